@@ -1,0 +1,124 @@
+"""The basic accountant: epsilons and deltas add up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+from attrs import frozen
+
+from accountants.accountant import Chain, Floor, bracket, delta_by_search
+from accountants.bounds import Bounds
+from accountants.errors import InapplicableError
+from accountants.loss import PrivacyLoss
+from accountants.notions import approximate
+from accountants.rounding import ceiling, down, flooring
+
+
+@frozen
+class BasicState:
+    """Exact sums of pure epsilons and failures, and the losses that have no pure epsilon."""
+
+    epsilon: Fraction = Fraction()
+    failure: Fraction = Fraction()
+    unbounded: Chain = Chain()
+    count: int = 0
+    infinite: bool = False
+    floor: Floor = Floor()
+
+
+@frozen
+class Basic:
+    """``epsilon = sum eps_i``, ``delta = sum delta_i``.
+
+    A loss without a pure epsilon (the Gaussian) is paid at a delta of its own: what the
+    failures leave of ``delta``, in equal parts.
+
+    References
+    ----------
+    Dwork and Roth 2014, Thm 3.16; adaptively chosen parameters: Rogers, Roth, Ullman and
+    Vadhan 2016, Thm 3.6 (a sum is a valid filter).
+
+    Examples
+    --------
+    >>> from accountants import Laplace
+    >>> accountant = Basic()
+    >>> state = accountant.compose(accountant.start(), Laplace(epsilon=0.125), 8)
+    >>> accountant.epsilon(state, delta=0).upper
+    1.0
+    """
+
+    name: str = "basic"
+    theorem: str = "basic composition: Dwork & Roth 2014, Thm 3.16"
+    adaptive: bool = True
+
+    def start(self) -> BasicState:
+        """Return the empty sums."""
+        return BasicState()
+
+    def compose(self, state: BasicState, loss: PrivacyLoss, times: int = 1) -> BasicState:
+        """Add the loss's epsilon and failure, ``times`` times."""
+        failure = state.failure + Fraction(loss.failure()) * times
+        floor = state.floor.add(loss, times)
+        eps = loss.pure()
+        if eps is None:
+            if loss.profile(0.0) is None:
+                raise InapplicableError(
+                    f"{type(loss).__name__} has neither a pure epsilon nor a privacy profile"
+                )
+            chain = state.unbounded.add(loss, times)
+            return BasicState(
+                state.epsilon, failure, chain, state.count + times, state.infinite, floor
+            )
+        if math.isinf(eps):
+            return BasicState(state.epsilon, failure, state.unbounded, state.count, True, floor)
+        total = state.epsilon + Fraction(eps) * times
+        return BasicState(total, failure, state.unbounded, state.count, state.infinite, floor)
+
+    def epsilon(self, state: BasicState, delta: float) -> Bounds:
+        """Return the sum at ``delta``; infinite where the failures alone exceed it."""
+        lower = state.floor.epsilon(delta)
+        if delta == 1:
+            return Bounds(0.0, 0.0)
+        if state.failure > Fraction(delta) or state.infinite:
+            return Bounds(lower, math.inf)
+        total = state.epsilon
+        if state.count:
+            share = _share(state, delta)
+            if share == 0:
+                return Bounds(lower, math.inf)
+            for loss, times in state.unbounded.items().items():
+                eps = approximate.epsilon(loss, share)
+                if math.isinf(eps):
+                    return Bounds(lower, math.inf)
+                total += Fraction(eps) * times
+        return bracket(lower, ceiling(total))
+
+    def delta(self, state: BasicState, epsilon: float) -> Bounds:
+        """Return the least delta at which the sum is at most ``epsilon``."""
+        failure = min(1.0, ceiling(state.failure))
+        search = lambda delta: self.epsilon(state, delta).upper  # noqa: E731
+        return delta_by_search(search, epsilon, state.floor, failure)
+
+    def price(self, state: BasicState, delta: float) -> Callable[[PrivacyLoss], float]:
+        """Return the epsilon that each loss adds."""
+        share = _share(state, delta)
+
+        def price(loss: PrivacyLoss) -> float:
+            eps = loss.pure()
+            if eps is None and share > 0 and loss.profile(0.0) is not None:
+                return approximate.epsilon(loss, share)
+            return eps if eps is not None else math.inf
+
+        return price
+
+    def conversion(self, loss: PrivacyLoss) -> str:
+        """Name the functional read from ``loss``."""
+        if loss.pure() is not None:
+            return "its pure epsilon"
+        return "its privacy profile, at an equal share of delta"
+
+
+def _share(state: BasicState, delta: float) -> float:
+    return max(0.0, down(flooring((Fraction(delta) - state.failure) / max(1, state.count)), 2))

@@ -1,0 +1,34 @@
+"""The answer of every accountant: a bracket around the tight value."""
+
+from __future__ import annotations
+
+import math
+
+from attrs import field, frozen
+
+from accountants.errors import DomainError
+
+
+@frozen
+class Bounds:
+    """A proven bracket ``lower <= truth <= upper``.
+
+    The truth is the tight epsilon (or delta) of the composition of the declared
+    losses; a mechanism that does not attain its declared loss may lie below.
+
+    Parameters
+    ----------
+    lower, upper
+        In nats for an epsilon, a probability for a delta. ``upper`` may be infinite.
+    """
+
+    lower: float
+    upper: float = field()
+
+    @upper.validator
+    def _ordered(self, _: object, upper: float) -> None:
+        if math.isnan(self.lower) or math.isnan(upper) or self.lower > upper:
+            raise DomainError(f"bounds must satisfy lower <= upper, got {self.lower} and {upper}")
+
+    def __str__(self) -> str:
+        return f"[{self.lower:.6g}, {self.upper:.6g}]"

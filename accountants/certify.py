@@ -1,0 +1,148 @@
+"""The one traversal: a term, folded by an accountant in every world.
+
+Certificates, a node's share, a what-if and a calibration all go through `measure`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import frozen
+
+from accountants.accountant import Accountant
+from accountants.advanced import Advanced
+from accountants.basic import Basic
+from accountants.bounds import Bounds
+from accountants.concentrated import Concentrated
+from accountants.errors import InapplicableError, nonnegative, probability
+from accountants.gaussian import GaussianDP
+from accountants.loss import PrivacyLoss
+from accountants.renyi import Renyi
+from accountants.terms import Term
+from accountants.worlds import Multiset, World, Worlds, worlds
+
+ACCOUNTANTS: tuple[Accountant[Any], ...] = (
+    Basic(),
+    Advanced(),
+    Concentrated(),
+    Renyi(),
+    GaussianDP(),
+)
+"""The accountants that `certify` runs, in the order in which they are shown."""
+
+
+@frozen
+class Answer:
+    """What one accountant says.
+
+    Parameters
+    ----------
+    accountant
+        Its name.
+    bounds
+        The bracket of the worst world, or None where the accountant does not apply.
+    world
+        The world that decides the upper bound.
+    state
+        The accountant's state in that world; None where it does not apply.
+    reason
+        Why it does not apply; empty where it does.
+    """
+
+    accountant: Accountant[Any]
+    bounds: Bounds | None
+    world: World
+    state: Any = None
+    reason: str = ""
+
+
+def measure(
+    term: Term | Worlds,
+    accountant: Accountant[Any],
+    *,
+    delta: float | None = None,
+    epsilon: float | None = None,
+) -> Answer:
+    """Return one accountant's bracket: of epsilon at ``delta``, or of delta at ``epsilon``.
+
+    Parameters
+    ----------
+    term
+        What a unit can touch; its worlds may be given instead, to compute them once.
+    delta, epsilon
+        Exactly one of the two.
+
+    Examples
+    --------
+    >>> from accountants import Basic, Laplace, Sequential, Spend
+    >>> three = Sequential([Spend(Laplace(epsilon=0.25))] * 3)
+    >>> measure(three, Basic(), delta=0.0).bounds.upper
+    0.75
+    """
+    if (delta is None) == (epsilon is None):
+        raise TypeError("give delta or epsilon, not both")
+    point = (
+        probability("delta", delta) if delta is not None else nonnegative("epsilon", epsilon or 0.0)
+    )
+    every = term if isinstance(term, Worlds) else worlds(term)
+    try:
+        common = fold(accountant, accountant.start(), every.common)
+        lower, worst = 0.0, None
+        for world in every.alternatives:
+            state = fold(accountant, common, world.spends)
+            bounds = (
+                accountant.epsilon(state, point)
+                if delta is not None
+                else accountant.delta(state, point)
+            )
+            lower = max(lower, bounds.lower if every.exact else 0.0)
+            if worst is None or bounds.upper > worst[0]:
+                worst = (bounds.upper, world, state)
+    except InapplicableError as refusal:
+        return Answer(accountant, None, every.alternatives[0], reason=str(refusal))
+    assert worst is not None
+    return Answer(accountant, Bounds(min(lower, worst[0]), worst[0]), worst[1], worst[2])
+
+
+def fold(accountant: Accountant[Any], state: Any, spends: Multiset) -> Any:
+    """Return the state after every spend of a multiset."""
+    for loss, times in spends.items():
+        state = accountant.compose(state, loss, times)
+    return state
+
+
+def certify(
+    term: Term, delta: float, accountants: Sequence[Accountant[Any]] = ACCOUNTANTS
+) -> dict[str, Answer]:
+    """Return every accountant's answer at ``delta``, by name.
+
+    Examples
+    --------
+    >>> from accountants import Gaussian, Repeated, Spend
+    >>> answers = certify(Repeated(Spend(Gaussian(mu=0.1)), 100), delta=1e-5)
+    >>> tightest(answers).accountant.name
+    'gaussian'
+    """
+    every = worlds(term)
+    return {a.name: measure(every, a, delta=delta) for a in accountants}
+
+
+def tightest(answers: dict[str, Answer]) -> Answer:
+    """Return the answer with the least upper bound.
+
+    Raises
+    ------
+    InapplicableError
+        If no accountant applies.
+    """
+    known = [answer for answer in answers.values() if answer.bounds is not None]
+    if not known:
+        reasons = "; ".join(f"{name}: {a.reason}" for name, a in answers.items())
+        raise InapplicableError(f"no accountant has a bound for this term: {reasons}")
+    return min(known, key=lambda answer: answer.bounds.upper if answer.bounds else 0.0)
+
+
+def price(answer: Answer, delta: float, loss: PrivacyLoss) -> float:
+    """Return what ``loss`` costs in the additive currency of the answer's accountant."""
+    return float(answer.accountant.price(answer.state, delta)(loss))

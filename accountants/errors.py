@@ -1,0 +1,62 @@
+"""Typed errors of the accountants."""
+
+from __future__ import annotations
+
+import math
+
+
+class AccountingError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class DomainError(AccountingError, ValueError):
+    """A parameter lies outside its domain; the message carries value, rule and remedy."""
+
+
+class InapplicableError(AccountingError):
+    """An accountant has no proven bound for a loss, so it raises and does not estimate."""
+
+
+def nonnegative(what: str, value: float, *, finite: bool = True) -> float:
+    """Return ``value`` as a float, or raise `DomainError` unless it is at least 0."""
+    return _number(what, value, 0.0, strict=False, finite=finite)
+
+
+def positive(what: str, value: float) -> float:
+    """Return ``value`` as a float, or raise `DomainError` unless it is positive and finite."""
+    return _number(what, value, 0.0, strict=True, finite=True)
+
+
+def probability(what: str, value: float, *, below_one: bool = False) -> float:
+    """Return ``value`` as a float, or raise `DomainError` unless it is a probability."""
+    number = _number(what, value, 0.0, strict=False, finite=True)
+    if number > 1 or (below_one and number == 1):
+        rule = "at least 0 and below 1" if below_one else "between 0 and 1"
+        raise DomainError(f"{what} must be {rule}, got {value!r}")
+    return number
+
+
+def whole(what: str, value: int, least: int = 1) -> int:
+    """Return ``value`` as an int, or raise `DomainError` unless it is a whole number >= least."""
+    if isinstance(value, bool) or (not isinstance(value, int) and not hasattr(value, "__index__")):
+        raise DomainError(f"{what} must be a whole number of at least {least}, got {value!r}")
+    number = value.__index__()
+    if number < least:
+        raise DomainError(f"{what} must be a whole number of at least {least}, got {value!r}")
+    return number
+
+
+def _number(what: str, value: float, least: float, *, strict: bool, finite: bool) -> float:
+    rule = ("a positive" if strict else "a non-negative") + (
+        " finite number" if finite else " number"
+    )
+    if isinstance(value, bool | str):
+        raise DomainError(f"{what} must be {rule}, got {value!r}")
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise DomainError(f"{what} must be {rule}, got {value!r}") from None
+    bad = math.isnan(number) or number < least or (strict and number == least)
+    if bad or (finite and math.isinf(number)):
+        raise DomainError(f"{what} must be {rule}, got {value!r}")
+    return number

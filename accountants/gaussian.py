@@ -1,0 +1,89 @@
+"""The Gaussian-DP accountant: squares of mu add up, exact for Gaussians."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+from attrs import frozen
+
+from accountants.accountant import Floor, bracket, delta_by_search
+from accountants.bounds import Bounds
+from accountants.concentrated import remaining
+from accountants.loss import PrivacyLoss
+from accountants.notions import gaussian
+from accountants.rounding import ceiling, up
+
+
+@frozen
+class GaussianState:
+    """The exact sums of mu squared and of the failures."""
+
+    square: Fraction = Fraction()
+    failure: Fraction = Fraction()
+    floor: Floor = Floor()
+
+
+@frozen
+class GaussianDP:
+    """``mu = sqrt(sum mu_i^2)``, converted by the exact profile of the Gaussian.
+
+    A pure loss enters by ``mu = 2 Phi^-1(e^eps / (1 + e^eps))``; no central limit is used.
+
+    References
+    ----------
+    Dong, Roth and Su 2022, Cor. 2 (composition) and Cor. 1 (conversion); Balle and Wang 2018,
+    Thm 8.
+
+    Examples
+    --------
+    >>> from accountants import Gaussian
+    >>> accountant = GaussianDP()
+    >>> state = accountant.compose(accountant.start(), Gaussian(mu=0.1), 100)
+    >>> round(accountant.epsilon(state, delta=1e-5).upper, 9)
+    4.377178096
+    """
+
+    name: str = "gaussian"
+    theorem: str = "Gaussian DP: Dong, Roth & Su 2022, Cor. 2; Balle & Wang 2018, Thm 8"
+    adaptive: bool = False
+
+    def start(self) -> GaussianState:
+        """Return the empty sums."""
+        return GaussianState()
+
+    def compose(self, state: GaussianState, loss: PrivacyLoss, times: int = 1) -> GaussianState:
+        """Add the loss's mu squared and failure, ``times`` times."""
+        mu = gaussian.mu(loss)
+        failure = state.failure + Fraction(loss.failure()) * times
+        square = Fraction(min(mu, 1e150)) ** 2 * times
+        return GaussianState(state.square + square, failure, state.floor.add(loss, times))
+
+    def epsilon(self, state: GaussianState, delta: float) -> Bounds:
+        """Return the exact epsilon of the total mu at what the failures leave of ``delta``."""
+        return bracket(state.floor.epsilon(delta), _upper(state, delta))
+
+    def delta(self, state: GaussianState, epsilon: float) -> Bounds:
+        """Return the least delta at which the bound is at most ``epsilon``."""
+        failure = min(1.0, ceiling(state.failure))
+        return delta_by_search(lambda d: _upper(state, d), epsilon, state.floor, failure)
+
+    def price(self, state: GaussianState, delta: float) -> Callable[[PrivacyLoss], float]:
+        """Return the square of each loss's mu."""
+        return lambda loss: gaussian.mu(loss) ** 2
+
+    def conversion(self, loss: PrivacyLoss) -> str:
+        """Name the functional read from ``loss``."""
+        if loss.mu() is not None:
+            return "its own mu"
+        return "mu = 2 Phi^-1(e^eps / (1 + e^eps)) from its pure epsilon"
+
+
+def _upper(state: GaussianState, delta: float) -> float:
+    rest = remaining(delta, state.failure)
+    if rest >= 1 or (state.square == 0 and rest >= 0):
+        return 0.0
+    if rest <= 0:
+        return math.inf
+    return gaussian.epsilon(up(math.sqrt(ceiling(state.square)), 2), rest).upper

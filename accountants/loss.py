@@ -1,0 +1,87 @@
+"""What one mechanism costs: the contract that every privacy loss keeps.
+
+Nouns. A *loss* describes a pair of output distributions (P, Q), one for each of two
+neighbouring data sets, in both directions. With probability at most `failure` anything
+may happen (the two are told apart); outside of that event the loss offers any subset of
+exact functionals:
+
+=========================  =====================================================
+``pure()``                 epsilon: the log-likelihood ratio is bounded by it
+``renyi(orders)``          D_alpha(P || Q) at each real order alpha > 1
+``rho()``                  zCDP: D_alpha <= rho alpha for every alpha > 1
+``mu()``                   GDP: the pair is no easier to tell apart than N(0,1), N(mu,1)
+``profile(epsilon)``       delta(epsilon), the hockey-stick divergence, as a bracket
+=========================  =====================================================
+
+A functional that a loss does not know is None; `accountants.notions` derives it from
+those that it knows, by a proven conversion, or says that there is none. A functional
+holds for both directions and is rounded outward: never below the truth.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from attrs import fields
+
+from accountants.bounds import Bounds
+from accountants.errors import InapplicableError
+from accountants.rounding import Array
+
+
+class PrivacyLoss:
+    """Base of every privacy loss: a frozen attrs class, hashable and comparable by value."""
+
+    __slots__ = ()
+
+    theorem: ClassVar[str] = ""
+    """What the functionals rest on, with author, year and number."""
+
+    gaussian_pair: ClassVar[bool] = False
+    """True where the pair is exactly N(0, 1) against N(mu, 1), which composes in closed form."""
+
+    def failure(self) -> float:
+        """Return the probability mass delta on which nothing is promised."""
+        return 0.0
+
+    def pure(self) -> float | None:
+        """Return the pure epsilon, in nats."""
+        return None
+
+    def renyi(self, orders: Array) -> Array | None:
+        """Return the Renyi divergences at real orders above 1 (shape as ``orders``), in nats."""
+        return None
+
+    def rho(self) -> float | None:
+        """Return the zCDP parameter, in nats."""
+        return None
+
+    def mu(self) -> float | None:
+        """Return the Gaussian-DP parameter."""
+        return None
+
+    def profile(self, epsilon: float) -> Bounds | None:
+        """Return delta(epsilon) of the whole loss, its failure included, as a bracket."""
+        return None
+
+    def grouped(self, size: int) -> PrivacyLoss:
+        """Return the loss between data sets that differ in ``size`` units.
+
+        Raises
+        ------
+        InapplicableError
+            Where no group privacy is proven for this loss.
+        """
+        raise InapplicableError(
+            f"{type(self).__name__} has no group privacy; declare the mechanism's loss at the "
+            f"distance of {size} units instead"
+        )
+
+    def dominates(self, other: PrivacyLoss) -> bool:
+        """Whether this loss is at least ``other`` in every functional (False if unknown)."""
+        return self == other
+
+
+def parameters(loss: PrivacyLoss) -> dict[str, object]:
+    """Return the loss's own parameters by name."""
+    return {f.alias or f.name: getattr(loss, f.name) for f in fields(type(loss))}

@@ -1,0 +1,64 @@
+"""The pointwise maximum of several losses: what holds whichever of them is paid."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from attrs import frozen
+
+from accountants.loss import PrivacyLoss
+from accountants.rounding import Array
+
+
+@frozen
+class Envelope(PrivacyLoss):
+    """A bound on every one of ``losses``: each functional is the largest of theirs.
+
+    Sound, since each functional is an upper bound and accountants grow in it; looser than
+    the dearest single loss, since one loss may be dearest at one order, another at another.
+
+    Parameters
+    ----------
+    losses
+        At least one; a functional that one of them lacks, the envelope lacks.
+    """
+
+    theorem: ClassVar[str] = "pointwise maximum of the curves of all alternatives"
+
+    losses: tuple[PrivacyLoss, ...]
+
+    def failure(self) -> float:
+        """Return the largest failure."""
+        return max(loss.failure() for loss in self.losses)
+
+    def pure(self) -> float | None:
+        """Return the largest pure epsilon."""
+        return _largest([loss.pure() for loss in self.losses])
+
+    def renyi(self, orders: Array) -> Array | None:
+        """Return the largest divergence at each order."""
+        curves = [loss.renyi(orders) for loss in self.losses]
+        known = [curve for curve in curves if curve is not None]
+        return np.max(known, axis=0) if len(known) == len(curves) else None
+
+    def rho(self) -> float | None:
+        """Return the largest rho."""
+        return _largest([loss.rho() for loss in self.losses])
+
+    def mu(self) -> float | None:
+        """Return the largest mu."""
+        return _largest([loss.mu() for loss in self.losses])
+
+    def grouped(self, size: int) -> Envelope:
+        """Return the envelope of the grouped losses."""
+        return Envelope(tuple(loss.grouped(size) for loss in self.losses))
+
+    def dominates(self, other: PrivacyLoss) -> bool:
+        """Whether one of the losses dominates ``other``."""
+        return self == other or any(loss.dominates(other) for loss in self.losses)
+
+
+def _largest(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return max(known) if len(known) == len(values) else None

@@ -1,0 +1,55 @@
+"""Approximate DP: the pair is (epsilon, delta)-indistinguishable.
+
+A loss that knows its privacy profile delta(epsilon) is approximate DP at every point of
+that curve; the epsilon for a given delta is the root of the profile's upper end.
+"""
+
+from __future__ import annotations
+
+import math
+
+from accountants.errors import InapplicableError
+from accountants.loss import PrivacyLoss
+from accountants.roots import crossing
+
+
+def epsilon(loss: PrivacyLoss, delta: float) -> float:
+    """Return an epsilon with ``profile(epsilon).upper <= delta``, to the last bits.
+
+    Raises
+    ------
+    InapplicableError
+        If the loss knows no profile.
+    """
+    return _crossing(loss, delta, upper=True)
+
+
+def floor(loss: PrivacyLoss, delta: float) -> float:
+    """Return a lower bound of the tight epsilon at ``delta``: there the profile exceeds delta."""
+    try:
+        return _crossing(loss, delta, upper=False)
+    except InapplicableError:
+        return 0.0
+
+
+def _crossing(loss: PrivacyLoss, delta: float, *, upper: bool) -> float:
+    target = math.log(delta) if delta > 0 else -math.inf
+
+    def excess(epsilon: float) -> float:
+        bounds = loss.profile(epsilon)
+        if bounds is None:
+            raise InapplicableError(f"{type(loss).__name__} has no privacy profile")
+        value = bounds.upper if upper else bounds.lower
+        if delta == 0:
+            return value if value > 0 else -1.0
+        return (math.log(value) if value > 0 else -1e6) - target
+
+    if excess(0.0) <= 0:
+        return 0.0
+    low, high = 0.0, 1.0
+    while excess(high) > 0:
+        low, high = high, 2 * high
+        if high > 1e300:
+            return math.inf if upper else low
+    left, right = crossing(excess, low, high)
+    return right if upper else left

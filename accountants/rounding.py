@@ -1,0 +1,48 @@
+"""Rounding that never under-reports: every bound of this package moves outward.
+
+A float computation of ``n`` basic steps has relative error at most about
+``n * 2**-53``; `up` and `down` move a result past that error. Sums that decide a
+certificate are exact rationals (`fractions.Fraction`), rounded once, at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+UNIT = 2.0**-53
+"""Relative error of one correctly rounded operation (float64)."""
+
+Array = NDArray[np.float64]
+
+
+@overload
+def up(value: float, steps: float = 4) -> float: ...
+@overload
+def up(value: Array, steps: float = 4) -> Array: ...
+def up(value: float | Array, steps: float = 4) -> float | Array:
+    """Return a number at least ``value * (1 + steps * 2**-53)`` (for either sign)."""
+    return value + abs(value) * ((steps + 1) * UNIT) + 5e-324
+
+
+def down(value: float, steps: float = 4) -> float:
+    """Return a number at most ``value * (1 - steps * 2**-53)`` (for either sign)."""
+    return value - abs(value) * ((steps + 1) * UNIT) - 5e-324
+
+
+def ceiling(value: Fraction) -> float:
+    """Return the least float that is at least the rational ``value``."""
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return math.inf
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def flooring(value: Fraction) -> float:
+    """Return the greatest float that is at most the rational ``value``."""
+    return -ceiling(-value)

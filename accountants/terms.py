@@ -1,0 +1,105 @@
+"""How costs combine: a small immutable algebra.
+
+Nouns. A *term* says what one unit can touch. Its leaves are losses.
+
+=================================  =====================================================
+``Spend(loss, name)``              one mechanism, by the name of its node
+``Sequential(parts)``              all of them touch the unit
+``Parallel(choices, name)``        one of the choices touches it, which one is unknown
+``Repeated(part, times)``          the part, ``times`` times
+``Sampled(part, rate)``            the part, on a Poisson sample of the units
+``Grouped(part, size)``            the part, for a group of ``size`` units
+=================================  =====================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from attrs import field, frozen
+
+from accountants.errors import DomainError, probability, whole
+from accountants.loss import PrivacyLoss
+
+
+class Term:
+    """Base of the terms."""
+
+    __slots__ = ()
+
+
+def _terms(parts: Iterable[Term]) -> tuple[Term, ...]:
+    result = tuple(parts)
+    for part in result:
+        if not isinstance(part, Term):
+            raise DomainError(
+                f"a term is made of terms, got {type(part).__name__}; wrap a loss in Spend"
+            )
+    return result
+
+
+@frozen
+class Spend(Term):
+    """One mechanism's loss; ``name`` is the node that pays it."""
+
+    loss: PrivacyLoss = field()
+    name: str = ""
+
+    @loss.validator
+    def _is_loss(self, _: object, loss: PrivacyLoss) -> None:
+        if not isinstance(loss, PrivacyLoss):
+            raise DomainError(f"Spend needs a PrivacyLoss, got {type(loss).__name__}")
+
+
+@frozen
+class Sequential(Term):
+    """Every part touches the unit."""
+
+    parts: tuple[Term, ...] = field(converter=_terms)
+
+
+@frozen
+class Parallel(Term):
+    """Exactly one of the choices touches the unit; the worst one is what certifies.
+
+    Parameters
+    ----------
+    choices
+        At least one.
+    labels
+        A name for each choice, such as ``"region = A"``; empty for no names.
+    """
+
+    choices: tuple[Term, ...] = field(converter=_terms)
+    labels: tuple[str, ...] = field(default=(), converter=tuple)
+
+    def __attrs_post_init__(self) -> None:
+        if not self.choices or len(self.labels) not in (0, len(self.choices)):
+            raise DomainError(
+                f"Parallel needs at least one choice and a label for each or none, got "
+                f"{len(self.choices)} choices and {len(self.labels)} labels"
+            )
+
+
+@frozen
+class Repeated(Term):
+    """The part, ``times`` times, each with fresh noise; it may read the earlier outcomes."""
+
+    part: Term
+    times: int = field(converter=lambda v: whole("Repeated.times", v, least=0))
+
+
+@frozen
+class Sampled(Term):
+    """The part, on a sample that each unit enters with probability ``rate``, independently."""
+
+    part: Term
+    rate: float = field(converter=lambda v: probability("Sampled.rate", v))
+
+
+@frozen
+class Grouped(Term):
+    """The part, for neighbours that differ in ``size`` units."""
+
+    part: Term
+    size: int = field(converter=lambda v: whole("Grouped.size", v))
