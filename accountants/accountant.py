@@ -23,24 +23,22 @@ S = TypeVar("S")
 
 
 class Accountant(Protocol[S]):
-    """Composes losses and answers with a bracket.
-
-    Attributes
-    ----------
-    name
-        How certificates call it.
-    theorem
-        What its upper bound rests on.
-    adaptive
-        Whether privacy parameters may be chosen as the analysis runs.
-    """
+    """Composes losses and answers with a bracket."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """How certificates call it."""
+        ...
+
     @property
-    def theorem(self) -> str: ...
+    def theorem(self) -> str:
+        """What its upper bound rests on."""
+        ...
+
     @property
-    def adaptive(self) -> bool: ...
+    def adaptive(self) -> bool:
+        """Whether privacy parameters may be chosen as the analysis runs."""
+        ...
 
     def start(self) -> S:
         """Return the state in which nothing is spent."""

@@ -21,18 +21,18 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 from scipy.special import gammaln
 
 from accountants.accountant import Chain, Floor, bracket, delta_by_search
 from accountants.bounds import Bounds
 from accountants.concentrated import remaining
-from accountants.errors import InapplicableError, positive, whole
+from accountants.errors import InapplicableError, nonnegative, positive, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.notions import approximate
 from accountants.rounding import UNIT, Array, ceiling, down, up
 
-_BINOMIAL = 2_000_000
+_BINOMIAL = 10**10
 _CELLS = 16384
 _WORK = 2**26
 
@@ -41,11 +41,11 @@ _WORK = 2**26
 class AdvancedState:
     """The losses with a pure epsilon, those without, and the sum of failures."""
 
-    bounded: Chain = Chain()
-    unbounded: Chain = Chain()
+    bounded: Chain = field(factory=Chain)
+    unbounded: Chain = field(factory=Chain)
     count: int = 0
     failure: Fraction = Fraction()
-    floor: Floor = Floor()
+    floor: Floor = field(factory=Floor)
 
 
 @frozen
@@ -81,6 +81,7 @@ class Advanced:
 
     def compose(self, state: AdvancedState, loss: PrivacyLoss, times: int = 1) -> AdvancedState:
         """Add the loss, ``times`` times."""
+        times = whole("times", times, least=0)
         eps = loss.pure()
         if eps is None and loss.profile(0.0) is None:
             raise InapplicableError(
@@ -96,19 +97,24 @@ class Advanced:
 
     def epsilon(self, state: AdvancedState, delta: float) -> Bounds:
         """Return the least of the three bounds at what the failures leave of ``delta``."""
+        delta = probability("delta", delta)
         pairs, rest = _pairs(state, delta)
         upper = 0.0 if delta == 1 else math.inf if pairs is None else _optimal(pairs, rest)
         lower = state.floor.epsilon(delta)
-        if pairs is not None and len(pairs) == 1 and _is_response(state) and 0 < rest < 1:
+        if pairs is not None and len(pairs) == 1 and _is_response(state):
             ((eps, times),) = pairs.items()
-            lower = max(lower, _binomial(eps, times, rest, side=-1))
+            rest = _most_left(state, delta)
+            if 0 < rest < 1 and times <= _BINOMIAL:
+                lower = max(lower, _binomial(eps, times, rest, side=-1))
         return bracket(lower, upper)
 
     def delta(self, state: AdvancedState, epsilon: float) -> Bounds:
         """Return the least delta at which the bound is at most ``epsilon``."""
+        epsilon = nonnegative("epsilon", epsilon)
         failure = min(1.0, ceiling(state.failure))
-        search = lambda delta: self.epsilon(state, delta).upper  # noqa: E731
-        return delta_by_search(search, epsilon, state.floor, failure)
+        return delta_by_search(
+            lambda d: self.epsilon(state, d).upper, epsilon, state.floor, failure
+        )
 
     def price(self, state: AdvancedState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the variance that each loss adds to the privacy loss (its mean's order too)."""
@@ -159,6 +165,21 @@ def _is_response(state: AdvancedState) -> bool:
     return profile is not None and profile.lower >= tight * (1 - 1e-12)
 
 
+def _most_left(state: AdvancedState, delta: float) -> float:
+    """Return an upper bound of the delta left by the failures of one repeated loss.
+
+    ``state.failure`` adds them up, which is more than the chance ``F = 1 - (1 - f)^k`` that any
+    of them happens: right for an upper bound of epsilon, wrong for a lower one. The exact
+    remainder ``(delta - F) / (1 - F)`` falls in F, so F is rounded down.
+    """
+    ((loss, times),) = state.bounded.items().items()
+    each = loss.failure()
+    if each >= 1:
+        return 0.0
+    failure = -math.expm1(times * math.log1p(-each)) * (1 - 16 * UNIT)
+    return min(1.0, up((delta - failure) / (1 - failure), 8))
+
+
 def _share(state: AdvancedState, delta: float) -> float:
     rest = remaining(delta, state.failure)
     return max(0.0, down(rest / (2 * max(1, state.count)), 4))
@@ -205,22 +226,41 @@ def _optimal(pairs: Mapping[float, int], delta: float) -> float:
 
 
 def _binomial(eps: float, times: int, delta: float, side: int) -> float:
-    """Return the exact epsilon of ``times`` equal responses, rounded up (side 1) or down (-1).
+    """Return the exact epsilon of ``times`` equal responses, rounded up (side 1) or down (-1)."""
+    losses, mass, error, lost = _responses(eps, times, delta)
+    keep = losses >= 0  # only positive losses matter
+    if side < 0:
+        return _solve(losses[keep], mass[keep], delta, -error, 0.0)
+    return _solve(losses[keep], mass[keep], delta, error, lost)
 
-    With j of the k coins at ``-eps`` the loss is ``(k - 2j) eps``. Only positive losses matter,
-    and only those with mass above ``1e-20 delta`` in total are kept; the others fail.
+
+def _responses(eps: float, times: int, delta: float) -> tuple[Array, Array, float, float]:
+    """Return the atoms of ``times`` equal responses: losses, falling, and masses under P.
+
+    Also the masses' relative error and a bound of the mass that was left out. With j of the k
+    coins at ``-eps`` the loss is ``(k - 2j) eps``; under P, j has mean ``k / (1 + e^eps)``, and
+    by Hoeffding it strays from it by ``sqrt(k log(2e20/delta) / 2)`` with probability at most
+    ``1e-20 delta``: those atoms are left out.
     """
-    j = np.arange(0, times // 2 + 1, dtype=np.float64)
-    losses = (times - 2 * j) * eps
+    center = times * math.exp(-eps) / (1 + math.exp(-eps))
+    spread = _spread(times, delta)
+    first, last = max(0, math.floor(center - spread)), min(times, math.ceil(center + spread))
+    j = np.arange(first, last + 1, dtype=np.float64)
     log_mass = gammaln(times + 1.0) - gammaln(j + 1) - gammaln(times - j + 1)
-    log_mass -= j * eps + times * math.log1p(math.exp(-eps))
-    noise = 16 * UNIT * (2 + float(gammaln(times + 1.0)) + times * eps)
-    if times <= _BINOMIAL and times < 50:  # small: exact coefficients
-        exact = [math.log(math.comb(times, int(i))) for i in j]
-        log_mass = np.array(exact) - j * eps - times * math.log1p(math.exp(-eps))
-        noise = 16 * UNIT * (2 + times * (1 + eps))
-    mass = np.exp(log_mass)
-    return _solve(losses, mass, delta, side * (noise + 4 * times * UNIT), 0.0)
+    size = float(gammaln(times + 1.0))
+    if times <= 64:  # exact coefficients
+        log_mass = np.array([math.log(math.comb(times, int(i))) for i in j])
+        size = float(times)
+    log_mass = log_mass - j * eps - times * math.log1p(math.exp(-eps))
+    error = 16 * UNIT * (2 + size + times * (1 + eps)) + 4 * len(j) * UNIT
+    lost = 0.0 if len(j) == times + 1 else 1e-20 * delta
+    losses: Array = (times - 2 * j) * eps
+    return losses, np.exp(log_mass), error, lost
+
+
+def _spread(times: int, delta: float) -> float:
+    """Return how far from its mean the count of `_responses` is followed (a unit is rounding)."""
+    return 1 + math.sqrt(times / 2 * (math.log(2e20) - math.log(delta)))
 
 
 def _solve(losses: Array, mass: Array, delta: float, error: float, lost: float) -> float:
@@ -249,12 +289,19 @@ def _solve(losses: Array, mass: Array, delta: float, error: float, lost: float) 
     index = int(np.argmax(at_atom >= delta)) - 1 if (at_atom >= delta).any() else len(losses) - 1
     if index < 0:
         return float(losses[0]) * (1 + 4 * UNIT)
+    # with the masses rounded outward delta(eps) jumps at the next atom, by more than delta where
+    # delta is tiny, so an upper bound stops there; a lower one holds wherever A - e^eps B >= delta
+    stop = (
+        float(losses[index + 1]) * (1 + 4 * UNIT) if error > 0 and index + 1 < len(losses) else 0.0
+    )
     numerator = float(above[index]) - delta
-    if numerator <= 0 or reference - float(losses[index]) > 600:
-        return 0.0 if error < 0 or numerator <= 0 else reference * (1 + 4 * UNIT)
+    if numerator <= 0:
+        return max(0.0, stop)
+    if reference - float(losses[index]) > 600:
+        return 0.0 if error < 0 else max(stop, reference * (1 + 4 * UNIT))
     eps = reference + math.log(numerator / float(other[index]))
     eps += math.copysign(16 * UNIT * (1 + abs(eps) + abs(reference)), error)
-    return max(0.0, eps)
+    return max(0.0, stop, eps)
 
 
 def _lattice(
@@ -274,64 +321,55 @@ def _lattice(
     high, low = min(total, mean + radius), -min(total, radius)
     cells = max(1024, min(_CELLS, _WORK // (4 * len(pairs))))
     step = (high - low) / (cells - 8)
-    if not step > 0 or sum(min(t, 64) for t in pairs.values()) * cells > 8 * _WORK:
+    work = sum(min(2 * cells, 2 * times, 4 * _spread(times, delta)) for times in pairs.values())
+    # no help where it would take seconds, nor where a step is a whole nat
+    if not 0 < step < 1 or work * cells > 64 * _WORK:
         return math.inf
     first = math.floor(low / step) - 1
     density = np.zeros(cells)
     density[-first] = 1.0
-    lost, operations = 0.0, 0
+    lost, error = 0.0, 4 * cells * UNIT + 1e-12
     for eps, times in sorted(pairs.items()):
-        for chunk, repeat in _chunks(times):
-            atoms = _response(eps, chunk, step)
-            for _ in range(repeat):
-                density, spilled = _convolve(density, atoms)
-                lost += spilled
-                operations += len(atoms) + 4
-    losses = (first + np.arange(cells)) * step
-    keep = losses > 0
+        losses, mass, rounding, left_out = _responses(eps, times, delta)
+        index, weights = _split(losses, mass, step, cells)
+        density, spilled = _convolve(density, index, weights)
+        lost += spilled + left_out
+        error += rounding + 4 * (len(losses) + len(weights) + 4) * UNIT
+    error = math.expm1(error)
+    atoms: Array = (first + np.arange(cells, dtype=np.float64)) * step
+    keep = atoms > 0
     order = slice(None, None, -1)
-    error = (operations + cells) * 4 * UNIT + 1e-12
-    answer = _solve(losses[keep][order], density[keep][order], delta, error, up(lost * (1 + error)))
-    return up(answer + 4 * UNIT * (abs(first) + cells) * step, 8)
+    answer = _solve(atoms[keep][order], density[keep][order], delta, error, up(lost * (1 + error)))
+    # a response's loss is placed on the lattice to a few units of its size; they sum to total
+    return up(answer + 4 * UNIT * ((abs(first) + cells) * step + 4 * total), 8)
 
 
-def _chunks(times: int) -> list[tuple[int, int]]:
-    """Return (chunk, repeats) with chunk * repeats summing to ``times``; chunks of at most 64."""
-    whole_chunks, remainder = divmod(times, 64)
-    parts = [(64, whole_chunks)] if whole_chunks else []
-    return parts + ([(remainder, 1)] if remainder else [])
+def _split(losses: Array, mass: Array, step: float, cells: int) -> tuple[int, Array]:
+    """Return the lowest lattice index and the P-masses from it on, after the split."""
+    index = np.floor(losses / step)
+    # split on X = e^loss: weight u of the Q-mass goes up, so of the P-mass u e^{up - loss}
+    down_by, up_by = index * step - losses, (index + 1) * step - losses
+    weight = np.clip(-np.expm1(down_by) / (np.expm1(up_by) - np.expm1(down_by)), 0.0, 1.0)
+    upper = np.minimum(mass, mass * weight * np.exp(up_by))
+    # nothing on the lattice moves further than its length, so the ends of the split may be cut
+    index = np.clip(index, -cells - 1, cells + 1).astype(np.int64)
+    lowest = int(index.min())
+    weights: Array = np.bincount(index + 1 - lowest, upper).astype(np.float64)
+    weights[: len(weights) - 1] += np.bincount(index - lowest, mass - upper)
+    return lowest, weights
 
 
-def _response(eps: float, times: int, step: float) -> dict[int, float]:
-    """Return the loss of ``times`` equal responses on the lattice: P-mass by lattice index."""
-    atoms: dict[int, float] = {}
-    for j in range(times + 1):
-        loss = (times - 2 * j) * eps
-        log_mass = math.log(math.comb(times, j)) - j * eps - times * math.log1p(math.exp(-eps))
-        mass = math.exp(log_mass)
-        index = math.floor(loss / step)
-        # split on X = e^loss: weight u of the Q-mass goes up, so of the P-mass u e^{up - loss}
-        down_by, up_by = index * step - loss, (index + 1) * step - loss
-        weight = min(
-            1.0, max(0.0, -math.expm1(down_by) / (math.expm1(up_by) - math.expm1(down_by)))
-        )
-        upper = min(mass, mass * weight * math.exp(up_by))
-        atoms[index + 1] = atoms.get(index + 1, 0.0) + upper
-        atoms[index] = atoms.get(index, 0.0) + (mass - upper)
-    return {i: m for i, m in atoms.items() if m > 0}
+def _convolve(density: Array, lowest: int, weights: Array) -> tuple[Array, float]:
+    """Return the density moved by each weight's shift, and the mass that passed its upper end.
 
-
-def _convolve(density: Array, atoms: Mapping[int, float]) -> tuple[Array, float]:
-    result, lost, cells = np.zeros_like(density), 0.0, len(density)
-    for shift, mass in atoms.items():
-        if shift >= cells:
-            lost += mass * float(density.sum())
-        elif shift >= 0:
-            result[shift:] += mass * density[: cells - shift]
-            lost += mass * float(density[cells - shift :].sum())
-        elif -shift >= cells:
-            result[0] += mass * float(density.sum())
-        else:
-            result[: cells + shift] += mass * density[-shift:]
-            result[0] += mass * float(density[:-shift].sum())
-    return result, lost
+    What falls below the lower end stays on it.
+    """
+    cells = len(density)
+    every = np.convolve(density, weights)
+    below, above = max(0, -lowest), cells - lowest
+    result = np.zeros(cells)
+    kept = every[below : max(below, above)]
+    start = below + lowest
+    result[start : start + len(kept)] = kept
+    result[0] += float(every[:below].sum())
+    return result, float(every[max(0, above) :].sum())

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from attrs import frozen
+from attrs import field, frozen
 
 from accountants.accountant import Chain, Floor, bracket, delta_by_search
 from accountants.bounds import Bounds
-from accountants.errors import InapplicableError
+from accountants.errors import InapplicableError, nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.notions import approximate
 from accountants.rounding import ceiling, down, flooring
@@ -22,10 +22,10 @@ class BasicState:
 
     epsilon: Fraction = Fraction()
     failure: Fraction = Fraction()
-    unbounded: Chain = Chain()
+    unbounded: Chain = field(factory=Chain)
     count: int = 0
     infinite: bool = False
-    floor: Floor = Floor()
+    floor: Floor = field(factory=Floor)
 
 
 @frozen
@@ -59,6 +59,7 @@ class Basic:
 
     def compose(self, state: BasicState, loss: PrivacyLoss, times: int = 1) -> BasicState:
         """Add the loss's epsilon and failure, ``times`` times."""
+        times = whole("times", times, least=0)
         failure = state.failure + Fraction(loss.failure()) * times
         floor = state.floor.add(loss, times)
         eps = loss.pure()
@@ -78,6 +79,7 @@ class Basic:
 
     def epsilon(self, state: BasicState, delta: float) -> Bounds:
         """Return the sum at ``delta``; infinite where the failures alone exceed it."""
+        delta = probability("delta", delta)
         lower = state.floor.epsilon(delta)
         if delta == 1:
             return Bounds(0.0, 0.0)
@@ -97,9 +99,11 @@ class Basic:
 
     def delta(self, state: BasicState, epsilon: float) -> Bounds:
         """Return the least delta at which the sum is at most ``epsilon``."""
+        epsilon = nonnegative("epsilon", epsilon)
         failure = min(1.0, ceiling(state.failure))
-        search = lambda delta: self.epsilon(state, delta).upper  # noqa: E731
-        return delta_by_search(search, epsilon, state.floor, failure)
+        return delta_by_search(
+            lambda d: self.epsilon(state, d).upper, epsilon, state.floor, failure
+        )
 
     def price(self, state: BasicState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the epsilon that each loss adds."""

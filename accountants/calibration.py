@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from accountants.errors import DomainError
+from accountants.errors import DomainError, positive
 
 
 def least_noise(
@@ -42,7 +42,8 @@ def least_noise(
     >>> 2 <= noise < 2.0000001
     True
     """
-    low, high = math.log(start), math.log(start)
+    target, digits = positive("target", target), positive("digits", digits)
+    low = high = math.log(positive("start", start))
     gap = _gap(epsilon_at, target)
     step = math.log(2.0)
     while gap(high) > 0:

@@ -80,11 +80,12 @@ def measure(
     >>> measure(three, Basic(), delta=0.0).bounds.upper
     0.75
     """
-    if (delta is None) == (epsilon is None):
+    if delta is not None and epsilon is None:
+        point = probability("delta", delta)
+    elif epsilon is not None and delta is None:
+        point = nonnegative("epsilon", epsilon)
+    else:
         raise TypeError("give delta or epsilon, not both")
-    point = (
-        probability("delta", delta) if delta is not None else nonnegative("epsilon", epsilon or 0.0)
-    )
     every = term if isinstance(term, Worlds) else worlds(term)
     try:
         common = fold(accountant, accountant.start(), every.common)

@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from attrs import frozen
+from attrs import field, frozen
 
 from accountants.accountant import Floor, bracket, delta_by_search
 from accountants.bounds import Bounds
+from accountants.errors import nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.notions import concentrated, renyi
 from accountants.rounding import ceiling, flooring, up
@@ -21,7 +22,7 @@ class ConcentratedState:
 
     rho: Fraction = Fraction()
     failure: Fraction = Fraction()
-    floor: Floor = Floor()
+    floor: Floor = field(factory=Floor)
 
 
 @frozen
@@ -54,16 +55,24 @@ class Concentrated:
         self, state: ConcentratedState, loss: PrivacyLoss, times: int = 1
     ) -> ConcentratedState:
         """Add the loss's rho and failure, ``times`` times."""
-        rho = state.rho + Fraction(concentrated.rho(loss)) * times
-        failure = state.failure + Fraction(loss.failure()) * times
-        return ConcentratedState(rho, failure, state.floor.add(loss, times))
+        times = whole("times", times, least=0)
+        rho, failure = concentrated.rho(loss), loss.failure()
+        if math.isinf(rho):  # as good as certain to fail
+            rho, failure = 0.0, 1.0
+        return ConcentratedState(
+            state.rho + Fraction(rho) * times,
+            state.failure + Fraction(failure) * times,
+            state.floor.add(loss, times),
+        )
 
     def epsilon(self, state: ConcentratedState, delta: float) -> Bounds:
         """Return the epsilon of ``sum rho`` zCDP at what the failures leave of ``delta``."""
+        delta = probability("delta", delta)
         return bracket(state.floor.epsilon(delta), _upper(state, delta))
 
     def delta(self, state: ConcentratedState, epsilon: float) -> Bounds:
         """Return the least delta at which the bound is at most ``epsilon``."""
+        epsilon = nonnegative("epsilon", epsilon)
         failure = min(1.0, ceiling(state.failure))
         return delta_by_search(lambda d: _upper(state, d), epsilon, state.floor, failure)
 

@@ -50,11 +50,11 @@ def _number(what: str, value: float, least: float, *, strict: bool, finite: bool
     rule = ("a positive" if strict else "a non-negative") + (
         " finite number" if finite else " number"
     )
-    if isinstance(value, bool | str):
+    if isinstance(value, bool | str | bytes | bytearray):
         raise DomainError(f"{what} must be {rule}, got {value!r}")
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise DomainError(f"{what} must be {rule}, got {value!r}") from None
     bad = math.isnan(number) or number < least or (strict and number == least)
     if bad or (finite and math.isinf(number)):

@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from attrs import frozen
+from attrs import field, frozen
 
 from accountants.accountant import Floor, bracket, delta_by_search
 from accountants.bounds import Bounds
 from accountants.concentrated import remaining
+from accountants.errors import nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.notions import gaussian
 from accountants.rounding import ceiling, up
@@ -22,7 +23,7 @@ class GaussianState:
 
     square: Fraction = Fraction()
     failure: Fraction = Fraction()
-    floor: Floor = Floor()
+    floor: Floor = field(factory=Floor)
 
 
 @frozen
@@ -55,17 +56,24 @@ class GaussianDP:
 
     def compose(self, state: GaussianState, loss: PrivacyLoss, times: int = 1) -> GaussianState:
         """Add the loss's mu squared and failure, ``times`` times."""
-        mu = gaussian.mu(loss)
-        failure = state.failure + Fraction(loss.failure()) * times
-        square = Fraction(min(mu, 1e150)) ** 2 * times
-        return GaussianState(state.square + square, failure, state.floor.add(loss, times))
+        times = whole("times", times, least=0)
+        mu, failure = gaussian.mu(loss), loss.failure()
+        if mu > gaussian.LARGEST:  # as good as certain to fail
+            mu, failure = 0.0, 1.0
+        return GaussianState(
+            state.square + Fraction(mu) ** 2 * times,
+            state.failure + Fraction(failure) * times,
+            state.floor.add(loss, times),
+        )
 
     def epsilon(self, state: GaussianState, delta: float) -> Bounds:
         """Return the exact epsilon of the total mu at what the failures leave of ``delta``."""
+        delta = probability("delta", delta)
         return bracket(state.floor.epsilon(delta), _upper(state, delta))
 
     def delta(self, state: GaussianState, epsilon: float) -> Bounds:
         """Return the least delta at which the bound is at most ``epsilon``."""
+        epsilon = nonnegative("epsilon", epsilon)
         failure = min(1.0, ceiling(state.failure))
         return delta_by_search(lambda d: _upper(state, d), epsilon, state.floor, failure)
 

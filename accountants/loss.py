@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from attrs import fields
+from attrs import fields, has
 
 from accountants.bounds import Bounds
 from accountants.errors import InapplicableError
@@ -84,4 +84,6 @@ class PrivacyLoss:
 
 def parameters(loss: PrivacyLoss) -> dict[str, object]:
     """Return the loss's own parameters by name."""
-    return {f.alias or f.name: getattr(loss, f.name) for f in fields(type(loss))}
+    kind = type(loss)
+    known = fields(kind) if has(kind) else ()
+    return {f.alias or f.name: getattr(loss, f.name) for f in known}

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 
 from accountants.accountant import Chain, Floor, bracket, delta_by_search
 from accountants.bounds import Bounds
 from accountants.concentrated import remaining
+from accountants.errors import nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.notions import renyi
 from accountants.rounding import Array, ceiling, up
@@ -22,10 +23,10 @@ class RenyiState:
     """Gaussian pairs as one exact sum, the other losses as they are, the pure sum beside."""
 
     square: Fraction = Fraction()
-    rest: Chain = Chain()
+    rest: Chain = field(factory=Chain)
     pure: Fraction | None = Fraction()
     failure: Fraction = Fraction()
-    floor: Floor = Floor()
+    floor: Floor = field(factory=Floor)
 
 
 @frozen
@@ -59,27 +60,31 @@ class Renyi:
 
     def compose(self, state: RenyiState, loss: PrivacyLoss, times: int = 1) -> RenyiState:
         """Add the loss's curve and failure, ``times`` times."""
+        times = whole("times", times, least=0)
         renyi.divergence(loss, np.array([2.0]))  # refuses here a loss that has no curve
         eps, mu = loss.pure(), loss.mu() if loss.gaussian_pair else None
-        known = state.pure is not None and eps is not None and math.isfinite(eps)
+        pure = None
+        if state.pure is not None and eps is not None and math.isfinite(eps):
+            pure = state.pure + Fraction(eps) * times
         return RenyiState(
             state.square + (Fraction(mu) ** 2 * times if mu is not None else 0),
             state.rest if mu is not None else state.rest.add(loss, times),
-            state.pure + Fraction(eps) * times if known else None,  # type: ignore[operator, arg-type]
+            pure,
             state.failure + Fraction(loss.failure()) * times,
             state.floor.add(loss, times),
         )
 
     def epsilon(self, state: RenyiState, delta: float) -> Bounds:
         """Return the best order's epsilon at what the failures leave of ``delta``."""
+        delta = probability("delta", delta)
         return bracket(state.floor.epsilon(delta), _upper(state, _curve(state), delta))
 
     def delta(self, state: RenyiState, epsilon: float) -> Bounds:
         """Return the least delta at which the bound is at most ``epsilon``."""
+        epsilon = nonnegative("epsilon", epsilon)
         curve = _curve(state)
         failure = min(1.0, ceiling(state.failure))
-        search = lambda delta: _upper(state, curve, delta)  # noqa: E731
-        return delta_by_search(search, epsilon, state.floor, failure)
+        return delta_by_search(lambda d: _upper(state, curve, d), epsilon, state.floor, failure)
 
     def price(self, state: RenyiState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return each loss's divergence at the order that certifies."""

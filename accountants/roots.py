@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 
 
 def crossing(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
-    """Return (left, right) with ``function(left) > 0 >= function(right)``, as close as floats allow.
+    """Return (left, right) with ``function(left) > 0 >= function(right)``, close together.
 
     Parameters
     ----------
@@ -18,7 +18,10 @@ def crossing(function: Callable[[float], float], low: float, high: float) -> tup
     low, high
         Finite, ``low < high``.
     """
-    clamped = lambda x: max(-1e6, min(1e6, function(x)))  # noqa: E731
+
+    def clamped(x: float) -> float:
+        return max(-1e6, min(1e6, function(x)))
+
     root = float(brentq(clamped, low, high, xtol=1e-300, rtol=1e-15, maxiter=200, disp=False))
     width = 2e-15 * abs(root) + 5e-324
     left, right = max(low, root - width), min(high, root + width)

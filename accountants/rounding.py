@@ -8,8 +8,9 @@ certificate are exact rationals (`fractions.Fraction`), rounded once, at the end
 from __future__ import annotations
 
 import math
+import sys
 from fractions import Fraction
-from typing import overload
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +21,10 @@ UNIT = 2.0**-53
 Array = NDArray[np.float64]
 
 
-@overload
-def up(value: float, steps: float = 4) -> float: ...
-@overload
-def up(value: Array, steps: float = 4) -> Array: ...
-def up(value: float | Array, steps: float = 4) -> float | Array:
+Number = TypeVar("Number", float, Array)
+
+
+def up(value: Number, steps: float = 4) -> Number:
     """Return a number at least ``value * (1 + steps * 2**-53)`` (for either sign)."""
     return value + abs(value) * ((steps + 1) * UNIT) + 5e-324
 
@@ -39,7 +39,7 @@ def ceiling(value: Fraction) -> float:
     try:
         nearest = float(value)
     except OverflowError:
-        return math.inf
+        return math.inf if value > 0 else -sys.float_info.max
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 

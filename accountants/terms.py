@@ -28,14 +28,16 @@ class Term:
     __slots__ = ()
 
 
+def _term(part: Term) -> Term:
+    if not isinstance(part, Term):
+        raise DomainError(f"a term is made of terms, got {part!r}; wrap a loss in Spend")
+    return part
+
+
 def _terms(parts: Iterable[Term]) -> tuple[Term, ...]:
-    result = tuple(parts)
-    for part in result:
-        if not isinstance(part, Term):
-            raise DomainError(
-                f"a term is made of terms, got {type(part).__name__}; wrap a loss in Spend"
-            )
-    return result
+    if not isinstance(parts, Iterable):
+        raise DomainError(f"a term's parts are an iterable of terms, got {parts!r}")
+    return tuple(_term(part) for part in parts)
 
 
 @frozen
@@ -48,7 +50,7 @@ class Spend(Term):
     @loss.validator
     def _is_loss(self, _: object, loss: PrivacyLoss) -> None:
         if not isinstance(loss, PrivacyLoss):
-            raise DomainError(f"Spend needs a PrivacyLoss, got {type(loss).__name__}")
+            raise DomainError(f"Spend needs a PrivacyLoss, got {loss!r}")
 
 
 @frozen
@@ -81,25 +83,37 @@ class Parallel(Term):
             )
 
 
+def _times(value: int) -> int:
+    return whole("Repeated.times", value, least=0)
+
+
 @frozen
 class Repeated(Term):
     """The part, ``times`` times, each with fresh noise; it may read the earlier outcomes."""
 
-    part: Term
-    times: int = field(converter=lambda v: whole("Repeated.times", v, least=0))
+    part: Term = field(converter=_term)
+    times: int = field(converter=_times)
+
+
+def _rate(value: float) -> float:
+    return probability("Sampled.rate", value)
 
 
 @frozen
 class Sampled(Term):
     """The part, on a sample that each unit enters with probability ``rate``, independently."""
 
-    part: Term
-    rate: float = field(converter=lambda v: probability("Sampled.rate", v))
+    part: Term = field(converter=_term)
+    rate: float = field(converter=_rate)
+
+
+def _size(value: int) -> int:
+    return whole("Grouped.size", value)
 
 
 @frozen
 class Grouped(Term):
     """The part, for neighbours that differ in ``size`` units."""
 
-    part: Term
-    size: int = field(converter=lambda v: whole("Grouped.size", v))
+    part: Term = field(converter=_term)
+    size: int = field(converter=_size)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from attrs import field, frozen
 
+from accountants.errors import DomainError
 from accountants.loss import PrivacyLoss
 from accountants.losses.composite import Composite, covers
 from accountants.losses.envelope import Envelope
@@ -77,7 +78,7 @@ def worlds(term: Term) -> Worlds:
             return _each(worlds(part), lambda spends: {SampledLoss(Composite(spends), rate): 1})
         case Grouped(part=part, size=size):
             return _each(worlds(part), lambda spends: _grouped(spends, size))
-    raise TypeError(f"unknown term {type(term).__name__}")
+    raise DomainError(f"worlds needs a term, got {term!r}; wrap a loss in Spend")
 
 
 def _sequential(parts: Iterable[Term]) -> Worlds:

@@ -1,0 +1,79 @@
+"""Differentially private analyses as graphs: declared, certified, run and audited.
+
+>>> import adaptive_dp as dp
+>>> people = dp.dataset("people", columns={"income": (0, 200_000)}, unit="id", rows_per_unit=5)
+>>> count = people.count().release(dp.Laplace(scale=dp.Free("b")))
+>>> total = people["income"].sum().release(dp.Laplace(scale=dp.Free("b", weight=200_000)))
+>>> plan = dp.Pipeline(count=count, total=total).calibrate(epsilon=1.0)
+>>> plan.certify().epsilon <= 1.0
+True
+"""
+
+from adaptive_dp.graph.certificate import Certificate
+from adaptive_dp.graph.document import load
+from adaptive_dp.graph.errors import (
+    CalibrationError,
+    DataError,
+    DeclarationError,
+    DocumentError,
+    LeakError,
+    NeighborError,
+    PlanError,
+    RunError,
+)
+from adaptive_dp.graph.free import Free
+from adaptive_dp.graph.group import group
+from adaptive_dp.graph.handles import Handle, Private, Public, Released, parameter, post, public
+from adaptive_dp.graph.mechanism import Mechanism, budget_parameter, noise_parameter
+from adaptive_dp.graph.operation import Operation, Query
+from adaptive_dp.graph.pipeline import Pipeline
+from adaptive_dp.graph.repeat import repeat
+from adaptive_dp.graph.run import Result
+from adaptive_dp.graph.secret import Secret
+from adaptive_dp.graph.verify import Verdict, verify
+from adaptive_dp.primitives import Gaussian, Laplace
+from adaptive_dp.queries import Column, Table, Vectors, dataset
+from adaptive_dp.report import markdown, report
+from adaptive_dp.solvers import AdaSSP
+
+__all__ = [
+    "AdaSSP",
+    "CalibrationError",
+    "Certificate",
+    "Column",
+    "DataError",
+    "DeclarationError",
+    "DocumentError",
+    "Free",
+    "Gaussian",
+    "Handle",
+    "Laplace",
+    "LeakError",
+    "Mechanism",
+    "NeighborError",
+    "Operation",
+    "Pipeline",
+    "PlanError",
+    "Private",
+    "Public",
+    "Query",
+    "Released",
+    "Result",
+    "RunError",
+    "Secret",
+    "Table",
+    "Vectors",
+    "Verdict",
+    "budget_parameter",
+    "dataset",
+    "group",
+    "load",
+    "markdown",
+    "noise_parameter",
+    "parameter",
+    "post",
+    "public",
+    "repeat",
+    "report",
+    "verify",
+]

@@ -15,6 +15,14 @@ from accountants.notions import pure as notion
 from accountants.rounding import Array, down, up
 
 
+def _epsilon(value: float) -> float:
+    return nonnegative("Approximate.epsilon", value)
+
+
+def _delta(value: float) -> float:
+    return probability("Approximate.delta", value)
+
+
 @frozen
 class Approximate(PrivacyLoss):
     """Any (epsilon, delta)-DP mechanism, by the pair that dominates it.
@@ -38,8 +46,8 @@ class Approximate(PrivacyLoss):
 
     theorem: ClassVar[str] = "(epsilon, delta)-DP: Kairouz, Oh & Viswanath 2015, Thm 2.1"
 
-    epsilon: float = field(converter=lambda v: nonnegative("Approximate.epsilon", v))
-    delta: float = field(converter=lambda v: probability("Approximate.delta", v))
+    epsilon: float = field(converter=_epsilon)
+    delta: float = field(converter=_delta)
 
     def failure(self) -> float:
         """Return delta."""

@@ -11,7 +11,7 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants.bounds import Bounds
-from accountants.errors import InapplicableError
+from accountants.errors import DomainError, InapplicableError, whole
 from accountants.loss import PrivacyLoss
 from accountants.notions import concentrated, gaussian, pure, renyi
 from accountants.rounding import Array, ceiling, up
@@ -21,7 +21,12 @@ Spends = tuple[tuple[PrivacyLoss, int], ...]
 
 
 def _spends(value: Mapping[PrivacyLoss, int] | Iterable[tuple[PrivacyLoss, int]]) -> Spends:
-    return tuple(value.items() if isinstance(value, Mapping) else value)
+    pairs = tuple(value.items() if isinstance(value, Mapping) else value)
+    for loss, times in pairs:
+        if not isinstance(loss, PrivacyLoss):
+            raise DomainError(f"Composite.spends must be of privacy losses, got {loss!r}")
+        whole("Composite.spends' times", times, least=0)
+    return pairs
 
 
 @frozen

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 
+from accountants.errors import DomainError
 from accountants.loss import PrivacyLoss
 from accountants.rounding import Array
+
+
+def _losses(value: Iterable[PrivacyLoss]) -> tuple[PrivacyLoss, ...]:
+    losses = tuple(value)
+    if not losses or not all(isinstance(loss, PrivacyLoss) for loss in losses):
+        raise DomainError(
+            f"Envelope needs at least one privacy loss and nothing else, got {value!r}"
+        )
+    return losses
 
 
 @frozen
@@ -26,7 +37,7 @@ class Envelope(PrivacyLoss):
 
     theorem: ClassVar[str] = "pointwise maximum of the curves of all alternatives"
 
-    losses: tuple[PrivacyLoss, ...]
+    losses: tuple[PrivacyLoss, ...] = field(converter=_losses)
 
     def failure(self) -> float:
         """Return the largest failure."""

@@ -13,6 +13,10 @@ from accountants.notions.gaussian import profile
 from accountants.rounding import Array, up
 
 
+def _mu(value: float) -> float:
+    return nonnegative("Gaussian.mu", value)
+
+
 @frozen
 class Gaussian(PrivacyLoss):
     """Adding N(0, sigma^2) to a query of l2 sensitivity Delta: ``mu = Delta / sigma``.
@@ -32,15 +36,15 @@ class Gaussian(PrivacyLoss):
 
     Examples
     --------
-    >>> Gaussian(mu=1.0).rho()
-    0.5000000000000002
+    >>> round(Gaussian(mu=1.0).rho(), 12)
+    0.5
     """
 
     theorem: ClassVar[str] = "Gaussian: Balle & Wang 2018, Thm 8; Bun & Steinke 2016, Prop. 1.6"
 
     gaussian_pair: ClassVar[bool] = True
 
-    mu_: float = field(alias="mu", converter=lambda v: nonnegative("Gaussian.mu", v))
+    mu_: float = field(alias="mu", converter=_mu)
 
     def pure(self) -> float | None:
         """Return 0 for no shift; otherwise there is no pure epsilon."""
@@ -48,7 +52,7 @@ class Gaussian(PrivacyLoss):
 
     def renyi(self, orders: Array) -> Array:
         """Return ``alpha mu^2 / 2``."""
-        return up(orders * (self.mu_ * self.mu_ / 2))
+        return up(orders * self.mu_ * self.mu_ / 2)  # in this order mu^2 cannot underflow
 
     def rho(self) -> float:
         """Return ``mu^2 / 2``."""

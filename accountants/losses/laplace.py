@@ -14,6 +14,10 @@ from accountants.loss import PrivacyLoss
 from accountants.rounding import UNIT, Array, down, up
 
 
+def _epsilon(value: float) -> float:
+    return nonnegative("Laplace.epsilon", value)
+
+
 @frozen
 class Laplace(PrivacyLoss):
     r"""Adding Laplace noise of scale b to a query of l1 sensitivity Delta: ``epsilon = Delta / b``.
@@ -24,11 +28,11 @@ class Laplace(PrivacyLoss):
     scalar curve serves vectors of l1 sensitivity Delta.
 
     ``rho = eps + e^{-eps} - 1``, the limit of D_alpha at alpha = 1: with w = alpha - 1/2,
-    ``(alpha-1) D_alpha + eps/2 = log F(w^2)``, ``F(t) = cosh(eps sqrt t) + sinh(eps sqrt t)/(2 sqrt t)``.
-    F is entire of order 1/2 and has only negative zeros (they are minus the eigenvalues of
-    -u'' on [0, eps] with u'(0) = u(0)/2 and u(eps) = 0, all positive since F > 0 on t >= 0), so
-    log F is concave on t >= 0 and lies under its tangent at t = 1/4, which is
-    ``alpha (alpha-1) rho``.
+    ``(alpha-1) D_alpha + eps/2 = log F(w^2)`` with
+    ``F(t) = cosh(eps sqrt t) + sinh(eps sqrt t)/(2 sqrt t)``. F is entire of order 1/2 and has
+    only negative zeros (they are minus the eigenvalues of -u'' on [0, eps] with u'(0) = u(0)/2
+    and u(eps) = 0, all positive since F > 0 on t >= 0), so log F is concave on t >= 0 and lies
+    under its tangent at t = 1/4, which is ``alpha (alpha-1) rho``.
 
     Parameters
     ----------
@@ -51,7 +55,7 @@ class Laplace(PrivacyLoss):
         "Harrison & Manurangsi 2026"
     )
 
-    epsilon: float = field(converter=lambda v: nonnegative("Laplace.epsilon", v))
+    epsilon: float = field(converter=_epsilon)
 
     def pure(self) -> float:
         """Return epsilon."""
@@ -74,7 +78,7 @@ class Laplace(PrivacyLoss):
         """Return ``epsilon + e^-epsilon - 1``."""
         eps = self.epsilon
         if eps < 1e-2:  # the series alternates: cutting it after a positive term bounds it
-            return up(eps**2 / 2 - eps**3 / 6 + eps**4 / 24, 16)
+            return up(eps**2 / 2 - eps**3 / 6 + eps**4 / 24 - eps**5 / 120 + eps**6 / 720, 16)
         return up(eps + math.expm1(-eps)) + 2 * UNIT * eps
 
     def profile(self, epsilon: float) -> Bounds:

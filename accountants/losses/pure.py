@@ -15,6 +15,10 @@ from accountants.notions import pure as notion
 from accountants.rounding import Array, down, up
 
 
+def _epsilon(value: float) -> float:
+    return nonnegative("Pure.epsilon", value)
+
+
 @frozen
 class Pure(PrivacyLoss):
     """Any epsilon-DP mechanism, by the pair that dominates it: binary randomized response.
@@ -37,7 +41,7 @@ class Pure(PrivacyLoss):
 
     theorem: ClassVar[str] = "pure DP: Kairouz, Oh & Viswanath 2015 (randomized response dominates)"
 
-    epsilon: float = field(converter=lambda v: nonnegative("Pure.epsilon", v))
+    epsilon: float = field(converter=_epsilon)
 
     def pure(self) -> float:
         """Return epsilon."""

@@ -30,13 +30,23 @@ from attrs import field, frozen
 from scipy.special import gammaln, logsumexp
 
 from accountants.bounds import Bounds
-from accountants.errors import probability
+from accountants.errors import DomainError, probability
 from accountants.loss import PrivacyLoss
 from accountants.losses.composite import Composite
 from accountants.rounding import UNIT, Array, down, up
 
 LARGEST_ORDER = 2048
 """Whole orders beyond this are not summed; the curve is infinite there unless pure."""
+
+
+def _body(value: Composite) -> Composite:
+    if not isinstance(value, Composite):
+        raise DomainError(f"Sampled.body must be a Composite of what is sampled, got {value!r}")
+    return value
+
+
+def _rate(value: float) -> float:
+    return probability("Sampled.rate", value)
 
 
 @frozen
@@ -52,11 +62,12 @@ class Sampled(PrivacyLoss):
     """
 
     theorem: ClassVar[str] = (
-        "Poisson sampling: Balle, Barthe & Gaboardi 2018, Thm 8; Mironov, Talwar & Zhang 2019, Thm 5"
+        "Poisson sampling: Balle, Barthe & Gaboardi 2018, Thm 8; "
+        "Mironov, Talwar & Zhang 2019, Thm 5"
     )
 
-    body: Composite
-    rate: float = field(converter=lambda v: probability("Sampled.rate", v))
+    body: Composite = field(converter=_body)
+    rate: float = field(converter=_rate)
 
     def failure(self) -> float:
         """Return ``q`` times the body's failure."""
@@ -122,14 +133,18 @@ def _convexity(divergences: Array, orders: Array, rate: float) -> Array:
 def _randomized_response(eps: float, orders: Array, rate: float) -> Array:
     if eps > 300:
         return np.full_like(orders, np.inf)
-    weight = 1 / (1 + math.exp(-eps))  # P1's mass where r = e^eps; P0's is the rest
+    # P0's masses where r = e^eps and where r = e^-eps: 1 and e^eps over 1 + e^eps
+    log_p0 = np.array([-eps, 0.0]) - math.log1p(math.exp(-eps))
     high, low = rate * math.expm1(eps), rate * math.expm1(-eps)
-    logs = np.array([math.log1p(high), math.log1p(low)])
-    log_p0 = np.log([1 - weight, weight]) if eps < 30 else np.array([-eps, 0.0])
+    # near -1 the sum 1 + low cancels; (1 - q) + q e^-eps is a sum of positive numbers
+    log_low = math.log1p(low) if low > -0.5 else math.log((1 - rate) + rate * math.exp(-eps))
+    logs = np.array([math.log1p(high), log_low])
     curves = []
     for power in (orders, 1 - orders):
-        terms = power[:, None] * logs + log_p0
-        noise = 16 * UNIT * (1 + np.abs(terms).max(axis=1))
+        gain = power[:, None] * logs
+        terms = gain + log_p0
+        # gain and log_p0 have opposite signs: the rounding is that of each, not of their sum
+        noise = 16 * UNIT * (1 + (np.abs(gain) + np.abs(log_p0)).max(axis=1))
         log_moment = logsumexp(terms, axis=1) + noise
         curves.append(np.maximum(log_moment, 0) / (orders - 1))
     return up(np.maximum(curves[0], curves[1]), 8)

@@ -22,6 +22,9 @@ from accountants.rounding import UNIT
 _SPECIAL = 1e-14
 """Relative error allowed for erfcx and ndtr; the tests hold both to a tenth of it."""
 
+LARGEST = 1e150
+"""A mu above this has no finite epsilon: its square would overflow."""
+
 
 def mu(loss: PrivacyLoss) -> float:
     """Return mu of a loss, outside of its failure: its own, or from its pure epsilon.
@@ -86,7 +89,7 @@ def epsilon(mu_: float, delta: float) -> Bounds:
     """
     if mu_ == 0:
         return Bounds(0.0, 0.0)
-    if delta == 0 or math.isinf(mu_):
+    if delta == 0 or mu_ > LARGEST:
         return Bounds(0.0, math.inf)
     target = math.log(delta)
     # one root for each bound of the profile, so that the result is a bracket
@@ -94,7 +97,9 @@ def epsilon(mu_: float, delta: float) -> Bounds:
 
 
 def _root(mu_: float, target: float, side: int) -> float:
-    excess = lambda epsilon: log_profile(mu_, epsilon, side) - target  # noqa: E731
+    def excess(epsilon: float) -> float:
+        return log_profile(mu_, epsilon, side) - target
+
     if excess(0.0) <= 0:
         return 0.0
     low, high = 0.0, mu_ * mu_ / 2 + mu_

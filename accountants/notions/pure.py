@@ -37,14 +37,15 @@ def to_renyi(eps: float, orders: Array) -> Array:
     Both log cosh are ``x - log 2 + log1p(e^{-2x})``; for small ``w eps`` the difference is
     taken by ``cosh a - cosh b = 2 sinh((a+b)/2) sinh((a-b)/2)``, which does not cancel.
     """
-    far = (orders - 0.5) * eps
     half = eps / 2
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # of the branch that is not taken
+        far = (orders - 0.5) * eps
         near = 2 * np.sinh(orders * half) * np.sinh((orders - 1) * half) / np.cosh(half)
         small = np.log1p(near)
-    large = far - half + np.log1p(np.exp(-2 * far)) - np.log1p(np.exp(-2 * half))
-    log_moment = np.where(far < 1, up(small, 32), large + 8 * UNIT * (1 + far))
-    return np.minimum(up(log_moment / (orders - 1)), eps)
+        large = far - half + np.log1p(np.exp(-2 * far)) - np.log1p(np.exp(-2 * half))
+        log_moment = np.where(far < 1, up(small, 32), large + 8 * UNIT * (1 + far))
+        curve: Array = np.minimum(up(log_moment / (orders - 1)), eps)
+    return curve
 
 
 def to_rho(eps: float) -> float:

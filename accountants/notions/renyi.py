@@ -1,8 +1,8 @@
 """Renyi DP: a bound on D_alpha(P || Q) at each real order alpha > 1.
 
-The conversion to (epsilon, delta): for every order,
-``delta(eps) = E_P (1 - e^{eps - L})_+ <= max_y (1 - e^{-y}) e^{-(alpha-1) y} E_P e^{(alpha-1)(L-eps)}``,
-whose maximum is at ``y = log(alpha/(alpha-1))``. Solved for eps,
+The conversion to (epsilon, delta): for every order, ``delta(eps) = E_P (1 - e^{eps - L})_+`` is
+at most ``max_y (1 - e^{-y}) e^{-(alpha-1) y} E_P e^{(alpha-1)(L-eps)}``, whose maximum is at
+``y = log(alpha/(alpha-1))``. Solved for eps,
 
 ``eps = D_alpha + log(1 - 1/alpha) - log(alpha delta) / (alpha - 1)``
 
@@ -43,7 +43,7 @@ def divergence(loss: PrivacyLoss, orders: Array) -> Array:
         return own
     mu, rho, eps = loss.mu(), loss.rho(), loss.pure()
     if mu is not None:
-        return up(orders * (mu * mu / 2))
+        return up(orders * mu * mu / 2)  # in this order mu * mu cannot underflow
     if rho is not None:
         return up(orders * rho)
     if eps is not None:
@@ -53,9 +53,12 @@ def divergence(loss: PrivacyLoss, orders: Array) -> Array:
 
 def convert(divergences: Array, orders: Array, delta: float) -> Array:
     """Return the epsilon that each order proves at ``delta`` (formula above), rounded up."""
-    slack = (math.log(delta) + np.log(orders)) / (orders - 1)
+    log_delta, log_orders = math.log(delta), np.log(orders)
+    slack = (log_delta + log_orders) / (orders - 1)
     correction = np.log1p(-1 / orders)
-    noise = 8 * UNIT * (np.abs(slack) + np.abs(correction) + 2 / (orders - 1))
+    # the two logs have opposite signs, so their sum may be far less than their rounding
+    sizes = abs(log_delta) + log_orders + 2
+    noise = 8 * UNIT * (sizes / (orders - 1) + np.abs(correction))
     return up(divergences) + (correction - slack) + noise
 
 

@@ -1,0 +1,120 @@
+"""Solving the free parameters of a plan for a total budget."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import evolve
+
+import accountants
+from accountants import Accountant
+from accountants.calibration import least_noise
+from adaptive_dp.graph import compile as compiler
+from adaptive_dp.graph.errors import CalibrationError, DeclarationError
+from adaptive_dp.graph.handles import Handle, rebuilt
+from adaptive_dp.graph.mechanism import Mechanism
+from adaptive_dp.graph.operation import require
+from adaptive_dp.graph.repeat import Repeat
+from adaptive_dp.graph.steps import Release
+from adaptive_dp.graph.structure import Path, Structure, structure
+
+Outputs = Sequence[tuple[Path, Handle]]
+
+
+def free_weights(nodes: Structure) -> dict[str, list[float]]:
+    """Return the weights under each free parameter's name."""
+    found: dict[str, list[float]] = {}
+    for node in nodes:
+        if isinstance(node.handle.operation, Release):
+            for free in node.handle.operation.mechanism.free().values():
+                found.setdefault(free.name, []).append(free.weight)
+    return found
+
+
+def solve(
+    outputs: Outputs, epsilon: float, delta: float, chosen: Sequence[Accountant[Any]]
+) -> list[tuple[Path, Handle]]:
+    """Return the outputs with every free parameter solved (see `Pipeline.calibrate`)."""
+    number = isinstance(epsilon, int | float) and not isinstance(epsilon, bool)
+    require(
+        number and 0 < epsilon < math.inf,
+        f"calibrate's epsilon must be a positive finite number, got {epsilon!r}",
+    )
+    require(
+        bool(free_weights(structure(outputs))),
+        "nothing is free to calibrate; give a mechanism a free parameter, such as "
+        "dp.Laplace(scale=dp.Free('b'))",
+    )
+
+    def at(multiplier: float) -> list[tuple[Path, Handle]]:
+        return mapped(outputs, lambda mechanism: mechanism.fixed(multiplier))
+
+    def cost(multiplier: float, asked: Sequence[Accountant[Any]]) -> tuple[float, Any]:
+        worlds = accountants.worlds(compiler.term(structure(at(multiplier))))
+        answers = [accountants.measure(worlds, a, delta=delta) for a in asked]
+        known = [a for a in answers if a.bounds is not None]
+        if not known:
+            return math.inf, None
+        best = min(known, key=lambda a: a.bounds.upper if a.bounds else math.inf)
+        return (best.bounds.upper if best.bounds else math.inf), best.accountant
+
+    try:
+        # the accountant that is tightest near the target, then the one that is so at the answer
+        start = least_noise(lambda m: cost(m, chosen)[0], epsilon, digits=1e-2)
+        _, tightest = cost(start, chosen)
+        answer = least_noise(lambda m: cost(m, [tightest])[0], epsilon, start=start)
+    except accountants.DomainError as error:
+        raise CalibrationError(f"cannot meet epsilon={epsilon:g}, delta={delta:g}: {error}") from None
+    return at(answer)
+
+
+def substituted(outputs: Outputs, values: Mapping[str, float]) -> list[tuple[Path, Handle]]:
+    """Return the outputs with free parameters set by name, each times its weight."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+            raise DeclarationError(f"{name} must be a positive finite number, got {value!r}")
+
+    def change(mechanism: Mechanism) -> Mechanism:
+        found = {k: f for k, f in mechanism.free().items() if f.name in values}
+        return evolve(mechanism, **{k: values[f.name] * f.weight for k, f in found.items()})
+
+    return mapped(outputs, change)
+
+
+def mapped(
+    outputs: Outputs, change: Callable[[Mechanism], Mechanism]
+) -> list[tuple[Path, Handle]]:
+    """Return the outputs with every mechanism changed; handles that stay are kept."""
+    done: dict[int, Handle] = {}
+    for _, handle in outputs:
+        _map(handle, change, done)
+    return [(path, done[id(handle)]) for path, handle in outputs]
+
+
+def _map(root: Handle, change: Callable[[Mechanism], Mechanism], done: dict[int, Handle]) -> None:
+    stack: list[tuple[Handle, bool]] = [(root, False)]
+    while stack:
+        handle, ready = stack.pop()
+        if id(handle) in done:
+            continue
+        if not ready:
+            stack.append((handle, True))
+            stack.extend((i, False) for i in handle.inputs)
+            continue
+        operation = handle.operation
+        if isinstance(operation, Repeat):
+            done.setdefault(id(operation.state), operation.state)
+            _map(operation.result, change, done)
+            if done[id(operation.result)] is not operation.result:
+                operation = evolve(operation, result=done[id(operation.result)])
+        elif isinstance(operation, Release):
+            mechanism = change(operation.mechanism)
+            if mechanism is not operation.mechanism:
+                operation = evolve(operation, mechanism=mechanism)
+        inputs = tuple(done[id(i)] for i in handle.inputs)
+        same = operation is handle.operation and all(
+            a is b for a, b in zip(inputs, handle.inputs, strict=True)
+        )
+        done[id(handle)] = handle if same else rebuilt(handle, inputs, operation)

@@ -1,0 +1,303 @@
+"""From the graph to a term: which losses one unit can touch.
+
+Each release hangs on a private chain from the data to its query. The chain's parts of
+partitions, samples and repeats are its *regions*, outermost first. Releases are grouped by
+region: a partition becomes a choice of part, a sample an amplified body, a repeat a
+repeated one. The change that the neighbour relation makes travels down the chain, and the
+query turns it into a distance, the mechanism the distance into a loss.
+
+What a unit can touch in a partition (`_partition`):
+
+* where units lie in one part each, and one appears or vanishes: any one part;
+* where one is exchanged: one part in which it is exchanged, or two, from one of which it
+  vanishes and in the other of which it appears;
+* where a unit has up to r rows, which may lie in several parts: any split of r rows among
+  parts, each part charged at the number of rows that it gets (2 r for an exchange).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+from typing import Any
+
+from attrs import evolve, frozen
+
+from accountants import Parallel, Repeated, Sampled, Sequential, Spend, Term
+from accountants.rounding import up
+from adaptive_dp.graph.change import UNBOUNDED, Change
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.handles import Handle
+from adaptive_dp.graph.operation import Query
+from adaptive_dp.graph.repeat import Repeat
+from adaptive_dp.graph.steps import Release
+from adaptive_dp.graph.structure import Node, Structure
+
+SPLITS = 20_000
+"""More splits of a unit's rows than this are bounded by every touched part at all rows."""
+
+
+@frozen(eq=False)
+class Charge:
+    """A release with the way from the data to its query.
+
+    Parameters
+    ----------
+    node
+        The release.
+    chain
+        Nodes from the data set to the query, then loops where they begin.
+    """
+
+    node: Node
+    chain: tuple[Node, ...]
+
+
+def term(structure: Structure) -> Term:
+    """Return what one unit can touch of the whole plan.
+
+    A unit may be in every data set, so data sets compose sequentially.
+    """
+    return Sequential([t for _, t in terms(structure)])
+
+
+def terms(structure: Structure) -> list[tuple[str, Term]]:
+    """Return the term of each data set."""
+    charges = [_charge(structure, node) for node in structure if _is_release(node)]
+    by_source: dict[str, list[Charge]] = {}
+    for charge in charges:
+        by_source.setdefault(charge.chain[0].name, []).append(charge)
+    result = []
+    for name, found in by_source.items():
+        initial = found[0].chain[0].handle.operation.initial()  # type: ignore[attr-defined]
+        result.append((name, _compile(found, initial, 1)))
+    return result
+
+
+def releases(structure: Structure) -> list[Charge]:
+    """Return every release, in order."""
+    return [_charge(structure, node) for node in structure if _is_release(node)]
+
+
+def distance(charge: Charge, norm: float) -> float:
+    """Return how far one unit moves a release's query where it lies wholly on its path."""
+    source: Any = charge.chain[0].handle.operation
+    return _sensitivity(charge, _walk(charge, source.initial(), 1, len(charge.chain) - 1), norm)
+
+
+def regions(charge: Charge) -> list[str]:
+    """Return the regions around a release, for people."""
+    found = []
+    for before, node in zip(charge.chain, charge.chain[1:], strict=False):
+        operation = node.handle.operation
+        if operation.region == "part":
+            partition: Any = before.handle.operation
+            found.append(f"{partition.by} = {before.handle.domain.keys[operation.index]}")  # type: ignore[attr-defined]
+        elif operation.region == "sample" or isinstance(operation, Repeat):
+            found.append(operation.label())
+    return found
+
+
+def _is_release(node: Node) -> bool:
+    return isinstance(node.handle.operation, Release)
+
+
+def _charge(structure: Structure, node: Node) -> Charge:
+    """Return the chain of a release, with the loops that it is in put where they begin."""
+    chain = [structure.of(node.handle.inputs[0])]
+    while chain[-1].handle.inputs:
+        chain.append(structure.of(chain[-1].handle.inputs[0]))
+    chain.reverse()
+    with_loops: list[Node] = []
+    entered: set[str] = set()
+    for step in [*chain, node]:
+        new = [loop for loop in step.loops if loop not in entered]
+        entered.update(new)
+        begins = [structure.nodes[loop] for loop in new]
+        if step is node:
+            with_loops += begins
+        elif step.handle.operation.region == "part":  # which part is fixed: the loop is inside
+            with_loops += [step, *begins]
+        else:
+            with_loops += [*begins, step]
+    last = with_loops[-1]
+    if isinstance(last.handle.operation, Repeat):  # the release alone is inside: query last
+        query = chain[-1]
+        with_loops.remove(query)
+        with_loops.append(query)
+    return Charge(node, tuple(with_loops))
+
+
+def _compile(charges: Sequence[Charge], change: Change, position: int) -> Term:
+    """Return the term of charges that share their chain up to ``position``."""
+    parts: list[Term] = []
+    inner: dict[str, tuple[int, list[tuple[Charge, Change]]]] = {}
+    for charge in charges:
+        here, at = change, position
+        while at < len(charge.chain) - 1 and not _region(charge.chain[at]):
+            here = _step(charge, here, at)
+            at += 1
+        node = charge.chain[at]
+        if _region(node):
+            # equal regions reached over different filters see different changes
+            key = f"{_region_key(charge, at)}|{here}|{at}"
+            inner.setdefault(key, (at, []))[1].append((charge, here))
+        else:
+            parts.append(_spend(charge, here))
+    for at, found in inner.values():
+        members, here = [charge for charge, _ in found], found[0][1]
+        operation = members[0].chain[at].handle.operation
+        if isinstance(operation, Repeat):
+            parts.append(Repeated(_compile(members, here, at + 1), operation.times))
+        elif operation.region == "sample":
+            after = operation.change(here)
+            parts.append(Sampled(_compile(members, after, at + 1), operation.rate))  # type: ignore[attr-defined]
+        else:
+            parts.append(_partition(members, here, at))
+    return parts[0] if len(parts) == 1 else Sequential(parts)
+
+
+def _region(node: Node) -> bool:
+    return node.handle.operation.region != "" or isinstance(node.handle.operation, Repeat)
+
+
+def _region_key(charge: Charge, at: int) -> str:
+    node = charge.chain[at]
+    return charge.chain[at - 1].name if node.handle.operation.region == "part" else node.name
+
+
+def _step(charge: Charge, change: Change, at: int) -> Change:
+    return charge.chain[at].handle.operation.change(change)
+
+
+def _walk(charge: Charge, change: Change, start: int, stop: int) -> Change:
+    for at in range(start, stop):
+        if not isinstance(charge.chain[at].handle.operation, Repeat):
+            change = _step(charge, change, at)
+    return change
+
+
+def _sensitivity(charge: Charge, change: Change, norm: float) -> float:
+    query = charge.chain[-1].handle
+    assert isinstance(query.operation, Query)
+    if change.rows == UNBOUNDED:
+        raise DeclarationError(
+            f"{charge.node.name}: nothing bounds the rows of a unit of {charge.chain[0].name!r}; "
+            "declare the data set with dataset(unit=..., rows_per_unit=...)"
+        )
+    return query.operation.sensitivity(query.domain, change, norm)
+
+
+def _spend(charge: Charge, change: Change) -> Term:
+    mechanism = charge.node.handle.operation.mechanism  # type: ignore[attr-defined]
+    free = mechanism.free()
+    if free:
+        (name, parameter), *_ = free.items()
+        raise DeclarationError(
+            f"{charge.node.name}: {type(mechanism).__name__}.{name} is still free "
+            f"({parameter}); call plan.calibrate(epsilon=..., delta=...) or "
+            f"plan.fix({parameter.name}=...)"
+        )
+    # moved up, so that a mechanism's own division cannot round the loss below the truth
+    far = up(_sensitivity(charge, change, mechanism.norm), 8)
+    return Spend(mechanism.loss(far), charge.node.name)
+
+
+def _partition(charges: Sequence[Charge], change: Change, at: int) -> Term:
+    """Return the choices of parts that one unit can touch (see the module's docstring)."""
+    partition = charges[0].chain[at - 1].handle
+    keys, whole = partition.domain.keys, partition.domain.whole_units
+    parts: dict[int, list[Charge]] = {}
+    for charge in charges:
+        operation: Any = charge.chain[at].handle.operation
+        parts.setdefault(operation.index, []).append(charge)
+    label = {i: f"{partition.operation.by} = {keys[i]}" for i in parts}  # type: ignore[attr-defined]
+
+    def inside(index: int, change: Change) -> Term:
+        found = parts[index]
+        return _compile(found, found[0].chain[at].handle.operation.change(change), at + 1)
+
+    if whole or change.rows == 1:
+        moved = {i: inside(i, change.one_sided) for i in parts}
+        if not change.replaced:
+            return Parallel(list(moved.values()), [label[i] for i in moved])
+        kept = evolve(change, fixed=change.fixed)
+        choices = [(label[i], inside(i, kept)) for i in parts]
+        choices += _pairs(moved, label)
+        return Parallel([t for _, t in choices], [name for name, _ in choices])
+    return _spread(inside, change, label)
+
+
+def _pairs(moved: dict[int, Term], label: dict[int, str]) -> Iterator[tuple[str, Term]]:
+    """Yield each two parts between which a unit can move; of equal parts two are enough."""
+    kinds: dict[Any, list[int]] = {}
+    for i, t in moved.items():
+        kinds.setdefault(_shape(t), []).append(i)
+    few = [i for found in kinds.values() for i in found[:2]]
+    for i, j in combinations(sorted(few), 2):
+        yield f"{label[i]}, {label[j]}", Sequential([moved[i], moved[j]])
+
+
+def _spread(inside: Any, change: Change, label: dict[int, str]) -> Term:
+    """Return the choices where a unit's rows may lie in several parts."""
+    budget = 2 * change.rows if change.replaced else change.rows
+    one = change.one_sided
+    kinds: dict[Any, list[int]] = {}
+    for i in label:
+        shape = tuple(_shape(inside(i, evolve(one, rows=r))) for r in range(1, budget + 1))
+        kinds.setdefault(shape, []).append(i)
+    few = [i for found in kinds.values() for i in found[:budget]]
+    choices: list[tuple[str, Term]] = []
+    if change.replaced:
+        choices += [(label[i], inside(i, evolve(change, fixed=False))) for i in few]
+    terms: dict[tuple[int, int], Term] = {}
+    for count, split in enumerate(_splits(few, budget)):
+        if count >= SPLITS:
+            every = Sequential([inside(i, evolve(one, rows=budget)) for i in few])
+            return Parallel([every], ["several parts"])
+        for i, rows in split:
+            if (i, rows) not in terms:
+                terms[i, rows] = inside(i, evolve(one, rows=rows))
+        name = ", ".join(f"{label[i]} ({rows} rows)" for i, rows in split)
+        choices.append((name, Sequential([terms[i, rows] for i, rows in split])))
+    return Parallel([t for _, t in choices], [name for name, _ in choices])
+
+
+def _splits(parts: Sequence[int], budget: int) -> Iterator[tuple[tuple[int, int], ...]]:
+    """Yield each way to put exactly ``budget`` rows into parts."""
+
+    def place(at: int, left: int) -> Iterator[tuple[tuple[int, int], ...]]:
+        if left == 0:
+            yield ()
+            return
+        if at == len(parts):
+            return
+        for rows in range(left, -1, -1):
+            for rest in place(at + 1, left - rows):
+                yield ((parts[at], rows), *rest) if rows else rest
+
+    return place(0, budget)
+
+
+def _shape(term: Term) -> Any:
+    """Return a key that is equal for terms with equal losses, whatever their nodes' names."""
+    match term:
+        case Spend(loss=loss):
+            return loss
+        case Sequential(parts=parts):
+            return ("all", _counted(parts))
+        case Parallel(choices=choices):
+            return ("one", frozenset(_shape(c) for c in choices))
+        case Repeated(part=part, times=times):
+            return ("times", _shape(part), times)
+        case Sampled(part=part, rate=rate):
+            return ("sampled", _shape(part), rate)
+    return id(term)
+
+
+def _counted(parts: Iterable[Term]) -> frozenset[tuple[Any, int]]:
+    counts: dict[Any, int] = {}
+    for part in parts:
+        shape = _shape(part)
+        counts[shape] = counts.get(shape, 0) + 1
+    return frozenset(counts.items())

@@ -1,0 +1,42 @@
+"""A parameter left free, for `Pipeline.calibrate` to choose."""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+
+from adaptive_dp.graph.errors import DeclarationError
+
+
+@frozen
+class Free:
+    """A noise (or budget) parameter that calibration solves.
+
+    Every free parameter of a plan is ``multiplier * weight`` with one multiplier for the
+    whole graph (``weight / multiplier`` for a budget parameter, which costs more as it
+    grows), so weights say how the budget is shared.
+
+    Parameters
+    ----------
+    name
+        Parameters of one name belong together; `Pipeline.fix` sets them by it.
+    weight
+        Positive; typically the query's sensitivity.
+    """
+
+    name: str = field()
+    weight: float = field(default=1.0)
+
+    @name.validator
+    def _named(self, _: object, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise DeclarationError(f"Free needs a name, got {name!r}; write Free('b')")
+
+    @weight.validator
+    def _positive(self, _: object, weight: float) -> None:
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < 1e300:
+            raise DeclarationError(
+                f"Free({self.name!r}).weight must be a positive finite number, got {weight!r}"
+            )
+
+    def __str__(self) -> str:
+        return self.name if self.weight == 1 else f"{self.weight:g} {self.name}"

@@ -1,0 +1,174 @@
+"""Handles: immutable expressions over data that is not there yet.
+
+Every handle has a colour, in its static type and at run time. ``Private[T]`` stands for a
+value that must not leave; ``Released[T]`` for one that a mechanism has released, or that
+is computed from released ones; ``Public[T]`` for a constant. Functions of released values
+take released handles only, so a type checker finds a leak before the plan is built, and
+`Pipeline` refuses it when it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, NoReturn, TypeVar
+
+import attrs
+from attrs import field, frozen
+
+from adaptive_dp.graph.errors import DeclarationError, LeakError
+from adaptive_dp.graph.mechanism import Mechanism
+from adaptive_dp.graph.operation import Colour, Operation, Query, require
+from adaptive_dp.graph.steps import Constant, Parameter, Post, Release
+
+T = TypeVar("T", covariant=True)
+R = TypeVar("R")
+_serials = itertools.count()
+
+
+@frozen(eq=False, repr=False)
+class Handle:
+    """A node of the graph: an operation and the handles it reads.
+
+    Parameters
+    ----------
+    operation
+        What it does.
+    inputs
+        In order; the private one first.
+    serial
+        The order of creation, which tells equal random nodes apart.
+    """
+
+    operation: Operation
+    inputs: tuple[Handle, ...] = ()
+    serial: int = field(factory=_serials.__next__, kw_only=True)
+    domain: Any = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        domain = self.operation.domain([handle.domain for handle in self.inputs])
+        object.__setattr__(self, "domain", domain)
+
+    @property
+    def colour(self) -> Colour:
+        """Private, released or public."""
+        return self.operation.colour
+
+    def __repr__(self) -> str:
+        detail = self.operation.detail()
+        return f"<{self.colour} {self.operation.label()}{' ' + detail if detail else ''}>"
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(
+            f"{self!r} is an expression and has no truth value; compute with released values in "
+            "dp.post(function, handle)"
+        )
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError(f"{self!r} is an expression and cannot be iterated over")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a handle cannot be pickled; write its plan as a document instead")
+
+
+@frozen(eq=False, repr=False)
+class Private(Handle, Generic[T]):
+    """A value that depends on the data and has not been released."""
+
+
+@frozen(eq=False, repr=False)
+class Released(Handle, Generic[T]):
+    """A value that a mechanism has released, or a function of such values."""
+
+
+@frozen(eq=False, repr=False)
+class Public(Released[T]):
+    """A constant of the plan."""
+
+
+@frozen(eq=False, repr=False)
+class PrivateQuery(Private[T]):
+    """A query: a private value with a sensitivity, ready to be released."""
+
+    def release(self, mechanism: Mechanism, *, name: str = "") -> Released[T]:
+        """Return the value as ``mechanism`` releases it.
+
+        Parameters
+        ----------
+        mechanism
+            For example ``dp.Laplace(scale=2)``; parameters may be ``dp.Free``.
+        name
+            How tables call the release; by default the output's name.
+
+        Each call is a release of its own, with its own noise and its own cost.
+        """
+        require(
+            isinstance(mechanism, Mechanism),
+            f"release needs a Mechanism such as dp.Laplace(scale=1), got {type(mechanism).__name__}",
+        )
+        return Released(Release(mechanism, name), (self,))
+
+
+def public(value: R) -> Public[R]:
+    """Return a constant of the plan as a handle (a number, text, list or mapping of such)."""
+    return Public(Constant(value))
+
+
+def post(function: Callable[..., R], *inputs: Released[Any], **constants: Any) -> Released[R]:
+    """Return ``function`` of released values: post-processing, which costs nothing.
+
+    Parameters
+    ----------
+    function
+        Called with the values of ``inputs`` in order and with ``constants`` by name. A
+        function at the top level of a module can be written into a plan document; it must
+        not reach private data by another way, which no library can check.
+    inputs
+        Released handles.
+    constants
+        Numbers, texts, lists or mappings of such.
+
+    Raises
+    ------
+    LeakError
+        If an input is private.
+    """
+    require(callable(function), f"post needs a function, got {type(function).__name__}")
+    require(bool(inputs), "post needs at least one released handle; for a constant use dp.public")
+    for i, handle in enumerate(inputs):
+        if not isinstance(handle, Handle):
+            raise DeclarationError(
+                f"post: argument {i + 1} must be a released handle, got {type(handle).__name__}; "
+                "pass constants by name, or as dp.public(value)"
+            )
+        if handle.colour == "private":
+            raise LeakError(
+                f"post: argument {i + 1} is private: {path(handle)}; release it first with "
+                ".release(dp.Laplace(scale=...))"
+            )
+    return Released(Post.of(function, constants), tuple(inputs))
+
+
+def parameter(release: Released[Any], name: str) -> Public[float]:
+    """Return a parameter of a release's mechanism as a public handle, such as its ``sigma``.
+
+    It follows the calibration, so post-processing can use the noise that was chosen.
+    """
+    return Public(Parameter(name), (release,))
+
+
+def path(handle: Handle) -> str:
+    """Return the way from the data to a private handle, for messages."""
+    steps = [handle]
+    while steps[-1].inputs and steps[-1].inputs[0].colour == "private":
+        steps.append(steps[-1].inputs[0])
+    return " -> ".join(step.operation.label() for step in reversed(steps))
+
+
+def rebuilt(handle: Handle, inputs: tuple[Handle, ...], operation: Operation) -> Handle:
+    """Return the handle with other inputs or another operation, its place in time kept."""
+    return attrs.evolve(handle, inputs=inputs, operation=operation)
+
+
+Outputs = Mapping[str, Any]
+"""Released handles by name; a value may itself be a mapping of released handles."""

@@ -1,0 +1,107 @@
+"""What a node does: a frozen value, apart from its place in the graph.
+
+A node is an operation and its inputs. Private operations have exactly one private input,
+their first; others are released or public values on which they depend. An operation is
+
+* a *transform* (a private input's domain, change and value become its own),
+* a *query* (a `Query`: private value with a sensitivity), or
+* a step in the open: a release, a post-processing, a public value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import attrs
+
+from adaptive_dp.graph.change import Change
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.noise.stream import Stream
+
+Colour = Literal["private", "released", "public"]
+
+
+class Operation:
+    """Base of every operation; subclasses are frozen attrs classes, compared by value."""
+
+    kind: ClassVar[str]
+    colour: ClassVar[Colour] = "private"
+    random: ClassVar[bool] = False
+    """True where two nodes with equal operation and inputs are still two nodes."""
+
+    region: ClassVar[Literal["", "part", "sample"]] = ""
+    """Whether the accountant treats what hangs below as a part of a partition, or a sample."""
+
+    def label(self) -> str:
+        """Return a short text for tables and drawings."""
+        return self.kind
+
+    def detail(self) -> str:
+        """Return the parameters as a short text, or nothing."""
+        return ""
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the operation's own parameters by name."""
+        return {f.name: getattr(self, f.name) for f in attrs.fields(type(self))}
+
+    def domain(self, inputs: Sequence[Any]) -> Any:
+        """Return what is known of the value, from the domains of the inputs.
+
+        Raises
+        ------
+        DeclarationError
+            If the operation cannot follow its inputs.
+        """
+        return None
+
+    def change(self, change: Change) -> Change:
+        """Return how a change of the private input arrives at the output (stability)."""
+        return change
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
+        """Return the value."""
+        raise NotImplementedError(f"{type(self).__name__} must define run")
+
+
+class Query(Operation):
+    """A private value with a sensitivity: what a mechanism releases."""
+
+    def sensitivity(self, domain: Any, change: Change, norm: float) -> float:
+        """Return the most that one unit's change moves the value, in the l_``norm`` norm.
+
+        Parameters
+        ----------
+        domain
+            The domain of the query's input.
+        change
+            The change as it arrives at the query's input.
+        norm
+            1, 2 or infinity.
+        """
+        raise NotImplementedError
+
+    def dimension(self, domain: Any) -> int:
+        """Return the number of coordinates of the value; 1 for a scalar."""
+        return 1
+
+    def present(self, value: Any) -> Any:
+        """Return a released value in the form that its reader expects (post-processing)."""
+        return value
+
+
+def operation(kind: str) -> type[Operation] | None:
+    """Return the operation class of a kind, among all that are imported."""
+    queue: list[type[Operation]] = [Operation]
+    while queue:
+        candidate = queue.pop()
+        if candidate.__dict__.get("kind") == kind:
+            return candidate
+        queue.extend(candidate.__subclasses__())
+    return None
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise `DeclarationError` with ``message`` unless ``condition`` holds."""
+    if not condition:
+        raise DeclarationError(message)

@@ -1,0 +1,262 @@
+"""A plan: the graph above the outputs that are wanted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import networkx as nx
+
+import accountants
+from accountants import Accountant, Answer, Term
+from adaptive_dp.graph import compile as compiler
+from adaptive_dp.graph.calibrate import free_weights, solve, substituted
+from adaptive_dp.graph.certificate import Certificate, certificate
+from adaptive_dp.graph.check import checked
+from adaptive_dp.graph.document import to_document
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.handles import Handle
+from adaptive_dp.graph.run import Result, execute
+from adaptive_dp.graph.structure import Path, Structure, structure
+
+
+class Pipeline:
+    """A private analysis, declared: certify, calibrate, run, simulate, draw or write it.
+
+    Immutable. What no output needs is neither run nor paid for; what two outputs share is
+    paid for once.
+
+    Parameters
+    ----------
+    outputs
+        Released handles by name; a mapping of released handles is an output with parts.
+
+    Raises
+    ------
+    LeakError
+        If an output is private, with the way from the data to it.
+    DeclarationError
+        If neighbour relations are mixed, or two data sets carry one name.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+    >>> plan.certify().epsilon
+    0.5000000000000006
+    """
+
+    def __init__(self, **outputs: Any) -> None:
+        self._outputs = tuple(checked(outputs))
+        self._delta = 0.0
+
+    @classmethod
+    def of(cls, outputs: Sequence[tuple[Path, Handle]], delta: float = 0.0) -> Pipeline:
+        """Return the plan of (path, handle) pairs; ``delta`` is what `certify` takes by default."""
+        plan = cls.__new__(cls)
+        plan._outputs = tuple(checked(outputs))
+        plan._delta = accountants.errors.probability("delta", delta, below_one=True)
+        return plan
+
+    @property
+    def outputs(self) -> tuple[tuple[Path, Handle], ...]:
+        """The outputs: pairs of a path of names and a handle."""
+        return self._outputs
+
+    @property
+    def delta(self) -> float:
+        """The delta that `certify` takes by default: that of the last calibration, or 0."""
+        return self._delta
+
+    @cached_property
+    def structure(self) -> Structure:
+        """The nodes above the outputs, in topological order."""
+        return structure(self._outputs)
+
+    @cached_property
+    def term(self) -> Term:
+        """What one unit can touch, as a term for the accountants."""
+        return compiler.term(self.structure)
+
+    @cached_property
+    def graph(self) -> nx.DiGraph[str]:
+        """The plan as a networkx graph: nodes by name with kind, colour, label and detail."""
+        from adaptive_dp.graph.export import graph
+
+        return graph(self.structure)
+
+    @property
+    def free(self) -> dict[str, list[float]]:
+        """The free parameters: the weights under each name."""
+        return free_weights(self.structure)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of what the plan computes, the same after a round trip through a document."""
+        described = [[list(path), self.structure.of(h).digest] for path, h in self._outputs]
+        text = json.dumps(sorted(described), separators=(",", ":"))
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+    def certify(
+        self,
+        delta: float | None = None,
+        *,
+        accountants: Sequence[Accountant[Any]] = accountants.ACCOUNTANTS,
+    ) -> Certificate:
+        """Return the certificate at ``delta``: every accountant's bracket, the tightest named.
+
+        Parameters
+        ----------
+        delta
+            In [0, 1); by default that of the last calibration, or 0.
+        accountants
+            Those to ask.
+
+        Raises
+        ------
+        DeclarationError
+            If a parameter is still free.
+        """
+        delta = self._delta if delta is None else _delta(delta)
+        document = to_document(self)
+        return certificate(self.structure, document, self.fingerprint, delta, accountants)
+
+    def what_if(
+        self,
+        accountant: Accountant[Any],
+        delta: float | None = None,
+        *,
+        only: Callable[[str], bool] = lambda name: True,
+    ) -> Answer:
+        """Return one accountant's answer for the releases whose names ``only`` accepts.
+
+        Examples
+        --------
+        >>> import accountants, adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(a=people.count().release(dp.Laplace(scale=2)),
+        ...                    b=people.count().release(dp.Laplace(scale=4)))
+        >>> plan.what_if(accountants.Basic(), only=lambda name: name == "b").bounds.upper
+        0.2500000000000003
+        """
+        delta = self._delta if delta is None else _delta(delta)
+        kept = pruned(self.term, only)
+        return accountants.measure(kept, accountant, delta=delta)
+
+    def calibrate(
+        self,
+        epsilon: float,
+        delta: float = 0.0,
+        *,
+        accountants: Sequence[Accountant[Any]] = accountants.ACCOUNTANTS,
+    ) -> Pipeline:
+        """Return the plan with its free parameters solved for a total (epsilon, delta).
+
+        All are multiples of their weights, with one multiplier: the least for which the
+        tightest accountant's upper bound does not exceed ``epsilon``.
+
+        Raises
+        ------
+        DeclarationError
+            If epsilon is not positive, delta not in [0, 1), or nothing is free.
+        CalibrationError
+            If the releases with fixed noise cost too much already.
+        """
+        solved = solve(self._outputs, epsilon, _delta(delta), accountants)
+        return Pipeline.of(solved, delta)
+
+    def fix(self, **values: float) -> Pipeline:
+        """Return the plan with the free parameters of given names set: ``value * weight``."""
+        unknown = set(values) - set(self.free)
+        if unknown:
+            raise DeclarationError(
+                f"no free parameter is named {', '.join(sorted(unknown))}; free are "
+                f"{', '.join(sorted(self.free)) or 'none'}"
+            )
+        return Pipeline.of(substituted(self._outputs, values), self._delta)
+
+    def run(self, **data: Any) -> Result:
+        """Return the released values, with noise from the operating system's secure source.
+
+        Parameters
+        ----------
+        data
+            For each data set, by its name, a frame or a mapping of column names to arrays.
+        """
+        return execute(self, data, seed=None)
+
+    def simulate(self, *, seed: int, **data: Any) -> Result:
+        """Return what a run with seeded noise would release: for research, never for release."""
+        return execute(self, data, seed=seed)
+
+    def diff(self, other: Pipeline) -> str:
+        """Return what differs between two plans, node by node; empty if nothing does."""
+        from adaptive_dp.graph.diff import diff
+
+        return diff(self.structure, other.structure)
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the plan as a JSON document; `load` reads it back with the same fingerprint."""
+        return to_document(self)
+
+    def to_json(self) -> str:
+        """Return the plan document as JSON text."""
+        return json.dumps(self.to_document(), indent=1, allow_nan=False) + "\n"
+
+    def svg(self, *, closed: Sequence[str] = ()) -> str:
+        """Return a drawing; ``closed`` names groups to draw as one box."""
+        from adaptive_dp.graph.draw import svg
+
+        return svg(self.graph, closed=closed)
+
+    def mermaid(self) -> str:
+        """Return the graph as Mermaid text."""
+        from adaptive_dp.graph.draw import mermaid
+
+        return mermaid(self.graph)
+
+    def __str__(self) -> str:
+        from adaptive_dp.graph.table import plan_text
+
+        return plan_text(self.structure)
+
+    def __repr__(self) -> str:
+        names = ", ".join(dict.fromkeys(path[0] for path, _ in self._outputs))
+        return f"<plan of {len(self.structure.nodes)} nodes: {names}>"
+
+    def _repr_html_(self) -> str:
+        return self.svg()
+
+
+def pruned(term: Term, only: Callable[[str], bool]) -> Term:
+    """Return the term without the spends whose names ``only`` refuses."""
+    from accountants import Grouped, Parallel, Repeated, Sampled, Sequential, Spend
+
+    match term:
+        case Spend(name=name):
+            return term if only(name) else Sequential(())
+        case Sequential(parts=parts):
+            return Sequential([pruned(part, only) for part in parts])
+        case Parallel(choices=choices, labels=labels):
+            return Parallel([pruned(choice, only) for choice in choices], labels)
+        case Repeated(part=part, times=times):
+            return Repeated(pruned(part, only), times)
+        case Sampled(part=part, rate=rate):
+            return Sampled(pruned(part, only), rate)
+        case Grouped(part=part, size=size):
+            return Grouped(pruned(part, only), size)
+    raise TypeError(f"unknown term {type(term).__name__}")
+
+
+def _delta(delta: float) -> float:
+    try:
+        return accountants.errors.probability("delta", delta, below_one=True)
+    except accountants.DomainError as error:
+        raise DeclarationError(str(error)) from None
+
+
+

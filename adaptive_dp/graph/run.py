@@ -1,0 +1,262 @@
+"""Running a plan: private values in, released values out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from attrs import field, frozen
+
+from adaptive_dp.graph.certificate import Certificate, certificate
+from adaptive_dp.graph.errors import DataError, DeclarationError, PlanError, RunError
+from adaptive_dp.graph.operation import Query
+from adaptive_dp.graph.repeat import Repeat
+from adaptive_dp.graph.secret import Secret
+from adaptive_dp.graph.steps import Parameter, Release
+from adaptive_dp.graph.structure import Node, Path, Structure
+from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
+
+if TYPE_CHECKING:
+    from adaptive_dp.graph.pipeline import Pipeline
+
+
+@frozen(eq=False, repr=False)
+class Result(Mapping[str, Any]):
+    """What a run released: values by output name, and the certificate.
+
+    Parameters
+    ----------
+    values
+        Numbers, arrays, or what post-processing made of them; nested for outputs with parts.
+    certificate
+        Of the plan that ran, with where its randomness came from.
+    noise
+        For each output the expected noise, one standard deviation, in the value's shape;
+        None where it is not known. Computed from released values alone.
+    """
+
+    values: dict[str, Any]
+    certificate: Certificate
+    noise: dict[str, Any] = field(factory=dict)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __str__(self) -> str:
+        from adaptive_dp.graph.table import result_text
+
+        return result_text(self.values, self.noise)
+
+    def __repr__(self) -> str:
+        return f"<released {', '.join(self.values)}; {self.certificate!r}>"
+
+
+def execute(plan: Pipeline, data: Mapping[str, Any], seed: int | None) -> Result:
+    """Return the result of a run; ``seed`` makes it a simulation, stamped as such.
+
+    Everything that can fail for the schema fails before the first release is drawn.
+    """
+    structure = plan.structure
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
+        raise DeclarationError(f"simulate's seed must be a whole number of at least 0, got {seed!r}")
+    if plan.free:
+        raise DeclarationError(
+            f"parameters are still free: {', '.join(sorted(plan.free))}; call "
+            "plan.calibrate(epsilon=..., delta=...) first"
+        )
+    source = "the operating system" if seed is None else f"seed {seed}"
+    randomness = {"source": source, "release": seed is None}
+    paper = certificate(
+        structure, plan.to_document(), plan.fingerprint, plan.delta, _accountants(), randomness
+    )
+    run = _Run(structure, _bound(structure, data), seed)
+    for node in structure:
+        if not node.loops:
+            run.value(node)
+    values = _nested((path, run.open(structure.of(h).name)) for path, h in plan.outputs)
+    return Result(values, paper, _nested(_spread(plan, run)))
+
+
+def _accountants() -> Any:
+    from accountants import ACCOUNTANTS
+
+    return ACCOUNTANTS
+
+
+def _bound(structure: Structure, data: Mapping[str, Any]) -> dict[str, Secret[Any]]:
+    sources = {n.handle.operation.name: n for n in structure if n.handle.operation.kind == "dataset"}  # type: ignore[attr-defined]
+    unknown, missing = set(data) - set(sources), set(sources) - set(data)
+    if unknown or missing:
+        raise DataError(
+            f"the plan reads the data sets {sorted(sources)}, run was given {sorted(data)}; pass each "
+            "by its name, such as run(people=frame)"
+        )
+    bound = {}
+    for name, node in sources.items():
+        bound[node.name] = Secret(node.handle.operation.bind(data[name]))  # type: ignore[attr-defined]
+    return bound
+
+
+class _Run:
+    """The values of one run; private ones are kept as `Secret`."""
+
+    def __init__(
+        self, structure: Structure, bound: dict[str, Secret[Any]], seed: int | None
+    ) -> None:
+        self.structure = structure
+        self.seed = seed
+        self.secrets: dict[str, Secret[Any]] = dict(bound)
+        self.opened: dict[str, Any] = {}
+        self.raw: dict[str, Any] = {}
+        self.round: tuple[int, ...] = ()
+
+    def open(self, name: str) -> Any:
+        """Return a released value."""
+        return self.opened[name]
+
+    def value(self, node: Node) -> None:
+        """Compute a node's value, unless it is there."""
+        if node.name in self.opened or node.name in self.secrets:
+            return
+        operation = node.handle.operation
+        if isinstance(operation, Repeat):
+            self.opened[node.name] = self._repeat(node, operation)
+            return
+        names = [self.structure.of(i).name for i in node.handle.inputs]
+        private = node.handle.colour == "private" or isinstance(operation, Release)
+        stream = self._stream(node) if operation.random else SecureStream()
+        if private:
+            value = self._guarded(node, names, stream)
+        elif isinstance(operation, Parameter):
+            value = operation.run([node.handle.inputs[0].domain], stream)
+        else:
+            value = operation.run([self.opened[n] for n in names], stream)
+        if node.handle.colour == "private":
+            self.secrets[node.name] = Secret(value)
+            return
+        if isinstance(operation, Release):
+            query = node.handle.inputs[0].operation
+            self.raw[node.name] = value
+            assert isinstance(query, Query)
+            value = _scalar(query.present(value))
+        self.opened[node.name] = value
+
+    def _guarded(self, node: Node, names: list[str], stream: Stream) -> Any:
+        failed = ""
+        try:  # inputs are revealed in the call itself: no local variable of this frame holds them
+            return node.handle.operation.run(
+                [self.opened[n] if n in self.opened else self.secrets[n].reveal() for n in names],
+                stream,
+            )
+        except PlanError:
+            raise
+        except Exception as error:
+            failed = type(error).__name__
+        # outside of the handler, so that no traceback holds the cause or its data
+        raise RunError(
+            f"node {node.name!r} failed ({failed}); the cause is withheld, since it may carry private "
+            "data. Nothing was released. Run the plan on made-up data of the same schema to find it."
+        )
+
+    def _repeat(self, node: Node, operation: Repeat) -> Any:
+        state = self.structure.of(operation.state).name
+        result = self.structure.of(operation.result).name
+        body = [n for n in self.structure if node.name in n.loops]
+        value = self.opened[self.structure.of(node.handle.inputs[0]).name]
+        outer = self.round
+        for k in range(operation.times):
+            for inner in body:
+                self.opened.pop(inner.name, None)
+                self.secrets.pop(inner.name, None)
+            self.opened[state] = value
+            self.round = (*outer, k)
+            for inner in body:
+                if inner.loops[-1] == node.name:
+                    self.value(inner)
+            value = self.opened[result]
+        self.round = outer
+        return value
+
+    def _stream(self, node: Node) -> Stream:
+        if self.seed is None:
+            return SecureStream()
+        key = [int(node.digest[i : i + 8], 16) for i in range(0, 32, 8)]
+        return SeededStream(self.seed, *key, *self.round)
+
+
+def _scalar(value: Any) -> Any:
+    array = np.asarray(value) if isinstance(value, np.ndarray | np.generic) else None
+    return float(array) if array is not None and array.ndim == 0 else value
+
+
+def _nested(pairs: Any) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for path, value in pairs:
+        target = result
+        for name in path[:-1]:
+            target = target.setdefault(name, {})
+        target[path[-1]] = value
+    return result
+
+
+def _spread(plan: Pipeline, run: _Run, draws: int = 64) -> Iterator[tuple[Path, Any]]:
+    """Yield each output's expected noise: a parametric bootstrap around the released values.
+
+    Every release that was made gets fresh noise on top, what follows is recomputed, and the
+    standard deviation over the draws is the answer. It reads released values only.
+    """
+    structure = run.structure
+    again = [n for n in structure if n.handle.colour != "private" and not n.loops]
+    samples: dict[str, list[Any]] = {n.name: [] for n in again}
+    try:
+        for k in range(draws):
+            values: dict[str, Any] = {}
+            for node in again:
+                values[node.name] = _redraw(node, structure, run, values, k)
+                samples[node.name].append(values[node.name])
+    except Exception:  # a function that fails on other noise than it got: no estimate
+        samples = {name: [] for name in samples}
+    for path, handle in plan.outputs:
+        yield path, _deviation(samples[structure.of(handle).name])
+
+
+def _redraw(node: Node, structure: Structure, run: _Run, values: dict[str, Any], k: int) -> Any:
+    operation = node.handle.operation
+    if isinstance(operation, Repeat):
+        return None
+    if isinstance(operation, Release):
+        digits = [int(node.digest[i : i + 8], 16) for i in range(0, 32, 8)]
+        query = node.handle.inputs[0].operation
+        assert isinstance(query, Query)
+        centre = np.asarray(run.raw[node.name], dtype=np.float64)
+        return _scalar(query.present(operation.mechanism.release(centre, SeededStream(k, *digits))))
+    if isinstance(operation, Parameter):
+        return operation.run([node.handle.inputs[0].domain], SeededStream(k))
+    inputs = [values[structure.of(i).name] for i in node.handle.inputs]
+    if any(value is None for value in inputs):
+        return None
+    return operation.run(inputs, SeededStream(k))
+
+
+def _deviation(draws: list[Any]) -> Any:
+    if not draws or any(draw is None for draw in draws):
+        return None
+    if isinstance(draws[0], Mapping):
+        keys = draws[0].keys()
+        if any(draw.keys() != keys for draw in draws):
+            return None
+        return {key: _deviation([draw[key] for draw in draws]) for key in keys}
+    try:
+        arrays = np.asarray(draws, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    with np.errstate(all="ignore"):
+        deviation = arrays.std(axis=0)
+    return float(deviation) if deviation.ndim == 0 else deviation

@@ -1,0 +1,96 @@
+"""Streams of random 64-bit words, and samplers over them.
+
+`SecureStream` takes every word from the operating system, keeps no buffer and no state:
+nothing to seed, to pickle, or to copy into a forked process. `SeededStream` is for
+research and tests only.
+
+The Laplace and Gaussian samplers work in float64 and are accurate to its rounding; they
+are not exact in their lowest bits, which certificates say.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Shape = tuple[int, ...]
+
+FLOAT_SAMPLER = "float64 from 64-bit words (not exact in the lowest bits)"
+
+
+class Stream:
+    """A source of independent uniform words; subclasses say where they come from."""
+
+    secure: bool = False
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Return ``count`` uniform 64-bit words."""
+        raise NotImplementedError
+
+    def uniform(self, shape: Shape = ()) -> Floats:
+        """Return uniform numbers in (0, 1): the midpoints of 2^64 cells, rounded."""
+        count = math.prod(shape)
+        halves = (self.words(count).astype(np.float64) + 0.5) * 2.0**-64
+        return np.minimum(halves, 1 - 2.0**-53).reshape(shape)
+
+    def coins(self, rate: float, count: int) -> NDArray[np.bool_]:
+        """Return independent coins that are True with probability at most ``rate`` (to 2^-64)."""
+        if rate >= 1:
+            return np.ones(count, dtype=np.bool_)
+        return self.words(count) < np.uint64(math.floor(rate * 2.0**64))
+
+    def laplace(self, scale: float, shape: Shape = ()) -> Floats:
+        """Return Laplace noise of density ``exp(-|x|/scale) / (2 scale)``."""
+        magnitude = -np.log(self.uniform(shape))
+        sign = np.where(self.coins(0.5, math.prod(shape)), 1.0, -1.0).reshape(shape)
+        return scale * magnitude * sign
+
+    def gaussian(self, sigma: float, shape: Shape = ()) -> Floats:
+        """Return Gaussian noise of standard deviation ``sigma`` (Box and Muller 1958)."""
+        count = math.prod(shape)
+        half = (count + 1) // 2
+        radius = np.sqrt(-2 * np.log(self.uniform((half,))))
+        angle = 2 * np.pi * self.uniform((half,))
+        both = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])
+        return sigma * both[:count].reshape(shape)
+
+
+class SecureStream(Stream):
+    """Words from the operating system's cryptographic source."""
+
+    secure = True
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Return fresh words; nothing is kept."""
+        return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+
+    def __repr__(self) -> str:
+        return "SecureStream()"
+
+
+class SeededStream(Stream):
+    """Reproducible words, for simulation only: whoever knows the seed can remove the noise.
+
+    Parameters
+    ----------
+    seed
+        Any whole numbers; equal ones give equal streams.
+    """
+
+    def __init__(self, *seed: int) -> None:
+        self._generator = np.random.Generator(np.random.Philox(np.random.SeedSequence(list(seed))))
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Return the next words of the stream."""
+        return self._generator.integers(0, 2**64, size=count, dtype=np.uint64)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a stream cannot be pickled: a copy would repeat its noise")
+
+    def __repr__(self) -> str:
+        return "SeededStream(...)"

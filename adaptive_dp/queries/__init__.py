@@ -1,0 +1,5 @@
+"""Transforms and queries: private in, private out, each with its sensitivity."""
+
+from adaptive_dp.queries.table import Column, Parts, Table, Vectors, dataset
+
+__all__ = ["Column", "Parts", "Table", "Vectors", "dataset"]

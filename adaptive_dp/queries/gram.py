@@ -1,0 +1,133 @@
+"""The second-moment matrix of bounded vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import frozen
+from numpy.typing import NDArray
+
+from adaptive_dp.graph.change import Change
+from adaptive_dp.graph.operation import Query
+from adaptive_dp.noise.stream import Stream
+from adaptive_dp.queries.columns import Floats, Selected
+from adaptive_dp.queries.domains import Ball
+from adaptive_dp.queries.sum import enforced
+from adaptive_dp.rows import Columns, grid
+from adaptive_dp.rows.rows import Integers
+
+
+def second_moment(selected: Selected, radius: float, width: int) -> Floats:
+    """Return ``X'X``, exact on the grid of vectors of norm at most ``radius``."""
+    unit = grid.ball(np.zeros((1, width)), radius)[1]
+
+    def block(columns: Columns) -> Integers:
+        vectors = grid.ball(selected.of(columns), radius)[0].astype(np.float64)
+        # whole numbers below 2^20 in blocks of 2^12 rows: every partial sum is below 2^53
+        return (vectors.T @ vectors).astype(np.int64).ravel()
+
+    total = selected.rows.total(block)
+    return np.array([float(v) * unit * unit for v in total]).reshape(width, width)
+
+
+def pack(matrix: Floats) -> Floats:
+    """Return the upper triangle, off-diagonal entries times sqrt 2: Frobenius becomes l2."""
+    rows, columns = np.triu_indices(len(matrix))
+    return np.asarray(matrix[rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2)))
+
+
+def unpack(packed: NDArray[Any]) -> Floats:
+    """Return the symmetric matrix of a packed triangle."""
+    width = (math.isqrt(8 * len(packed) + 1) - 1) // 2
+    rows, columns = np.triu_indices(width)
+    matrix = np.zeros((width, width))
+    matrix[rows, columns] = np.asarray(packed) / np.where(rows == columns, 1.0, math.sqrt(2))
+    matrix[columns, rows] = matrix[rows, columns]
+    return matrix
+
+
+@frozen
+class Gram(Query):
+    """``sum x x'`` over the rows, packed so that its l2 norm is Frobenius'.
+
+    With norms at most R a unit of up to r rows adds a positive semi-definite A of trace at
+    most t = r R^2. Where it appears: ``|A|_F <= t`` (l2), and in l1
+    ``|x|^2 + sqrt 2 sum_{i<j} |x_i x_j| <= t (1 + (d-1)/sqrt 2)``, at equal coordinates. Where
+    it is exchanged: ``|A - B|_F^2 <= |A|_F^2 + |B|_F^2 <= 2 t^2``, since ``<A, B> >= 0``,
+    reached by orthogonal rows (t alone for d = 1); in l1 at most ``sqrt(d(d+1)/2)`` times
+    that, reached for d = 2.
+
+    References
+    ----------
+    Sheffet 2017 and Wang 2018 (AdaSSP) release this matrix with symmetric noise.
+    """
+
+    kind: ClassVar[str] = "gram"
+
+    radius: float
+    width: int
+
+    def label(self) -> str:
+        """Return the matrix's size."""
+        return f"second moments {self.width} x {self.width}"
+
+    def domain(self, inputs: Sequence[Any]) -> Ball:
+        """Return the ball that the query enforces."""
+        return enforced(inputs[0], self.radius, self.width)
+
+    def dimension(self, domain: Ball) -> int:
+        """Return the size of the packed triangle."""
+        return domain.width * (domain.width + 1) // 2
+
+    def sensitivity(self, domain: Ball, change: Change, norm: float) -> float:
+        """Return the bound of the class docstring (the maximum norm is at most the l2 norm)."""
+        trace, d = change.rows * domain.radius**2, domain.width
+        if not change.replaced or d == 1:
+            return trace * (1 + (d - 1) / math.sqrt(2)) if norm == 1 else trace
+        return trace * (math.sqrt(d * (d + 1)) if norm == 1 else math.sqrt(2))
+
+    def present(self, value: Any) -> Floats:
+        """Return the released matrix."""
+        return unpack(np.asarray(value))
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
+        """Return the packed matrix, shape (d (d+1) / 2,)."""
+        return pack(second_moment(inputs[0], self.radius, self.width))
+
+
+@frozen
+class SmallestEigenvalue(Query):
+    """The smallest eigenvalue of ``sum x x'``.
+
+    By Weyl's inequality it moves by at most the largest eigenvalue of what a unit adds
+    (``r R^2``), or by the larger of the extreme eigenvalues of a difference of two such.
+
+    References
+    ----------
+    Wang 2018, Algorithm 2 (AdaSSP), line 1.
+    """
+
+    kind: ClassVar[str] = "smallest_eigenvalue"
+
+    radius: float
+    width: int
+
+    def label(self) -> str:
+        """Return the query."""
+        return "smallest eigenvalue"
+
+    def domain(self, inputs: Sequence[Any]) -> Ball:
+        """Return the ball that the query enforces."""
+        return enforced(inputs[0], self.radius, self.width)
+
+    def sensitivity(self, domain: Ball, change: Change, norm: float) -> float:
+        """Return ``r R^2`` (one number: any norm), with room for the eigenvalue's rounding."""
+        return change.rows * domain.radius**2 * (1 + 1e-9)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> float:
+        """Return the eigenvalue."""
+        moments = second_moment(inputs[0], self.radius, self.width)
+        return float(np.linalg.eigvalsh(moments)[0])

@@ -1,0 +1,94 @@
+"""How many rows fall in each category or bin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import field, frozen
+
+from adaptive_dp.graph.change import Change
+from adaptive_dp.graph.operation import Query, require
+from adaptive_dp.noise.stream import Stream
+from adaptive_dp.queries.columns import Floats
+from adaptive_dp.queries.domains import Categories, Interval, Values
+from adaptive_dp.queries.partition import bin_index, bins
+from adaptive_dp.rows import Columns
+from adaptive_dp.rows.rows import Integers
+
+
+@frozen
+class Histogram(Query):
+    """Counts by category, or by bin of a numeric column; a row is in one bin or in none.
+
+    A unit with up to r rows adds to it a vector of whole numbers that sum to at most r. Where
+    it appears: length r in every norm. Where it is exchanged, all rows move from one bin to
+    another: 2r in l1, sqrt(2) r in l2, r in the maximum norm.
+    """
+
+    kind: ClassVar[str] = "histogram"
+
+    keys: tuple[Any, ...] | None = field(
+        default=None, converter=lambda v: None if v is None else tuple(v)
+    )
+    edges: tuple[float, ...] | None = field(
+        default=None, converter=lambda v: None if v is None else tuple(v)
+    )
+
+    def label(self) -> str:
+        """Return the number of bins."""
+        count = len(self.edges) - 1 if self.edges else len(self.keys or ())
+        return f"histogram of {count} bins"
+
+    def domain(self, inputs: Sequence[Any]) -> Values:
+        """Return the column's values; check the bins."""
+        values: Values = inputs[0]
+        require(
+            (self.keys is None) != (self.edges is None),
+            f"a histogram of {values.of!r} needs categories or edges=[...], one of the two",
+        )
+        if self.edges is not None:
+            bins(values.of, self.edges)
+        else:
+            Categories(self.keys or ())
+        return values
+
+    def dimension(self, domain: Values) -> int:
+        """Return the number of bins."""
+        return len(self.edges) - 1 if self.edges is not None else len(self.keys or ())
+
+    def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
+        """Return the bound of the class docstring; 0 if every exchanged row stays in the one bin."""
+        rows = float(change.rows)
+        if not change.replaced:
+            return rows
+        if self.dimension(domain) == 1:
+            return 0.0 if change.fixed and self._exhaustive(domain) else rows
+        return {1: 2 * rows, 2: math.sqrt(2) * rows}.get(norm, rows)
+
+    def _exhaustive(self, domain: Values) -> bool:
+        bounds = domain.column
+        return (
+            self.edges is not None
+            and isinstance(bounds, Interval)
+            and self.edges[0] <= bounds.lower
+            and bounds.upper <= self.edges[-1]
+        )
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
+        """Return the counts, shape (bins,)."""
+        selected = inputs[0]
+        lookup = {key: i for i, key in enumerate(self.keys or ())}
+        width = len(self.edges) - 1 if self.edges is not None else len(lookup)
+
+        def block(columns: Columns) -> Integers:
+            values = selected.of(columns)
+            if self.edges is not None:
+                index = bin_index(np.asarray(values, dtype=np.float64), self.edges)
+            else:
+                index = np.array([lookup.get(v, -1) for v in values.tolist()], dtype=np.int64)
+            return np.bincount(index[index >= 0], minlength=width).astype(np.int64)
+
+        return np.array([float(v) for v in selected.rows.total(block)])

@@ -1,0 +1,151 @@
+"""Splitting rows into disjoint parts: parallel composition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import evolve, field, frozen
+from numpy.typing import NDArray
+
+from adaptive_dp.graph.change import Change
+from adaptive_dp.graph.operation import Operation, require
+from adaptive_dp.noise.stream import Stream
+from adaptive_dp.queries.domains import Categories, Parts, Table
+from adaptive_dp.rows import Columns, Rows
+
+
+def _tuple(values: Any) -> tuple[Any, ...] | None:
+    return None if values is None else tuple(values)
+
+
+@frozen
+class Partition(Operation):
+    """Each row lies in at most one part: that of its category, or of the bin it falls in.
+
+    A unit with several rows may lie in several parts, which costs more than one; with
+    ``whole_units`` a unit's rows are kept in the first part (in the order of the keys) that
+    any of them is in, and dropped from the others, so that every unit lies in one part.
+    """
+
+    kind: ClassVar[str] = "partition"
+
+    by: str
+    keys: tuple[Any, ...] | None = field(default=None, converter=_tuple)
+    edges: tuple[float, ...] | None = field(default=None, converter=_tuple)
+    whole_units: bool = False
+
+    def label(self) -> str:
+        """Return the column."""
+        return f"partition by {self.by}"
+
+    def detail(self) -> str:
+        """Return whether units are kept whole."""
+        return "each unit in one part" if self.whole_units else ""
+
+    def domain(self, inputs: Sequence[Any]) -> Parts:
+        """Return the parts, named by category or bin."""
+        table: Table = inputs[0]
+        declared = table.find(self.by)
+        require(
+            self.keys is None or self.edges is None,
+            "partition takes keys (of categories) or edges (of a numeric column), not both",
+        )
+        if self.edges is not None:
+            keys: tuple[Any, ...] = bins(self.by, self.edges)
+        elif self.keys is not None:
+            keys = Categories(self.keys).values
+        else:
+            require(
+                isinstance(declared, Categories),
+                f"column {self.by!r} declares no categories; pass keys=[...] or edges=[...]",
+            )
+            assert isinstance(declared, Categories)
+            keys = declared.values
+        return Parts(evolve(table, size=None), keys, self.whole_units)
+
+    def change(self, change: Change) -> Change:
+        """Return the change; which part it is in, the accountant enumerates."""
+        return change
+
+    def index(self, columns: Columns, keys: tuple[Any, ...]) -> NDArray[np.int64]:
+        """Return each row's part, -1 for none."""
+        values = columns[self.by]
+        if self.edges is not None:
+            return bin_index(values, self.edges)
+        lookup = {key: i for i, key in enumerate(keys)}
+        return np.array([lookup.get(v, -1) for v in values.tolist()], dtype=np.int64)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> tuple[Partition, Rows]:
+        """Return the rows, gathered if units are kept whole."""
+        return self, inputs[0]
+
+
+@frozen
+class Part(Operation):
+    """One part of a partition."""
+
+    kind: ClassVar[str] = "part"
+    region: ClassVar[Any] = "part"
+
+    index: int
+
+    def label(self) -> str:
+        """Return the part's number; `Pipeline` shows its key."""
+        return f"part {self.index + 1}"
+
+    def domain(self, inputs: Sequence[Any]) -> Table:
+        """Return the table of the part."""
+        parts: Parts = inputs[0]
+        require(
+            0 <= self.index < len(parts.keys),
+            f"a partition of {len(parts.keys)} parts has no part {self.index}",
+        )
+        return parts.table
+
+    def change(self, change: Change) -> Change:
+        """Return the change inside the part, where a unit may lie or not."""
+        return evolve(change, fixed=False) if change.rows > 1 else change
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Rows:
+        """Return the rows of the part."""
+        (partition, rows), keys = inputs[0], inputs[0][0].keys
+        raise_keys: tuple[Any, ...] = keys if keys is not None else ()
+        if partition.whole_units:
+            rows = rows.gather(lambda columns: partition.index(columns, raise_keys))
+        return rows.where(lambda c: partition.index(c, raise_keys) == self.index)  # type: ignore[no-any-return]
+
+
+def bins(name: str, edges: Sequence[float]) -> tuple[str, ...]:
+    """Return the names of the bins between increasing edges, the last one closed.
+
+    Raises
+    ------
+    DeclarationError
+        If there are fewer than two edges, or they do not increase.
+    """
+    require(
+        len(edges) >= 2 and all(isinstance(e, int | float) and math.isfinite(e) for e in edges),
+        f"edges of {name!r} must be at least two finite numbers, got {list(edges)!r}",
+    )
+    require(
+        all(a < b for a, b in zip(edges, edges[1:], strict=False)),
+        f"edges of {name!r} must increase, got {list(edges)!r}",
+    )
+    last = len(edges) - 2
+    return tuple(
+        f"[{a:g}, {b:g}{']' if i == last else ')'}"
+        for i, (a, b) in enumerate(zip(edges, edges[1:], strict=False))
+    )
+
+
+def bin_index(values: NDArray[Any], edges: Sequence[float]) -> NDArray[np.int64]:
+    """Return the bin of each value, -1 for values outside of all bins and for NaN."""
+    cuts = np.asarray(edges, dtype=np.float64)
+    index = np.searchsorted(cuts, values, side="right") - 1
+    index = np.where(values == cuts[-1], len(cuts) - 2, index)
+    with np.errstate(invalid="ignore"):
+        outside = ~((values >= cuts[0]) & (values <= cuts[-1]))
+    return np.where(outside, -1, index).astype(np.int64)

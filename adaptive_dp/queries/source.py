@@ -1,0 +1,179 @@
+"""The data set: its columns, its neighbour relation, and whom it protects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from keyword import iskeyword
+from typing import Any, ClassVar
+
+from attrs import evolve, field, frozen
+
+from adaptive_dp.graph.change import NEIGHBORS, UNBOUNDED, Change, Neighbors
+from adaptive_dp.graph.errors import DataError
+from adaptive_dp.graph.operation import Operation, require
+from adaptive_dp.noise.stream import Stream
+from adaptive_dp.queries.domains import Categories, Column, Interval, Table, column
+from adaptive_dp.rows import Rows, rows
+from adaptive_dp.rows.memory import SchemaError
+
+
+def _declared(columns: Any) -> dict[str, Column]:
+    require(
+        isinstance(columns, Mapping),
+        f"columns must be a mapping of names to bounds or categories, got {type(columns).__name__}",
+    )
+    result = {}
+    for name, value in columns.items():
+        require(isinstance(name, str) and name != "", f"a column's name must be a text, got {name!r}")
+        if isinstance(value, Mapping):  # as a document writes it
+            value = tuple(value["bounds"]) if "bounds" in value else list(value["categories"])
+        result[name] = column(name, value)
+    return result
+
+
+@frozen
+class Source(Operation):
+    """A private table that will be bound when the plan runs.
+
+    Neighbouring data sets differ in one unit: its rows are present or absent
+    (``add_remove``), exchanged for others (``replace_one``; the number of units is
+    public), or count as zero in every sum (``zero_out``; their number is public).
+    """
+
+    kind: ClassVar[str] = "dataset"
+
+    name: str
+    columns: Mapping[str, Column] = field(converter=_declared)
+    neighbors: Neighbors = "add_remove"
+    unit: str | None = None
+    size: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        require(
+            isinstance(self.name, str) and self.name.isidentifier() and not iskeyword(self.name),
+            f"a dataset's name must be an identifier, got {self.name!r}: run(...) binds it by name",
+        )
+        require(
+            self.neighbors in NEIGHBORS,
+            f"neighbors must be one of {', '.join(NEIGHBORS)}, got {self.neighbors!r}",
+        )
+        require(
+            self.unit is None or isinstance(self.unit, str),
+            f"unit must be the name of the column that identifies a person, got {self.unit!r}",
+        )
+        require(
+            self.size is None or (isinstance(self.size, int) and self.size >= 1),
+            f"size must be a whole number of at least 1, got {self.size!r}",
+        )
+        require(
+            self.size is None or self.neighbors != "add_remove",
+            "size cannot be declared under add_remove neighbours, for which the number of units is "
+            "private; use replace_one or zero_out, or release a count",
+        )
+
+    def label(self) -> str:
+        """Return the name."""
+        return self.name
+
+    def detail(self) -> str:
+        """Return whom it protects."""
+        unit = f"one {self.unit}" if self.unit else "one row"
+        return f"{self.neighbors.replace('_', '/')}, protects {unit}"
+
+    def domain(self, inputs: Sequence[Any]) -> Table:
+        """Return the declared columns."""
+        return Table(self.name, self.columns, self.neighbors, self.unit, self.size)
+
+    def initial(self) -> Change:
+        """Return the change that the neighbour relation makes here.
+
+        Without a unit column each row is a unit. With one, nothing bounds a unit's rows until
+        `BoundContributions` does.
+        """
+        replaced = self.neighbors == "replace_one"
+        if self.unit is None:
+            return Change(replaced, 1, fixed=replaced)
+        return Change(replaced, UNBOUNDED, fixed=False)
+
+    def bind(self, data: Any) -> Rows:
+        """Return the rows of ``data``, checked against the declaration.
+
+        Raises
+        ------
+        DataError
+            If the data's schema does not fit; the message depends on the schema only.
+        """
+        if hasattr(data, "total") and hasattr(data, "where"):
+            return data  # type: ignore[no-any-return]
+        try:
+            bound = rows(data, list(self.columns), self.unit)
+        except SchemaError as error:
+            raise DataError(f"dataset {self.name!r}: {error}") from None
+        for name, declared in self.columns.items():
+            dtype = bound.columns[name].dtype
+            if isinstance(declared, Interval) and dtype.kind not in "biuf":
+                raise DataError(
+                    f"dataset {self.name!r}: column {name!r} is declared with bounds "
+                    f"{declared}, so it must be numeric, got dtype {dtype}"
+                )
+            if isinstance(declared, Categories) and dtype.kind in "fiub":
+                texts = [v for v in declared.values if isinstance(v, str)]
+                if texts:
+                    raise DataError(
+                        f"dataset {self.name!r}: column {name!r} is declared with the categories "
+                        f"{texts[:3]}..., but its dtype is {dtype}"
+                    )
+        if self.size is not None:
+            actual = len(set(bound.units.tolist()))
+            if actual != self.size:
+                raise DataError(
+                    f"dataset {self.name!r}: size={self.size} is declared, but the data has {actual} "
+                    "units (their number is public under this neighbour relation)"
+                )
+        return bound
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
+        """Refuse: the executor binds data."""
+        raise DataError(f"no data is bound to dataset {self.name!r}; pass run({self.name}=...)")
+
+
+@frozen
+class BoundContributions(Operation):
+    """Keep at most ``rows`` rows of each unit: the bound that sensitivities rest on."""
+
+    kind: ClassVar[str] = "bound"
+
+    rows: int
+    unit: str
+
+    def __attrs_post_init__(self) -> None:
+        require(
+            isinstance(self.rows, int) and not isinstance(self.rows, bool) and self.rows >= 1,
+            f"rows_per_unit must be a whole number of at least 1, got {self.rows!r}",
+        )
+
+    def label(self) -> str:
+        """Return what is bounded."""
+        return f"at most {self.rows} rows"
+
+    def detail(self) -> str:
+        """Return of whom."""
+        return f"per {self.unit}"
+
+    def domain(self, inputs: Sequence[Any]) -> Any:
+        """Return the table's domain; its number of rows is not public, even if that of units is."""
+        table: Table = inputs[0]
+        require(
+            table.unit == self.unit,
+            f"contributions to {table.name!r} are bounded per {self.unit!r}, but its unit is "
+            f"{table.unit!r}",
+        )
+        return table if self.rows == 1 else evolve(table, size=None)
+
+    def change(self, change: Change) -> Change:
+        """Return a change of at most ``rows`` rows; a unit may have fewer."""
+        return Change(change.replaced, self.rows, False)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Rows:
+        """Drop the rows past the bound."""
+        return inputs[0].bound(self.rows)  # type: ignore[no-any-return]

@@ -1,0 +1,141 @@
+"""The sum of a bounded column, or of bounded vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import evolve, field, frozen
+
+from adaptive_dp.graph.change import Change
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.operation import Query, require
+from adaptive_dp.noise.stream import Stream
+from adaptive_dp.queries.columns import Floats, Selected
+from adaptive_dp.queries.domains import Ball, Interval, Values, interval, number
+from adaptive_dp.rows import Columns, grid
+from adaptive_dp.rows.rows import Integers
+
+
+def bounded(values: Values) -> Interval:
+    """Return the bounds of a column, or raise for one that has none."""
+    if isinstance(values.column, Interval):
+        return values.column
+    raise DeclarationError(
+        f"column {values.of!r} has no bounds, so its sensitivity is infinite; declare "
+        f"columns={{{values.of!r}: (low, high)}} or use .clip(low, high)"
+    )
+
+
+def interval_sensitivity(bounds: Interval, change: Change) -> float:
+    """Return how far one unit's rows, each in ``bounds``, can move their sum.
+
+    A unit with up to r rows contributes a number of the set of sums of 0 to r values. Where
+    it appears or vanishes: the largest absolute value, ``r max(|lo|, |hi|)``. Where it is
+    exchanged: the diameter, ``r (max(hi, 0) - min(lo, 0))``, or ``r (hi - lo)`` if it has
+    exactly r rows before and after.
+    """
+    if not change.replaced:
+        return change.rows * bounds.largest
+    if change.fixed:
+        return change.rows * (bounds.upper - bounds.lower)
+    return change.rows * (max(bounds.upper, 0.0) - min(bounds.lower, 0.0))
+
+
+def ball_sensitivity(ball: Ball, change: Change, norm: float) -> float:
+    """Return how far one unit's vectors, each of norm at most R, can move their sum.
+
+    ``r R`` in the l2 and the maximum norm, ``sqrt(d) r R`` in the l1 norm (equal
+    coordinates); twice that for an exchange (opposite vectors).
+    """
+    reach = change.rows * ball.radius * (math.sqrt(ball.width) if norm == 1 else 1.0)
+    return 2 * reach if change.replaced else reach
+
+
+@frozen
+class Sum(Query):
+    """The sum of a column over the rows, computed exactly on a grid inside its bounds."""
+
+    kind: ClassVar[str] = "sum"
+
+    bounds: Interval = field(converter=interval)
+
+    def label(self) -> str:
+        """Return the query with its bounds."""
+        return f"sum in {self.bounds}"
+
+    def domain(self, inputs: Sequence[Any]) -> Values:
+        """Return the column's values; refuse a column without bounds."""
+        bounded(inputs[0])
+        return inputs[0]  # type: ignore[no-any-return]
+
+    def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
+        """Return `interval_sensitivity` (one number: any norm)."""
+        return interval_sensitivity(self.bounds, change)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> float:
+        """Return the sum."""
+        return column_sum(inputs[0], self.bounds)
+
+
+def column_sum(selected: Selected, bounds: Interval) -> float:
+    """Return the exact sum of a column on the grid of its bounds, rounded once."""
+    unit = grid.interval(np.zeros(1), bounds.lower, bounds.upper)[1]
+
+    def block(columns: Columns) -> Integers:
+        values = np.asarray(selected.of(columns), dtype=np.float64)
+        return grid.interval(values, bounds.lower, bounds.upper)[0].sum(keepdims=True)
+
+    return scaled_integer(selected.rows.total(block)[0], unit)
+
+
+def scaled_integer(total: int, unit: float) -> float:
+    """Return ``total * unit``, correctly rounded (``unit`` is a power of two)."""
+    return float(total) * unit
+
+
+def enforced(ball: Ball, radius: float, width: int) -> Ball:
+    """Return the ball of radius ``radius``, to which a query clips its vectors itself."""
+    require(
+        ball.width == width and number("a radius", radius) >= 0,
+        f"the query is declared for {width} columns and norm {radius!r}, its input has {ball.width}",
+    )
+    return evolve(ball, radius=float(radius))
+
+
+@frozen
+class VectorSum(Query):
+    """The sum of vectors over the rows, computed exactly on a grid inside their ball."""
+
+    kind: ClassVar[str] = "vector_sum"
+
+    radius: float
+    width: int
+
+    def label(self) -> str:
+        """Return the query with its bound."""
+        return f"sum in norm {self.radius:.4g}"
+
+    def domain(self, inputs: Sequence[Any]) -> Ball:
+        """Return the ball that the sum enforces."""
+        return enforced(inputs[0], self.radius, self.width)
+
+    def dimension(self, domain: Ball) -> int:
+        """Return the number of coordinates."""
+        return self.width
+
+    def sensitivity(self, domain: Ball, change: Change, norm: float) -> float:
+        """Return `ball_sensitivity`."""
+        return ball_sensitivity(domain, change, norm)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
+        """Return the sum, shape (d,)."""
+        selected = inputs[0]
+        unit = grid.ball(np.zeros((1, self.width)), self.radius)[1]
+
+        def block(columns: Columns) -> Integers:
+            return grid.ball(selected.of(columns), self.radius)[0].sum(axis=0)
+
+        return np.array([scaled_integer(v, unit) for v in selected.rows.total(block)])

@@ -1,0 +1,292 @@
+"""The fluent face of the queries: tables, columns and vectors, and what can be asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
+
+import numpy as np
+from attrs import frozen
+from numpy.typing import NDArray
+
+from adaptive_dp.graph.change import Neighbors
+from adaptive_dp.graph.errors import DeclarationError, LeakError
+from adaptive_dp.graph.handles import Handle, Private, PrivateQuery, Released, path
+from adaptive_dp.graph.operation import require
+from adaptive_dp.queries.columns import Clip, ColumnOf
+from adaptive_dp.queries.count import Count
+from adaptive_dp.queries.domains import Categories
+from adaptive_dp.queries.filter import Condition, Filter
+from adaptive_dp.queries.gram import Gram, SmallestEigenvalue
+from adaptive_dp.queries.histogram import Histogram
+from adaptive_dp.queries.mean import Mean
+from adaptive_dp.queries.partition import Part, Partition
+from adaptive_dp.queries.sample import Sample
+from adaptive_dp.queries.source import BoundContributions, Source
+from adaptive_dp.queries.sum import Sum, VectorSum, bounded
+from adaptive_dp.queries.vectors import NormClip, Times, VectorsOf
+from adaptive_dp.rows import Rows
+
+Array = NDArray[np.float64]
+S = TypeVar("S", covariant=True)
+
+
+class Solver(Protocol[S]):
+    """A learner: it builds a subgraph of queries and primitives over a table."""
+
+    def build(self, table: Table, epsilon: float | None, delta: float | None) -> Released[S]:
+        """Return the learner's released result."""
+        ...
+
+
+def dataset(
+    name: str,
+    *,
+    columns: Mapping[str, Any],
+    neighbors: Neighbors = "add_remove",
+    unit: str | None = None,
+    rows_per_unit: int = 1,
+    size: int | None = None,
+) -> Table:
+    """Declare a private table.
+
+    Parameters
+    ----------
+    name
+        An identifier; ``plan.run(name=frame)`` binds the data.
+    columns
+        For each column that the plan reads: a pair of bounds ``(low, high)``, a list of
+        categories, or None for no bounds. Choose them without looking at the data.
+    neighbors
+        ``"add_remove"``: one unit is present or absent. ``"replace_one"``: one unit's rows
+        are exchanged for others. ``"zero_out"``: one unit's contributions become zero.
+    unit
+        The column that identifies whom to protect; None protects a row.
+    rows_per_unit
+        The most rows of a unit that count; the plan drops the rest, by a visible node.
+    size
+        The public number of units; not under ``"add_remove"``.
+
+    Examples
+    --------
+    >>> people = dataset("people", columns={"age": (0, 100)}, unit="id", rows_per_unit=3)
+    >>> people["age"].sum()
+    <private sum in [0, 100]>
+    """
+    source = Table(Source(name, columns, neighbors, unit, size))
+    if unit is None:
+        require(
+            rows_per_unit == 1,
+            f"rows_per_unit={rows_per_unit!r} needs unit=, the column that identifies a person",
+        )
+        return source
+    return Table(BoundContributions(rows_per_unit, unit), (source,))
+
+
+@frozen(eq=False, repr=False)
+class Table(Private[Rows]):
+    """Private rows."""
+
+    def __getitem__(self, name: str) -> Column:
+        """Return a column."""
+        require(
+            isinstance(name, str),
+            f"a table is indexed by a column's name, got {name!r}; for several use .vectors([...])",
+        )
+        return Column(ColumnOf(name), (self,))
+
+    def filter(self, condition: Condition) -> Table:
+        """Return the rows that meet a condition such as ``people["age"] >= 18``."""
+        if not isinstance(condition, Condition):
+            raise DeclarationError(
+                f"filter needs a condition such as table['age'] >= 18, got {type(condition).__name__}"
+                "; for equality use table['region'].isin(['A'])"
+            )
+        inputs = (self,) if condition.handle is None else (self, condition.handle)
+        return Table(Filter(condition.column, condition.test, condition.operand), inputs)
+
+    def partition(
+        self,
+        by: str,
+        keys: Sequence[Any] | None = None,
+        *,
+        edges: Sequence[float] | None = None,
+        whole_units: bool = False,
+    ) -> Parts:
+        """Return disjoint parts: pairs of a key and a table.
+
+        Parameters
+        ----------
+        by
+            A column.
+        keys
+            The categories to part by; by default those that the column declares. Rows with
+            another value lie in no part.
+        edges
+            For a numeric column, the edges of the bins, in place of keys.
+        whole_units
+            Keep each unit in one part: the first that any of its rows is in. Without it a
+            unit with several rows may lie in several parts, and is charged for it.
+
+        Examples
+        --------
+        >>> people = dataset("people", columns={"region": ["A", "B"]})
+        >>> [key for key, part in people.partition("region")]
+        ['A', 'B']
+        """
+        declared = self.domain.find(by)
+        if keys is None and edges is None and isinstance(declared, Categories):
+            keys = declared.values
+        node = Private(Partition(by, keys, edges, whole_units), (self,))
+        return Parts(node)
+
+    def sample(self, rate: float) -> Table:
+        """Return a Poisson sample: each unit enters with probability ``rate``."""
+        return Table(Sample(rate), (self,))
+
+    def count(self) -> PrivateQuery[float]:
+        """Return the number of rows."""
+        return PrivateQuery(Count(), (self,))
+
+    def vectors(
+        self, names: Sequence[str], *, scale: bool = False, intercept: bool = False
+    ) -> Vectors:
+        """Return bounded columns as one vector a row.
+
+        Parameters
+        ----------
+        names
+            Columns with bounds.
+        scale
+            Map each column from its declared bounds onto [-1, 1].
+        intercept
+            Put a 1 in front.
+        """
+        bounds = tuple(self.domain.interval(name) for name in names)
+        return Vectors(VectorsOf(names, scale, intercept, bounds), (self,))
+
+    def solve(
+        self, solver: Solver[S], *, epsilon: float | None = None, delta: float | None = None
+    ) -> Released[S]:
+        """Return a learner's result, a subgraph with a budget of its own.
+
+        Parameters
+        ----------
+        solver
+            For example ``dp.AdaSSP(features=[...], target="income")``.
+        epsilon, delta
+            The learner's budget; None leaves its noise to the plan's calibration.
+        """
+        return solver.build(self, epsilon, delta)
+
+
+class Parts:
+    """The parts of a partition: iterate for (key, table) pairs, index by key."""
+
+    def __init__(self, node: Private[Any]) -> None:
+        self._node = node
+        self._tables = {key: Table(Part(i), (node,)) for i, key in enumerate(node.domain.keys)}
+
+    def __iter__(self) -> Iterator[tuple[Any, Table]]:
+        return iter(self._tables.items())
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def __getitem__(self, key: Any) -> Table:
+        if key not in self._tables:
+            raise DeclarationError(f"the partition has no part {key!r}; it has {list(self._tables)}")
+        return self._tables[key]
+
+    def __repr__(self) -> str:
+        return f"<private parts {list(self._tables)}>"
+
+
+@frozen(eq=False, repr=False)
+class Column(Private[Array], Generic[S]):
+    """A private column."""
+
+    def clip(self, lower: float, upper: float) -> Column[S]:
+        """Return the values clipped to [lower, upper]."""
+        return Column(Clip(lower, upper), (self,))
+
+    def sum(self) -> PrivateQuery[float]:
+        """Return the sum; the column needs bounds."""
+        return PrivateQuery(Sum(bounded(self.domain)), (self,))
+
+    def mean(self) -> PrivateQuery[float]:
+        """Return the mean; the column needs bounds, and a public size to be of use."""
+        return PrivateQuery(Mean(bounded(self.domain), self.domain.size), (self,))
+
+    def histogram(self, edges: Sequence[float] | None = None) -> PrivateQuery[Array]:
+        """Return the counts by declared category, or between ``edges``."""
+        declared = self.domain.column
+        keys = declared.values if edges is None and isinstance(declared, Categories) else None
+        return PrivateQuery(Histogram(keys, edges), (self,))
+
+    def isin(self, values: Sequence[Any]) -> Condition:
+        """Return the condition that the column has one of ``values``."""
+        return Condition(self._plain("isin"), "in", tuple(values))
+
+    def __lt__(self, other: Any) -> Condition:
+        return self._compare("<", other)
+
+    def __le__(self, other: Any) -> Condition:
+        return self._compare("<=", other)
+
+    def __gt__(self, other: Any) -> Condition:
+        return self._compare(">", other)
+
+    def __ge__(self, other: Any) -> Condition:
+        return self._compare(">=", other)
+
+    def _compare(self, test: str, other: Any) -> Condition:
+        name = self._plain(test)
+        if isinstance(other, Handle):
+            if other.colour == "private":
+                raise LeakError(f"a filter may not compare with a private value: {path(other)}")
+            assert isinstance(other, Released)
+            return Condition(name, test, None, other)
+        return Condition(name, test, other)
+
+    def _plain(self, test: str) -> str:
+        if not isinstance(self.operation, ColumnOf):
+            raise DeclarationError(f"compare a column of the table itself ({test}), not {self!r}")
+        return self.operation.name
+
+
+@frozen(eq=False, repr=False)
+class Vectors(Private[Array]):
+    """A private vector for each row."""
+
+    def clip(self, *, norm: float) -> Vectors:
+        """Return the vectors scaled down to Euclidean norm ``norm`` where they are longer."""
+        return Vectors(NormClip(norm), (self,))
+
+    def times(self, column: Column[Any], *, scale: bool = False) -> Vectors:
+        """Return each vector times its row's value of a bounded column of the same table."""
+        table = self
+        handle: Handle = table
+        while not isinstance(handle, Table):
+            handle = handle.inputs[0]
+        if not isinstance(column.operation, ColumnOf) or column.inputs[0] is not handle:
+            raise DeclarationError("times needs a column of the same table as the vectors")
+        return Vectors(Times(column.operation.name, bounded(column.domain), scale), (self,))
+
+    def sum(self) -> PrivateQuery[Array]:
+        """Return the sum of the vectors."""
+        return PrivateQuery(VectorSum(self.domain.radius, self.domain.width), (self,))
+
+    def gram(self) -> PrivateQuery[Array]:
+        """Return the second-moment matrix ``sum x x'``."""
+        return PrivateQuery(Gram(self.domain.radius, self.domain.width), (self,))
+
+    def smallest_eigenvalue(self) -> PrivateQuery[float]:
+        """Return the smallest eigenvalue of the second-moment matrix."""
+        return PrivateQuery(SmallestEigenvalue(self.domain.radius, self.domain.width), (self,))
+
+    def __len__(self) -> NoReturn:
+        raise TypeError("the number of rows is private; use table.count().release(...)")
+
+
+__all__ = ["Column", "Parts", "Table", "Vectors", "dataset"]

@@ -1,0 +1,150 @@
+"""A vector for each row, of bounded Euclidean norm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import evolve, field, frozen
+
+from adaptive_dp.graph.operation import Operation, require
+from adaptive_dp.noise.stream import Stream
+from adaptive_dp.queries.columns import Floats, Selected, clipped
+from adaptive_dp.queries.domains import Ball, Interval, Table, interval, number
+from adaptive_dp.rows import Columns
+
+
+@frozen
+class VectorsOf(Operation):
+    """Columns side by side; with ``scale``, each mapped from its bounds onto [-1, 1].
+
+    Parameters
+    ----------
+    names
+        Columns with bounds.
+    scale
+        Map ``[lo, hi]`` onto ``[-1, 1]`` by the declared (public) bounds.
+    intercept
+        Put a 1 in front.
+    bounds
+        The columns' bounds, as declared; filled in when the plan is built.
+    """
+
+    kind: ClassVar[str] = "vectors"
+
+    names: tuple[str, ...] = field(converter=tuple)
+    scale: bool = False
+    intercept: bool = False
+    bounds: tuple[Interval, ...] = field(
+        default=(), converter=lambda v: tuple(map(interval, v))
+    )
+
+    def label(self) -> str:
+        """Return the columns."""
+        shown = ", ".join(self.names[:3]) + (", ..." if len(self.names) > 3 else "")
+        return f"({shown})"
+
+    def detail(self) -> str:
+        """Return whether they are scaled."""
+        parts = ["scaled to [-1, 1]"] if self.scale else []
+        return ", ".join(parts + (["with intercept"] if self.intercept else []))
+
+    def domain(self, inputs: Sequence[Any]) -> Ball:
+        """Return the ball that the bounds imply."""
+        table: Table = inputs[0]
+        require(len(self.names) > 0, "a vector needs at least one column")
+        require(len(set(self.names)) == len(self.names), f"columns must differ, got {self.names}")
+        bounds = tuple(table.interval(name) for name in self.names)
+        require(
+            self.bounds == bounds,
+            f"the bounds of {self.names} must be those that {table.name!r} declares",
+        )
+        largest = [1.0 if self.scale else b.largest for b in bounds] + [1.0] * self.intercept
+        radius = math.sqrt(math.fsum(v * v for v in largest)) * (1 + 1e-12)
+        names = (("intercept",) if self.intercept else ()) + self.names
+        return Ball(names, radius, table.neighbors)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Selected:
+        """Return the rows' vectors."""
+
+        def of(columns: Columns) -> Floats:
+            stacked = [clipped(columns[n], b) for n, b in zip(self.names, self.bounds, strict=True)]
+            if self.scale:
+                stacked = [scaled(v, b) for v, b in zip(stacked, self.bounds, strict=True)]
+            if self.intercept:
+                stacked.insert(0, np.ones_like(stacked[0]))
+            return np.stack(stacked, axis=1)
+
+        return Selected(inputs[0], of)
+
+
+@frozen
+class NormClip(Operation):
+    """Rows longer than ``radius`` are scaled down to it."""
+
+    kind: ClassVar[str] = "norm_clip"
+
+    radius: float = field(converter=lambda v: number("clip's norm", v))
+
+    def __attrs_post_init__(self) -> None:
+        require(self.radius > 0, f"clip's norm must be positive, got {self.radius!r}")
+
+    def label(self) -> str:
+        """Return the bound."""
+        return f"clip to norm {self.radius:g}"
+
+    def domain(self, inputs: Sequence[Any]) -> Ball:
+        """Return the smaller ball."""
+        return evolve(inputs[0], radius=min(self.radius, inputs[0].radius))
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Selected:
+        """Return the clipped vectors; the query that sums them bounds them exactly."""
+        selected, radius = inputs[0], self.radius
+
+        def of(columns: Columns) -> Floats:
+            values = selected.of(columns)
+            norms = np.linalg.norm(values, axis=1, keepdims=True)
+            return np.asarray(values * np.minimum(1.0, radius / np.maximum(norms, radius)))
+
+        return Selected(selected.rows, of)
+
+
+@frozen
+class Times(Operation):
+    """Each row's vector times a column of the same rows, scaled onto [-1, 1] if asked."""
+
+    kind: ClassVar[str] = "times"
+
+    name: str
+    bounds: Interval = field(converter=interval)
+    scale: bool = False
+
+    def label(self) -> str:
+        """Return the factor."""
+        return f"times {self.name}"
+
+    def domain(self, inputs: Sequence[Any]) -> Ball:
+        """Return the ball that the factor's bound stretches."""
+        factor = 1.0 if self.scale else self.bounds.largest
+        return evolve(inputs[0], radius=inputs[0].radius * factor * (1 + 1e-12))
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Selected:
+        """Return the products."""
+        selected = inputs[0]
+
+        def of(columns: Columns) -> Floats:
+            factor = clipped(columns[self.name], self.bounds)
+            if self.scale:
+                factor = scaled(factor, self.bounds)
+            return np.asarray(selected.of(columns) * factor[:, None])
+
+        return Selected(selected.rows, of)
+
+
+def scaled(values: Floats, bounds: Interval) -> Floats:
+    """Return values in [lo, hi] mapped onto [-1, 1] (a constant column onto 0)."""
+    half = (bounds.upper - bounds.lower) / 2
+    middle = bounds.lower + half
+    return np.clip((values - middle) / half, -1.0, 1.0) if half > 0 else np.zeros_like(values)

@@ -1,0 +1,296 @@
+"""A certificate as Markdown text, and the sentences and rows that every report shares.
+
+A certificate is a JSON-like mapping. The functions here without an underscore turn its parts
+into plain strings, unescaped; `markdown` and `adaptive_dp.report.html.report` escape them for
+their own language, each in one place.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from typing import Any
+
+__all__ = ["markdown"]
+
+Certificate = Mapping[str, Any]
+
+BANNER = "Not for release: seeded simulation"
+NONE = "—"
+NEIGHBORS = {
+    "add_remove": "adding or removing",
+    "replace_one": "replacing",
+    "zero_out": "blanking out",
+}
+
+
+def markdown(certificate: Certificate) -> str:
+    """Write a certificate as Markdown.
+
+    Parameters
+    ----------
+    certificate : mapping
+        The certificate as a JSON-like document.
+
+    Returns
+    -------
+    str
+        Headings, tables and lists; whatever the certificate says is escaped.
+
+    Examples
+    --------
+    >>> text = markdown({"claim": {"epsilon": 2.0, "delta": 1e-06, "accountant": "renyi"}})
+    >>> print(text.splitlines()[2])
+    **ε = 2.0, δ = 1e-06**
+    """
+    blocks = ["# Privacy certificate"]
+    if is_simulated(certificate):
+        blocks.append(f"> **{BANNER.upper()}**")
+    epsilon, delta = claim(certificate)
+    blocks.append(f"**ε = {_inline(epsilon)}, δ = {_inline(delta)}**")
+    blocks.append(_inline(tightest(certificate)))
+    blocks.append(_list(protects(certificate)))
+    head, rows = accountants(certificate)
+    blocks += ["## Accountants", _table(head, rows)]
+    head, rows = nodes(certificate)
+    blocks += ["## Releases", _table(head, rows)]
+    blocks += ["## Worst world", _list(worlds(certificate))]
+    blocks += ["## Assumptions", _list(assumptions(certificate))]
+    blocks += ["## Randomness", _list(randomness(certificate))]
+    head, rows = versions(certificate)
+    blocks += ["## Versions", _table(head, rows)]
+    blocks += ["## Fingerprint", _inline(str(certificate.get("fingerprint") or NONE))]
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+# --- what a certificate says, as plain text ------------------------------------------------
+
+
+def number(value: object) -> str:
+    """Format a number with five significant digits; anything else as it reads.
+
+    Examples
+    --------
+    >>> number(1.23456789), number(None), number("inf"), number(120_000)
+    ('1.2346', '—', '∞', '120,000')
+    """
+    if value is None:
+        return NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if value in ("inf", math.inf):
+        return "∞"
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def outward(bound: object, direction: str) -> str:
+    """Format a bound with five significant digits, never to the optimistic side.
+
+    Examples
+    --------
+    >>> outward(1.000001, ROUND_CEILING), outward(1.999999, ROUND_FLOOR)
+    ('1.0001', '1.9999')
+    """
+    if not isinstance(bound, float) or not math.isfinite(bound):
+        return number(bound)
+    return number(float(Context(prec=5, rounding=direction).create_decimal_from_float(bound)))
+
+
+def exact(value: object) -> str:
+    """Format a number of the claim, in full."""
+    return "∞" if value in ("inf", math.inf) else NONE if value is None else str(value)
+
+
+def percent(share: object) -> str:
+    """Format a share of the budget."""
+    return f"{100 * share:.3g}%" if isinstance(share, int | float) else NONE
+
+
+def part(certificate: Certificate, key: str) -> Mapping[str, Any]:
+    """Return a part of the certificate that is a mapping; empty where there is none."""
+    found = certificate.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
+def is_simulated(certificate: Certificate) -> bool:
+    """Say whether the certificate is of a seeded simulation, which must not be released."""
+    return part(certificate, "randomness").get("release") is False
+
+
+def claim(certificate: Certificate) -> tuple[str, str]:
+    """Return epsilon and delta in full."""
+    stated = part(certificate, "claim")
+    return exact(stated.get("epsilon")), exact(stated.get("delta"))
+
+
+def tightest(certificate: Certificate) -> str:
+    """Name the accountant of the claim."""
+    return f"Tightest accountant: {part(certificate, 'claim').get('accountant') or NONE}."
+
+
+def protects(certificate: Certificate) -> list[str]:
+    """Say whom the certificate protects, a sentence a data set."""
+    return [_protects(item) for item in certificate.get("protects") or ()]
+
+
+def _protects(item: Mapping[str, Any]) -> str:
+    unit = str(item.get("unit") or "row")
+    rows = item.get("rows_per_unit")
+    most = (
+        "" if item.get("unit") is None or rows is None else f" (at most {number(rows)} rows each)"
+    )
+    relation = str(item.get("neighbors"))
+    change = f"{NEIGHBORS[relation]} one {unit}" if relation in NEIGHBORS else relation
+    size = item.get("size")
+    known = f" The number of rows, {number(size)}, is public." if size is not None else ""
+    return (
+        f"Protects each {unit} of {item.get('data')}{most}: neighbouring data sets differ by "
+        f"{change} ({relation}).{known}"
+    )
+
+
+def accountants(certificate: Certificate) -> tuple[list[str], list[list[str]]]:
+    """Return the table of accountants: those that apply, then those that do not, with why."""
+    head = ["accountant", "lower ε", "upper ε", "theorem", "remark"]
+    found: list[Mapping[str, Any]] = list(certificate.get("accountants") or ())
+    best = part(certificate, "claim").get("accountant")
+    rows = []
+    for item in sorted(found, key=lambda item: not item.get("applies", True)):
+        remark = str(item.get("reason") or "")
+        if not item.get("applies", True):
+            remark = f"does not apply: {remark}" if remark else "does not apply"
+        elif item.get("name") == best:
+            remark = f"tightest; {remark}" if remark else "tightest"
+        bounds = [
+            outward(item.get("lower"), ROUND_FLOOR),
+            outward(item.get("upper"), ROUND_CEILING),
+        ]
+        rows.append([str(item.get("name")), *bounds, str(item.get("theorem") or NONE), remark])
+    return head, rows
+
+
+def nodes(certificate: Certificate) -> tuple[list[str], list[list[str]]]:
+    """Return the table of releases, a row a node."""
+    head = ["node", "query", "mechanism", "times", "distance", "loss", "theorem", "source"]
+    head += ["conversions", "share", "in the worst world", "region", "sampler"]
+    return head, [_node(item) for item in certificate.get("nodes") or ()]
+
+
+def _node(item: Mapping[str, Any]) -> list[str]:
+    return [
+        str(item.get("node")),
+        str(item.get("query") or NONE),
+        mechanism(item),
+        number(item.get("times", 1)),
+        distance(item),
+        loss(item.get("loss")),
+        str(item.get("theorem") or NONE),
+        str(item.get("source") or NONE),
+        named(item.get("conversions")) or NONE,
+        percent(item.get("share")),
+        number(item.get("in_worst_world")),
+        ", ".join(map(str, item.get("region") or ())) or "everywhere",
+        str(item.get("sampler") or NONE),
+    ]
+
+
+def mechanism(item: Mapping[str, Any]) -> str:
+    """Write a node's mechanism with its parameters, as in ``Laplace(scale=5)``."""
+    values = item.get("parameters") or {}
+    inside = ", ".join(f"{name}={plain(value)}" for name, value in values.items())
+    return f"{item.get('mechanism')}({inside})"
+
+
+def distance(item: Mapping[str, Any]) -> str:
+    """Write how far a neighbour can move the query, and in which norm."""
+    norm = item.get("norm")
+    kind = f" in L{'∞' if norm in ('inf', math.inf) else norm}" if norm is not None else ""
+    return f"{plain(item.get('distance'))}{kind}"
+
+
+def loss(item: object) -> str:
+    """Write a loss by its kind and its parameters."""
+    if not isinstance(item, Mapping):
+        return plain(item)
+    rest = {name: value for name, value in item.items() if name != "kind"}
+    kind = str(item.get("kind") or "")
+    return (
+        f"{kind}({', '.join(f'{k}={plain(v)}' for k, v in rest.items())})" if kind else named(rest)
+    )
+
+
+def named(items: object) -> str:
+    """Write a mapping as ``name: value; name: value``."""
+    if not isinstance(items, Mapping):
+        return plain(items) if items else ""
+    return "; ".join(f"{name}: {plain(value)}" for name, value in items.items())
+
+
+def plain(value: object) -> str:
+    """Write any JSON-like value on one line, its numbers with five significant digits."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return "{" + named(value) + "}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        more = ", …" if len(value) > 12 else ""
+        return "[" + ", ".join(map(plain, value[:12])) + more + "]"
+    return number(value)
+
+
+def worlds(certificate: Certificate) -> list[str]:
+    """Describe the worlds: how many, whether all were tried, and the one that costs most."""
+    found = part(certificate, "worlds")
+    if not found:
+        return []
+    worst = ", ".join(map(str, found.get("worst") or ())) or "the only one: no part is singled out"
+    how = (
+        "The maximum over them is exact."
+        if found.get("exact")
+        else "They were too many to try one by one: the claim rests on a bound that holds in each."
+    )
+    return [f"Worst world: {worst}.", f"Number of worlds: {number(found.get('count'))}. {how}"]
+
+
+def assumptions(certificate: Certificate) -> list[str]:
+    """Return what the claim takes for granted."""
+    return [str(item) for item in certificate.get("assumptions") or ()]
+
+
+def randomness(certificate: Certificate) -> list[str]:
+    """Describe where the noise came from."""
+    found = part(certificate, "randomness")
+    lines = [f"Source: {found['source']}."] if found.get("source") else []
+    if found.get("release") is not None:
+        lines.append("Fit for release: yes." if found["release"] else f"{BANNER}.")
+    return lines + [f"Sampler: {item}" for item in found.get("samplers") or ()]
+
+
+def versions(certificate: Certificate) -> tuple[list[str], list[list[str]]]:
+    """Return the table of software versions."""
+    found = part(certificate, "versions")
+    return ["software", "version"], [[str(name), str(value)] for name, value in found.items()]
+
+
+# --- Markdown ------------------------------------------------------------------------------
+
+
+def _inline(text: str) -> str:
+    """Escape a text for one line of Markdown, also inside a table."""
+    line = " ".join(text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").split())
+    return re.sub(r"([\\`*_\[\]|~$])", r"\\\1", line)
+
+
+def _list(items: Iterable[str]) -> str:
+    return "\n".join(f"- {_inline(item)}" for item in items) or NONE
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return NONE
+    lines = [head, ["---"] * len(head), *([_inline(cell) for cell in row] for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

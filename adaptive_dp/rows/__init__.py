@@ -1,0 +1,6 @@
+"""Rows: the one seam between the library and data."""
+
+from adaptive_dp.rows.memory import MemoryRows, rows
+from adaptive_dp.rows.rows import Columns, Rows
+
+__all__ = ["Columns", "MemoryRows", "Rows", "rows"]

@@ -1,0 +1,58 @@
+"""Real numbers as whole multiples of a power of two, so that sums are exact.
+
+A column clipped to [lo, hi] is rounded to multiples of a step that divide the largest
+bound into 2^31 parts, inside the bounds; a row of a vector of norm at most B to steps of
+about B / 2^19, after its norm has been clipped by as much as rounding can add. What is
+summed thus obeys the declared bounds exactly, not just up to rounding.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_dp.rows.rows import Integers
+
+Floats = NDArray[np.float64]
+
+
+def step(bound: float, bits: int) -> float:
+    """Return the largest power of two that is at most ``bound / 2**bits`` (1 for bound 0)."""
+    if bound <= 0:
+        return 1.0
+    return math.ldexp(1.0, max(-1022, math.frexp(bound)[1] - 1 - bits))
+
+
+def interval(values: Floats, lower: float, upper: float) -> tuple[Integers, float]:
+    """Return ``values`` clipped to [lower, upper] as whole multiples of the returned step.
+
+    NaN counts as the point of [lower, upper] next to 0.
+    """
+    unit = step(max(abs(lower), abs(upper)), 31)
+    low, high = math.ceil(lower / unit), math.floor(upper / unit)
+    if low > high:  # narrower than a step: one point, rounded toward 0 so that it exceeds no bound
+        low = high = int((lower + upper) / 2 / unit)
+    clean = np.where(np.isnan(values), min(max(0.0, lower), upper), values)
+    clipped = np.clip(clean, lower, upper)
+    return np.clip(np.rint(clipped / unit), low, high).astype(np.int64), unit
+
+
+def ball(values: Floats, radius: float) -> tuple[Integers, float]:
+    """Return rows of norm at most ``radius`` as whole multiples of the returned step.
+
+    Parameters
+    ----------
+    values
+        Shape (n, d); rows longer than ``radius`` are scaled down, NaN counts as 0.
+    """
+    width = values.shape[1]
+    unit = step(radius, 19)
+    inner = max(0.0, radius - unit * math.sqrt(width) / 2) * (1 - 2.0**-40)
+    clean = np.nan_to_num(values, nan=0.0, posinf=radius, neginf=-radius)
+    largest = np.abs(clean).max(axis=1, initial=0.0, keepdims=True)
+    largest = np.where(largest > 0, largest, 1.0)
+    norms = largest * np.sqrt(((clean / largest) ** 2).sum(axis=1, keepdims=True))
+    shrink = np.minimum(1.0, inner / np.where(norms > 0, norms, 1.0))
+    return np.rint(clean * shrink / unit).astype(np.int64), unit

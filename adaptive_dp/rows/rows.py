@@ -1,0 +1,58 @@
+"""What the library asks of data, and all that it asks.
+
+Queries are sums over rows of whole numbers: each query maps a block of rows to an array of
+int64, and the blocks' arrays are added as integers. Integer addition is exact and knows no
+order, so the sum is the same to the last bit however the rows are split, and one row moves
+it by at most what the row's own share can be: the sensitivity proofs need both.
+
+The transforms that need to see all rows of a unit (bounding contributions, keeping units
+whole, sampling units) are operations of their own, since only the rows' keeper can do them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_dp.noise.stream import Stream
+
+Columns = Mapping[str, NDArray[Any]]
+"""One block of rows: arrays of equal length by column name."""
+
+Integers = NDArray[np.int64]
+BLOCK = 4096
+"""The most rows in a block; products of 20-bit integers then sum exactly in float64."""
+
+
+class Rows(Protocol):
+    """A table of rows, each belonging to a unit.
+
+    Every operation returns new rows; none changes the old. Functions given to it are
+    deterministic and look at each row (or unit) by itself.
+    """
+
+    def where(self, keep: Callable[[Columns], NDArray[np.bool_]]) -> Rows:
+        """Return the rows for which ``keep`` is True."""
+        ...
+
+    def bound(self, rows: int) -> Rows:
+        """Return the first ``rows`` rows of each unit."""
+        ...
+
+    def gather(self, part: Callable[[Columns], NDArray[np.int64]]) -> Rows:
+        """Return, of each unit, the rows in the least non-negative part that any of its rows is in."""
+        ...
+
+    def sample(self, rate: float, stream: Stream) -> Rows:
+        """Return the rows of a Poisson sample of the units."""
+        ...
+
+    def total(self, block: Callable[[Columns], Integers]) -> NDArray[Any]:
+        """Return the sum over blocks (of at most `BLOCK` rows) of ``block``, as exact integers.
+
+        With no rows at all, ``block`` is called once on empty columns, for the shape.
+        """
+        ...

@@ -1,0 +1,199 @@
+"""AdaSSP: ridge regression by adaptive sufficient-statistics perturbation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from attrs import field, frozen
+from numpy.typing import NDArray
+
+from accountants.notions import gaussian
+from accountants.roots import crossing
+from adaptive_dp.graph.change import Change
+from adaptive_dp.graph.free import Free
+from adaptive_dp.graph.group import group
+from adaptive_dp.graph.handles import Handle, Released, parameter, post
+from adaptive_dp.graph.operation import require
+from adaptive_dp.primitives.gaussian import Gaussian
+from adaptive_dp.queries.table import Table
+
+Coefficients = dict[str, float]
+Array = NDArray[np.float64]
+
+
+@frozen
+class AdaSSP:
+    """Ridge regression from three Gaussian releases, as a subgraph.
+
+    Features and target are mapped from their declared bounds onto [-1, 1], each row's
+    features (with an intercept) clipped to Euclidean norm R. Released are the smallest
+    eigenvalue of X'X, the matrix X'X and the vector X'y. The ridge is the least for which
+    the noisy matrix stays well conditioned; regression and the way back to the data's units
+    are post-processing:
+
+    ``theta = (X'X~ + lambda I)^{-1} X'y~``, ``lambda = max(0, s sqrt(d log(2 d^2/rho)) - lambda_min~)``
+
+    with s the noise of the matrix and lambda_min~ the released eigenvalue less its own noise's
+    quantile. With a budget, each release gets a third of (epsilon, delta), as in the paper but
+    calibrated exactly; without one, the noise is ``Free`` and the plan's calibration solves
+    it together with all else.
+
+    Parameters
+    ----------
+    features
+        Columns with bounds.
+    target
+        A column with bounds.
+    norm
+        R; by default the largest that the scaled features can have, so that nothing is clipped.
+    rho
+        The failure probability of the ridge's guarantee (utility only), in (0, 1).
+    free
+        The name of the free parameter, where no budget is given.
+
+    References
+    ----------
+    Wang 2018, Algorithm 2. The paper's noise constants are not used: each release is
+    calibrated on the Gaussian's exact profile (Balle and Wang 2018, Thm 8).
+    """
+
+    features: tuple[str, ...] = field(converter=tuple)
+    target: str
+    norm: float | None = None
+    rho: float = 0.05
+    free: str = "sigma"
+
+    def __attrs_post_init__(self) -> None:
+        require(len(self.features) > 0, "AdaSSP needs at least one feature")
+        require(
+            self.target not in self.features,
+            f"AdaSSP's target {self.target!r} is among its features; take it out",
+        )
+        require(
+            isinstance(self.rho, float) and 0 < self.rho < 1,
+            f"AdaSSP.rho must be a probability inside (0, 1), got {self.rho!r}",
+        )
+
+    def build(self, table: Table, epsilon: float | None, delta: float | None) -> Released[Coefficients]:
+        """Return the coefficients by feature, in the data's units, ``"intercept"`` first.
+
+        Parameters
+        ----------
+        table
+            The rows to learn from.
+        epsilon, delta
+            The learner's budget, both or neither.
+        """
+        require(
+            (epsilon is None) == (delta is None),
+            "AdaSSP needs epsilon and delta, or neither of them to leave its noise free",
+        )
+        bounds = [table.domain.interval(name) for name in self.features]
+        goal = table.domain.interval(self.target)
+        vectors = table.vectors(self.features, scale=True, intercept=True)
+        if self.norm is not None:
+            vectors = vectors.clip(norm=self.norm)
+        gram, eigenvalue = vectors.gram(), vectors.smallest_eigenvalue()
+        moments = vectors.times(table[self.target], scale=True).sum()
+        change = _change(table)
+        sizes = [
+            query.operation.sensitivity(query.inputs[0].domain, change, 2)  # type: ignore[attr-defined]
+            for query in (gram, moments, eigenvalue)
+        ]
+        noise = [self._noise(size, epsilon, delta) for size in sizes]
+        matrix = gram.release(noise[0], name="second_moments")
+        cross = moments.release(noise[1], name="cross_moments")
+        least = eigenvalue.release(noise[2], name="smallest_eigenvalue")
+        theta = post(
+            ridge,
+            matrix,
+            cross,
+            least,
+            parameter(matrix, "sigma"),
+            parameter(least, "sigma"),
+            rho=self.rho,
+        )
+        result = post(
+            in_units,
+            theta,
+            names=list(self.features),
+            bounds=[[b.lower, b.upper] for b in bounds],
+            goal=[goal.lower, goal.upper],
+        )
+        return group("AdaSSP", result, table)
+
+    def _noise(self, size: float, epsilon: float | None, delta: float | None) -> Gaussian:
+        if epsilon is None or delta is None:
+            return Gaussian(sigma=Free(self.free, weight=size))
+        return Gaussian(sigma=size * (1 + 1e-12) / largest_mu(epsilon / 3, delta / 3))
+
+
+def largest_mu(epsilon: float, delta: float) -> float:
+    """Return the largest Gaussian-DP mu whose exact profile stays within (epsilon, delta).
+
+    Examples
+    --------
+    >>> round(1 / largest_mu(1.0, 1e-5), 5)
+    3.73063
+    """
+    require(
+        0 < epsilon < math.inf and 0 < delta < 1,
+        f"a Gaussian release needs epsilon > 0 and 0 < delta < 1, got {epsilon!r} and {delta!r}",
+    )
+    room = lambda mu: math.log(delta) - gaussian.log_profile(mu, epsilon, 1)  # noqa: E731
+    low, high = 1.0, 1.0
+    while room(low) <= 0:
+        low /= 2
+    while room(high) > 0:
+        high *= 2
+    return crossing(room, min(low, high), high)[0]
+
+
+def ridge(
+    matrix: Array, cross: Array, least: float, sigma: float, sigma_least: float, *, rho: float
+) -> Array:
+    """Return the ridge coefficients of noisy second moments (see `AdaSSP`); shape (d,).
+
+    A noisy matrix may have eigenvalues below its own noise; they are raised to it.
+    """
+    width = len(matrix)
+    floor = max(0.0, least - sigma_least * math.sqrt(2 * math.log(1 / rho)))
+    strength = max(0.0, sigma * math.sqrt(width * math.log(2 * width**2 / rho)) - floor)
+    values, basis = np.linalg.eigh(matrix)
+    raised = np.maximum(values + strength, sigma)
+    return np.asarray(basis @ ((basis.T @ cross) / raised))
+
+
+def in_units(
+    theta: Array,
+    *,
+    names: Sequence[str],
+    bounds: Sequence[Sequence[float]],
+    goal: Sequence[float],
+) -> Coefficients:
+    """Return coefficients for columns in their own units, from those for columns on [-1, 1]."""
+    low, high = goal
+    reach, middle = (high - low) / 2, (high + low) / 2
+    slopes = {}
+    intercept = middle + reach * float(theta[0])
+    for name, (lower, upper), weight in zip(names, bounds, theta[1:], strict=True):
+        half = (upper - lower) / 2
+        slope = reach * float(weight) / half if half > 0 else 0.0
+        slopes[name] = slope
+        intercept -= slope * (upper + lower) / 2
+    return {"intercept": intercept, **slopes}
+
+
+def _change(table: Table) -> Change:
+    """Return the change of one unit as it arrives at the table, for the noise's weights."""
+    chain: list[Handle] = [table]
+    while chain[-1].inputs:
+        chain.append(chain[-1].inputs[0])
+    source: Any = chain.pop().operation
+    change: Change = source.initial()
+    for handle in reversed(chain):
+        change = handle.operation.change(change)
+    return change

@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import networkx as nx
+import pytest
+
+from adaptive_dp.report.html import report
+from adaptive_dp.report.markdown import markdown
+
+HOSTILE = "<script>alert(1)</script>\"] | 'x' & <img src=x onerror=y> `code` *b*"
+VOID = {"meta"}
+
+
+def entry(name: str, share: float | None, **more: Any) -> dict[str, Any]:
+    plain = {
+        "node": name,
+        "query": "count",
+        "mechanism": "Laplace",
+        "parameters": {"scale": 5.0},
+        "norm": 1,
+        "distance": 5.0,
+        "loss": {"kind": "Laplace", "epsilon": 1.0},
+        "theorem": "Laplace mechanism",
+        "source": "Dwork et al. 2006",
+        "sampler": "discrete Laplace",
+        "conversions": {"concentrated": "epsilon squared over two"},
+        "times": 1,
+        "region": [],
+        "share": share,
+        "in_worst_world": True,
+    }
+    return {**plain, **more}
+
+
+def certificate(**more: Any) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        "format": "adaptive-dp/certificate/1",
+        "claim": {"epsilon": 2.000000001, "delta": 1e-06, "accountant": "renyi"},
+        "protects": [
+            {"data": "people", "neighbors": "add_remove", "unit": "zper", "rows_per_unit": 5},
+            {"data": "sites", "neighbors": "replace_one", "unit": None, "size": 120},
+        ],
+        "fingerprint": "sha256:abc",
+        "plan": {"nodes": ["count"]},
+        "nodes": [
+            entry("count", 0.21),
+            entry("poor", 0.0345678, region=["health = poor"], times=3, in_worst_world=False),
+        ],
+        "accountants": [
+            {"name": "gaussian", "applies": False, "reason": "no mu", "lower": None, "upper": None},
+            {"name": "basic", "lower": 0.5, "upper": 2.5000001, "theorem": "sum", "applies": True},
+            {"name": "renyi", "lower": 0.5, "upper": 2.0, "theorem": "Mironov", "applies": True},
+            {"name": "zcdp", "lower": 0.5, "upper": "inf", "theorem": "Bun", "applies": True},
+        ],
+        "worlds": {"count": 4, "exact": True, "worst": ["health = poor"]},
+        "assumptions": ["The clock is not observed."],
+        "randomness": {"source": "operating system", "release": True, "samplers": ["exact"]},
+        "versions": {"adaptive-dp": "0.1.0", "python": "3.11.7"},
+    }
+    return {**plain, **more}
+
+
+def graph() -> nx.DiGraph[str]:
+    drawn: nx.DiGraph[str] = nx.DiGraph()
+    drawn.add_node("people", kind="dataset", label="people", colour="private")
+    drawn.add_node("count", kind="release", label="noisy count", colour="released", share=0.2)
+    drawn.add_edge("people", "count")
+    return drawn
+
+
+class Page(HTMLParser):
+    """Checks that tags are balanced, and keeps the tags and the text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.feed(text)
+        self.text = " ".join(" ".join(self.words).split())
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.words.append(data)
+
+
+def hostile(value: Any) -> Any:
+    """Replace every text of a certificate by one that tries to break out."""
+    if isinstance(value, dict):
+        return {key: hostile(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [hostile(item) for item in value]
+    return HOSTILE if isinstance(value, str) else value
+
+
+def test_page_says_what_the_certificate_says() -> None:
+    page = Page(report(certificate(), graph(), {"count": {"value": 5571.25, "noise": 7.0710678}}))
+    for words in (
+        "ε = 2.000000001",
+        "δ = 1e-06",
+        "Tightest accountant: renyi.",
+        "each zper of people (at most 5 rows each)",
+        "adding or removing one zper (add_remove)",
+        "replacing one row (replace_one). The number of rows, 120, is public.",
+        "noisy count",
+        "5571.2 ± 7.0711",
+        "renyi tightest",
+        "does not apply: no mu",
+        "2.5001",  # an upper bound is never rounded down
+        "∞",
+        "Laplace(scale=5) × 3",
+        "5 in L1",
+        "Laplace(epsilon=1)",
+        "source: Dwork et al. 2006",
+        "conversions: concentrated: epsilon squared over two",
+        "where: health = poor",
+        "sampler: discrete Laplace",
+        "3.46%",
+        "Worst world: health = poor.",
+        "The clock is not observed.",
+        "Source: operating system.",
+        "adaptive-dp 0.1.0",
+        "sha256:abc",
+        '"format": "adaptive-dp/certificate/1"',
+    ):
+        assert words in page.text
+    assert "Not for release" not in page.text
+
+
+def test_page_is_self_contained() -> None:
+    text = report(certificate(), graph())
+    page = Page(text)
+    assert "http://" not in text
+    assert "https://" not in text
+    assert "default-src 'none'" in text
+    assert not {"script", "link", "img", "iframe", "object", "form"} & set(page.tags)
+    assert not {"src", "href", "onerror", "onclick"} & {name for name, _ in page.attributes}
+    assert text == report(certificate(), graph())
+
+
+def test_page_escapes_everything() -> None:
+    drawn = graph()
+    drawn.nodes["count"]["label"] = HOSTILE
+    values = {HOSTILE: {"value": {HOSTILE: HOSTILE}, "noise": None}}
+    text = report(hostile(certificate()), drawn, values)
+    page = Page(text)
+    assert "<script" not in text
+    assert "<img" not in text
+    assert HOSTILE in page.text
+    assert not {"onerror"} & {name for name, _ in page.attributes}
+
+
+def test_simulation_has_a_banner() -> None:
+    seeded = certificate(randomness={"source": "seed 1", "release": False, "samplers": []})
+    assert '<p class="banner" role="alert">Not for release: seeded simulation</p>' in report(seeded)
+    assert "NOT FOR RELEASE: SEEDED SIMULATION" in markdown(seeded)
+
+
+@pytest.mark.parametrize("write", [report, markdown])
+def test_an_almost_empty_certificate_can_be_read(write: Any) -> None:
+    assert "Privacy certificate" in write({})
+    assert "∞" in write({"claim": {"epsilon": float("inf"), "delta": 0.0}})
+
+
+def test_many_releases_are_folded() -> None:
+    text = report(certificate(nodes=[entry(f"n{i}", 1 / 500) for i in range(500)]))
+    page = Page(text)
+    assert "460 more releases" in page.text
+    assert "460 more, together 92%" in page.text
+    assert all(f"n{i} " in page.text for i in range(500))
+
+
+def test_values_of_every_shape() -> None:
+    values = {
+        "vector": {"value": [1.0, 2.0], "noise": [0.5, 0.25]},
+        "matrix": {"value": [[1.0, 2.0], [3.0, 4.0]], "noise": 0.125},
+        "names": {"value": {"good": 1.0, "all": [2.0]}, "noise": {"good": 9.0, "all": [8.0]}},
+        "long": {"value": list(range(5000)), "noise": None},
+        "wide": {"value": [[0.0] * 40] * 30, "noise": None},
+        "ragged": {"value": [[1.0], [2.0, 3.0]], "noise": None},
+        "many": {"value": {f"k{i}": float(i) for i in range(20)}, "noise": None},
+        "empty": {"value": [], "noise": None},
+        "text": {"value": "yes", "noise": None},
+    }
+    page = Page(report(certificate(), None, values))
+    for words in ("[ 1 ± 0.5 , 2 ± 0.25 ]", "4 ± 0.125", "good 1 ± 9", "[ 2 ± 8 ]", "[]", "yes"):
+        assert words in page.text
+    for words in ("all 5,000 entries", "and 3,000 more", "30 × 40 matrix", "all 20 values", "k19"):
+        assert words in page.text
+
+
+def test_arrays_are_values_too() -> None:
+    numpy = pytest.importorskip("numpy")
+    page = Page(report({}, None, {"v": {"value": numpy.arange(3.0), "noise": numpy.float64(2)}}))
+    assert "[ 0 ± 2 , 1 ± 2 , 2 ± 2 ]" in page.text
+
+
+def test_markdown_has_sound_tables() -> None:
+    for found in (certificate(), hostile(certificate())):
+        text = markdown(found)
+        assert text == markdown(found)
+        assert "<script" not in text
+        assert "<img" not in text
+        for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.M):
+            cells = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}
+            assert len(cells) == 1
+    text = markdown(certificate())
+    assert "**ε = 2.000000001, δ = 1e-06**" in text
+    assert "| renyi | 0.5 | 2 | Mironov | tightest |" in text
+    assert "| gaussian | — | — | — | does not apply: no mu |" in text
+    assert "| count | count | Laplace(scale=5) | 1 | 5 in L1 | Laplace(epsilon=1) |" in text
+    assert "- Worst world: health = poor." in text
