@@ -79,8 +79,8 @@ class Approximate(PrivacyLoss):
             return self
         with_overflow = k * eps > 700
         factor = math.inf if with_overflow else math.expm1(k * eps) / math.expm1(eps) if eps else k
-        delta = self.delta * factor if self.delta else 0.0
-        return Approximate(up(k * eps, 2), min(1.0, up(delta, 16)))
+        delta = min(1.0, up(self.delta * factor, 16)) if self.delta else 0.0
+        return Approximate(up(k * eps, 2), delta)
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by both parameters."""

@@ -71,7 +71,10 @@ class Sampled(PrivacyLoss):
 
     def failure(self) -> float:
         """Return ``q`` times the body's failure."""
-        return min(1.0, up(self.rate * self.body.failure(), 2))
+        failure = self.body.failure()
+        if self.rate == 0 or failure == 0:  # exactly none: delta 0 stays within reach
+            return 0.0
+        return min(1.0, up(self.rate * failure, 2))
 
     def pure(self) -> float | None:
         """Return ``log(1 + q (e^eps - 1))``."""
@@ -175,8 +178,10 @@ def _gaussian_moment(mu: float, order: int, rate: float) -> float:
     exponent = count * (count - 1) / 2 * mu * mu
     binomial = gammaln(order + 1) - gammaln(count + 1) - gammaln(order - count + 1)
     weight = binomial + count * math.log(rate) + (order - count) * math.log1p(-rate)
-    with np.errstate(over="ignore", divide="ignore"):
-        growth = np.where(exponent < 1, np.log(np.expm1(np.minimum(exponent, 1))), exponent)
+    with np.errstate(divide="ignore"):
+        near = np.log(np.expm1(np.minimum(exponent, 1)))
+        far = exponent + np.log1p(-np.exp(-np.maximum(exponent, 1)))
+    growth = np.where(exponent < 1, near, far)
     terms = weight + growth
     size = gammaln(order + 1) + np.abs(weight) + exponent
     noise = 32 * UNIT * (1 + float(size[np.argmax(terms)]) + order)

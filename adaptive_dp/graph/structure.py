@@ -170,9 +170,10 @@ class _Builder:
         nodes = {}
         for handle in self.order:
             name = names[id(handle)]
-            inputs = [names[id(self.canonical[id(i)])] for i in handle.inputs]
-            if isinstance(handle.operation, Repeat):
-                inputs.append(names[id(self.canonical[id(handle.operation.result)])])
+            reads = list(handle.inputs)
+            if isinstance(handle.operation, Repeat):  # what its body reads, the body's nodes show
+                reads = [handle.inputs[0], handle.operation.result]
+            inputs = [names[id(self.canonical[id(i)])] for i in reads]
             nodes[name] = Node(
                 handle,
                 name,

@@ -51,8 +51,9 @@ class AdaSSP:
         R; by default the largest that the scaled features can have, so that nothing is clipped.
     rho
         The failure probability of the ridge's guarantee (utility only), in (0, 1).
-    free
-        The name of the free parameter, where no budget is given.
+    free, weight
+        Where no budget is given: the name of the free parameter, and its weight relative to
+        each release's sensitivity (sigma is ``multiplier * weight * sensitivity``).
 
     References
     ----------
@@ -65,6 +66,7 @@ class AdaSSP:
     norm: float | None = None
     rho: float = 0.05
     free: str = "sigma"
+    weight: float = 1.0
 
     def __attrs_post_init__(self) -> None:
         require(len(self.features) > 0, "AdaSSP needs at least one feature")
@@ -127,7 +129,7 @@ class AdaSSP:
 
     def _noise(self, size: float, epsilon: float | None, delta: float | None) -> Gaussian:
         if epsilon is None or delta is None:
-            return Gaussian(sigma=Free(self.free, weight=size))
+            return Gaussian(sigma=Free(self.free, weight=size * self.weight))
         return Gaussian(sigma=size * (1 + 1e-12) / largest_mu(epsilon / 3, delta / 3))
 
 

@@ -65,11 +65,12 @@ def product(pairs: Iterable[Pair]) -> Pair:
 
 
 def hockey(pair: Pair, epsilon: float | mp.mpf) -> mp.mpf:
-    """delta(epsilon), the larger of the two directions."""
+    """delta(epsilon), the larger of the two directions; 0 where it is rounding of the truth."""
     grow = mp.exp(real(epsilon))
     one = mp.fsum(max(mp.mpf(0), p - grow * q) for p, q in pair)
     other = mp.fsum(max(mp.mpf(0), q - grow * p) for p, q in pair)
-    return max(one, other)
+    larger = max(one, other)
+    return larger if larger > mp.mpf(10) ** (10 - mp.mp.dps) else mp.mpf(0)
 
 
 def renyi(pair: Pair, order: float) -> mp.mpf:

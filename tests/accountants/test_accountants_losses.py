@@ -176,11 +176,9 @@ def test_approximate_profile_is_the_leaky_response(eps: float, delta: float, oth
 
 
 @truth.steady(40)
-@given(st.floats(1e-6, 3), st.floats(0, 0.05), st.integers(1, 5), st.integers(2, 5))
-def test_grouped_approximate_covers_a_chain_of_neighbours(
-    eps: float, delta: float, size: int, letters: int
-) -> None:
-    """A chain of ``size`` steps, each (eps, delta), on random distributions over letters."""
+@given(st.floats(1e-6, 3), st.floats(0, 0.05), st.integers(1, 5))
+def test_grouped_approximate_is_the_sum_of_a_chain(eps: float, delta: float, size: int) -> None:
+    """``P(S) <= e^eps P'(S) + delta`` along ``size`` steps."""
     grouped = Approximate(eps, delta).grouped(size)
     grow = mp.exp(truth.real(eps))
     geometric = truth.real(delta) * mp.fsum(grow**i for i in range(size))
@@ -238,15 +236,16 @@ def test_sampled_gaussian_covers_both_directions_at_real_orders(
     remove, add = gaussian_moments(1 / sigma, rate, order)
     slack = mp.mpf(10) ** -18 * rate * rate  # of the quadrature
     assert computed >= max(remove, add) - slack
-    # the chord between whole orders is not far above, from order 2 on
-    assert order < 2 or computed <= remove * mp.mpf("1.5")
+    # the chord lies below the curve's value at the next whole order
+    above = truth.gaussian_removal(1 / sigma, rate, max(2, math.ceil(order)))
+    assert computed <= above * (1 + mp.mpf("1e-9"))
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 2.0, 8.0])
-@pytest.mark.parametrize("rate", [1e-8, 1e-3, 0.1, 0.9, 1.0])
+@pytest.mark.parametrize("rate", [1e-8, 0.1, 0.9])
 def test_sampled_laplace_covers_both_directions(epsilon: float, rate: float) -> None:
     loss = sampled((Laplace(epsilon), 1), rate=rate)
-    for order in (1.05, 2.0, 3.7, 12.0, 60.0):
+    for order in (1.05, 2.0, 3.7, 30.0):
         remove, add = truth.sampled_moments(
             lambda f: truth.laplace_expectation(f, epsilon), rate, order
         )
@@ -279,7 +278,7 @@ def test_sampled_response_covers_both_directions(epsilon: float, rate: float) ->
 def test_sampled_gaussian_profile_by_integration_in_both_directions(mu: float, rate: float) -> None:
     """Removal's region is r > t, an interval of x; addition's likewise."""
     loss, m, q = sampled((Gaussian(mu), 1), rate=rate), truth.real(mu), truth.real(rate)
-    for epsilon in (0.0, 1e-6, 0.01, 0.5, 3.0):
+    for epsilon in (0.0, 1e-6, 0.5, 3.0):
         e = truth.real(epsilon)
 
         def gap(x: mp.mpf, sign: int, e: mp.mpf = e) -> mp.mpf:
