@@ -88,7 +88,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     added.add_argument("--simulate", type=int, metavar="SEED", help="seeded, not for release")
     added.add_argument("--html", type=Path, metavar="FILE", help="write a report here")
-    added.add_argument("--certificate", type=Path, metavar="FILE", help="write the certificate here")
+    added.add_argument(
+        "--certificate", type=Path, metavar="FILE", help="write the certificate here"
+    )
 
     added = command("show", _show, "The plan as a table, a drawing or a document.")
     plan(added)

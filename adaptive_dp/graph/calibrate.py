@@ -66,14 +66,20 @@ def solve(
         _, tightest = cost(start, chosen)
         answer = least_noise(lambda m: cost(m, [tightest])[0], epsilon, start=start)
     except accountants.DomainError as error:
-        raise CalibrationError(f"cannot meet epsilon={epsilon:g}, delta={delta:g}: {error}") from None
+        raise CalibrationError(
+            f"cannot meet epsilon={epsilon:g}, delta={delta:g}: {error}"
+        ) from None
     return at(answer)
 
 
 def substituted(outputs: Outputs, values: Mapping[str, float]) -> list[tuple[Path, Handle]]:
     """Return the outputs with free parameters set by name, each times its weight."""
     for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not 0 < value < math.inf
+        ):
             raise DeclarationError(f"{name} must be a positive finite number, got {value!r}")
 
     def change(mechanism: Mechanism) -> Mechanism:
@@ -83,9 +89,7 @@ def substituted(outputs: Outputs, values: Mapping[str, float]) -> list[tuple[Pat
     return mapped(outputs, change)
 
 
-def mapped(
-    outputs: Outputs, change: Callable[[Mechanism], Mechanism]
-) -> list[tuple[Path, Handle]]:
+def mapped(outputs: Outputs, change: Callable[[Mechanism], Mechanism]) -> list[tuple[Path, Handle]]:
     """Return the outputs with every mechanism changed; handles that stay are kept."""
     done: dict[int, Handle] = {}
     for _, handle in outputs:

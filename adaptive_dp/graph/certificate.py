@@ -14,7 +14,18 @@ import scipy
 from attrs import frozen
 
 import accountants
-from accountants import Answer, Bounds, Parallel, PrivacyLoss, Repeated, Sampled, Sequential, Spend, Term, World
+from accountants import (
+    Answer,
+    Bounds,
+    Parallel,
+    PrivacyLoss,
+    Repeated,
+    Sampled,
+    Sequential,
+    Spend,
+    Term,
+    World,
+)
 from accountants.loss import parameters
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.encode import encode
@@ -103,7 +114,9 @@ class Certificate:
         claim = document["claim"]
         numbers = isinstance(claim, dict) and all(k in claim for k in ("epsilon", "delta"))
         if not numbers or not isinstance(claim["delta"], int | float):
-            raise DocumentError("not a certificate: 'claim' needs a number epsilon and a number delta")
+            raise DocumentError(
+                "not a certificate: 'claim' needs a number epsilon and a number delta"
+            )
         return cls(document)
 
     def __str__(self) -> str:
@@ -171,7 +184,7 @@ def _nodes(
     delta: float,
     answers: dict[str, Answer],
 ) -> list[dict[str, Any]]:
-    paid = _paid(term)
+    paid = compiler.paid(charges)
     price = best.accountant.price(best.state, delta)
     cache: dict[PrivacyLoss, float] = {}
 
@@ -227,28 +240,6 @@ def _way(charge: compiler.Charge) -> str:
     return " > ".join(
         n.handle.operation.label() for n in steps if n.handle.operation.kind not in ("part",)
     )
-
-
-def _paid(term: Term, times: int = 1) -> dict[str, tuple[PrivacyLoss, int]]:
-    """Return each node's loss (the largest where several changes are possible) and its times."""
-    found: dict[str, tuple[PrivacyLoss, int]] = {}
-    stack: list[tuple[Term, int]] = [(term, 1)]
-    while stack:
-        current, count = stack.pop()
-        match current:
-            case Spend(loss=loss, name=name):
-                known = found.get(name)
-                if known is None or (loss != known[0] and loss.dominates(known[0])):
-                    found[name] = (loss, count)
-            case Sequential(parts=parts):
-                stack.extend((p, count) for p in parts)
-            case Parallel(choices=choices):
-                stack.extend((c, count) for c in choices)
-            case Repeated(part=part, times=repeat):
-                stack.append((part, count * repeat))
-            case Sampled(part=part):
-                stack.append((part, count))
-    return found
 
 
 def _conversions(
@@ -322,8 +313,7 @@ def _assumptions(
         {
             type(c.node.handle.operation.mechanism).__name__  # type: ignore[attr-defined]
             for c in charges
-            if not type(c.node.handle.operation.mechanism)  # type: ignore[attr-defined]
-            .__module__.startswith("adaptive_dp.")
+            if not type(c.node.handle.operation.mechanism).__module__.startswith("adaptive_dp.")  # type: ignore[attr-defined]
         }
     )
     if own:

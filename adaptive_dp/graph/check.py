@@ -13,7 +13,9 @@ from adaptive_dp.graph.repeat import Repeat
 Path = tuple[str, ...]
 
 
-def checked(outputs: Mapping[str, Any] | Sequence[tuple[Path, Handle]]) -> list[tuple[Path, Handle]]:
+def checked(
+    outputs: Mapping[str, Any] | Sequence[tuple[Path, Handle]],
+) -> list[tuple[Path, Handle]]:
     """Return the outputs as (path, handle) pairs, sorted by path.
 
     Raises

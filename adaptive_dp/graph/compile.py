@@ -17,17 +17,17 @@ What a unit can touch in a partition (`_partition`):
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Any
 
 from attrs import evolve, frozen
 
-from accountants import Parallel, Repeated, Sampled, Sequential, Spend, Term
+from accountants import Parallel, PrivacyLoss, Repeated, Sampled, Sequential, Spend, Term
 from accountants.rounding import up
 from adaptive_dp.graph.change import UNBOUNDED, Change
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.repeat import Repeat
 from adaptive_dp.graph.steps import Release
@@ -83,6 +83,17 @@ def distance(charge: Charge, norm: float) -> float:
     """Return how far one unit moves a release's query where it lies wholly on its path."""
     source: Any = charge.chain[0].handle.operation
     return _sensitivity(charge, _walk(charge, source.initial(), 1, len(charge.chain) - 1), norm)
+
+
+def paid(charges: Iterable[Charge]) -> dict[str, tuple[PrivacyLoss, int]]:
+    """Return each release's loss where a unit lies wholly on its path, and how often it is paid."""
+    found = {}
+    for charge in charges:
+        mechanism = charge.node.handle.operation.mechanism  # type: ignore[attr-defined]
+        loss = mechanism.loss(up(distance(charge, mechanism.norm), 8))
+        loops = [n.handle.operation for n in charge.chain if isinstance(n.handle.operation, Repeat)]
+        found[charge.node.name] = (loss, math.prod(loop.times for loop in loops))
+    return found
 
 
 def regions(charge: Charge) -> list[str]:

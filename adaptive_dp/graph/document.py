@@ -198,7 +198,9 @@ class _Reader:
             if "function" in value:
                 _fields(where, value, {"function"}, {"function"})
                 if not isinstance(value["function"], str) or ":" not in value["function"]:
-                    raise DocumentError(f"{where}.function must be 'module:name', got {value['function']!r}")
+                    raise DocumentError(
+                        f"{where}.function must be 'module:name', got {value['function']!r}"
+                    )
                 return Function(value["function"])
             if "mechanism" in value:
                 return self._mechanism(value, where)
@@ -218,7 +220,9 @@ class _Reader:
         known = {f.name for f in attrs.fields(cls)}
         _fields(where, value, known | {"mechanism"}, {"mechanism"})
         try:
-            return cls(**{k: self._value(v, f"{where}.{k}") for k, v in value.items() if k in known})
+            return cls(
+                **{k: self._value(v, f"{where}.{k}") for k, v in value.items() if k in known}
+            )
         except (PlanError, TypeError, ValueError) as error:
             raise DocumentError(f"{where}: {error}") from None
 

@@ -33,7 +33,11 @@ class Free:
 
     @weight.validator
     def _positive(self, _: object, weight: float) -> None:
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < 1e300:
+        if (
+            isinstance(weight, bool)
+            or not isinstance(weight, int | float)
+            or not 0 < weight < 1e300
+        ):
             raise DeclarationError(
                 f"Free({self.name!r}).weight must be a positive finite number, got {weight!r}"
             )

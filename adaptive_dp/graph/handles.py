@@ -18,7 +18,7 @@ from attrs import field, frozen
 
 from adaptive_dp.graph.errors import DeclarationError, LeakError
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.operation import Colour, Operation, Query, require
+from adaptive_dp.graph.operation import Colour, Operation, require
 from adaptive_dp.graph.steps import Constant, Parameter, Post, Release
 
 T = TypeVar("T", covariant=True)

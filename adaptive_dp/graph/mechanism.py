@@ -74,7 +74,9 @@ class Mechanism:
         super().__init_subclass__()
         attrs.frozen(cls, slots=False)
         if cls.norm not in (1, 2, math.inf):
-            raise DeclarationError(f"{cls.__name__}.norm must be 1, 2 or math.inf, got {cls.norm!r}")
+            raise DeclarationError(
+                f"{cls.__name__}.norm must be 1, 2 or math.inf, got {cls.norm!r}"
+            )
 
     def release(self, value: NDArray[Any], stream: Stream) -> Any:
         """Return the randomised value; ``value`` is a float64 array, scalars have shape ()."""

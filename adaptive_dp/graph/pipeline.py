@@ -257,6 +257,3 @@ def _delta(delta: float) -> float:
         return accountants.errors.probability("delta", delta, below_one=True)
     except accountants.DomainError as error:
         raise DeclarationError(str(error)) from None
-
-
-

@@ -106,7 +106,9 @@ def repeat(
             f"repeat: the body must return a released handle, got {type(result).__name__}"
         )
     if result.colour == "private":
-        raise LeakError(f"repeat: the body returns a private value: {path(result)}; release it first")
+        raise LeakError(
+            f"repeat: the body returns a private value: {path(result)}; release it first"
+        )
     operation = Repeat(times, state, result)
     return Released(operation, (initial, *frontier(operation)))
 

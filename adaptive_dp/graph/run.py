@@ -65,7 +65,9 @@ def execute(plan: Pipeline, data: Mapping[str, Any], seed: int | None) -> Result
     """
     structure = plan.structure
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
-        raise DeclarationError(f"simulate's seed must be a whole number of at least 0, got {seed!r}")
+        raise DeclarationError(
+            f"simulate's seed must be a whole number of at least 0, got {seed!r}"
+        )
     if plan.free:
         raise DeclarationError(
             f"parameters are still free: {', '.join(sorted(plan.free))}; call "
@@ -91,7 +93,9 @@ def _accountants() -> Any:
 
 
 def _bound(structure: Structure, data: Mapping[str, Any]) -> dict[str, Secret[Any]]:
-    sources = {n.handle.operation.name: n for n in structure if n.handle.operation.kind == "dataset"}  # type: ignore[attr-defined]
+    sources = {
+        n.handle.operation.name: n for n in structure if n.handle.operation.kind == "dataset"
+    }  # type: ignore[attr-defined]
     unknown, missing = set(data) - set(sources), set(sources) - set(data)
     if unknown or missing:
         raise DataError(

@@ -113,7 +113,17 @@ class Function:
         if module and name and "<" not in name and _found(module, name) is function:
             return cls(f"{module}:{name}", function)
         code = getattr(function, "__code__", None)
-        body = repr((code.co_code, code.co_names, [c for c in code.co_consts if not hasattr(c, "co_code")])) if code else repr(type(function))
+        body = (
+            repr(
+                (
+                    code.co_code,
+                    code.co_names,
+                    [c for c in code.co_consts if not hasattr(c, "co_code")],
+                )
+            )
+            if code
+            else repr(type(function))
+        )
         digest = hashlib.sha256(body.encode()).hexdigest()[:16]
         return cls(f"lambda:{digest}", function)
 
@@ -136,7 +146,9 @@ class Function:
         try:
             importlib.import_module(module)
         except ImportError:
-            raise RunError(f"the plan calls {self.name}, but module {module!r} is not installed") from None
+            raise RunError(
+                f"the plan calls {self.name}, but module {module!r} is not installed"
+            ) from None
         found = _found(module, name)
         if not callable(found):
             raise RunError(f"the plan calls {self.name}, but {module!r} has no function {name!r}")
@@ -158,7 +170,9 @@ class Post(Operation):
     colour: ClassVar[Colour] = "released"
 
     function: Function
-    constants: Mapping[str, Any] = field(factory=dict, converter=lambda v: plain(dict(v), "constant"))
+    constants: Mapping[str, Any] = field(
+        factory=dict, converter=lambda v: plain(dict(v), "constant")
+    )
 
     @classmethod
     def of(cls, function: Callable[..., Any], constants: Mapping[str, Any]) -> Post:

@@ -156,7 +156,9 @@ class _Builder:
         self.canonical[id(handle)] = handle
         self.key[id(handle)] = key if not operation.random else f"{key}/{handle.serial}"
         self.loops[id(handle)] = tuple(
-            loop for loop in around if loop.operation.inside(handle)  # type: ignore[attr-defined]
+            loop
+            for loop in around
+            if loop.operation.inside(handle)  # type: ignore[attr-defined]
         )
         self.order.append(handle)
 

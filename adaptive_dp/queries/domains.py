@@ -74,7 +74,8 @@ class Categories:
         require(len(self.values) > 0, "a list of categories must not be empty")
         for value in self.values:
             require(
-                isinstance(value, str | int | bool) or (isinstance(value, float) and value == value),
+                isinstance(value, str | int | bool)
+                or (isinstance(value, float) and value == value),
                 f"a category must be a text or a number, got {value!r}",
             )
         require(

@@ -75,7 +75,9 @@ class Filter(Operation):
         elif len(inputs) == 1:
             number(f"the operand of {self.column} {self.test}", self.operand)
         elif self.operand is not None:
-            raise DeclarationError("a filter compares with a constant or with a released value, not both")
+            raise DeclarationError(
+                "a filter compares with a constant or with a released value, not both"
+            )
         return evolve(inputs[0], size=None)
 
     def change(self, change: Change) -> Change:

@@ -24,7 +24,9 @@ def _declared(columns: Any) -> dict[str, Column]:
     )
     result = {}
     for name, value in columns.items():
-        require(isinstance(name, str) and name != "", f"a column's name must be a text, got {name!r}")
+        require(
+            isinstance(name, str) and name != "", f"a column's name must be a text, got {name!r}"
+        )
         if isinstance(value, Mapping):  # as a document writes it
             value = tuple(value["bounds"]) if "bounds" in value else list(value["categories"])
         result[name] = column(name, value)

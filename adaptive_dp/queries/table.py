@@ -195,7 +195,9 @@ class Parts:
 
     def __getitem__(self, key: Any) -> Table:
         if key not in self._tables:
-            raise DeclarationError(f"the partition has no part {key!r}; it has {list(self._tables)}")
+            raise DeclarationError(
+                f"the partition has no part {key!r}; it has {list(self._tables)}"
+            )
         return self._tables[key]
 
     def __repr__(self) -> str:

@@ -37,9 +37,7 @@ class VectorsOf(Operation):
     names: tuple[str, ...] = field(converter=tuple)
     scale: bool = False
     intercept: bool = False
-    bounds: tuple[Interval, ...] = field(
-        default=(), converter=lambda v: tuple(map(interval, v))
-    )
+    bounds: tuple[Interval, ...] = field(default=(), converter=lambda v: tuple(map(interval, v)))
 
     def label(self) -> str:
         """Return the columns."""

@@ -108,7 +108,9 @@ def rows(data: Any, columns: Sequence[str], unit: str | None) -> MemoryRows:
     arrays = {name: np.asarray(table[name]) for name in wanted}
     for name, array in arrays.items():
         if array.ndim != 1:
-            raise SchemaError(f"column {name!r} must be one-dimensional, got {array.ndim} dimensions")
+            raise SchemaError(
+                f"column {name!r} must be one-dimensional, got {array.ndim} dimensions"
+            )
     if len({len(array) for array in arrays.values()}) > 1:
         raise SchemaError("the columns differ in length")
     count = len(next(iter(arrays.values()))) if arrays else _length(data)

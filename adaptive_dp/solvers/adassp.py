@@ -79,7 +79,9 @@ class AdaSSP:
             f"AdaSSP.rho must be a probability inside (0, 1), got {self.rho!r}",
         )
 
-    def build(self, table: Table, epsilon: float | None, delta: float | None) -> Released[Coefficients]:
+    def build(
+        self, table: Table, epsilon: float | None, delta: float | None
+    ) -> Released[Coefficients]:
         """Return the coefficients by feature, in the data's units, ``"intercept"`` first.
 
         Parameters

@@ -122,9 +122,7 @@ def normal_expectation(value: Callable[[mp.mpf], mp.mpf], low: float, high: floa
 def laplace_expectation(value: Callable[[mp.mpf], mp.mpf], epsilon: float) -> mp.mpf:
     """E value(L) for L = log(P1/P0) of Lap(0) against Lap(epsilon), under P0."""
     e = real(epsilon)
-    inside = mp.quad(
-        lambda x: mp.exp(-x) / 2 * value(2 * x - e), mp.linspace(0, e, 2 + int(e / 2))
-    )
+    inside = mp.quad(lambda x: mp.exp(-x) / 2 * value(2 * x - e), mp.linspace(0, e, 2 + int(e / 2)))
     return value(-e) / 2 + mp.exp(-e) / 2 * value(e) + inside
 
 

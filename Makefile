@@ -1,0 +1,41 @@
+# Two commands: `make demo` runs one real private analysis, `make test` passes the tests.
+# Each makes the environment that it needs, once; the second time it starts at once.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test check bench clean
+
+demo: $(VENV)/.demo
+	@$(BIN)/adaptive-dp demo
+
+test: $(VENV)/.test
+	@$(BIN)/python -m pytest
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.demo
+	@$(BIN)/python benchmarks/certify.py
+
+$(VENV)/.demo: pyproject.toml
+	@echo "making the environment in $(VENV) (once) ..."
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "adaptive-dp needs Python 3.11 or newer; run make PYTHON=python3.11")'
+	@test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[cli]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.demo
+	@echo "installing what the tests need (once) ..."
+	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[cli,test]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.test
+	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[cli,dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) demo-report.html demo-certificate.json

@@ -1,0 +1,158 @@
+"""Folding: from a graph of nodes to a graph of boxes that is small enough to be read.
+
+Three folds, each a quotient of the graph: groups that the caller closed; equal siblings beyond
+the first few, with all that hangs on them alone; and, while there is still too much, the middle
+layers and the end of each layer.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import networkx as nx
+
+from adaptive_dp.graph.draw.box import Box, careful, read, together
+
+SIBLINGS = 8  # equal siblings that are drawn one by one
+LAYERS = 40  # layers that are drawn before the middle of a long chain is folded
+FORWARD, BACKWARD = 1, 2  # which ends of an edge carry an arrow; closing a group can give both
+
+Picture: TypeAlias = "nx.DiGraph[str]"  # nodes carry a `box`, edges a `way`
+Parts = Mapping[str, Sequence[str]]
+
+
+def picture(
+    graph: nx.DiGraph[str], closed: Collection[str], *, boxes: int, edges: int
+) -> Picture:
+    """Return the graph of boxes, with at most about `boxes` boxes and `edges` edges."""
+    folded: Picture = nx.DiGraph()
+    for key in nx.topological_sort(graph):
+        folded.add_node(key, box=read(key, graph.nodes[key]))
+    folded.add_edges_from(graph.edges, way=FORWARD)
+    folded = _siblings(_close(folded, frozenset(closed)))
+    limit = boxes
+    while len(folded) > boxes or folded.number_of_edges() > edges:
+        folded = _squeeze(folded, limit)
+        limit //= 2
+    return folded
+
+
+def boxes_of(picture: Picture) -> dict[str, Box]:
+    """Return the boxes by key, in the order of the picture."""
+    return {key: node["box"] for key, node in picture.nodes.items()}
+
+
+def left_out(picture: Picture) -> int:
+    """Return how many nodes are not drawn by themselves."""
+    return sum(box.count for box in boxes_of(picture).values() if box.folded)
+
+
+def _quotient(picture: Picture, parts: Parts, boxes: Mapping[str, Box]) -> Picture:
+    """Merge the members of each part into its box; an edge that would run back is turned."""
+    owner = {member: part for part, members in parts.items() for member in members}
+    merged: Picture = nx.DiGraph()
+    for key, box in boxes_of(picture).items():
+        part = owner.get(key, key)
+        if part not in merged:
+            merged.add_node(part, box=boxes.get(part, box))
+    ways: dict[tuple[str, str], int] = defaultdict(int)
+    for (a, b), edge in picture.edges.items():
+        source, target = owner.get(a, a), owner.get(b, b)
+        if source != target:
+            ways[source, target] |= edge["way"]
+    place = {key: index for index, key in enumerate(merged)}
+    acyclic = nx.is_directed_acyclic_graph(nx.DiGraph(list(ways)))
+    for (a, b), way in ways.items():
+        if not acyclic and place[a] > place[b]:
+            a, b, way = b, a, FORWARD | BACKWARD ^ way
+        merged.add_edge(a, b, way=way | (merged.edges[a, b]["way"] if (a, b) in merged.edges else 0))
+    return merged
+
+
+def _fold(picture: Picture, parts: Parts) -> Picture:
+    boxes = boxes_of(picture)
+    folds = {part: together([boxes[key] for key in keys]) for part, keys in parts.items()}
+    return _quotient(picture, parts, folds)
+
+
+def _close(picture: Picture, closed: frozenset[str]) -> Picture:
+    """Draw every group whose name is in `closed` as one box, in the colour of what leaves it."""
+    boxes, parts = boxes_of(picture), defaultdict(list)
+    for key, box in boxes.items():
+        depth = next((i for i, name in enumerate(box.group) if name in closed), None)
+        if depth is not None:
+            parts[box.group[: depth + 1]].append(key)
+    closing, named = {}, {}
+    for path, keys in parts.items():
+        inside = [boxes[key] for key in keys]
+        ends = [boxes[k] for k in keys if boxes[k].outputs or not set(picture.succ[k]) <= set(keys)]
+        part = f"group {'/'.join(path)} {keys[0]}"
+        named[part] = keys
+        closing[part] = replace(
+            together(inside),
+            kind="group",
+            label=path[-1],
+            detail=f"{len(keys)} nodes inside",
+            colour=careful(ends or inside),
+            group=path[:-1],
+            folded=False,
+        )
+    return _quotient(picture, named, closing)
+
+
+def _siblings(picture: Picture) -> Picture:
+    """Fold equal siblings beyond the first few, and with them all that hangs on them alone.
+
+    Two nodes are equal when all that follows from them has the same kinds and details, and
+    siblings when, moreover, they have the same predecessors. Equal nodes have equal height and
+    every edge goes down in height, so that the folded graph has no cycle.
+    """
+    boxes = boxes_of(picture)
+    shape: dict[str, int] = {}
+    height: dict[str, int] = {}
+    seen: dict[Hashable, int] = {}
+    for key in reversed(list(nx.topological_sort(picture))):
+        box, after = boxes[key], picture.succ[key]
+        sign = (box.kind, box.detail, box.colour, box.group, box.folded)
+        shape[key] = seen.setdefault((sign, tuple(sorted(shape[s] for s in after))), len(seen))
+        height[key] = 1 + max((height[s] for s in after), default=0)
+    levels: dict[int, list[str]] = defaultdict(list)
+    for key in picture:
+        levels[height[key]].append(key)
+    owner: dict[str, str] = {}
+    parts: dict[str, list[str]] = {}
+    for level in sorted(levels, reverse=True):
+        alike: dict[Hashable, list[str]] = defaultdict(list)
+        for key in levels[level]:
+            before = frozenset(owner.get(p, p) for p in picture.pred[key])
+            alike[shape[key], before].append(key)
+        for keys in alike.values():
+            folded = keys[_shown(picture, keys, owner) :]
+            if folded:
+                parts[f"more {folded[0]}"] = folded
+                owner.update(dict.fromkeys(folded, f"more {folded[0]}"))
+    return _fold(picture, parts)
+
+
+def _shown(picture: Picture, keys: Sequence[str], owner: Mapping[str, str]) -> int:
+    """Return how many of these siblings to draw; none where their predecessors are folded."""
+    first = set(picture.pred[keys[0]])
+    torn = any(set(picture.pred[key]) != first for key in keys[1:])
+    return 0 if torn and any(p in owner for p in first) else SIBLINGS
+
+
+def _squeeze(picture: Picture, limit: int) -> Picture:
+    """Fold the middle layers, and the end of each layer, down to about `limit` boxes."""
+    layers = list(nx.topological_generations(picture))
+    most = max(3, min(LAYERS, limit // 4))
+    start, stop = most // 2, len(layers) - (most - most // 2 - 1)
+    parts = []
+    if len(layers) > most:
+        parts.append([key for layer in layers[start:stop] for key in layer])
+        layers = layers[:start] + layers[stop:]
+    room = max(1, limit // max(1, len(layers)))
+    parts += [layer[room - 1 :] for layer in layers if len(layer) > room]
+    return _fold(picture, {f"more {keys[0]}": keys for keys in parts})

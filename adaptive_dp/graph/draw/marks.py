@@ -1,0 +1,124 @@
+"""Marks: what is written for one box, one frame, the edges of one box, and the legend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from adaptive_dp.graph.draw.box import COLOURS, NAMES, Box
+from adaptive_dp.graph.draw.text import (
+    DETAIL,
+    box_height,
+    cut,
+    escape,
+    lock_width,
+    sizes,
+    width,
+)
+
+_ARC = '<path d="M2 5V3.2a2.5 2.5 0 0 1 5 0V5" style="fill:none;stroke:var(--private-line)"/>'
+
+
+def num(value: float) -> str:
+    """Write a coordinate."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def rect(left: float, top: float, width: float, height: float, rest: str) -> str:
+    """Write a rectangle."""
+    return (
+        f'<rect x="{num(left)}" y="{num(top)}" width="{num(width)}" height="{num(height)}" {rest}/>'
+    )
+
+
+def box_mark(box: Box, left: float, right: float, centre: float) -> str:
+    """Write one box: its frame (three where it stands for many), lines, lock and bar."""
+    height, across = box_height(box), right - left
+    top, radius = centre - height / 2, f'rx="{14 if box.colour == "released" else 6}"'
+    parts = [f"<title>{escape(_tip(box))}</title>"]
+    for lift in (5.0, 2.5, 0.0) if box.count > 1 else (0.0,):
+        parts.append(rect(left + lift, top + lift, across, height, radius))
+    for index, (text, size) in enumerate(sizes(box)):
+        shown = escape(cut(text, size, across - 23 - (0 if index else lock_width(box))))
+        kind, y = "detail" if index else "label", top + 22 + 16 * index
+        parts.append(f'<text class="{kind}" x="{num(left + 13)}" y="{num(y)}">{shown}</text>')
+    if lock_width(box):
+        at = f"translate({num(right - 19)},{num(top + 10)})"
+        parts.append(f'<g class="lock" transform="{at}"><path d="M0 5h9v6H0z"/>{_ARC}</g>')
+    if box.share is not None:
+        parts.append(_bar(box.share, left + 13, right - 13, top + height - 15))
+    return f'<g class="box {box.colour}">{"".join(parts)}</g>'
+
+
+def _tip(box: Box) -> str:
+    lines = [f"{box.kind}: {box.label}" if box.kind else box.label, box.detail]
+    lines.append(f"output: {', '.join(box.outputs)}" if box.outputs else "")
+    lines.append(f"share of the privacy budget: {box.share:.1%}" if box.share is not None else "")
+    if box.folded:
+        lines.append(", ".join(name[:80] for name in box.names) + ", …" * (box.count > NAMES))
+    return "\n".join(line for line in lines if line)
+
+
+def _bar(share: float, left: float, right: float, top: float) -> str:
+    full = right - left - 42
+    percent = "&lt;0.1%" if 0 < share < 0.001 else f"{100 * share:.3g}%"
+    return (
+        rect(left, top, full, 5, 'class="rail" rx="2.5"')
+        + rect(left, top, full * share, 5, 'class="bar" rx="2.5"')
+        + f'<text class="detail" x="{num(right)}" y="{num(top + 6.5)}" text-anchor="end">'
+        f"{percent}</text>"
+    )
+
+
+def frame_mark(path: Sequence[str], left: float, top: float, right: float, bottom: float) -> str:
+    """Write a group's frame and name."""
+    name = escape(cut(path[-1], DETAIL, right - left - 20))
+    return (
+        f"<g><title>{escape(' / '.join(path))}</title>"
+        + rect(left, top, right - left, bottom - top, 'class="frame" rx="12"')
+        + f'<text class="name" x="{num(left + 11)}" y="{num(top + 16)}">{name}</text></g>'
+    )
+
+
+def edge_mark(box: Box, targets: Sequence[str], curves: Sequence[str]) -> str:
+    """Write all edges of a box as one path, in the colour of what flows."""
+    rest = f" and {len(targets) - 6} more" if len(targets) > 6 else ""
+    says = f"{box.label} → {', '.join(name[:60] for name in targets[:6])}{rest}"
+    return (
+        f'<path class="edge {box.colour}" d="{"".join(curves)}">'
+        f"<title>{escape(says)}</title></path>"
+    )
+
+
+def curve(x: float, y: float, end: float, at: float) -> str:
+    """Write a curve that leaves and arrives level."""
+    middle = num((x + end) / 2)
+    return f"M{num(x)} {num(y)}C{middle} {num(y)} {middle} {num(at)} {num(end)} {num(at)}"
+
+
+def head_mark(colour: str, x: float, y: float, forward: bool) -> str:
+    """Write an arrow's head."""
+    return f'<path class="head {colour}" d="M{num(x)} {num(y)}l{-8 if forward else 8} -4v8z"/>'
+
+
+def legend(across: float, top: float, notes: Sequence[str], shares: bool) -> tuple[str, float]:
+    """Write the key to the colours, wrapped to the width; return it with the new bottom."""
+    items = [
+        (f'<g class="box {c}"><rect width="24" height="14" rx="{r}"/></g>', c)
+        for c, r in zip(COLOURS, (3, 7, 3), strict=True)
+    ]
+    if shares:
+        bar = rect(0, 4, 24, 5, 'class="rail" rx="2.5"') + rect(0, 4, 12, 5, 'class="bar" rx="2.5"')
+        items.append((f'<g class="box">{bar}</g>', "share of the privacy budget"))
+    items += [("", note) for note in notes]
+    marks, x, y = [], 20.0, top + 8.0
+    for icon, text in items:
+        start = 32 if icon else 0
+        room = start + width(text, DETAIL)
+        if x > 20.0 and x + room > across - 16:
+            x, y = 20.0, y + 22.0
+        marks.append(
+            f'<g transform="translate({num(x)},{num(y)})">{icon}'
+            f'<text class="note" x="{start}" y="11">{escape(text)}</text></g>'
+        )
+        x += room + 20.0
+    return "\n".join(marks), y + 32.0

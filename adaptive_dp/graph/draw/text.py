@@ -1,0 +1,72 @@
+"""Text: escaping, and the room that it takes.
+
+No font is known here, so that widths are estimated, by classes of characters.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+
+from adaptive_dp.graph.draw.box import Box
+
+LABEL, DETAIL = 15.0, 11.4  # estimated sizes: the label is bold
+WIDEST, NARROWEST = 230.0, 84.0
+
+
+def escape(text: str) -> str:
+    """Escape for XML; characters that XML forbids become a visible mark."""
+    clean = re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
+    return html.escape(clean, quote=True)
+
+
+def width(text: str, size: float) -> float:
+    """Estimate the width of a text."""
+    return size * sum(map(_advance, text))
+
+
+def _advance(char: str) -> float:
+    if unicodedata.combining(char):
+        return 0.0
+    if unicodedata.east_asian_width(char) in "WF":
+        return 1.0
+    if char in "iljtf.,:;|!'()[]{} I":
+        return 0.34
+    return 0.86 if char in "mwMW@%…→" else 0.7 if char.isupper() else 0.58
+
+
+def cut(text: str, size: float, room: float) -> str:
+    """Shorten a text to a width, with an ellipsis."""
+    text = plain(text)
+    if width(text, size) <= room:
+        return text
+    while text and width(text + "…", size) > room:
+        text = text[:-1]
+    return text.rstrip() + "…"
+
+
+def plain(text: str) -> str:
+    """Put a text on one line; what is very long is never shown whole."""
+    return " ".join(text[:400].split())
+
+
+def sizes(box: Box) -> list[tuple[str, float]]:
+    """Return a box's lines with their sizes."""
+    return [(line, DETAIL if index else LABEL) for index, line in enumerate(box.lines())]
+
+
+def lock_width(box: Box) -> float:
+    """Return the room for the lock of a private box."""
+    return 20.0 if box.colour == "private" else 0.0
+
+
+def box_height(box: Box) -> float:
+    """Return the height of a box: its lines, and the bar of its share."""
+    return 18.0 + 16.0 * len(box.lines()) + (13.0 if box.share is not None else 0.0)
+
+
+def box_width(box: Box) -> float:
+    """Return the width that a box asks for, within limits."""
+    label, *others = [width(plain(text), size) for text, size in sizes(box)]
+    return min(WIDEST, max(NARROWEST, 26.0 + max([label + lock_width(box), *others])))

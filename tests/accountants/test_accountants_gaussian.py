@@ -1,0 +1,95 @@
+"""The Gaussian profile and its inverse: special functions, extremes, tightness."""
+
+from __future__ import annotations
+
+import math
+
+import accountants_truth as truth
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy.special import erfcx, ndtr, ndtri
+
+from accountants.notions import gaussian
+
+TENTH = 1e-15  # a tenth of the error that notions/gaussian.py allows for
+
+
+def scaled_erfc(x: mp.mpf) -> mp.mpf:
+    return mp.exp(x * x) * mp.erfc(x)
+
+
+def test_scipy_erfcx_is_as_accurate_as_assumed() -> None:
+    grid = np.concatenate(
+        [np.linspace(0, 30, 1201), np.geomspace(1e-12, 1, 100), np.geomspace(30, 1e4, 60)]
+    )
+    for x in grid:
+        with mp.workdps(40 if x < 100 else 60):
+            exact = scaled_erfc(mp.mpf(float(x))) if x < 300 else mp.nsum(
+                lambda k, x=float(x): (-1) ** int(k) * mp.fac2(2 * k - 1) / (2 * mp.mpf(x) ** 2) ** k, [0, 8]
+            ) / (mp.mpf(float(x)) * mp.sqrt(mp.pi))  # fmt: skip
+            assert abs(float(erfcx(x)) / exact - 1) <= TENTH, x
+
+
+def test_scipy_ndtr_is_as_accurate_as_assumed_above_a_half() -> None:
+    for x in np.concatenate([np.linspace(0, 9, 901), np.geomspace(1e-12, 1, 100)]):
+        exact = mp.erfc(-mp.mpf(float(x)) / mp.sqrt(2)) / 2
+        assert abs(float(ndtr(x)) / exact - 1) <= TENTH, x
+
+
+def test_scipy_ndtri_is_as_accurate_as_assumed_below_a_half() -> None:
+    """pure.to_mu allows 64 units in the last place."""
+    grid = [0.5 * (1 - 10.0**-k) for k in range(1, 15)] + list(np.linspace(0.02, 0.49, 95))
+    for p in [*grid, *np.geomspace(1e-300, 0.02, 120)]:
+        x = mp.mpf(float(ndtri(p)))
+        exact_p = mp.erfc(-x / mp.sqrt(2)) / 2
+        density = mp.exp(-x * x / 2) / mp.sqrt(2 * mp.pi)
+        error = (exact_p - mp.mpf(float(p))) / density  # Newton's step
+        assert abs(error) <= abs(x) * 32 * mp.mpf(2) ** -53 + mp.mpf(2) ** -54, p
+
+
+DELTAS = [1e-300, 1e-100, 1e-30, 1e-15, 1e-9, 1e-5, 1e-2, 0.3, 0.9]
+MUS = [1e-3, 0.01, 0.0314, 0.1, 0.5, 1.0, 3.7, 10.0, 31.0, 100.0, 1e3]
+
+
+@pytest.mark.parametrize("mu", MUS)
+def test_epsilon_brackets_the_truth(mu: float) -> None:
+    for delta in DELTAS:
+        bounds = gaussian.epsilon(mu, delta)
+        truth.proves(bounds.upper, lambda e: truth.gaussian_delta(mu, e), delta)
+        truth.refutes(bounds.lower, lambda e: truth.gaussian_delta(mu, e), delta)
+        width = bounds.upper - bounds.lower
+        assert width <= 1e-12 * bounds.upper / min(1.0, mu) + 1e-12 * mu, (mu, delta)
+
+
+@pytest.mark.parametrize("mu", MUS)
+def test_profile_brackets_the_truth(mu: float) -> None:
+    for share in (0.0, 1e-9, 0.3, 1.0, 2.5, 8.0, 20.0, 36.0):
+        epsilon = mu * mu / 2 + share * mu if share else 0.0
+        exact = truth.gaussian_delta(mu, epsilon)
+        bounds = gaussian.profile(mu, epsilon)
+        assert truth.real(bounds.lower) <= exact <= truth.real(bounds.upper)
+        assert bounds.upper - bounds.lower <= 1e-11 * exact * (1 + mu + 1 / mu) + mp.mpf("1e-320")
+
+
+@pytest.mark.parametrize("mu", [5e-324, 1e-200, 1e-20, 1e-12, 1e5, 1e60, 1e149])
+def test_absurd_scales_stay_sound(mu: float) -> None:
+    for delta in (1e-300, 1e-9, 0.5, 1 - 1e-12):
+        bounds = gaussian.epsilon(mu, delta)
+        assert bounds.lower <= bounds.upper
+        if mu < 1:
+            # eps <= z mu with z = 40 suffices, whatever the mu, where delta >= 1e-300
+            truth.proves(
+                bounds.upper,
+                lambda e: truth.gaussian_delta(mu, e) if mu > 1e-30 else mp.mpf(0),
+                delta,
+            )
+        else:
+            assert bounds.upper >= mu * mu / 2 * (1 - 1e-3) or delta > 0.5
+
+
+def test_ends() -> None:
+    assert gaussian.epsilon(0.0, 0.0).upper == 0.0
+    assert math.isinf(gaussian.epsilon(1.0, 0.0).upper)
+    assert math.isinf(gaussian.epsilon(1e200, 1e-5).upper)
+    assert gaussian.epsilon(1.0, 1.0).upper == 0.0
