@@ -36,6 +36,7 @@ from adaptive_dp.graph.structure import Structure
 FORMAT = "adaptive-dp/certificate/1"
 
 ASSUMPTIONS = (
+    "It covers one run of the plan: each further run on the same data costs as much again.",
     "The declared bounds, categories, sizes, filters and noise were chosen without looking at "
     "the private data.",
     "Nothing about the data leaves by another way than the plan's releases: functions of "

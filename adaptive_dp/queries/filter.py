@@ -15,6 +15,7 @@ from adaptive_dp.graph.handles import Released
 from adaptive_dp.graph.operation import Operation, require
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import number
+from adaptive_dp.queries.partition import category_index
 from adaptive_dp.rows import Columns, Rows
 
 _TESTS = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
@@ -91,7 +92,7 @@ class Filter(Operation):
         def keep(columns: Columns) -> NDArray[np.bool_]:
             values = columns[self.column]
             if self.test == "in":
-                return np.asarray([v in operand for v in values.tolist()], dtype=np.bool_)
+                return category_index(values, operand) >= 0
             with np.errstate(invalid="ignore"):
                 result: NDArray[np.bool_] = _TESTS[self.test](values, float(operand))
             return result

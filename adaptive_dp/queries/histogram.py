@@ -14,7 +14,7 @@ from adaptive_dp.graph.operation import Query, require
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.columns import Floats
 from adaptive_dp.queries.domains import Categories, Interval, Values
-from adaptive_dp.queries.partition import bin_index, bins
+from adaptive_dp.queries.partition import bin_index, bins, category_index
 from adaptive_dp.rows import Columns
 from adaptive_dp.rows.rows import Integers
 
@@ -80,15 +80,15 @@ class Histogram(Query):
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
         """Return the counts, shape (bins,)."""
         selected = inputs[0]
-        lookup = {key: i for i, key in enumerate(self.keys or ())}
-        width = len(self.edges) - 1 if self.edges is not None else len(lookup)
+        keys = self.keys or ()
+        width = len(self.edges) - 1 if self.edges is not None else len(keys)
 
         def block(columns: Columns) -> Integers:
             values = selected.of(columns)
             if self.edges is not None:
                 index = bin_index(np.asarray(values, dtype=np.float64), self.edges)
             else:
-                index = np.array([lookup.get(v, -1) for v in values.tolist()], dtype=np.int64)
+                index = category_index(values, keys)
             return np.bincount(index[index >= 0], minlength=width).astype(np.int64)
 
         return np.array([float(v) for v in selected.rows.total(block)])

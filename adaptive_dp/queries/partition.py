@@ -75,8 +75,7 @@ class Partition(Operation):
         values = columns[self.by]
         if self.edges is not None:
             return bin_index(values, self.edges)
-        lookup = {key: i for i, key in enumerate(keys)}
-        return np.array([lookup.get(v, -1) for v in values.tolist()], dtype=np.int64)
+        return category_index(values, keys)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> tuple[Partition, Rows]:
         """Return the rows, gathered if units are kept whole."""
@@ -116,6 +115,19 @@ class Part(Operation):
         if partition.whole_units:
             rows = rows.gather(lambda columns: partition.index(columns, raise_keys))
         return rows.where(lambda c: partition.index(c, raise_keys) == self.index)  # type: ignore[no-any-return]
+
+
+def category_index(values: NDArray[Any], keys: Sequence[Any]) -> NDArray[np.int64]:
+    """Return the position of each value among ``keys``, -1 for a value that is none of them.
+
+    Objects of other types than a key can have (lists, say) are none of them, whatever their
+    own ideas of equality and hashing.
+    """
+    lookup = {key: i for i, key in enumerate(keys)}
+    known = (str, int, float, bool)
+    return np.array(
+        [lookup.get(v, -1) if type(v) in known else -1 for v in values.tolist()], dtype=np.int64
+    )
 
 
 def bins(name: str, edges: Sequence[float]) -> tuple[str, ...]:

@@ -119,7 +119,8 @@ def rows(data: Any, columns: Sequence[str], unit: str | None) -> MemoryRows:
         identity = arrays[unit]
         values = identity.astype(str) if identity.dtype == object else identity
         units = np.unique(values, return_inverse=True)[1].astype(np.int64)
-    return MemoryRows({name: arrays[name] for name in columns}, units)
+    # a table without columns still has rows to count
+    return MemoryRows({name: arrays[name] for name in columns} or {"": units}, units)
 
 
 def _columns(data: Any, wanted: Sequence[str]) -> Mapping[str, Any]:
@@ -145,7 +146,17 @@ def _columns(data: Any, wanted: Sequence[str]) -> Mapping[str, Any]:
             "data must be a mapping of column names to arrays, a structured array or a pandas, "
             f"polars or PyArrow table, got {type(data).__name__}"
         ) from None
-    return {name: frame[name].to_numpy() for name in wanted if name in frame.columns}
+    return {name: _array(frame[name]) for name in wanted if name in frame.columns}
+
+
+def _array(series: Any) -> NDArray[Any]:
+    """Return a frame's column; numbers with gaps become floats with NaN, not objects."""
+    array = series.to_numpy()
+    if array.dtype == object and series.dtype.is_numeric():
+        import narwhals as nw
+
+        return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+    return np.asarray(array)
 
 
 def _length(data: Any) -> int:

@@ -50,6 +50,11 @@ class Vertex:
     def margin(self) -> float:
         return 9.0 if self.is_box else 3.5
 
+    def reach(self) -> tuple[float, float]:
+        """Return the span with its margins."""
+        half = self.height / 2 + self.margin()
+        return self.y - half, self.y + half
+
     def move(self, by: float) -> None:
         self.y += by
 
@@ -64,6 +69,13 @@ class Block:
 
     def blocks(self) -> list[Block]:
         return [item for item in self.items if isinstance(item, Block)]
+
+    def places(self) -> list[float]:
+        return [vertex.y for vertex in self.members]
+
+    def restore(self, places: list[float]) -> None:
+        for vertex, y in zip(self.members, places, strict=True):
+            vertex.y = y
 
     def walk(self) -> Iterator[Block]:
         """Yield all blocks inside, the outer before the inner."""
@@ -84,13 +96,19 @@ class Block:
         layers = [vertex.layer for vertex in self.members]
         return range(min(layers), max(layers) + 1)
 
-    def span(self) -> tuple[float, float]:
+    def inside(self) -> tuple[float, float]:
+        """Return the top and bottom of what is in the block."""
         tops, bottoms = zip(*(item.span() for item in self.items), strict=True)
-        above, below = (TOP, BELOW) if self.path else (0.0, 0.0)
-        return min(tops) - above, max(bottoms) + below
+        return min(tops), max(bottoms)
 
-    def margin(self) -> float:
-        return 9.0
+    def span(self) -> tuple[float, float]:
+        """Return the top and bottom of the frame; the outermost block has none."""
+        (top, bottom), framed = self.inside(), bool(self.path)
+        return top - TOP * framed, bottom + BELOW * framed
+
+    def reach(self) -> tuple[float, float]:
+        top, bottom = self.span()
+        return top - 9.0, bottom + 9.0
 
     def move(self, by: float) -> None:
         for vertex in self.members:

@@ -1,70 +1,75 @@
-"""Order: barycentre sweeps that cut crossings; the best order is kept."""
+"""Order: sweeps that sort each layer by the mean of its neighbours, to cut crossings.
+
+Sweeps depend on where they start; several first orders are tried, and the best result is kept.
+"""
 
 from __future__ import annotations
 
 import math
-from zlib import crc32
 from bisect import bisect_right, insort
+from collections import defaultdict
+from statistics import fmean
+from zlib import crc32
+
 from adaptive_dp.graph.draw.layers import Block, Vertex
-from adaptive_dp.graph.draw.place import arrange, length, mean, spread
+from adaptive_dp.graph.draw.place import arrange, spread, unrest
 
+STARTS, SWEEPS = 8, 10
 
-STARTS, SWEEPS = 8, 12
 
 def order(root: Block) -> None:
-    best, least = [], (math.inf, math.inf)
-    for start in range(STARTS):
-        for rank, vertex in enumerate(_preorder(root, start)):
+    """Bring the items of every block in an order with few crossings."""
+    best, least = root.places(), (math.inf, math.inf)
+    for start in range(STARTS if len(root.members) < 500 else 1):
+        for rank, vertex in enumerate(_depth_first(root, start)):
             vertex.y = rank
-        for sweep in range(SWEEPS):
-            _sweep(root, backward=bool(sweep % 2))
+        for turn in range(SWEEPS):
+            _sweep(root, backward=turn % 2 == 1)
             arrange(root, sort=True)
-            cost = crossings(root), length(root)
+            cost = _crossings(root), unrest(root)
             if cost < least:
-                best, least = [v.y for v in root.members], cost
-    for vertex, y in zip(root.members, best, strict=True):
-        vertex.y = y
+                best, least = root.places(), cost
+    root.restore(best)
     arrange(root, sort=True)
 
 
-def _sweep(root, backward):
-    columns = [[] for _ in root.columns()]
-    for vertex in sorted(root.members, key=lambda v: v.y):
-        columns[vertex.layer].append(vertex)
-    for column in reversed(columns) if backward else columns:
-        for vertex in column:
-            near = vertex.after if backward else vertex.before
-            vertex.y = mean([n.y for n in near] or [vertex.y])
-        column.sort(key=lambda v: v.y)
-        spread(column)
-
-
-def _preorder(root: Block, start: int) -> list[Vertex]:
+def _depth_first(root: Block, start: int) -> list[Vertex]:
     """Return the vertices depth first; each start puts unlike branches in another order."""
-
-    def key(vertex: Vertex) -> int:
-        return -crc32(f"{start} {vertex.like}".encode()) if start else 0
-
     seen: dict[Vertex, None] = {}
-    stack = [v for v in reversed(root.members) if not v.before]
+    stack = [vertex for vertex in reversed(root.members) if not vertex.before]
     while stack:
         vertex = stack.pop()
         if vertex not in seen:
             seen[vertex] = None
-            stack.extend(reversed(sorted(vertex.after, key=key)))
+            after = sorted(vertex.after, key=lambda v: start and crc32(f"{start} {v.like}".encode()))
+            stack += reversed(after)
     return list(seen)
 
 
-def crossings(root: Block) -> int:
-    """Count the crossings between neighbouring layers."""
-    columns: dict[int, list[Vertex]] = {}
+def _sweep(root: Block, *, backward: bool) -> None:
+    columns = _columns(root)
+    for layer in sorted(columns, reverse=backward):
+        for vertex in columns[layer]:
+            near = vertex.after if backward else vertex.before
+            vertex.y = fmean([n.y for n in near] or [vertex.y])
+        spread(sorted(columns[layer], key=lambda vertex: vertex.y))
+
+
+def _columns(root: Block) -> dict[int, list[Vertex]]:
+    """Return the vertices of every layer from top to bottom."""
+    columns: dict[int, list[Vertex]] = defaultdict(list)
     for vertex in sorted(root.members, key=lambda vertex: vertex.y):
-        columns.setdefault(vertex.layer, []).append(vertex)
+        columns[vertex.layer].append(vertex)
+    return columns
+
+
+def _crossings(root: Block) -> int:
     total = 0
-    for column in columns.values():
+    for column in _columns(root).values():
         ends: list[float] = []
         for vertex in column:
-            total += sum(len(ends) - bisect_right(ends, n.y) for n in vertex.after)
-            for n in vertex.after:
-                insort(ends, n.y)
+            places = [n.y for n in vertex.after]
+            total += sum(len(ends) - bisect_right(ends, place) for place in places)
+            for place in places:
+                insort(ends, place)
     return total
