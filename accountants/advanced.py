@@ -364,8 +364,13 @@ def _convolve(density: Array, lowest: int, weights: Array) -> tuple[Array, float
 
     What falls below the lower end stays on it.
     """
-    cells = len(density)
-    every = np.convolve(density, weights)
+    cells, present = len(density), np.flatnonzero(weights)
+    if len(present) > 256:
+        every = np.convolve(density, weights)
+    else:  # far apart, as are the two atoms of a single response
+        every = np.zeros(cells + len(weights) - 1)
+        for shift in present:
+            every[shift : shift + cells] += weights[shift] * density
     below, above = max(0, -lowest), cells - lowest
     result = np.zeros(cells)
     kept = every[below : max(below, above)]

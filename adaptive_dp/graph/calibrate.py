@@ -13,6 +13,7 @@ from accountants import Accountant
 from accountants.calibration import least_noise
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.errors import CalibrationError, DeclarationError
+from adaptive_dp.graph.fields import evolved
 from adaptive_dp.graph.handles import Handle, rebuilt
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import require
@@ -84,7 +85,7 @@ def substituted(outputs: Outputs, values: Mapping[str, float]) -> list[tuple[Pat
 
     def change(mechanism: Mechanism) -> Mechanism:
         found = {k: f for k, f in mechanism.free().items() if f.name in values}
-        return evolve(mechanism, **{k: values[f.name] * f.weight for k, f in found.items()})
+        return evolved(mechanism, **{k: values[f.name] * f.weight for k, f in found.items()})
 
     return mapped(outputs, change)
 

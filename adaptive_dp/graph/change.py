@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from attrs import frozen
+from attrs import field, frozen
 
 Neighbors = Literal["add_remove", "replace_one", "zero_out"]
 NEIGHBORS: tuple[Neighbors, ...] = ("add_remove", "replace_one", "zero_out")
@@ -28,11 +28,20 @@ class Change:
     fixed
         True where a unit has exactly ``rows`` rows, in both data sets; False where it may
         have fewer, or none.
+    both
+        The most rows that a unit has here in the two data sets together; by default twice
+        ``rows`` where it is exchanged. Less in a part of a partition, where it has a rows in one
+        data set and b in the other: ``rows = max(a, b)``, ``both = a + b``.
     """
 
     replaced: bool
     rows: int
     fixed: bool
+    both: int = field()
+
+    @both.default
+    def _both(self) -> int:
+        return 2 * self.rows if self.replaced else self.rows
 
     @property
     def one_sided(self) -> Change:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from adaptive_dp.graph.change import UNBOUNDED
 from adaptive_dp.graph.errors import DeclarationError, LeakError, NeighborError
 from adaptive_dp.graph.handles import Handle, path
 from adaptive_dp.graph.operation import Query, require
-from adaptive_dp.graph.repeat import Repeat
+from adaptive_dp.graph.repeat import Repeat, State
 
 Path = tuple[str, ...]
+DEPTH = 64
+"""Parts and samples may be nested this deep."""
 
 
 def checked(
@@ -35,12 +39,66 @@ def checked(
                 f"output {'.'.join(name)!r} is private: {path(handle)}; release it first, for "
                 "example with .release(dp.Laplace(scale=...))"
             )
+    _distinct([name for name, _ in flat])
     sources: dict[str, Handle] = {}
+    loops = []
     for handle in _reachable(handle for _, handle in flat):
-        _node(handle)
+        flows(handle)
         if handle.operation.kind == "dataset":
             _source(handle, sources)
+        if isinstance(handle.operation, Repeat):
+            loops.append(handle.operation)
+    _scopes([handle for _, handle in flat], {id(loop): _body(loop) for loop in loops}, ())
     return sorted(flat, key=lambda pair: pair[0])
+
+
+def _distinct(paths: Sequence[Path]) -> None:
+    """Refuse two outputs of one path, and an output inside of another."""
+    for path in paths:
+        require(
+            bool(path) and all(isinstance(part, str) and part != "" for part in path),
+            f"an output's name must be a text that is not empty, got {list(path)!r}",
+        )
+    counts = Counter(paths)
+    for path in paths:
+        inner = any(path[:i] in counts for i in range(1, len(path)))
+        require(
+            counts[path] == 1 and not inner,
+            f"two outputs are named {'.'.join(path)!r}, or one is a part of the other; rename one",
+        )
+
+
+def _body(loop: Repeat) -> set[int]:
+    """Return the handles of a loop's body, its state included."""
+    found = _reachable(iter([loop.result]))
+    return {id(loop.state)} | {id(handle) for handle in found if loop.inside(handle)}
+
+
+def _scopes(
+    roots: Sequence[Handle], bodies: Mapping[int, set[int]], around: tuple[int, ...]
+) -> None:
+    """Refuse a handle of a repeat's body that is read from outside of the body."""
+    seen: set[int] = set()
+    queue = list(roots)
+    inner: dict[int, Repeat] = {}
+    foreign: set[int] = set().union(*(b for key, b in bodies.items() if key not in around))
+    while queue:
+        handle = queue.pop()
+        if id(handle) in seen:
+            continue
+        seen.add(id(handle))
+        within = any(id(handle) in bodies[key] for key in around)
+        lost = isinstance(handle.operation, State) and not within
+        require(
+            not lost and id(handle) not in foreign,
+            f"{handle!r} belongs to the body of a repeat and is read from outside of it; return it "
+            "as (a part of) the round's result",
+        )
+        queue.extend(handle.inputs)
+        if isinstance(handle.operation, Repeat) and id(handle.operation) not in around:
+            inner[id(handle.operation)] = handle.operation
+    for key, loop in inner.items():
+        _scopes([loop.result], bodies, (*around, key))
 
 
 def _flat(prefix: Path, outputs: Mapping[Any, Any]) -> Iterator[tuple[Path, Handle]]:
@@ -71,18 +129,26 @@ def _reachable(roots: Iterator[Handle]) -> Iterator[Handle]:
                 queue.append(handle.operation.result)
 
 
-def _node(handle: Handle) -> None:
+def flows(handle: Handle) -> None:
     """Check that private values flow along one input, and out through releases only."""
     kind = handle.operation.kind
     inside = [i.colour == "private" for i in handle.inputs]
     if kind in ("repeat", "group"):
         require(bool(inside) and not inside[0], f"the first input of a {kind} must be released")
+        if isinstance(handle.operation, Repeat) and handle.operation.result.colour == "private":
+            raise LeakError(
+                f"the body of a repeat returns a private value: {path(handle.operation.result)}; "
+                "release it first"
+            )
     elif kind == "release":
         query = handle.inputs[0].operation if handle.inputs else None
         require(
             inside == [True] and isinstance(query, Query),
             "a release has one input, a query: a private value with a sensitivity",
         )
+        _limited(handle)
+    elif kind in ("public", "state"):
+        require(not inside, f"a {kind} value has no inputs")
     elif handle.colour == "private":
         if kind == "dataset":
             require(not inside, "a dataset has no inputs")
@@ -91,9 +157,47 @@ def _node(handle: Handle) -> None:
                 f"{handle!r} must read one private value, its first input, and released values "
                 "beside it"
             )
+        else:
+            require(
+                len(inside) - 1 <= handle.operation.beside,
+                f"{handle!r} reads {len(inside) - 1} values beside its private one, it can read "
+                f"{handle.operation.beside}",
+            )
+            require(
+                not isinstance(handle.inputs[0].operation, Query),
+                f"{handle!r} reads a query's value; a query can only be released",
+            )
     elif any(inside):
         leak = handle.inputs[inside.index(True)]
         raise LeakError(f"{handle!r} reads a private value: {path(leak)}; release it first")
+
+
+def _limited(release: Handle) -> None:
+    """Check that something bounds the rows of a unit on the way to a release."""
+    chain = [release.inputs[0]]
+    while chain[-1].inputs:
+        chain.append(chain[-1].inputs[0])
+    source: Any = chain.pop().operation
+    if not hasattr(source, "initial"):
+        raise DeclarationError(f"the way to {release!r} does not begin at a dataset")
+    change = source.initial()
+    regions = 0
+    for handle in reversed(chain):
+        regions += handle.operation.region != ""
+        whole = handle.operation.region != "part" or handle.inputs[0].domain.whole_units
+        if whole or change.rows != UNBOUNDED:  # bounds in each part bound no sum over the parts
+            change = handle.operation.change(change)
+        else:
+            break
+    require(
+        change.rows != UNBOUNDED,
+        f"nothing bounds the rows of a unit ({source.unit}) of {source.name!r}; declare the data "
+        "set with dataset(unit=..., rows_per_unit=...), a 'bound' node in a document",
+    )
+    require(
+        regions <= DEPTH,
+        f"parts and samples are nested {regions} deep, more than {DEPTH}: no accountant will follow",
+    )
 
 
 def _source(handle: Handle, sources: dict[str, Handle]) -> None:

@@ -9,17 +9,20 @@ query turns it into a distance, the mechanism the distance into a loss.
 What a unit can touch in a partition (`_partition`):
 
 * where units lie in one part each, and one appears or vanishes: any one part;
-* where one is exchanged: one part in which it is exchanged, or two, from one of which it
-  vanishes and in the other of which it appears;
+* where one is exchanged: one part in which it is exchanged; or two, from one of which it
+  vanishes and in the other of which it appears; or one alone, if the other is not charged
+  or is no part at all;
 * where a unit has up to r rows, which may lie in several parts: any split of r rows among
-  parts, each part charged at the number of rows that it gets (2 r for an exchange).
+  parts, each part charged at the number of rows that it gets. For an exchange, r rows are
+  split in each data set, and a part that gets a of the one and b of the other is charged
+  for the exchange of a rows for b: no query need be linear, no loss superadditive.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import combinations
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import combinations, product
 from typing import Any
 
 from attrs import evolve, frozen
@@ -82,7 +85,11 @@ def releases(structure: Structure) -> list[Charge]:
 def distance(charge: Charge, norm: float) -> float:
     """Return how far one unit moves a release's query where it lies wholly on its path."""
     source: Any = charge.chain[0].handle.operation
-    return _sensitivity(charge, _walk(charge, source.initial(), 1, len(charge.chain) - 1), norm)
+    changes = [source.initial()]
+    if changes[0].replaced and any(n.handle.operation.region == "part" for n in charge.chain):
+        changes.append(changes[0].one_sided)  # the unit may move into the part, or out of it
+    stop = len(charge.chain) - 1
+    return max(_sensitivity(charge, _walk(charge, c, 1, stop), norm) for c in changes)
 
 
 def paid(charges: Iterable[Charge]) -> dict[str, tuple[PrivacyLoss, int]]:
@@ -90,7 +97,7 @@ def paid(charges: Iterable[Charge]) -> dict[str, tuple[PrivacyLoss, int]]:
     found = {}
     for charge in charges:
         mechanism = charge.node.handle.operation.mechanism  # type: ignore[attr-defined]
-        loss = mechanism.loss(up(distance(charge, mechanism.norm), 8))
+        loss = _loss(charge, up(distance(charge, mechanism.norm), 8))
         loops = [n.handle.operation for n in charge.chain if isinstance(n.handle.operation, Repeat)]
         found[charge.node.name] = (loss, math.prod(loop.times for loop in loops))
     return found
@@ -211,7 +218,24 @@ def _spend(charge: Charge, change: Change) -> Term:
         )
     # moved up, so that a mechanism's own division cannot round the loss below the truth
     far = up(_sensitivity(charge, change, mechanism.norm), 8)
-    return Spend(mechanism.loss(far), charge.node.name)
+    return Spend(_loss(charge, far), charge.node.name)
+
+
+def _loss(charge: Charge, far: float) -> PrivacyLoss:
+    """Return the mechanism's loss; whatever it raises becomes a typed error with the place."""
+    mechanism: Any = charge.node.handle.operation.mechanism  # type: ignore[attr-defined]
+    try:
+        loss = mechanism.loss(far)
+    except Exception as error:  # no data is near: the cause may be shown
+        raise DeclarationError(
+            f"{charge.node.name}: {mechanism}.loss({far:g}) failed: {error}"
+        ) from error
+    if not isinstance(loss, PrivacyLoss):
+        raise DeclarationError(
+            f"{charge.node.name}: {type(mechanism).__name__}.loss must return a PrivacyLoss such as "
+            f"accountants.Pure(epsilon=1), got {type(loss).__name__}"
+        )
+    return loss
 
 
 def _partition(charges: Sequence[Charge], change: Change, at: int) -> Term:
@@ -225,15 +249,16 @@ def _partition(charges: Sequence[Charge], change: Change, at: int) -> Term:
     label = {i: f"{partition.operation.by} = {keys[i]}" for i in parts}  # type: ignore[attr-defined]
 
     def inside(index: int, change: Change) -> Term:
-        found = parts[index]
-        return _compile(found, found[0].chain[at].handle.operation.change(change), at + 1)
+        return _compile(parts[index], change, at + 1)
 
     if whole or change.rows == 1:
         moved = {i: inside(i, change.one_sided) for i in parts}
         if not change.replaced:
             return Parallel(list(moved.values()), [label[i] for i in moved])
-        kept = evolve(change, fixed=change.fixed)
-        choices = [(label[i], inside(i, kept)) for i in parts]
+        # a unit that stays in its part has as many rows there as ever: `fixed` still holds
+        choices = [(label[i], inside(i, change)) for i in parts]
+        # one that moves to or from where nothing is released touches one part alone
+        choices += [(label[i], moved[i]) for i in parts]
         choices += _pairs(moved, label)
         return Parallel([t for _, t in choices], [name for name, _ in choices])
     return _spread(inside, change, label)
@@ -249,45 +274,69 @@ def _pairs(moved: dict[int, Term], label: dict[int, str]) -> Iterator[tuple[str,
         yield f"{label[i]}, {label[j]}", Sequential([moved[i], moved[j]])
 
 
-def _spread(inside: Any, change: Change, label: dict[int, str]) -> Term:
+def _spread(inside: Callable[[int, Change], Term], change: Change, label: dict[int, str]) -> Term:
     """Return the choices where a unit's rows may lie in several parts."""
-    budget = 2 * change.rows if change.replaced else change.rows
-    one = change.one_sided
+    if change.rows == UNBOUNDED:  # a bound inside of each part bounds no sum over the parts
+        raise DeclarationError(
+            f"nothing bounds the rows of a unit before the partition ({', '.join(label.values())}); "
+            "bound them first, with dataset(unit=..., rows_per_unit=...), or partition with "
+            "whole_units=True"
+        )
+    least = (change.both + 1) // 2
+    totals = [(rows, change.both - rows) for rows in range(change.rows, least - 1, -1)]
+    if not change.replaced:
+        totals = [(change.rows, 0)]
+    seen = [(a, b) for a in range(1, change.rows + 1) for b in range(min(a, change.both - a) + 1)]
+    if not change.replaced:
+        seen = [(a, 0) for a, b in seen if b == 0]
     kinds: dict[Any, list[int]] = {}
     for i in label:
-        shape = tuple(_shape(inside(i, evolve(one, rows=r))) for r in range(1, budget + 1))
-        kinds.setdefault(shape, []).append(i)
-    few = [i for found in kinds.values() for i in found[:budget]]
-    choices: list[tuple[str, Term]] = []
-    if change.replaced:
-        choices += [(label[i], inside(i, evolve(change, fixed=False))) for i in few]
-    terms: dict[tuple[int, int], Term] = {}
-    for count, split in enumerate(_splits(few, budget)):
+        kinds.setdefault(tuple(_shape(inside(i, _share(s))) for s in seen), []).append(i)
+    few = [found[: change.both] for found in kinds.values()]
+    terms: dict[tuple[int, Change], Term] = {}
+    choices: dict[tuple[tuple[int, Change], ...], Term] = {}
+    for count, split in enumerate(s for total in totals for s in _splits(few, total)):
         if count >= SPLITS:
-            every = Sequential([inside(i, evolve(one, rows=budget)) for i in few])
+            all_rows = evolve(change, fixed=False)
+            every = Sequential([inside(i, all_rows) for found in few for i in found])
             return Parallel([every], ["several parts"])
-        for i, rows in split:
-            if (i, rows) not in terms:
-                terms[i, rows] = inside(i, evolve(one, rows=rows))
-        name = ", ".join(f"{label[i]} ({rows} rows)" for i, rows in split)
-        choices.append((name, Sequential([terms[i, rows] for i, rows in split])))
-    return Parallel([t for _, t in choices], [name for name, _ in choices])
+        key = tuple((i, _share(share)) for i, share in split)
+        for pair in key:
+            if pair not in terms:
+                terms[pair] = inside(*pair)
+        choices.setdefault(key, Sequential([terms[pair] for pair in key]))
+    names = [", ".join(f"{label[i]} ({c.both} rows)" for i, c in key) for key in choices]
+    return Parallel(list(choices.values()), names)
 
 
-def _splits(parts: Sequence[int], budget: int) -> Iterator[tuple[tuple[int, int], ...]]:
-    """Yield each way to put exactly ``budget`` rows into parts."""
+Share = tuple[int, int]
+"""How many of a unit's rows a part gets, in the one data set and in the other."""
 
-    def place(at: int, left: int) -> Iterator[tuple[tuple[int, int], ...]]:
-        if left == 0:
+
+def _share(share: Share) -> Change:
+    return Change(min(share) > 0, max(share), False, sum(share))
+
+
+def _splits(
+    kinds: Sequence[Sequence[int]], total: Share
+) -> Iterator[tuple[tuple[int, Share], ...]]:
+    """Yield each way to put ``total`` rows into parts; of equal parts (a kind), in one order."""
+
+    def place(kind: int, at: int, left: Share, most: Share) -> Iterator[Any]:
+        if left == (0, 0):
             yield ()
             return
-        if at == len(parts):
+        if kind == len(kinds):
             return
-        for rows in range(left, -1, -1):
-            for rest in place(at + 1, left - rows):
-                yield ((parts[at], rows), *rest) if rows else rest
+        if at < len(kinds[kind]):
+            for share in product(range(left[0], -1, -1), range(left[1], -1, -1)):
+                if (0, 0) < share <= most:
+                    rest = (left[0] - share[0], left[1] - share[1])
+                    for others in place(kind, at + 1, rest, share):
+                        yield ((kinds[kind][at], share), *others)
+        yield from place(kind + 1, 0, left, left)
 
-    return place(0, budget)
+    return place(0, 0, total, total)
 
 
 def _shape(term: Term) -> Any:

@@ -2,7 +2,20 @@
 
 User code is named, never carried: a function or a mechanism from outside of the library is
 written as ``module:name``. Reading a document imports a mechanism's module only where the
-reader allows it, and a function's only when the plan runs.
+reader allows it, and a function's only when the plan runs. The form is described by
+`adaptive_dp.schemas`.
+
+A document may be written by hand, in TOML; what has a default may be left out, and ``{}``
+stands for a column without bounds::
+
+    format = "adaptive-dp/plan/1"
+    nodes = [
+      { id = "people", kind = "dataset", name = "people", columns = { age = { bounds = [0, 100] } } },
+      { id = "age", kind = "column", inputs = ["people"], name = "age" },
+      { id = "sum", kind = "sum", inputs = ["age"], bounds = [0, 100] },
+      { id = "total", kind = "release", inputs = ["sum"], mechanism = { mechanism = "Laplace", scale = 50 } },
+    ]
+    outputs = [{ path = ["total"], node = "total" }]
 """
 
 from __future__ import annotations
@@ -10,14 +23,16 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from adaptive_dp.graph.check import flows
 from adaptive_dp.graph.encode import encode
-from adaptive_dp.graph.errors import DeclarationError, DocumentError, PlanError
+from adaptive_dp.graph.errors import DocumentError, PlanError
 from adaptive_dp.graph.free import Free
 from adaptive_dp.graph.handles import Handle, Private, Public, Released
 from adaptive_dp.graph.mechanism import Mechanism
@@ -36,6 +51,11 @@ def to_document(plan: Pipeline) -> dict[str, Any]:
     """Return the plan as JSON values: nodes in order, outputs by path."""
     structure = plan.structure
     wrappers = {id(handle): f"group {title}" for title, handle in structure.groups.items()}
+
+    for handle, title in wrappers.items():
+        while title in structure.nodes:
+            title += "'"
+        wrappers[handle] = title
 
     def reference(handle: Handle) -> str:
         return wrappers.get(id(handle)) or structure.of(handle).name
@@ -101,6 +121,7 @@ def load(document: Mapping[str, Any] | str, *, allow: Collection[str] = ()) -> P
     from adaptive_dp.graph.pipeline import Pipeline
 
     parsed = _parsed(document) if isinstance(document, str) else document
+    _wholesome(parsed)
     _fields("plan", parsed, {"format", "delta", "nodes", "outputs"}, {"format", "nodes", "outputs"})
     if parsed["format"] != FORMAT:
         raise DocumentError(f"plan: 'format' must be {FORMAT!r}, got {parsed['format']!r}")
@@ -114,18 +135,82 @@ def load(document: Mapping[str, Any] | str, *, allow: Collection[str] = ()) -> P
         if not isinstance(path, list) or not path or not all(isinstance(p, str) for p in path):
             raise DocumentError(f"{where}.path must be a list of names, got {path!r}")
         outputs.append((tuple(path), reader.handle(entry["node"], f"{where}.node")))
+    delta = _simple("float", parsed.get("delta", 0.0), "plan.delta")
     try:
-        return Pipeline.of(outputs, float(parsed.get("delta", 0.0)))
-    except (DeclarationError, ValueError, TypeError) as error:
+        plan = Pipeline.of(outputs, delta)
+        _ = plan.structure  # everything that can fail fails here
+    except (PlanError, *_WRONG) as error:
         raise DocumentError(f"plan: {error}") from None
+    return plan
+
+
+_WRONG = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What code may raise on values that no declaration foresaw: never more than a DocumentError."""
+
+DEEPEST = 64
+"""Documents may be nested this deep."""
 
 
 def _parsed(text: str) -> Mapping[str, Any]:
     try:
-        value = json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
+        if text.lstrip().startswith("{"):
+            return unique_json(text)
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
         raise DocumentError(f"plan: neither JSON nor TOML: {error}") from None
-    return value  # type: ignore[no-any-return]
+
+
+def unique_json(text: str) -> Any:
+    """Return the JSON value of a text in which no mapping has a key twice.
+
+    Raises
+    ------
+    ValueError, RecursionError
+        If it is not JSON, or not such.
+    """
+
+    def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            twice = next(k for i, (k, _) in enumerate(pairs) if k in dict(pairs[:i]))
+            raise ValueError(f"the key {twice!r} stands twice in one mapping")
+        return found
+
+    return json.loads(text, object_pairs_hook=mapping)
+
+
+def _wholesome(document: Any) -> None:
+    """Check that a document is made of texts, finite numbers, lists and mappings, not too deep."""
+    stack: list[tuple[Any, str, int]] = [(document, "plan", 0)]
+    while stack:
+        value, where, depth = stack.pop()
+        if depth > DEEPEST:
+            raise DocumentError(f"{where[:80]}...: nested deeper than {DEEPEST}; flatten it")
+        prefix = "" if where == "plan" else f"{where}."
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                if not isinstance(key, str):
+                    raise DocumentError(f"{where}: a key must be a text, got {key!r}")
+                stack.append((inner, f"{prefix}{key}", depth + 1))
+        elif isinstance(value, list | tuple):
+            stack.extend((inner, f"{where}[{i}]", depth + 1) for i, inner in enumerate(value))
+        elif isinstance(value, int | float):
+            if not -1e300 < value < 1e300:
+                raise DocumentError(
+                    f"{where} must be a finite number below 1e300 in size, got {_shown(value)}; a "
+                    "constant that is none is written as {'float': 'nan'}, 'inf' or '-inf'"
+                )
+        elif value is not None and not isinstance(value, str):
+            raise DocumentError(
+                f"{where} must be a number, text, list or mapping, got {type(value).__name__}"
+            )
+
+
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)[:40]
+    except ValueError:  # a whole number of more digits than Python prints
+        return "a huge whole number"
 
 
 class _Reader:
@@ -134,6 +219,7 @@ class _Reader:
     def __init__(self, allow: Collection[str]) -> None:
         self.allow = allow
         self.handles: dict[str, Handle] = {}
+        self.used: set[str] = set()
 
     def handle(self, name: Any, where: str) -> Handle:
         if not isinstance(name, str) or name not in self.handles:
@@ -150,9 +236,13 @@ class _Reader:
             name = entry.get("id")
             if not isinstance(name, str) or not name:
                 raise DocumentError(f"{at}.id must be a name, got {name!r}")
-            if name in self.handles:
-                raise DocumentError(f"{at}.id: {name!r} is the id of an earlier node")
-            self.handles[name] = self._node(entry, f"{at} ({name})")
+            self._new(name, f"{at}.id")
+            self.handles[name] = self._node(entry, f"{at} ({entry.get('kind')})")
+
+    def _new(self, name: str, where: str) -> None:
+        if name in self.used:
+            raise DocumentError(f"{where}: {name!r} is the id of an earlier node; choose another")
+        self.used.add(name)
 
     def _node(self, entry: Mapping[str, Any], where: str) -> Handle:
         kind = entry.get("kind")
@@ -160,70 +250,78 @@ class _Reader:
             return self._repeat(entry, where)
         cls = operation(kind) if isinstance(kind, str) else None
         if cls is None or cls is State:
-            raise DocumentError(f"{where}.kind: unknown kind {kind!r}")
-        known = {f.name for f in attrs.fields(cls)}
+            raise DocumentError(
+                f"{where}.kind: unknown kind {kind!r}; known are {', '.join(_kinds())}"
+            )
+        known = {f.name: f for f in attrs.fields(cls)}
         required = {f.name for f in attrs.fields(cls) if f.default is attrs.NOTHING}
-        _fields(where, entry, known | {"id", "kind", "inputs"}, required)
+        _fields(where, entry, {*known, "id", "kind", "inputs"}, required)
         inputs = tuple(
             self.handle(name, f"{where}.inputs")
             for name in _sequence(entry.get("inputs", []), f"{where}.inputs")
         )
-        values = {k: self._value(v, f"{where}.{k}") for k, v in entry.items() if k in known}
+        values = {
+            k: self._field(_annotation(known[k]), v, f"{where}.{k}")
+            for k, v in entry.items()
+            if k in known
+        }
         try:
-            return _wrap(cls(**values), inputs)
-        except (PlanError, ValueError, TypeError, IndexError, AttributeError) as error:
+            handle = _wrap(cls(**values), inputs)
+            flows(handle)
+        except (PlanError, *_WRONG) as error:
             raise DocumentError(f"{where}: {error}") from None
+        return handle
 
     def _repeat(self, entry: Mapping[str, Any], where: str) -> Handle:
         needed = {"id", "kind", "inputs", "times", "state", "body", "result"}
         _fields(where, entry, needed, needed)
         start = self.handle(*_only(entry["inputs"], f"{where}.inputs"))
         state = Released[Any](State())
-        if not isinstance(entry["state"], str) or entry["state"] in self.handles:
+        if not isinstance(entry["state"], str) or not entry["state"]:
             raise DocumentError(f"{where}.state must be a new name, got {entry['state']!r}")
+        self._new(entry["state"], f"{where}.state")
+        outside = dict(self.handles)
         self.handles[entry["state"]] = state
         self.nodes(entry["body"], f"{where}.body")
         result = self.handle(entry["result"], f"{where}.result")
+        self.handles = outside  # the body is read by itself alone
         try:
             body = Repeat(entry["times"], state, result)
-        except PlanError as error:
+            handle = Released[Any](body, (start, *frontier(body)))
+            flows(handle)
+        except (PlanError, *_WRONG) as error:
             raise DocumentError(f"{where}: {error}") from None
-        return Released(body, (start, *frontier(body)))
+        return handle
 
-    def _value(self, value: Any, where: str) -> Any:
-        if isinstance(value, Mapping):
-            if "free" in value:
-                _fields(where, value, {"free", "weight"}, {"free"})
-                return Free(value["free"], value.get("weight", 1.0))
-            if "function" in value:
-                _fields(where, value, {"function"}, {"function"})
-                if not isinstance(value["function"], str) or ":" not in value["function"]:
-                    raise DocumentError(
-                        f"{where}.function must be 'module:name', got {value['function']!r}"
-                    )
-                return Function(value["function"])
-            if "mechanism" in value:
+    def _field(self, annotation: str, value: Any, where: str) -> Any:
+        """Return a parameter, read as what its operation declares it to be."""
+        match annotation:
+            case "Function":
+                return _function(value, where)
+            case "Mechanism":
                 return self._mechanism(value, where)
-            if set(value) == {"bounds"}:
-                return tuple(_sequence(value["bounds"], f"{where}.bounds"))
-            if set(value) == {"categories"}:
-                return list(_sequence(value["categories"], f"{where}.categories"))
-            if set(value) == {"float"}:
-                return float(value["float"])
-            return {k: self._value(v, f"{where}.{k}") for k, v in value.items()}
-        if isinstance(value, list):
-            return [self._value(v, f"{where}[{i}]") for i, v in enumerate(value)]
-        return value
+            case "Interval":
+                return _bounds(value, where)
+            case "tuple[Interval, ...]":
+                items = _sequence(value, where)
+                return tuple(_bounds(v, f"{where}[{i}]") for i, v in enumerate(items))
+            case "Mapping[str, Column]":
+                _fields(where, value, value if isinstance(value, Mapping) else (), ())
+                return {k: _column(v, f"{where}.{k}") for k, v in value.items()}
+        return _simple(annotation, value, where)
 
-    def _mechanism(self, value: Mapping[str, Any], where: str) -> Mechanism:
+    def _mechanism(self, value: Any, where: str) -> Mechanism:
+        _fields(where, value, value if isinstance(value, Mapping) else (), {"mechanism"})
         cls = self._mechanism_class(value["mechanism"], where)
-        known = {f.name for f in attrs.fields(cls)}
-        _fields(where, value, known | {"mechanism"}, {"mechanism"})
+        fields = [f for f in attrs.fields(cls) if f.init]
+        required = {f.name for f in fields if f.default is attrs.NOTHING}
+        _fields(where, value, {f.name for f in fields} | {"mechanism"}, required | {"mechanism"})
+        values = {k: v for k, v in value.items() if k != "mechanism"}
         try:
-            return cls(
-                **{k: self._value(v, f"{where}.{k}") for k, v in value.items() if k in known}
-            )
-        except (PlanError, TypeError, ValueError) as error:
+            return cls(**{k: _parameter(v, f"{where}.{k}") for k, v in values.items()})
+        except DocumentError:
+            raise
+        except Exception as error:  # an own mechanism's constructor may raise anything
             raise DocumentError(f"{where}: {error}") from None
 
     def _mechanism_class(self, name: Any, where: str) -> type[Mechanism]:
@@ -245,11 +343,108 @@ class _Reader:
             found: Any = importlib.import_module(module)
             for part in qualified.split("."):
                 found = getattr(found, part)
-        except (ImportError, AttributeError):
-            raise DocumentError(f"{where}.mechanism: {name!r} cannot be imported") from None
+        except Exception as error:  # whatever a module's code may raise
+            raise DocumentError(
+                f"{where}.mechanism: {name!r} cannot be imported ({type(error).__name__})"
+            ) from None
         if not (inspect.isclass(found) and issubclass(found, Mechanism)):
             raise DocumentError(f"{where}.mechanism: {name!r} is not a Mechanism")
         return found
+
+
+def _annotation(field: attrs.Attribute[Any]) -> str:
+    return field.type if isinstance(field.type, str) else getattr(field.type, "__name__", "Any")
+
+
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "str": ((str,), "a text"),
+    "bool": ((bool,), "true or false"),
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+    "tuple[str, ...]": ((list, tuple), "a list of texts"),
+    "tuple[Any, ...]": ((list, tuple), "a list"),
+    "tuple[float, ...]": ((list, tuple), "a list of numbers"),
+    "Mapping[str, Any]": ((Mapping,), "a mapping"),
+}
+
+
+def _simple(annotation: str, value: Any, where: str) -> Any:
+    """Return a value of the annotated type; one of another type than is known is taken as it is."""
+    base = annotation.removesuffix(" | None")
+    if value is None and base != annotation:
+        return None
+    types, words = _KINDS.get(base, ((object,), ""))
+    whole = base in ("int", "float") and isinstance(value, bool)
+    texts = base != "tuple[str, ...]" or all(isinstance(v, str) for v in value)
+    if not isinstance(value, types) or whole or not texts:
+        raise DocumentError(f"{where} must be {words}, got {_shown(value)}")
+    return _plain(value, where)
+
+
+def _plain(value: Any, where: str) -> Any:
+    """Return a value with the numbers that JSON lacks."""
+    if isinstance(value, Mapping):
+        if set(value) != {"float"}:
+            return {k: _plain(v, f"{where}.{k}") for k, v in value.items()}
+        if value["float"] not in ("nan", "inf", "-inf"):
+            raise DocumentError(
+                f"{where}.float must be 'nan', 'inf' or '-inf', got {_shown(value['float'])}"
+            )
+        return float(value["float"])
+    if isinstance(value, list | tuple):
+        return [_plain(v, f"{where}[{i}]") for i, v in enumerate(value)]
+    return value
+
+
+def _parameter(value: Any, where: str) -> Any:
+    if isinstance(value, Mapping) and "free" in value:
+        _fields(where, value, {"free", "weight"}, {"free"})
+        try:
+            return Free(value["free"], value.get("weight", 1.0))
+        except PlanError as error:
+            raise DocumentError(f"{where}: {error}") from None
+    return _plain(value, where)
+
+
+def _function(value: Any, where: str) -> Function:
+    _fields(where, value, {"function"}, {"function"})
+    name = value["function"]
+    if not isinstance(name, str) or not re.fullmatch(r"[\w.]+:[\w.]+", name):
+        raise DocumentError(f"{where}.function must be 'module:name', got {_shown(name)}")
+    return Function(name)
+
+
+def _bounds(value: Any, where: str) -> tuple[Any, Any]:
+    if isinstance(value, Mapping):
+        _fields(where, value, {"bounds"}, {"bounds"})
+        value = value["bounds"]
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise DocumentError(f"{where} must be a pair of bounds [low, high], got {_shown(value)}")
+    return tuple(value)
+
+
+def _column(value: Any, where: str) -> Any:
+    """Return a column's declaration: a pair for bounds, a list for categories, None for neither."""
+    if value is None or value == {}:
+        return None
+    if isinstance(value, Mapping) and set(value) == {"categories"}:
+        return list(_sequence(value["categories"], f"{where}.categories"))
+    if isinstance(value, Mapping) and set(value) == {"bounds"}:
+        return _bounds(value, where)
+    raise DocumentError(
+        f"{where} must be {{'bounds': [low, high]}}, {{'categories': [...]}} or {{}} for neither, "
+        f"got {_shown(value)}"
+    )
+
+
+def _kinds() -> list[str]:
+    found: set[str] = set()
+    queue: list[type[Operation]] = [Operation]
+    while queue:
+        cls = queue.pop()
+        found.add(cls.__dict__.get("kind", "state"))
+        queue.extend(cls.__subclasses__())
+    return sorted(found - {"state"})
 
 
 def _all(cls: type[Mechanism]) -> list[type[Mechanism]]:

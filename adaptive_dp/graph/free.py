@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from attrs import field, frozen
 
 from adaptive_dp.graph.errors import DeclarationError
 
+if TYPE_CHECKING:
+    from typing import Self
+
+    class _Number(float):
+        def __new__(cls, name: str, weight: float = 1.0) -> Self: ...
+
+else:
+    _Number = object
+
 
 @frozen
-class Free:
+class Free(_Number):
     """A noise (or budget) parameter that calibration solves.
 
     Every free parameter of a plan is ``multiplier * weight`` with one multiplier for the
     whole graph (``weight / multiplier`` for a budget parameter, which costs more as it
     grows), so weights say how the budget is shared.
+
+    Type checkers see a subclass of float, so that ``Laplace(scale=Free("b"))`` fits a parameter
+    annotated as ``float``. At run time it is no number: whoever computes with one that has not
+    been calibrated gets a TypeError.
 
     Parameters
     ----------

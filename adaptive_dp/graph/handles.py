@@ -46,7 +46,9 @@ class Handle:
     domain: Any = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        domain = self.operation.domain([handle.domain for handle in self.inputs])
+        domains = [handle.domain for handle in self.inputs]
+        self.operation.admit(domains)
+        domain = self.operation.domain(domains)
         object.__setattr__(self, "domain", domain)
 
     @property

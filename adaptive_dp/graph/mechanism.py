@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from accountants import PrivacyLoss
 from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.fields import evolved, fields_of
 from adaptive_dp.graph.free import Free
 from adaptive_dp.noise.stream import Stream
 
@@ -44,7 +45,7 @@ def _positive(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> Non
     if isinstance(value, Free):
         return
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value <= 0:
+    if not number or not 0 < value < 1e300:
         raise DeclarationError(
             f"{type(instance).__name__}.{attribute.name} must be a positive finite number, got "
             f"{value!r}; pass Free({attribute.metadata['symbol']!r}) to have calibrate choose it"
@@ -88,7 +89,7 @@ class Mechanism:
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters by name."""
-        return {f.name: getattr(self, f.name) for f in attrs.fields(type(self))}
+        return {f.name: getattr(self, f.name) for f in fields_of(type(self))}
 
     def free(self) -> dict[str, Free]:
         """Return the parameters that are still free, by field name."""
@@ -97,10 +98,10 @@ class Mechanism:
     def fixed(self, multiplier: float) -> Mechanism:
         """Return the mechanism with its free parameters at ``multiplier`` times their weights."""
         solved = {}
+        roles = {f.name: f.metadata.get("role", "noise") for f in fields_of(type(self))}
         for name, free in self.free().items():
-            role = getattr(attrs.fields(type(self)), name).metadata.get("role", "noise")
-            solved[name] = free.weight * multiplier if role == "noise" else free.weight / multiplier
-        return attrs.evolve(self, **solved) if solved else self
+            solved[name] = free.weight * multiplier if roles[name] == "noise" else free.weight / multiplier
+        return evolved(self, **solved) if solved else self
 
     def __str__(self) -> str:
         inside = ", ".join(

@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
-import attrs
-
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.fields import fields_of
 from adaptive_dp.noise.stream import Stream
 
 Colour = Literal["private", "released", "public"]
@@ -29,6 +28,12 @@ class Operation:
     colour: ClassVar[Colour] = "private"
     random: ClassVar[bool] = False
     """True where two nodes with equal operation and inputs are still two nodes."""
+
+    reads: ClassVar[type | None] = None
+    """The domain that the first input must have; None where any will do."""
+
+    beside: ClassVar[int] = 0
+    """How many released inputs a private operation may read beside its private one."""
 
     region: ClassVar[Literal["", "part", "sample"]] = ""
     """Whether the accountant treats what hangs below as a part of a partition, or a sample."""
@@ -43,7 +48,16 @@ class Operation:
 
     def parameters(self) -> dict[str, Any]:
         """Return the operation's own parameters by name."""
-        return {f.name: getattr(self, f.name) for f in attrs.fields(type(self))}
+        return {f.name: getattr(self, f.name) for f in fields_of(type(self))}
+
+    def admit(self, inputs: Sequence[Any]) -> None:
+        """Refuse a first input whose domain is not what `reads` says."""
+        found = inputs[0] if inputs else None
+        if self.reads is not None and not isinstance(found, self.reads):
+            wanted, got = self.reads.__name__.lower(), type(found).__name__.lower()
+            raise DeclarationError(
+                f"a {self.kind} reads {wanted}, but its input is {'missing' if found is None else got}"
+            )
 
     def domain(self, inputs: Sequence[Any]) -> Any:
         """Return what is known of the value, from the domains of the inputs.
@@ -93,12 +107,15 @@ class Query(Operation):
 def operation(kind: str) -> type[Operation] | None:
     """Return the operation class of a kind, among all that are imported."""
     queue: list[type[Operation]] = [Operation]
+    found = None
     while queue:
         candidate = queue.pop()
         if candidate.__dict__.get("kind") == kind:
-            return candidate
+            if candidate.__module__.startswith("adaptive_dp."):
+                return candidate  # nobody can stand in for the library's own
+            found = candidate
         queue.extend(candidate.__subclasses__())
-    return None
+    return found
 
 
 def require(condition: bool, message: str) -> None:

@@ -20,6 +20,7 @@ from adaptive_dp.graph.document import to_document
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.run import Result, execute
+from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.structure import Path, Structure, structure
 
 
@@ -187,10 +188,12 @@ class Pipeline:
         data
             For each data set, by its name, a frame or a mapping of column names to arrays.
         """
+        data = {name: Secret(value) for name, value in data.items()}  # for tracebacks
         return execute(self, data, seed=None)
 
     def simulate(self, *, seed: int, **data: Any) -> Result:
         """Return what a run with seeded noise would release: for research, never for release."""
+        data = {name: Secret(value) for name, value in data.items()}  # for tracebacks
         return execute(self, data, seed=seed)
 
     def diff(self, other: Pipeline) -> str:

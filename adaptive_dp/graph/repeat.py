@@ -53,8 +53,8 @@ class Repeat(Operation):
     @times.validator
     def _whole(self, _: object, times: int) -> None:
         require(
-            isinstance(times, int) and not isinstance(times, bool) and times >= 1,
-            f"repeat's times must be a whole number of at least 1, got {times!r}",
+            isinstance(times, int) and not isinstance(times, bool) and 1 <= times <= 10**9,
+            f"repeat's times must be a whole number between 1 and 10^9, got {times!r}",
         )
 
     def label(self) -> str:

@@ -58,7 +58,7 @@ class Result(Mapping[str, Any]):
         return f"<released {', '.join(self.values)}; {self.certificate!r}>"
 
 
-def execute(plan: Pipeline, data: Mapping[str, Any], seed: int | None) -> Result:
+def execute(plan: Pipeline, data: Mapping[str, Secret[Any]], seed: int | None) -> Result:
     """Return the result of a run; ``seed`` makes it a simulation, stamped as such.
 
     Everything that can fail for the schema fails before the first release is drawn.
@@ -92,7 +92,7 @@ def _accountants() -> Any:
     return ACCOUNTANTS
 
 
-def _bound(structure: Structure, data: Mapping[str, Any]) -> dict[str, Secret[Any]]:
+def _bound(structure: Structure, data: Mapping[str, Secret[Any]]) -> dict[str, Secret[Any]]:
     sources = {
         n.handle.operation.name: n for n in structure if n.handle.operation.kind == "dataset"
     }  # type: ignore[attr-defined]
@@ -102,10 +102,21 @@ def _bound(structure: Structure, data: Mapping[str, Any]) -> dict[str, Secret[An
             f"the plan reads the data sets {sorted(sources)}, run was given {sorted(data)}; pass each "
             "by its name, such as run(people=frame)"
         )
-    bound = {}
-    for name, node in sources.items():
-        bound[node.name] = Secret(node.handle.operation.bind(data[name]))  # type: ignore[attr-defined]
-    return bound
+    return {n.name: _bind(n.handle.operation, data[name]) for name, n in sources.items()}
+
+
+def _bind(source: Any, data: Secret[Any]) -> Secret[Any]:
+    try:
+        return Secret(source.bind(data.reveal()))
+    except DataError as error:
+        failed = error.args[0]
+    except Exception as error:
+        failed = (
+            f"dataset {source.name!r} cannot be read ({type(error).__name__}); the cause is withheld, "
+            "since it may carry private data"
+        )
+    # outside of the handler, so that no traceback leads to frames that hold the data
+    raise DataError(failed)
 
 
 class _Run:
@@ -153,18 +164,18 @@ class _Run:
         self.opened[node.name] = value
 
     def _guarded(self, node: Node, names: list[str], stream: Stream) -> Any:
-        failed = ""
+        refused: PlanError | None = None
         try:  # inputs are revealed in the call itself: no local variable of this frame holds them
             return node.handle.operation.run(
                 [self.opened[n] if n in self.opened else self.secrets[n].reveal() for n in names],
                 stream,
             )
-        except PlanError:
-            raise
+        except PlanError as error:
+            refused, failed = type(error)(*error.args), ""
         except Exception as error:
             failed = type(error).__name__
         # outside of the handler, so that no traceback holds the cause or its data
-        raise RunError(
+        raise refused or RunError(
             f"node {node.name!r} failed ({failed}); the cause is withheld, since it may carry private "
             "data. Nothing was released. Run the plan on made-up data of the same schema to find it."
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Generic, NoReturn, TypeVar
 
 T = TypeVar("T")
@@ -21,7 +22,7 @@ class Secret(Generic[T]):
     __slots__ = ("_reveal",)
 
     def __init__(self, value: T) -> None:
-        self._reveal = lambda: value
+        self._reveal: Callable[[], T] = lambda: value
 
     def reveal(self) -> T:
         """Return the value; only code inside the trust boundary calls this."""

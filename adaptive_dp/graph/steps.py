@@ -17,6 +17,10 @@ from adaptive_dp.graph.operation import Colour, Operation
 from adaptive_dp.noise.stream import Stream
 
 
+def _public(value: Any) -> Any:
+    return plain(value, "public value")
+
+
 @frozen
 class Constant(Operation):
     """A public value."""
@@ -24,7 +28,7 @@ class Constant(Operation):
     kind: ClassVar[str] = "public"
     colour: ClassVar[Colour] = "public"
 
-    value: Any = field(converter=lambda v: plain(v, "public value"))
+    value: Any = field(converter=_public)
 
     def label(self) -> str:
         """Return the value, shortened."""
@@ -145,9 +149,10 @@ class Function:
             )
         try:
             importlib.import_module(module)
-        except ImportError:
+        except Exception as error:  # whatever a module's code may raise
             raise RunError(
-                f"the plan calls {self.name}, but module {module!r} is not installed"
+                f"the plan calls {self.name}, but module {module!r} cannot be imported "
+                f"({type(error).__name__})"
             ) from None
         found = _found(module, name)
         if not callable(found):
@@ -162,6 +167,10 @@ def _found(module: str, name: str) -> Any:
     return target
 
 
+def _constants(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {str(k): plain(v, "constant") for k, v in dict(value).items()}
+
+
 @frozen
 class Post(Operation):
     """A function of released values."""
@@ -170,9 +179,7 @@ class Post(Operation):
     colour: ClassVar[Colour] = "released"
 
     function: Function
-    constants: Mapping[str, Any] = field(
-        factory=dict, converter=lambda v: plain(dict(v), "constant")
-    )
+    constants: Mapping[str, Any] = field(factory=dict, converter=_constants)
 
     @classmethod
     def of(cls, function: Callable[..., Any], constants: Mapping[str, Any]) -> Post:
@@ -199,13 +206,17 @@ def plain(value: Any, what: str) -> Any:
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.generic | np.ndarray) and value.dtype.kind in "biufU":
         return value.tolist()
     if isinstance(value, Mapping):
-        return {str(k): plain(v, what) for k, v in value.items()}
-    if isinstance(value, Sequence):
+        wrong = [k for k in value if not isinstance(k, str)]
+        if wrong or set(value) == {"float"}:
+            raise DeclarationError(
+                f"a mapping in a {what} needs texts as keys, got "
+                f"{wrong[0] if wrong else 'float'!r}" + ("" if wrong else " alone (reserved)")
+            )
+        return {k: plain(v, what) for k, v in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         return [plain(v, what) for v in value]
     raise DeclarationError(
         f"a {what} must be a number, text, list or mapping, got {type(value).__name__}"

@@ -85,7 +85,7 @@ def structure(outputs: Sequence[tuple[Path, Handle]]) -> Structure:
     """Return the structure above ``outputs``; what none of them needs is not in it."""
     builder = _Builder()
     for _, handle in outputs:
-        builder.visit(handle, 0)
+        builder.visit(handle)
     return builder.finish(outputs)
 
 
@@ -103,12 +103,12 @@ class _Builder:
         self.order: list[Handle] = []
         self.canonical: dict[int, Handle] = {}
         self.key: dict[int, str] = {}
-        self.merged: dict[str, Handle] = {}
-        self.twins: dict[str, list[Handle]] = {}
+        self.merged: dict[tuple[str, tuple[int, ...]], Handle] = {}
+        self.born: dict[int, int] = {}
         self.loops: dict[int, tuple[Handle, ...]] = {}
         self.groups: dict[int, list[tuple[Handle, str]]] = {}
 
-    def visit(self, root: Handle, level: int, around: tuple[Handle, ...] = ()) -> None:
+    def visit(self, root: Handle, around: tuple[Handle, ...] = ()) -> None:
         stack: list[tuple[Handle, bool]] = [(root, False)]
         while stack:
             handle, ready = stack.pop()
@@ -120,18 +120,11 @@ class _Builder:
                 continue
             if isinstance(handle.operation, Repeat):
                 loop = handle.operation
-                self._add(loop.state, level + 1, (*around, handle), extra=self._loop_key(handle))
-                self.visit(loop.result, level + 1, (*around, handle))
-            self._add(handle, level, around)
+                self._add(loop.state, (*around, handle))
+                self.visit(loop.result, (*around, handle))
+            self._add(handle, around)
 
-    def _loop_key(self, handle: Handle) -> list[Any]:
-        start = self.canonical[id(handle.inputs[0])]
-        assert isinstance(handle.operation, Repeat)
-        return [self.key[id(start)], handle.operation.times]
-
-    def _add(
-        self, handle: Handle, level: int, around: tuple[Handle, ...], extra: Any = None
-    ) -> None:
+    def _add(self, handle: Handle, around: tuple[Handle, ...]) -> None:
         operation = handle.operation
         if isinstance(operation, Group):
             inner = self.canonical[id(handle.inputs[0])]
@@ -142,24 +135,28 @@ class _Builder:
         described: Any = [operation.kind, encode(operation.parameters()), inputs]
         if isinstance(operation, Repeat):
             described.append(self.key[id(self.canonical[id(operation.result)])])
-        if operation.kind == "state":
-            described += [level, extra]
         key = _digest(described)
-        if operation.random:
-            # a random node inside a body is another one than an equal node outside of it
-            twins = self.twins.setdefault(key, [])
-            twins.append(handle)
-        elif operation.colour == "private" and key in self.merged:
-            self.canonical[id(handle)] = self.merged[key]
-            return
-        self.merged.setdefault(key, handle)
-        self.canonical[id(handle)] = handle
-        self.key[id(handle)] = key if not operation.random else f"{key}/{handle.serial}"
-        self.loops[id(handle)] = tuple(
+        loops = tuple(
             loop
             for loop in around
             if loop.operation.inside(handle)  # type: ignore[attr-defined]
         )
+        if operation.colour == "private" and not operation.random:
+            # only within one body: a round's step is run again, an equal one outside is not
+            place = (key, tuple(id(loop) for loop in loops))
+            if place in self.merged:
+                first = self.merged[place]
+                self.canonical[id(handle)] = first
+                self.born[id(first)] = min(self.born[id(first)], handle.serial)
+                return
+            self.merged[place] = handle
+        self.canonical[id(handle)] = handle
+        self.born[id(handle)] = handle.serial
+        # what is random, a round's state, or a function that the digest cannot tell from
+        # another (two closures of one code) is itself alone, and so is what reads it
+        alone = operation.random or operation.kind in ("state", "post")
+        self.key[id(handle)] = f"{key}/{handle.serial}" if alone else key
+        self.loops[id(handle)] = loops
         self.order.append(handle)
 
     def finish(self, outputs: Sequence[tuple[Path, Handle]]) -> Structure:
@@ -190,14 +187,10 @@ class _Builder:
 
     def _digests(self) -> dict[int, str]:
         """Return the final digests: twins by rank, so that no serial number enters them."""
-        rank = {
-            id(handle): i
-            for twins in self.twins.values()
-            for i, handle in enumerate(sorted(twins, key=lambda h: h.serial))
-        }
         result: dict[int, str] = {}
-        ranks: dict[str, list[int]] = {}
-        for handle in self.order:
+        twins: dict[str, int] = {}
+        # by the first of what is merged, so that inputs come before their readers
+        for handle in sorted(self.order, key=lambda h: self.born[id(h)]):
             operation = handle.operation
             described: Any = [
                 operation.kind,
@@ -209,12 +202,11 @@ class _Builder:
             if operation.kind == "state":
                 loop = self.loops[id(handle)][-1]
                 start = result[id(self.canonical[id(loop.inputs[0])])]
-                described += [len(self.loops[id(handle)]), start, loop.operation.parameters()]
-            digest = _digest(described)
+                described += [start, loop.operation.parameters()]
+            digest = _digest([*described, len(self.loops[id(handle)])])
             if operation.random:
-                known = ranks.setdefault(digest, [])
-                known.append(rank[id(handle)])
-                digest = _digest([digest, rank[id(handle)], len(self.loops[id(handle)])])
+                twins[digest] = twins.get(digest, -1) + 1
+                digest = _digest([digest, twins[digest]])
             result[id(handle)] = digest
         return result
 

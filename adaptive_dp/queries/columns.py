@@ -9,9 +9,10 @@ import numpy as np
 from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
+from adaptive_dp.graph.errors import DataError
 from adaptive_dp.graph.operation import Operation
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.queries.domains import Interval, Values, number
+from adaptive_dp.queries.domains import Interval, Table, Values, number
 from adaptive_dp.rows import Columns, Rows
 
 Floats = NDArray[np.float64]
@@ -30,6 +31,7 @@ class ColumnOf(Operation):
     """A column of a table; its values are clipped to the declared bounds when they are used."""
 
     kind: ClassVar[str] = "column"
+    reads: ClassVar[type] = Table
 
     name: str
 
@@ -48,14 +50,23 @@ class ColumnOf(Operation):
         return Selected(inputs[0], lambda columns: columns[name])
 
 
+def _lower(value: float) -> float:
+    return number("clip's lower bound", value)
+
+
+def _upper(value: float) -> float:
+    return number("clip's upper bound", value)
+
+
 @frozen
 class Clip(Operation):
     """Values below ``lower`` become ``lower``, above ``upper`` become ``upper``."""
 
     kind: ClassVar[str] = "clip"
+    reads: ClassVar[type] = Values
 
-    lower: float = field(converter=lambda v: number("clip's lower bound", v))
-    upper: float = field(converter=lambda v: number("clip's upper bound", v))
+    lower: float = field(converter=_lower)
+    upper: float = field(converter=_upper)
 
     def label(self) -> str:
         """Return the bounds."""
@@ -63,7 +74,8 @@ class Clip(Operation):
 
     def domain(self, inputs: Sequence[Any]) -> Values:
         """Return the values with the new bounds."""
-        return evolve(inputs[0], column=Interval(self.lower, self.upper))
+        values: Values = inputs[0]
+        return evolve(values, column=Interval(self.lower, self.upper))
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Selected:
         """Return the clipped values."""
@@ -73,6 +85,21 @@ class Clip(Operation):
 
 def clipped(values: NDArray[Any], bounds: Interval) -> Floats:
     """Return the values inside the bounds; NaN becomes the point next to 0."""
-    numbers = np.asarray(values, dtype=np.float64)
-    filled = np.where(np.isnan(numbers), 0.0, numbers)
+    floats = numbers(values)
+    filled = np.where(np.isnan(floats), 0.0, floats)
     return np.clip(filled, bounds.lower, bounds.upper)
+
+
+def numbers(values: NDArray[Any]) -> Floats:
+    """Return numbers as floats.
+
+    Raises
+    ------
+    DataError
+        If the array is not of numbers, by its dtype: texts that happen to be numbers are
+        refused with those that are not, so that no failure tells which were there.
+    """
+    if values.dtype.kind not in "biuf":
+        raise DataError(f"a column must be numeric here, got dtype {values.dtype}")
+    with np.errstate(over="ignore"):
+        return np.asarray(values, dtype=np.float64)

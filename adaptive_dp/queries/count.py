@@ -11,6 +11,7 @@ from attrs import frozen
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.noise.stream import Stream
+from adaptive_dp.queries.domains import Table
 
 
 @frozen
@@ -22,6 +23,7 @@ class Count(Query):
     """
 
     kind: ClassVar[str] = "count"
+    reads: ClassVar[type] = Table
 
     def sensitivity(self, domain: Any, change: Change, norm: float) -> float:
         """Return r, or 0 for the exchange of a fixed number of rows (any norm)."""

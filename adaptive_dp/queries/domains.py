@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from attrs import field, frozen
 
 from adaptive_dp.graph.change import Neighbors
+from adaptive_dp.graph.convert import anything
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.operation import require
 
@@ -23,18 +24,29 @@ def number(what: str, value: Any) -> float:
     """
     if isinstance(value, bool | str) or not hasattr(value, "__float__"):
         raise DeclarationError(f"{what} must be a finite number, got {value!r}")
-    result = float(value)
+    try:
+        result = float(value)
+    except (OverflowError, TypeError, ValueError):
+        raise DeclarationError(f"{what} must be a finite number, got {value!r}") from None
     if not math.isfinite(result):
         raise DeclarationError(f"{what} must be a finite number, got {value!r}")
     return result
+
+
+def _lower(value: float) -> float:
+    return number("a lower bound", value)
+
+
+def _upper(value: float) -> float:
+    return number("an upper bound", value)
 
 
 @frozen
 class Interval:
     """A number in [lower, upper]."""
 
-    lower: float = field(converter=lambda v: number("a lower bound", v))
-    upper: float = field(converter=lambda v: number("an upper bound", v))
+    lower: float = field(converter=_lower)
+    upper: float = field(converter=_upper)
 
     def __attrs_post_init__(self) -> None:
         require(
@@ -64,11 +76,16 @@ def interval(value: Any) -> Interval:
     raise DeclarationError(f"bounds must be a pair of numbers, got {value!r}")
 
 
+def intervals(value: Iterable[Any]) -> tuple[Interval, ...]:
+    """Return each as an interval."""
+    return tuple(interval(v) for v in value)
+
+
 @frozen
 class Categories:
     """One of a list of values; any other value belongs to none of them."""
 
-    values: tuple[Any, ...] = field(converter=tuple)
+    values: tuple[Any, ...] = field(converter=anything)
 
     def __attrs_post_init__(self) -> None:
         require(len(self.values) > 0, "a list of categories must not be empty")
@@ -162,7 +179,7 @@ class Ball:
 
     names: tuple[str, ...]
     radius: float
-    neighbors: Neighbors
+    table: Table
 
     @property
     def width(self) -> int:

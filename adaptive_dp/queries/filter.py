@@ -14,7 +14,8 @@ from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Released
 from adaptive_dp.graph.operation import Operation, require
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.queries.domains import number
+from adaptive_dp.queries.columns import numbers
+from adaptive_dp.queries.domains import Categories, Table, number
 from adaptive_dp.queries.partition import category_index
 from adaptive_dp.rows import Columns, Rows
 
@@ -37,6 +38,10 @@ class Condition:
         )
 
 
+def _operand(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
 @frozen
 class Filter(Operation):
     """Keep the rows whose column meets a comparison; NaN meets none.
@@ -46,10 +51,12 @@ class Filter(Operation):
     """
 
     kind: ClassVar[str] = "filter"
+    reads: ClassVar[type] = Table
+    beside: ClassVar[int] = 1
 
     column: str
     test: str = field()
-    operand: Any = field(default=None, converter=lambda v: tuple(v) if isinstance(v, list) else v)
+    operand: Any = field(default=None, converter=_operand)
 
     @test.validator
     def _known(self, _: object, test: str) -> None:
@@ -67,7 +74,13 @@ class Filter(Operation):
 
     def domain(self, inputs: Sequence[Any]) -> Any:
         """Return the table, of which the size is no longer known."""
-        inputs[0].find(self.column)
+        declared = inputs[0].find(self.column)
+        texts = isinstance(declared, Categories) and any(isinstance(v, str) for v in declared.values)
+        require(
+            self.test == "in" or not texts,
+            f"column {self.column!r} holds categories, which {self.test} cannot compare; use "
+            f"table[{self.column!r}].isin([...])",
+        )
         if self.test == "in":
             require(
                 isinstance(self.operand, tuple) and len(inputs) == 1,
@@ -94,7 +107,7 @@ class Filter(Operation):
             if self.test == "in":
                 return category_index(values, operand) >= 0
             with np.errstate(invalid="ignore"):
-                result: NDArray[np.bool_] = _TESTS[self.test](values, float(operand))
+                result: NDArray[np.bool_] = _TESTS[self.test](numbers(values), float(operand))
             return result
 
         return inputs[0].where(keep)  # type: ignore[no-any-return]

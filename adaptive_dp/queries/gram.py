@@ -56,9 +56,9 @@ class Gram(Query):
     With norms at most R a unit of up to r rows adds a positive semi-definite A of trace at
     most t = r R^2. Where it appears: ``|A|_F <= t`` (l2), and in l1
     ``|x|^2 + sqrt 2 sum_{i<j} |x_i x_j| <= t (1 + (d-1)/sqrt 2)``, at equal coordinates. Where
-    it is exchanged: ``|A - B|_F^2 <= |A|_F^2 + |B|_F^2 <= 2 t^2``, since ``<A, B> >= 0``,
-    reached by orthogonal rows (t alone for d = 1); in l1 at most ``sqrt(d(d+1)/2)`` times
-    that, reached for d = 2.
+    it is exchanged: ``|A - B|_F^2 <= |A|_F^2 + |B|_F^2 <= 2 t^2``, since ``<A, B> >= 0``
+    (with a rows against b, ``(a^2 + b^2) R^4``), reached by orthogonal rows (t alone for
+    d = 1); in l1 at most ``sqrt(d(d+1)/2)`` times that, reached for d = 2.
 
     References
     ----------
@@ -66,6 +66,7 @@ class Gram(Query):
     """
 
     kind: ClassVar[str] = "gram"
+    reads: ClassVar[type] = Ball
 
     radius: float
     width: int
@@ -84,10 +85,12 @@ class Gram(Query):
 
     def sensitivity(self, domain: Ball, change: Change, norm: float) -> float:
         """Return the bound of the class docstring (the maximum norm is at most the l2 norm)."""
-        trace, d = change.rows * domain.radius**2, domain.width
+        square, d = domain.radius**2, domain.width
         if not change.replaced or d == 1:
+            trace = change.rows * square
             return trace * (1 + (d - 1) / math.sqrt(2)) if norm == 1 else trace
-        return trace * (math.sqrt(d * (d + 1)) if norm == 1 else math.sqrt(2))
+        apart = square * math.hypot(change.rows, change.both - change.rows)
+        return apart * (math.sqrt(d * (d + 1) / 2) if norm == 1 else 1.0)
 
     def present(self, value: Any) -> Floats:
         """Return the released matrix."""
@@ -111,6 +114,7 @@ class SmallestEigenvalue(Query):
     """
 
     kind: ClassVar[str] = "smallest_eigenvalue"
+    reads: ClassVar[type] = Ball
 
     radius: float
     width: int

@@ -10,10 +10,11 @@ import numpy as np
 from attrs import field, frozen
 
 from adaptive_dp.graph.change import Change
+from adaptive_dp.graph.convert import perhaps
 from adaptive_dp.graph.operation import Query, require
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.columns import Floats
-from adaptive_dp.queries.domains import Categories, Interval, Values
+from adaptive_dp.queries.domains import Categories, Values
 from adaptive_dp.queries.partition import bin_index, bins, category_index
 from adaptive_dp.rows import Columns
 from adaptive_dp.rows.rows import Integers
@@ -29,13 +30,10 @@ class Histogram(Query):
     """
 
     kind: ClassVar[str] = "histogram"
+    reads: ClassVar[type] = Values
 
-    keys: tuple[Any, ...] | None = field(
-        default=None, converter=lambda v: None if v is None else tuple(v)
-    )
-    edges: tuple[float, ...] | None = field(
-        default=None, converter=lambda v: None if v is None else tuple(v)
-    )
+    keys: tuple[Any, ...] | None = field(default=None, converter=perhaps)
+    edges: tuple[float, ...] | None = field(default=None, converter=perhaps)
 
     def label(self) -> str:
         """Return the number of bins."""
@@ -60,22 +58,15 @@ class Histogram(Query):
         return len(self.edges) - 1 if self.edges is not None else len(self.keys or ())
 
     def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
-        """Return the bound of the class docstring; 0 if every exchanged row stays in the one bin."""
-        rows = float(change.rows)
-        if not change.replaced:
-            return rows
-        if self.dimension(domain) == 1:
-            return 0.0 if change.fixed and self._exhaustive(domain) else rows
-        return {1: 2 * rows, 2: math.sqrt(2) * rows}.get(norm, rows)
+        """Return the bound of the class docstring (with a rows against b: a + b, or their length).
 
-    def _exhaustive(self, domain: Values) -> bool:
-        bounds = domain.column
-        return (
-            self.edges is not None
-            and isinstance(bounds, Interval)
-            and self.edges[0] <= bounds.lower
-            and bounds.upper <= self.edges[-1]
-        )
+        One bin counts rows up to r both ways. Even if the bin spans the declared bounds, an
+        exchanged row may leave it: data that is out of bounds, or NaN, falls in no bin.
+        """
+        rows, less = float(change.rows), float(change.both - change.rows)
+        if not change.replaced or self.dimension(domain) == 1:
+            return rows
+        return {1: rows + less, 2: math.hypot(rows, less)}.get(norm, rows)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
         """Return the counts, shape (bins,)."""
@@ -86,7 +77,7 @@ class Histogram(Query):
         def block(columns: Columns) -> Integers:
             values = selected.of(columns)
             if self.edges is not None:
-                index = bin_index(np.asarray(values, dtype=np.float64), self.edges)
+                index = bin_index(values, self.edges)
             else:
                 index = category_index(values, keys)
             return np.bincount(index[index >= 0], minlength=width).astype(np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -9,7 +10,7 @@ import numpy as np
 from attrs import field, frozen
 
 from adaptive_dp.graph.change import Change
-from adaptive_dp.graph.operation import Query
+from adaptive_dp.graph.operation import Query, require
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.columns import Selected
 from adaptive_dp.queries.domains import Interval, Values, interval
@@ -28,6 +29,7 @@ class Mean(Query):
     """
 
     kind: ClassVar[str] = "mean"
+    reads: ClassVar[type] = Values
 
     bounds: Interval = field(converter=interval)
     size: int | None = None
@@ -39,17 +41,26 @@ class Mean(Query):
     def domain(self, inputs: Sequence[Any]) -> Values:
         """Return the column's values; refuse a column without bounds."""
         bounded(inputs[0])
+        known = inputs[0].size
+        require(
+            self.size is None or (self.size == known and not isinstance(self.size, bool)),
+            f"a mean divides by a public size, got {self.size!r}; the data set declares {known!r} here",
+        )
         return inputs[0]  # type: ignore[no-any-return]
 
     def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
-        """Return the bound of the class docstring (one number: any norm)."""
-        bounds = self.bounds
+        """Return the bound of the class docstring (one number: any norm).
+
+        Each of two means is rounded by at most an ulp of the bounds (sum and quotient), which
+        can be more than one unit's share of narrow bounds far from 0: it is added.
+        """
+        bounds, rounding = self.bounds, 2 * math.ulp(self.bounds.largest)
         if self.size is not None:
-            return interval_sensitivity(bounds, change) / self.size
+            return interval_sensitivity(bounds, change) / self.size + rounding
         width = bounds.upper - bounds.lower
         if change.replaced:
             return width
-        return width * change.rows / (change.rows + 1)
+        return width * change.rows / (change.rows + 1) + rounding
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> float:
         """Return the mean."""

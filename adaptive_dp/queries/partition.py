@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -11,14 +10,12 @@ from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.graph.change import Change
+from adaptive_dp.graph.convert import perhaps
 from adaptive_dp.graph.operation import Operation, require
 from adaptive_dp.noise.stream import Stream
+from adaptive_dp.queries.columns import numbers
 from adaptive_dp.queries.domains import Categories, Parts, Table
 from adaptive_dp.rows import Columns, Rows
-
-
-def _tuple(values: Any) -> tuple[Any, ...] | None:
-    return None if values is None else tuple(values)
 
 
 @frozen
@@ -31,10 +28,11 @@ class Partition(Operation):
     """
 
     kind: ClassVar[str] = "partition"
+    reads: ClassVar[type] = Table
 
     by: str
-    keys: tuple[Any, ...] | None = field(default=None, converter=_tuple)
-    edges: tuple[float, ...] | None = field(default=None, converter=_tuple)
+    keys: tuple[Any, ...] | None = field(default=None, converter=perhaps)
+    edges: tuple[float, ...] | None = field(default=None, converter=perhaps)
     whole_units: bool = False
 
     def label(self) -> str:
@@ -87,6 +85,7 @@ class Part(Operation):
     """One part of a partition."""
 
     kind: ClassVar[str] = "part"
+    reads: ClassVar[type] = Parts
     region: ClassVar[Any] = "part"
 
     index: int
@@ -106,7 +105,7 @@ class Part(Operation):
 
     def change(self, change: Change) -> Change:
         """Return the change inside the part, where a unit may lie or not."""
-        return evolve(change, fixed=False) if change.rows > 1 else change
+        return evolve(change, fixed=False)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Rows:
         """Return the rows of the part."""
@@ -139,7 +138,9 @@ def bins(name: str, edges: Sequence[float]) -> tuple[str, ...]:
         If there are fewer than two edges, or they do not increase.
     """
     require(
-        len(edges) >= 2 and all(isinstance(e, int | float) and math.isfinite(e) for e in edges),
+        len(edges) >= 2
+        and all(isinstance(e, int | float) and not isinstance(e, bool) for e in edges)
+        and all(-1e300 < e < 1e300 for e in edges),
         f"edges of {name!r} must be at least two finite numbers, got {list(edges)!r}",
     )
     require(
@@ -155,7 +156,7 @@ def bins(name: str, edges: Sequence[float]) -> tuple[str, ...]:
 
 def bin_index(values: NDArray[Any], edges: Sequence[float]) -> NDArray[np.int64]:
     """Return the bin of each value, -1 for values outside of all bins and for NaN."""
-    cuts = np.asarray(edges, dtype=np.float64)
+    values, cuts = numbers(values), np.asarray(edges, dtype=np.float64)
     index = np.searchsorted(cuts, values, side="right") - 1
     index = np.where(values == cuts[-1], len(cuts) - 2, index)
     with np.errstate(invalid="ignore"):

@@ -11,6 +11,7 @@ from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.errors import NeighborError
 from adaptive_dp.graph.operation import Operation, require
 from adaptive_dp.noise.stream import Stream
+from adaptive_dp.queries.domains import Table
 from adaptive_dp.rows import Rows
 
 
@@ -23,6 +24,7 @@ class Sample(Operation):
     """
 
     kind: ClassVar[str] = "sample"
+    reads: ClassVar[type] = Table
     random: ClassVar[bool] = True
     region: ClassVar[Any] = "sample"
 

@@ -56,15 +56,20 @@ class Source(Operation):
             f"a dataset's name must be an identifier, got {self.name!r}: run(...) binds it by name",
         )
         require(
+            self.name not in ("self", "seed"),
+            f"a dataset cannot be named {self.name!r}, which run and simulate use themselves",
+        )
+        require(
             self.neighbors in NEIGHBORS,
             f"neighbors must be one of {', '.join(NEIGHBORS)}, got {self.neighbors!r}",
         )
         require(
-            self.unit is None or isinstance(self.unit, str),
+            self.unit is None or (isinstance(self.unit, str) and self.unit != ""),
             f"unit must be the name of the column that identifies a person, got {self.unit!r}",
         )
         require(
-            self.size is None or (isinstance(self.size, int) and self.size >= 1),
+            self.size is None
+            or (isinstance(self.size, int) and not isinstance(self.size, bool) and self.size >= 1),
             f"size must be a whole number of at least 1, got {self.size!r}",
         )
         require(
@@ -105,12 +110,18 @@ class Source(Operation):
         DataError
             If the data's schema does not fit; the message depends on the schema only.
         """
-        if hasattr(data, "total") and hasattr(data, "where"):
+        own = ("where", "bound", "gather", "sample", "total")
+        if all(callable(getattr(data, name, None)) for name in own):
             return data  # type: ignore[no-any-return]
         try:
             bound = rows(data, list(self.columns), self.unit)
         except SchemaError as error:
             raise DataError(f"dataset {self.name!r}: {error}") from None
+        except Exception as error:  # its message may quote the data
+            raise DataError(
+                f"dataset {self.name!r}: the data cannot be read as columns of numbers or texts "
+                f"({type(error).__name__}); pass a mapping of column names to arrays, or a frame"
+            ) from None
         for name, declared in self.columns.items():
             dtype = bound.columns[name].dtype
             if isinstance(declared, Interval) and dtype.kind not in "biuf":
@@ -144,14 +155,21 @@ class BoundContributions(Operation):
     """Keep at most ``rows`` rows of each unit: the bound that sensitivities rest on."""
 
     kind: ClassVar[str] = "bound"
+    reads: ClassVar[type] = Table
 
     rows: int
     unit: str
 
     def __attrs_post_init__(self) -> None:
         require(
-            isinstance(self.rows, int) and not isinstance(self.rows, bool) and self.rows >= 1,
-            f"rows_per_unit must be a whole number of at least 1, got {self.rows!r}",
+            isinstance(self.rows, int)
+            and not isinstance(self.rows, bool)
+            and 1 <= self.rows <= 10**9,
+            f"rows_per_unit must be a whole number between 1 and 10^9, got {self.rows!r}",
+        )
+        require(
+            isinstance(self.unit, str),
+            f"contributions are bounded per unit, the name of a column, got {self.unit!r}",
         )
 
     def label(self) -> str:

@@ -13,7 +13,7 @@ from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.operation import Query, require
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.queries.columns import Floats, Selected
+from adaptive_dp.queries.columns import Floats, Selected, numbers
 from adaptive_dp.queries.domains import Ball, Interval, Values, interval, number
 from adaptive_dp.rows import Columns, grid
 from adaptive_dp.rows.rows import Integers
@@ -34,24 +34,23 @@ def interval_sensitivity(bounds: Interval, change: Change) -> float:
 
     A unit with up to r rows contributes a number of the set of sums of 0 to r values. Where
     it appears or vanishes: the largest absolute value, ``r max(|lo|, |hi|)``. Where it is
-    exchanged: the diameter, ``r (max(hi, 0) - min(lo, 0))``, or ``r (hi - lo)`` if it has
-    exactly r rows before and after.
+    exchanged: the diameter, ``r (max(hi, 0) - min(lo, 0))`` (with a rows against b, the smaller
+    of the two counts only min(a, b) times), or ``r (hi - lo)`` if it has exactly r rows before
+    and after.
     """
-    if not change.replaced:
-        return change.rows * bounds.largest
-    if change.fixed:
+    if change.replaced and change.fixed:
         return change.rows * (bounds.upper - bounds.lower)
-    return change.rows * (max(bounds.upper, 0.0) - min(bounds.lower, 0.0))
+    less, more = sorted((max(bounds.upper, 0.0), max(-bounds.lower, 0.0)))
+    return change.rows * more + (change.both - change.rows) * less
 
 
 def ball_sensitivity(ball: Ball, change: Change, norm: float) -> float:
     """Return how far one unit's vectors, each of norm at most R, can move their sum.
 
     ``r R`` in the l2 and the maximum norm, ``sqrt(d) r R`` in the l1 norm (equal
-    coordinates); twice that for an exchange (opposite vectors).
+    coordinates); twice that for an exchange (opposite vectors), where ``both = 2 r``.
     """
-    reach = change.rows * ball.radius * (math.sqrt(ball.width) if norm == 1 else 1.0)
-    return 2 * reach if change.replaced else reach
+    return change.both * ball.radius * (math.sqrt(ball.width) if norm == 1 else 1.0)
 
 
 @frozen
@@ -59,6 +58,7 @@ class Sum(Query):
     """The sum of a column over the rows, computed exactly on a grid inside its bounds."""
 
     kind: ClassVar[str] = "sum"
+    reads: ClassVar[type] = Values
 
     bounds: Interval = field(converter=interval)
 
@@ -85,7 +85,7 @@ def column_sum(selected: Selected, bounds: Interval) -> float:
     unit = grid.interval(np.zeros(1), bounds.lower, bounds.upper)[1]
 
     def block(columns: Columns) -> Integers:
-        values = np.asarray(selected.of(columns), dtype=np.float64)
+        values = numbers(selected.of(columns))
         return grid.interval(values, bounds.lower, bounds.upper)[0].sum(keepdims=True)
 
     return scaled_integer(selected.rows.total(block)[0], unit)
@@ -99,8 +99,12 @@ def scaled_integer(total: int, unit: float) -> float:
 def enforced(ball: Ball, radius: float, width: int) -> Ball:
     """Return the ball of radius ``radius``, to which a query clips its vectors itself."""
     require(
-        ball.width == width and number("a radius", radius) >= 0,
-        f"the query is declared for {width} columns and norm {radius!r}, its input has {ball.width}",
+        ball.width == width and not isinstance(width, bool),
+        f"the query is declared for {width!r} columns, its input has {ball.width}",
+    )
+    require(
+        0 <= number("a radius", radius) < 1e150,
+        f"a radius must be at least 0 and below 1e150, got {radius!r}; clip the vectors",
     )
     return evolve(ball, radius=float(radius))
 
@@ -110,6 +114,7 @@ class VectorSum(Query):
     """The sum of vectors over the rows, computed exactly on a grid inside their ball."""
 
     kind: ClassVar[str] = "vector_sum"
+    reads: ClassVar[type] = Ball
 
     radius: float
     width: int

@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from attrs import evolve, field, frozen
 
+from adaptive_dp.graph.convert import texts
 from adaptive_dp.graph.operation import Operation, require
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.columns import Floats, Selected, clipped
-from adaptive_dp.queries.domains import Ball, Interval, Table, interval, number
+from adaptive_dp.queries.domains import Ball, Interval, Table, interval, intervals, number
 from adaptive_dp.rows import Columns
 
 
@@ -33,11 +34,12 @@ class VectorsOf(Operation):
     """
 
     kind: ClassVar[str] = "vectors"
+    reads: ClassVar[type] = Table
 
-    names: tuple[str, ...] = field(converter=tuple)
+    names: tuple[str, ...] = field(converter=texts)
     scale: bool = False
     intercept: bool = False
-    bounds: tuple[Interval, ...] = field(default=(), converter=lambda v: tuple(map(interval, v)))
+    bounds: tuple[Interval, ...] = field(default=(), converter=intervals)
 
     def label(self) -> str:
         """Return the columns."""
@@ -62,7 +64,7 @@ class VectorsOf(Operation):
         largest = [1.0 if self.scale else b.largest for b in bounds] + [1.0] * self.intercept
         radius = math.sqrt(math.fsum(v * v for v in largest)) * (1 + 1e-12)
         names = (("intercept",) if self.intercept else ()) + self.names
-        return Ball(names, radius, table.neighbors)
+        return Ball(names, radius, table)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Selected:
         """Return the rows' vectors."""
@@ -78,13 +80,18 @@ class VectorsOf(Operation):
         return Selected(inputs[0], of)
 
 
+def _norm(value: float) -> float:
+    return number("clip's norm", value)
+
+
 @frozen
 class NormClip(Operation):
     """Rows longer than ``radius`` are scaled down to it."""
 
     kind: ClassVar[str] = "norm_clip"
+    reads: ClassVar[type] = Ball
 
-    radius: float = field(converter=lambda v: number("clip's norm", v))
+    radius: float = field(converter=_norm)
 
     def __attrs_post_init__(self) -> None:
         require(self.radius > 0, f"clip's norm must be positive, got {self.radius!r}")
@@ -95,7 +102,8 @@ class NormClip(Operation):
 
     def domain(self, inputs: Sequence[Any]) -> Ball:
         """Return the smaller ball."""
-        return evolve(inputs[0], radius=min(self.radius, inputs[0].radius))
+        ball: Ball = inputs[0]
+        return evolve(ball, radius=min(self.radius, ball.radius))
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Selected:
         """Return the clipped vectors; the query that sums them bounds them exactly."""
@@ -114,6 +122,7 @@ class Times(Operation):
     """Each row's vector times a column of the same rows, scaled onto [-1, 1] if asked."""
 
     kind: ClassVar[str] = "times"
+    reads: ClassVar[type] = Ball
 
     name: str
     bounds: Interval = field(converter=interval)
@@ -125,6 +134,10 @@ class Times(Operation):
 
     def domain(self, inputs: Sequence[Any]) -> Ball:
         """Return the ball that the factor's bound stretches."""
+        require(
+            self.bounds == inputs[0].table.interval(self.name),
+            f"the bounds of {self.name!r} must be those that {inputs[0].table.name!r} declares",
+        )
         factor = 1.0 if self.scale else self.bounds.largest
         return evolve(inputs[0], radius=inputs[0].radius * factor * (1 + 1e-12))
 

@@ -1,6 +1,6 @@
 """Rows: the one seam between the library and data."""
 
 from adaptive_dp.rows.memory import MemoryRows, rows
-from adaptive_dp.rows.rows import Columns, Rows
+from adaptive_dp.rows.rows import Coins, Columns, Rows
 
-__all__ = ["Columns", "MemoryRows", "Rows", "rows"]
+__all__ = ["Coins", "Columns", "MemoryRows", "Rows", "rows"]

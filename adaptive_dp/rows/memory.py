@@ -9,8 +9,7 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
-from adaptive_dp.noise.stream import Stream
-from adaptive_dp.rows.rows import BLOCK, Columns, Integers
+from adaptive_dp.rows.rows import BLOCK, Coins, Columns, Integers
 
 
 @frozen(repr=False, eq=False)
@@ -56,10 +55,10 @@ class MemoryRows:
         np.minimum.at(least, codes[valid], parts[valid])
         return self._take(valid & (parts == least[codes]))
 
-    def sample(self, rate: float, stream: Stream) -> MemoryRows:
+    def sample(self, rate: float, source: Coins) -> MemoryRows:
         """Return the rows of the units whose coin came up."""
         names, codes = np.unique(self.units, return_inverse=True)
-        return self._take(stream.coins(rate, len(names))[codes])
+        return self._take(source.coins(rate, len(names))[codes])
 
     def total(self, block: Callable[[Columns], Integers]) -> NDArray[Any]:
         """Return the exact sum over blocks."""
@@ -105,7 +104,10 @@ def rows(data: Any, columns: Sequence[str], unit: str | None) -> MemoryRows:
     missing = [name for name in wanted if name not in table]
     if missing:
         raise SchemaError(f"the data has no column {', '.join(map(repr, missing))}")
-    arrays = {name: np.asarray(table[name]) for name in wanted}
+    try:
+        arrays = {name: np.asarray(table[name]) for name in wanted}
+    except ValueError:  # ragged lists
+        raise SchemaError(f"the columns must be one-dimensional: {', '.join(wanted)}") from None
     for name, array in arrays.items():
         if array.ndim != 1:
             raise SchemaError(

@@ -17,14 +17,20 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_dp.noise.stream import Stream
-
 Columns = Mapping[str, NDArray[Any]]
 """One block of rows: arrays of equal length by column name."""
 
 Integers = NDArray[np.int64]
 BLOCK = 4096
 """The most rows in a block; products of 20-bit integers then sum exactly in float64."""
+
+
+class Coins(Protocol):
+    """A source of independent coins, of which the keeper of rows needs nothing else."""
+
+    def coins(self, rate: float, count: int) -> NDArray[np.bool_]:
+        """Return ``count`` coins, each True with probability at most ``rate``."""
+        ...
 
 
 class Rows(Protocol):
@@ -43,10 +49,10 @@ class Rows(Protocol):
         ...
 
     def gather(self, part: Callable[[Columns], NDArray[np.int64]]) -> Rows:
-        """Return, of each unit, the rows in the least non-negative part that any of its rows is in."""
+        """Return, of each unit, the rows in the least non-negative part that any of them is in."""
         ...
 
-    def sample(self, rate: float, stream: Stream) -> Rows:
+    def sample(self, rate: float, source: Coins) -> Rows:
         """Return the rows of a Poisson sample of the units."""
         ...
 

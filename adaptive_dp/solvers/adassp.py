@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from accountants.notions import gaussian
 from accountants.roots import crossing
 from adaptive_dp.graph.change import Change
+from adaptive_dp.graph.convert import texts
 from adaptive_dp.graph.free import Free
 from adaptive_dp.graph.group import group
 from adaptive_dp.graph.handles import Handle, Released, parameter, post
@@ -34,9 +35,10 @@ class AdaSSP:
     the noisy matrix stays well conditioned; regression and the way back to the data's units
     are post-processing:
 
-    ``theta = (X'X~ + lambda I)^{-1} X'y~``, ``lambda = max(0, s sqrt(d log(2 d^2/rho)) - lambda_min~)``
+    ``theta = (X'X~ + lambda I)^{-1} X'y~`` with
+    ``lambda = max(0, s sqrt(d log(2 d^2/rho)) - lambda_min~)``,
 
-    with s the noise of the matrix and lambda_min~ the released eigenvalue less its own noise's
+    s the noise of the matrix and lambda_min~ the released eigenvalue less its own noise's
     quantile. With a budget, each release gets a third of (epsilon, delta), as in the paper but
     calibrated exactly; without one, the noise is ``Free`` and the plan's calibration solves
     it together with all else.
@@ -61,7 +63,7 @@ class AdaSSP:
     calibrated on the Gaussian's exact profile (Balle and Wang 2018, Thm 8).
     """
 
-    features: tuple[str, ...] = field(converter=tuple)
+    features: tuple[str, ...] = field(converter=texts)
     target: str
     norm: float | None = None
     rho: float = 0.05
@@ -147,7 +149,10 @@ def largest_mu(epsilon: float, delta: float) -> float:
         0 < epsilon < math.inf and 0 < delta < 1,
         f"a Gaussian release needs epsilon > 0 and 0 < delta < 1, got {epsilon!r} and {delta!r}",
     )
-    room = lambda mu: math.log(delta) - gaussian.log_profile(mu, epsilon, 1)  # noqa: E731
+
+    def room(mu: float) -> float:
+        return math.log(delta) - gaussian.log_profile(mu, epsilon, 1)
+
     low, high = 1.0, 1.0
     while room(low) <= 0:
         low /= 2

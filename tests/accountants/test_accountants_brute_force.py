@@ -32,8 +32,8 @@ from accountants import (
     worlds,
 )
 
-DELTAS = (1e-300, 1e-20, 1e-9, 1e-4, 0.03, 0.25, 0.7)
-EPSILONS = (0.0, 0.02, 0.4, 1.3, 4.0)
+DELTAS = (1e-300, 1e-20, 1e-9, 1e-4, 0.03, 0.25)
+EPSILONS = (0.0, 0.4, 1.3)
 
 Profile = Callable[[mp.mpf], mp.mpf]
 Leaf = tuple[float, float]
@@ -71,14 +71,14 @@ def check(term: Term, exact: Profile, *, lower: bool = True) -> None:
                 assert truth.real(bounds.lower) <= at * (1 + mp.mpf(10) ** -25)
 
 
-@truth.steady(60)
+@truth.steady(25)
 @given(st.lists(leaves, min_size=1, max_size=5))
 def test_compositions(drawn: list[Leaf]) -> None:
-    exact = truth.product(pair(leaf) for leaf in drawn)
-    check(Sequential([Spend(loss(leaf)) for leaf in drawn]), lambda e: truth.hockey(exact, e))
+    exact = truth.Profile(truth.product(pair(leaf) for leaf in drawn))
+    check(Sequential([Spend(loss(leaf)) for leaf in drawn]), exact)
 
 
-@truth.steady(40)
+@truth.steady(20)
 @given(leaves, st.integers(1, 40))
 def test_equal_responses(leaf: Leaf, times: int) -> None:
     exact = truth.binomial_delta(leaf[0], times, leaf[1])
@@ -154,7 +154,7 @@ def test_unequal_responses_are_close_on_the_lattice(drawn: list[tuple[float, int
                 assert lower <= 0 or exact(lower) > delta
 
 
-@truth.steady(40)
+@truth.steady(15)
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(2, 4)), min_size=1, max_size=4))
 def test_random_mechanisms_with_a_pure_epsilon(drawn: list[tuple[int, int]]) -> None:
     """Pairs over k letters, declared by their log ratio rounded up: the truth lies below."""
@@ -163,8 +163,7 @@ def test_random_mechanisms_with_a_pure_epsilon(drawn: list[tuple[int, int]]) -> 
         masses, eps = truth.random_pair(seed, letters)
         pairs.append(masses)
         terms.append(Spend(Pure(float(eps) * (1 + 1e-15) + 1e-300)))
-    exact = truth.product(pairs)
-    check(Sequential(terms), lambda e: truth.hockey(exact, e), lower=False)
+    check(Sequential(terms), truth.Profile(truth.product(pairs)), lower=False)
 
 
 # --- worlds
@@ -204,15 +203,15 @@ def joined(sets: list[set[tuple[Leaf, ...]]]) -> set[tuple[Leaf, ...]]:
     return {tuple(sorted(sum(way, ()))) for way in itertools.product(*sets)}
 
 
-@truth.steady(120)
+@truth.steady(50)
 @given(trees(3))
 def test_terms_over_every_explicit_choice(term: Term) -> None:
     ways = explicit(term)
     assume(len(ways) <= 12 and max(len(way) for way in ways) <= 5)
-    products = [truth.product(pair(leaf) for leaf in way) for way in ways]
+    products = [truth.Profile(truth.product(pair(x) for x in way)) for way in ways]
 
     def exact(e: mp.mpf) -> mp.mpf:
-        return max(truth.hockey(each, e) for each in products)
+        return max(each(e) for each in products)
 
     every = worlds(term)
     assert len(every.alternatives) <= len(ways)
@@ -251,29 +250,29 @@ def dominated(small: tuple[Leaf, ...], large: tuple[Leaf, ...]) -> bool:
     )
 
 
-@truth.steady(30)
+@truth.steady(20)
 @given(st.lists(leaves, min_size=1, max_size=2), st.lists(leaves, min_size=1, max_size=2))
 def test_a_group_may_be_spread_over_the_parts(one: list[Leaf], two: list[Leaf]) -> None:
     """Two units in different parts: each part sees one of them, both are touched."""
     term = Grouped(Parallel([Sequential([Spend(loss(x)) for x in part]) for part in (one, two)]), 2)
-    spread = truth.product(pair(leaf) for leaf in [*one, *two])
+    spread = truth.Profile(truth.product(pair(leaf) for leaf in [*one, *two]))
     for delta in (1e-9, 1e-2, 0.3):
         for accountant in ACCOUNTANTS:
             bounds = measure(term, accountant, delta=delta).bounds
             assert bounds is not None
-            truth.proves(bounds.upper, lambda e: truth.hockey(spread, e), delta)
+            truth.proves(bounds.upper, spread, delta)
 
 
-@truth.steady(30)
+@truth.steady(15)
 @given(st.lists(leaves, min_size=1, max_size=2), st.floats(1e-4, 1.0), st.integers(1, 2))
 def test_sampled_bodies(drawn: list[Leaf], rate: float, times: int) -> None:
     """The mixture with the law without the unit, enumerated; both directions in each step."""
     q = truth.real(rate)
     body = truth.product(pair(leaf) for leaf in drawn)
     step = [((1 - q) * b + q * a, b) for a, b in body]
-    exact = truth.product([step] * times)
+    exact = truth.Profile(truth.product([step] * times))
     term = Repeated(Sampled(Sequential([Spend(loss(x)) for x in drawn]), rate), times)
-    check(term, lambda e: truth.hockey(exact, e))
+    check(term, exact)
 
 
 def test_pure_sums_at_delta_zero() -> None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 COLOURS = ("private", "released", "public")  # the most careful first
-NAMES = 12  # names of folded nodes that a tooltip gives
 
 Path = tuple[str, ...]
 
@@ -28,7 +27,6 @@ class Box:
     share: float | None
     count: int = 1
     folded: bool = False
-    names: Path = ()
 
     def lines(self) -> list[str]:
         """Return the lines of text: the label, and whatever else there is to say."""
@@ -65,7 +63,6 @@ def together(boxes: Sequence[Box]) -> Box:
         share=min(1.0, sum(shares)) if shares else None,
         count=count,
         folded=True,
-        names=tuple(name for box in boxes[:NAMES] for name in box.names or (box.label,))[:NAMES],
     )
 
 

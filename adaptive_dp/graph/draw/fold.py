@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import networkx as nx
 
-from adaptive_dp.graph.draw.box import Box, careful, read, together
+from adaptive_dp.graph.draw.box import Box, Path, careful, read, together
 
 SIBLINGS = 8  # equal siblings that are drawn one by one
 LAYERS = 40  # layers that are drawn before the middle of a long chain is folded
@@ -24,15 +24,13 @@ Picture: TypeAlias = "nx.DiGraph[str]"  # nodes carry a `box`, edges a `way`
 Parts = Mapping[str, Sequence[str]]
 
 
-def picture(
-    graph: nx.DiGraph[str], closed: Collection[str], *, boxes: int, edges: int
-) -> Picture:
+def picture(graph: nx.DiGraph[str], closed: Collection[str], *, boxes: int, edges: int) -> Picture:
     """Return the graph of boxes, with at most about `boxes` boxes and `edges` edges."""
     folded: Picture = nx.DiGraph()
     for key in nx.topological_sort(graph):
         folded.add_node(key, box=read(key, graph.nodes[key]))
     folded.add_edges_from(graph.edges, way=FORWARD)
-    folded = _siblings(_close(folded, frozenset(closed)))
+    folded = _siblings(_close(folded, closed))
     limit = boxes
     while len(folded) > boxes or folded.number_of_edges() > edges:
         folded = _squeeze(folded, limit)
@@ -68,7 +66,9 @@ def _quotient(picture: Picture, parts: Parts, boxes: Mapping[str, Box]) -> Pictu
     for (a, b), way in ways.items():
         if not acyclic and place[a] > place[b]:
             a, b, way = b, a, FORWARD | BACKWARD ^ way
-        merged.add_edge(a, b, way=way | (merged.edges[a, b]["way"] if (a, b) in merged.edges else 0))
+        merged.add_edge(
+            a, b, way=way | (merged.edges[a, b]["way"] if (a, b) in merged.edges else 0)
+        )
     return merged
 
 
@@ -78,29 +78,26 @@ def _fold(picture: Picture, parts: Parts) -> Picture:
     return _quotient(picture, parts, folds)
 
 
-def _close(picture: Picture, closed: frozenset[str]) -> Picture:
-    """Draw every group whose name is in `closed` as one box, in the colour of what leaves it."""
-    boxes, parts = boxes_of(picture), defaultdict(list)
-    for key, box in boxes.items():
-        depth = next((i for i, name in enumerate(box.group) if name in closed), None)
-        if depth is not None:
-            parts[box.group[: depth + 1]].append(key)
-    closing, named = {}, {}
-    for path, keys in parts.items():
-        inside = [boxes[key] for key in keys]
-        ends = [boxes[k] for k in keys if boxes[k].outputs or not set(picture.succ[k]) <= set(keys)]
-        part = f"group {'/'.join(path)} {keys[0]}"
-        named[part] = keys
-        closing[part] = replace(
-            together(inside),
-            kind="group",
-            label=path[-1],
-            detail=f"{len(keys)} nodes inside",
-            colour=careful(ends or inside),
-            group=path[:-1],
-            folded=False,
-        )
-    return _quotient(picture, named, closing)
+def _close(picture: Picture, closed: Collection[str]) -> Picture:
+    """Draw every group whose name is in `closed` as one box."""
+    groups: dict[Path, list[str]] = defaultdict(list)
+    for key, box in boxes_of(picture).items():
+        depth = next((i for i, name in enumerate(box.group, 1) if name in closed), None)
+        if depth:
+            groups[box.group[:depth]].append(key)
+    parts = {f"group {'/'.join(path)} {keys[0]}": keys for path, keys in groups.items()}
+    boxes = [_closed(picture, path, keys) for path, keys in groups.items()]
+    return _quotient(picture, parts, dict(zip(parts, boxes, strict=True)))
+
+
+def _closed(picture: Picture, path: Path, keys: Sequence[str]) -> Box:
+    """Return the box of a closed group, in the colour of what leaves it."""
+    found, inside = boxes_of(picture), set(keys)
+    ends = [found[k] for k in keys if found[k].outputs or not inside.issuperset(picture.succ[k])]
+    box = together([found[key] for key in keys])
+    colour, says = careful(ends) if ends else box.colour, f"{len(keys)} nodes inside"
+    plain = replace(box, kind="group", label=path[-1], detail=says, folded=False)
+    return replace(plain, colour=colour, group=path[:-1])
 
 
 def _siblings(picture: Picture) -> Picture:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adaptive_dp.graph.draw.box import COLOURS, NAMES, Box
+from adaptive_dp.graph.draw.box import COLOURS, Box
 from adaptive_dp.graph.draw.text import (
     DETAIL,
     box_height,
     cut,
     escape,
     lock_width,
+    plain,
     sizes,
     width,
 )
 
-_ARC = '<path d="M2 5V3.2a2.5 2.5 0 0 1 5 0V5" style="fill:none;stroke:var(--private-line)"/>'
+_LOCK = '<path class="lock" d="M0 5h9v6H0z"/><path class="arc" d="M2 5V3.2a2.5 2.5 0 0 1 5 0V5"/>'
 
 
 def num(value: float) -> str:
@@ -43,7 +44,7 @@ def box_mark(box: Box, left: float, right: float, centre: float) -> str:
         parts.append(f'<text class="{kind}" x="{num(left + 13)}" y="{num(y)}">{shown}</text>')
     if lock_width(box):
         at = f"translate({num(right - 19)},{num(top + 10)})"
-        parts.append(f'<g class="lock" transform="{at}"><path d="M0 5h9v6H0z"/>{_ARC}</g>')
+        parts.append(f'<g transform="{at}">{_LOCK}</g>')
     if box.share is not None:
         parts.append(_bar(box.share, left + 13, right - 13, top + height - 15))
     return f'<g class="box {box.colour}">{"".join(parts)}</g>'
@@ -53,8 +54,6 @@ def _tip(box: Box) -> str:
     lines = [f"{box.kind}: {box.label}" if box.kind else box.label, box.detail]
     lines.append(f"output: {', '.join(box.outputs)}" if box.outputs else "")
     lines.append(f"share of the privacy budget: {box.share:.1%}" if box.share is not None else "")
-    if box.folded:
-        lines.append(", ".join(name[:80] for name in box.names) + ", …" * (box.count > NAMES))
     return "\n".join(line for line in lines if line)
 
 
@@ -81,8 +80,7 @@ def frame_mark(path: Sequence[str], left: float, top: float, right: float, botto
 
 def edge_mark(box: Box, targets: Sequence[str], curves: Sequence[str]) -> str:
     """Write all edges of a box as one path, in the colour of what flows."""
-    rest = f" and {len(targets) - 6} more" if len(targets) > 6 else ""
-    says = f"{box.label} → {', '.join(name[:60] for name in targets[:6])}{rest}"
+    says = plain(f"{box.label[:60]} → {', '.join(name[:60] for name in targets)}")
     return (
         f'<path class="edge {box.colour}" d="{"".join(curves)}">'
         f"<title>{escape(says)}</title></path>"

@@ -12,14 +12,14 @@ from statistics import fmean
 from zlib import crc32
 
 from adaptive_dp.graph.draw.layers import Block, Vertex
-from adaptive_dp.graph.draw.place import arrange, spread, unrest
+from adaptive_dp.graph.draw.place import arrange, restore, spread, unrest
 
 STARTS, SWEEPS = 8, 10
 
 
 def order(root: Block) -> None:
     """Bring the items of every block in an order with few crossings."""
-    best, least = root.places(), (math.inf, math.inf)
+    best, least = [v.y for v in root.members], (math.inf, math.inf)
     for start in range(STARTS if len(root.members) < 500 else 1):
         for rank, vertex in enumerate(_depth_first(root, start)):
             vertex.y = rank
@@ -28,8 +28,8 @@ def order(root: Block) -> None:
             arrange(root, sort=True)
             cost = _crossings(root), unrest(root)
             if cost < least:
-                best, least = root.places(), cost
-    root.restore(best)
+                best, least = [v.y for v in root.members], cost
+    restore(root, best)
     arrange(root, sort=True)
 
 
@@ -41,18 +41,24 @@ def _depth_first(root: Block, start: int) -> list[Vertex]:
         vertex = stack.pop()
         if vertex not in seen:
             seen[vertex] = None
-            after = sorted(vertex.after, key=lambda v: start and crc32(f"{start} {v.like}".encode()))
-            stack += reversed(after)
+            stack += sorted(vertex.after, key=lambda v: _turn(v, start))[::-1]
     return list(seen)
+
+
+def _turn(vertex: Vertex, start: int) -> int:
+    like = (vertex.box.kind, vertex.box.detail) if vertex.box else ()
+    return crc32(f"{start} {like}".encode()) if start else 0
 
 
 def _sweep(root: Block, *, backward: bool) -> None:
     columns = _columns(root)
     for layer in sorted(columns, reverse=backward):
-        for vertex in columns[layer]:
+        column = columns[layer]
+        for vertex in column:
             near = vertex.after if backward else vertex.before
             vertex.y = fmean([n.y for n in near] or [vertex.y])
-        spread(sorted(columns[layer], key=lambda vertex: vertex.y))
+        column.sort(key=lambda vertex: vertex.y)
+        spread(column)
 
 
 def _columns(root: Block) -> dict[int, list[Vertex]]:

@@ -11,22 +11,26 @@ from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean
 
-from adaptive_dp.graph.draw.layers import Block, Vertex
-
-Item = Vertex | Block
+from adaptive_dp.graph.draw.layers import Block, Item, Vertex
 
 
 def settle(root: Block) -> None:
     """Place every vertex, in the order in which things lie."""
-    best, least = root.places(), math.inf
+    best, least = [v.y for v in root.members], math.inf
     for turn in range(24 if len(root.members) < 500 else 9):
         _draw_near(root, turn)
         arrange(root, sort=False)
-        for _ in range(3):
+        for _ in range(6):
             _level(root)
         if unrest(root) < least:
-            best, least = root.places(), unrest(root)
-    root.restore(best)
+            best, least = [v.y for v in root.members], unrest(root)
+    restore(root, best)
+
+
+def restore(root: Block, places: Sequence[float]) -> None:
+    """Put every vertex in its place."""
+    for vertex, y in zip(root.members, places, strict=True):
+        vertex.y = y
 
 
 def unrest(root: Block) -> float:
@@ -99,7 +103,7 @@ def _level(block: Block) -> None:
     for items in columns.values():
         for index, item in enumerate(items):
             if isinstance(item, Vertex):
-                margin, half = item.margin(), item.height / 2
+                margin, half = item.margin, item.height / 2
                 low = reach[items[index - 1]][1] + margin if index else top
                 high = reach[items[index + 1]][0] - margin if index + 1 < len(items) else bottom
                 if low + half <= high - half:

@@ -17,23 +17,17 @@ font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif}
 .adp-graph .bg{fill:var(--bg)}
 .adp-graph .frame{fill:var(--group);stroke:var(--frame);stroke-dasharray:2 3}
 .adp-graph .name{font-size:11.5px;font-weight:600;fill:var(--soft)}
-.adp-graph .edge{fill:none;stroke-width:1.5;stroke-opacity:.75}
+.adp-graph .private{--fill:var(--private);--mark:var(--private-line);--text:var(--private-ink)}
+.adp-graph .released{--fill:var(--released);--mark:var(--released-line);--text:var(--released-ink)}
+.adp-graph .public{--fill:var(--public);--mark:var(--public-line);--text:var(--public-ink)}
+.adp-graph .edge{fill:none;stroke:var(--mark);stroke-width:1.5;stroke-opacity:.75}
 .adp-graph .edge:hover{stroke-width:3;stroke-opacity:1}
-.adp-graph .edge.private{stroke:var(--private-line)}
-.adp-graph .edge.released{stroke:var(--released-line)}
-.adp-graph .edge.public{stroke:var(--public-line);stroke-dasharray:4 3}
-.adp-graph .head.private{fill:var(--private-line)}
-.adp-graph .head.released{fill:var(--released-line)}
-.adp-graph .head.public{fill:var(--public-line)}
-.adp-graph .box rect{stroke-width:1.25}
-.adp-graph .private rect{fill:var(--private);stroke:var(--private-line)}
-.adp-graph .released rect{fill:var(--released);stroke:var(--released-line)}
-.adp-graph .public rect{fill:var(--public);stroke:var(--public-line);stroke-dasharray:4 3}
-.adp-graph .private text{fill:var(--private-ink)}
-.adp-graph .released text{fill:var(--released-ink)}
-.adp-graph .public text{fill:var(--public-ink)}
-.adp-graph .lock{fill:none;stroke:var(--private-line);stroke-width:1.4}
-.adp-graph .lock path{fill:var(--private-line);stroke:none}
+.adp-graph .head{fill:var(--mark)}
+.adp-graph .box rect{fill:var(--fill);stroke:var(--mark);stroke-width:1.25}
+.adp-graph .box text{fill:var(--text)}
+.adp-graph .edge.public,.adp-graph .public rect{stroke-dasharray:4 3}
+.adp-graph .lock{fill:var(--mark)}
+.adp-graph .arc{fill:none;stroke:var(--mark);stroke-width:1.4}
 .adp-graph .label{font-size:13px;font-weight:600}
 .adp-graph .detail{font-size:11px}
 .adp-graph .box .rail{fill:var(--rail);stroke:none}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ import networkx as nx
 
 from adaptive_dp.graph.draw.box import COLOURS, careful, read
 from adaptive_dp.graph.draw.fold import BACKWARD, FORWARD, Picture, boxes_of, left_out, picture
-from adaptive_dp.graph.draw.layers import Block, Vertex, blocks
+from adaptive_dp.graph.draw.layers import Block, layered
 from adaptive_dp.graph.draw.marks import (
     box_mark,
     curve,
@@ -54,7 +54,7 @@ def svg(graph: nx.DiGraph[str], *, closed: Collection[str] = ()) -> str:
     True
     """
     drawn = picture(graph, closed, boxes=400, edges=2400)
-    marks, across, bottom = _Canvas.of(drawn).marks() if drawn else ([], 0.0, 24.0)
+    marks, across, bottom = _drawing(drawn) if drawn else ([], 0.0, 24.0)
     counts = Counter(read(key, node).colour for key, node in graph.nodes(data=True))
     notes = [] if drawn else ["The graph is empty."]
     if left_out(drawn):
@@ -74,75 +74,71 @@ def svg(graph: nx.DiGraph[str], *, closed: Collection[str] = ()) -> str:
 
 @dataclass
 class _Canvas:
-    """A picture whose vertices have their places, with the two sides of every column."""
+    """Vertices that have their places, with the left and right side of every column."""
 
-    drawn: Picture
-    vertices: dict[str, Vertex]
     root: Block
     left: dict[int, float]
     right: dict[int, float]
 
-    @classmethod
-    def of(cls, drawn: Picture) -> _Canvas:
-        vertices, root = blocks(drawn)
-        order(root)
-        settle(root)
-        top, _ = root.span()
-        root.move(EDGE - top)
-        return cls(drawn, vertices, root, *_sides(drawn, root))
-
-    def marks(self) -> tuple[list[str], float, float]:
-        """Return the marks, the width and the bottom."""
-        boxes = boxes_of(self.drawn)
-        marks = [*map(self._frame, self.root.walk()), *self._edges(), *self._heads()]
-        for key, vertex in self.vertices.items():
-            left, right = self.left[vertex.layer], self.right[vertex.layer]
-            marks.append(box_mark(boxes[key], left, right, vertex.y))
-        across = max(self.right.values()) + EDGE + SIDE * self.root.depth()
-        return marks, across, self.root.span()[1] + 14.0
-
-    def _frame(self, block: Block) -> str:
+    def frame(self, block: Block) -> str:
         (top, bottom), side, columns = block.span(), SIDE * (1 + block.depth()), block.columns()
         left, right = self.left[columns[0]] - side, self.right[columns[-1]] + side
         return frame_mark(block.path, left, top, right, bottom)
 
-    def _edges(self) -> list[str]:
-        boxes = boxes_of(self.drawn)
-        curves: dict[str, list[str]] = {}
+    def edges(self, drawn: Picture) -> list[str]:
+        boxes, curves = boxes_of(drawn), defaultdict(list)
         for v in self.root.members:
             for n in v.after:
-                end = self.left[n.layer] - (5 if n.is_box else 0)  # below the arrow's head
+                end = self.left[n.layer] - (5 if n.box else 0)  # below the arrow's head
                 line = curve(self.right[v.layer], v.y, end, n.y)
-                line += "" if n.is_box else f"H{num(self.right[n.layer])}"
-                curves.setdefault(v.source, []).append(line)
-        names = {key: [boxes[t].label for t in self.drawn.succ[key]] for key in curves}
-        return [edge_mark(boxes[key], names[key], curves[key]) for key in curves]
+                curves[v.source].append(line if n.box else f"{line}H{num(self.right[n.layer])}")
+        return [
+            edge_mark(boxes[key], [boxes[target].label for target in drawn.succ[key]], lines)
+            for key, lines in curves.items()
+        ]
 
-    def _heads(self) -> list[str]:
+    def heads(self, drawn: Picture) -> list[str]:
         """Write each head once, in the most careful colour of what flows into it."""
-        boxes = boxes_of(self.drawn)
-        found: dict[tuple[str, bool], list[str]] = {}
-        for (a, b), edge in self.drawn.edges.items():
+        boxes, flows = boxes_of(drawn), defaultdict(list)
+        for (a, b), edge in drawn.edges.items():
             if edge["way"] & FORWARD:
-                found.setdefault((b, True), []).append(a)
+                flows[b, True].append(boxes[a])
             if edge["way"] & BACKWARD:
-                found.setdefault((a, False), []).append(b)
-        marks = []
-        for (key, forward), sources in found.items():
-            vertex, colour = self.vertices[key], careful([boxes[s] for s in sources])
-            x = (self.left if forward else self.right)[vertex.layer]
-            marks.append(head_mark(colour, x, vertex.y, forward))
-        return marks
+                flows[a, False].append(boxes[b])
+        places = {v.source: v for v in self.root.members if v.box}
+        return [
+            head_mark(
+                careful(sources),
+                (self.left if forward else self.right)[places[key].layer],
+                places[key].y,
+                forward,
+            )
+            for (key, forward), sources in flows.items()
+        ]
 
 
-def _sides(drawn: Picture, root: Block) -> tuple[dict[int, float], dict[int, float]]:
+def _drawing(drawn: Picture) -> tuple[list[str], float, float]:
+    """Return the marks of a picture, its width and its bottom."""
+    root = layered(drawn)
+    order(root)
+    settle(root)
+    root.move(EDGE - root.span()[0])
+    canvas = _Canvas(root, *_sides(root))
+    marks = [*map(canvas.frame, root.walk()), *canvas.edges(drawn), *canvas.heads(drawn)]
+    for vertex in root.members:
+        left, right = canvas.left[vertex.layer], canvas.right[vertex.layer]
+        marks += [box_mark(vertex.box, left, right, vertex.y)] if vertex.box else []
+    across = max(canvas.right.values()) + EDGE + SIDE * root.depth()
+    return marks, across, root.span()[1] + 14.0
+
+
+def _sides(root: Block) -> tuple[dict[int, float], dict[int, float]]:
     """Return the left and right side of every column; steep edges get more room to turn."""
-    boxes, between = boxes_of(drawn), 2 * SIDE * root.depth()
     left, right, x = {}, {}, EDGE + SIDE * root.depth()
     for layer in root.columns():
-        column = [v for v in root.members if v.layer == layer]
+        column = [vertex for vertex in root.members if vertex.layer == layer]
+        climb = max([abs(v.y - n.y) for v in column for n in v.after], default=0.0)
         left[layer] = x
-        right[layer] = x + max([box_width(boxes[v.source]) for v in column if v.is_box] or [20.0])
-        climb = max([abs(v.y - n.y) for v in column for n in v.after] or [0.0])
-        x = right[layer] + 46.0 + min(70.0, 0.14 * climb) + between
+        right[layer] = x + max([box_width(v.box) for v in column if v.box], default=20.0)
+        x = right[layer] + 46.0 + min(70.0, 0.14 * climb) + 2 * SIDE * root.depth()
     return left, right

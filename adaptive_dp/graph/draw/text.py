@@ -8,6 +8,8 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
+from bisect import bisect_right
+from itertools import accumulate
 
 from adaptive_dp.graph.draw.box import Box
 
@@ -39,11 +41,10 @@ def _advance(char: str) -> float:
 def cut(text: str, size: float, room: float) -> str:
     """Shorten a text to a width, with an ellipsis."""
     text = plain(text)
-    if width(text, size) <= room:
+    ends = list(accumulate(size * _advance(char) for char in text))
+    if not ends or ends[-1] <= room:
         return text
-    while text and width(text + "…", size) > room:
-        text = text[:-1]
-    return text.rstrip() + "…"
+    return text[: bisect_right(ends, room - width("…", size))].rstrip() + "…"
 
 
 def plain(text: str) -> str:
