@@ -149,8 +149,8 @@ def delta_by_search(
         return 1e6 if math.isinf(value) else value - target
 
     least = math.log(max(failure, 5e-324))
-    if excess(least) <= 0:
-        return bracket(lower, max(failure, 5e-324))
+    if excess(least) <= 0:  # at e^least, which may be a unit above the failure
+        return bracket(lower, max(failure, min(1.0, math.exp(least))))
     _, right = crossing(excess, least, math.log(0.999999))
     return bracket(lower, min(1.0, math.exp(right) * (1 + 2**-50)))
 

@@ -323,7 +323,7 @@ def _lattice(
     step = (high - low) / (cells - 8)
     work = sum(min(2 * cells, 2 * times, 4 * _spread(times, delta)) for times in pairs.values())
     # no help where it would take seconds, nor where a step is a whole nat
-    if not 0 < step < 1 or work * cells > 64 * _WORK:
+    if not 0 < step < 1 or work * cells > 64 * _WORK or max(pairs.values()) > _BINOMIAL:
         return math.inf
     first = math.floor(low / step) - 1
     density = np.zeros(cells)
@@ -364,13 +364,11 @@ def _convolve(density: Array, lowest: int, weights: Array) -> tuple[Array, float
 
     What falls below the lower end stays on it.
     """
-    cells, present = len(density), np.flatnonzero(weights)
-    if len(present) > 256:
-        every = np.convolve(density, weights)
-    else:  # far apart, as are the two atoms of a single response
-        every = np.zeros(cells + len(weights) - 1)
-        for shift in present:
-            every[shift : shift + cells] += weights[shift] * density
+    cells = len(density)
+    few, many = sorted((density, weights), key=np.count_nonzero)
+    every = np.zeros(cells + len(weights) - 1)
+    for shift in np.flatnonzero(few):
+        every[shift : shift + len(many)] += few[shift] * many
     below, above = max(0, -lowest), cells - lowest
     result = np.zeros(cells)
     kept = every[below : max(below, above)]

@@ -7,6 +7,7 @@ import math
 from attrs import field, frozen
 
 from accountants.errors import DomainError
+from accountants.rounding import shown
 
 
 @frozen
@@ -31,4 +32,4 @@ class Bounds:
             raise DomainError(f"bounds must satisfy lower <= upper, got {self.lower} and {upper}")
 
     def __str__(self) -> str:
-        return f"[{self.lower:.6g}, {self.upper:.6g}]"
+        return f"[{shown(self.lower, upward=False)}, {shown(self.upper, upward=True)}]"

@@ -46,9 +46,10 @@ def least_noise(
     low = high = math.log(positive("start", start))
     gap = _gap(epsilon_at, target)
     step = math.log(2.0)
+    least, most = math.log(1e-12), math.log(1e12)
     while gap(high) > 0:
-        low, high, step = high, high + step, step * 2
-        if high > math.log(1e12):
+        low, high, step = high, min(high + step, most), step * 2
+        if low >= most:
             raise DomainError(
                 f"no noise up to 1e12 times the weights reaches epsilon <= {target}: releases "
                 "whose noise is fixed, or failures, already cost more; free more of them"
@@ -56,9 +57,9 @@ def least_noise(
     if low == high:
         step = math.log(2.0)
         while gap(low) <= 0:
-            high, low, step = low, low - step, step * 2
-            if low < math.log(1e-12):
-                return math.exp(high)
+            high, low, step = low, max(low - step, least), step * 2
+            if high <= least:
+                break
     # Illinois' variant of regula falsi on log(epsilon / target), which is close to linear
     at_low, at_high = gap(low), gap(high)
     while high - low > digits:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import sys
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from fractions import Fraction
 from typing import TypeVar
 
@@ -32,6 +33,20 @@ def up(value: Number, steps: float = 4) -> Number:
 def down(value: float, steps: float = 4) -> float:
     """Return a number at most ``value * (1 - steps * 2**-53)`` (for either sign)."""
     return value - abs(value) * ((steps + 1) * UNIT) - 5e-324
+
+
+def shown(value: float, *, upward: bool, digits: int = 6) -> str:
+    """Return a bound as text, rounded outward at ``digits`` significant digits.
+
+    Examples
+    --------
+    >>> shown(1.2345678, upward=True), shown(1.2345678, upward=False), shown(2.0, upward=True)
+    ('1.23457', '1.23456', '2')
+    """
+    if not math.isfinite(value):
+        return str(value)
+    rounding = ROUND_CEILING if upward else ROUND_FLOOR
+    return f"{float(Context(prec=digits, rounding=rounding).create_decimal(value)):.{digits}g}"
 
 
 def ceiling(value: Fraction) -> float:

@@ -19,6 +19,7 @@ import numpy as np
 
 from accountants import AccountingError
 from adaptive_dp import report
+from adaptive_dp.demo import DATA
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.document import load
 from adaptive_dp.graph.errors import DocumentError, PlanError, RunError
@@ -26,6 +27,7 @@ from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.run import Result
 from adaptive_dp.graph.verify import verify
 from adaptive_dp.queries.domains import Categories
+from adaptive_dp.queries.source import Source
 from adaptive_dp.rows.files import read
 from adaptive_dp.rows.memory import SchemaError
 
@@ -39,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.command(options))
     except RunError as error:
         return _complain(error, BROKE)
-    except (PlanError, AccountingError, SchemaError) as error:
+    except (PlanError, AccountingError, SchemaError, OSError) as error:
         return _complain(error, UNUSABLE)
 
 
@@ -135,7 +137,10 @@ def _certify(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     plan = read_plan(options.plan, options.allow)
+    _writable(options.html, options.certificate)
     files = dict(_assignment(text) for text in options.data)
+    if len(files) < len(options.data):
+        raise DocumentError("--data names one data set twice")
     data = {name: _table(plan, name, path) for name, path in files.items()}
     with _status("running"):
         if options.simulate is None:
@@ -144,13 +149,20 @@ def _run(options: argparse.Namespace) -> int:
             result = plan.simulate(seed=options.simulate, **data)
     _written(result, plan, options.html, options.certificate)
     if options.json:
-        values = {"values": plain(result.values), "noise": plain(result.noise)}
+        values = {"values": plain(result.released), "noise": plain(result.noise)}
         print(json.dumps(values | {"certificate": result.certificate.document}))
     else:
         print(result)
         print()
         print(result.certificate)
     return 0
+
+
+def _writable(*paths: Path | None) -> None:
+    """Refuse a place where nothing can be written before anything is released."""
+    for path in paths:
+        if path is not None and (path.is_dir() or not path.parent.is_dir()):
+            raise DocumentError(f"{path} cannot be written: it is no file in a folder that exists")
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -190,8 +202,6 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    from adaptive_dp.demo import DATA
-
     with _status("calibrating one budget over the whole graph: epsilon 2, delta 1e-6"):
         from adaptive_dp.demo.plan import plan
     with _status(f"reading {DATA.name}: person-years of the RAND Health Insurance Experiment"):
@@ -202,7 +212,7 @@ def _demo(options: argparse.Namespace) -> int:
     page, paper = options.out / "demo-report.html", options.out / "demo-certificate.json"
     _written(result, plan, page, paper)
     if options.json:
-        values = {"values": plain(result.values), "noise": plain(result.noise)}
+        values = {"values": plain(result.released), "noise": plain(result.noise)}
         print(json.dumps(values | {"certificate": result.certificate.document}))
         return 0
     sections = {
@@ -218,7 +228,7 @@ def _demo(options: argparse.Namespace) -> int:
 
 def _written(result: Result, plan: Pipeline, page: Path | None, paper: Path | None) -> None:
     if page is not None:
-        values = _with_noise(result.values, result.noise)
+        values = _with_noise(result.released, result.noise)
         text = report(result.certificate.document, plan.graph, values)
         page.write_text(text, encoding="utf-8")
     if paper is not None:
@@ -242,7 +252,11 @@ def read_plan(text: str, allow: Sequence[str] = ()) -> Pipeline:
     if not path.is_file():
         raise DocumentError(f"there is no plan file {path}")
     if path.suffix != ".py":
-        return load(path.read_text(encoding="utf-8"), allow=allow)
+        try:
+            content = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeError):
+            raise DocumentError(f"{path} cannot be read as UTF-8 text") from None
+        return load(content, allow=allow)
     module = _module(path)
     plans = {k: v for k, v in vars(module).items() if isinstance(v, Pipeline)}
     if name:
@@ -250,21 +264,32 @@ def read_plan(text: str, allow: Sequence[str] = ()) -> Pipeline:
     if len(plans) != 1:
         found = ", ".join(plans) or "none"
         raise DocumentError(
-            f"{path} must define one Pipeline{f' named {name}' if name else ''}, it defines {found}; "
-            f"choose one with {path}:NAME"
+            f"{path} must define one Pipeline{f' named {name}' if name else ''}, it defines "
+            f"{found}; choose one with {path}:NAME"
         )
     return next(iter(plans.values()))
 
 
 def _module(path: Path) -> Any:
     """Return the file as a module under its own name, so that its functions can be named."""
+    known = sys.modules.get(path.stem)
+    own = known is not None and getattr(known, "__file__", None) == str(path.resolve())
+    if not own and (known is not None or path.stem in sys.stdlib_module_names):
+        raise DocumentError(
+            f"{path} would hide the module {path.stem!r}; rename the file"
+        )
     sys.path.insert(0, str(path.parent.resolve()))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except (PlanError, AccountingError):
+        raise
+    except (Exception, SystemExit) as error:
+        raise DocumentError(f"{path} failed: {type(error).__name__}: {error}") from error
     return module
 
 
@@ -278,15 +303,15 @@ def _assignment(text: str) -> tuple[str, Path]:
 def _table(plan: Pipeline, name: str, path: Path) -> Any:
     """Return a file's columns, read as what the plan declares them to be."""
     for node in plan.structure:
-        source: Any = node.handle.operation
-        if source.kind == "dataset" and source.name == name:
+        source = node.handle.operation
+        if isinstance(source, Source) and source.name == name:
             texts = {
                 column
                 for column, declared in source.columns.items()
                 if isinstance(declared, Categories)
                 and all(isinstance(value, str) for value in declared.values)
             }
-            identity = {source.unit} - {None}
+            identity = set() if source.unit is None else {source.unit}
             return read(path, numeric=set(source.columns) - texts, text=(texts | identity))
     raise DocumentError(f"the plan has no data set {name!r}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import numpy as np
 from attrs import field, frozen
 
 from accountants.bounds import Bounds
@@ -52,7 +53,8 @@ class Gaussian(PrivacyLoss):
 
     def renyi(self, orders: Array) -> Array:
         """Return ``alpha mu^2 / 2``."""
-        return up(orders * self.mu_ * self.mu_ / 2)  # in this order mu^2 cannot underflow
+        with np.errstate(over="ignore"):
+            return up(orders * self.mu_ * self.mu_ / 2)  # in this order mu^2 cannot underflow
 
     def rho(self) -> float:
         """Return ``mu^2 / 2``."""
@@ -68,7 +70,8 @@ class Gaussian(PrivacyLoss):
 
     def grouped(self, size: int) -> Gaussian:
         """Return ``Gaussian(size * mu)``: shifts add (triangle inequality)."""
-        return Gaussian(up(self.mu_ * whole("group size", size), 2) if size > 1 else self.mu_)
+        k = whole("group size", size)
+        return Gaussian(up(self.mu_ * k, 2) if k > 1 else self.mu_)
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order Gaussians by mu."""

@@ -88,9 +88,8 @@ class Laplace(PrivacyLoss):
 
     def grouped(self, size: int) -> Laplace:
         """Return ``Laplace(size * epsilon)``: shifts add (triangle inequality)."""
-        return Laplace(
-            up(self.epsilon * whole("group size", size), 2) if size > 1 else self.epsilon
-        )
+        k = whole("group size", size)
+        return Laplace(up(self.epsilon * k, 2) if k > 1 else self.epsilon)
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order Laplace losses by epsilon."""

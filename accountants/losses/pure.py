@@ -64,7 +64,8 @@ class Pure(PrivacyLoss):
 
     def grouped(self, size: int) -> Pure:
         """Return ``Pure(size * epsilon)`` (Dwork and Roth 2014, Thm 2.2)."""
-        return Pure(up(self.epsilon * whole("group size", size), 2) if size > 1 else self.epsilon)
+        k = whole("group size", size)
+        return Pure(up(self.epsilon * k, 2) if k > 1 else self.epsilon)
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by epsilon; a pure loss also dominates the Laplace loss of its epsilon."""

@@ -30,8 +30,9 @@ from accountants.loss import parameters
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.encode import encode
 from adaptive_dp.graph.errors import DocumentError
+from adaptive_dp.graph.wholesome import unique_json, wholesome
 from adaptive_dp.graph.repeat import Repeat
-from adaptive_dp.graph.structure import Structure
+from adaptive_dp.graph.structure import Node, Structure
 
 FORMAT = "adaptive-dp/certificate/1"
 
@@ -104,20 +105,12 @@ class Certificate:
             If the text is not a certificate.
         """
         try:
-            document = json.loads(text)
-        except json.JSONDecodeError as error:
+            document = unique_json(text)
+        except (ValueError, RecursionError) as error:
             raise DocumentError(f"not a certificate: {error}") from None
         if not isinstance(document, dict) or document.get("format") != FORMAT:
             raise DocumentError(f"not a certificate: 'format' must be {FORMAT!r}")
-        missing = {"claim", "plan", "nodes", "accountants", "worlds"} - set(document)
-        if missing:
-            raise DocumentError(f"not a certificate: it lacks {', '.join(sorted(missing))}")
-        claim = document["claim"]
-        numbers = isinstance(claim, dict) and all(k in claim for k in ("epsilon", "delta"))
-        if not numbers or not isinstance(claim["delta"], int | float):
-            raise DocumentError(
-                "not a certificate: 'claim' needs a number epsilon and a number delta"
-            )
+        formed(document)
         return cls(document)
 
     def __str__(self) -> str:
@@ -132,6 +125,64 @@ class Certificate:
         from adaptive_dp.graph.table import certificate_html
 
         return certificate_html(self.document)
+
+
+_FORM: dict[str, tuple[type, frozenset[str]]] = {
+    "claim": (dict, frozenset({"epsilon", "delta", "accountant"})),
+    "protects": (list, frozenset({"data", "neighbors", "unit", "rows_per_unit", "size"})),
+    "fingerprint": (str, frozenset()),
+    "plan": (dict, frozenset()),
+    "nodes": (
+        list,
+        frozenset(
+            "node query of mechanism parameters norm distance loss theorem source sampler "
+            "conversions times region share in_worst_world".split()
+        ),
+    ),
+    "accountants": (
+        list,
+        frozenset({"name", "theorem", "applies", "reason", "lower", "upper", "world"}),
+    ),
+    "worlds": (dict, frozenset({"count", "exact", "worst"})),
+    "assumptions": (list, frozenset()),
+    "randomness": (dict, frozenset({"source", "release", "samplers"})),
+    "versions": (dict, frozenset()),
+}
+
+
+def formed(document: dict[str, Any]) -> None:
+    """Check that a certificate has the sections and fields that this module writes.
+
+    Raises
+    ------
+    DocumentError
+        If not, with the place.
+    """
+    wholesome(document, "certificate")
+    missing, unknown = set(_FORM) - set(document), set(document) - set(_FORM) - {"format"}
+    if missing or unknown:
+        raise DocumentError(
+            f"not a certificate: it lacks {', '.join(sorted(missing)) or 'nothing'}, and has unknown "
+            f"{', '.join(sorted(unknown)) or 'nothing'}"
+        )
+    for name, (kind, fields) in _FORM.items():
+        section = document[name]
+        if not isinstance(section, kind):
+            raise DocumentError(f"certificate.{name} must be a {kind.__name__}")
+        for row in (section if kind is list else [section]) if fields else ():
+            if not isinstance(row, dict) or set(row) != fields:
+                raise DocumentError(
+                    f"certificate.{name} must have the fields {', '.join(sorted(fields))}"
+                )
+    claim = document["claim"]
+    for value, where in ((claim["epsilon"], "epsilon"), (claim["delta"], "delta")):
+        number = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+        if not number and not (where == "epsilon" and value == "inf"):
+            raise DocumentError(
+                f"certificate.claim.{where} must be a number of at least 0, got {value!r}"
+            )
+    if claim["delta"] >= 1:
+        raise DocumentError(f"certificate.claim.delta must be below 1, got {claim['delta']!r}")
 
 
 def certificate(
@@ -286,7 +337,7 @@ def _protects(structure: Structure, name: str) -> dict[str, Any]:
     rows = [
         node.handle.operation.rows  # type: ignore[attr-defined]
         for node in structure
-        if node.handle.operation.kind == "bound" and name in node.inputs
+        if node.handle.operation.kind == "bound" and _root(structure, node).name == name
     ]
     return {
         "data": source.name,
@@ -295,6 +346,12 @@ def _protects(structure: Structure, name: str) -> dict[str, Any]:
         "rows_per_unit": max(rows, default=1),
         "size": source.size,
     }
+
+
+def _root(structure: Structure, node: Node) -> Node:
+    while node.handle.inputs:
+        node = structure.of(node.handle.inputs[0])
+    return node
 
 
 def _assumptions(

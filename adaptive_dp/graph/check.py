@@ -11,6 +11,7 @@ from adaptive_dp.graph.errors import DeclarationError, LeakError, NeighborError
 from adaptive_dp.graph.handles import Handle, path
 from adaptive_dp.graph.operation import Query, require
 from adaptive_dp.graph.repeat import Repeat, State
+from adaptive_dp.graph.roles import SourceOperation
 
 Path = tuple[str, ...]
 DEPTH = 64
@@ -40,12 +41,12 @@ def checked(
                 "example with .release(dp.Laplace(scale=...))"
             )
     _distinct([name for name, _ in flat])
-    sources: dict[str, Handle] = {}
+    sources: dict[str, SourceOperation] = {}
     loops = []
     for handle in _reachable(handle for _, handle in flat):
         flows(handle)
-        if handle.operation.kind == "dataset":
-            _source(handle, sources)
+        if isinstance(handle.operation, SourceOperation):
+            _source(handle.operation, sources)
         if isinstance(handle.operation, Repeat):
             loops.append(handle.operation)
     _scopes([handle for _, handle in flat], {id(loop): _body(loop) for loop in loops}, ())
@@ -54,17 +55,17 @@ def checked(
 
 def _distinct(paths: Sequence[Path]) -> None:
     """Refuse two outputs of one path, and an output inside of another."""
-    for path in paths:
+    for names in paths:
         require(
-            bool(path) and all(isinstance(part, str) and part != "" for part in path),
-            f"an output's name must be a text that is not empty, got {list(path)!r}",
+            bool(names) and all(isinstance(name, str) and name != "" for name in names),
+            f"an output's name must be a text that is not empty, got {list(names)!r}",
         )
     counts = Counter(paths)
-    for path in paths:
-        inner = any(path[:i] in counts for i in range(1, len(path)))
+    for names in paths:
+        inner = any(names[:i] in counts for i in range(1, len(names)))
         require(
-            counts[path] == 1 and not inner,
-            f"two outputs are named {'.'.join(path)!r}, or one is a part of the other; rename one",
+            counts[names] == 1 and not inner,
+            f"two outputs are named {'.'.join(names)!r}, or one is a part of the other; rename one",
         )
 
 
@@ -150,7 +151,7 @@ def flows(handle: Handle) -> None:
     elif kind in ("public", "state"):
         require(not inside, f"a {kind} value has no inputs")
     elif handle.colour == "private":
-        if kind == "dataset":
+        if isinstance(handle.operation, SourceOperation):
             require(not inside, "a dataset has no inputs")
         elif not inside or not inside[0] or any(inside[1:]):
             raise LeakError(
@@ -177,8 +178,8 @@ def _limited(release: Handle) -> None:
     chain = [release.inputs[0]]
     while chain[-1].inputs:
         chain.append(chain[-1].inputs[0])
-    source: Any = chain.pop().operation
-    if not hasattr(source, "initial"):
+    source = chain.pop().operation
+    if not isinstance(source, SourceOperation):
         raise DeclarationError(f"the way to {release!r} does not begin at a dataset")
     change = source.initial()
     regions = 0
@@ -196,24 +197,21 @@ def _limited(release: Handle) -> None:
     )
     require(
         regions <= DEPTH,
-        f"parts and samples are nested {regions} deep, more than {DEPTH}: no accountant will follow",
+        f"parts and samples are nested {regions} deep, more than {DEPTH}: no accountant follows",
     )
 
 
-def _source(handle: Handle, sources: dict[str, Handle]) -> None:
-    operation: Any = handle.operation
-    for other in sources.values():
-        known: Any = other.operation
+def _source(operation: SourceOperation, sources: dict[str, SourceOperation]) -> None:
+    for known in sources.values():
         if known.neighbors != operation.neighbors:
             raise NeighborError(
                 f"the data sets {known.name!r} ({known.neighbors}) and {operation.name!r} "
-                f"({operation.neighbors}) have different neighbour relations; declare both with the "
-                "same neighbors=..."
+                f"({operation.neighbors}) have different neighbour relations; declare both with "
+                "the same neighbors=..."
             )
-    known_here = sources.get(operation.name)
-    if known_here is not None and known_here.operation != operation:
+    if sources.get(operation.name, operation) != operation:
         raise DeclarationError(
             f"two different data sets are named {operation.name!r}; declare it once and reuse the "
             "handle, or give the other another name"
         )
-    sources.setdefault(operation.name, handle)
+    sources.setdefault(operation.name, operation)

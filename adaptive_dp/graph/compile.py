@@ -31,8 +31,16 @@ from accountants import Parallel, PrivacyLoss, Repeated, Sampled, Sequential, Sp
 from accountants.rounding import up
 from adaptive_dp.graph.change import UNBOUNDED, Change
 from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.repeat import Repeat
+from adaptive_dp.graph.roles import (
+    PartOperation,
+    PartsDomain,
+    SampleOperation,
+    SourceOperation,
+    part_title,
+)
 from adaptive_dp.graph.steps import Release
 from adaptive_dp.graph.structure import Node, Structure
 
@@ -55,6 +63,20 @@ class Charge:
     node: Node
     chain: tuple[Node, ...]
 
+    @property
+    def mechanism(self) -> Mechanism:
+        """The mechanism that releases."""
+        operation = self.node.handle.operation
+        assert isinstance(operation, Release)
+        return operation.mechanism
+
+    @property
+    def source(self) -> SourceOperation:
+        """The data set at the beginning of the chain."""
+        operation = self.chain[0].handle.operation
+        assert isinstance(operation, SourceOperation)
+        return operation
+
 
 def term(structure: Structure) -> Term:
     """Return what one unit can touch of the whole plan.
@@ -72,8 +94,7 @@ def terms(structure: Structure) -> list[tuple[str, Term]]:
         by_source.setdefault(charge.chain[0].name, []).append(charge)
     result = []
     for name, found in by_source.items():
-        initial = found[0].chain[0].handle.operation.initial()  # type: ignore[attr-defined]
-        result.append((name, _compile(found, initial, 1)))
+        result.append((name, _compile(found, found[0].source.initial(), 1)))
     return result
 
 
@@ -84,8 +105,7 @@ def releases(structure: Structure) -> list[Charge]:
 
 def distance(charge: Charge, norm: float) -> float:
     """Return how far one unit moves a release's query where it lies wholly on its path."""
-    source: Any = charge.chain[0].handle.operation
-    changes = [source.initial()]
+    changes = [charge.source.initial()]
     if changes[0].replaced and any(n.handle.operation.region == "part" for n in charge.chain):
         changes.append(changes[0].one_sided)  # the unit may move into the part, or out of it
     stop = len(charge.chain) - 1
@@ -96,8 +116,7 @@ def paid(charges: Iterable[Charge]) -> dict[str, tuple[PrivacyLoss, int]]:
     """Return each release's loss where a unit lies wholly on its path, and how often it is paid."""
     found = {}
     for charge in charges:
-        mechanism = charge.node.handle.operation.mechanism  # type: ignore[attr-defined]
-        loss = _loss(charge, up(distance(charge, mechanism.norm), 8))
+        loss = _loss(charge, up(distance(charge, charge.mechanism.norm), 8))
         loops = [n.handle.operation for n in charge.chain if isinstance(n.handle.operation, Repeat)]
         found[charge.node.name] = (loss, math.prod(loop.times for loop in loops))
     return found
@@ -106,12 +125,11 @@ def paid(charges: Iterable[Charge]) -> dict[str, tuple[PrivacyLoss, int]]:
 def regions(charge: Charge) -> list[str]:
     """Return the regions around a release, for people."""
     found = []
-    for before, node in zip(charge.chain, charge.chain[1:], strict=False):
+    for node in charge.chain[1:]:
         operation = node.handle.operation
-        if operation.region == "part":
-            partition: Any = before.handle.operation
-            found.append(f"{partition.by} = {before.handle.domain.keys[operation.index]}")  # type: ignore[attr-defined]
-        elif operation.region == "sample" or isinstance(operation, Repeat):
+        if isinstance(operation, PartOperation):
+            found.append(part_title(node.handle))
+        elif isinstance(operation, SampleOperation | Repeat):
             found.append(operation.label())
     return found
 
@@ -167,9 +185,9 @@ def _compile(charges: Sequence[Charge], change: Change, position: int) -> Term:
         operation = members[0].chain[at].handle.operation
         if isinstance(operation, Repeat):
             parts.append(Repeated(_compile(members, here, at + 1), operation.times))
-        elif operation.region == "sample":
+        elif isinstance(operation, SampleOperation):
             after = operation.change(here)
-            parts.append(Sampled(_compile(members, after, at + 1), operation.rate))  # type: ignore[attr-defined]
+            parts.append(Sampled(_compile(members, after, at + 1), operation.rate))
         else:
             parts.append(_partition(members, here, at))
     return parts[0] if len(parts) == 1 else Sequential(parts)
@@ -207,7 +225,7 @@ def _sensitivity(charge: Charge, change: Change, norm: float) -> float:
 
 
 def _spend(charge: Charge, change: Change) -> Term:
-    mechanism = charge.node.handle.operation.mechanism  # type: ignore[attr-defined]
+    mechanism = charge.mechanism
     free = mechanism.free()
     if free:
         (name, parameter), *_ = free.items()
@@ -223,7 +241,7 @@ def _spend(charge: Charge, change: Change) -> Term:
 
 def _loss(charge: Charge, far: float) -> PrivacyLoss:
     """Return the mechanism's loss; whatever it raises becomes a typed error with the place."""
-    mechanism: Any = charge.node.handle.operation.mechanism  # type: ignore[attr-defined]
+    mechanism = charge.mechanism
     try:
         loss = mechanism.loss(far)
     except Exception as error:  # no data is near: the cause may be shown
@@ -241,17 +259,19 @@ def _loss(charge: Charge, far: float) -> PrivacyLoss:
 def _partition(charges: Sequence[Charge], change: Change, at: int) -> Term:
     """Return the choices of parts that one unit can touch (see the module's docstring)."""
     partition = charges[0].chain[at - 1].handle
-    keys, whole = partition.domain.keys, partition.domain.whole_units
+    domain: PartsDomain = partition.domain
     parts: dict[int, list[Charge]] = {}
+    label: dict[int, str] = {}
     for charge in charges:
-        operation: Any = charge.chain[at].handle.operation
+        operation = charge.chain[at].handle.operation
+        assert isinstance(operation, PartOperation)
         parts.setdefault(operation.index, []).append(charge)
-    label = {i: f"{partition.operation.by} = {keys[i]}" for i in parts}  # type: ignore[attr-defined]
+        label[operation.index] = part_title(charge.chain[at].handle)
 
     def inside(index: int, change: Change) -> Term:
         return _compile(parts[index], change, at + 1)
 
-    if whole or change.rows == 1:
+    if domain.whole_units or change.rows == 1:
         moved = {i: inside(i, change.one_sided) for i in parts}
         if not change.replaced:
             return Parallel(list(moved.values()), [label[i] for i in moved])
@@ -270,6 +290,8 @@ def _pairs(moved: dict[int, Term], label: dict[int, str]) -> Iterator[tuple[str,
     for i, t in moved.items():
         kinds.setdefault(_shape(t), []).append(i)
     few = [i for found in kinds.values() for i in found[:2]]
+    if len(few) == 1:  # the unit moves between this part and one that is not charged, or none
+        yield label[few[0]], moved[few[0]]
     for i, j in combinations(sorted(few), 2):
         yield f"{label[i]}, {label[j]}", Sequential([moved[i], moved[j]])
 

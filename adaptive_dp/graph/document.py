@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import json
 import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
@@ -40,6 +39,7 @@ from adaptive_dp.graph.operation import Operation, operation
 from adaptive_dp.graph.repeat import Repeat, State, frontier
 from adaptive_dp.graph.steps import Function
 from adaptive_dp.graph.structure import Node
+from adaptive_dp.graph.wholesome import shown, unique_json, wholesome
 
 if TYPE_CHECKING:
     from adaptive_dp.graph.pipeline import Pipeline
@@ -121,7 +121,7 @@ def load(document: Mapping[str, Any] | str, *, allow: Collection[str] = ()) -> P
     from adaptive_dp.graph.pipeline import Pipeline
 
     parsed = _parsed(document) if isinstance(document, str) else document
-    _wholesome(parsed)
+    wholesome(parsed, "plan")
     _fields("plan", parsed, {"format", "delta", "nodes", "outputs"}, {"format", "nodes", "outputs"})
     if parsed["format"] != FORMAT:
         raise DocumentError(f"plan: 'format' must be {FORMAT!r}, got {parsed['format']!r}")
@@ -147,10 +147,6 @@ def load(document: Mapping[str, Any] | str, *, allow: Collection[str] = ()) -> P
 _WRONG = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 """What code may raise on values that no declaration foresaw: never more than a DocumentError."""
 
-DEEPEST = 64
-"""Documents may be nested this deep."""
-
-
 def _parsed(text: str) -> Mapping[str, Any]:
     try:
         if text.lstrip().startswith("{"):
@@ -158,59 +154,6 @@ def _parsed(text: str) -> Mapping[str, Any]:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise DocumentError(f"plan: neither JSON nor TOML: {error}") from None
-
-
-def unique_json(text: str) -> Any:
-    """Return the JSON value of a text in which no mapping has a key twice.
-
-    Raises
-    ------
-    ValueError, RecursionError
-        If it is not JSON, or not such.
-    """
-
-    def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            twice = next(k for i, (k, _) in enumerate(pairs) if k in dict(pairs[:i]))
-            raise ValueError(f"the key {twice!r} stands twice in one mapping")
-        return found
-
-    return json.loads(text, object_pairs_hook=mapping)
-
-
-def _wholesome(document: Any) -> None:
-    """Check that a document is made of texts, finite numbers, lists and mappings, not too deep."""
-    stack: list[tuple[Any, str, int]] = [(document, "plan", 0)]
-    while stack:
-        value, where, depth = stack.pop()
-        if depth > DEEPEST:
-            raise DocumentError(f"{where[:80]}...: nested deeper than {DEEPEST}; flatten it")
-        prefix = "" if where == "plan" else f"{where}."
-        if isinstance(value, Mapping):
-            for key, inner in value.items():
-                if not isinstance(key, str):
-                    raise DocumentError(f"{where}: a key must be a text, got {key!r}")
-                stack.append((inner, f"{prefix}{key}", depth + 1))
-        elif isinstance(value, list | tuple):
-            stack.extend((inner, f"{where}[{i}]", depth + 1) for i, inner in enumerate(value))
-        elif isinstance(value, int | float):
-            if not -1e300 < value < 1e300:
-                raise DocumentError(
-                    f"{where} must be a finite number below 1e300 in size, got {_shown(value)}; a "
-                    "constant that is none is written as {'float': 'nan'}, 'inf' or '-inf'"
-                )
-        elif value is not None and not isinstance(value, str):
-            raise DocumentError(
-                f"{where} must be a number, text, list or mapping, got {type(value).__name__}"
-            )
-
-
-def _shown(value: Any) -> str:
-    try:
-        return repr(value)[:40]
-    except ValueError:  # a whole number of more digits than Python prints
-        return "a huge whole number"
 
 
 class _Reader:
@@ -377,7 +320,7 @@ def _simple(annotation: str, value: Any, where: str) -> Any:
     whole = base in ("int", "float") and isinstance(value, bool)
     texts = base != "tuple[str, ...]" or all(isinstance(v, str) for v in value)
     if not isinstance(value, types) or whole or not texts:
-        raise DocumentError(f"{where} must be {words}, got {_shown(value)}")
+        raise DocumentError(f"{where} must be {words}, got {shown(value)}")
     return _plain(value, where)
 
 
@@ -388,7 +331,7 @@ def _plain(value: Any, where: str) -> Any:
             return {k: _plain(v, f"{where}.{k}") for k, v in value.items()}
         if value["float"] not in ("nan", "inf", "-inf"):
             raise DocumentError(
-                f"{where}.float must be 'nan', 'inf' or '-inf', got {_shown(value['float'])}"
+                f"{where}.float must be 'nan', 'inf' or '-inf', got {shown(value['float'])}"
             )
         return float(value["float"])
     if isinstance(value, list | tuple):
@@ -410,7 +353,7 @@ def _function(value: Any, where: str) -> Function:
     _fields(where, value, {"function"}, {"function"})
     name = value["function"]
     if not isinstance(name, str) or not re.fullmatch(r"[\w.]+:[\w.]+", name):
-        raise DocumentError(f"{where}.function must be 'module:name', got {_shown(name)}")
+        raise DocumentError(f"{where}.function must be 'module:name', got {shown(name)}")
     return Function(name)
 
 
@@ -419,7 +362,7 @@ def _bounds(value: Any, where: str) -> tuple[Any, Any]:
         _fields(where, value, {"bounds"}, {"bounds"})
         value = value["bounds"]
     if not isinstance(value, list | tuple) or len(value) != 2:
-        raise DocumentError(f"{where} must be a pair of bounds [low, high], got {_shown(value)}")
+        raise DocumentError(f"{where} must be a pair of bounds [low, high], got {shown(value)}")
     return tuple(value)
 
 
@@ -433,7 +376,7 @@ def _column(value: Any, where: str) -> Any:
         return _bounds(value, where)
     raise DocumentError(
         f"{where} must be {{'bounds': [low, high]}}, {{'categories': [...]}} or {{}} for neither, "
-        f"got {_shown(value)}"
+        f"got {shown(value)}"
     )
 
 

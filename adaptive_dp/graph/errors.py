@@ -1,4 +1,4 @@
-"""Typed errors. Each message names the place, the value, the rule and the cure; none carries data."""
+"""Typed errors. Messages name the place, the value, the rule and the cure; none carries data."""
 
 from __future__ import annotations
 

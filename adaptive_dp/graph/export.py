@@ -7,6 +7,7 @@ from typing import Any
 import networkx as nx
 
 from adaptive_dp.graph.repeat import Repeat
+from adaptive_dp.graph.roles import PartOperation, part_title
 from adaptive_dp.graph.steps import Release
 from adaptive_dp.graph.structure import Node, Structure
 
@@ -31,9 +32,8 @@ def graph(structure: Structure) -> nx.DiGraph[str]:
 def _attributes(node: Node, structure: Structure) -> dict[str, Any]:
     operation = node.handle.operation
     label = operation.label()
-    if operation.kind == "part":
-        parts: Any = node.handle.inputs[0]
-        label = f"{parts.operation.by} = {parts.domain.keys[operation.index]}"  # type: ignore[attr-defined]
+    if isinstance(operation, PartOperation):
+        label = part_title(node.handle)
     loops = [_title(structure.nodes[name]) for name in node.loops]
     attributes: dict[str, Any] = {
         "kind": operation.kind,

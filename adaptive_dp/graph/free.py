@@ -18,7 +18,7 @@ else:
     _Number = object
 
 
-@frozen
+@frozen(order=False)
 class Free(_Number):
     """A noise (or budget) parameter that calibration solves.
 

@@ -106,7 +106,8 @@ class PrivateQuery(Private[T]):
         """
         require(
             isinstance(mechanism, Mechanism),
-            f"release needs a Mechanism such as dp.Laplace(scale=1), got {type(mechanism).__name__}",
+            "release needs a Mechanism such as dp.Laplace(scale=1), got "
+            f"{type(mechanism).__name__}",
         )
         return Released(Release(mechanism, name), (self,))
 

@@ -100,7 +100,8 @@ class Mechanism:
         solved = {}
         roles = {f.name: f.metadata.get("role", "noise") for f in fields_of(type(self))}
         for name, free in self.free().items():
-            solved[name] = free.weight * multiplier if roles[name] == "noise" else free.weight / multiplier
+            noise = roles[name] == "noise"
+            solved[name] = free.weight * multiplier if noise else free.weight / multiplier
         return evolved(self, **solved) if solved else self
 
     def __str__(self) -> str:

@@ -56,7 +56,8 @@ class Operation:
         if self.reads is not None and not isinstance(found, self.reads):
             wanted, got = self.reads.__name__.lower(), type(found).__name__.lower()
             raise DeclarationError(
-                f"a {self.kind} reads {wanted}, but its input is {'missing' if found is None else got}"
+                f"a {self.kind} reads {wanted}, but its input is "
+                f"{'missing' if found is None else got}"
             )
 
     def domain(self, inputs: Sequence[Any]) -> Any:

@@ -11,17 +11,31 @@ from typing import Any
 import networkx as nx
 
 import accountants
-from accountants import Accountant, Answer, Term
+from accountants import (
+    Accountant,
+    Answer,
+    Grouped,
+    Parallel,
+    Repeated,
+    Sampled,
+    Sequential,
+    Spend,
+    Term,
+)
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.calibrate import free_weights, solve, substituted
 from adaptive_dp.graph.certificate import Certificate, certificate
 from adaptive_dp.graph.check import checked
+from adaptive_dp.graph.diff import diff
 from adaptive_dp.graph.document import to_document
+from adaptive_dp.graph.draw import mermaid, svg
 from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.export import graph
 from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.run import Result, execute
 from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.structure import Path, Structure, structure
+from adaptive_dp.graph.table import plan_text
 
 
 class Pipeline:
@@ -86,8 +100,6 @@ class Pipeline:
     @cached_property
     def graph(self) -> nx.DiGraph[str]:
         """The plan as a networkx graph: nodes by name with kind, colour, label and detail."""
-        from adaptive_dp.graph.export import graph
-
         return graph(self.structure)
 
     @property
@@ -180,7 +192,7 @@ class Pipeline:
             )
         return Pipeline.of(substituted(self._outputs, values), self._delta)
 
-    def run(self, **data: Any) -> Result:
+    def run(self, /, **data: Any) -> Result:
         """Return the released values, with noise from the operating system's secure source.
 
         Parameters
@@ -191,15 +203,13 @@ class Pipeline:
         data = {name: Secret(value) for name, value in data.items()}  # for tracebacks
         return execute(self, data, seed=None)
 
-    def simulate(self, *, seed: int, **data: Any) -> Result:
+    def simulate(self, /, *, seed: int, **data: Any) -> Result:
         """Return what a run with seeded noise would release: for research, never for release."""
         data = {name: Secret(value) for name, value in data.items()}  # for tracebacks
         return execute(self, data, seed=seed)
 
     def diff(self, other: Pipeline) -> str:
         """Return what differs between two plans, node by node; empty if nothing does."""
-        from adaptive_dp.graph.diff import diff
-
         return diff(self.structure, other.structure)
 
     def to_document(self) -> dict[str, Any]:
@@ -212,19 +222,13 @@ class Pipeline:
 
     def svg(self, *, closed: Sequence[str] = ()) -> str:
         """Return a drawing; ``closed`` names groups to draw as one box."""
-        from adaptive_dp.graph.draw import svg
-
         return svg(self.graph, closed=closed)
 
     def mermaid(self) -> str:
         """Return the graph as Mermaid text."""
-        from adaptive_dp.graph.draw import mermaid
-
         return mermaid(self.graph)
 
     def __str__(self) -> str:
-        from adaptive_dp.graph.table import plan_text
-
         return plan_text(self.structure)
 
     def __repr__(self) -> str:
@@ -237,8 +241,6 @@ class Pipeline:
 
 def pruned(term: Term, only: Callable[[str], bool]) -> Term:
     """Return the term without the spends whose names ``only`` refuses."""
-    from accountants import Grouped, Parallel, Repeated, Sampled, Sequential, Spend
-
     match term:
         case Spend(name=name):
             return term if only(name) else Sequential(())

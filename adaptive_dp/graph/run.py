@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from attrs import field, frozen
 
+from accountants import ACCOUNTANTS
 from adaptive_dp.graph.certificate import Certificate, certificate
-from adaptive_dp.graph.errors import DataError, DeclarationError, PlanError, RunError
+from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.repeat import Repeat
+from adaptive_dp.graph.roles import SourceOperation
 from adaptive_dp.graph.secret import Secret
-from adaptive_dp.graph.steps import Parameter, Release
+from adaptive_dp.graph.steps import Parameter, Post, Release
 from adaptive_dp.graph.structure import Node, Path, Structure
+from adaptive_dp.graph.table import result_text
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
 
 if TYPE_CHECKING:
@@ -27,7 +31,7 @@ class Result(Mapping[str, Any]):
 
     Parameters
     ----------
-    values
+    released
         Numbers, arrays, or what post-processing made of them; nested for outputs with parts.
     certificate
         Of the plan that ran, with where its randomness came from.
@@ -36,26 +40,24 @@ class Result(Mapping[str, Any]):
         None where it is not known. Computed from released values alone.
     """
 
-    values: dict[str, Any]
+    released: dict[str, Any]
     certificate: Certificate
     noise: dict[str, Any] = field(factory=dict)
 
     def __getitem__(self, name: str) -> Any:
-        return self.values[name]
+        return self.released[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.values)
+        return iter(self.released)
 
     def __len__(self) -> int:
-        return len(self.values)
+        return len(self.released)
 
     def __str__(self) -> str:
-        from adaptive_dp.graph.table import result_text
-
-        return result_text(self.values, self.noise)
+        return result_text(self.released, self.noise)
 
     def __repr__(self) -> str:
-        return f"<released {', '.join(self.values)}; {self.certificate!r}>"
+        return f"<released {', '.join(self.released)}; {self.certificate!r}>"
 
 
 def execute(plan: Pipeline, data: Mapping[str, Secret[Any]], seed: int | None) -> Result:
@@ -76,8 +78,11 @@ def execute(plan: Pipeline, data: Mapping[str, Secret[Any]], seed: int | None) -
     source = "the operating system" if seed is None else f"seed {seed}"
     randomness = {"source": source, "release": seed is None}
     paper = certificate(
-        structure, plan.to_document(), plan.fingerprint, plan.delta, _accountants(), randomness
+        structure, plan.to_document(), plan.fingerprint, plan.delta, ACCOUNTANTS, randomness
     )
+    for node in structure:
+        if isinstance(node.handle.operation, Post):
+            node.handle.operation.function.resolve()
     run = _Run(structure, _bound(structure, data), seed)
     for node in structure:
         if not node.loops:
@@ -86,34 +91,27 @@ def execute(plan: Pipeline, data: Mapping[str, Secret[Any]], seed: int | None) -
     return Result(values, paper, _nested(_spread(plan, run)))
 
 
-def _accountants() -> Any:
-    from accountants import ACCOUNTANTS
-
-    return ACCOUNTANTS
-
-
 def _bound(structure: Structure, data: Mapping[str, Secret[Any]]) -> dict[str, Secret[Any]]:
-    sources = {
-        n.handle.operation.name: n for n in structure if n.handle.operation.kind == "dataset"
-    }  # type: ignore[attr-defined]
+    operations = {n.name: n.handle.operation for n in structure}
+    sources = {o.name: (n, o) for n, o in operations.items() if isinstance(o, SourceOperation)}
     unknown, missing = set(data) - set(sources), set(sources) - set(data)
     if unknown or missing:
         raise DataError(
-            f"the plan reads the data sets {sorted(sources)}, run was given {sorted(data)}; pass each "
-            "by its name, such as run(people=frame)"
+            f"the plan reads the data sets {sorted(sources)}, run was given {sorted(data)}; pass "
+            "each by its name, such as run(people=frame)"
         )
-    return {n.name: _bind(n.handle.operation, data[name]) for name, n in sources.items()}
+    return {node: _bind(source, data[name]) for name, (node, source) in sources.items()}
 
 
-def _bind(source: Any, data: Secret[Any]) -> Secret[Any]:
+def _bind(source: SourceOperation, data: Secret[Any]) -> Secret[Any]:
     try:
         return Secret(source.bind(data.reveal()))
     except DataError as error:
         failed = error.args[0]
     except Exception as error:
         failed = (
-            f"dataset {source.name!r} cannot be read ({type(error).__name__}); the cause is withheld, "
-            "since it may carry private data"
+            f"dataset {source.name!r} cannot be read ({type(error).__name__}); the cause is "
+            "withheld, since it may carry private data"
         )
     # outside of the handler, so that no traceback leads to frames that hold the data
     raise DataError(failed)
@@ -152,7 +150,7 @@ class _Run:
         elif isinstance(operation, Parameter):
             value = operation.run([node.handle.inputs[0].domain], stream)
         else:
-            value = operation.run([self.opened[n] for n in names], stream)
+            value = self._followed(node, names, stream)
         if node.handle.colour == "private":
             self.secrets[node.name] = Secret(value)
             return
@@ -164,20 +162,38 @@ class _Run:
         self.opened[node.name] = value
 
     def _guarded(self, node: Node, names: list[str], stream: Stream) -> Any:
-        refused: PlanError | None = None
+        stopped = False
         try:  # inputs are revealed in the call itself: no local variable of this frame holds them
-            return node.handle.operation.run(
-                [self.opened[n] if n in self.opened else self.secrets[n].reveal() for n in names],
-                stream,
-            )
-        except PlanError as error:
-            refused, failed = type(error)(*error.args), ""
-        except Exception as error:
+            with np.errstate(all="ignore"):  # a warning would tell of the data
+                return node.handle.operation.run(
+                    [self.opened[n] if n in self.opened else self.secrets[n].reveal() for n in names],
+                    stream,
+                )
+        except KeyboardInterrupt:
+            stopped, failed = True, ""
+        except BaseException as error:  # the library's own too: an own mechanism may have set it off
             failed = type(error).__name__
         # outside of the handler, so that no traceback holds the cause or its data
-        raise refused or RunError(
-            f"node {node.name!r} failed ({failed}); the cause is withheld, since it may carry private "
-            "data. Nothing was released. Run the plan on made-up data of the same schema to find it."
+        if stopped:
+            raise KeyboardInterrupt
+        raise RunError(
+            f"node {node.name!r} failed ({failed}); the cause is withheld, since it may carry "
+            "private data. Nothing was released. Run the plan on made-up data of the same schema "
+            "to find it."
+        )
+
+    def _followed(self, node: Node, names: list[str], stream: Stream) -> Any:
+        """Return the value of a step in the open; what it raises becomes a `RunError`."""
+        try:
+            return node.handle.operation.run([self.opened[n] for n in names], stream)
+        except RunError as error:
+            failed = str(error)
+        except Exception as error:
+            line = traceback.extract_tb(error.__traceback__)[-1]
+            failed = f"{type(error).__name__} in {line.name}, line {line.lineno} of {line.filename}"
+        raise RunError(
+            f"node {node.name!r} failed ({failed}); its message is withheld, since a function may know "
+            "more than released values. Nothing was released: call it on made-up values to find out."
         )
 
     def _repeat(self, node: Node, operation: Repeat) -> Any:

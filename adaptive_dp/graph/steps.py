@@ -86,7 +86,8 @@ class Parameter(Operation):
         mechanism = inputs[0] if len(inputs) == 1 else None
         if not isinstance(mechanism, Mechanism) or self.name not in mechanism.parameters():
             raise DeclarationError(
-                f"a parameter is read off a release; {type(mechanism).__name__} has no {self.name!r}"
+                f"a parameter is read off a release; {type(mechanism).__name__} has no "
+                f"{self.name!r}"
             )
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Any:

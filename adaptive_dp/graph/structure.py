@@ -219,7 +219,7 @@ class _Builder:
         # the outermost group has the latest result; ties by creation, the wrapper made last
         wrappers.sort(key=lambda w: -w[0].serial)
         counts: dict[str, int] = {}
-        for wrapper, name in reversed(wrappers):
+        for _, name in wrappers:
             counts[name] = counts.get(name, 0) + 1
         seen: dict[str, int] = {}
         for wrapper, name in wrappers:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from adaptive_dp.graph.roles import PartOperation, part_key
+from accountants.rounding import shown
 from adaptive_dp.graph.structure import Node, Structure
 
 Row = Sequence[str]
@@ -39,9 +41,8 @@ def plan_text(structure: Structure) -> str:
 def _what(node: Node) -> str:
     operation = node.handle.operation
     detail = operation.detail()
-    if operation.kind == "part":
-        domain = node.handle.inputs[0].domain
-        return f"part {domain.keys[operation.index]}"  # type: ignore[attr-defined]
+    if isinstance(operation, PartOperation):
+        return f"part {part_key(node.handle)}"
     if operation.kind == "release":
         return detail
     return f"{operation.kind}: {operation.label()}{', ' + detail if detail else ''}"
@@ -51,7 +52,7 @@ def certificate_text(document: Mapping[str, Any]) -> str:
     """Return the certificate: the claim, the accountants side by side, each node's share."""
     claim = document["claim"]
     parts = [
-        f"epsilon = {_short(claim['epsilon'])} at delta = {claim['delta']:g}, "
+        f"epsilon <= {_bound(claim['epsilon'], upward=True)} at delta = {claim['delta']:g}, "
         f"by the {claim['accountant']} accountant",
         *(f"protects {protects(p)}" for p in document["protects"]),
         "",
@@ -89,7 +90,8 @@ def _accountants(document: Mapping[str, Any]) -> Iterator[Row]:
             yield row["name"], "-", "-", f"does not apply: {row['reason']}"
         else:
             mark = "tightest" if row["name"] == document["claim"]["accountant"] else ""
-            yield row["name"], _short(row["lower"]), _short(row["upper"]), mark
+            lower, upper = _bound(row["lower"], upward=False), _bound(row["upper"], upward=True)
+            yield row["name"], lower, upper, mark
 
 
 def _nodes(document: Mapping[str, Any]) -> Iterator[Row]:
@@ -139,6 +141,11 @@ def _values(prefix: str, values: Mapping[str, Any], noise: Any) -> Iterator[Row]
 
 def _plus_minus(deviation: Any) -> str:
     return "" if deviation is None else f"+- {float(deviation):.3g}"
+
+
+def _bound(value: Any, *, upward: bool) -> str:
+    """Return a bound, rounded outward: what is shown never promises more than what holds."""
+    return shown(value, upward=upward) if isinstance(value, float) else str(value)
 
 
 def _short(value: Any) -> str:

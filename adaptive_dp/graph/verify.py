@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 from attrs import frozen
 
-from adaptive_dp.graph.certificate import Certificate
+from accountants import AccountingError
+from adaptive_dp.graph.certificate import Certificate, formed
 from adaptive_dp.graph.document import load
+from adaptive_dp.graph.errors import DocumentError, PlanError
+
+TOLERANCE = 1e-9
+"""Room for the rounding of other versions of NumPy and SciPy."""
 
 
 @frozen
@@ -44,26 +50,52 @@ def verify(certificate: Certificate, *, allow: Collection[str] = ()) -> Verdict:
     Raises
     ------
     DocumentError
-        If the plan in it cannot be read.
+        If it is not of the form of a certificate, or its plan cannot be read or certified.
     """
-    plan = load(certificate.document["plan"], allow=allow)
-    again = plan.certify(certificate.delta)
+    document = certificate.document
+    formed(document)
+    plan = load(document["plan"], allow=allow)
+    try:
+        again = plan.certify(certificate.delta)
+    except (PlanError, AccountingError) as error:
+        raise DocumentError(f"certificate.plan cannot be certified: {error}") from None
     reasons = []
-    if again.epsilon > certificate.epsilon * (1 + 1e-9):
+    if not again.epsilon <= certificate.epsilon * (1 + TOLERANCE):
         reasons.append(
             f"the claim is epsilon = {certificate.epsilon:.9g}, the plan's is {again.epsilon:.9g}"
         )
-    if plan.fingerprint != certificate.document.get("fingerprint"):
+    if plan.fingerprint != document["fingerprint"]:
         reasons.append("the fingerprint is not that of the plan")
-    known = {row["name"]: row for row in again.document["accountants"]}
-    for row in certificate.document["accountants"]:
-        other = known.get(row.get("name"))
-        claimed, found = row.get("upper"), other["upper"] if other else None
-        if isinstance(claimed, int | float) and isinstance(found, str | float):
-            value = float(found)
-            if value > claimed * (1 + 1e-9):
-                reasons.append(f"the {row['name']} accountant finds {value:.9g}, not {claimed:.9g}")
+    reasons += _accountants(document, again.document)
     for part in ("protects", "nodes", "worlds"):
-        if again.document[part] != certificate.document.get(part):
+        if again.document[part] != document[part]:
             reasons.append(f"the entry {part!r} is not what the plan says")
+    if not set(again.document["assumptions"]) <= set(map(str, document["assumptions"])):
+        reasons.append("an assumption that the claim rests on is missing")
     return Verdict(not reasons, certificate.epsilon, again.epsilon, tuple(reasons))
+
+
+def _accountants(claimed: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what the accountants' rows claim and the recomputation does not find."""
+    known = {row["name"]: row for row in again["accountants"]}
+    names = [row["name"] for row in claimed["accountants"]]
+    for row in claimed["accountants"]:
+        other = known.get(row["name"]) if isinstance(row["name"], str) else None
+        if other is None or names.count(row["name"]) > 1:
+            yield f"the accountant {row['name']!r} is unknown, or listed twice"
+        elif any(row[k] != other[k] for k in ("applies", "theorem")):
+            yield f"the {row['name']} accountant's theorem, or whether it applies, is another"
+        elif other["applies"] and not _covers(row["upper"], other["upper"]):
+            yield f"the {row['name']} accountant finds {other['upper']}, not {row['upper']!r}"
+        elif other["applies"] and not _covers(other["lower"], row["lower"]):
+            yield f"the {row['name']} accountant's lower end is {other['lower']}, not {row['lower']!r}"
+    if claimed["claim"]["accountant"] not in names:
+        yield "the accountant of the claim is not among those listed"
+
+
+def _covers(above: Any, below: Any) -> bool:
+    """Whether one bound is at least another, with room for rounding; False for no number."""
+    try:
+        return float(above) * (1 + TOLERANCE) >= float(below)
+    except (TypeError, ValueError):
+        return False

@@ -66,7 +66,8 @@ class Histogram(Query):
         rows, less = float(change.rows), float(change.both - change.rows)
         if not change.replaced or self.dimension(domain) == 1:
             return rows
-        return {1: rows + less, 2: math.hypot(rows, less)}.get(norm, rows)
+        lengths: dict[float, float] = {1: rows + less, 2: math.hypot(rows, less)}
+        return lengths.get(norm, rows)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
         """Return the counts, shape (bins,)."""

@@ -44,7 +44,7 @@ class Mean(Query):
         known = inputs[0].size
         require(
             self.size is None or (self.size == known and not isinstance(self.size, bool)),
-            f"a mean divides by a public size, got {self.size!r}; the data set declares {known!r} here",
+            f"a mean divides by a public size, got {self.size!r}; the data set declares {known!r}",
         )
         return inputs[0]  # type: ignore[no-any-return]
 

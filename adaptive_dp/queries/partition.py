@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.convert import perhaps
-from adaptive_dp.graph.operation import Operation, require
+from adaptive_dp.graph.operation import require
+from adaptive_dp.graph.roles import PartitionOperation, PartOperation
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.columns import numbers
 from adaptive_dp.queries.domains import Categories, Parts, Table
@@ -19,7 +21,7 @@ from adaptive_dp.rows import Columns, Rows
 
 
 @frozen
-class Partition(Operation):
+class Partition(PartitionOperation):
     """Each row lies in at most one part: that of its category, or of the bin it falls in.
 
     A unit with several rows may lie in several parts, which costs more than one; with
@@ -81,12 +83,11 @@ class Partition(Operation):
 
 
 @frozen
-class Part(Operation):
+class Part(PartOperation):
     """One part of a partition."""
 
     kind: ClassVar[str] = "part"
     reads: ClassVar[type] = Parts
-    region: ClassVar[Any] = "part"
 
     index: int
 
@@ -144,13 +145,13 @@ def bins(name: str, edges: Sequence[float]) -> tuple[str, ...]:
         f"edges of {name!r} must be at least two finite numbers, got {list(edges)!r}",
     )
     require(
-        all(a < b for a, b in zip(edges, edges[1:], strict=False)),
+        all(a < b for a, b in pairwise(edges)),
         f"edges of {name!r} must increase, got {list(edges)!r}",
     )
     last = len(edges) - 2
     return tuple(
         f"[{a:g}, {b:g}{']' if i == last else ')'}"
-        for i, (a, b) in enumerate(zip(edges, edges[1:], strict=False))
+        for i, (a, b) in enumerate(pairwise(edges))
     )
 
 

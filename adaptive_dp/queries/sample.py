@@ -9,14 +9,15 @@ from attrs import evolve, field, frozen
 
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.errors import NeighborError
-from adaptive_dp.graph.operation import Operation, require
+from adaptive_dp.graph.operation import require
+from adaptive_dp.graph.roles import SampleOperation
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import Table
 from adaptive_dp.rows import Rows
 
 
 @frozen
-class Sample(Operation):
+class Sample(SampleOperation):
     """A Poisson sample of the units; what is released from it is amplified.
 
     The amplification theorems hold where a unit is present or absent (add/remove,
@@ -25,8 +26,6 @@ class Sample(Operation):
 
     kind: ClassVar[str] = "sample"
     reads: ClassVar[type] = Table
-    random: ClassVar[bool] = True
-    region: ClassVar[Any] = "sample"
 
     rate: float = field()
 

@@ -10,7 +10,8 @@ from attrs import evolve, field, frozen
 
 from adaptive_dp.graph.change import NEIGHBORS, UNBOUNDED, Change, Neighbors
 from adaptive_dp.graph.errors import DataError
-from adaptive_dp.graph.operation import Operation, require
+from adaptive_dp.graph.operation import require
+from adaptive_dp.graph.roles import BoundOperation, SourceOperation
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import Categories, Column, Interval, Table, column
 from adaptive_dp.rows import Rows, rows
@@ -34,7 +35,7 @@ def _declared(columns: Any) -> dict[str, Column]:
 
 
 @frozen
-class Source(Operation):
+class Source(SourceOperation):
     """A private table that will be bound when the plan runs.
 
     Neighbouring data sets differ in one unit: its rows are present or absent
@@ -140,8 +141,8 @@ class Source(Operation):
             actual = len(set(bound.units.tolist()))
             if actual != self.size:
                 raise DataError(
-                    f"dataset {self.name!r}: size={self.size} is declared, but the data has {actual} "
-                    "units (their number is public under this neighbour relation)"
+                    f"dataset {self.name!r}: size={self.size} is declared, but the data has "
+                    f"{actual} units (their number is public under this neighbour relation)"
                 )
         return bound
 
@@ -151,7 +152,7 @@ class Source(Operation):
 
 
 @frozen
-class BoundContributions(Operation):
+class BoundContributions(BoundOperation):
     """Keep at most ``rows`` rows of each unit: the bound that sensitivities rest on."""
 
     kind: ClassVar[str] = "bound"

@@ -86,7 +86,8 @@ def column_sum(selected: Selected, bounds: Interval) -> float:
 
     def block(columns: Columns) -> Integers:
         values = numbers(selected.of(columns))
-        return grid.interval(values, bounds.lower, bounds.upper)[0].sum(keepdims=True)
+        total: Integers = grid.interval(values, bounds.lower, bounds.upper)[0].sum(keepdims=True)
+        return total
 
     return scaled_integer(selected.rows.total(block)[0], unit)
 
@@ -141,6 +142,7 @@ class VectorSum(Query):
         unit = grid.ball(np.zeros((1, self.width)), self.radius)[1]
 
         def block(columns: Columns) -> Integers:
-            return grid.ball(selected.of(columns), self.radius)[0].sum(axis=0)
+            total: Integers = grid.ball(selected.of(columns), self.radius)[0].sum(axis=0)
+            return total
 
         return np.array([scaled_integer(v, unit) for v in selected.rows.total(block)])

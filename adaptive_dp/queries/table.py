@@ -87,11 +87,11 @@ def dataset(
 class Table(Private[Rows]):
     """Private rows."""
 
-    def __getitem__(self, name: str) -> Column:
+    def __getitem__(self, name: str) -> Column[float]:
         """Return a column."""
         require(
             isinstance(name, str),
-            f"a table is indexed by a column's name, got {name!r}; for several use .vectors([...])",
+            f"a table is indexed by a column's name, got {name!r}; several are .vectors([...])",
         )
         return Column(ColumnOf(name), (self,))
 
@@ -137,7 +137,7 @@ class Table(Private[Rows]):
         declared = self.domain.find(by)
         if keys is None and edges is None and isinstance(declared, Categories):
             keys = declared.values
-        node = Private(Partition(by, keys, edges, whole_units), (self,))
+        node: Private[Any] = Private(Partition(by, keys, edges, whole_units), (self,))
         return Parts(node)
 
     def sample(self, rate: float) -> Table:

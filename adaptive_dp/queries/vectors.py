@@ -138,8 +138,9 @@ class Times(Operation):
             self.bounds == inputs[0].table.interval(self.name),
             f"the bounds of {self.name!r} must be those that {inputs[0].table.name!r} declares",
         )
+        ball: Ball = inputs[0]
         factor = 1.0 if self.scale else self.bounds.largest
-        return evolve(inputs[0], radius=inputs[0].radius * factor * (1 + 1e-12))
+        return evolve(ball, radius=ball.radius * factor * (1 + 1e-12))
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Selected:
         """Return the products."""

@@ -54,7 +54,7 @@ def report(
     """
     parts = [
         _headline(certificate),
-        _section("The analysis", _drawing(graph) if graph is not None else ""),
+        _section("The analysis", _drawing(graph, certificate) if graph is not None else ""),
         _section("Released values", released(values or {})),
         _section("Accountants", _accountants(certificate)),
         _section("Share of the privacy budget", _bars(certificate)),
@@ -95,15 +95,20 @@ def _headline(certificate: Mapping[str, Any]) -> str:
     return (
         (banner if said.is_simulated(certificate) else "")
         + "<section><h1>Privacy certificate</h1>"
-        + f'<p class="claim"><span>ε = {escape(epsilon)}</span> <span>δ = {escape(delta)}</span>'
-        + f"</p><p>{escape(said.tightest(certificate))}</p>"
+        + f'<p class="claim"><span>ε ≤ {escape(said.rounded_claim(certificate))}</span> '
+        + f"<span>δ = {escape(delta)}</span></p>"
+        + small(f"In full: ε = {epsilon}, δ = {delta}. {said.tightest(certificate)}")
         + "".join(f"<p>{escape(line)}</p>" for line in said.protects(certificate))
         + "</section>"
     )
 
 
-def _drawing(graph: nx.DiGraph[str]) -> str:
-    drawn = svg(graph).replace(' xmlns="http://www.w3.org/2000/svg"', "", 1)
+def _drawing(graph: nx.DiGraph[str], certificate: Mapping[str, Any]) -> str:
+    """Draw the graph, with each release's share in its box."""
+    shared = nx.DiGraph(graph)
+    shares = {item.get("node"): item.get("share") for item in certificate.get("nodes") or ()}
+    nx.set_node_attributes(shared, {k: v for k, v in shares.items() if k in shared}, "share")
+    drawn = svg(shared).replace(' xmlns="http://www.w3.org/2000/svg"', "", 1)
     return f'<div class="scroll" tabindex="0" role="group" aria-label="Drawing">{drawn}</div>'
 
 
@@ -136,7 +141,8 @@ def _node(row: Sequence[str]) -> list[str]:
         escape(mechanism + again) + small(f"sampler: {sampler}"),
         escape(distance),
         escape(loss),
-        escape(theorem) + small(f"source: {source}") + small(f"conversions: {conversions}"),
+        escape(theorem)
+        + fold("loss and conversions", small(f"loss: {source}") + small(conversions)),
         escape(share) + tag.get(worst, small(f"in worst world: {worst}")),
     ]
 

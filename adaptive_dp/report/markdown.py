@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
+
+from accountants.rounding import shown
 
 __all__ = ["markdown"]
 
@@ -87,17 +88,17 @@ def number(value: object) -> str:
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
-def outward(bound: object, direction: str) -> str:
+def outward(bound: object, *, upward: bool) -> str:
     """Format a bound with five significant digits, never to the optimistic side.
 
     Examples
     --------
-    >>> outward(1.000001, ROUND_CEILING), outward(1.999999, ROUND_FLOOR)
+    >>> outward(1.000001, upward=True), outward(1.999999, upward=False)
     ('1.0001', '1.9999')
     """
     if not isinstance(bound, float) or not math.isfinite(bound):
         return number(bound)
-    return number(float(Context(prec=5, rounding=direction).create_decimal_from_float(bound)))
+    return shown(bound, upward=upward, digits=5)
 
 
 def exact(value: object) -> str:
@@ -125,6 +126,12 @@ def claim(certificate: Certificate) -> tuple[str, str]:
     """Return epsilon and delta in full."""
     stated = part(certificate, "claim")
     return exact(stated.get("epsilon")), exact(stated.get("delta"))
+
+
+def rounded_claim(certificate: Certificate) -> str:
+    """Return epsilon with six significant digits, rounded up."""
+    value = part(certificate, "claim").get("epsilon")
+    return shown(value, upward=True) if isinstance(value, float) else exact(value)
 
 
 def tightest(certificate: Certificate) -> str:
@@ -166,8 +173,8 @@ def accountants(certificate: Certificate) -> tuple[list[str], list[list[str]]]:
         elif item.get("name") == best:
             remark = f"tightest; {remark}" if remark else "tightest"
         bounds = [
-            outward(item.get("lower"), ROUND_FLOOR),
-            outward(item.get("upper"), ROUND_CEILING),
+            outward(item.get("lower"), upward=False),
+            outward(item.get("upper"), upward=True),
         ]
         rows.append([str(item.get("name")), *bounds, str(item.get("theorem") or NONE), remark])
     return head, rows

@@ -12,7 +12,7 @@ STYLE = """
 *{box-sizing:border-box}
 body{margin:0;background:var(--bg);color:var(--ink);line-height:1.5;
 font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif}
-main{max-width:1180px;margin:0 auto;padding:24px 20px 64px}
+main{max-width:1440px;margin:0 auto;padding:24px 20px 64px}
 h1{font-size:1.05rem;margin:0 0 4px;color:var(--soft);font-weight:600}
 h2{font-size:1.15rem;margin:0 0 12px}
 section{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:18px 20px;
@@ -23,7 +23,7 @@ border-radius:12px;padding:16px 20px;font-size:1.5rem;font-weight:700;text-align
 .claim span{white-space:nowrap;margin-right:.7em}
 p,ul{margin:0 0 8px}ul{padding-left:1.2em}
 .scroll{overflow-x:auto}
-.scroll svg{display:block;max-width:none}
+.scroll svg{display:block;max-width:100%;height:auto;min-width:min(100vw,900px)}
 table{border-collapse:collapse;width:100%;font-size:.92rem;overflow-wrap:break-word}
 th{text-align:left;white-space:nowrap;color:var(--soft);font-weight:600;font-size:.82rem}
 th,td{padding:7px 12px 7px 0;border-bottom:1px solid var(--line);vertical-align:top}

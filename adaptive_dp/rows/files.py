@@ -39,15 +39,13 @@ def read(path: Path, *, numeric: Collection[str], text: Collection[str]) -> Any:
         return _parquet(path)
     if not (path.name.endswith(".csv") or path.name.endswith(".csv.gz")):
         raise SchemaError(f"{path.name}: a data file ends in .csv, .csv.gz or .parquet")
-    failed = False
     try:
         return _csv(path, numeric, text)
-    except SchemaError:
-        raise
-    except (OSError, UnicodeError, csv.Error, EOFError):
-        failed = True
-    if failed:  # outside of the handler: the cause may quote the file
-        raise SchemaError(f"{path.name} is not a UTF-8 CSV file with one record on each line")
+    except SchemaError as error:
+        failed = str(error)
+    except Exception:  # encoding, compression, quoting
+        failed = f"{path.name} is not a UTF-8 CSV file with one record on each line"
+    raise SchemaError(failed)  # outside of the handler: the cause may quote the file
 
 
 def _csv(path: Path, numeric: Collection[str], text: Collection[str]) -> dict[str, NDArray[Any]]:
@@ -96,4 +94,7 @@ def _parquet(path: Path) -> Any:
     try:
         return nw.read_parquet(str(path), backend="pyarrow").to_native()
     except ImportError:
-        raise SchemaError("to read Parquet install pyarrow") from None
+        failed = "to read Parquet install pyarrow"
+    except Exception:
+        failed = f"{path.name} is not a Parquet file"
+    raise SchemaError(failed)  # outside of the handler: the cause may quote the file

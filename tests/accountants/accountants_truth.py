@@ -79,7 +79,7 @@ class Profile:
         rows = sorted(((-mp.log(p / q) if q else -mp.inf), p, q) for p, q in pair if p)
         p_sums = list(itertools.accumulate(p for _, p, _ in rows))
         q_sums = list(itertools.accumulate(q for _, _, q in rows))
-        return rows, [row[0] for row in rows], p_sums, q_sums
+        return [row[0] for row in rows], p_sums, q_sums
 
     def __call__(self, epsilon: float | mp.mpf) -> mp.mpf:
         e = real(epsilon)
@@ -87,7 +87,7 @@ class Profile:
 
     @staticmethod
     def _side(side, e: mp.mpf) -> mp.mpf:  # type: ignore[no-untyped-def]
-        rows, keys, p_sums, q_sums = side
+        keys, p_sums, q_sums = side
         count = bisect.bisect_left(keys, -e)
         if count == 0:
             return mp.mpf(0)

@@ -139,7 +139,7 @@ def test_unequal_responses_are_close_on_the_lattice(drawn: list[tuple[float, int
         atoms = [(a + b, m * n) for (a, m), (b, n) in itertools.product(atoms, own)]
     else:
 
-        def exact(e: mp.mpf) -> mp.mpf:
+        def exact(e: mp.mpf, atoms: list[tuple[mp.mpf, mp.mpf]] = atoms) -> mp.mpf:
             return mp.fsum(m * (1 - mp.exp(e - a)) for a, m in atoms if a > e)
 
         term = Sequential([Repeated(Spend(Pure(e)), n) for e, n in counts.items()])

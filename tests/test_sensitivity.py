@@ -1,0 +1,380 @@
+"""Every query's declared sensitivity against brute force over small neighbouring data sets.
+
+The private value is read off the real executor: the plan's mechanism returns it unchanged. The
+largest change that a search finds must not exceed what the loss is computed from, compared as
+exact rationals; where the docstring says that the bound is attained, the search must reach it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from fractions import Fraction
+
+import accountants
+import adaptive_dp as dp
+import numpy as np
+import pytest
+from accountants.rounding import up
+from adaptive_dp.graph import compile as compiler
+from adaptive_dp.graph.change import Change
+from adaptive_dp.graph.operation import Query
+from adaptive_dp.graph.run import _Run
+from adaptive_dp.graph.secret import Secret
+from adaptive_dp.rows import rows
+
+NAN, INF = math.nan, math.inf
+COLUMNS = {
+    "x": (-1.0, 3.0),
+    "p": (2.0, 5.0),
+    "u": (-2.0, 2.0),
+    "v": (-2.0, 2.0),
+    "w": (-2.0, 2.0),
+    "y": (-3.0, 2.0),
+    "c": ["A", "B", "C"],
+    "f": (0, 1),
+}
+RELATIONS = ("add_remove", "replace_one", "zero_out")
+UNITS = (None, 1, 2, 3)
+NORMS = (1, 2, math.inf)
+
+
+class Bare(dp.Mechanism):
+    """Releases the value itself, so that a test can look at it."""
+
+    def release(self, value, stream):
+        return np.array(value)
+
+    def loss(self, distance):
+        return accountants.Pure(epsilon=distance)
+
+
+def plain(**values):
+    """Return a row: zeros, category A, kept by the filter, unless said otherwise."""
+    return {n: "A" if n == "c" else 1.0 if n == "f" else 0.0 for n in COLUMNS} | values
+
+
+def scalars(name, values):
+    return [plain(**{name: v}) for v in values]
+
+
+def vectors(names, points):
+    return [plain(**dict(zip(names, point, strict=True))) for point in points]
+
+
+X = scalars("x", [-1.0, 3.0, 0.0, -50.0, 50.0, NAN, INF, -INF])
+P = scalars("p", [2.0, 5.0, 0.0, 50.0, NAN, INF, -INF])
+CATEGORIES = scalars("c", ["A", "B", "C", "elsewhere"])
+ANGLE = math.atan(math.sqrt(0.5)) / 2
+D1 = vectors("u", [(2.0,), (-2.0,), (0.0,), (NAN,), (INF,)])
+D2 = vectors(
+    "uv",
+    [(2.0, 0.0), (0.0, -2.0), (2.0, 2.0), (-2.0, -2.0), (2.0, -2.0), (NAN, 2.0), (INF, -INF)]
+    # at these angles the exchange of second moments is the largest in l1
+    + [(2 * math.cos(ANGLE), 2 * math.sin(ANGLE)), (-2 * math.sin(ANGLE), 2 * math.cos(ANGLE))],
+)
+D3 = vectors(
+    "uvw",
+    [
+        (2.0, 0.0, 0.0),
+        (0.0, 2.0, 0.0),
+        (-2.0, 0.0, 0.0),
+        (2.0, 2.0, 0.0),
+        (2.0, 2.0, 2.0),
+        (-2.0, -2.0, -2.0),
+        (2.0, -2.0, 0.0),
+        (NAN, INF, -INF),
+    ],
+)
+
+
+def with_y(points, values=(-3.0, 2.0, 100.0)):
+    return [point | {"y": y} for point in points for y in values]
+
+
+# name: (query of a table, rows of the unit that changes, the norms in which it is attained,
+#        rows of others that help to attain it)
+UV, UVW = ["u", "v"], ["u", "v", "w"]
+QUERIES = {
+    "count": (lambda t: t.count(), X[:3], NORMS, []),
+    "sum": (lambda t: t["x"].sum(), X, NORMS, []),
+    "sum of positive": (lambda t: t["p"].sum(), P, NORMS, []),
+    "sum of clipped": (lambda t: t["x"].clip(-0.1, 0.3).sum(), X, NORMS, []),
+    "mean": (lambda t: t["x"].mean(), X, NORMS, scalars("x", [-1.0])),
+    "mean of positive": (lambda t: t["p"].mean(), P, NORMS, scalars("p", [2.0])),
+    "histogram": (lambda t: t["c"].histogram(), CATEGORIES, NORMS, []),
+    "histogram of bins": (lambda t: t["x"].histogram([-1.0, 0.0, 1.0, 3.0]), X, NORMS, []),
+    "histogram of inner bins": (lambda t: t["x"].histogram([0.5, 1.0, 2.0]), X, (), []),
+    "histogram of one bin": (lambda t: t["x"].histogram([-1.0, 3.0]), X, NORMS, []),
+    "histogram of one clipped bin": (lambda t: t["x"].clip(-1, 3).histogram([-1.0, 3.0]), X, (), []),
+    "vector sum d1": (lambda t: t.vectors(["u"]).sum(), D1, NORMS, []),
+    "vector sum d2": (lambda t: t.vectors(UV).clip(norm=1.3).sum(), D2, NORMS, []),
+    "vector sum d3": (lambda t: t.vectors(UVW).clip(norm=0.7).sum(), D3, NORMS, []),
+    "vector sum unclipped": (lambda t: t.vectors(UV).sum(), D2, (1, 2), []),
+    "vector sum scaled": (lambda t: t.vectors(UV, scale=True, intercept=True).sum(), D2, (), []),
+    "gram d1": (lambda t: t.vectors(["u"]).gram(), D1, NORMS, []),
+    "gram d2": (lambda t: t.vectors(UV).clip(norm=1.3).gram(), D2, NORMS, []),
+    "gram d3": (lambda t: t.vectors(UVW).clip(norm=0.7).gram(), D3, (2, INF), []),
+    "gram scaled": (lambda t: t.vectors(UV, scale=True, intercept=True).gram(), D2, (), []),
+    "eigenvalue d1": (lambda t: t.vectors(["u"]).smallest_eigenvalue(), D1, NORMS, []),
+    "eigenvalue d2": (
+        lambda t: t.vectors(UV).clip(norm=1.3).smallest_eigenvalue(),
+        D2,
+        NORMS,
+        vectors("uv", [(0.0, 2.0)]) * 4,
+    ),
+    "eigenvalue d3": (
+        lambda t: t.vectors(UVW).clip(norm=0.7).smallest_eigenvalue(),
+        D3,
+        NORMS,
+        vectors("uvw", [(0.0, 2.0, 0.0), (0.0, 0.0, 2.0)]) * 4,
+    ),
+    "products": (
+        lambda t: t.vectors(UV).clip(norm=1.3).times(t["y"]).sum(),
+        with_y(D2),
+        NORMS,
+        [],
+    ),
+    "products scaled": (
+        lambda t: t.vectors(UV, scale=True).clip(norm=1.0).times(t["y"], scale=True).sum(),
+        with_y(D2),
+        NORMS,
+        [],
+    ),
+    "gram of products": (lambda t: t.vectors(UV).times(t["y"]).gram(), with_y(D2), (2,), []),
+}
+
+
+def table(relation, unit, size=None):
+    extra = {} if unit is None else {"unit": "id", "rows_per_unit": unit}
+    return dp.dataset("t", columns=COLUMNS, neighbors=relation, size=size, **extra)
+
+
+def bound_rows(records, unit):
+    """Return the rows of (id, record) pairs, past `Source.bind`'s check of their number."""
+    data = {
+        name: np.array(
+            [record[name] for _, record in records], dtype=str if name == "c" else np.float64
+        )
+        for name in COLUMNS
+    }
+    data["id"] = np.array([i for i, _ in records], dtype=np.int64)
+    return rows(data, list(COLUMNS), None if unit is None else "id")
+
+
+def value(plan, data):
+    """Return the query's private value, computed by the executor."""
+    structure = plan.structure
+    source = next(n for n in structure if n.handle.operation.kind == "dataset")
+    run = _Run(structure, {source.name: Secret(source.handle.operation.bind(data))}, 0)
+    for node in structure:
+        run.value(node)
+    (raw,) = run.raw.values()
+    return np.atleast_1d(raw)
+
+
+def contributions(universe, unit, filtered):
+    """Return lists of rows that one unit may have: more than are allowed, too."""
+    chance = random.Random(0)
+    universe = list(universe)
+    if filtered:
+        universe += [universe[0] | {"f": 0.0}]
+    if unit is None:
+        return [[record] for record in universe]
+    found = [[record] * n for record in universe for n in sorted({1, unit, unit + 2})]
+    found += [chance.choices(universe, k=chance.randint(1, unit + 1)) for _ in range(8)]
+    return found
+
+
+def placed(own, others, where):
+    """Return the unit's rows among those of others: before, after, or interleaved."""
+    mine = [(7, record) for record in own]
+    if where == "before":
+        return mine + others
+    if where == "after":
+        return others + mine
+    pairs = itertools.zip_longest(mine, others)
+    return [record for pair in pairs for record in pair if record is not None]
+
+
+def crowds(universe, helpful, unit):
+    """Return the rows of other units: none, helpful ones, and units over their bound."""
+    unit = unit or 1
+    ids = itertools.count(100)
+    yield [], "before"
+    if helpful:
+        yield [(next(ids), record) for record in helpful], "interleaved"
+    over = [(3, record) for record in universe[: unit + 1]] + [(9, universe[-1]), (9, universe[0])]
+    yield over, "interleaved"
+
+
+def norm_of(difference, norm):
+    """Return the exact norm (its square for norm 2) of a vector of rationals."""
+    if norm == 1:
+        return sum(map(abs, difference))
+    return sum(d * d for d in difference) if norm == 2 else max(map(abs, difference))
+
+
+def largest_change(plan, relation, unit, universe, helpful, filtered):
+    """Yield, for each surrounding, pairs of values that neighbours can have."""
+    for others, where in crowds(universe, helpful, unit):
+        own = contributions(universe, unit, filtered)
+        with_unit = [value(plan, bound_rows(placed(a, others, where), unit)) for a in own]
+        if relation == "replace_one":
+            yield from itertools.combinations(with_unit, 2)
+        else:
+            without = value(plan, bound_rows(others, unit))
+            yield from ((a, without) for a in with_unit)
+
+
+def exact(pair):
+    return [Fraction(float(a)) - Fraction(float(b)) for a, b in zip(*pair, strict=True)]
+
+
+@pytest.mark.parametrize("filtered", [False, True], ids=["", "filtered"])
+@pytest.mark.parametrize("unit", UNITS, ids=lambda u: "row" if u is None else f"unit{u}")
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("name", QUERIES)
+def test_no_change_exceeds_the_declared_one(name, relation, unit, filtered):
+    ask, universe, attained, helpful = QUERIES[name]
+    base = table(relation, unit)
+    kept = base.filter(base["f"] >= 0.5) if filtered else base
+    query = ask(kept)
+    plan = dp.Pipeline(a=query.release(Bare()))
+    change = changed(query)
+    (charge,) = compiler.releases(plan.structure)
+    pairs = list(largest_change(plan, relation, unit, universe, helpful, filtered))
+    differences = np.array([a - b for a, b in pairs])
+    for norm in NORMS:
+        declared = query.operation.sensitivity(query.inputs[0].domain, change, norm)
+        assert compiler.distance(charge, norm) == declared
+        sizes = np.linalg.norm(differences, ord=norm, axis=1)
+        if not sizes.any():
+            assert declared >= 0
+        for k in np.argsort(sizes)[-20:]:  # the exact sizes of all that may be the largest
+            found = norm_of(exact(pairs[k]), norm)
+            limit = Fraction(up(declared, 8)) + rounding(name, pairs[k])
+            assert found <= (limit**2 if norm == 2 else limit)
+        # a unit that is exchanged has a row at least: no sum of positive numbers falls to 0
+        reached = norm in attained and (name != "sum of positive" or relation != "replace_one" or filtered)
+        if reached:
+            assert sizes.max() >= (1 - 1e-3) * declared, (norm, declared, sizes.max())
+
+
+def rounding(name, pair):
+    """Return what the values' own rounding can add: sums are exact, packing times sqrt 2 is not."""
+    if not name.startswith("gram"):
+        return Fraction(0)
+    return sum((Fraction(math.ulp(float(v))) / 2 for v in np.concatenate(pair)), Fraction(0))
+
+
+def changed(query):
+    """Return the change at the query's input, by the operations' own rules."""
+    chain = [query.inputs[0]]
+    while chain[-1].inputs:
+        chain.append(chain[-1].inputs[0])
+    change = chain[-1].operation.initial()
+    for handle in reversed(chain[:-1]):
+        change = handle.operation.change(change)
+    return change
+
+
+@pytest.mark.parametrize("relation", ["replace_one", "zero_out"])
+@pytest.mark.parametrize("unit", [None, 1])
+@pytest.mark.parametrize("bounds", [(-1.0, 3.0), (2.0, 5.0), (1e6, 1e6 + 1e-9), (-1e9, -1e9 + 1)])
+def test_a_mean_over_a_public_size(relation, unit, bounds):
+    for size in (1, 3, 7, 1000):
+        extra = {} if unit is None else {"unit": "id", "rows_per_unit": unit}
+        base = dp.dataset("t", columns={"x": bounds}, neighbors=relation, size=size, **extra)
+        query = base["x"].mean()
+        assert query.operation.size == size
+        plan = dp.Pipeline(a=query.release(Bare()))
+        declared = query.operation.sensitivity(query.inputs[0].domain, changed(query), 1)
+        others = np.random.default_rng(size).uniform(*bounds, size - 1)
+        ids = np.arange(size)
+        found = []
+        for own in (*bounds, 0.0, 1e300, -1e300, NAN, INF, -INF):
+            data = {"x": np.append(others, own), "id": ids}
+            found.append(float(value(plan, data)[0]))
+        if relation == "zero_out":  # the unit counts as zero: its row adds nothing to the sum
+            gone = rows({"x": others, "id": ids[:-1]}, ["x"], unit and "id")
+            zero = float(value(plan, gone)[0])
+            most = max(abs(Fraction(a) - Fraction(zero)) for a in found)
+        else:
+            most = Fraction(max(found)) - Fraction(min(found))
+        assert most <= Fraction(up(declared, 8))
+        room = 4 * math.ulp(max(map(abs, bounds)))
+        assert float(most) >= (1 - 1e-3) * (declared - room)
+
+
+@pytest.mark.parametrize("bounds", [(1e6, 1e6 + 1e-9), (-1e15, 1 - 1e15), (0.0, 5e-324), (4.0, 4.0)])
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_narrow_bounds_far_from_zero(bounds, relation):
+    base = dp.dataset("t", columns={"x": bounds}, neighbors=relation)
+    own = [*bounds, sum(bounds) / 2, 0.0, NAN, INF, -INF]
+    for ask in (lambda c: c.sum(), lambda c: c.mean()):
+        query = ask(base["x"])
+        plan = dp.Pipeline(a=query.release(Bare()))
+        declared = query.operation.sensitivity(query.inputs[0].domain, changed(query), 1)
+        for others in ([], [bounds[0]], [bounds[1]] * 3, list(np.linspace(*bounds, 9))):
+            with_unit = [float(value(plan, {"x": np.array([*others, v])})[0]) for v in own]
+            without = float(value(plan, {"x": np.array(others, dtype=float)})[0])
+            pairs = itertools.combinations(with_unit, 2)
+            if relation != "replace_one":
+                pairs = ((v, without) for v in with_unit)
+            assert all(
+                abs(Fraction(a) - Fraction(b)) <= Fraction(up(declared, 8)) for a, b in pairs
+            )
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_rows_exchanged_for_b_are_bounded_too(name):
+    """Inside a part a unit may have a rows in one data set and b in the other."""
+    ask, universe, _, helpful = QUERIES[name]
+    base = table("replace_one", 3)
+    query = ask(base)
+    plan = dp.Pipeline(a=query.release(Bare()))
+    for a, b in [(1, 0), (2, 0), (1, 1), (2, 1), (3, 1), (3, 2)]:
+        change = Change(b > 0, max(a, b), False, a + b)
+        for others, where in crowds(universe[:3], helpful, 3):
+            sides = [
+                [value(plan, bound_rows(placed(own, others, where), 3)) for own in several]
+                for several in (lists(universe, a), lists(universe, b))
+            ]
+            pairs = list(itertools.product(*sides))
+            differences = np.array([x - y for x, y in pairs])
+            for norm in NORMS:
+                declared = query.operation.sensitivity(query.inputs[0].domain, change, norm)
+                sizes = np.linalg.norm(differences, ord=norm, axis=1)
+                k = int(np.argmax(sizes))
+                limit = Fraction(up(declared, 8)) + rounding(name, pairs[k])
+                assert norm_of(exact(pairs[k]), norm) <= (limit**2 if norm == 2 else limit)
+
+
+def lists(universe, count):
+    """Return rows of a unit with exactly ``count`` of them: all equal, and mixed."""
+    chance = random.Random(count)
+    if count == 0:
+        return [[]]
+    return [[r] * count for r in universe] + [chance.choices(universe, k=count) for _ in range(4)]
+
+
+def test_every_query_is_searched():
+    """A query that is added to the library must be added here."""
+    kinds = {ask(table("add_remove", None)).operation.kind for ask, *_ in QUERIES.values()}
+
+    def known(cls):
+        return {cls} | {found for sub in cls.__subclasses__() for found in known(sub)}
+
+    library = {c for c in known(Query) - {Query} if c.__module__.startswith("adaptive_dp.")}
+    assert {c.kind for c in library} == kinds
+
+
+def test_the_executor_path_is_that_of_a_run():
+    base = table("add_remove", 2)
+    plan = dp.Pipeline(a=base["x"].sum().release(Bare()))
+    records = [(i // 3, plain(x=float(i))) for i in range(9)]
+    frame = {n: np.array([r[n] for _, r in records]) for n in COLUMNS}
+    frame["id"] = np.array([i for i, _ in records])
+    assert plan.simulate(seed=0, t=frame)["a"] == value(plan, frame)[0]
