@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from scipy.optimize import brentq
-
 
 def crossing(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
     """Return (left, right) with ``function(left) > 0 >= function(right)``, close together.
@@ -18,6 +16,7 @@ def crossing(function: Callable[[float], float], low: float, high: float) -> tup
     low, high
         Finite, ``low < high``.
     """
+    from scipy.optimize import brentq  # here: it takes most of the package's import time
 
     def clamped(x: float) -> float:
         return max(-1e6, min(1e6, function(x)))

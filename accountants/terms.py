@@ -60,6 +60,10 @@ class Sequential(Term):
     parts: tuple[Term, ...] = field(converter=_terms)
 
 
+def _labels(value: Iterable[str]) -> tuple[str, ...]:
+    return tuple(value)
+
+
 @frozen
 class Parallel(Term):
     """Exactly one of the choices touches the unit; the worst one is what certifies.
@@ -73,7 +77,7 @@ class Parallel(Term):
     """
 
     choices: tuple[Term, ...] = field(converter=_terms)
-    labels: tuple[str, ...] = field(default=(), converter=tuple)
+    labels: tuple[str, ...] = field(default=(), converter=_labels)
 
     def __attrs_post_init__(self) -> None:
         if not self.choices or len(self.labels) not in (0, len(self.choices)):

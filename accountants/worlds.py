@@ -77,7 +77,7 @@ def worlds(term: Term) -> Worlds:
         case Sampled(part=part, rate=rate):
             return _each(worlds(part), lambda spends: {SampledLoss(Composite(spends), rate): 1})
         case Grouped(part=part, size=size):
-            return _each(worlds(part), lambda spends: _grouped(spends, size))
+            return _group(worlds(part), size)
     raise DomainError(f"worlds needs a term, got {term!r}; wrap a loss in Spend")
 
 
@@ -134,6 +134,21 @@ def _repeated(inner: Worlds, times: int) -> Worlds:
 def _each(inner: Worlds, change: Callable[[Multiset], Multiset]) -> Worlds:
     kept = _prune(World(change(world.spends), world.labels) for world in inner)
     return Worlds({}, kept, inner.exact)
+
+
+def _group(inner: Worlds, size: int) -> Worlds:
+    """Return the worlds of a group.
+
+    One unit lies in one world, but a group's units may lie in several. Where there is more
+    than one, the group is charged for all of them at once, each at its full size: sound,
+    since it cannot touch more, and looser.
+    """
+    if size == 1 or len(inner.alternatives) == 1:
+        return _each(inner, lambda spends: _grouped(spends, size))
+    every = dict(inner.common)
+    for world in inner.alternatives:
+        every = _add(every, world.spends)
+    return Worlds(_grouped(every, size), (World({}),), False)
 
 
 def _grouped(spends: Multiset, size: int) -> dict[PrivacyLoss, int]:

@@ -148,8 +148,6 @@ def flows(handle: Handle) -> None:
             "a release has one input, a query: a private value with a sensitivity",
         )
         _limited(handle)
-    elif kind in ("public", "state"):
-        require(not inside, f"a {kind} value has no inputs")
     elif handle.colour == "private":
         if isinstance(handle.operation, SourceOperation):
             require(not inside, "a dataset has no inputs")
@@ -171,6 +169,10 @@ def flows(handle: Handle) -> None:
     elif any(inside):
         leak = handle.inputs[inside.index(True)]
         raise LeakError(f"{handle!r} reads a private value: {path(leak)}; release it first")
+    if kind == "post":
+        require(bool(inside), "a post reads at least one released value; a constant is public")
+    if kind in ("public", "state"):
+        require(not inside, f"a {kind} value has no inputs")
 
 
 def _limited(release: Handle) -> None:

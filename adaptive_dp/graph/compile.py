@@ -250,8 +250,8 @@ def _loss(charge: Charge, far: float) -> PrivacyLoss:
         ) from error
     if not isinstance(loss, PrivacyLoss):
         raise DeclarationError(
-            f"{charge.node.name}: {type(mechanism).__name__}.loss must return a PrivacyLoss such as "
-            f"accountants.Pure(epsilon=1), got {type(loss).__name__}"
+            f"{charge.node.name}: {type(mechanism).__name__}.loss must return a PrivacyLoss such "
+            f"as accountants.Pure(epsilon=1), got {type(loss).__name__}"
         )
     return loss
 
@@ -300,8 +300,8 @@ def _spread(inside: Callable[[int, Change], Term], change: Change, label: dict[i
     """Return the choices where a unit's rows may lie in several parts."""
     if change.rows == UNBOUNDED:  # a bound inside of each part bounds no sum over the parts
         raise DeclarationError(
-            f"nothing bounds the rows of a unit before the partition ({', '.join(label.values())}); "
-            "bound them first, with dataset(unit=..., rows_per_unit=...), or partition with "
+            f"nothing bounds the rows of a unit before the partition ({', '.join(label.values())})"
+            "; bound them first, with dataset(unit=..., rows_per_unit=...), or partition with "
             "whole_units=True"
         )
     least = (change.both + 1) // 2

@@ -117,7 +117,7 @@ def public(value: R) -> Public[R]:
     return Public(Constant(value))
 
 
-def post(function: Callable[..., R], *inputs: Released[Any], **constants: Any) -> Released[R]:
+def post(function: Callable[..., R], /, *inputs: Released[Any], **constants: Any) -> Released[R]:
     """Return ``function`` of released values: post-processing, which costs nothing.
 
     Parameters

@@ -24,10 +24,10 @@ from accountants import (
 )
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.calibrate import free_weights, solve, substituted
-from adaptive_dp.graph.certificate import Certificate, certificate
+from adaptive_dp.graph.certificate import Certificate
+from adaptive_dp.graph.certify import certificate
 from adaptive_dp.graph.check import checked
 from adaptive_dp.graph.diff import diff
-from adaptive_dp.graph.document import to_document
 from adaptive_dp.graph.draw import mermaid, svg
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.export import graph
@@ -36,6 +36,7 @@ from adaptive_dp.graph.run import Result, execute
 from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.structure import Path, Structure, structure
 from adaptive_dp.graph.table import plan_text
+from adaptive_dp.graph.write import to_document
 
 
 class Pipeline:

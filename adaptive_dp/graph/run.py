@@ -10,7 +10,8 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants import ACCOUNTANTS
-from adaptive_dp.graph.certificate import Certificate, certificate
+from adaptive_dp.graph.certificate import Certificate
+from adaptive_dp.graph.certify import certificate
 from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.repeat import Repeat
@@ -166,12 +167,17 @@ class _Run:
         try:  # inputs are revealed in the call itself: no local variable of this frame holds them
             with np.errstate(all="ignore"):  # a warning would tell of the data
                 return node.handle.operation.run(
-                    [self.opened[n] if n in self.opened else self.secrets[n].reveal() for n in names],
+                    [
+                        self.opened[n] if n in self.opened else self.secrets[n].reveal()
+                        for n in names
+                    ],
                     stream,
                 )
         except KeyboardInterrupt:
             stopped, failed = True, ""
-        except BaseException as error:  # the library's own too: an own mechanism may have set it off
+        except (
+            BaseException
+        ) as error:  # the library's own too: an own mechanism may have set it off
             failed = type(error).__name__
         # outside of the handler, so that no traceback holds the cause or its data
         if stopped:
@@ -192,8 +198,9 @@ class _Run:
             line = traceback.extract_tb(error.__traceback__)[-1]
             failed = f"{type(error).__name__} in {line.name}, line {line.lineno} of {line.filename}"
         raise RunError(
-            f"node {node.name!r} failed ({failed}); its message is withheld, since a function may know "
-            "more than released values. Nothing was released: call it on made-up values to find out."
+            f"node {node.name!r} failed ({failed}); its message is withheld, since a function may "
+            "know more than released values. Nothing was released: call it on made-up values to "
+            "find out."
         )
 
     def _repeat(self, node: Node, operation: Repeat) -> Any:

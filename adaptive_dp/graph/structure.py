@@ -44,6 +44,10 @@ class Node:
         Names of the repeats whose body it is in, outermost first.
     outputs
         The outputs that are this node.
+    born
+        The order of creation: the serial of the first of the handles that are merged in it.
+    age
+        When the first handle was made that is this node: inputs are older.
     """
 
     handle: Handle
@@ -53,6 +57,8 @@ class Node:
     group: Path
     loops: Path
     outputs: tuple[Path, ...]
+    born: int
+    age: int
 
 
 @frozen(eq=False)
@@ -181,6 +187,8 @@ class _Builder:
                 tuple(groups.get(id(handle), ())),
                 tuple(names[id(loop)] for loop in self.loops[id(handle)]),
                 tuple(named.get(id(handle), ())),
+                self.born[id(handle)],
+                self.born[id(handle)],
             )
         by_handle = {i: names[id(h)] for i, h in self.canonical.items()}
         return Structure(nodes, titles, by_handle)

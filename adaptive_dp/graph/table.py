@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from adaptive_dp.graph.roles import PartOperation, part_key
 from accountants.rounding import shown
+from adaptive_dp.graph.roles import PartOperation, part_key
 from adaptive_dp.graph.structure import Node, Structure
 
 Row = Sequence[str]

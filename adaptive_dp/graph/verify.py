@@ -88,7 +88,8 @@ def _accountants(claimed: Mapping[str, Any], again: Mapping[str, Any]) -> Iterat
         elif other["applies"] and not _covers(row["upper"], other["upper"]):
             yield f"the {row['name']} accountant finds {other['upper']}, not {row['upper']!r}"
         elif other["applies"] and not _covers(other["lower"], row["lower"]):
-            yield f"the {row['name']} accountant's lower end is {other['lower']}, not {row['lower']!r}"
+            found, claim = other["lower"], row["lower"]
+            yield f"the {row['name']} accountant's lower end is {found}, not {claim!r}"
     if claimed["claim"]["accountant"] not in names:
         yield "the accountant of the claim is not among those listed"
 

@@ -75,7 +75,8 @@ class Filter(Operation):
     def domain(self, inputs: Sequence[Any]) -> Any:
         """Return the table, of which the size is no longer known."""
         declared = inputs[0].find(self.column)
-        texts = isinstance(declared, Categories) and any(isinstance(v, str) for v in declared.values)
+        values = declared.values if isinstance(declared, Categories) else ()
+        texts = any(isinstance(v, str) for v in values)
         require(
             self.test == "in" or not texts,
             f"column {self.column!r} holds categories, which {self.test} cannot compare; use "

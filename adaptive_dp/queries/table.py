@@ -99,8 +99,8 @@ class Table(Private[Rows]):
         """Return the rows that meet a condition such as ``people["age"] >= 18``."""
         if not isinstance(condition, Condition):
             raise DeclarationError(
-                f"filter needs a condition such as table['age'] >= 18, got {type(condition).__name__}"
-                "; for equality use table['region'].isin(['A'])"
+                "filter needs a condition such as table['age'] >= 18, got "
+                f"{type(condition).__name__}; for equality use table['region'].isin(['A'])"
             )
         inputs = (self,) if condition.handle is None else (self, condition.handle)
         return Table(Filter(condition.column, condition.test, condition.operand), inputs)

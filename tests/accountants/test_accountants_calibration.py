@@ -15,8 +15,12 @@ from accountants.calibration import least_noise
 
 @truth.steady(200)
 @given(
-    st.floats(1e-6, 1e6), st.floats(0.1, 5), st.floats(1e-4, 1e4), st.floats(1e-4, 1e4), st.floats(1e-3, 1e3)
-)  # fmt: skip
+    st.floats(1e-6, 1e6),
+    st.floats(0.1, 5),
+    st.floats(1e-4, 1e4),
+    st.floats(1e-4, 1e4),
+    st.floats(1e-3, 1e3),
+)
 def test_power_laws_are_inverted(
     scale: float, power: float, unit: float, target: float, start: float
 ) -> None:

@@ -256,7 +256,10 @@ def test_six_partitions_of_ten_distinct_losses() -> None:
     found = worlds(term)
     families = (Gaussian, Laplace, Pure)
     best = [
-        {kind: max((x for x in part if type(x) is kind), key=lambda x: x.rho()) for kind in families}
+        {
+            kind: max((x for x in part if type(x) is kind), key=lambda x: x.rho())
+            for kind in families
+        }
         for part in every
     ]
     for one in best:  # a pure loss covers the Laplace loss of no larger epsilon

@@ -249,7 +249,7 @@ def test_sampled_gaussian_covers_both_directions_at_real_orders(
 @pytest.mark.parametrize("rate", [1e-8, 0.1, 0.9])
 def test_sampled_laplace_covers_both_directions(epsilon: float, rate: float) -> None:
     loss = sampled((Laplace(epsilon), 1), rate=rate)
-    for order in (1.05, 2.0, 3.7, 30.0):
+    for order in (1.05, 3.7, 30.0):
         remove, add = truth.sampled_moments(
             lambda f: truth.laplace_expectation(f, epsilon), rate, order
         )
@@ -277,7 +277,7 @@ def test_sampled_response_covers_both_directions(epsilon: float, rate: float) ->
             assert exact <= truth.real(bounds.upper)
 
 
-@pytest.mark.parametrize("rate", [1e-8, 0.01, 0.5, 1.0])
+@pytest.mark.parametrize("rate", [1e-8, 0.5, 1.0])
 @pytest.mark.parametrize("mu", [0.02, 1.0, 3.3])
 def test_sampled_gaussian_profile_by_integration_in_both_directions(mu: float, rate: float) -> None:
     """Removal's region is r > t, an interval of x; addition's likewise."""
@@ -338,9 +338,15 @@ def test_sampled_extremes() -> None:
 
 @truth.steady(40)
 @given(
-    st.floats(0.05, 4), st.floats(0, 0.2), st.floats(0.05, 4), st.floats(0, 0.2), st.floats(0.001, 1)
-)  # fmt: skip
-def test_sampled_leaky_body_as_an_approximate_pair(e1, d1, e2, d2, rate):  # type: ignore[no-untyped-def]
+    st.floats(0.05, 4),
+    st.floats(0, 0.2),
+    st.floats(0.05, 4),
+    st.floats(0, 0.2),
+    st.floats(0.001, 1),
+)
+def test_sampled_leaky_body_as_an_approximate_pair(
+    e1: float, d1: float, e2: float, d2: float, rate: float
+) -> None:
     """The sampled pair, failure and pure epsilon together, dominates the enumerated mixture."""
     pair = truth.product([truth.leaky(e1, d1), truth.leaky(e2, d2)])
     q = truth.real(rate)

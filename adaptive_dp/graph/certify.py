@@ -1,0 +1,127 @@
+"""Building a certificate: every accountant's answer, and what the answers rest on."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+import scipy
+
+import accountants
+from accountants import Answer, Worlds
+from adaptive_dp.graph import compile as compiler
+from adaptive_dp.graph.assumptions import assumptions
+from adaptive_dp.graph.certificate import FORMAT, Certificate
+from adaptive_dp.graph.roles import BoundOperation, SourceOperation
+from adaptive_dp.graph.shares import rows
+from adaptive_dp.graph.structure import Node, Structure
+
+SECURE: Mapping[str, Any] = {"source": "the operating system", "release": True}
+"""The randomness of a plan that is run, not simulated."""
+
+
+def certificate(
+    structure: Structure,
+    plan: dict[str, Any],
+    fingerprint: str,
+    delta: float,
+    chosen: Sequence[accountants.Accountant[Any]],
+    randomness: Mapping[str, Any] = SECURE,
+) -> Certificate:
+    """Return the certificate of a compiled plan at ``delta``."""
+    worlds = accountants.worlds(compiler.term(structure))
+    answers = {a.name: accountants.measure(worlds, a, delta=delta) for a in chosen}
+    best = accountants.tightest(answers)
+    charges = compiler.releases(structure)
+    nodes = rows(charges, best, delta, answers)
+    samplers = sorted({row["sampler"] for row in nodes if row["sampler"]})
+    document = {
+        "format": FORMAT,
+        "claim": _claim(best, delta),
+        "protects": [_protects(structure, name) for name, _ in compiler.terms(structure)],
+        "fingerprint": fingerprint,
+        "plan": plan,
+        "nodes": nodes,
+        "accountants": [_accountant_row(answer) for answer in answers.values()],
+        "worlds": _worlds(worlds, best),
+        "assumptions": assumptions(structure, charges, samplers),
+        "randomness": {**randomness, "samplers": samplers},
+        "versions": _versions(),
+    }
+    return Certificate(document)
+
+
+def _claim(best: Answer, delta: float) -> dict[str, Any]:
+    assert best.bounds is not None
+    return {
+        "epsilon": _plain(best.bounds.upper),
+        "delta": delta,
+        "accountant": best.accountant.name,
+    }
+
+
+def _worlds(worlds: Worlds, best: Answer) -> dict[str, Any]:
+    return {
+        "count": len(worlds.alternatives),
+        "exact": worlds.exact,
+        "worst": list(best.world.labels),
+    }
+
+
+def _accountant_row(answer: Answer) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": answer.accountant.name,
+        "theorem": answer.accountant.theorem,
+        "applies": answer.bounds is not None,
+        "reason": answer.reason,
+        "lower": None,
+        "upper": None,
+        "world": list(answer.world.labels),
+    }
+    if answer.bounds is not None:
+        row |= {"lower": answer.bounds.lower, "upper": _plain(answer.bounds.upper)}
+    return row
+
+
+def _protects(structure: Structure, name: str) -> dict[str, Any]:
+    source = structure.nodes[name].handle.operation
+    assert isinstance(source, SourceOperation)
+    bounds = [
+        node.handle.operation.rows
+        for node in structure
+        if isinstance(node.handle.operation, BoundOperation) and _root(structure, node).name == name
+    ]
+    return {
+        "data": source.name,
+        "neighbors": source.neighbors,
+        "unit": source.unit,
+        "rows_per_unit": max(bounds, default=1),
+        "size": source.size,
+    }
+
+
+def _root(structure: Structure, node: Node) -> Node:
+    while node.handle.inputs:
+        node = structure.of(node.handle.inputs[0])
+    return node
+
+
+def _versions() -> dict[str, str]:
+    try:
+        own = version("adaptive-dp")
+    except PackageNotFoundError:
+        own = "unknown"
+    return {
+        "adaptive-dp": own,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+    }
+
+
+def _plain(value: float) -> float | str:
+    return value if math.isfinite(value) else "inf"

@@ -1,0 +1,197 @@
+"""Reading a plan document."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from adaptive_dp.graph.check import flows
+from adaptive_dp.graph.entries import (
+    annotation,
+    bounds,
+    column,
+    fields,
+    function,
+    mechanism,
+    needed,
+    only,
+    sequence,
+    simple,
+)
+from adaptive_dp.graph.errors import DocumentError, PlanError
+from adaptive_dp.graph.fields import fields_of
+from adaptive_dp.graph.handles import Handle, Private, Public, Released
+from adaptive_dp.graph.operation import Operation, operation
+from adaptive_dp.graph.pipeline import Pipeline
+from adaptive_dp.graph.repeat import Repeat, State, frontier
+from adaptive_dp.graph.structure import Path
+from adaptive_dp.graph.wholesome import unique_json, wholesome
+from adaptive_dp.graph.write import FORMAT
+
+_WRONG = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What code may raise on values that no declaration foresaw: never more than a DocumentError."""
+
+
+def load(document: Mapping[str, Any] | str, *, allow: Collection[str] = ()) -> Pipeline:
+    """Return the plan of a document.
+
+    Parameters
+    ----------
+    document
+        A mapping, or its JSON or TOML text.
+    allow
+        Modules from which mechanisms may be imported, beside the library's own. Importing a
+        module runs its code: name only those that you trust.
+
+    Raises
+    ------
+    DocumentError
+        If the document is not of the declared form, with the place and the cure.
+    """
+    parsed = _parsed(document) if isinstance(document, str) else document
+    wholesome(parsed, "plan")
+    fields("plan", parsed, {"format", "delta", "nodes", "outputs"}, {"format", "nodes", "outputs"})
+    if parsed["format"] != FORMAT:
+        raise DocumentError(f"plan: 'format' must be {FORMAT!r}, got {parsed['format']!r}")
+    reader = _Reader(allow)
+    reader.nodes(parsed["nodes"], "nodes")
+    entries = sequence(parsed["outputs"], "outputs")
+    outputs = [reader.output(entry, f"outputs[{i}]") for i, entry in enumerate(entries)]
+    delta = simple("float", parsed.get("delta", 0.0), "plan.delta")
+    try:
+        plan = Pipeline.of(outputs, delta)
+        _ = plan.structure  # everything that can fail fails here
+    except (PlanError, *_WRONG) as error:
+        raise DocumentError(f"plan: {error}") from None
+    return plan
+
+
+def _parsed(text: str) -> Mapping[str, Any]:
+    try:
+        found = unique_json(text) if text.lstrip().startswith("{") else tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(f"plan: neither JSON nor TOML: {error}") from None
+    assert isinstance(found, dict)
+    return found
+
+
+class _Reader:
+    """Handles by node id, as the document is read from top to bottom."""
+
+    def __init__(self, allow: Collection[str]) -> None:
+        self.allow = allow
+        self.handles: dict[str, Handle] = {}
+        self.used: set[str] = set()
+
+    def handle(self, name: Any, where: str) -> Handle:
+        if not isinstance(name, str) or name not in self.handles:
+            raise DocumentError(
+                f"{where}: no node {name!r} stands before it; nodes are listed after their inputs"
+            )
+        return self.handles[name]
+
+    def nodes(self, entries: Any, where: str) -> None:
+        for i, entry in enumerate(sequence(entries, where)):
+            at = f"{where}[{i}]"
+            if not isinstance(entry, Mapping):
+                raise DocumentError(f"{at} must be a mapping, got {type(entry).__name__}")
+            name = entry.get("id")
+            if not isinstance(name, str) or not name:
+                raise DocumentError(f"{at}.id must be a name, got {name!r}")
+            self._new(name, f"{at}.id")
+            self.handles[name] = self._node(entry, f"{at} ({entry.get('kind')})")
+
+    def _new(self, name: str, where: str) -> None:
+        if name in self.used:
+            raise DocumentError(f"{where}: {name!r} is the id of an earlier node; choose another")
+        self.used.add(name)
+
+    def _node(self, entry: Mapping[str, Any], where: str) -> Handle:
+        kind = entry.get("kind")
+        if kind == "repeat":
+            return self._repeat(entry, where)
+        cls = operation(kind) if isinstance(kind, str) else None
+        if cls is None or cls is State:
+            raise DocumentError(
+                f"{where}.kind: unknown kind {kind!r}; known are {', '.join(_kinds())}"
+            )
+        known = {f.name: f for f in fields_of(cls)}
+        required = needed(known.values())
+        fields(where, entry, {*known, "id", "kind", "inputs"}, required)
+        inputs = tuple(
+            self.handle(name, f"{where}.inputs")
+            for name in sequence(entry.get("inputs", []), f"{where}.inputs")
+        )
+        values = {
+            k: self._field(annotation(known[k]), v, f"{where}.{k}")
+            for k, v in entry.items()
+            if k in known
+        }
+        try:
+            handle = _wrap(cls(**values), inputs)
+            flows(handle)
+        except (PlanError, *_WRONG) as error:
+            raise DocumentError(f"{where}: {error}") from None
+        return handle
+
+    def _repeat(self, entry: Mapping[str, Any], where: str) -> Handle:
+        keys = {"id", "kind", "inputs", "times", "state", "body", "result"}
+        fields(where, entry, keys, keys)
+        start = self.handle(*only(entry["inputs"], f"{where}.inputs"))
+        state = Released[Any](State())
+        if not isinstance(entry["state"], str) or not entry["state"]:
+            raise DocumentError(f"{where}.state must be a new name, got {entry['state']!r}")
+        self._new(entry["state"], f"{where}.state")
+        outside = dict(self.handles)
+        self.handles[entry["state"]] = state
+        self.nodes(entry["body"], f"{where}.body")
+        result = self.handle(entry["result"], f"{where}.result")
+        self.handles = outside  # the body is read by itself alone
+        try:
+            body = Repeat(entry["times"], state, result)
+            handle = Released[Any](body, (start, *frontier(body)))
+            flows(handle)
+        except (PlanError, *_WRONG) as error:
+            raise DocumentError(f"{where}: {error}") from None
+        return handle
+
+    def output(self, entry: Any, where: str) -> tuple[Path, Handle]:
+        """Return an output's path and handle."""
+        fields(where, entry, {"path", "node"}, {"path", "node"})
+        path = entry["path"]
+        if not isinstance(path, list) or not path or not all(isinstance(p, str) for p in path):
+            raise DocumentError(f"{where}.path must be a list of names, got {path!r}")
+        return tuple(path), self.handle(entry["node"], f"{where}.node")
+
+    def _field(self, kind: str, value: Any, where: str) -> Any:
+        """Return a parameter, read as what its operation declares it to be."""
+        match kind:
+            case "Function":
+                return function(value, where)
+            case "Mechanism":
+                return mechanism(value, where, self.allow)
+            case "Interval":
+                return bounds(value, where)
+            case "tuple[Interval, ...]":
+                items = sequence(value, where)
+                return tuple(bounds(v, f"{where}[{i}]") for i, v in enumerate(items))
+            case "Mapping[str, Column]":
+                fields(where, value, value if isinstance(value, Mapping) else (), ())
+                return {k: column(v, f"{where}.{k}") for k, v in value.items()}
+        return simple(kind, value, where)
+
+
+def _kinds() -> list[str]:
+    found: set[str] = set()
+    queue: list[type[Operation]] = [Operation]
+    while queue:
+        cls = queue.pop()
+        found.add(cls.__dict__.get("kind", "state"))
+        queue.extend(cls.__subclasses__())
+    return sorted(found - {"state"})
+
+
+def _wrap(value: Operation, inputs: tuple[Handle, ...]) -> Handle:
+    handle = {"private": Private, "released": Released, "public": Public}[value.colour]
+    return handle(value, inputs)

@@ -1,0 +1,114 @@
+"""Each release's row in the certificate: what it is, what it costs, and its share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from accountants import Answer, PrivacyLoss
+from accountants.loss import parameters
+from adaptive_dp.graph import compile as compiler
+from adaptive_dp.graph.compile import Charge
+from adaptive_dp.graph.encode import encode
+from adaptive_dp.graph.repeat import Repeat
+from adaptive_dp.graph.roles import PartOperation
+
+
+def rows(
+    charges: Sequence[Charge], best: Answer, delta: float, answers: Mapping[str, Answer]
+) -> list[dict[str, Any]]:
+    """Return a row for each release; shares are those of ``best``, in its worst world."""
+    paid = compiler.paid(charges)
+    costs = _costs(paid, best, delta)
+    labels = set(best.world.labels)
+    worst = {c.node.name: _touched(_parts(c), labels) for c in charges}
+    total = math.fsum(cost for name, cost in costs.items() if worst[name])
+    conversions = _conversions({loss for loss, _ in paid.values()}, answers)
+    found = []
+    for charge in charges:
+        name = charge.node.name
+        loss, times = paid[name]
+        row = _described(charge) | _lost(loss, conversions[loss])
+        row |= {
+            "times": times,
+            "share": costs[name] / total if total > 0 else 0.0,
+            "in_worst_world": worst[name],
+        }
+        found.append(row)
+    return found
+
+
+def _described(charge: Charge) -> dict[str, Any]:
+    """Return what is released, by which mechanism."""
+    mechanism = charge.mechanism
+    return {
+        "node": charge.node.name,
+        "query": charge.chain[-1].handle.operation.label(),
+        "of": _way(charge),
+        "mechanism": type(mechanism).__name__,
+        "parameters": encode(mechanism.parameters()),
+        "norm": "inf" if math.isinf(mechanism.norm) else mechanism.norm,
+        "distance": compiler.distance(charge, mechanism.norm),
+        "theorem": mechanism.theorem,
+        "sampler": mechanism.sampler,
+        "region": compiler.regions(charge),
+    }
+
+
+def _lost(loss: PrivacyLoss, conversions: Mapping[str, str]) -> dict[str, Any]:
+    """Return the loss with its parameters, and how each accountant reads it."""
+    plain = {
+        name: value if isinstance(value, int | float | str) else str(value)
+        for name, value in parameters(loss).items()
+    }
+    return {
+        "loss": {"kind": type(loss).__name__} | plain,
+        "source": loss.theorem,
+        "conversions": dict(conversions),
+    }
+
+
+def _costs(
+    paid: Mapping[str, tuple[PrivacyLoss, int]], best: Answer, delta: float
+) -> dict[str, float]:
+    """Return each release's cost in the accountant's currency; 0 where it has no finite one."""
+    price = best.accountant.price(best.state, delta)
+    prices = {loss: price(loss) for loss, _ in paid.values()}
+    finite = {loss: value if math.isfinite(value) else 0.0 for loss, value in prices.items()}
+    return {name: finite[loss] * times for name, (loss, times) in paid.items()}
+
+
+def _parts(charge: Charge) -> list[str]:
+    return [region for region in compiler.regions(charge) if " = " in region]
+
+
+def _touched(parts: Sequence[str], labels: set[str]) -> bool:
+    """Whether the worst world lies in all parts around a node (labels may name several)."""
+    named = {piece.split(" (")[0] for label in labels for piece in label.split(", ")}
+    return all(part in labels or part in named for part in parts)
+
+
+def _way(charge: Charge) -> str:
+    steps = [n for n in charge.chain[:-1] if not isinstance(n.handle.operation, Repeat)]
+    return " > ".join(
+        n.handle.operation.label()
+        for n in steps
+        if not isinstance(n.handle.operation, PartOperation)
+    )
+
+
+def _conversions(
+    losses: set[PrivacyLoss], answers: Mapping[str, Answer]
+) -> dict[PrivacyLoss, dict[str, str]]:
+    by_type: dict[type, dict[str, str]] = {}
+    result = {}
+    for loss in losses:
+        if type(loss) not in by_type:
+            by_type[type(loss)] = {
+                name: answer.accountant.conversion(loss)
+                for name, answer in answers.items()
+                if answer.bounds is not None
+            }
+        result[loss] = by_type[type(loss)]
+    return result

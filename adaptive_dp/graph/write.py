@@ -1,0 +1,88 @@
+"""Writing a plan as a document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from adaptive_dp.graph.encode import encode
+from adaptive_dp.graph.handles import Handle
+from adaptive_dp.graph.repeat import Repeat, State
+from adaptive_dp.graph.structure import Node, Structure
+
+if TYPE_CHECKING:
+    from adaptive_dp.graph.pipeline import Pipeline
+
+FORMAT = "adaptive-dp/plan/1"
+
+
+def to_document(plan: Pipeline) -> dict[str, Any]:
+    """Return the plan as JSON values: nodes in order, outputs by path."""
+    writer = _Writer(plan.structure)
+    return {
+        "format": FORMAT,
+        "delta": plan.delta,
+        "nodes": writer.nodes(None),
+        "outputs": [
+            {"path": list(path), "node": writer.reference(handle)} for path, handle in plan.outputs
+        ],
+    }
+
+
+class _Writer:
+    """The entries of a structure's nodes and groups; inputs are named by their entries."""
+
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
+        self.groups = {id(h): self._free(f"group {t}") for t, h in structure.groups.items()}
+
+    def nodes(self, loop: str | None) -> list[dict[str, Any]]:
+        """Return the entries of one repeat's body, or of what is in none, in order of creation.
+
+        That order keeps equal random nodes in theirs, and lists inputs before their readers.
+        """
+        nodes = [n for n in self.structure if _innermost(n) == loop and not _is_state(n)]
+        entries = [(n.born, self._node(n)) for n in nodes]
+        groups = self.structure.groups.values()
+        inside = [h for h in groups if _innermost(self.structure.of(h)) == loop]
+        entries += [(h.serial, self._group(h)) for h in inside]
+        return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
+
+    def reference(self, handle: Handle) -> str:
+        """Return the id of a handle's entry."""
+        return self.groups.get(id(handle)) or self.structure.of(handle).name
+
+    def _free(self, title: str) -> str:
+        while title in self.structure.nodes:
+            title += "'"
+        return title
+
+    def _node(self, node: Node) -> dict[str, Any]:
+        operation = node.handle.operation
+        entry: dict[str, Any] = {"id": node.name, "kind": operation.kind}
+        if isinstance(operation, Repeat):
+            return entry | self._repeat(node, operation)
+        if node.handle.inputs:
+            entry["inputs"] = [self.reference(i) for i in node.handle.inputs]
+        return entry | {k: encode(v) for k, v in operation.parameters().items()}
+
+    def _repeat(self, node: Node, operation: Repeat) -> dict[str, Any]:
+        return {
+            "inputs": [self.reference(node.handle.inputs[0])],
+            "times": operation.times,
+            "state": self.structure.of(operation.state).name,
+            "body": self.nodes(node.name),
+            "result": self.reference(operation.result),
+        }
+
+    def _group(self, handle: Handle) -> dict[str, Any]:
+        inputs = [self.reference(i) for i in handle.inputs]
+        entry = {"id": self.reference(handle), "kind": "group", "inputs": inputs}
+        return entry | handle.operation.parameters()
+
+
+def _innermost(node: Node) -> str | None:
+    return node.loops[-1] if node.loops else None
+
+
+def _is_state(node: Node) -> bool:
+    return isinstance(node.handle.operation, State)

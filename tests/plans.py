@@ -1,0 +1,165 @@
+"""Plans that the tests share: between them every kind of node, and data that tries their bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import adaptive_dp as dp
+
+
+def add(*values: float) -> float:
+    return float(sum(values))
+
+
+def middle(pair: list[float]) -> float:
+    return (pair[0] + pair[1]) / 2
+
+
+def narrow(pair: list[float], below: float, total: float) -> list[float]:
+    half = middle(pair)
+    return [half, pair[1]] if below < total / 2 else [pair[0], half]
+
+
+def people(neighbors: str = "add_remove", unit: str | None = "id", rows: int = 2) -> dp.Table:
+    more: dict[str, Any] = {} if unit is None else {"unit": unit, "rows_per_unit": rows}
+    columns = {"x": (-5, 10), "y": (0, 3), "free": (0, 1), "region": ["A", "B", "C"], "z": None}
+    return dp.dataset("people", columns=columns, neighbors=neighbors, **more)
+
+
+def noisy(scale: Any = 2.0) -> dp.Laplace:
+    return dp.Laplace(scale=scale)
+
+
+def columns() -> dp.Pipeline:
+    table = people()
+    count = table.count().release(noisy())
+    total = table["x"].sum().release(noisy(30), name="total")
+    return dp.Pipeline(
+        count=count,
+        total=total,
+        clipped=table["x"].clip(0, 1).sum().release(noisy(3)),
+        mean=dp.post(add, total, dp.public(1.5), dp.parameter(total, "scale")),
+        average=table["y"].mean().release(noisy(5)),
+        regions=table["region"].histogram().release(dp.Gaussian(sigma=4.0)),
+        bins=table["z"].histogram([0, 1, 2.5]).release(noisy(4)),
+    )
+
+
+def filters() -> dp.Pipeline:
+    table = people("zero_out")
+    count = table.count().release(noisy())
+    return dp.Pipeline(
+        grown=table.filter(table["x"] >= 1).count().release(noisy()),
+        near=table.filter(table["region"].isin(["A", "B"])).count().release(noisy()),
+        above=table.filter(table["z"] > count).count().release(noisy()),
+        sampled=table.sample(0.1).count().release(noisy(1)),
+    )
+
+
+def partitions(neighbors: str = "add_remove") -> dp.Pipeline:
+    table = people(neighbors)
+    whole = table.partition("region", whole_units=True)
+    return dp.Pipeline(
+        spread={k: p.count().release(noisy()) for k, p in table.partition("region")},
+        whole={k: p["x"].sum().release(noisy(9)) for k, p in whole},
+        one=table.partition("x", edges=[0, 5, 10])["[5, 10]"].count().release(noisy()),
+    )
+
+
+def vectors() -> dp.Pipeline:
+    table = people("replace_one", unit=None)
+    points = table.vectors(["x", "y"], scale=True, intercept=True)
+    short = table.vectors(["x", "y"]).clip(norm=2)
+    return dp.Pipeline(
+        gram=points.gram().release(dp.Gaussian(sigma=5)),
+        least=points.smallest_eigenvalue().release(noisy(9)),
+        short=short.sum().release(dp.Gaussian(sigma=5)),
+        products=points.times(table["x"], scale=True).sum().release(dp.Gaussian(sigma=9)),
+    )
+
+
+def loops() -> dp.Pipeline:
+    table = people()
+    total = table.count().release(noisy())
+
+    def halve(bounds: dp.Released[Any]) -> dp.Released[Any]:
+        below = table.filter(table["x"] <= dp.post(middle, bounds)).count()
+        return dp.post(narrow, bounds, below.release(noisy(4)), total)
+
+    def twice(bounds: dp.Released[Any]) -> dp.Released[Any]:
+        return dp.repeat(halve, 2, start=bounds)
+
+    return dp.Pipeline(
+        median=dp.repeat(halve, 3, start=[0.0, 10.0]), nested=dp.repeat(twice, 2, start=[0, 10])
+    )
+
+
+def free() -> dp.Pipeline:
+    table = people()
+    total = table["x"].sum().release(dp.Laplace(scale=dp.Free("b", weight=20)))
+    count = table.count().release(dp.Laplace(scale=dp.Free("b")))
+    return dp.Pipeline(mean=dp.group("ratio", dp.post(add, total, count), table), count=count)
+
+
+def learner() -> dp.Pipeline:
+    solver = dp.AdaSSP(features=["x"], target="y")
+    return dp.Pipeline(theta=people().solve(solver, epsilon=1.0, delta=1e-6))
+
+
+def constants() -> dp.Pipeline:
+    """Constants and columns that look like a document's own words."""
+    count = people().count().release(noisy())
+    odd = dp.post(
+        add, count, bounds=[0, 1], free="b", function="os:system", mechanism={"bounds": [1]}, float=1
+    )
+    words = {"free": (0, 1), "function": ["a"], "mechanism": None, "bounds": (0, 2), "float": (0, 1)}
+    table = dp.dataset("words", columns=words)
+    lone = dp.dataset("lone", columns={"bounds": (0, 1)})
+    return dp.Pipeline(
+        odd=odd,
+        nan=dp.post(add, count, dp.public([float("nan"), float("inf"), -float("inf"), None, "t"])),
+        table=table["bounds"].sum().release(noisy()),
+        lone=lone["bounds"].sum().release(noisy()),
+    )
+
+
+PLANS: dict[str, Callable[[], dp.Pipeline]] = {
+    "columns": columns,
+    "filters": filters,
+    "partitions": partitions,
+    "exchanged": lambda: partitions("replace_one"),
+    "vectors": vectors,
+    "loops": loops,
+    "free": free,
+    "learner": learner,
+    "constants": constants,
+}
+
+
+def data(seed: int, units: int = 12, rows: int = 3, fixed: bool = False) -> dict[str, np.ndarray]:
+    """People with up to `rows` rows each, and values far outside of their bounds, or none."""
+    draw = np.random.default_rng(seed)
+    odd = np.array([-1e9, -5, -1, 0, 0.5, 1, 5, 9.99, 10, 1e300, np.inf, -np.inf, np.nan])
+    counts = np.ones(units, int) if fixed else draw.integers(1, rows + 1, units)
+    size = int(counts.sum())
+    return {
+        "id": np.repeat(np.arange(units), counts),
+        "x": draw.choice(odd, size),
+        "y": draw.choice(odd, size),
+        "free": draw.choice(odd, size),
+        "z": draw.choice(odd, size),
+        "region": draw.choice(np.array(["A", "B", "C", "elsewhere"]), size),
+    }
+
+
+def neighbour(table: dict[str, np.ndarray], neighbors: str, seed: int) -> dict[str, np.ndarray]:
+    """The same people but one: gone, or exchanged for another."""
+    keep = table["id"] != table["id"][0]
+    rest = {k: v[keep] for k, v in table.items()}
+    if neighbors != "replace_one":
+        return rest
+    other = data(seed, units=1, fixed=len(set(table["id"])) == len(table["id"]))
+    return {k: np.concatenate([other[k], rest[k]]) for k in table}

@@ -1,0 +1,791 @@
+"""Plan documents: round trips, the schemas, and whatever else someone may write into one."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from plans import PLANS, data, neighbour
+
+import accountants
+import adaptive_dp as dp
+from adaptive_dp.graph.operation import Operation
+from adaptive_dp.schemas import certificate_schema, plan_schema
+
+Document = dict[str, Any]
+PLAN_FORM = jsonschema.Draft202012Validator(plan_schema())
+CERTIFICATE_FORM = jsonschema.Draft202012Validator(certificate_schema())
+BUILT = {name: make() for name, make in PLANS.items()}
+DOCUMENTS = {name: json.loads(plan.to_json()) for name, plan in BUILT.items()}
+
+
+def kinds() -> dict[str, type[Operation]]:
+    found, queue = {}, [Operation]
+    while queue:
+        cls = queue.pop()
+        queue.extend(cls.__subclasses__())
+        if "kind" in cls.__dict__ and cls.__module__.startswith("adaptive_dp."):
+            found[cls.__dict__["kind"]] = cls
+    return found
+
+
+class TestSchemas:
+    def test_they_are_schemas(self) -> None:
+        jsonschema.Draft202012Validator.check_schema(plan_schema())
+        jsonschema.Draft202012Validator.check_schema(certificate_schema())
+
+    @pytest.mark.parametrize("name", PLANS)
+    def test_documents_have_the_form(self, name: str) -> None:
+        PLAN_FORM.validate(DOCUMENTS[name])
+
+    @pytest.mark.parametrize("name", [n for n in PLANS if n != "free"])
+    def test_certificates_have_the_form(self, name: str) -> None:
+        CERTIFICATE_FORM.validate(json.loads(BUILT[name].certify(1e-6).to_json()))
+
+    def test_the_demo_has_the_form(self) -> None:
+        from adaptive_dp.demo.plan import plan
+
+        CERTIFICATE_FORM.validate(json.loads(plan.certify().to_json()))
+
+    def test_every_kind_is_described_with_its_own_fields(self) -> None:
+        described = plan_schema()["$defs"]
+        for kind, cls in kinds().items():
+            if kind == "state":  # stands in its repeat
+                continue
+            node = described[f"{kind}_node"]
+            own = attrs.fields(cls)
+            names = {f.name for f in own}
+            required = {f.name for f in own if f.default is attrs.NOTHING}
+            if kind == "repeat":
+                names, required = names | {"body"}, required | {"body"}
+            assert set(node["properties"]) - {"id", "kind", "inputs"} == names
+            assert set(node["required"]) - {"id", "kind", "inputs"} == required
+            assert node["additionalProperties"] is False
+
+    def test_every_kind_stands_in_one_of_the_documents(self) -> None:
+        text = json.dumps(DOCUMENTS)
+        assert [k for k in kinds() if k != "state" and f'"kind": "{k}"' not in text] == []
+
+
+class TestRoundTrip:
+    @pytest.mark.parametrize("name", PLANS)
+    def test_the_fingerprint_stays(self, name: str) -> None:
+        again = dp.load(DOCUMENTS[name])
+        assert again.fingerprint == BUILT[name].fingerprint
+        assert again.to_document() == BUILT[name].to_document()
+        assert dp.load(json.dumps(DOCUMENTS[name])).fingerprint == again.fingerprint
+
+    @pytest.mark.parametrize("name", [n for n in PLANS if n != "free"])
+    def test_the_certificate_stays(self, name: str) -> None:
+        again = dp.load(DOCUMENTS[name]).certify(1e-6)
+        assert again.to_json() == BUILT[name].certify(1e-6).to_json()
+
+    def test_a_simulation_stays(self) -> None:
+        for name in ("columns", "partitions", "loops"):
+            seen = [p.simulate(seed=3, people=data(1)) for p in (BUILT[name], dp.load(DOCUMENTS[name]))]
+            assert str(seen[0]) == str(seen[1])
+
+    def test_an_output_may_be_called_like_a_group(self) -> None:
+        table = dp.dataset("t", columns={})
+        count = table.count().release(dp.Laplace(scale=1))
+        plan = dp.Pipeline(**{"group a": count, "b": dp.group("a", dp.post(float, count), table)})
+        assert dp.load(plan.to_json()).fingerprint == plan.fingerprint
+
+    def test_the_delta_of_a_calibration_stays(self) -> None:
+        plan = BUILT["free"].calibrate(epsilon=1, delta=1e-5)
+        assert dp.load(plan.to_json()).delta == 1e-5
+        assert dp.load(plan.to_json()).certify().epsilon == plan.certify().epsilon
+
+
+TOML = """
+format = "adaptive-dp/plan/1"
+delta = 1e-6
+nodes = [
+  { id = "people", kind = "dataset", name = "people", unit = "id", columns = { x = { bounds = [-5, 10] }, z = {} } },
+  { id = "bound", kind = "bound", inputs = ["people"], rows = 2, unit = "id" },
+  { id = "count", kind = "count", inputs = ["bound"] },
+  { id = "n", kind = "release", inputs = ["count"], mechanism = { mechanism = "Laplace", scale = 2 } },
+  { id = "x", kind = "column", inputs = ["bound"], name = "x" },
+  { id = "sum", kind = "sum", inputs = ["x"], bounds = [-5, 10] },
+  { id = "s", kind = "release", inputs = ["sum"], mechanism = { mechanism = "Gaussian", sigma = 20 } },
+]
+outputs = [{ path = ["n"], node = "n" }, { path = ["s"], node = "s" }]
+"""
+
+
+class TestToml:
+    def test_fourteen_lines_are_a_plan(self) -> None:
+        plan = dp.load(TOML)
+        assert len(TOML.splitlines()) <= 15
+        assert plan.certify().epsilon > 1
+        assert set(plan.simulate(seed=1, people=data(1))) == {"n", "s"}
+        assert dp.load(plan.to_json()).fingerprint == plan.fingerprint
+
+    def test_it_is_the_plan_that_python_declares(self) -> None:
+        table = dp.dataset("people", columns={"x": (-5, 10), "z": None}, unit="id", rows_per_unit=2)
+        n = table.count().release(dp.Laplace(scale=2))
+        s = table["x"].sum().release(dp.Gaussian(sigma=20))
+        assert dp.Pipeline(n=n, s=s).fingerprint == dp.load(TOML).fingerprint
+
+    @pytest.mark.parametrize("text", ["", "x =", "[", '{"format": ', "\x00", "nodes = 3", '"text"'])
+    def test_what_is_neither(self, text: str) -> None:
+        with pytest.raises(dp.DocumentError, match="plan"):
+            dp.load(text)
+
+    def test_a_date_is_no_value(self) -> None:
+        with pytest.raises(dp.DocumentError, match=r"delta must be a number, text.*date"):
+            dp.load(TOML.replace("1e-6", "2020-01-01"))
+
+
+class NotAMechanism:
+    pass
+
+
+def at(document: Document, node: str) -> Document:
+    return next(n for n in document["nodes"] if n["id"] == node)
+
+
+def base() -> Document:
+    """people -> bound -> count, x, sum, vectors, gram, partition, part, sample; five releases."""
+    nodes: list[Document] = [
+        {
+            "id": "people",
+            "kind": "dataset",
+            "name": "people",
+            "columns": {"x": {"bounds": [0, 10]}, "r": {"categories": ["A", "B"]}, "z": None},
+            "unit": "id",
+        },
+        {"id": "bound", "kind": "bound", "inputs": ["people"], "rows": 2, "unit": "id"},
+        {"id": "count", "kind": "count", "inputs": ["bound"]},
+        {"id": "x", "kind": "column", "inputs": ["bound"], "name": "x"},
+        {"id": "sum", "kind": "sum", "inputs": ["x"], "bounds": {"bounds": [0, 10]}},
+        {"id": "clip", "kind": "clip", "inputs": ["x"], "lower": 0, "upper": 1},
+        {"id": "mean", "kind": "mean", "inputs": ["clip"], "bounds": [0, 1], "size": None},
+        {
+            "id": "vectors",
+            "kind": "vectors",
+            "inputs": ["bound"],
+            "names": ["x"],
+            "bounds": [{"bounds": [0, 10]}],
+        },
+        {"id": "gram", "kind": "gram", "inputs": ["vectors"], "radius": 10, "width": 1},
+        {"id": "parts", "kind": "partition", "inputs": ["bound"], "by": "r", "keys": ["A", "B"]},
+        {"id": "part", "kind": "part", "inputs": ["parts"], "index": 1},
+        {"id": "inside", "kind": "count", "inputs": ["part"]},
+        {"id": "sample", "kind": "sample", "inputs": ["bound"], "rate": 0.1},
+        {"id": "some", "kind": "count", "inputs": ["sample"]},
+    ]
+    for query in ("count", "sum", "mean", "gram", "inside", "some"):
+        mechanism = {"mechanism": "Laplace", "scale": 2.0}
+        release = {"kind": "release", "inputs": [query], "mechanism": mechanism, "name": ""}
+        nodes.append({"id": f"noisy_{query}", **release})
+    nodes += [
+        {
+            "id": "filter",
+            "kind": "filter",
+            "inputs": ["bound", "noisy_count"],
+            "column": "x",
+            "test": ">=",
+        },
+        {"id": "grown", "kind": "count", "inputs": ["filter"]},
+        {
+            "id": "noisy_grown",
+            "kind": "release",
+            "inputs": ["grown"],
+            "mechanism": {"mechanism": "Gaussian", "sigma": 3},
+        },
+        {"id": "one", "kind": "public", "value": 1},
+        {
+            "id": "loop",
+            "kind": "repeat",
+            "inputs": ["one"],
+            "times": 2,
+            "state": "state",
+            "body": [
+                {
+                    "id": "again",
+                    "kind": "release",
+                    "inputs": ["count"],
+                    "mechanism": {"mechanism": "Laplace", "scale": 9},
+                },
+                {
+                    "id": "step",
+                    "kind": "post",
+                    "inputs": ["state", "again"],
+                    "function": {"function": "builtins:max"},
+                },
+            ],
+            "result": "step",
+        },
+        {
+            "id": "post",
+            "kind": "post",
+            "inputs": ["noisy_count", "noisy_sum"],
+            "function": {"function": "plans:add"},
+            "constants": {},
+        },
+        {"id": "scale", "kind": "parameter", "inputs": ["noisy_sum"], "name": "scale"},
+        {"id": "group", "kind": "group", "inputs": ["post", "people"], "name": "ratio"},
+    ]
+    wanted = ("post", "noisy_mean", "noisy_gram", "noisy_inside", "noisy_some", "noisy_grown", "loop")
+    outputs = [{"path": [name], "node": name} for name in (*wanted, "scale", "group")]
+    return {"format": "adaptive-dp/plan/1", "delta": 0, "nodes": nodes, "outputs": outputs}
+
+
+Mutation = Callable[[Document], Any]
+
+
+def setting(node: str, **changes: Any) -> Mutation:
+    return lambda document: at(document, node).update(changes)
+
+
+def without(node: str, field: str) -> Mutation:
+    return lambda document: at(document, node).pop(field)
+
+
+def adding(**entry: Any) -> Mutation:
+    return lambda document: document["nodes"].append(entry)
+
+
+def output(node: str) -> Mutation:
+    return lambda document: document["outputs"].append({"path": ["new"], "node": node})
+
+
+def released(node: str) -> Mutation:
+    """Release a query and ask for it."""
+    entry = {
+        "id": "new",
+        "kind": "release",
+        "inputs": [node],
+        "mechanism": {"mechanism": "Laplace", "scale": 1},
+    }
+    return both(adding(**entry), output("new"))
+
+
+def both(*mutations: Mutation) -> Mutation:
+    def change(document: Document) -> None:
+        for mutation in mutations:
+            mutation(document)
+
+    return change
+
+
+def laplace(**parameters: Any) -> Mutation:
+    return setting("noisy_sum", mechanism={"mechanism": "Laplace", **parameters})
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def swap(first: str, second: str) -> Mutation:
+    def change(document: Document) -> None:
+        nodes = document["nodes"]
+        i, j = nodes.index(at(document, first)), nodes.index(at(document, second))
+        nodes[i], nodes[j] = nodes[j], nodes[i]
+
+    return change
+
+
+NAN, INF = float("nan"), float("inf")
+LOOP_BODY = "loop"
+MUTATIONS: dict[str, tuple[Mutation, str]] = {
+    # the frame
+    "unknown field of the plan": (lambda d: d.update(more=1), r"plan: unknown field 'more'"),
+    "no format": (lambda d: d.pop("format"), r"missing field 'format'"),
+    "another format": (lambda d: d.update(format="adaptive-dp/plan/2"), r"'format' must be"),
+    "no nodes": (lambda d: d.pop("nodes"), r"missing field 'nodes'"),
+    "nodes as a mapping": (lambda d: d.update(nodes={}), r"nodes must be a list"),
+    "no outputs": (lambda d: d.update(outputs=[]), r"at least one output"),
+    "an output that is a text": (lambda d: d.update(outputs=["post"]), r"outputs\[0\]"),
+    "an output without a node": (lambda d: d["outputs"][0].pop("node"), r"outputs\[0\].*'node'"),
+    "an output of no node": (output("nobody"), r"outputs\[9\].node: no node 'nobody'"),
+    "an output of an empty path": (lambda d: d["outputs"][0].update(path=[]), r"outputs\[0\].path"),
+    "an output of an empty name": (lambda d: d["outputs"][0].update(path=[""]), r"not empty"),
+    "an output of a number": (lambda d: d["outputs"][0].update(path=[1]), r"outputs\[0\].path"),
+    "two outputs of one path": (
+        lambda d: d["outputs"].append({"path": ["loop"], "node": "post"}),
+        r"two outputs are named 'loop'",
+    ),
+    "an output inside of another": (
+        lambda d: d["outputs"].append({"path": ["loop", "x"], "node": "post"}),
+        r"'loop.x'",
+    ),
+    "delta of 1": (lambda d: d.update(delta=1), r"plan: delta must be .* below 1"),
+    "delta below 0": (lambda d: d.update(delta=-0.1), r"plan: delta"),
+    "delta as a text": (lambda d: d.update(delta="0.1"), r"plan.delta must be a number"),
+    "delta as a truth": (lambda d: d.update(delta=True), r"plan.delta must be a number"),
+    "delta NaN": (lambda d: d.update(delta=NAN), r"delta must be a finite number"),
+    "a key that is a number": (lambda d: d.update({1: 2}), r"plan: a key must be a text, got 1"),
+    "a deep key that is a number": (
+        setting("post", constants={"a": {2: 3}}),
+        r"nodes\[25\].constants.a: a key must be a text",
+    ),
+    "deep nesting": (setting("one", value=nested(500)), r"nodes\[23\].value.*nested deeper than 64"),
+    "a set": (setting("one", value={1, 2}), r"nodes\[23\].value must be a number, text.*set"),
+    # nodes in general
+    "a node that is a text": (lambda d: d["nodes"].append("count"), r"nodes\[28\] must be a mapping"),
+    "no id": (without("sum", "id"), r"nodes\[4\].id must be a name, got None"),
+    "an id that is a number": (setting("sum", id=4), r"nodes\[4\].id must be a name"),
+    "an id twice": (setting("sum", id="count"), r"nodes\[4\].id: 'count' is the id of an earlier"),
+    "an id of a body twice": (
+        adding(id="again", kind="public", value=1),
+        r"nodes\[28\].id: 'again' is the id of an earlier",
+    ),
+    "no kind": (without("sum", "kind"), r"nodes\[4\].*unknown kind None"),
+    "an unknown kind": (setting("sum", kind="median"), r"nodes\[4\] \(median\).kind: unknown kind"),
+    "a kind that is a list": (setting("sum", kind=["sum"]), r"nodes\[4\].*unknown kind"),
+    "the kind state": (adding(id="s", kind="state"), r"nodes\[28\] \(state\).kind: unknown kind"),
+    "an unknown field": (setting("sum", lower=0), r"nodes\[4\] \(sum\): unknown field 'lower'"),
+    "a missing field": (without("sum", "bounds"), r"nodes\[4\] \(sum\): missing field 'bounds'"),
+    "inputs as a text": (setting("sum", inputs="x"), r"nodes\[4\] \(sum\).inputs must be a list"),
+    "no inputs": (without("sum", "inputs"), r"nodes\[4\] \(sum\): a sum reads values, .* missing"),
+    "an input that is not there": (setting("sum", inputs=["w"]), r"\(sum\).inputs: no node 'w'"),
+    "an input that stands later": (swap("x", "sum"), r"nodes\[3\] \(sum\).inputs: no node 'x'"),
+    "an input that is itself": (setting("post", inputs=["post"]), r"\(post\).inputs: no node 'post'"),
+    "a cycle": (
+        both(setting("post", inputs=["noisy_count", "late"]),
+             adding(id="late", kind="post", inputs=["post"], function={"function": "m:f"})),
+        r"nodes\[25\] \(post\).inputs: no node 'late' stands before it",
+    ),
+    "an input that is a number": (setting("sum", inputs=[3]), r"\(sum\).inputs: no node 3"),
+    "an input of another kind": (setting("sum", inputs=["bound"]), r"a sum reads values, .* table"),
+    "a query of a query": (setting("sum", inputs=["count"]), r"nodes\[4\] \(sum\)"),
+    "a sum of a sum": (
+        both(adding(id="more", kind="sum", inputs=["sum"], bounds=[0, 1]), released("more")),
+        r"nodes\[28\] \(sum\): .*query",
+    ),
+    "an input too many": (
+        both(adding(id="q", kind="sum", inputs=["x", "noisy_sum"], bounds=[0, 1]), released("q")),
+        r"nodes\[28\] \(sum\): .*reads 1 values beside its private one, it can read 0",
+    ),
+    # what is private stays so
+    "a private output": (output("sum"), r"output 'new' is private: people -> .* -> sum"),
+    "private rows as an output": (output("bound"), r"output 'new' is private: people -> "),
+    "a post that reads private": (
+        setting("post", inputs=["noisy_count", "sum"]),
+        r"nodes\[25\] \(post\): .*reads a private value: people -> .*release it first",
+    ),
+    "a filter by a private value": (
+        setting("filter", inputs=["bound", "count"]),
+        r"nodes\[20\] \(filter\): .*must read one private value",
+    ),
+    "a filter by two values": (
+        setting("filter", inputs=["bound", "noisy_count", "noisy_sum"]),
+        r"nodes\[20\] \(filter\): .*reads 2 values beside",
+    ),
+    "a filter of a released value": (setting("filter", inputs=["noisy_count"]), r"\(filter\)"),
+    "a release of a table": (setting("noisy_sum", inputs=["bound"]), r"\(release\): a release has one"),
+    "a release of a column": (setting("noisy_sum", inputs=["x"]), r"\(release\): a release has one"),
+    "a release of a release": (setting("noisy_sum", inputs=["noisy_count"]), r"\(release\): a release"),
+    "a release of two queries": (setting("noisy_sum", inputs=["sum", "count"]), r"a release has one"),
+    "a release of nothing": (setting("noisy_sum", inputs=[]), r"\(release\): a release has one"),
+    "a group of a private value": (setting("group", inputs=["sum"]), r"first input of a group"),
+    "a public value with an input": (setting("one", inputs=["noisy_sum"]), r"public value has no"),
+    "a dataset with an input": (
+        adding(id="two", kind="dataset", name="two", columns={}, inputs=["people"]),
+        r"a dataset has no inputs",
+    ),
+    "a parameter of a private value": (setting("scale", inputs=["sum"]), r"\(parameter\)"),
+    "a parameter that is not there": (setting("scale", name="sigma"), r"Laplace has no 'sigma'"),
+    # bounds on people
+    "no bound": (setting("count", inputs=["people"]), r"nodes\[14\] .*nothing bounds the rows"),
+    "no bound before a partition": (
+        both(
+            setting("parts", inputs=["people"]),
+            adding(id="late", kind="bound", inputs=["part"], rows=1, unit="id"),
+            adding(id="query", kind="count", inputs=["late"]),
+            released("query"),
+        ),
+        r"nothing bounds the rows",
+    ),
+    "no bound before a sample": (setting("sample", inputs=["people"]), r"nothing bounds the rows"),
+    "a bound of another unit": (setting("bound", unit="x"), r"\(bound\): .*per 'x', but its unit"),
+    "a bound of no unit": (setting("bound", unit=None), r"\(bound\).unit must be a text"),
+    "a bound of 0 rows": (setting("bound", rows=0), r"\(bound\): rows_per_unit must be"),
+    "a bound of -1 rows": (setting("bound", rows=-1), r"\(bound\): rows_per_unit must be"),
+    "a bound of half rows": (setting("bound", rows=0.5), r"\(bound\).rows must be a whole number"),
+    "a bound of 10^400 rows": (setting("bound", rows=10**400), r"nodes\[1\].rows must be a finite"),
+    "a unit that is a number": (setting("people", unit=3), r"\(dataset\).unit must be a text"),
+    "a size that is private": (setting("people", size=4), r"size cannot be declared under add_remove"),
+    "an unknown relation": (setting("people", neighbors="swap"), r"neighbors must be one of"),
+    "two relations": (
+        both(
+            adding(id="o", kind="dataset", name="o", columns={}, neighbors="replace_one"),
+            adding(id="q", kind="count", inputs=["o"]),
+            released("q"),
+        ),
+        r"different neighbour relations",
+    ),
+    "two data sets of one name": (
+        both(
+            adding(id="o", kind="dataset", name="people", columns={}),
+            adding(id="q", kind="count", inputs=["o"]),
+            released("q"),
+        ),
+        r"two different data sets are named 'people'",
+    ),
+    "a name that is no identifier": (setting("people", name="my data"), r"must be an identifier"),
+    "a name that run uses": (setting("people", name="seed"), r"cannot be named 'seed'"),
+    "columns as a list": (setting("people", columns=["x"]), r"\(dataset\).columns must be a mapping"),
+    "a column as a pair": (setting("people", columns={"x": [0, 1]}), r"columns.x must be {'bounds'"),
+    "a column of one bound": (
+        setting("people", columns={"x": {"bounds": [0]}}),
+        r"columns.x must be a pair of bounds",
+    ),
+    "a column of other words": (setting("people", columns={"x": {"low": 0}}), r"columns.x must be"),
+    "a column of no category": (
+        setting("people", columns={"x": {"categories": []}}),
+        r"must not be empty",
+    ),
+    "a column of one category twice": (
+        setting("people", columns={"x": {"categories": [1, True]}}),
+        r"categories must differ",
+    ),
+    # numbers
+    "reversed bounds of a column": (
+        setting("people", columns={"x": {"bounds": [10, 0]}}),
+        r"nodes\[0\] \(dataset\): column 'x': bounds must satisfy lower <= upper.*swap",
+    ),
+    "reversed bounds of a sum": (setting("sum", bounds=[10, 0]), r"\(sum\): bounds must satisfy"),
+    "NaN bounds": (setting("sum", bounds=[NAN, 0]), r"nodes\[4\].bounds\[0\] must be a finite number"),
+    "infinite bounds": (setting("sum", bounds=[0, INF]), r"nodes\[4\].bounds\[1\] must be a finite"),
+    "NaN in words": (setting("sum", bounds=[{"float": "nan"}, 0]), r"\(sum\): a lower bound must be"),
+    "bounds as a text": (setting("sum", bounds="0 1"), r"\(sum\).bounds must be a pair"),
+    "bounds of texts": (setting("sum", bounds=["0", "1"]), r"a lower bound must be a finite number"),
+    "a sum of a column without bounds": (setting("x", name="z"), r"column 'z' has no bounds"),
+    "a column that is not declared": (setting("x", name="w"), r"\(column\): .*declares no column 'w'"),
+    "a column named by a list": (setting("x", name=["x"]), r"\(column\).name must be a text"),
+    "reversed clip": (setting("clip", lower=2), r"\(clip\): bounds must satisfy lower <= upper"),
+    "a mean over a private size": (setting("mean", size=3), r"divides by a public size, got 3"),
+    "a mean over a size of 0": (setting("mean", size=0), r"divides by a public size, got 0"),
+    "a mean over a size of -3": (setting("mean", size=-3), r"divides by a public size, got -3"),
+    "a radius below 0": (setting("gram", radius=-1), r"\(gram\): a radius must be at least 0"),
+    "a radius too large": (setting("gram", radius=1e200), r"\(gram\): a radius must be at least 0"),
+    "a radius that is a truth": (setting("gram", radius=True), r"\(gram\).radius must be a number"),
+    "another width": (setting("gram", width=2), r"declared for 2 columns, its input has 1"),
+    "half a width": (setting("gram", width=1.0), r"\(gram\).width must be a whole number, got 1.0"),
+    "vectors of other bounds": (setting("vectors", bounds=[[0, 1]]), r"must be those that 'people'"),
+    "vectors of no bounds": (without("vectors", "bounds"), r"must be those that 'people' declares"),
+    "vectors of texts": (setting("vectors", names="x"), r"\(vectors\).names must be a list of texts"),
+    "a scale in words": (setting("vectors", scale="no"), r"\(vectors\).scale must be true or false"),
+    "a part that is not there": (setting("part", index=2), r"a partition of 2 parts has no part 2"),
+    "a part before the first": (setting("part", index=-1), r"2 parts has no part -1"),
+    "half a part": (setting("part", index=0.0), r"\(part\).index must be a whole number"),
+    "keys as a text": (setting("parts", keys="AB"), r"\(partition\).keys must be a list, got 'AB'"),
+    "a key twice": (setting("parts", keys=["A", "A"]), r"categories must differ"),
+    "keys and edges": (setting("parts", edges=[0, 1]), r"takes keys .* or edges .*, not both"),
+    "edges that fall": (setting("parts", keys=None, edges=[1, 0]), r"edges of 'r' must increase"),
+    "one edge": (setting("parts", keys=None, edges=[1]), r"edges of 'r' must be at least two"),
+    "edges of truths": (setting("parts", keys=None, edges=[False, True]), r"edges of 'r' must be"),
+    "whole units in words": (setting("parts", whole_units="yes"), r"whole_units must be true or"),
+    "a rate of 0": (setting("sample", rate=0), r"\(sample\): sample's rate must be a probability"),
+    "a rate above 1": (setting("sample", rate=1.5), r"\(sample\): sample's rate"),
+    "a sample of exchanged people": (
+        setting("people", neighbors="replace_one"),
+        r"nodes\[12\] \(sample\): .*replace_one neighbours",
+    ),
+    "an unknown test": (setting("filter", test="=="), r"\(filter\): a filter's test must be one of"),
+    "a filter by two operands": (setting("filter", operand=3), r"constant or with a released value"),
+    "a filter by none": (setting("filter", inputs=["bound"]), r"operand of x >= must be a finite"),
+    "a filter of categories": (setting("filter", column="r"), r"holds categories, which >= cannot"),
+    # mechanisms
+    "no mechanism": (without("noisy_sum", "mechanism"), r"\(release\): missing field 'mechanism'"),
+    "a mechanism that is a text": (setting("noisy_sum", mechanism="Laplace"), r"must be a mapping"),
+    "a mechanism without a name": (setting("noisy_sum", mechanism={"scale": 1}), r"'mechanism'"),
+    "an unknown mechanism": (
+        setting("noisy_sum", mechanism={"mechanism": "Lapalce", "scale": 1}),
+        r"the library has no mechanism 'Lapalce'",
+    ),
+    "a mechanism that is not allowed": (
+        setting("noisy_sum", mechanism={"mechanism": "unheard_of:Noise"}),
+        r"\(release\).mechanism.mechanism: 'unheard_of:Noise' is not part of the library.*allow",
+    ),
+    "a class that is no mechanism": (
+        setting("noisy_sum", mechanism={"mechanism": f"{__name__}:NotAMechanism"}),
+        r"is not a Mechanism",
+    ),
+    "a module that is not there": (
+        setting("noisy_sum", mechanism={"mechanism": "not_there:Noise"}),
+        r"'not_there:Noise' cannot be imported \(ModuleNotFoundError\)",
+    ),
+    "a scale of 0": (laplace(scale=0), r"\(release\).mechanism: Laplace.scale must be a positive"),
+    "a scale below 0": (laplace(scale=-1), r"Laplace.scale must be a positive finite number, got -1"),
+    "a scale of NaN": (laplace(scale=NAN), r"nodes\[15\].mechanism.scale must be a finite number"),
+    "an infinite scale": (laplace(scale={"float": "inf"}), r"Laplace.scale must be a positive finite"),
+    "a scale of 10^400": (laplace(scale=10**400), r"mechanism.scale must be a finite number"),
+    "a scale that is a text": (laplace(scale="2"), r"Laplace.scale must be a positive finite number"),
+    "a scale that is a truth": (laplace(scale=True), r"Laplace.scale must be a positive finite"),
+    "no scale": (laplace(), r"\(release\).mechanism: missing field 'scale'"),
+    "another parameter": (laplace(scale=1, sigma=1), r"mechanism: unknown field 'sigma'"),
+    "a free parameter without a name": (laplace(scale={"free": ""}), r"scale: Free needs a name"),
+    "a free weight of 0": (laplace(scale={"free": "b", "weight": 0}), r"weight must be a positive"),
+    "a free parameter's other field": (laplace(scale={"free": "b", "w": 0}), r"unknown field 'w'"),
+    # functions and constants
+    "a function without a module": (
+        setting("post", function={"function": "max"}),
+        r"\(post\).function.function must be 'module:name', got 'max'",
+    ),
+    "a function in code": (setting("post", function={"function": "os:system('x')"}), r"module:name"),
+    "a function that is a text": (setting("post", function="plans:add"), r"function must be a mapping"),
+    "constants as a list": (setting("post", constants=[1]), r"constants must be a mapping"),
+    "a constant in other words": (setting("one", value={"float": "1"}), r"value.float must be 'nan'"),
+    "a post of nothing": (setting("post", inputs=[]), r"\(post\)"),
+    # repeats
+    "repeat 0 times": (setting("loop", times=0), r"nodes\[24\] \(repeat\): repeat's times"),
+    "repeat half times": (setting("loop", times=1.5), r"\(repeat\): repeat's times must be"),
+    "repeat 10^12 times": (setting("loop", times=10**12), r"repeat's times .* between 1 and 10\^9"),
+    "repeat without a start": (setting("loop", inputs=[]), r"\(repeat\).inputs must hold one node"),
+    "repeat with a private start": (setting("loop", inputs=["count"]), r"input of a repeat must be"),
+    "repeat with a private result": (
+        lambda d: (at(d, "loop")["body"].append({"id": "c2", "kind": "count", "inputs": ["bound"]}),
+                   at(d, "loop").update(result="c2")),
+        r"\(repeat\): the body of a repeat returns a private value: people",
+    ),
+    "repeat without a result": (setting("loop", result="nobody"), r"\(repeat\).result: no node"),
+    "a state of an old name": (setting("loop", state="count"), r"\(repeat\).state: 'count' is the id"),
+    "a state that is a number": (setting("loop", state=1), r"\(repeat\).state must be a new name"),
+    "a body's node from outside": (output("again"), r"no node 'again' stands before it"),
+    "a state from outside": (output("state"), r"no node 'state' stands before it"),
+    "a body's node, wrong": (
+        lambda d: at(d, "loop")["body"][0].update(kind="sum"),
+        r"nodes\[24\] \(repeat\).body\[0\] \(sum\)",
+    ),
+}
+
+
+class TestMutations:
+    def test_the_original_is_a_plan(self) -> None:
+        PLAN_FORM.validate(base())
+        assert dp.load(base()).certify().epsilon > 0
+        assert len(MUTATIONS) > 60
+
+    @pytest.mark.parametrize("name", MUTATIONS)
+    def test_it_is_refused_with_place_and_cure(self, name: str) -> None:
+        mutate, message = MUTATIONS[name]
+        document = base()
+        mutate(document)
+        with pytest.raises(dp.DocumentError, match=message) as caught:
+            dp.load(document, allow=[__name__, "not_there"])
+        assert caught.value.__cause__ is None
+
+    def test_a_key_twice(self) -> None:
+        text = json.dumps(base()).replace('"rows": 2', '"rows": 200, "rows": 2')
+        with pytest.raises(dp.DocumentError, match="'rows' stands twice"):
+            dp.load(text)
+
+    @pytest.mark.parametrize("text", ['{"a":' * 100_000, '{"a": ' + "9" * 5000 + "}"])
+    def test_texts_that_overwhelm_a_parser(self, text: str) -> None:
+        with pytest.raises(dp.DocumentError):
+            dp.load(text)
+
+    @pytest.mark.parametrize("value", [None, 3, [], b"{}", "{}", {}, {"format": 1}])
+    def test_what_is_no_document(self, value: Any) -> None:
+        with pytest.raises(dp.DocumentError, match="plan"):
+            dp.load(value)
+
+    def test_samples_nested_without_end(self) -> None:
+        document = base()
+        for i in range(200):
+            before = f"s{i - 1}" if i else "bound"
+            adding(id=f"s{i}", kind="sample", inputs=[before], rate=0.5)(document)
+        both(adding(id="q", kind="count", inputs=["s199"]), released("q"))(document)
+        with pytest.raises(dp.DocumentError, match="nested 200 deep"):
+            dp.load(document)
+
+    def test_a_long_chain_is_a_plan(self) -> None:
+        document = base()
+        for i in range(3000):
+            before = f"p{i - 1}" if i else "post"
+            adding(id=f"p{i}", kind="group", inputs=[before], name="g")(document)
+        output("p2999")(document)
+        assert dp.load(document).certify().epsilon == dp.load(base()).certify().epsilon
+
+
+class TestFunctions:
+    def test_loading_imports_no_function(self) -> None:
+        document = base()
+        at(document, "post")["function"] = {"function": "antigravity:system"}
+        plan = dp.load(document)
+        assert plan.certify().epsilon > 0
+        assert "antigravity" not in sys.modules
+
+    def test_loading_runs_no_function(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("os.system", lambda *_: pytest.fail("os.system ran"))
+        document = base()
+        at(document, "post")["function"] = {"function": "os:system"}
+        dp.load(document).certify()
+
+    def test_a_mechanism_must_be_allowed_by_its_very_module(self) -> None:
+        document = base()
+        setting("noisy_sum", mechanism={"mechanism": "os.path:Noise"})(document)
+        for allow in ([], ["os"], ["path"], ["os.path.x"]):
+            with pytest.raises(dp.DocumentError, match=r"is not part of the library"):
+                dp.load(document, allow=allow)
+        with pytest.raises(dp.DocumentError, match="cannot be imported"):
+            dp.load(document, allow=["os.path"])
+
+    @pytest.mark.parametrize("name", ["not_there:f", "math:not_there", "lambda:0123456789abcdef"])
+    def test_what_cannot_be_found_fails_before_anything_is_released(
+        self, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(dp.Laplace, "release", lambda *_: pytest.fail("released"))
+        document = base()
+        at(document, "post")["function"] = {"function": name}
+        with pytest.raises(dp.RunError, match=name.partition(":")[0]):
+            dp.load(document).run(people={"id": [1], "x": [1.0], "r": ["A"], "z": [1.0]})
+
+
+ODD = [None, True, False, -1, 0, 1, 2, 3, 2.5, 1e308, -1e9, NAN, "x", "A", "count", "bound", [], {}]
+ODD += [[0, 1], [1, 0], {"bounds": [0, 1]}, {"free": "b"}, {"float": "inf"}, "replace_one", "people"]
+NAMES = ["inputs", "kind", "id", "rows", "bounds", "unit", "name", "keys", "edges", "size", "index"]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    found = [path] if path else []
+    if isinstance(value, dict | list):
+        items = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
+    else:
+        items = []
+    for key, inner in items:
+        found += places(inner, (*path, key))
+    return found
+
+
+@st.composite
+def mutated(draw: st.DrawFn, source: Callable[[], Document]) -> Document:
+    document = copy.deepcopy(source())
+    for _ in range(draw(st.integers(1, 3))):
+        *way, last = draw(st.sampled_from(places(document)))
+        target = document
+        for key in way:
+            target = target[key]
+        match draw(st.sampled_from(["set", "set", "delete", "copy", "add"])):
+            case "set":
+                target[last] = draw(st.sampled_from(ODD))
+            case "delete":
+                del target[last]
+            case "copy":
+                *other, end = draw(st.sampled_from(places(document)))
+                taken = document
+                for key in other:
+                    taken = taken[key]
+                target[last] = copy.deepcopy(taken[end])
+            case "add" if isinstance(target, dict):
+                target[draw(st.sampled_from(NAMES))] = draw(st.sampled_from(ODD))
+    return document
+
+
+def pays_enough(plan: dp.Pipeline, first: int, second: int) -> None:
+    """What a neighbour moves, in units of Laplace noise, is at most what Basic certifies.
+
+    Equal seeds draw equal noise, so the difference of two simulations is that of the queries.
+    Plans in which a released value decides what is asked are left out.
+    """
+    kinds = {n.handle.operation.kind for n in plan.structure}
+    tables = [n.handle.operation for n in plan.structure if n.handle.operation.kind == "dataset"]
+    mechanisms = [n.handle.operation.mechanism for n in plan.structure if n.handle.operation.kind == "release"]
+    choosing = any(n.handle.operation.kind == "filter" and len(n.inputs) > 1 for n in plan.structure)
+    if kinds & {"sample", "repeat"} or choosing or len(tables) != 1 or plan.free:
+        return
+    if any(not isinstance(m, dp.Laplace) or m.scale < 1e-3 for m in mechanisms):
+        return
+    (source,) = tables
+    here = data(first, fixed=source.unit is None)
+    there = neighbour(here, source.neighbors, second)
+    flat = dp.Pipeline(**{f"r{i}": n.handle for i, n in enumerate(releases(plan))})
+    known = {k: [*here, *source.columns].count(k) for k in source.columns}
+    if any(count < 2 for count in known.values()) or (source.unit or "id") not in here or source.size:
+        return
+    try:
+        seen = [flat.simulate(seed=5, **{source.name: t}) for t in (here, there)]
+    except (dp.DataError, dp.RunError):
+        return
+    moved = 0.0
+    for i, node in enumerate(releases(plan)):
+        a, b = (float_list(r[f"r{i}"]) for r in seen)
+        moved += sum(abs(x - y) for x, y in zip(a, b, strict=True)) / node.handle.operation.mechanism.scale
+    bound = plan.what_if(accountants.Basic(), 0.0).bounds
+    assert bound is not None
+    assert moved <= bound.upper * (1 + 1e-6) + 1e-6
+
+
+def releases(plan: dp.Pipeline) -> list[Any]:
+    return [n for n in plan.structure if n.handle.operation.kind == "release"]
+
+
+def float_list(value: Any) -> list[float]:
+    import numpy as np
+
+    return [float(v) for v in np.ravel(value)]
+
+
+def enforced() -> Document:
+    """Laplace releases of every query that data can move, with no choice made by a release."""
+    return DOCUMENTS["enforced"]
+
+
+def _enforced(neighbors: str) -> Document:
+    from plans import noisy, people
+
+    table = people(neighbors, rows=2)
+    spread, whole = table.partition("region"), table.partition("region", whole_units=True)
+    plan = dp.Pipeline(
+        count=table.count().release(noisy()),
+        total=table["x"].sum().release(noisy(9)),
+        mean=table["x"].clip(1, 3).mean().release(noisy(1)),
+        bins=table["z"].histogram([0, 1, 9]).release(noisy(3)),
+        here={k: p["x"].sum().release(noisy(5)) for k, p in spread},
+        there=whole["B"].count().release(noisy(1)),
+        grown=table.filter(table["z"] > 0)["y"].sum().release(noisy(2)),
+    )
+    return json.loads(plan.to_json())
+
+
+ENFORCED = [_enforced(n) for n in ("add_remove", "replace_one", "zero_out")]
+
+
+class TestAnyMutation:
+    @settings(max_examples=400, deadline=None, derandomize=True)
+    @given(st.one_of(mutated(base), *(mutated(lambda d=d: d) for d in DOCUMENTS.values())))
+    def test_refused_or_of_the_form(self, document: Document) -> None:
+        try:
+            plan = dp.load(document)
+        except dp.DocumentError:
+            return
+        PLAN_FORM.validate(document)
+        try:
+            plan.certify(1e-6, accountants=(accountants.Basic(),))
+        except (dp.PlanError, accountants.AccountingError):
+            return
+        assert dp.load(plan.to_json()).fingerprint == plan.fingerprint
+
+    @settings(max_examples=150, deadline=None, derandomize=True)
+    @given(
+        st.one_of(*(mutated(lambda d=d: d) for d in ENFORCED)), st.integers(0, 99), st.integers(0, 99)
+    )
+    def test_what_runs_moves_no_more_than_is_certified(
+        self, document: Document, first: int, second: int
+    ) -> None:
+        try:
+            plan = dp.load(document)
+            plan.certify(0.0, accountants=(accountants.Basic(),))
+        except (dp.PlanError, accountants.AccountingError):
+            return
+        pays_enough(plan, first, second)
+
+    @pytest.mark.parametrize("kind", range(3))
+    @pytest.mark.parametrize("seed", range(12))
+    def test_the_original_pays_for_hostile_neighbours(self, kind: int, seed: int) -> None:
+        pays_enough(dp.load(ENFORCED[kind]), seed, seed + 100)
