@@ -20,6 +20,7 @@ holds for both directions and is rounded outward: never below the truth.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from attrs import fields, has
@@ -62,6 +63,18 @@ class PrivacyLoss:
 
     def profile(self, epsilon: float) -> Bounds | None:
         """Return delta(epsilon) of the whole loss, its failure included, as a bracket."""
+        return None
+
+    def epsilon_at(self, delta: float) -> Bounds | None:
+        """Return the tight epsilon at ``delta``, where that is had faster than from `profile`."""
+        return None
+
+    @classmethod
+    def renyi_sum(cls, spends: Sequence[tuple[PrivacyLoss, int]], orders: Array) -> Array | None:
+        """Return the sum of ``times * renyi(orders)`` over losses of this very class.
+
+        None where the family has no faster way than one by one.
+        """
         return None
 
     def grouped(self, size: int) -> PrivacyLoss:

@@ -112,10 +112,7 @@ def _curve(state: RenyiState) -> renyi.Curve:
     rest = list(state.rest.items().items())
 
     def curve(orders: Array) -> Array:
-        total = orders * slope
-        for loss, times in rest:
-            total = total + times * renyi.divergence(loss, orders)
-        return up(total, 2 * len(rest) + 4)
+        return up(orders * slope + renyi.total(rest, orders))
 
     return curve
 

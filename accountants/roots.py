@@ -22,6 +22,14 @@ def crossing(function: Callable[[float], float], low: float, high: float) -> tup
         return max(-1e6, min(1e6, function(x)))
 
     root = float(brentq(clamped, low, high, xtol=1e-300, rtol=1e-15, maxiter=200, disp=False))
+    return around(function, root, low, high)
+
+
+def around(
+    function: Callable[[float], float], root: float, low: float, high: float
+) -> tuple[float, float]:
+    """Return (left, right) as `crossing` does, from a good guess of the root."""
+    root = min(high, max(low, root))
     width = 2e-15 * abs(root) + 5e-324
     left, right = max(low, root - width), min(high, root + width)
     while left > low and not function(left) > 0:

@@ -107,7 +107,12 @@ QUERIES = {
     "histogram of bins": (lambda t: t["x"].histogram([-1.0, 0.0, 1.0, 3.0]), X, NORMS, []),
     "histogram of inner bins": (lambda t: t["x"].histogram([0.5, 1.0, 2.0]), X, (), []),
     "histogram of one bin": (lambda t: t["x"].histogram([-1.0, 3.0]), X, NORMS, []),
-    "histogram of one clipped bin": (lambda t: t["x"].clip(-1, 3).histogram([-1.0, 3.0]), X, (), []),
+    "histogram of one clipped bin": (
+        lambda t: t["x"].clip(-1, 3).histogram([-1.0, 3.0]),
+        X,
+        (),
+        [],
+    ),
     "vector sum d1": (lambda t: t.vectors(["u"]).sum(), D1, NORMS, []),
     "vector sum d2": (lambda t: t.vectors(UV).clip(norm=1.3).sum(), D2, NORMS, []),
     "vector sum d3": (lambda t: t.vectors(UVW).clip(norm=0.7).sum(), D3, NORMS, []),
@@ -311,7 +316,9 @@ def test_a_mean_over_a_public_size(relation, unit, bounds):
             assert float(most) >= (1 - 1e-3) * declared
 
 
-@pytest.mark.parametrize("bounds", [(1e6, 1e6 + 1e-9), (-1e15, 1 - 1e15), (0.0, 5e-324), (4.0, 4.0)])
+@pytest.mark.parametrize(
+    "bounds", [(1e6, 1e6 + 1e-9), (-1e15, 1 - 1e15), (0.0, 5e-324), (4.0, 4.0)]
+)
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_narrow_bounds_far_from_zero(bounds, relation):
     base = dp.dataset("t", columns={"x": bounds}, neighbors=relation)

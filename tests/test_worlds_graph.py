@@ -22,8 +22,6 @@ from accountants import Gaussian, Repeated, Spend
 from adaptive_dp.graph.run import _Run
 from adaptive_dp.graph.secret import Secret
 from adaptive_dp.rows import rows
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 mpmath.mp.dps = 40
 LOG: list[tuple[object, np.ndarray]] = []
@@ -73,10 +71,12 @@ class FlagProbe(Probe):
         return Fraction(1 / self.scale) if any(change) else Fraction(0)
 
 
-COLUMNS = {"x": (-1.0, 2.0), "r": ["A", "B", "C"], "s": ["a", "b"], "f": (0, 1)}
+COLUMNS = {"x": (-1.0, 2.0), "p": (1.0, 2.0), "r": ["A", "B", "C"], "s": ["a", "b"], "f": (0, 1)}
 ROWS = [
-    {"x": x, "r": r, "s": s, "f": f}
-    for x, r, s, f in itertools.product((-1.0, 2.0), ("A", "B", "none"), ("a", "b"), (0.0, 1.0))
+    {"x": x, "p": 1.0 if x < 0 else x, "r": r, "s": s, "f": f}
+    for x, r, s, f in itertools.product(
+        (-1.0, 2.0, 50.0), ("A", "B", "none"), ("a", "b"), (0.0, 1.0)
+    )
 ]
 
 
@@ -110,7 +110,7 @@ def rows_of_a_unit(unit, seed, universe=ROWS):
     chance = random.Random(seed)
     if unit is None:
         return [[row] for row in universe]
-    found = [[row] * n for row in universe[::3] for n in {1, unit}]
+    found = [[row] * n for row in universe[:: 3 if len(universe) < 30 else 4] for n in {1, unit}]
     spread = [chance.choices(universe, k=chance.randint(1, unit + 1)) for _ in range(25)]
     wide = [list(some) for some in itertools.combinations(universe[1::4], min(unit, 3))]
     return found + spread + chance.sample(wide, min(len(wide), 15))
@@ -174,15 +174,15 @@ def gaussian_delta(square, epsilon):
 class Grower:
     """A random plan, drawn release by release; the same draws with every sampling rate at 1."""
 
-    def __init__(self, draw, mechanism, relation, unit, sampling):
-        self.draw, self.make = draw, mechanism
+    def __init__(self, chance, mechanism, relation, unit, sampling):
+        self.chance, self.make = chance, mechanism
         self.sampling = sampling and relation != "replace_one"
         self.base = table(relation, unit)
         self.outputs, self.rates, self.scales = [], {}, itertools.count(3)
 
     def mechanism(self, rate):
         # scales differ often, and are equal often enough for parts to be merged
-        scale = self.draw(st.sampled_from([1.0, 2.5])) * (1 if rate is None else 1 + rate)
+        scale = self.chance.choice([1.0, 2.5]) * (1 if rate is None else 1 + rate)
         if rate is not None:
             scale += next(self.scales)  # tells what is sampled apart, and at which rate
         made = self.make(scale)
@@ -191,18 +191,20 @@ class Grower:
         return made
 
     def query(self, at):
-        kind = self.draw(st.sampled_from(["count", "sum", "histogram", "bins"]))
-        if kind == "count":
-            return at.count()
-        if kind == "sum":
-            return at["x"].sum()
-        return at["s"].histogram() if kind == "histogram" else at["x"].histogram([-1, 0, 2])
+        asks = [
+            lambda t: t.count(),
+            lambda t: t.count(),
+            lambda t: t["x"].sum(),
+            lambda t: t["p"].sum(),
+            lambda t: t["s"].histogram(),
+            lambda t: t["x"].histogram([-1, 0, 2]),
+            lambda t: t["x"].histogram([-1, 2]),
+        ]
+        return self.chance.choice(asks)(at)
 
     def release(self, at, rate):
         query = self.query(at)
-        released = [
-            query.release(self.mechanism(rate)) for _ in range(self.draw(st.integers(1, 2)))
-        ]
+        released = [query.release(self.mechanism(rate)) for _ in range(self.chance.randint(1, 2))]
         self.outputs.append(released[0])
         self.outputs.append(dp.post(lambda *values: 0.0, *released))
 
@@ -210,20 +212,20 @@ class Grower:
         kinds = ["release", "filter", "partition", "repeat", "both"]
         if self.sampling and rate is None:
             kinds.append("sample")
-        kind = self.draw(st.sampled_from(kinds)) if depth else "release"
+        kind = self.chance.choice(kinds) if depth else "release"
         if kind == "release":
             self.release(at, rate)
         elif kind == "filter":
-            test = self.draw(st.sampled_from(["f", "x", "r"]))
+            test = self.chance.choice(["f", "x", "r"])
             kept = at["f"] >= 0.5 if test == "f" else at["x"] <= 0.0
             self.grow(at.filter(at["r"].isin(["A", "B"]) if test == "r" else kept), depth - 1, rate)
         elif kind == "partition":
-            by = self.draw(st.sampled_from(["r", "s"]))
-            parts = list(at.partition(by, whole_units=self.draw(st.booleans())))
-            for _, part in parts[: self.draw(st.integers(1, len(parts)))]:
+            by = self.chance.choice(["r", "s"])
+            parts = list(at.partition(by, whole_units=self.chance.choice([True, False])))
+            for _, part in parts[: self.chance.randint(1, len(parts))]:
                 self.grow(part, depth - 1, rate)
         elif kind == "sample":
-            q = self.draw(st.sampled_from([0.25, 0.5])) / (1 + len(self.outputs))
+            q = self.chance.choice([0.25, 0.5]) / (1 + len(self.outputs))
             self.grow(at.sample(1.0 if self.sampling == "off" else q), depth - 1, q)
         elif kind == "repeat":
             self.repeat(at, rate)
@@ -232,7 +234,7 @@ class Grower:
             self.grow(at, depth - 1, rate)
 
     def repeat(self, at, rate):
-        moved, part = self.draw(st.booleans()), self.draw(st.booleans())
+        moved, part = self.chance.choice([True, False]), self.chance.choice([True, False])
         first, second = self.mechanism(rate), self.mechanism(rate)
 
         def body(state):
@@ -242,68 +244,45 @@ class Grower:
                 outs += [p.count().release(second) for _, p in inner.partition("r")]
             return dp.post(lambda s, *values: s + 1.0, state, *outs)
 
-        self.outputs.append(dp.repeat(body, self.draw(st.integers(1, 3)), start=-1.0))
+        self.outputs.append(dp.repeat(body, self.chance.randint(1, 3), start=-1.0))
 
 
-class Replay:
-    """Draws that are remembered, so that the same plan can be built twice."""
-
-    def __init__(self, draw):
-        self.draw, self.seen, self.at = draw, [], None
-
-    def __call__(self, strategy):
-        if self.at is None:
-            self.seen.append(self.draw(strategy))
-            return self.seen[-1]
-        self.at += 1
-        return self.seen[self.at - 1]
-
-
-def grown(draw, mechanism, relation, unit, sampling):
-    """Return the plan, the plan that samples everybody, and the rates by mechanism."""
-    replay = Replay(draw)
+def grown(seed, mechanism, relation, unit, sampling):
+    """Return the plan, the same plan but that samples everybody, and the rates by mechanism."""
     plans = []
     for turn in (sampling, "off" if sampling else sampling):
-        grower = Grower(replay, mechanism, relation, unit, turn)
-        grower.grow(grower.base, 3)
+        grower = Grower(random.Random(seed), mechanism, relation, unit, turn)
+        grower.grow(grower.base, 1 + seed % 3)
         plans.append(dp.Pipeline(**{f"o{i}": h for i, h in enumerate(grower.outputs)}))
-        replay.at = 0
     return plans[0], plans[1], grower.rates
 
 
-SETTINGS = settings(
-    max_examples=120,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-)
-SHAPES = st.tuples(
-    st.sampled_from(["add_remove", "replace_one", "zero_out"]),
-    st.sampled_from([None, 1, 2, 3]),
-)
+SHAPES = list(itertools.product(["add_remove", "replace_one", "zero_out"], [None, 1, 2, 3]))
 
 
-@SETTINGS
-@given(st.data(), SHAPES, st.booleans(), st.sampled_from([LaplaceProbe, FlagProbe]))
-def test_no_pair_of_neighbours_loses_more_pure_epsilon(data, shape, sampling, mechanism):
-    plan, everybody, rates = grown(data.draw, mechanism, *shape, sampling)
-    certificate = plan.certify(delta=0.0)
-    certified = Fraction(certificate.bounds["basic"].upper)
-    assert Fraction(certificate.epsilon) <= certified
-    found = list(pairs(everybody, *shape))
-    quick = [float(sum(m.paid(c) for m, c in changes(p))) for p in found] if rates else None
-    if quick is not None:  # mpmath only where the body's loss is among the largest
-        found = [found[k] for k in np.argsort(quick)[-30:]]
-    assert max(truth(pair, rates) for pair in found) <= certified
+@pytest.mark.parametrize("mechanism", [LaplaceProbe, FlagProbe])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_no_pair_of_neighbours_loses_more_pure_epsilon(shape, mechanism):
+    for seed in range(8):
+        plan, everybody, rates = grown(seed, mechanism, *shape, seed % 2 == 1)
+        certificate = plan.certify(delta=0.0)
+        certified = Fraction(certificate.bounds["basic"].upper)
+        assert Fraction(certificate.epsilon) <= certified
+        found = list(pairs(everybody, *shape, seed))
+        if rates:  # mpmath only where the sum without amplification is among the largest
+            quick = [float(sum(m.paid(c) for m, c in changes(p))) for p in found]
+            found = [found[k] for k in np.argsort(quick)[-30:]]
+        assert max(truth(pair, rates) for pair in found) <= certified, seed
 
 
-@SETTINGS
-@given(st.data(), SHAPES, st.sampled_from([1e-9, 1e-5, 0.1]))
-def test_no_pair_of_neighbours_loses_more_gaussian_delta(data, shape, delta):
-    plan, _, _ = grown(data.draw, GaussianProbe, *shape, False)
-    square = max(truth(pair) for pair in pairs(plan, *shape))
-    for name, bounds in plan.certify(delta).bounds.items():
-        assert gaussian_delta(square, bounds.upper) <= delta, name
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_no_pair_of_neighbours_loses_more_gaussian_delta(shape):
+    for seed in range(100, 108):
+        plan, _, _ = grown(seed, GaussianProbe, *shape, False)
+        square = max(truth(pair) for pair in pairs(plan, *shape, seed))
+        delta = (1e-9, 1e-5, 0.1)[seed % 3]
+        for name, bounds in plan.certify(delta).bounds.items():
+            assert gaussian_delta(square, bounds.upper) <= delta, (seed, name)
 
 
 # --- plans whose certificate some pair attains -----------------------------------------------------
@@ -326,12 +305,13 @@ def simple_plans():
         "one whole part": lambda t: {"a": count(t.partition("r", whole_units=True)["A"])},
         "parts": lambda t: each(t.partition("r"), lambda p, i: count(p)),
         "parts of other scales": lambda t: each(t.partition("r"), lambda p, i: count(p, 1.0 + i)),
-        "sums of parts": lambda t: each(t.partition("r"), lambda p, i: total(p, 2.0 - i / 2)),
+        "sums of parts": lambda t: each(t.partition("r"), lambda p, i: total(p, 2.0 + i / 2)),
         "whole parts": lambda t: each(
             t.partition("r", whole_units=True), lambda p, i: count(p, 1.0 + i)
         ),
-        "all and parts": lambda t: {"z": count(t, 3.0)}
-        | each(t.partition("r"), lambda p, i: count(p)),
+        "all and parts": lambda t: (
+            {"z": count(t, 3.0)} | each(t.partition("r"), lambda p, i: count(p))
+        ),
         "nested parts": lambda t: {
             f"{a}{b}": count(q) for a, p in t.partition("r") for b, q in p.partition("s")
         },
@@ -355,7 +335,8 @@ def simple_plans():
 def test_some_pair_attains_the_certificate(name, relation, unit):
     base = table(relation, unit)
     plan = dp.Pipeline(**simple_plans()[name](base))
-    universe = [row for row in ROWS if row["s"] == "a" or row["r"] != "none"]
+    universe = [row for row in ROWS if row["x"] < 50]
+    universe = [row for row in universe if row["s"] == "a" or row["r"] != "none"]
     most = max(truth(p) for p in pairs(plan, relation, unit, universe=universe))
     certified = plan.certify(0.0).bounds["basic"].upper
     assert most <= Fraction(certified)
@@ -363,7 +344,7 @@ def test_some_pair_attains_the_certificate(name, relation, unit):
         return  # a unit that is exchanged keeps a row at least, and the certificate does not use it
     if relation == "replace_one" and unit == 3 and name == "crossed parts":
         return  # which mixtures of rows attain it is not searched
-    assert float(most) >= certified * (1 - 1e-9)
+    assert float(most) >= certified * (1 - 1e-9) - 1e-300
 
 
 AT_LEAST_A_ROW = ("count", "count and sum", "all and parts", "repeat")
@@ -407,7 +388,7 @@ def test_whole_parts_inside_of_parts_of_an_exchanged_unit():
         for b, q in p.partition("s", whole_units=True)
     }
     plan = dp.Pipeline(**outputs)
-    one = [{"x": 0.0, "r": r, "s": "a", "f": 1.0} for r in "AB"]
+    one = [{"x": 0.0, "p": 1.0, "r": r, "s": "a", "f": 1.0} for r in "AB"]
     two = [row | {"s": "b"} for row in one]
     pair = [logged(plan, [(7, row) for row in own], 2) for own in (one, two)]
     assert truth(pair) == 4
@@ -485,9 +466,7 @@ def test_equal_loops_and_equal_steps_are_told_apart(swap):
     one, two = climb(1.0), climb(3.0)
     outside = base.filter(base["x"] <= 4.0).count().release(noise)
     still = dp.repeat(
-        lambda s: dp.post(
-            lambda a, n: a, s, base.filter(base["x"] <= 4.0).count().release(noise)
-        ),
+        lambda s: dp.post(lambda a, n: a, s, base.filter(base["x"] <= 4.0).count().release(noise)),
         2,
         start=5.0,
     )

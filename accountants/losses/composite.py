@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import ClassVar
 
-import numpy as np
 from attrs import field, frozen
 
 from accountants.bounds import Bounds
@@ -63,13 +62,10 @@ class Composite(PrivacyLoss):
 
     def renyi(self, orders: Array) -> Array | None:
         """Return the sum of the curves."""
-        total = np.zeros_like(orders)
         try:
-            for loss, times in self.spends:
-                total = total + renyi.divergence(loss, orders) * times
+            return renyi.total(self.spends, orders)
         except InapplicableError:
             return None
-        return up(total, 2 * len(self.spends) + 2)
 
     def rho(self) -> float | None:
         """Return the sum of the rhos."""

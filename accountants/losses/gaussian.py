@@ -10,7 +10,7 @@ from attrs import field, frozen
 from accountants.bounds import Bounds
 from accountants.errors import nonnegative, whole
 from accountants.loss import PrivacyLoss
-from accountants.notions.gaussian import profile
+from accountants.notions.gaussian import epsilon, profile
 from accountants.rounding import Array, up
 
 
@@ -67,6 +67,10 @@ class Gaussian(PrivacyLoss):
     def profile(self, epsilon: float) -> Bounds:
         """Return the exact profile."""
         return profile(self.mu_, epsilon)
+
+    def epsilon_at(self, delta: float) -> Bounds:
+        """Return the root of the exact profile."""
+        return epsilon(self.mu_, delta)
 
     def grouped(self, size: int) -> Gaussian:
         """Return ``Gaussian(size * mu)``: shifts add (triangle inequality)."""

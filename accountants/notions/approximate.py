@@ -21,11 +21,15 @@ def epsilon(loss: PrivacyLoss, delta: float) -> float:
     InapplicableError
         If the loss knows no profile.
     """
-    return _crossing(loss, delta, upper=True)
+    known = loss.epsilon_at(delta)
+    return known.upper if known is not None else _crossing(loss, delta, upper=True)
 
 
 def floor(loss: PrivacyLoss, delta: float) -> float:
     """Return a lower bound of the tight epsilon at ``delta``: there the profile exceeds delta."""
+    known = loss.epsilon_at(delta)
+    if known is not None:
+        return known.lower
     try:
         return _crossing(loss, delta, upper=False)
     except InapplicableError:
@@ -33,7 +37,8 @@ def floor(loss: PrivacyLoss, delta: float) -> float:
 
 
 def _crossing(loss: PrivacyLoss, delta: float, *, upper: bool) -> float:
-    target = math.log(delta) if delta > 0 else -math.inf
+    target = math.log(delta) if delta > 0 else 0.0
+    target -= (1 if upper else -1) * 2**-51 * (1 + abs(target))  # the logarithm's own rounding
 
     def excess(epsilon: float) -> float:
         bounds = loss.profile(epsilon)

@@ -16,7 +16,7 @@ from accountants.bounds import Bounds
 from accountants.errors import InapplicableError
 from accountants.loss import PrivacyLoss
 from accountants.notions import pure
-from accountants.roots import crossing
+from accountants.roots import around
 from accountants.rounding import UNIT
 
 _SPECIAL = 1e-14
@@ -91,19 +91,46 @@ def epsilon(mu_: float, delta: float) -> Bounds:
         return Bounds(0.0, 0.0)
     if delta == 0 or mu_ > LARGEST:
         return Bounds(0.0, math.inf)
-    target = math.log(delta)
     # one root for each bound of the profile, so that the result is a bracket
-    return Bounds(_root(mu_, target, -1), _root(mu_, target, 1))
+    return Bounds(_root(mu_, delta, -1), _root(mu_, delta, 1))
 
 
-def _root(mu_: float, target: float, side: int) -> float:
+def _root(mu_: float, delta: float, side: int) -> float:
+    """Return where a bound of the profile crosses ``delta``, on its own side of the crossing.
+
+    ``log delta(eps)`` is concave, so Newton's steps from the right fall towards the root;
+    they start at ``mu^2/2 + mu sqrt(-2 log delta)``, past it by the Gaussian's tail bound. The
+    steps only guess: what is returned has been evaluated.
+    """
+    target = math.log(delta)
+    target -= side * 4 * UNIT * (1 + abs(target))  # the logarithm may round the other way
+
     def excess(epsilon: float) -> float:
         return log_profile(mu_, epsilon, side) - target
 
     if excess(0.0) <= 0:
         return 0.0
-    low, high = 0.0, mu_ * mu_ / 2 + mu_
+    high = (mu_ * mu_ / 2 + mu_ * math.sqrt(-2 * target)) * (1 + 1e-9)
     while excess(high) > 0:
-        low, high = high, 2 * high
-    left, right = crossing(excess, low, high)
+        high *= 2
+    left, right = around(excess, _newton(mu_, target, high), 0.0, high)
     return right if side > 0 else left
+
+
+def _newton(mu_: float, target: float, epsilon: float) -> float:
+    """Return the root of ``log delta(eps) = target``, by ``-d delta / d eps = e^eps Phi(b)``."""
+    for _ in range(40):
+        value = log_profile(mu_, epsilon, 1)
+        y = epsilon / mu_ + mu_ / 2
+        x = epsilon / mu_ - mu_ / 2
+        mills = math.sqrt(math.pi / 2) * float(erfcx(y / math.sqrt(2)))
+        if not math.isfinite(value) or not mills > 0:
+            return epsilon
+        log_slope = -x * x / 2 - math.log(2 * math.pi) / 2 + math.log(mills) - value
+        if not abs(log_slope) < 300:
+            return epsilon
+        step = (value - target) * math.exp(-log_slope)
+        epsilon = max(epsilon / 2, epsilon + step)
+        if abs(step) <= 1e-9 * epsilon:  # the next would be its square
+            break
+    return epsilon

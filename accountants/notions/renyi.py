@@ -13,7 +13,7 @@ proven bound, so however the best one is searched for, the answer is sound.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -49,6 +49,25 @@ def divergence(loss: PrivacyLoss, orders: Array) -> Array:
     if eps is not None:
         return pure.to_renyi(eps, orders)
     raise InapplicableError(f"{type(loss).__name__} has no Renyi divergence")
+
+
+def total(spends: Sequence[tuple[PrivacyLoss, int]], orders: Array) -> Array:
+    """Return the sum of ``times * divergence`` over spends, rounded up.
+
+    Families that know how (`PrivacyLoss.renyi_sum`) add their own losses at once.
+    """
+    families: dict[type[PrivacyLoss], list[tuple[PrivacyLoss, int]]] = {}
+    for loss, times in spends:
+        families.setdefault(type(loss), []).append((loss, times))
+    result = np.zeros_like(orders)
+    for family, members in families.items():
+        at_once = family.renyi_sum(members, orders)
+        if at_once is not None:
+            result = result + at_once
+            continue
+        for loss, times in members:
+            result = result + times * divergence(loss, orders)
+    return up(result, 2 * len(spends) + 2)
 
 
 def convert(divergences: Array, orders: Array, delta: float) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from adaptive_dp.graph.compile import Charge
+from adaptive_dp.graph.charge import Charge
 from adaptive_dp.graph.roles import SourceOperation
 from adaptive_dp.graph.structure import Structure
 

@@ -79,8 +79,6 @@ class Certificate:
             document = unique_json(text)
         except (ValueError, RecursionError) as error:
             raise DocumentError(f"not a certificate: {error}") from None
-        if not isinstance(document, dict) or document.get("format") != FORMAT:
-            raise DocumentError(f"not a certificate: 'format' must be {FORMAT!r}")
         formed(document)
         return cls(document)
 
@@ -124,6 +122,8 @@ def formed(document: dict[str, Any]) -> None:
     DocumentError
         If not, with the place.
     """
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise DocumentError(f"not a certificate: 'format' must be {FORMAT!r}")
     wholesome(document, "certificate")
     missing, unknown = set(_FORM) - set(document), set(document) - set(_FORM) - {"format"}
     if missing or unknown:

@@ -16,6 +16,7 @@ from accountants import Answer, Worlds
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.assumptions import assumptions
 from adaptive_dp.graph.certificate import FORMAT, Certificate
+from adaptive_dp.graph.charge import releases
 from adaptive_dp.graph.roles import BoundOperation, SourceOperation
 from adaptive_dp.graph.shares import rows
 from adaptive_dp.graph.structure import Node, Structure
@@ -36,7 +37,7 @@ def certificate(
     worlds = accountants.worlds(compiler.term(structure))
     answers = {a.name: accountants.measure(worlds, a, delta=delta) for a in chosen}
     best = accountants.tightest(answers)
-    charges = compiler.releases(structure)
+    charges = releases(structure)
     nodes = rows(charges, best, delta, answers)
     samplers = sorted({row["sampler"] for row in nodes if row["sampler"]})
     document = {

@@ -63,7 +63,7 @@ class Pipeline:
     >>> people = dp.dataset("people", columns={"age": (0, 100)})
     >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
     >>> plan.certify().epsilon
-    0.5000000000000006
+    0.5000000...
     """
 
     def __init__(self, **outputs: Any) -> None:
@@ -155,7 +155,7 @@ class Pipeline:
         >>> plan = dp.Pipeline(a=people.count().release(dp.Laplace(scale=2)),
         ...                    b=people.count().release(dp.Laplace(scale=4)))
         >>> plan.what_if(accountants.Basic(), only=lambda name: name == "b").bounds.upper
-        0.2500000000000003
+        0.2500000...
         """
         delta = self._delta if delta is None else _delta(delta)
         kept = pruned(self.term, only)

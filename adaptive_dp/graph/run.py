@@ -17,8 +17,9 @@ from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.repeat import Repeat
 from adaptive_dp.graph.roles import SourceOperation
 from adaptive_dp.graph.secret import Secret
+from adaptive_dp.graph.spread import scalar, spread
 from adaptive_dp.graph.steps import Parameter, Post, Release
-from adaptive_dp.graph.structure import Node, Path, Structure
+from adaptive_dp.graph.structure import Node, Structure
 from adaptive_dp.graph.table import result_text
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
 
@@ -89,7 +90,7 @@ def execute(plan: Pipeline, data: Mapping[str, Secret[Any]], seed: int | None) -
         if not node.loops:
             run.value(node)
     values = _nested((path, run.open(structure.of(h).name)) for path, h in plan.outputs)
-    return Result(values, paper, _nested(_spread(plan, run)))
+    return Result(values, paper, _nested(spread(plan.outputs, structure, run.raw)))
 
 
 def _bound(structure: Structure, data: Mapping[str, Secret[Any]]) -> dict[str, Secret[Any]]:
@@ -159,7 +160,7 @@ class _Run:
             query = node.handle.inputs[0].operation
             self.raw[node.name] = value
             assert isinstance(query, Query)
-            value = _scalar(query.present(value))
+            value = scalar(query.present(value))
         self.opened[node.name] = value
 
     def _guarded(self, node: Node, names: list[str], stream: Stream) -> Any:
@@ -229,11 +230,6 @@ class _Run:
         return SeededStream(self.seed, *key, *self.round)
 
 
-def _scalar(value: Any) -> Any:
-    array = np.asarray(value) if isinstance(value, np.ndarray | np.generic) else None
-    return float(array) if array is not None and array.ndim == 0 else value
-
-
 def _nested(pairs: Any) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for path, value in pairs:
@@ -242,59 +238,3 @@ def _nested(pairs: Any) -> dict[str, Any]:
             target = target.setdefault(name, {})
         target[path[-1]] = value
     return result
-
-
-def _spread(plan: Pipeline, run: _Run, draws: int = 64) -> Iterator[tuple[Path, Any]]:
-    """Yield each output's expected noise: a parametric bootstrap around the released values.
-
-    Every release that was made gets fresh noise on top, what follows is recomputed, and the
-    standard deviation over the draws is the answer. It reads released values only.
-    """
-    structure = run.structure
-    again = [n for n in structure if n.handle.colour != "private" and not n.loops]
-    samples: dict[str, list[Any]] = {n.name: [] for n in again}
-    try:
-        for k in range(draws):
-            values: dict[str, Any] = {}
-            for node in again:
-                values[node.name] = _redraw(node, structure, run, values, k)
-                samples[node.name].append(values[node.name])
-    except Exception:  # a function that fails on other noise than it got: no estimate
-        samples = {name: [] for name in samples}
-    for path, handle in plan.outputs:
-        yield path, _deviation(samples[structure.of(handle).name])
-
-
-def _redraw(node: Node, structure: Structure, run: _Run, values: dict[str, Any], k: int) -> Any:
-    operation = node.handle.operation
-    if isinstance(operation, Repeat):
-        return None
-    if isinstance(operation, Release):
-        digits = [int(node.digest[i : i + 8], 16) for i in range(0, 32, 8)]
-        query = node.handle.inputs[0].operation
-        assert isinstance(query, Query)
-        centre = np.asarray(run.raw[node.name], dtype=np.float64)
-        return _scalar(query.present(operation.mechanism.release(centre, SeededStream(k, *digits))))
-    if isinstance(operation, Parameter):
-        return operation.run([node.handle.inputs[0].domain], SeededStream(k))
-    inputs = [values[structure.of(i).name] for i in node.handle.inputs]
-    if any(value is None for value in inputs):
-        return None
-    return operation.run(inputs, SeededStream(k))
-
-
-def _deviation(draws: list[Any]) -> Any:
-    if not draws or any(draw is None for draw in draws):
-        return None
-    if isinstance(draws[0], Mapping):
-        keys = draws[0].keys()
-        if any(draw.keys() != keys for draw in draws):
-            return None
-        return {key: _deviation([draw[key] for draw in draws]) for key in keys}
-    try:
-        arrays = np.asarray(draws, dtype=np.float64)
-    except (TypeError, ValueError):
-        return None
-    with np.errstate(all="ignore"):
-        deviation = arrays.std(axis=0)
-    return float(deviation) if deviation.ndim == 0 else deviation

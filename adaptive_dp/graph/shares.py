@@ -9,7 +9,7 @@ from typing import Any
 from accountants import Answer, PrivacyLoss
 from accountants.loss import parameters
 from adaptive_dp.graph import compile as compiler
-from adaptive_dp.graph.compile import Charge
+from adaptive_dp.graph.charge import Charge, regions
 from adaptive_dp.graph.encode import encode
 from adaptive_dp.graph.repeat import Repeat
 from adaptive_dp.graph.roles import PartOperation
@@ -52,7 +52,7 @@ def _described(charge: Charge) -> dict[str, Any]:
         "distance": compiler.distance(charge, mechanism.norm),
         "theorem": mechanism.theorem,
         "sampler": mechanism.sampler,
-        "region": compiler.regions(charge),
+        "region": regions(charge),
     }
 
 
@@ -80,7 +80,7 @@ def _costs(
 
 
 def _parts(charge: Charge) -> list[str]:
-    return [region for region in compiler.regions(charge) if " = " in region]
+    return [region for region in regions(charge) if " = " in region]
 
 
 def _touched(parts: Sequence[str], labels: set[str]) -> bool:

@@ -9,6 +9,7 @@ summed thus obeys the declared bounds exactly, not just up to rounding.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,9 @@ def interval(values: Floats, lower: float, upper: float) -> tuple[Integers, floa
     NaN counts as the point of [lower, upper] next to 0.
     """
     unit = step(max(abs(lower), abs(upper)), 31)
-    low, high = math.ceil(lower / unit), math.floor(upper / unit)
+    # exactly: a float quotient could underflow to 0, outside of tiny bounds
+    low = math.ceil(Fraction(lower) / Fraction(unit))
+    high = math.floor(Fraction(upper) / Fraction(unit))
     if low > high:  # narrower than a step: one point, rounded toward 0 so that it exceeds no bound
         low = high = int((lower + upper) / 2 / unit)
     clean = np.where(np.isnan(values), min(max(0.0, lower), upper), values)

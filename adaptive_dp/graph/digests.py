@@ -1,0 +1,35 @@
+"""Names of nodes by what they are: the digests that make up a plan's fingerprint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adaptive_dp.graph.encode import encode
+from adaptive_dp.graph.merge import Merged, digest
+from adaptive_dp.graph.repeat import Repeat
+
+
+def digests(nodes: Merged) -> dict[int, str]:
+    """Return each node's digest: twins by rank, so that no serial number enters them."""
+    result: dict[int, str] = {}
+    twins: dict[str, int] = {}
+    # by the first of what is merged, so that inputs come before their readers
+    for handle in sorted(nodes.order, key=lambda h: nodes.born[id(h)]):
+        operation = handle.operation
+        described: Any = [
+            operation.kind,
+            encode(operation.parameters()),
+            [result[id(nodes.of(i))] for i in handle.inputs],
+        ]
+        if isinstance(operation, Repeat):
+            described.append(result[id(nodes.of(operation.result))])
+        if operation.kind == "state":
+            loop = nodes.loops[id(handle)][-1]
+            start = result[id(nodes.of(loop.inputs[0]))]
+            described += [start, loop.operation.parameters()]
+        found = digest([*described, len(nodes.loops[id(handle)])])
+        if operation.random:
+            twins[found] = twins.get(found, -1) + 1
+            found = digest([found, twins[found]])
+        result[id(handle)] = found
+    return result

@@ -1,0 +1,84 @@
+"""How much noise a run's outputs carry, estimated from what was released."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from adaptive_dp.graph.handles import Handle
+from adaptive_dp.graph.operation import Query
+from adaptive_dp.graph.repeat import Repeat
+from adaptive_dp.graph.steps import Parameter, Release
+from adaptive_dp.graph.structure import Node, Path, Structure
+from adaptive_dp.noise.stream import SeededStream
+
+
+def scalar(value: Any) -> Any:
+    """Return an array without dimensions as a float, anything else as it is."""
+    array = np.asarray(value) if isinstance(value, np.ndarray | np.generic) else None
+    return float(array) if array is not None and array.ndim == 0 else value
+
+
+def spread(
+    outputs: Iterable[tuple[Path, Handle]],
+    structure: Structure,
+    raw: Mapping[str, Any],
+    draws: int = 64,
+) -> Iterator[tuple[Path, Any]]:
+    """Yield each output's expected noise: a parametric bootstrap around the released values.
+
+    Every release that was made gets fresh noise on top, what follows is recomputed, and the
+    standard deviation over the draws is the answer. It reads released values only: ``raw`` holds
+    those of each release, by its name, before they take their reader's form.
+    """
+    again = [n for n in structure if n.handle.colour != "private" and not n.loops]
+    samples: dict[str, list[Any]] = {n.name: [] for n in again}
+    try:
+        for k in range(draws):
+            values: dict[str, Any] = {}
+            for node in again:
+                values[node.name] = _redraw(node, structure, raw, values, k)
+                samples[node.name].append(values[node.name])
+    except Exception:  # a function that fails on other noise than it got: no estimate
+        samples = {name: [] for name in samples}
+    for path, handle in outputs:
+        yield path, _deviation(samples[structure.of(handle).name])
+
+
+def _redraw(
+    node: Node, structure: Structure, raw: Mapping[str, Any], values: Mapping[str, Any], k: int
+) -> Any:
+    operation = node.handle.operation
+    if isinstance(operation, Repeat):
+        return None
+    if isinstance(operation, Release):
+        digits = [int(node.digest[i : i + 8], 16) for i in range(0, 32, 8)]
+        query = node.handle.inputs[0].operation
+        assert isinstance(query, Query)
+        centre = np.asarray(raw[node.name], dtype=np.float64)
+        return scalar(query.present(operation.mechanism.release(centre, SeededStream(k, *digits))))
+    if isinstance(operation, Parameter):
+        return operation.run([node.handle.inputs[0].domain], SeededStream(k))
+    inputs = [values[structure.of(i).name] for i in node.handle.inputs]
+    if any(value is None for value in inputs):
+        return None
+    return operation.run(inputs, SeededStream(k))
+
+
+def _deviation(draws: list[Any]) -> Any:
+    if not draws or any(draw is None for draw in draws):
+        return None
+    if isinstance(draws[0], Mapping):
+        keys = draws[0].keys()
+        if any(draw.keys() != keys for draw in draws):
+            return None
+        return {key: _deviation([draw[key] for draw in draws]) for key in keys}
+    try:
+        arrays = np.asarray(draws, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    with np.errstate(all="ignore"):
+        deviation = arrays.std(axis=0)
+    return float(deviation) if deviation.ndim == 0 else deviation

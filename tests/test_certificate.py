@@ -1,0 +1,246 @@
+"""Certificates: what they claim, and that no tampering survives `verify`."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plans import PLANS, columns, data, partitions
+
+import accountants
+import adaptive_dp as dp
+
+Document = dict[str, Any]
+GENUINE = {name: json.loads(PLANS[name]().certify(1e-6).to_json()) for name in PLANS if name != "free"}
+
+
+def verdict(document: Document) -> dp.Verdict:
+    return dp.verify(dp.Certificate.from_json(json.dumps(document)))
+
+
+@pytest.mark.parametrize("name", GENUINE)
+def test_a_genuine_certificate_holds(name: str) -> None:
+    found = verdict(GENUINE[name])
+    assert found.holds
+    assert found.reasons == ()
+    assert found.found == found.claimed == GENUINE[name]["claim"]["epsilon"]
+
+
+def test_the_claim_is_the_least_upper_bound() -> None:
+    certificate = columns().certify(1e-6)
+    assert certificate.epsilon == min(b.upper for b in certificate.bounds.values())
+    assert certificate.bounds[certificate.accountant].upper == certificate.epsilon
+    assert certificate.delta == 1e-6
+    assert all(b.lower <= b.upper for b in certificate.bounds.values())
+    assert abs(sum(certificate.shares.values()) - 1) < 1e-9
+
+
+def test_shares_count_the_worst_world_only() -> None:
+    certificate = partitions().certify()
+    rows = certificate.document["nodes"]
+    assert abs(sum(r["share"] for r in rows if r["in_worst_world"]) - 1) < 1e-9
+    assert any(not r["in_worst_world"] for r in rows)
+    assert certificate.worst_world
+
+
+def test_it_names_whom_it_protects() -> None:
+    (row,) = columns().certify(1e-6).document["protects"]
+    expected = {"data": "people", "neighbors": "add_remove", "unit": "id", "rows_per_unit": 2}
+    assert row == expected | {"size": None}
+
+
+def test_it_names_whom_it_protects_wherever_the_bound_stands() -> None:
+    document = columns().to_document()
+    table = dp.load(document)
+    nodes = document["nodes"]
+    bound = next(n for n in nodes if n["kind"] == "bound")
+    first = {"id": "kept", "kind": "filter", "inputs": bound["inputs"], "column": "y", "test": ">="}
+    nodes.insert(nodes.index(bound), first | {"operand": 0})
+    bound["inputs"] = ["kept"]
+    (row,) = dp.load(document).certify(1e-6).document["protects"]
+    assert row["rows_per_unit"] == 2
+    assert dp.load(document).fingerprint != table.fingerprint
+
+
+def test_canonical_json_is_stable_across_interpreters(tmp_path: Path) -> None:
+    code = "import sys; from plans import PLANS; print(PLANS[sys.argv[1]]().certify(1e-6).to_json())"
+    here = str(Path(__file__).parent)
+    for name in ("learner", "partitions"):
+        texts = set()
+        for seed in ("1", "2"):
+            done = subprocess.run(
+                [sys.executable, "-c", code, name],
+                env={"PYTHONHASHSEED": seed, "PYTHONPATH": f"{here}:{Path(here).parent}"},
+                capture_output=True,
+                check=True,
+            )
+            texts.add(done.stdout)
+        assert len(texts) == 1
+    again = PLANS["learner"]().certify(1e-6)
+    assert again.to_json() == again.to_json() == dp.Certificate.from_json(again.to_json()).to_json()
+
+
+def test_the_verdict_needs_the_document_alone(tmp_path: Path) -> None:
+    """A fresh interpreter, which knows none of the plan's functions."""
+    paper = tmp_path / "certificate.json"
+    paper.write_text(json.dumps(GENUINE["columns"]))
+    code = f"""if True:
+        import pathlib, sys, adaptive_dp as dp
+        text = pathlib.Path({str(paper)!r}).read_text()
+        assert dp.verify(dp.Certificate.from_json(text)).holds
+        assert "plans" not in sys.modules
+    """
+    root = str(Path(__file__).parent.parent)
+    subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": root}, cwd=tmp_path, check=True)
+
+
+def test_a_simulation_is_stamped() -> None:
+    plan = columns()
+    stamped = plan.simulate(seed=1, people=data(1)).certificate
+    assert stamped.document["randomness"]["release"] is False
+    assert stamped.document["randomness"]["source"] == "seed 1"
+    assert "NOT FOR RELEASE" in str(stamped)
+    real = plan.run(people=data(1)).certificate
+    assert real.document["randomness"]["release"] is True
+    assert "NOT FOR RELEASE" not in str(real)
+    assert dp.verify(real).holds
+
+
+def node(document: Document, kind: str) -> Document:
+    return next(n for n in document["plan"]["nodes"] if n["kind"] == kind)
+
+
+def relation(document: Document) -> None:
+    node(document, "dataset")["neighbors"] = "replace_one"
+
+
+def everywhere(document: Document) -> None:
+    """A smaller epsilon wherever one stands."""
+    document["claim"]["epsilon"] *= 0.5
+    for row in document["accountants"]:
+        for end in ("lower", "upper"):
+            row[end] = row[end] * 0.5 if isinstance(row[end], float) else row[end]
+
+
+TAMPERING: dict[str, Callable[[Document], Any]] = {
+    "the claim": lambda d: d["claim"].update(epsilon=d["claim"]["epsilon"] * 0.999),
+    "a claim of nothing": lambda d: d["claim"].update(epsilon=0),
+    "the claim's delta": lambda d: d["claim"].update(delta=1e-9),
+    "all of the epsilons": everywhere,
+    "the claim's accountant": lambda d: d["claim"].update(accountant="magic"),
+    "an accountant's upper": lambda d: d["accountants"][0].update(upper=0.1),
+    "an accountant's upper, none": lambda d: d["accountants"][0].update(upper=None),
+    "an accountant's lower": lambda d: d["accountants"][0].update(lower=1e6),
+    "an accountant's theorem": lambda d: d["accountants"][0].update(theorem="mine"),
+    "an accountant more": lambda d: d["accountants"].append(
+        {**d["accountants"][0], "name": "magic", "upper": 0.1}
+    ),
+    "an accountant twice": lambda d: d["accountants"].append({**d["accountants"][0], "upper": 99.0}),
+    "an accountant that applies no more": lambda d: d["accountants"][0].update(applies=False),
+    "a node's share": lambda d: d["nodes"][0].update(share=0.0),
+    "a node's loss": lambda d: d["nodes"][0]["loss"].update(epsilon=1e-9),
+    "a node's distance": lambda d: d["nodes"][0].update(distance=0.1),
+    "a node's mechanism": lambda d: d["nodes"][0].update(mechanism="Gaussian"),
+    "a node's theorem": lambda d: d["nodes"][0].update(theorem=""),
+    "a node left out": lambda d: d["nodes"].pop(),
+    "the plan's scale": lambda d: node(d, "release")["mechanism"].update(scale=99.0),
+    "the plan's bound": lambda d: node(d, "bound").update(rows=1),
+    "the plan's relation": relation,
+    "the relation that it names": lambda d: d["protects"][0].update(neighbors="zero_out"),
+    "the rows that it names": lambda d: d["protects"][0].update(rows_per_unit=9),
+    "whom it names": lambda d: d["protects"][0].update(unit="household"),
+    "nobody protected": lambda d: d.update(protects=[]),
+    "the worst world": lambda d: d["worlds"].update(worst=["region = D"]),
+    "the number of worlds": lambda d: d["worlds"].update(count=99),
+    "worlds that are exact": lambda d: d["worlds"].update(exact=not d["worlds"]["exact"]),
+    "the fingerprint": lambda d: d.update(fingerprint="sha256:" + "0" * 64),
+    "an assumption left out": lambda d: d["assumptions"].pop(0),
+}
+
+
+@pytest.mark.parametrize("name", TAMPERING)
+@pytest.mark.parametrize("plan", ["partitions", "columns"])
+def test_tampering_is_found(plan: str, name: str) -> None:
+    document = copy.deepcopy(GENUINE[plan])
+    TAMPERING[name](document)
+    found = verdict(document)
+    assert not found.holds
+    assert found.reasons
+
+
+MALFORMED: dict[str, Callable[[Document], Any]] = {
+    "NaN claimed": lambda d: d["claim"].update(epsilon=float("nan")),
+    "a text claimed": lambda d: d["claim"].update(epsilon="1"),
+    "a truth claimed": lambda d: d["claim"].update(epsilon=True),
+    "less than nothing claimed": lambda d: d["claim"].update(epsilon=-1),
+    "a delta of 1": lambda d: d["claim"].update(delta=1),
+    "a delta that is a truth": lambda d: d["claim"].update(delta=True),
+    "NaN at an accountant": lambda d: d["accountants"][0].update(upper=float("nan")),
+    "no claim": lambda d: d.pop("claim"),
+    "a claim in one number": lambda d: d.update(claim=1),
+    "no plan": lambda d: d.pop("plan"),
+    "nodes as a mapping": lambda d: d.update(nodes={}),
+    "a node without its share": lambda d: d["nodes"][0].pop("share"),
+    "an accountant as a text": lambda d: d["accountants"].append("basic"),
+    "an unknown section": lambda d: d.update(more=1),
+    "another format": lambda d: d.update(format="adaptive-dp/certificate/2"),
+    "a plan that is none": lambda d: d.update(plan={"nodes": []}),
+    "a plan that is free": lambda d: node(d, "release")["mechanism"].update(scale={"free": "b"}),
+    "a plan that leaks": lambda d: d["plan"]["outputs"].append({"path": ["p"], "node": "bound"}),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_what_is_no_certificate_is_refused(name: str) -> None:
+    document = copy.deepcopy(GENUINE["columns"])
+    MALFORMED[name](document)
+    with pytest.raises(dp.DocumentError, match=r"certificate|plan|output|must be a finite number"):
+        verdict(document)
+    with pytest.raises(dp.DocumentError):  # nor past the reader
+        dp.verify(dp.Certificate(document))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "1", "{}", "\x00", '{"a":' * 100_000, '{"a": 1, "a": 2}'])
+def test_texts_that_are_no_certificate(text: str) -> None:
+    with pytest.raises(dp.DocumentError, match="not a certificate"):
+        dp.Certificate.from_json(text)
+
+
+def test_an_infinite_epsilon_is_written_and_read() -> None:
+    plan = dp.Pipeline(n=dp.dataset("t", columns={}).count().release(dp.Gaussian(sigma=1)))
+    certificate = dp.Certificate.from_json(plan.certify(0.0).to_json())
+    assert certificate.epsilon == float("inf")
+    assert "inf" in str(certificate)
+    assert dp.verify(certificate).holds
+
+
+def test_an_own_mechanism_needs_allow() -> None:
+    from own_mechanism import Noisy
+
+    plan = dp.Pipeline(n=dp.dataset("t", columns={}).count().release(Noisy(width=3.0)))
+    certificate = dp.Certificate.from_json(plan.certify().to_json())
+    with pytest.raises(dp.DocumentError, match=r"allow=\['own_mechanism'\]"):
+        dp.verify(certificate)
+    assert dp.verify(certificate, allow=["own_mechanism"]).holds
+    assert any("Noisy" in line for line in certificate.document["assumptions"])
+
+
+def test_no_accountant_is_told_in_words() -> None:
+    class Silent(accountants.PrivacyLoss):
+        pass
+
+    class Quiet(dp.Mechanism):
+        b: float = dp.noise_parameter("b")
+
+        def loss(self, distance: float) -> accountants.PrivacyLoss:
+            return Silent()
+
+    plan = dp.Pipeline(n=dp.dataset("t", columns={}).count().release(Quiet(b=1.0)))
+    with pytest.raises((dp.PlanError, accountants.AccountingError)):
+        plan.certify()

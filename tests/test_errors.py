@@ -1,0 +1,529 @@
+"""What is wrong is refused where it is declared, in words: the value, the rule and the cure."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from plans import add, data, people
+
+import accountants
+import adaptive_dp as dp
+
+NAN, INF = float("nan"), float("inf")
+BAD_NUMBERS = [0, -1, NAN, INF, -INF, "x", "1", True, None, [1], 10**400, 1j, np.array([1.0])]
+
+
+def table(**more: Any) -> dp.Table:
+    return dp.dataset("t", columns={"x": (0, 10), "r": ["A", "B"], "z": None}, **more)
+
+
+def lap(scale: Any = 1.0) -> dp.Laplace:
+    return dp.Laplace(scale=scale)
+
+
+def plan() -> dp.Pipeline:
+    return dp.Pipeline(n=table().count().release(lap()), s=table()["x"].sum().release(lap(10)))
+
+
+FRAME = {"x": np.array([1.0, 2.0]), "r": np.array(["A", "B"]), "z": np.array([0.0, 1.0])}
+
+Case = tuple[Callable[[], Any], type[Exception], str]
+DECLARED: dict[str, Case] = {
+    "reversed bounds": (
+        lambda: dp.dataset("t", columns={"x": (10, 0)}),
+        dp.DeclarationError,
+        r"column 'x': bounds must satisfy lower <= upper, got \(10, 0\); swap them",
+    ),
+    "NaN bounds": (
+        lambda: dp.dataset("t", columns={"x": (NAN, 0)}),
+        dp.DeclarationError,
+        r"column 'x': a lower bound must be a finite number, got nan",
+    ),
+    "infinite bounds": (
+        lambda: dp.dataset("t", columns={"x": (0, INF)}),
+        dp.DeclarationError,
+        r"an upper bound must be a finite number, got inf",
+    ),
+    "huge bounds": (
+        lambda: dp.dataset("t", columns={"x": (0, 10**400)}),
+        dp.DeclarationError,
+        r"an upper bound must be a finite number",
+    ),
+    "bounds of texts": (
+        lambda: dp.dataset("t", columns={"x": ("0", "1")}),
+        dp.DeclarationError,
+        r"column 'x'",
+    ),
+    "three bounds": (
+        lambda: dp.dataset("t", columns={"x": (0, 1, 2)})["x"].sum(),
+        dp.DeclarationError,
+        r"column 'x' has no bounds",
+    ),
+    "a column in one number": (
+        lambda: dp.dataset("t", columns={"x": 3}),
+        dp.DeclarationError,
+        r"column 'x' must be declared by a pair of bounds such as \(0, 100\)",
+    ),
+    "no categories": (
+        lambda: dp.dataset("t", columns={"x": []}),
+        dp.DeclarationError,
+        r"a list of categories must not be empty",
+    ),
+    "categories of lists": (
+        lambda: dp.dataset("t", columns={"x": [["a"], ["b"]]}),
+        dp.DeclarationError,
+        r"a category must be a text or a number, got \['a'\]",
+    ),
+    "columns as a list": (
+        lambda: dp.dataset("t", columns=["x"]),  # type: ignore[arg-type]
+        dp.DeclarationError,
+        r"columns must be a mapping",
+    ),
+    "a column's name": (
+        lambda: dp.dataset("t", columns={3: (0, 1)}),  # type: ignore[dict-item]
+        dp.DeclarationError,
+        r"a column's name must be a text, got 3",
+    ),
+    "the data set's name": (
+        lambda: dp.dataset("my data", columns={}),
+        dp.DeclarationError,
+        r"must be an identifier, got 'my data'",
+    ),
+    "a name that simulate takes": (
+        lambda: dp.dataset("seed", columns={}),
+        dp.DeclarationError,
+        r"cannot be named 'seed'",
+    ),
+    "a relation": (
+        lambda: table(neighbors="swap"),
+        dp.DeclarationError,
+        r"neighbors must be one of add_remove, replace_one, zero_out, got 'swap'",
+    ),
+    "rows without a unit": (
+        lambda: table(rows_per_unit=5),
+        dp.DeclarationError,
+        r"rows_per_unit=5 needs unit=",
+    ),
+    "rows of 0": (
+        lambda: table(unit="id", rows_per_unit=0),
+        dp.DeclarationError,
+        r"rows_per_unit must be a whole number between 1 and 10\^9, got 0",
+    ),
+    "a size that is private": (
+        lambda: table(size=5),
+        dp.DeclarationError,
+        r"size cannot be declared under add_remove .*use replace_one",
+    ),
+    "a size of 0": (
+        lambda: table(size=0, neighbors="replace_one"),
+        dp.DeclarationError,
+        r"size must be a whole number of at least 1, got 0",
+    ),
+    "a size of True": (
+        lambda: table(size=True, neighbors="replace_one"),
+        dp.DeclarationError,
+        r"size must be a whole number of at least 1, got True",
+    ),
+    "a column that is not declared": (
+        lambda: table()["w"],
+        dp.DeclarationError,
+        r"'t' declares no column 'w'; it declares \['x', 'r', 'z'\]",
+    ),
+    "a column by number": (lambda: table()[0], dp.DeclarationError, r"indexed by a column's name"),
+    "a sum without bounds": (
+        lambda: table()["z"].sum(),
+        dp.DeclarationError,
+        r"column 'z' has no bounds, so its sensitivity is infinite; declare .* or use .clip",
+    ),
+    "a mean without bounds": (lambda: table()["r"].mean(), dp.DeclarationError, r"has no bounds"),
+    "vectors without bounds": (
+        lambda: table().vectors(["z"]),
+        dp.DeclarationError,
+        r"column 'z' of 't' has no bounds",
+    ),
+    "a reversed clip": (
+        lambda: table()["z"].clip(1, 0),
+        dp.DeclarationError,
+        r"lower <= upper, got \(1, 0\)",
+    ),
+    "a norm of 0": (
+        lambda: table().vectors(["x"]).clip(norm=0),
+        dp.DeclarationError,
+        r"clip's norm must be positive, got 0",
+    ),
+    "times a column of another table": (
+        lambda: table().vectors(["x"]).times(people()["x"]),
+        dp.DeclarationError,
+        r"times needs a column of the same table",
+    ),
+    "a histogram of nothing": (
+        lambda: table()["z"].histogram(),
+        dp.DeclarationError,
+        r"needs categories or edges",
+    ),
+    "edges that fall": (
+        lambda: table()["z"].histogram([1, 0]),
+        dp.DeclarationError,
+        r"edges of 'z' must increase, got \[1, 0\]",
+    ),
+    "edges that are NaN": (
+        lambda: table()["z"].histogram([0, NAN]),
+        dp.DeclarationError,
+        r"edges of 'z' must be at least two finite numbers",
+    ),
+    "edges that are huge": (
+        lambda: table()["z"].histogram([0, 10**400]),
+        dp.DeclarationError,
+        r"edges of 'z' must be at least two finite numbers",
+    ),
+    "a partition of no categories": (
+        lambda: table().partition("z"),
+        dp.DeclarationError,
+        r"declares no categories; pass keys=\[...\] or edges=\[...\]",
+    ),
+    "a part that is not there": (
+        lambda: table().partition("r")["C"],
+        dp.DeclarationError,
+        r"the partition has no part 'C'; it has \['A', 'B'\]",
+    ),
+    "filter(True)": (
+        lambda: table().filter(True),  # type: ignore[arg-type]
+        dp.DeclarationError,
+        r"filter needs a condition such as table\['age'\] >= 18, got bool; for equality use",
+    ),
+    "filter(==)": (
+        lambda: table().filter(table()["x"] == 3),  # type: ignore[arg-type]
+        dp.DeclarationError,
+        r"for equality use table\['region'\].isin",
+    ),
+    "a filter by NaN": (
+        lambda: table().filter(table()["x"] > NAN),
+        dp.DeclarationError,
+        r"the operand of x > must be a finite number, got nan",
+    ),
+    "a filter by a text": (
+        lambda: table().filter(table()["x"] > "3"),
+        dp.DeclarationError,
+        r"must be a finite number, got '3'",
+    ),
+    "a filter of categories": (
+        lambda: table().filter(table()["r"] > 3),
+        dp.DeclarationError,
+        r"holds categories, which > cannot compare; use .*isin",
+    ),
+    "a filter by a private value": (
+        lambda: table()["x"] > table().count(),
+        dp.LeakError,
+        r"may not compare with a private value: t -> count",
+    ),
+    "a rate of 0": (
+        lambda: table().sample(0),
+        dp.DeclarationError,
+        r"sample's rate must be a probability above 0 and at most 1, got 0",
+    ),
+    "a rate of NaN": (lambda: table().sample(NAN), dp.DeclarationError, r"sample's rate"),
+    "a sample of exchanged people": (
+        lambda: table(neighbors="replace_one").sample(0.5),
+        dp.NeighborError,
+        r"replace_one neighbours.*declare neighbors='add_remove'",
+    ),
+    "a release by no mechanism": (
+        lambda: table().count().release(1.0),  # type: ignore[arg-type]
+        dp.DeclarationError,
+        r"release needs a Mechanism such as dp.Laplace\(scale=1\), got float",
+    ),
+    "a post of a private value": (
+        lambda: dp.post(add, table()["x"].sum()),
+        dp.LeakError,
+        r"argument 1 is private: t -> x -> sum in \[0, 10\]; release it first",
+    ),
+    "a post of a number": (lambda: dp.post(add, 3), dp.DeclarationError, r"pass constants by name"),  # type: ignore[arg-type]
+    "a post of nothing": (lambda: dp.post(add), dp.DeclarationError, r"for a constant use dp.public"),
+    "a post of no function": (
+        lambda: dp.post(3, table().count().release(lap())),  # type: ignore[arg-type]
+        dp.DeclarationError,
+        r"post needs a function, got int",
+    ),
+    "a constant that is none": (
+        lambda: dp.public(object()),
+        dp.DeclarationError,
+        r"a public value must be a number, text, list or mapping, got object",
+    ),
+    "a constant of bytes": (lambda: dp.public(b"ab"), dp.DeclarationError, r"got bytes"),
+    "a constant that is complex": (lambda: dp.public(np.complex64(1)), dp.DeclarationError, r"got"),
+    "a constant with numbers as keys": (
+        lambda: dp.public({1: 2}),
+        dp.DeclarationError,
+        r"needs texts as keys, got 1",
+    ),
+    "a group of a private value": (
+        lambda: dp.group("g", table().count()),  # type: ignore[arg-type]
+        dp.LeakError,
+        r"group 'g': the result is private: t -> count",
+    ),
+    "a private output": (
+        lambda: dp.Pipeline(a={"b": table()["x"].sum()}),
+        dp.LeakError,
+        r"output 'a.b' is private: t -> x -> sum in \[0, 10\]; release it first",
+    ),
+    "no output": (lambda: dp.Pipeline(), dp.DeclarationError, r"at least one output"),
+    "an empty output": (lambda: dp.Pipeline(a={}), dp.DeclarationError, r"'a' is an empty mapping"),
+    "an output that is a number": (
+        lambda: dp.Pipeline(a=3),
+        dp.DeclarationError,
+        r"'a' must be a released handle .*a constant is dp.public",
+    ),
+    "outputs that print alike": (
+        lambda: dp.Pipeline(a={1: dp.public(1), "1": dp.public(2)}),
+        dp.DeclarationError,
+        r"two outputs are named 'a.1'",
+    ),
+    "an output without a name": (
+        lambda: dp.Pipeline(**{"": dp.public(1)}),
+        dp.DeclarationError,
+        r"must be a text that is not empty",
+    ),
+    "two data sets under one name": (
+        lambda: dp.Pipeline(
+            a=table().count().release(lap()),
+            b=dp.dataset("t", columns={}).count().release(lap()),
+        ),
+        dp.DeclarationError,
+        r"two different data sets are named 't'",
+    ),
+    "two relations": (
+        lambda: dp.Pipeline(
+            a=table().count().release(lap()), b=people("zero_out").count().release(lap())
+        ),
+        dp.NeighborError,
+        r"have different neighbour relations; declare both with the same",
+    ),
+    "a parameter that is not there": (
+        lambda: dp.parameter(table().count().release(lap()), "sigma"),
+        dp.DeclarationError,
+        r"Laplace has no 'sigma'",
+    ),
+    "a free parameter without a name": (lambda: dp.Free(""), dp.DeclarationError, r"Free needs a name"),
+    "a learner of its own target": (
+        lambda: table().solve(dp.AdaSSP(features=["x"], target="x")),
+        dp.DeclarationError,
+        r"among its features",
+    ),
+    "half a budget": (
+        lambda: table().solve(dp.AdaSSP(features=["x"], target="z"), epsilon=1),
+        dp.DeclarationError,
+        r"",
+    ),
+    "a delta of 1": (lambda: plan().certify(1), dp.DeclarationError, r"delta must be .* below 1, got 1"),
+    "a delta below 0": (lambda: plan().certify(-1e-9), dp.DeclarationError, r"delta must be"),
+    "a delta that is NaN": (lambda: plan().certify(NAN), dp.DeclarationError, r"delta must be"),
+    "a delta in words": (lambda: plan().certify("0"), dp.DeclarationError, r"delta must be"),  # type: ignore[arg-type]
+    "nothing to calibrate": (
+        lambda: plan().calibrate(epsilon=1),
+        dp.DeclarationError,
+        r"nothing is free to calibrate",
+    ),
+    "nothing to fix": (lambda: plan().fix(b=1), dp.DeclarationError, r"no free parameter is named b"),
+    "a seed": (lambda: plan().simulate(seed=-1, t=FRAME), dp.DeclarationError, r"seed must be a whole"),
+    "a seed in words": (
+        lambda: plan().simulate(seed="1", t=FRAME),  # type: ignore[arg-type]
+        dp.DeclarationError,
+        r"seed must be a whole",
+    ),
+    "an unknown data set": (
+        lambda: plan().run(t=FRAME, u=FRAME),
+        dp.DataError,
+        r"the plan reads the data sets \['t'\], run was given \['t', 'u'\]",
+    ),
+    "no data set": (lambda: plan().run(), dp.DataError, r"pass each\s*by its name, such as"),
+}
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_declared(name: str) -> None:
+    wrong, error, message = DECLARED[name]
+    with pytest.raises(error, match=message) as caught:
+        wrong()
+    assert isinstance(caught.value, dp.PlanError)
+    assert type(caught.value) is error
+
+
+@pytest.mark.parametrize("value", BAD_NUMBERS, ids=lambda v: str(v)[:12])
+def test_noise_parameters(value: Any) -> None:
+    with pytest.raises(dp.DeclarationError, match=r"^Laplace.scale must be a positive finite number"):
+        dp.Laplace(scale=value)
+    with pytest.raises(dp.DeclarationError, match=r"Gaussian.sigma must be .*pass Free\('sigma'\)"):
+        dp.Gaussian(sigma=value)
+    with pytest.raises(dp.DeclarationError, match=r"Free\('b'\).weight must be a positive finite"):
+        dp.Free("b", weight=value)
+
+
+@pytest.mark.parametrize("value", BAD_NUMBERS, ids=lambda v: str(v)[:12])
+def test_budgets(value: Any) -> None:
+    free = dp.Pipeline(n=table().count().release(lap(dp.Free("b"))))
+    with pytest.raises(dp.DeclarationError, match=r"calibrate's epsilon must be a positive finite"):
+        free.calibrate(epsilon=value)
+    with pytest.raises(dp.DeclarationError, match=r"b must be a positive finite number"):
+        free.fix(b=value)
+
+
+def test_what_is_free_is_named() -> None:
+    free = dp.Pipeline(n=table().count().release(lap(dp.Free("b"))))
+    for verb in (free.certify, lambda: free.run(t=FRAME), lambda: free.simulate(seed=1, t=FRAME)):
+        with pytest.raises(dp.DeclarationError, match=r"still free.*calibrate\(epsilon="):
+            verb()
+
+
+def test_a_target_that_fixed_noise_exceeds() -> None:
+    both = dp.Pipeline(
+        n=table().count().release(lap(dp.Free("b"))), s=table()["x"].sum().release(lap(1.0))
+    )
+    with pytest.raises((dp.CalibrationError, accountants.DomainError), match=r"epsilon"):
+        both.calibrate(epsilon=0.5)
+
+
+HANDLES: dict[str, Callable[[], Any]] = {
+    "table": table,
+    "column": lambda: table()["x"],
+    "query": lambda: table().count(),
+    "vectors": lambda: table().vectors(["x"]),
+    "release": lambda: table().count().release(lap()),
+    "public": lambda: dp.public(1),
+}
+
+
+@pytest.mark.parametrize("name", HANDLES)
+@pytest.mark.parametrize(
+    "use",
+    [bool, iter, list, len, pickle.dumps, copy.deepcopy, float, int, lambda h: 1 in h, np.asarray],
+    ids=["bool", "iter", "list", "len", "pickle", "deepcopy", "float", "int", "in", "asarray"],
+)
+def test_handles_are_no_values(name: str, use: Callable[[Any], Any]) -> None:
+    if use is np.asarray:  # an array of one object, which is the handle
+        assert use(HANDLES[name]()).dtype == object
+        return
+    with pytest.raises(TypeError):
+        use(HANDLES[name]())
+
+
+def test_conditions_are_no_values() -> None:
+    column = table()["x"]
+    with pytest.raises(TypeError, match=r"the condition x > \.\.\. is private .*pass it to table.filter"):
+        if column > 3:
+            pytest.fail("a branch on private data")
+    with pytest.raises(TypeError, match="one condition at a time"):
+        _ = 1 < column < 3
+    with pytest.raises(TypeError, match="one condition at a time"):
+        _ = (column > 1) and (column < 3)
+
+
+WRONG_DATA: dict[str, tuple[Any, str]] = {
+    "a missing column": ({"x": [1.0], "r": ["A"]}, r"dataset 't': the data has no column 'z'"),
+    "texts for numbers": ({**FRAME, "x": np.array(["a", "b"])}, r"'x' is declared with bounds \[0, 10\]"),
+    "objects for numbers": (
+        {**FRAME, "x": np.array([1.0, "Ann"], dtype=object)},
+        r"must be numeric, got dtype object",
+    ),
+    "dates for numbers": (
+        {**FRAME, "x": np.array(["2020", "2021"], dtype="datetime64[Y]")},
+        r"must be numeric, got dtype datetime64",
+    ),
+    "complex for numbers": ({**FRAME, "x": np.array([1j, 2j])}, r"must be numeric, got dtype complex"),
+    "numbers for texts": ({**FRAME, "r": np.array([1, 2])}, r"declared with the categories"),
+    "columns of other lengths": ({**FRAME, "x": np.array([1.0])}, r"the columns differ in length"),
+    "a column of columns": ({**FRAME, "x": np.ones((2, 2))}, r"must be one-dimensional, got 2"),
+    "a column of one number": ({**FRAME, "x": 3.0}, r"must be one-dimensional, got 0"),
+    "ragged lists": ({**FRAME, "x": [[1], [2, 3]]}, r"dataset 't'"),
+    "a plain array": (np.ones((2, 3)), r"a plain array has no column names; pass a mapping"),
+    "a list": ([1, 2], r"data must be a mapping of column names to arrays"),
+    "None": (None, r"data must be a mapping"),
+    "a text": ("data.csv", r"data must be a mapping"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_DATA)
+def test_data_that_does_not_fit(name: str) -> None:
+    frame, message = WRONG_DATA[name]
+    with pytest.raises(dp.DataError, match=message) as caught:
+        plan_with_z().run(t=frame)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+    assert "Ann" not in str(caught.value)
+
+
+def plan_with_z() -> dp.Pipeline:
+    source = table()
+    return dp.Pipeline(
+        n=source.count().release(lap()),
+        z=source["z"].histogram([0, 1]).release(lap()),
+        r=source["r"].histogram().release(lap()),
+        s=source["x"].sum().release(lap()),
+    )
+
+
+def test_a_size_that_does_not_fit() -> None:
+    sized = table(neighbors="replace_one", size=3)
+    with pytest.raises(dp.DataError, match=r"size=3 is declared, but the data has 2 units"):
+        dp.Pipeline(m=sized["x"].mean().release(lap())).run(t=FRAME)
+
+
+def test_no_data_at_all_is_data() -> None:
+    empty = {k: v[:0] for k, v in FRAME.items()}
+    seen = plan_with_z().simulate(seed=1, t=empty)
+    assert abs(seen["n"]) < 20
+    assert seen["r"].shape == (2,)
+    vectors = table().vectors(["x"], scale=True, intercept=True)
+    more = dp.Pipeline(
+        gram=vectors.gram().release(dp.Gaussian(sigma=1.0)),
+        least=vectors.smallest_eigenvalue().release(lap()),
+        mean=table()["x"].mean().release(lap()),
+        parts={k: p.count().release(lap()) for k, p in table().partition("r", whole_units=True)},
+        sample=table().sample(0.5).count().release(lap()),
+    )
+    assert more.simulate(seed=1, t=empty)["gram"].shape == (2, 2)
+
+
+def test_odd_values_are_data() -> None:
+    """NaN, infinities, huge numbers and unknown categories are clipped, or lie in no part."""
+    seen = plan_with_z().simulate(
+        seed=1,
+        t={
+            "x": np.array([NAN, INF, -INF, 1e308, -1e308]),
+            "r": np.array(["A", "?", "", "B", "b"]),
+            "z": np.array([NAN, INF, -INF, 1e308, 0.5]),
+        },
+    )
+    assert seen["s"] == pytest.approx(20, abs=20)
+    assert np.all(np.abs(seen["z"] - 1) < 20)
+
+
+def test_a_frame_with_a_column_called_total() -> None:
+    """A frame's columns are attributes of pandas frames: none makes it a Rows of its own."""
+    source = dp.dataset("t", columns={"total": (0, 1), "bound": (0, 1), "gather": (0, 1)}, unit="id")
+    frame = pd.DataFrame({"total": [1.0], "bound": [1.0], "gather": [1.0], "id": ["a"]})
+    plan = dp.Pipeline(n=source.count().release(lap(1e-6)))
+    assert plan.run(t=frame)["n"] == pytest.approx(1, abs=0.01)
+    with pytest.raises(dp.DataError, match="no column 'id'"):
+        plan.run(t=frame.drop(columns="id"))
+
+
+def test_sizes_that_overflow_are_told() -> None:
+    source = dp.dataset("t", columns={"x": (0, 1e299)}, unit="id", rows_per_unit=10**9)
+    big = dp.Pipeline(s=source["x"].sum().release(lap(1e-300)))
+    with pytest.raises(dp.DeclarationError, match=r"s: Laplace\(scale=1e-300\).loss"):
+        big.certify()
+    with pytest.raises(dp.DeclarationError, match=r"a radius must be at least 0 and below 1e150"):
+        dp.dataset("t", columns={"x": (0, 1e200)}).vectors(["x"]).gram()
+
+
+def test_messages_name_no_datum() -> None:
+    frame = data(1) | {"x": np.array(["SECRET"] * len(data(1)["x"]))}
+    with pytest.raises(dp.DataError) as caught:
+        dp.Pipeline(n=people()["x"].sum().release(lap())).run(people=frame)
+    assert "SECRET" not in str(caught.value)

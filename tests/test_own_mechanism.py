@@ -1,0 +1,133 @@
+"""A mechanism in at most twelve lines outside of the package does all that the library's do."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+import attrs
+import own_mechanism
+import pytest
+from own_mechanism import Noisy
+from plans import add, data, people
+
+import accountants
+import adaptive_dp as dp
+
+
+def plan(scale: Any = 3.0) -> dp.Pipeline:
+    table = people()
+    total = table["x"].sum().release(Noisy(width=scale), name="total")
+    bins = table["region"].histogram().release(Noisy(width=scale))
+    return dp.Pipeline(mean=dp.post(add, total, dp.parameter(total, "width")), bins=bins)
+
+
+def test_it_takes_at_most_twelve_lines() -> None:
+    text = Path(own_mechanism.__file__).read_text("utf-8")
+    lines = [line for line in ast.unparse(ast.parse(text)).splitlines()[1:] if line.strip()]
+    assert len(lines) <= 12, lines
+
+
+def test_certify() -> None:
+    certificate = plan().certify()
+    assert certificate.epsilon == pytest.approx(20 / 3 + 2 / 3)
+    rows = {row["node"]: row for row in certificate.document["nodes"]}
+    assert rows["total"]["mechanism"] == "Noisy"
+    assert rows["total"]["theorem"] == Noisy.theorem
+    assert rows["total"]["parameters"] == {"width": 3.0}
+
+
+def test_calibrate() -> None:
+    solved = plan(dp.Free("w", weight=2)).calibrate(epsilon=1.0)
+    assert 0.999 < solved.certify().epsilon <= 1.0
+    assert solved.free == {}
+
+
+def test_run_and_simulate() -> None:
+    seen = [plan().simulate(seed=1, people=data(1)) for _ in range(2)]
+    assert seen[0]["mean"] == seen[1]["mean"] != plan().simulate(seed=2, people=data(1))["mean"]
+    assert plan().run(people=data(1))["bins"].shape == (3,)
+    assert seen[0].noise["mean"] == pytest.approx(2**0.5 * 3, rel=0.4)
+
+
+def test_draw() -> None:
+    assert "Noisy" in plan().svg()
+    assert "Noisy" in plan().mermaid()
+    assert "Noisy(width=3)" in str(plan())
+
+
+def test_document() -> None:
+    text = plan().to_json()
+    assert '"mechanism": "own_mechanism:Noisy"' in text
+    with pytest.raises(dp.DocumentError, match=r"allow=\['own_mechanism'\]"):
+        dp.load(text)
+    again = dp.load(text, allow=["own_mechanism"])
+    assert again.fingerprint == plan().fingerprint
+    assert again.certify().to_json() == plan().certify().to_json()
+    free = dp.load(plan(dp.Free("w")).to_json(), allow=["own_mechanism"])
+    assert free.free == {"w": [1.0, 1.0]}
+
+
+def test_verify() -> None:
+    certificate = dp.Certificate.from_json(plan().certify().to_json())
+    assert dp.verify(certificate, allow=["own_mechanism"]).holds
+    document = json.loads(certificate.to_json())
+    document["nodes"][0]["loss"]["epsilon"] /= 2
+    assert not dp.verify(dp.Certificate(document), allow=["own_mechanism"]).holds
+
+
+def test_its_parameters_are_checked() -> None:
+    for wrong in (0, -1, float("nan"), float("inf"), "x", True, None, 10**400):
+        with pytest.raises(dp.DeclarationError, match=r"Noisy.width must be a positive finite"):
+            Noisy(width=wrong)
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        Noisy(width=1.0).width = 2.0  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        Noisy()  # type: ignore[call-arg]
+
+
+def test_its_norm_is_checked() -> None:
+    with pytest.raises(dp.DeclarationError, match="norm must be 1, 2 or math.inf, got 1.5"):
+
+        class Wrong(dp.Mechanism):
+            norm: ClassVar[float] = 1.5
+
+
+class Broken(dp.Mechanism):
+    b: float = dp.noise_parameter("b")
+    what: str = "raise"
+
+    def release(self, value: Any, stream: Any) -> Any:
+        return value
+
+    def loss(self, distance: float) -> Any:
+        if self.what == "raise":
+            raise ZeroDivisionError("no")
+        return {"number": 1.0, "nan": None}.get(self.what)
+
+
+@pytest.mark.parametrize("what", ["raise", "number", "nan"])
+def test_a_loss_that_is_none_is_told_with_its_node(what: str) -> None:
+    table = people()
+    broken = dp.Pipeline(n=table.count().release(Broken(b=1.0, what=what)))
+    with pytest.raises(dp.DeclarationError, match=r"^n: .*(failed: no|must return a PrivacyLoss)"):
+        broken.certify()
+
+
+def test_a_loss_of_a_negative_distance_is_never_asked_for() -> None:
+    asked: list[float] = []
+
+    class Asking(dp.Mechanism):
+        b: float = dp.noise_parameter("b")
+
+        def loss(self, distance: float) -> accountants.PrivacyLoss:
+            asked.append(distance)
+            return accountants.Pure(epsilon=1)
+
+    for relation in ("add_remove", "replace_one", "zero_out"):
+        table = people(relation)
+        parts = {k: p["x"].sum().release(Asking(b=1.0)) for k, p in table.partition("region")}
+        dp.Pipeline(c=table.count().release(Asking(b=1.0)), p=parts).certify()
+    assert min(asked) >= 0
