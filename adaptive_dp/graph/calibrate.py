@@ -40,7 +40,7 @@ def solve(
     """Return the outputs with every free parameter solved (see `Pipeline.calibrate`)."""
     number = isinstance(epsilon, int | float) and not isinstance(epsilon, bool)
     require(
-        number and 0 < epsilon < math.inf,
+        number and 0 < epsilon < 1e300,
         f"calibrate's epsilon must be a positive finite number, got {epsilon!r}",
     )
     require(
@@ -79,7 +79,7 @@ def substituted(outputs: Outputs, values: Mapping[str, float]) -> list[tuple[Pat
         if (
             isinstance(value, bool)
             or not isinstance(value, int | float)
-            or not 0 < value < math.inf
+            or not 0 < value < 1e300
         ):
             raise DeclarationError(f"{name} must be a positive finite number, got {value!r}")
 

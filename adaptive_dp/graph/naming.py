@@ -27,10 +27,11 @@ def names(
     for handle in nodes.order:
         if id(handle) in named:
             claim(handle, ".".join(min(named[id(handle)])))
-    for handle in nodes.order:
-        if id(handle) not in result:
-            prefix = "".join(f"{g}." for g in groups.get(id(handle), ()))
-            claim(handle, prefix + _base(handle))
+    # releases choose before the private nodes that they read, which nobody asks for by name
+    rest = [handle for handle in nodes.order if id(handle) not in result]
+    for handle in sorted(rest, key=lambda handle: not isinstance(handle.operation, Release)):
+        prefix = "".join(f"{g}." for g in groups.get(id(handle), ()))
+        claim(handle, prefix + _base(handle))
     return result
 
 

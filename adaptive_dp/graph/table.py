@@ -34,8 +34,12 @@ def _line(row: Row, widths: Sequence[int]) -> str:
 
 def plan_text(structure: Structure) -> str:
     """Return the plan: each node with its colour, what it is and what it reads."""
-    rows = [(n.name, n.handle.colour, _what(n), ", ".join(n.inputs)) for n in structure]
+    rows = [(n.name, n.handle.colour, _what(n), _cut(", ".join(n.inputs))) for n in structure]
     return table(("node", "colour", "what", "reads"), rows)
+
+
+def _cut(text: str, width: int = 60) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."
 
 
 def _what(node: Node) -> str:

@@ -163,7 +163,13 @@ def _bars(certificate: Mapping[str, Any]) -> str:
 
     rest = found[ROWS:]
     more = f"{len(rest):,} more, together {said.percent(sum(share for share, _ in rest))}"
-    return (write(found[:ROWS]) if found else "") + (fold(more, write(rest)) if rest else "")
+    note = "Parts of a partition are alternatives: the shares of the worst world add up to 100%."
+    apart = any(item.get("in_worst_world") is False for item in nodes)
+    return (
+        (write(found[:ROWS]) if found else "")
+        + (fold(more, write(rest)) if rest else "")
+        + (small(note) if apart and found else "")
+    )
 
 
 def _versions(certificate: Mapping[str, Any]) -> str:
