@@ -60,8 +60,8 @@ class Sequential(Term):
     parts: tuple[Term, ...] = field(converter=_terms)
 
 
-def _labels(value: Iterable[str]) -> tuple[str, ...]:
-    return tuple(value)
+def _labels(value: Iterable[str | Iterable[str]]) -> tuple[tuple[str, ...], ...]:
+    return tuple((label,) if isinstance(label, str) else tuple(label) for label in value)
 
 
 @frozen
@@ -73,11 +73,11 @@ class Parallel(Term):
     choices
         At least one.
     labels
-        A name for each choice, such as ``"region = A"``; empty for no names.
+        A name for each choice, such as ``"region = A"``, or several; empty for no names.
     """
 
     choices: tuple[Term, ...] = field(converter=_terms)
-    labels: tuple[str, ...] = field(default=(), converter=_labels)
+    labels: tuple[tuple[str, ...], ...] = field(default=(), converter=_labels)
 
     def __attrs_post_init__(self) -> None:
         if not self.choices or len(self.labels) not in (0, len(self.choices)):

@@ -105,10 +105,10 @@ def _sequential(parts: Iterable[Term]) -> Worlds:
     return Worlds(common, product, exact)
 
 
-def _parallel(choices: list[Worlds], labels: tuple[str, ...]) -> Worlds:
+def _parallel(choices: list[Worlds], labels: tuple[tuple[str, ...], ...]) -> Worlds:
     every: list[World] = []
     for i, choice in enumerate(choices):
-        label = (labels[i],) if labels else ()
+        label = labels[i] if labels else ()
         every += [World(world.spends, label + world.labels) for world in choice]
     kept = _prune(every)
     exact = all(choice.exact for choice in choices)

@@ -275,9 +275,7 @@ def _module(path: Path) -> Any:
     known = sys.modules.get(path.stem)
     own = known is not None and getattr(known, "__file__", None) == str(path.resolve())
     if not own and (known is not None or path.stem in sys.stdlib_module_names):
-        raise DocumentError(
-            f"{path} would hide the module {path.stem!r}; rename the file"
-        )
+        raise DocumentError(f"{path} would hide the module {path.stem!r}; rename the file")
     sys.path.insert(0, str(path.parent.resolve()))
     spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
     assert spec is not None

@@ -18,7 +18,7 @@ def _mu(value: float) -> float:
     return nonnegative("Gaussian.mu", value)
 
 
-@frozen
+@frozen(repr=False)
 class Gaussian(PrivacyLoss):
     """Adding N(0, sigma^2) to a query of l2 sensitivity Delta: ``mu = Delta / sigma``.
 
@@ -46,6 +46,9 @@ class Gaussian(PrivacyLoss):
     gaussian_pair: ClassVar[bool] = True
 
     mu_: float = field(alias="mu", converter=_mu)
+
+    def __repr__(self) -> str:
+        return f"Gaussian(mu={self.mu_!r})"
 
     def pure(self) -> float | None:
         """Return 0 for no shift; otherwise there is no pure epsilon."""

@@ -76,11 +76,7 @@ def solve(
 def substituted(outputs: Outputs, values: Mapping[str, float]) -> list[tuple[Path, Handle]]:
     """Return the outputs with free parameters set by name, each times its weight."""
     for name, value in values.items():
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not 0 < value < 1e300
-        ):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e300:
             raise DeclarationError(f"{name} must be a positive finite number, got {value!r}")
 
     def change(mechanism: Mechanism) -> Mechanism:

@@ -110,10 +110,10 @@ def _bind(source: SourceOperation, data: Secret[Any]) -> Secret[Any]:
         return Secret(source.bind(data.reveal()))
     except DataError as error:
         failed = error.args[0]
-    except Exception as error:
+    except Exception:  # not even its type is told: it may depend on the data
         failed = (
-            f"dataset {source.name!r} cannot be read ({type(error).__name__}); the cause is "
-            "withheld, since it may carry private data"
+            f"dataset {source.name!r} cannot be read; the cause is withheld, since it may carry "
+            "private data"
         )
     # outside of the handler, so that no traceback leads to frames that hold the data
     raise DataError(failed)
@@ -175,18 +175,15 @@ class _Run:
                     stream,
                 )
         except KeyboardInterrupt:
-            stopped, failed = True, ""
-        except (
-            BaseException
-        ) as error:  # the library's own too: an own mechanism may have set it off
-            failed = type(error).__name__
+            stopped = True
+        except BaseException:  # the library's own too: an own mechanism may have set it off
+            pass
         # outside of the handler, so that no traceback holds the cause or its data
         if stopped:
             raise KeyboardInterrupt
         raise RunError(
-            f"node {node.name!r} failed ({failed}); the cause is withheld, since it may carry "
-            "private data. Nothing was released. Run the plan on made-up data of the same schema "
-            "to find it."
+            f"node {node.name!r} failed; the cause is withheld, since it may carry private data. "
+            "Nothing was released. Run the plan on made-up data of the same schema to find it."
         )
 
     def _followed(self, node: Node, names: list[str], stream: Stream) -> Any:

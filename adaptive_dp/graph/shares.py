@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -84,9 +85,9 @@ def _parts(charge: Charge) -> list[str]:
 
 
 def _touched(parts: Sequence[str], labels: set[str]) -> bool:
-    """Whether the worst world lies in all parts around a node (labels may name several)."""
-    named = {piece.split(" (")[0] for label in labels for piece in label.split(", ")}
-    return all(part in labels or part in named for part in parts)
+    """Whether the worst world lies in all parts around a node."""
+    rowless = {re.sub(r" \(\d+ rows\)$", "", label) for label in labels}
+    return all(part in labels or part in rowless for part in parts)
 
 
 def _way(charge: Charge) -> str:

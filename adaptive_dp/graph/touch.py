@@ -38,23 +38,24 @@ def one_part(inside: Inside, change: Change, label: Mapping[int, str]) -> Term:
     if not change.replaced:
         return Parallel(list(moved.values()), [label[i] for i in moved])
     # a unit that stays in its part has as many rows there as ever: `fixed` still holds
-    choices = [(label[i], inside(i, change)) for i in label]
+    choices: list[tuple[tuple[str, ...], Term]]
+    choices = [((label[i],), inside(i, change)) for i in label]
     # one that moves to or from where nothing is released touches one part alone
-    choices += [(label[i], moved[i]) for i in label]
+    choices += [((label[i],), moved[i]) for i in label]
     choices += _pairs(moved, label)
     return Parallel([t for _, t in choices], [name for name, _ in choices])
 
 
-def _pairs(moved: dict[int, Term], label: Mapping[int, str]) -> Iterator[tuple[str, Term]]:
+def _pairs(
+    moved: dict[int, Term], label: Mapping[int, str]
+) -> Iterator[tuple[tuple[str, ...], Term]]:
     """Yield each two parts between which a unit can move; of equal parts two are enough."""
     kinds: dict[Any, list[int]] = {}
     for i, t in moved.items():
         kinds.setdefault(_shape(t), []).append(i)
     few = [i for found in kinds.values() for i in found[:2]]
-    if len(few) == 1:  # the unit moves between this part and one that is not charged, or none
-        yield label[few[0]], moved[few[0]]
     for i, j in combinations(sorted(few), 2):
-        yield f"{label[i]}, {label[j]}", Sequential([moved[i], moved[j]])
+        yield (label[i], label[j]), Sequential([moved[i], moved[j]])
 
 
 def several_parts(inside: Inside, change: Change, label: Mapping[int, str]) -> Term:
@@ -88,7 +89,7 @@ def several_parts(inside: Inside, change: Change, label: Mapping[int, str]) -> T
             if pair not in terms:
                 terms[pair] = inside(*pair)
         choices.setdefault(key, Sequential([terms[pair] for pair in key]))
-    names = [", ".join(f"{label[i]} ({c.both} rows)" for i, c in key) for key in choices]
+    names = [tuple(f"{label[i]} ({c.both} rows)" for i, c in key) for key in choices]
     return Parallel(list(choices.values()), names)
 
 

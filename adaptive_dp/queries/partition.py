@@ -150,8 +150,7 @@ def bins(name: str, edges: Sequence[float]) -> tuple[str, ...]:
     )
     last = len(edges) - 2
     return tuple(
-        f"[{a:g}, {b:g}{']' if i == last else ')'}"
-        for i, (a, b) in enumerate(pairwise(edges))
+        f"[{a:g}, {b:g}{']' if i == last else ')'}" for i, (a, b) in enumerate(pairwise(edges))
     )
 
 

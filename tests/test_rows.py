@@ -1,0 +1,432 @@
+"""Rows against plain Python, and errors that carry no data."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+import pickle
+import traceback
+from fractions import Fraction
+
+import adaptive_dp as dp
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from adaptive_dp.noise import SeededStream
+from adaptive_dp.rows import MemoryRows, rows
+from adaptive_dp.rows.memory import SchemaError
+from adaptive_dp.rows.rows import BLOCK
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+SETTINGS = settings(max_examples=100, deadline=None, derandomize=True)
+TABLE = st.lists(st.tuples(st.integers(0, 5), st.integers(-2, 3)), max_size=30)
+
+
+def memory(records):
+    units = np.array([u for u, _ in records], dtype=np.int64)
+    return MemoryRows({"k": np.array([k for _, k in records], dtype=np.int64)}, units)
+
+
+def listed(table):
+    return list(zip(table.units.tolist(), table.columns["k"].tolist(), strict=True))
+
+
+@SETTINGS
+@given(TABLE, st.integers(1, 4))
+def test_bound_keeps_the_first_rows_of_each_unit(records, most):
+    seen, expected = {}, []
+    for unit, k in records:
+        seen[unit] = seen.get(unit, 0) + 1
+        if seen[unit] <= most:
+            expected.append((unit, k))
+    assert listed(memory(records).bound(most)) == expected
+
+
+@SETTINGS
+@given(TABLE)
+def test_gather_keeps_the_least_part_of_each_unit(records):
+    least = {}
+    for unit, k in records:
+        if k >= 0:
+            least[unit] = min(least.get(unit, k), k)
+    expected = [(unit, k) for unit, k in records if k >= 0 and k == least[unit]]
+    assert listed(memory(records).gather(lambda c: c["k"])) == expected
+
+
+@SETTINGS
+@given(TABLE, st.integers(0, 99))
+def test_a_sample_takes_units_whole(records, seed):
+    kept = listed(memory(records).sample(0.5, SeededStream(seed)))
+    units = {unit for unit, _ in kept}
+    assert kept == [record for record in records if record[0] in units]
+    assert listed(memory(records).sample(1.0, SeededStream(seed))) == records
+
+
+def test_units_are_sampled_independently_at_the_rate():
+    """20 000 coins of rate 0.3: six standard errors are a false alarm of 2e-9."""
+    count, rate = 20_000, 0.3
+    table = memory([(i % count, i) for i in range(2 * count)])
+    kept = len(table.sample(rate, SeededStream(0)).units)
+    assert kept % 2 == 0
+    assert abs(kept / 2 - count * rate) <= 6 * math.sqrt(count * rate * (1 - rate))
+
+
+@SETTINGS
+@given(TABLE)
+def test_where_and_total(records):
+    table = memory(records).where(lambda c: c["k"] > 0)
+    assert listed(table) == [(u, k) for u, k in records if k > 0]
+    total = table.total(lambda c: np.array([c["k"].sum(), len(c["k"])], dtype=np.int64))
+    positive = [k for _, k in records if k > 0]
+    assert total.tolist() == [sum(positive), len(positive)]
+
+
+@pytest.mark.parametrize("size", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1])
+def test_totals_over_block_boundaries(size):
+    values = np.arange(size, dtype=np.int64)
+    blocks = []
+
+    def block(columns):
+        blocks.append(len(columns["k"]))
+        return np.array([columns["k"].sum()], dtype=np.int64)
+
+    total = MemoryRows({"k": values}, values).total(block)
+    assert total.tolist() == [size * (size - 1) // 2]
+    assert max(blocks) <= BLOCK
+    assert sum(blocks) == size
+
+
+def test_totals_do_not_overflow():
+    values = np.full(3 * BLOCK, 2**62 // BLOCK, dtype=np.int64)
+    total = MemoryRows({"k": values}, np.arange(len(values))).total(
+        lambda c: c["k"].sum(keepdims=True)
+    )
+    assert total.tolist() == [3 * BLOCK * (2**62 // BLOCK)]
+
+
+class Bare(dp.Mechanism):
+    """Releases the value itself."""
+
+    scale: float = dp.noise_parameter("b")
+
+    def release(self, value, stream):
+        return np.array(value)
+
+    def loss(self, distance):
+        import accountants
+
+        return accountants.Pure(epsilon=distance / self.scale)
+
+
+COLUMNS = {"x": (-5.0, 5.0), "y": (0.0, 1.0), "c": ["a", "b"]}
+
+
+def outputs(table):
+    asks = {
+        "count": table.count(),
+        "sum": table["x"].sum(),
+        "mean": table["x"].mean(),
+        "histogram": table["c"].histogram(),
+        "bins": table["x"].histogram([-5, 0, 5]),
+        "vectors": table.vectors(["x", "y"]).clip(norm=2.0).sum(),
+        "gram": table.vectors(["x", "y"], scale=True, intercept=True).gram(),
+        "eigenvalue": table.vectors(["x", "y"]).smallest_eigenvalue(),
+    }
+    return {name: ask.release(Bare(scale=1.0)) for name, ask in asks.items()}
+
+
+def values(plan, data):
+    found = plan.simulate(seed=0, t=data)
+    return {name: np.asarray(found[name]).tobytes() for name in found}
+
+
+def made(size, seed=0):
+    generator = np.random.default_rng(seed)
+    return {
+        "x": generator.normal(scale=4.0, size=size),
+        "y": generator.uniform(size=size),
+        "c": generator.choice(np.array(["a", "b", "z"]), size=size),
+        "id": generator.integers(0, max(1, size // 3), size=size),
+    }
+
+
+@pytest.mark.parametrize("size", [0, 1, 10, BLOCK, BLOCK + 1, 3 * BLOCK + 17])
+def test_sums_do_not_depend_on_the_order_of_rows(size):
+    plan = dp.Pipeline(**outputs(dp.dataset("t", columns=COLUMNS)))
+    data = made(size)
+    first = values(plan, data)
+    for seed in (1, 2):
+        order = np.random.default_rng(seed).permutation(size)
+        assert values(plan, {n: v[order] for n, v in data.items()}) == first
+
+
+def test_a_sum_is_that_of_the_grid_points():
+    data = made(2 * BLOCK + 5)
+    table = dp.dataset("t", columns=COLUMNS)
+    plan = dp.Pipeline(a=table["x"].sum().release(Bare(scale=1.0)))
+    unit = Fraction(1, 2**29)  # 5 / 2^31, as a power of two
+    exact = sum(round(Fraction(min(max(v, -5.0), 5.0)) / unit) * unit for v in data["x"].tolist())
+    assert Fraction(plan.simulate(seed=0, t=data)["a"]) == exact
+
+
+@pytest.mark.parametrize("unit", [None, "id"])
+def test_every_kind_of_frame_gives_the_same(unit):
+    extra = {} if unit is None else {"unit": "id", "rows_per_unit": 2}
+    plan = dp.Pipeline(**outputs(dp.dataset("t", columns=COLUMNS, **extra)))
+    data = made(300)
+    structured = np.empty(300, dtype=[(n, v.dtype) for n, v in data.items()])
+    for name, column in data.items():
+        structured[name] = column
+    frames = [
+        {n: v.tolist() for n, v in data.items()},
+        structured,
+        pd.DataFrame(data),
+        pd.DataFrame(data).astype({"c": "category", "x": "Float64"}),
+        pd.DataFrame(data | {"id": [f"person {i}" for i in data["id"]]}),
+        pd.DataFrame(data).set_index(np.arange(300)[::-1]),
+        pl.DataFrame(data),
+        pa.table(data),
+        pa.table(data | {"unread": [None] * 300}),
+    ]
+    first = values(plan, data)
+    for frame in frames:
+        assert values(plan, frame) == first, type(frame)
+
+
+def test_a_frame_may_have_columns_that_are_named_like_methods():
+    names = ["total", "where", "bound", "gather", "sample", "columns", "shape"]
+    table = dp.dataset("t", columns={name: (0, 10) for name in names})
+    plan = dp.Pipeline(**{f"o_{n}": table[n].sum().release(Bare(scale=1.0)) for n in names})
+    data = {name: [1.0, 2.0, 4.0] for name in names}
+    for frame in (data, pd.DataFrame(data), pl.DataFrame(data), pa.table(data)):
+        found = plan.simulate(seed=0, t=frame)
+        assert [found[f"o_{n}"] for n in names] == [7.0] * len(names)
+
+
+def test_missing_numbers_are_the_same_in_every_frame():
+    table = dp.dataset("t", columns={"x": (1.0, 5.0)})
+    plan = dp.Pipeline(
+        a=table["x"].sum().release(Bare(scale=1.0)),
+        b=table.filter(table["x"] >= 0).count().release(Bare(scale=1.0)),
+    )
+    holes = [3.0, None, 9.0]
+    frames = [
+        {"x": np.array([3.0, math.nan, 9.0])},
+        pd.DataFrame({"x": holes}),
+        pd.DataFrame({"x": pd.array([3, None, 9], dtype="Int64")}),
+        pl.DataFrame({"x": holes}),
+        pl.DataFrame({"x": [3, None, 9]}),
+        pa.table({"x": holes}),
+        pa.table({"x": [3, None, 9]}),
+    ]
+    for frame in frames:
+        found = plan.simulate(seed=0, t=frame)
+        assert (found["a"], found["b"]) == (9.0, 2.0)  # a hole counts as the bound next to 0
+
+
+def test_a_table_without_columns_has_rows_to_count():
+    plan = dp.Pipeline(a=dp.dataset("t", columns={}).count().release(Bare(scale=1.0)))
+    data = {"x": np.arange(BLOCK + 3.0)}
+    for frame in (data, pd.DataFrame(data), pl.DataFrame(data), pa.table(data)):
+        assert plan.simulate(seed=0, t=frame)["a"] == BLOCK + 3
+
+
+EXTREME = {
+    "int64": np.array([-(2**63), 2**63 - 1, 0], dtype=np.int64),
+    "uint64": np.array([0, 2**64 - 1, 3], dtype=np.uint64),
+    "large": np.array([1e308, -1e308, 1e308]),
+    "infinite": np.array([math.inf, -math.inf, math.nan]),
+    "denormal": np.array([5e-324, -5e-324, 1e-310]),
+    "zeros": np.array([0.0, -0.0, -0.0]),
+    "float32": np.array([3.4e38, -1e-45, 0.5], dtype=np.float32),
+    "float16": np.array([6e4, -6e-8, math.nan], dtype=np.float16),
+    "bool": np.array([True, False, True]),
+    "int8": np.array([-128, 127, 0], dtype=np.int8),
+}
+
+
+@pytest.mark.parametrize("name", EXTREME)
+def test_extreme_numbers_are_clipped_like_any(name):
+    column = EXTREME[name]
+    table = dp.dataset("t", columns={"x": (-2.0, 3.0)})
+    plan = dp.Pipeline(
+        a=table["x"].sum().release(Bare(scale=1.0)),
+        b=table["x"].histogram([-2.0, 0.0, 3.0]).release(Bare(scale=1.0)),
+        c=table.filter(table["x"] >= 0).count().release(Bare(scale=1.0)),
+        d=table.vectors(["x"]).gram().release(Bare(scale=1.0)),
+    )
+    found = plan.simulate(seed=0, t={"x": column})
+    numbers = [float(v) for v in column.tolist()]
+    clipped = [min(max(0.0 if math.isnan(v) else v, -2.0), 3.0) for v in numbers]
+    assert abs(found["a"] - math.fsum(clipped)) <= 3 * 2.0**-30
+    assert found["b"].tolist() == [
+        sum(-2 <= v < 0 for v in numbers),
+        sum(0 <= v <= 3 for v in numbers),
+    ]
+    assert found["c"] == sum(v >= 0 for v in numbers)
+    assert abs(found["d"][0, 0] - math.fsum(v * v for v in clipped)) <= 3 * 9 * 2.0**-17
+
+
+def test_empty_data_runs():
+    table = dp.dataset("t", columns=COLUMNS, unit="id", rows_per_unit=2)
+    inner = table.filter(table["x"] >= 1).sample(0.5)
+    plan = dp.Pipeline(
+        **outputs(table),
+        inner=inner.count().release(Bare(scale=1.0)),
+        parts={
+            k: p.count().release(Bare(scale=1.0)) for k, p in inner.partition("c", whole_units=True)
+        },
+    )
+    for data in ({n: v[:0] for n, v in made(3).items()}, made(3)):
+        found = plan.run(t=data)
+        assert found["count"] in (0, 2)  # all three rows are one unit's
+
+
+CANARY, NUMBER = "canary-7b1f", 82_734_615.0
+
+
+def leaky():
+    """Return tables that do not fit, each with the canary in it."""
+    good = {"x": np.array([NUMBER, 1.0]), "y": np.array([0.0, 1.0]), "c": np.array([CANARY, "a"])}
+    texts = np.array([CANARY, "1"])
+    return {
+        "missing column": {k: v for k, v in good.items() if k != "y"},
+        "different lengths": good | {"y": np.array([NUMBER])},
+        "texts for numbers": good | {"x": texts},
+        "objects for numbers": good | {"x": np.array([NUMBER, CANARY], dtype=object)},
+        "complex numbers": good | {"x": np.array([NUMBER + 1j, 0])},
+        "two dimensions": good | {"x": np.full((2, 2), NUMBER)},
+        "ragged lists": good | {"x": [[NUMBER], [1.0, NUMBER]]},
+        "numbers for texts": good | {"c": np.array([NUMBER, 1.0])},
+        "no columns": np.full(3, NUMBER),
+        "no table": CANARY,
+        "pandas texts": pd.DataFrame(good | {"x": texts}),
+        "polars texts": pl.DataFrame(good | {"x": texts}),
+        "arrow texts": pa.table(good | {"x": texts}),
+    }
+
+
+def told(error):
+    """Return all that an error can show, the locals of every frame below this file included."""
+    shown = [str(error), repr(error), *map(str, error.args)]
+    while error is not None:
+        report = traceback.TracebackException.from_exception(error, capture_locals=True)
+        frames = [f for f in report.stack if f.filename != __file__]
+        assert frames
+        shown += [str(f.locals) for f in frames] + [str(f.line) for f in frames]
+        shown += list(report.format_exception_only())
+        error = error.__cause__ or error.__context__
+    return "\n".join(shown)
+
+
+def clean(text):
+    return CANARY not in text and "82734615" not in text and "82_734" not in text
+
+
+@pytest.mark.parametrize("name", leaky())
+@pytest.mark.parametrize("verb", ["run", "simulate"])
+def test_errors_carry_no_data(name, verb, caplog, capsys):
+    caplog.set_level(logging.DEBUG)
+    plan = dp.Pipeline(**outputs(dp.dataset("t", columns=COLUMNS)))
+    extra = {"seed": 1} if verb == "simulate" else {}
+    with pytest.raises(dp.PlanError) as caught:
+        getattr(plan, verb)(t=leaky()[name], **extra)
+    assert clean(told(caught.value))
+    assert clean(caplog.text)
+    assert clean("".join(capsys.readouterr()))
+
+
+class Breaks(Bare):
+    """A mechanism that fails on what it is given, and quotes it."""
+
+    def release(self, value, stream):
+        raise ValueError(f"bad value {value} {CANARY}")
+
+
+def test_a_mechanism_that_fails_tells_nothing():
+    table = dp.dataset("t", columns={"x": (0, 1e9)})
+    plan = dp.Pipeline(a=table["x"].sum().release(Breaks(scale=1.0)))
+    with pytest.raises(dp.RunError) as caught:
+        plan.run(t={"x": np.array([NUMBER])})
+    assert clean(told(caught.value))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.array(["1", "2"]),
+        np.array(["1", CANARY]),
+        np.array([1.0, 2.0], dtype=object),
+        np.array([1.0, CANARY], dtype=object),
+        np.array([1.0, [CANARY]], dtype=object),
+        np.array(["2020-01-01", "2021-01-01"], dtype="datetime64[D]"),
+    ],
+    ids=["digits", "texts", "boxed", "mixed", "lists", "dates"],
+)
+def test_what_is_no_number_fails_by_its_type_not_by_its_values(column):
+    """Whether a plan fails must not depend on one person's value."""
+    table = dp.dataset("t", columns={"x": None})
+    asks = [
+        table["x"].clip(0, 1).sum(),
+        table["x"].clip(0, 1).mean(),
+        table["x"].histogram([0, 1, 2]),
+        table.filter(table["x"] <= 1).count(),
+        table.partition("x", edges=[0, 1, 2])["[0, 1)"].count(),
+    ]
+    for ask in asks:
+        plan = dp.Pipeline(a=ask.release(Bare(scale=1.0)))
+        with pytest.raises(dp.PlanError) as caught:
+            plan.run(t={"x": column})
+        assert clean(told(caught.value))
+
+
+def test_foreign_objects_are_in_no_category():
+    table = dp.dataset("t", columns={"c": ["a", "b"]})
+    plan = dp.Pipeline(
+        a=table["c"].histogram().release(Bare(scale=1.0)),
+        b=table.filter(table["c"].isin(["a"])).count().release(Bare(scale=1.0)),
+        c={k: p.count().release(Bare(scale=1.0)) for k, p in table.partition("c")},
+    )
+
+    class Odd:
+        def __hash__(self):
+            raise RuntimeError(CANARY)
+
+        def __eq__(self, other):
+            raise RuntimeError(CANARY)
+
+    column = np.empty(7, dtype=object)
+    column[:] = ["a", ["a"], {"a": 1}, math.nan, None, Odd(), "b"]
+    found = plan.run(t={"c": column})
+    assert found["a"].tolist() == [1, 1]
+    assert (found["b"], found["c"]["a"], found["c"]["b"]) == (1, 1, 1)
+
+
+def test_private_values_show_themselves_nowhere():
+    table = rows({"x": np.array([NUMBER]), "c": np.array([CANARY])}, ["x", "c"], None)
+    secret = dp.Secret(CANARY)
+    handle = dp.dataset("t", columns=COLUMNS)["x"].sum()
+    for thing in (table, secret, handle):
+        assert clean(f"{thing!r} {thing} {[thing]} {vars(type(thing)).get('x', '')}")
+    for thing in (secret, handle):
+        with pytest.raises(TypeError):
+            pickle.dumps(thing)
+        with pytest.raises(TypeError):
+            bool(thing)
+    with pytest.raises(TypeError):
+        copy.deepcopy(secret)
+    with pytest.raises(TypeError):
+        np.asarray(secret)
+
+
+def test_schema_errors_name_the_column():
+    with pytest.raises(SchemaError, match="'y'"):
+        rows({"x": [1]}, ["x", "y"], None)
+    with pytest.raises(SchemaError, match="length"):
+        rows({"x": [1], "y": [1, 2]}, ["x", "y"], None)
+    with pytest.raises(SchemaError, match="'id'"):
+        rows({"x": [1]}, ["x"], "id")
