@@ -84,6 +84,7 @@ def _gap(epsilon_at: Callable[[float], float], target: float) -> Callable[[float
         value = epsilon_at(math.exp(log_noise))
         if math.isinf(value):
             return 50.0
-        return math.log(value / target) if value > 0 else -50.0
+        # a difference of logarithms: the quotient of a tiny cost would underflow
+        return math.log(value) - math.log(target) if value > 0 else -50.0
 
     return gap

@@ -113,9 +113,21 @@ def constants() -> dp.Pipeline:
     """Constants and columns that look like a document's own words."""
     count = people().count().release(noisy())
     odd = dp.post(
-        add, count, bounds=[0, 1], free="b", function="os:system", mechanism={"bounds": [1]}, float=1
+        add,
+        count,
+        bounds=[0, 1],
+        free="b",
+        function="os:system",
+        mechanism={"bounds": [1]},
+        float=1,
     )
-    words = {"free": (0, 1), "function": ["a"], "mechanism": None, "bounds": (0, 2), "float": (0, 1)}
+    words = {
+        "free": (0, 1),
+        "function": ["a"],
+        "mechanism": None,
+        "bounds": (0, 2),
+        "float": (0, 1),
+    }
     table = dp.dataset("words", columns=words)
     lone = dp.dataset("lone", columns={"bounds": (0, 1)})
     return dp.Pipeline(

@@ -17,7 +17,9 @@ import accountants
 import adaptive_dp as dp
 
 Document = dict[str, Any]
-GENUINE = {name: json.loads(PLANS[name]().certify(1e-6).to_json()) for name in PLANS if name != "free"}
+GENUINE = {
+    name: json.loads(PLANS[name]().certify(1e-6).to_json()) for name in PLANS if name != "free"
+}
 
 
 def verdict(document: Document) -> dp.Verdict:
@@ -69,7 +71,9 @@ def test_it_names_whom_it_protects_wherever_the_bound_stands() -> None:
 
 
 def test_canonical_json_is_stable_across_interpreters(tmp_path: Path) -> None:
-    code = "import sys; from plans import PLANS; print(PLANS[sys.argv[1]]().certify(1e-6).to_json())"
+    code = (
+        "import sys; from plans import PLANS; print(PLANS[sys.argv[1]]().certify(1e-6).to_json())"
+    )
     here = str(Path(__file__).parent)
     for name in ("learner", "partitions"):
         texts = set()
@@ -141,7 +145,9 @@ TAMPERING: dict[str, Callable[[Document], Any]] = {
     "an accountant more": lambda d: d["accountants"].append(
         {**d["accountants"][0], "name": "magic", "upper": 0.1}
     ),
-    "an accountant twice": lambda d: d["accountants"].append({**d["accountants"][0], "upper": 99.0}),
+    "an accountant twice": lambda d: d["accountants"].append(
+        {**d["accountants"][0], "upper": 99.0}
+    ),
     "an accountant that applies no more": lambda d: d["accountants"][0].update(applies=False),
     "a node's share": lambda d: d["nodes"][0].update(share=0.0),
     "a node's loss": lambda d: d["nodes"][0]["loss"].update(epsilon=1e-9),
@@ -206,7 +212,9 @@ def test_what_is_no_certificate_is_refused(name: str) -> None:
         dp.verify(dp.Certificate(document))
 
 
-@pytest.mark.parametrize("text", ["", "[]", "1", "{}", "\x00", '{"a":' * 100_000, '{"a": 1, "a": 2}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "1", "{}", "\x00", '{"a":' * 100_000, '{"a": 1, "a": 2}']
+)
 def test_texts_that_are_no_certificate(text: str) -> None:
     with pytest.raises(dp.DocumentError, match="not a certificate"):
         dp.Certificate.from_json(text)

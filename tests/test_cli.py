@@ -159,7 +159,11 @@ class TestRun:
     ) -> None:
         seen = set()
         for ending in ("csv", "csv.gz", "parquet"):
-            arguments = [str(files / "cli_plan_one.py"), "--data", f"people={files / 'people'}.{ending}"]
+            arguments = [
+                str(files / "cli_plan_one.py"),
+                "--data",
+                f"people={files / 'people'}.{ending}",
+            ]
             assert main(["run", *arguments, "--simulate", "3"]) == DONE
             seen.add(out(capsys))
         assert len(seen) == 1
@@ -192,9 +196,17 @@ class TestRun:
             (["people=new.csv"], b"id,age,region\n\xff\xfe,1,A\n", "not a UTF-8 CSV"),
             (["people=new.csv"], b'id,age,region\n"' + b"x" * 200_000, "not a UTF-8 CSV"),
             (["people=new.csv.gz"], SECRET, "not a UTF-8 CSV"),
-            (["people=new.csv.gz"], gzip.compress(b"id,age,region\n" * 50)[:-9], "not a UTF-8 CSV"),
+            (
+                ["people=new.csv.gz"],
+                gzip.compress(b"id,age,region\n" * 50, mtime=0)[:-9],
+                "not a UTF-8 CSV",
+            ),
             (["people=new.parquet"], SECRET, "is not a Parquet file"),
-            (["people=new.parquet"], b"PAR1" + SECRET.encode() * 9 + b"PAR1", "is not a Parquet file"),
+            (
+                ["people=new.parquet"],
+                b"PAR1" + SECRET.encode() * 9 + b"PAR1",
+                "is not a Parquet file",
+            ),
         ],
     )
     def test_data_that_cannot_be_read(
@@ -210,7 +222,9 @@ class TestRun:
             name, equals, file = text.partition("=")
             arguments += ["--data", f"{name}={files / file}" if equals else name]
             if content is not None:
-                (files / file).write_bytes(content if isinstance(content, bytes) else content.encode())
+                (files / file).write_bytes(
+                    content if isinstance(content, bytes) else content.encode()
+                )
         assert main(arguments) == UNUSABLE
         shown = capsys.readouterr()
         assert message in shown.err
@@ -289,7 +303,10 @@ class TestJson:
         (files / "cli_plan_one.py").write_text(text)
         data = f"people={files / 'people.csv'}"
         assert main(["run", str(files / "cli_plan_one.py"), "--data", data, "--json"]) == DONE
-        assert json.loads(out(capsys), parse_constant=pytest.fail)["values"]["half"][:2] == ["nan", "inf"]
+        assert json.loads(out(capsys), parse_constant=pytest.fail)["values"]["half"][:2] == [
+            "nan",
+            "inf",
+        ]
 
 
 class TestVerify:
@@ -311,7 +328,9 @@ class TestVerify:
 
 
 class TestArguments:
-    @pytest.mark.parametrize("arguments", [[], ["unknown"], ["certify"], ["certify", "p", "--delta", "x"]])
+    @pytest.mark.parametrize(
+        "arguments", [[], ["unknown"], ["certify"], ["certify", "p", "--delta", "x"]]
+    )
     def test_unusable(self, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as caught:
             main(arguments)
@@ -322,7 +341,9 @@ class TestArguments:
             main(["--help"])
         assert caught.value.code == DONE
         text = " ".join(out(capsys).split())
-        assert "0 done; 1 a certificate does not hold; 2 unusable arguments, plan or data; 3" in text
+        assert (
+            "0 done; 1 a certificate does not hold; 2 unusable arguments, plan or data; 3" in text
+        )
         assert (FAILS, UNUSABLE, BROKE) == (1, 2, 3)
 
     @pytest.mark.parametrize("delta", ["1", "-1", "nan"])

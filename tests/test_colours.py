@@ -53,7 +53,9 @@ class TestSecret:
         try:
             fails(dp.Secret(SECRET))
         except ValueError as error:
-            text = "".join(traceback.TracebackException.from_exception(error, capture_locals=True).format())
+            text = "".join(
+                traceback.TracebackException.from_exception(error, capture_locals=True).format()
+            )
         assert "secret = <private>" in text
         assert str(SECRET) not in text.replace("SECRET", "")
 
@@ -142,7 +144,7 @@ def leaks(error: BaseException) -> list[str]:
 )
 def test_a_mechanism_that_raises_tells_nothing(how: str) -> None:
     plan = dp.Pipeline(s=table()["x"].sum().release(Loud(b=1.0, how=how)))
-    with pytest.raises(dp.RunError, match=r"node 's' failed \(\w+\); the cause is withheld") as caught:
+    with pytest.raises(dp.RunError, match=r"node 's' failed.*the cause is withheld") as caught:
         plan.run(t=frame())
     assert leaks(caught.value) == []
     assert caught.value.__cause__ is None
@@ -164,7 +166,9 @@ def fails(*values: Any) -> float:
 def test_a_function_that_raises_tells_nothing() -> None:
     count = table().count().release(dp.Laplace(scale=1.0))
     for function in (fails, lambda n: fails(n)):
-        with pytest.raises(dp.RunError, match=r"node '.*' failed \(ValueError in fails, line") as caught:
+        with pytest.raises(
+            dp.RunError, match=r"node '.*' failed \(ValueError in fails, line"
+        ) as caught:
             dp.Pipeline(s=dp.post(function, count)).run(t=frame())
         assert leaks(caught.value) == []
         assert caught.value.__context__ is None

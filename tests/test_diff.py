@@ -47,7 +47,9 @@ def test_changed_bounds_show_where_they_stand() -> None:
 def test_calibration_shows() -> None:
     free = plan(dp.Free("b"))
     (line,) = free.diff(free.calibrate(epsilon=2.0)).splitlines()
-    assert line.startswith("~ a: release Laplace Laplace(scale=b) -> release Laplace Laplace(scale=1")
+    assert line.startswith(
+        "~ a: release Laplace Laplace(scale=b) -> release Laplace Laplace(scale=1"
+    )
 
 
 def test_an_output_under_another_name() -> None:

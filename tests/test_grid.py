@@ -7,9 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from adaptive_dp.rows import grid
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+
+from adaptive_dp.rows import grid
 
 SETTINGS = settings(max_examples=300, deadline=None, derandomize=True)
 BOUND = st.floats(-1e299, 1e299)

@@ -156,7 +156,9 @@ def test_a_sample_outside_is_amplified_once() -> None:
     people = table()
     sample = people.sample(0.5)
     outside = dp.repeat(lambda s: dp.post(add, s, sample.count().release(lap(8))), 8, start=0)
-    inside = dp.repeat(lambda s: dp.post(add, s, people.sample(0.5).count().release(lap(8))), 8, start=0)
+    inside = dp.repeat(
+        lambda s: dp.post(add, s, people.sample(0.5).count().release(lap(8))), 8, start=0
+    )
     once = people.sample(0.5).count().release(lap(1))
     assert epsilon(outside) == pytest.approx(epsilon(once), rel=1e-6)
     assert epsilon(inside) != pytest.approx(epsilon(outside), rel=1e-3)

@@ -9,18 +9,19 @@ import pickle
 import traceback
 from fractions import Fraction
 
-import adaptive_dp as dp
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import adaptive_dp as dp
 from adaptive_dp.noise import SeededStream
 from adaptive_dp.rows import MemoryRows, rows
 from adaptive_dp.rows.memory import SchemaError
 from adaptive_dp.rows.rows import BLOCK
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 SETTINGS = settings(max_examples=100, deadline=None, derandomize=True)
 TABLE = st.lists(st.tuples(st.integers(0, 5), st.integers(-2, 3)), max_size=30)
@@ -199,7 +200,7 @@ def test_every_kind_of_frame_gives_the_same(unit):
 
 def test_a_frame_may_have_columns_that_are_named_like_methods():
     names = ["total", "where", "bound", "gather", "sample", "columns", "shape"]
-    table = dp.dataset("t", columns={name: (0, 10) for name in names})
+    table = dp.dataset("t", columns=dict.fromkeys(names, (0, 10)))
     plan = dp.Pipeline(**{f"o_{n}": table[n].sum().release(Bare(scale=1.0)) for n in names})
     data = {name: [1.0, 2.0, 4.0] for name in names}
     for frame in (data, pd.DataFrame(data), pl.DataFrame(data), pa.table(data)):

@@ -12,10 +12,11 @@ import math
 import random
 from fractions import Fraction
 
-import accountants
-import adaptive_dp as dp
 import numpy as np
 import pytest
+
+import accountants
+import adaptive_dp as dp
 from accountants.rounding import up
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.change import Change

@@ -13,11 +13,12 @@ import itertools
 import random
 from fractions import Fraction
 
-import accountants
-import adaptive_dp as dp
 import mpmath
 import numpy as np
 import pytest
+
+import accountants
+import adaptive_dp as dp
 from accountants import Gaussian, Repeated, Spend
 from adaptive_dp.graph.run import _Run
 from adaptive_dp.graph.secret import Secret
@@ -263,7 +264,7 @@ SHAPES = list(itertools.product(["add_remove", "replace_one", "zero_out"], [None
 @pytest.mark.parametrize("mechanism", [LaplaceProbe, FlagProbe])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_no_pair_of_neighbours_loses_more_pure_epsilon(shape, mechanism):
-    for seed in range(6):
+    for seed in range(5):
         plan, everybody, rates = grown(seed, mechanism, *shape, seed % 2 == 1)
         certificate = plan.certify(delta=0.0)
         certified = Fraction(certificate.bounds["basic"].upper)
@@ -277,7 +278,7 @@ def test_no_pair_of_neighbours_loses_more_pure_epsilon(shape, mechanism):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_no_pair_of_neighbours_loses_more_gaussian_delta(shape):
-    for seed in range(100, 105):
+    for seed in range(100, 104):
         plan, _, _ = grown(seed, GaussianProbe, *shape, False)
         square = max(truth(pair) for pair in pairs(plan, *shape, seed))
         delta = (1e-9, 1e-5, 0.1)[seed % 3]
@@ -285,7 +286,7 @@ def test_no_pair_of_neighbours_loses_more_gaussian_delta(shape):
             assert gaussian_delta(square, bounds.upper) <= delta, (seed, name)
 
 
-# --- plans whose certificate some pair attains -----------------------------------------------------
+# --- plans whose certificate some pair attains --------------------------------------------------
 
 
 def each(parts, ask):
@@ -417,7 +418,7 @@ def test_what_every_accountant_charges_in_parts(relation):
 
 @pytest.mark.parametrize(("relation", "least"), [("add_remove", 1), ("replace_one", 2)])
 def test_six_partitions_of_ten_parts(relation, least):
-    """A million worlds: past the cap an envelope stands for them, and says so; pure epsilon is exact."""
+    """A million worlds: past the cap an envelope stands for them, exact for pure epsilon."""
     columns = {f"c{i}": list(range(10)) for i in range(6)}
     base = dp.dataset("t", columns=columns, neighbors=relation)
     outputs, dearest = {}, Fraction(0)
