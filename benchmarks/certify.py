@@ -64,9 +64,7 @@ def releases(count: int, *, different: bool) -> dp.Pipeline:
 def partitioned() -> dp.Pipeline:
     """Return 10 releases outside of a partition and 50 in each of its 4 parts."""
     people = dp.dataset("people", columns={"age": (0, 100), "key": ["a", "b", "c", "d"]})
-    outside = {
-        str(i): people["age"].sum().release(dp.Gaussian(sigma=1000.0)) for i in range(10)
-    }
+    outside = {str(i): people["age"].sum().release(dp.Gaussian(sigma=1000.0)) for i in range(10)}
     inside = {
         key: {str(i): part["age"].sum().release(dp.Gaussian(sigma=1000.0)) for i in range(50)}
         for key, part in people.partition("key")

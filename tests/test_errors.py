@@ -35,6 +35,26 @@ FRAME = {"x": np.array([1.0, 2.0]), "r": np.array(["A", "B"]), "z": np.array([0.
 
 Case = tuple[Callable[[], Any], type[Exception], str]
 DECLARED: dict[str, Case] = {
+    "one text for a list of columns": (
+        lambda: table().vectors("x"),
+        dp.DeclarationError,
+        r"expected a list, got the text 'x'; write \['x'\]",
+    ),
+    "one text for a learner's features": (
+        lambda: dp.AdaSSP(features="x", target="y"),
+        dp.DeclarationError,
+        r"expected a list, got the text 'x'",
+    ),
+    "one text for values": (
+        lambda: table()["r"].isin("AB"),
+        dp.DeclarationError,
+        r"expected a list, got the text 'AB'",
+    ),
+    "a number for values": (
+        lambda: table()["r"].isin(3),
+        dp.DeclarationError,
+        r"expected a list, got 3",
+    ),
     "reversed bounds": (
         lambda: dp.dataset("t", columns={"x": (10, 0)}),
         dp.DeclarationError,

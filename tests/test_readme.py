@@ -17,7 +17,9 @@ def blocks(language: str) -> list[str]:
 
 @pytest.mark.parametrize("index", range(len(blocks("python"))))
 def test_readme_python_runs(index, capsys):
-    exec(compile(blocks("python")[index], f"README.md block {index}", "exec"), {"__name__": "readme"})
+    exec(
+        compile(blocks("python")[index], f"README.md block {index}", "exec"), {"__name__": "readme"}
+    )
     capsys.readouterr()
 
 

@@ -71,9 +71,11 @@ ANGLE = math.atan(math.sqrt(0.5)) / 2
 D1 = vectors("u", [(2.0,), (-2.0,), (0.0,), (NAN,), (INF,)])
 D2 = vectors(
     "uv",
-    [(2.0, 0.0), (0.0, -2.0), (2.0, 2.0), (-2.0, -2.0), (2.0, -2.0), (NAN, 2.0), (INF, -INF)]
-    # at these angles the exchange of second moments is the largest in l1
-    + [(2 * math.cos(ANGLE), 2 * math.sin(ANGLE)), (-2 * math.sin(ANGLE), 2 * math.cos(ANGLE))],
+    [
+        *[(2.0, 0.0), (0.0, -2.0), (2.0, 2.0), (-2.0, -2.0), (2.0, -2.0), (NAN, 2.0), (INF, -INF)],
+        # at these angles the exchange of second moments is the largest in l1
+        *[(2 * math.cos(ANGLE), 2 * math.sin(ANGLE)), (-2 * math.sin(ANGLE), 2 * math.cos(ANGLE))],
+    ],
 )
 D3 = vectors(
     "uvw",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -42,8 +43,11 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> Check:
     root = str(Path(__file__).parent.parent)
     (folder / "mypy.ini").write_text(f"[mypy]\nstrict = True\nmypy_path = {root}\n", "utf-8")
 
+    numbers = count()
+
     def run(snippet: str) -> tuple[str, int]:
-        file = folder / "snippet.py"
+        # a name of its own: the cache tells files apart by size and time alone
+        file = folder / f"snippet_{next(numbers)}.py"
         file.write_text(HEAD + snippet + "\n", "utf-8")
         options = ["--config-file", str(folder / "mypy.ini"), "--follow-imports=silent"]
         cache = ["--cache-dir", str(folder / "cache"), "--no-error-summary"]

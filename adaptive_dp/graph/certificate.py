@@ -11,7 +11,7 @@ from attrs import frozen
 from accountants import Bounds
 from adaptive_dp.graph.errors import DocumentError
 from adaptive_dp.graph.table import certificate_html, certificate_text
-from adaptive_dp.graph.wholesome import unique_json, wholesome
+from adaptive_dp.graph.untrusted import check_values, unique_json
 
 FORMAT = "adaptive-dp/certificate/1"
 
@@ -124,7 +124,7 @@ def formed(document: dict[str, Any]) -> None:
     """
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise DocumentError(f"not a certificate: 'format' must be {FORMAT!r}")
-    wholesome(document, "certificate")
+    check_values(document, "certificate")
     missing, unknown = set(_FORM) - set(document), set(document) - set(_FORM) - {"format"}
     if missing or unknown:
         raise DocumentError(

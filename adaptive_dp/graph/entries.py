@@ -15,7 +15,7 @@ from adaptive_dp.graph.fields import fields_of
 from adaptive_dp.graph.free import Free
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.steps import Function
-from adaptive_dp.graph.wholesome import shown
+from adaptive_dp.graph.untrusted import shown
 
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "str": ((str,), "a text"),

@@ -26,7 +26,7 @@ from adaptive_dp.graph.operation import Operation, operation
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.repeat import Repeat, State, frontier
 from adaptive_dp.graph.structure import Path
-from adaptive_dp.graph.wholesome import unique_json, wholesome
+from adaptive_dp.graph.untrusted import check_values, unique_json
 from adaptive_dp.graph.write import FORMAT
 
 _WRONG = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
@@ -50,7 +50,7 @@ def load(document: Mapping[str, Any] | str, *, allow: Collection[str] = ()) -> P
         If the document is not of the declared form, with the place and the cure.
     """
     parsed = _parsed(document) if isinstance(document, str) else document
-    wholesome(parsed, "plan")
+    check_values(parsed, "plan")
     fields("plan", parsed, {"format", "delta", "nodes", "outputs"}, {"format", "nodes", "outputs"})
     if parsed["format"] != FORMAT:
         raise DocumentError(f"plan: 'format' must be {FORMAT!r}, got {parsed['format']!r}")

@@ -10,6 +10,7 @@ from attrs import frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.graph.change import Neighbors
+from adaptive_dp.graph.convert import anything
 from adaptive_dp.graph.errors import DeclarationError, LeakError
 from adaptive_dp.graph.handles import Handle, Private, PrivateQuery, Released, path
 from adaptive_dp.graph.operation import require
@@ -228,7 +229,7 @@ class Column(Private[Array], Generic[S]):
 
     def isin(self, values: Sequence[Any]) -> Condition:
         """Return the condition that the column has one of ``values``."""
-        return Condition(self._plain("isin"), "in", tuple(values))
+        return Condition(self._plain("isin"), "in", anything(values))
 
     def __lt__(self, other: Any) -> Condition:
         return self._compare("<", other)

@@ -31,7 +31,7 @@ def unique_json(text: str) -> Any:
     return json.loads(text, object_pairs_hook=mapping)
 
 
-def wholesome(document: Any, name: str) -> None:
+def check_values(document: Any, name: str) -> None:
     """Check that a document is made of texts, finite numbers, lists and mappings, not too deep.
 
     Raises
