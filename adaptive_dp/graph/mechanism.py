@@ -87,6 +87,10 @@ class Mechanism:
         """Return the privacy loss between values at most ``distance`` apart in `norm`."""
         raise NotImplementedError(f"{type(self).__name__} must define loss(distance)")
 
+    def deviation(self) -> float | None:
+        """Return the noise's standard deviation on each coordinate; None to have it simulated."""
+        return None
+
     def parameters(self) -> dict[str, Any]:
         """Return the parameters by name."""
         return {f.name: getattr(self, f.name) for f in fields_of(type(self))}

@@ -25,13 +25,14 @@ def spread(
     outputs: Iterable[tuple[Path, Handle]],
     structure: Structure,
     raw: Mapping[str, Any],
-    draws: int = 64,
+    draws: int = 256,
 ) -> Iterator[tuple[Path, Any]]:
     """Yield each output's expected noise: a parametric bootstrap around the released values.
 
     Every release that was made gets fresh noise on top, what follows is recomputed, and the
-    standard deviation over the draws is the answer. It reads released values only: ``raw`` holds
-    those of each release, by its name, before they take their reader's form.
+    standard deviation over the draws is the answer; for a release itself it is the mechanism's
+    own, where that is known. It reads released values only: ``raw`` holds those of each release,
+    by its name, before they take their reader's form.
     """
     again = [n for n in structure if n.handle.colour != "private" and not n.loops]
     samples: dict[str, list[Any]] = {n.name: [] for n in again}
@@ -43,6 +44,9 @@ def spread(
                 samples[node.name].append(values[node.name])
     except Exception:  # a function that fails on other noise than it got: no estimate
         samples = {name: [] for name in samples}
+    for node in again:
+        if isinstance(node.handle.operation, Release):
+            samples[node.name] = _exact(node, raw) or samples[node.name]
     for path, handle in outputs:
         yield path, _deviation(samples[structure.of(handle).name])
 
@@ -65,6 +69,18 @@ def _redraw(
     if any(value is None for value in inputs):
         return None
     return operation.run(inputs, SeededStream(k))
+
+
+def _exact(node: Node, raw: Mapping[str, Any]) -> list[Any]:
+    """Return two draws whose standard deviation is the mechanism's; none where it is unknown."""
+    release, query = node.handle.operation, node.handle.inputs[0].operation
+    assert isinstance(release, Release)
+    assert isinstance(query, Query)
+    known = release.mechanism.deviation()
+    if known is None:
+        return []
+    centre = np.asarray(raw[node.name], dtype=np.float64)
+    return [scalar(query.present(centre + sign * known)) for sign in (-1, 1)]
 
 
 def _deviation(draws: list[Any]) -> Any:

@@ -43,3 +43,7 @@ class Gaussian(Mechanism):
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss at l2 distance ``distance``."""
         return GaussianLoss(distance / self.sigma)
+
+    def deviation(self) -> float:
+        """Return sigma."""
+        return self.sigma

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
@@ -43,3 +44,7 @@ class Laplace(Mechanism):
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss at l1 distance ``distance``."""
         return LaplaceLoss(distance / self.scale)
+
+    def deviation(self) -> float:
+        """Return ``sqrt(2) b``."""
+        return math.sqrt(2) * self.scale
