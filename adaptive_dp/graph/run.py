@@ -20,7 +20,7 @@ from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.spread import scalar, spread
 from adaptive_dp.graph.steps import Parameter, Post, Release
 from adaptive_dp.graph.structure import Node, Structure
-from adaptive_dp.graph.table import result_text
+from adaptive_dp.graph.table import result_html, result_text
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
 
 if TYPE_CHECKING:
@@ -60,6 +60,9 @@ class Result(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"<released {', '.join(self.released)}; {self.certificate!r}>"
+
+    def _repr_html_(self) -> str:
+        return result_html(self.released, self.noise, self.certificate.document)
 
 
 def execute(plan: Pipeline, data: Mapping[str, Secret[Any]], seed: int | None) -> Result:

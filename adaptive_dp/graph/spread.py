@@ -48,7 +48,10 @@ def spread(
         if isinstance(node.handle.operation, Release):
             samples[node.name] = _exact(node, raw) or samples[node.name]
     for path, handle in outputs:
-        yield path, _deviation(samples[structure.of(handle).name])
+        try:
+            yield path, _deviation(samples[structure.of(handle).name])
+        except Exception:  # a value of a kind that has no deviation; it must not be lost for that
+            yield path, None
 
 
 def _redraw(
@@ -91,10 +94,9 @@ def _deviation(draws: list[Any]) -> Any:
         if any(draw.keys() != keys for draw in draws):
             return None
         return {key: _deviation([draw[key] for draw in draws]) for key in keys}
-    try:
-        arrays = np.asarray(draws, dtype=np.float64)
-    except (TypeError, ValueError):
+    arrays = np.asarray(draws)
+    if arrays.dtype.kind not in "biuf":
         return None
     with np.errstate(all="ignore"):
-        deviation = arrays.std(axis=0)
+        deviation = arrays.astype(np.float64).std(axis=0)
     return float(deviation) if deviation.ndim == 0 else deviation

@@ -1,45 +1,59 @@
-"""Plans, certificates and results as text tables."""
+"""Plans, certificates and results as text tables, and as HTML for a notebook."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from typing import Any
-
-import numpy as np
+from itertools import islice
+from textwrap import fill
+from typing import Any, TypeGuard
 
 from accountants.rounding import shown
+from adaptive_dp.graph.plain import plain
 from adaptive_dp.graph.roles import PartOperation, part_key
 from adaptive_dp.graph.structure import Node, Structure
+from adaptive_dp.graph.visible import cut, visible
 
 Row = Sequence[str]
 LIMIT = 40
 """Tables of more rows than this show the first ones and say how many more there are."""
+ROOM = 120
+"""Characters of a line; the longest cells of a wider table are cut."""
+LISTED = 12
+"""Entries of a value that get a row each; of more, the first few stand in one row."""
 
 
 def table(header: Row, rows: Sequence[Row]) -> str:
     """Return rows under a header, columns aligned by spaces."""
-    shown = [list(map(str, row)) for row in rows[:LIMIT]]
-    widths = [max(map(len, column)) for column in zip(header, *shown, strict=True)]
+    cells = [[visible(cell) for cell in row] for row in rows[:LIMIT]]
+    columns = list(zip(header, *cells, strict=True))
+    widths = _fitted([max(map(len, column)) for column in columns])
     lines = [_line(header, widths), _line(["-" * w for w in widths], widths)]
-    lines += [_line(row, widths) for row in shown]
+    lines += [_line(row, widths) for row in cells]
     if len(rows) > LIMIT:
         lines.append(f"... and {len(rows) - LIMIT} more")
     return "\n".join(lines)
 
 
+def _fitted(widths: Sequence[int]) -> list[int]:
+    """Return widths that fit in a line: the widest columns are cut, to one width."""
+    room = ROOM - 2 * (len(widths) - 1)
+    most = max(widths)
+    while most > 8 and sum(min(width, most) for width in widths) > room:
+        most -= 1
+    return [min(width, most) for width in widths]
+
+
 def _line(row: Row, widths: Sequence[int]) -> str:
-    return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    cells = [cut(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True)]
+    return "  ".join(cells).rstrip()
 
 
 def plan_text(structure: Structure) -> str:
     """Return the plan: each node with its colour, what it is and what it reads."""
-    rows = [(n.name, n.handle.colour, _what(n), _cut(", ".join(n.inputs))) for n in structure]
+    rows = [(n.name, n.handle.colour, _what(n), ", ".join(n.inputs)) for n in structure]
     return table(("node", "colour", "what", "reads"), rows)
-
-
-def _cut(text: str, width: int = 60) -> str:
-    return text if len(text) <= width else text[: width - 3] + "..."
 
 
 def _what(node: Node) -> str:
@@ -49,16 +63,15 @@ def _what(node: Node) -> str:
         return f"part {part_key(node.handle)}"
     if operation.kind == "release":
         return detail
-    return f"{operation.kind}: {operation.label()}{', ' + detail if detail else ''}"
+    label, kind = operation.label(), operation.kind
+    said = label if label.startswith(kind) else f"{kind}: {label}"
+    return f"{said}{', ' + detail if detail else ''}"
 
 
 def certificate_text(document: Mapping[str, Any]) -> str:
     """Return the certificate: the claim, the accountants side by side, each node's share."""
-    claim = document["claim"]
     parts = [
-        f"epsilon <= {_bound(claim['epsilon'], upward=True)} at delta = {claim['delta']:g}, "
-        f"by the {claim['accountant']} accountant",
-        *(f"protects {protects(p)}" for p in document["protects"]),
+        *claim_lines(document),
         "",
         table(("accountant", "lower", "upper", ""), list(_accountants(document))),
         "",
@@ -68,18 +81,29 @@ def certificate_text(document: Mapping[str, Any]) -> str:
     ]
     worst = document["worlds"]["worst"]
     if worst:
-        parts += ["", f"worst world: {'; '.join(worst)}"]
+        parts += ["", fill(f"worst world: {'; '.join(map(visible, worst))}", ROOM)]
     if not document["worlds"]["exact"]:
         parts.append("(too many worlds: some are bounded together, by their envelope)")
     if not document["randomness"]["release"]:
-        parts += ["", f"NOT FOR RELEASE: noise from {document['randomness']['source']}"]
+        parts += ["", f"NOT FOR RELEASE: noise from {visible(document['randomness']['source'])}"]
     return "\n".join(parts)
+
+
+def claim_lines(document: Mapping[str, Any]) -> list[str]:
+    """Return what a certificate claims, and whom it protects."""
+    claim = document["claim"]
+    return [
+        f"epsilon <= {_bound(claim['epsilon'], upward=True)} at delta = {claim['delta']:g}, "
+        f"by the {visible(claim['accountant'])} accountant",
+        *(f"protects {visible(protects(row))}" for row in document["protects"]),
+    ]
 
 
 def protects(row: Mapping[str, Any]) -> str:
     """Return whom a data set protects, in words."""
     who = f"one {row['unit']}" if row["unit"] else "one row"
-    rows = f" with at most {row['rows_per_unit']} rows" if row["unit"] else ""
+    most = row["rows_per_unit"]
+    rows = f" with at most {most} row{'' if most == 1 else 's'}" if row["unit"] else ""
     relation = {
         "add_remove": "added or removed",
         "replace_one": "replaced",
@@ -122,29 +146,63 @@ def certificate_html(document: Mapping[str, Any]) -> str:
 
 def result_text(values: Mapping[str, Any], noise: Mapping[str, Any]) -> str:
     """Return released values with their expected noise."""
-    return table(("output", "value", "expected noise (1 sd)"), list(_values("", values, noise)))
+    return table(("output", "value", "expected noise (1 sd)"), _result(values, noise))
 
 
-def _values(prefix: str, values: Mapping[str, Any], noise: Any) -> Iterator[Row]:
+def result_html(
+    values: Mapping[str, Any], noise: Mapping[str, Any], document: Mapping[str, Any]
+) -> str:
+    """Return released values with their expected noise, and the claim, for a notebook."""
+    rows = "".join(
+        f"<tr><td>{escape(visible(name))}</td><td>{escape(visible(value))}</td>"
+        f"<td>{escape(deviation)}</td></tr>"
+        for name, value, deviation in _result(values, noise)
+    )
+    head = "<tr><th>output</th><th>value</th><th>expected noise (1 sd)</th></tr>"
+    said = "".join(f"<div>{escape(visible(line))}</div>" for line in claim_lines(document))
+    return f"{said}<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
+
+
+def _result(values: Mapping[str, Any], noise: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    return list(_values("", plain(values), plain(noise)))
+
+
+def _values(prefix: str, values: Mapping[str, Any], noise: Any) -> Iterator[tuple[str, str, str]]:
     for name, value in values.items():
         known = noise.get(name) if isinstance(noise, Mapping) else None
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and value:
             yield from _values(f"{prefix}{name}.", value, known)
-        elif isinstance(value, np.ndarray) and value.ndim == 1 and len(value) <= 12:
+        elif _flat(value) and len(value) <= LISTED:
             for i, item in enumerate(value):
-                deviation = known[i] if isinstance(known, np.ndarray) else None
-                yield f"{prefix}{name}[{i}]", _short(float(item)), _plus_minus(deviation)
-        elif isinstance(value, np.ndarray):
-            spread = float(np.sqrt(np.mean(known**2))) if isinstance(known, np.ndarray) else None
-            shape = " x ".join(map(str, value.shape))
-            yield f"{prefix}{name}", f"array {shape}", _plus_minus(spread)
+                deviation = known[i] if _flat(known) and len(known) == len(value) else known
+                yield f"{prefix}{name}[{i}]", _short(item), _plus_minus(deviation)
         else:
-            text = _short(value) if isinstance(value, int | float) else str(value)[:60]
-            yield f"{prefix}{name}", text, _plus_minus(known)
+            yield f"{prefix}{name}", _short(value), _plus_minus(known)
+
+
+def _flat(value: Any) -> TypeGuard[list[Any]]:
+    """Whether a value is a list of numbers and texts, and has any."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and not any(isinstance(item, list | Mapping) for item in value)
+    )
 
 
 def _plus_minus(deviation: Any) -> str:
-    return "" if deviation is None else f"+- {float(deviation):.3g}"
+    """Return a deviation; of several, their root mean square."""
+    found = [float(v) for v in _leaves(deviation) if isinstance(v, int | float)]
+    if not found:
+        return ""
+    return f"+- {math.sqrt(math.fsum(v * v for v in found) / len(found)):.3g}"
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
 
 
 def _bound(value: Any, *, upward: bool) -> str:
@@ -153,4 +211,21 @@ def _bound(value: Any, *, upward: bool) -> str:
 
 
 def _short(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, int | float) else str(value)
+    """Return a plain value on one line."""
+    if isinstance(value, bool) or value is None:
+        return str(value)
+    if isinstance(value, int | float):
+        return f"{value:.6g}" if abs(value) < 1e300 else str(value)
+    if isinstance(value, list) and value:
+        first = [_short(item) for item in islice(_leaves(value), 4)]
+        if _flat(value) and len(value) < 4:
+            return f"[{', '.join(first)}]"
+        return f"{_shape(value)}: [{', '.join(first[:3])}{', ...' if len(first) > 3 else ''}]"
+    return cut(str(value), ROOM)
+
+
+def _shape(value: list[Any]) -> str:
+    """Return the shape of a matrix, or the number of entries."""
+    inner = {len(row) if isinstance(row, list) else -1 for row in value}
+    width = inner.pop() if len(inner) == 1 else -1
+    return f"{len(value)} x {width}" if width >= 0 else f"{len(value)} entries"
