@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from adaptive_dp.graph.visible import visible
+
 COLOURS = ("private", "released", "public")  # the most careful first
 
 Path = tuple[str, ...]
@@ -30,20 +32,21 @@ class Box:
 
     def lines(self) -> list[str]:
         """Return the lines of text: the label, and whatever else there is to say."""
-        outputs = "→ " + ", ".join(self.outputs) if self.outputs else ""
+        named = [name for name in self.outputs if name != self.label]
+        outputs = "→ " + ", ".join(named) if named else ""
         return [self.label, *(line for line in (self.detail, outputs) if line)]
 
 
 def read(key: str, node: Mapping[str, Any]) -> Box:
-    """Read a node's attributes."""
+    """Read a node's attributes; no text in a box breaks a line, hides or reorders."""
     colour, share = node.get("colour"), node.get("share")
     return Box(
-        kind=str(node.get("kind", "")),
-        label=str(node.get("label") or key),
-        detail=str(node.get("detail") or ""),
+        kind=visible(node.get("kind", "")),
+        label=visible(node.get("label") or key),
+        detail=visible(node.get("detail") or ""),
         colour=colour if colour in COLOURS else "private",
-        group=tuple(map(str, node.get("group") or ())),
-        outputs=tuple(map(str, node.get("outputs") or ())),
+        group=tuple(map(visible, node.get("group") or ())),
+        outputs=tuple(map(visible, node.get("outputs") or ())),
         share=None if share is None else min(1.0, max(0.0, float(share))),
     )
 

@@ -15,6 +15,7 @@ from typing import TypeAlias
 import networkx as nx
 
 from adaptive_dp.graph.draw.box import Box, Path, careful, read, together
+from adaptive_dp.graph.visible import visible
 
 SIBLINGS = 8  # equal siblings that are drawn one by one
 LAYERS = 40  # layers that are drawn before the middle of a long chain is folded
@@ -30,7 +31,7 @@ def picture(graph: nx.DiGraph[str], closed: Collection[str], *, boxes: int, edge
     for key in nx.topological_sort(graph):
         folded.add_node(key, box=read(key, graph.nodes[key]))
     folded.add_edges_from(graph.edges, way=FORWARD)
-    folded = _siblings(_close(folded, closed))
+    folded = _siblings(_close(folded, set(map(visible, closed))))
     limit = boxes
     while len(folded) > boxes or folded.number_of_edges() > edges:
         folded = _squeeze(folded, limit)

@@ -18,7 +18,10 @@ WIDEST, NARROWEST = 230.0, 84.0
 
 
 def escape(text: str) -> str:
-    """Escape for XML; characters that XML forbids become a visible mark."""
+    """Escape for XML; characters that XML forbids become a visible mark.
+
+    What comes from outside has lost them already, by `visible` (see `box.read`).
+    """
     clean = re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
     return html.escape(clean, quote=True)
 
