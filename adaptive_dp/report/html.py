@@ -12,7 +12,10 @@ from typing import Any
 
 import networkx as nx
 
+from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.draw import svg
+from adaptive_dp.graph.plain import plain
+from adaptive_dp.graph.run import Result
 from adaptive_dp.report import markdown as said
 from adaptive_dp.report.parts import ROWS, Row, escape, fold, small, table
 from adaptive_dp.report.style import STYLE
@@ -24,22 +27,22 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-
 
 
 def report(
-    certificate: Mapping[str, Any],
+    certificate: Certificate | Mapping[str, Any],
     graph: nx.DiGraph[str] | None = None,
-    values: Mapping[str, Any] | None = None,
+    values: Result | Mapping[str, Any] | None = None,
 ) -> str:
     """Write a certificate, its graph and the released values as one HTML page.
 
     Parameters
     ----------
-    certificate : mapping
-        The certificate as a JSON-like document.
+    certificate : Certificate or mapping
+        The certificate, or its document.
     graph : networkx.DiGraph, optional
-        The graph to draw, as `adaptive_dp.graph.draw.svg` takes it.
-    values : mapping, optional
-        From the name of an output to ``{"value": ..., "noise": ...}``: a number, or nested
-        lists and mappings of numbers, and one standard deviation of the noise in the same shape
-        (or None).
+        The graph to draw, such as ``plan.graph``.
+    values : Result or mapping, optional
+        What a run released; or a mapping from the name of an output to
+        ``{"value": ..., "noise": ...}``: a number, or nested lists and mappings of numbers, and
+        one standard deviation of the noise in the same shape (or None).
 
     Returns
     -------
@@ -52,6 +55,10 @@ def report(
     >>> page.startswith("<!DOCTYPE html>"), "<script" in page
     (True, False)
     """
+    certificate = said.document(certificate)
+    ran = values is not None
+    if isinstance(values, Result):
+        values = {k: {"value": v, "noise": values.noise.get(k)} for k, v in values.items()}
     parts = [
         _headline(certificate),
         _section("The analysis", _drawing(graph, certificate) if graph is not None else ""),
@@ -61,7 +68,7 @@ def report(
         _section("Releases", _nodes(certificate)),
         _section("Worst world", _list(said.worlds(certificate))),
         _section("Assumptions", _list(said.assumptions(certificate))),
-        _section("Randomness", _list(said.randomness(certificate))),
+        _section("Randomness", _list(said.randomness(certificate, ran=ran))),
         _section("Versions", _versions(certificate)),
         _section("Fingerprint", _code(certificate.get("fingerprint"))),
         _section("Full certificate", _document(certificate)),
@@ -150,7 +157,11 @@ def _node(row: Sequence[str]) -> list[str]:
 def _bars(certificate: Mapping[str, Any]) -> str:
     """Draw the shares as bars, the largest first."""
     nodes: list[Mapping[str, Any]] = list(certificate.get("nodes") or ())
-    found = [(float(item["share"]), str(item.get("node"))) for item in nodes if item.get("share")]
+    found = [
+        (float(item["share"]), str(item.get("node")))
+        for item in nodes
+        if item.get("share") is not None
+    ]
     found.sort(key=lambda pair: -pair[0])
 
     def write(some: Sequence[tuple[float, str]]) -> str:
@@ -178,9 +189,6 @@ def _versions(certificate: Mapping[str, Any]) -> str:
 
 
 def _document(certificate: Mapping[str, Any]) -> str:
-    text = json.dumps(certificate, indent=2, ensure_ascii=False, default=_json)
-    return fold("JSON", f"<pre>{escape(text)}</pre>")
-
-
-def _json(value: Any) -> Any:
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+    text = json.dumps(plain(certificate), indent=2, ensure_ascii=False)
+    lines = "\n".join(escape(line) for line in text.split("\n"))
+    return fold("JSON", f"<pre>{lines}</pre>")

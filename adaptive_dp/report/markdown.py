@@ -13,10 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from accountants.rounding import shown
+from adaptive_dp.graph.certificate import Certificate
+from adaptive_dp.graph.visible import visible
 
 __all__ = ["markdown"]
 
-Certificate = Mapping[str, Any]
+Document = Mapping[str, Any]
 
 BANNER = "Not for release: seeded simulation"
 NONE = "—"
@@ -27,13 +29,13 @@ NEIGHBORS = {
 }
 
 
-def markdown(certificate: Certificate) -> str:
+def markdown(certificate: Certificate | Document) -> str:
     """Write a certificate as Markdown.
 
     Parameters
     ----------
-    certificate : mapping
-        The certificate as a JSON-like document.
+    certificate : Certificate or mapping
+        The certificate, or its document.
 
     Returns
     -------
@@ -46,6 +48,7 @@ def markdown(certificate: Certificate) -> str:
     >>> print(text.splitlines()[2])
     **ε = 2.0, δ = 1e-06**
     """
+    certificate = document(certificate)
     blocks = ["# Privacy certificate"]
     if is_simulated(certificate):
         blocks.append(f"> **{BANNER.upper()}**")
@@ -67,6 +70,11 @@ def markdown(certificate: Certificate) -> str:
 
 
 # --- what a certificate says, as plain text ------------------------------------------------
+
+
+def document(certificate: Certificate | Document) -> Document:
+    """Return the document of a certificate, or of what is one already."""
+    return certificate.document if isinstance(certificate, Certificate) else certificate
 
 
 def number(value: object) -> str:
@@ -111,35 +119,35 @@ def percent(share: object) -> str:
     return f"{100 * share:.3g}%" if isinstance(share, int | float) else NONE
 
 
-def part(certificate: Certificate, key: str) -> Mapping[str, Any]:
+def part(certificate: Document, key: str) -> Mapping[str, Any]:
     """Return a part of the certificate that is a mapping; empty where there is none."""
     found = certificate.get(key)
     return found if isinstance(found, Mapping) else {}
 
 
-def is_simulated(certificate: Certificate) -> bool:
+def is_simulated(certificate: Document) -> bool:
     """Say whether the certificate is of a seeded simulation, which must not be released."""
     return part(certificate, "randomness").get("release") is False
 
 
-def claim(certificate: Certificate) -> tuple[str, str]:
+def claim(certificate: Document) -> tuple[str, str]:
     """Return epsilon and delta in full."""
     stated = part(certificate, "claim")
     return exact(stated.get("epsilon")), exact(stated.get("delta"))
 
 
-def rounded_claim(certificate: Certificate) -> str:
+def rounded_claim(certificate: Document) -> str:
     """Return epsilon with six significant digits, rounded up."""
     value = part(certificate, "claim").get("epsilon")
     return shown(value, upward=True) if isinstance(value, float) else exact(value)
 
 
-def tightest(certificate: Certificate) -> str:
+def tightest(certificate: Document) -> str:
     """Name the accountant of the claim."""
     return f"Tightest accountant: {part(certificate, 'claim').get('accountant') or NONE}."
 
 
-def protects(certificate: Certificate) -> list[str]:
+def protects(certificate: Document) -> list[str]:
     """Say whom the certificate protects, a sentence a data set."""
     return [_protects(item) for item in certificate.get("protects") or ()]
 
@@ -147,9 +155,9 @@ def protects(certificate: Certificate) -> list[str]:
 def _protects(item: Mapping[str, Any]) -> str:
     unit = str(item.get("unit") or "row")
     rows = item.get("rows_per_unit")
-    most = (
-        "" if item.get("unit") is None or rows is None else f" (at most {number(rows)} rows each)"
-    )
+    many = "row" if rows == 1 else "rows"
+    bounded = item.get("unit") is not None and rows is not None
+    most = f" (at most {number(rows)} {many} each)" if bounded else ""
     relation = str(item.get("neighbors"))
     change = f"{NEIGHBORS[relation]} one {unit}" if relation in NEIGHBORS else relation
     size = item.get("size")
@@ -160,7 +168,7 @@ def _protects(item: Mapping[str, Any]) -> str:
     )
 
 
-def accountants(certificate: Certificate) -> tuple[list[str], list[list[str]]]:
+def accountants(certificate: Document) -> tuple[list[str], list[list[str]]]:
     """Return the table of accountants: those that apply, then those that do not, with why."""
     head = ["accountant", "lower ε", "upper ε", "theorem", "remark"]
     found: list[Mapping[str, Any]] = list(certificate.get("accountants") or ())
@@ -180,7 +188,7 @@ def accountants(certificate: Certificate) -> tuple[list[str], list[list[str]]]:
     return head, rows
 
 
-def nodes(certificate: Certificate) -> tuple[list[str], list[list[str]]]:
+def nodes(certificate: Document) -> tuple[list[str], list[list[str]]]:
     """Return the table of releases, a row a node."""
     head = ["node", "query", "mechanism", "times", "distance", "loss", "theorem", "source"]
     head += ["conversions", "share", "in the worst world", "region", "sampler"]
@@ -249,7 +257,7 @@ def plain(value: object) -> str:
     return number(value)
 
 
-def worlds(certificate: Certificate) -> list[str]:
+def worlds(certificate: Document) -> list[str]:
     """Describe the worlds: how many, whether all were tried, and the one that costs most."""
     found = part(certificate, "worlds")
     if not found:
@@ -263,21 +271,28 @@ def worlds(certificate: Certificate) -> list[str]:
     return [f"Worst world: {worst}.", f"Number of worlds: {number(found.get('count'))}. {how}"]
 
 
-def assumptions(certificate: Certificate) -> list[str]:
+def assumptions(certificate: Document) -> list[str]:
     """Return what the claim takes for granted."""
     return [str(item) for item in certificate.get("assumptions") or ()]
 
 
-def randomness(certificate: Certificate) -> list[str]:
-    """Describe where the noise came from."""
+def randomness(certificate: Document, *, ran: bool = False) -> list[str]:
+    """Describe where the noise came from; a certificate alone cannot tell whether its plan ran."""
     found = part(certificate, "randomness")
-    lines = [f"Source: {found['source']}."] if found.get("source") else []
-    if found.get("release") is not None:
-        lines.append("Fit for release: yes." if found["release"] else f"{BANNER}.")
+    source, release = found.get("source"), found.get("release")
+    if release is False:
+        lines = [f"Source: {source}."] if source else []
+        lines.append(f"{BANNER}.")
+    elif ran:
+        lines = [f"Source: {source}."] if source else []
+        lines += ["Fit for release: yes."] if release else []
+    else:
+        lines = [f"If the plan is run: noise from {source}."] if source else []
+        lines += ["A certificate does not say whether it was."] if lines else []
     return lines + [f"Sampler: {item}" for item in found.get("samplers") or ()]
 
 
-def versions(certificate: Certificate) -> tuple[list[str], list[list[str]]]:
+def versions(certificate: Document) -> tuple[list[str], list[list[str]]]:
     """Return the table of software versions."""
     found = part(certificate, "versions")
     return ["software", "version"], [[str(name), str(value)] for name, value in found.items()]
@@ -288,7 +303,8 @@ def versions(certificate: Certificate) -> tuple[list[str], list[list[str]]]:
 
 def _inline(text: str) -> str:
     """Escape a text for one line of Markdown, also inside a table."""
-    line = " ".join(text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").split())
+    line = visible(text)
+    line = " ".join(line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").split())
     return re.sub(r"([\\`*_\[\]|~$])", r"\\\1", line)
 
 

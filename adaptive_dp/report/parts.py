@@ -5,14 +5,16 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
+from adaptive_dp.graph.visible import visible
+
 ROWS = 40  # rows of a table before the rest is folded
 
 Row = tuple[str, Sequence[str]]  # the row's class, and its cells as HTML
 
 
 def escape(value: object) -> str:
-    """Escape a text, or anything as its text, for HTML."""
-    return html.escape(str(value), quote=True)
+    """Escape a text, or anything as its text, for HTML; nothing in it hides or reorders."""
+    return html.escape(visible(value), quote=True)
 
 
 def small(text: str) -> str:

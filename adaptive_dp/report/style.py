@@ -24,7 +24,7 @@ border-radius:12px;padding:16px 20px;font-size:1.5rem;font-weight:700;text-align
 p,ul{margin:0 0 8px}ul{padding-left:1.2em}
 .scroll{overflow-x:auto}
 .scroll svg{display:block;max-width:100%;height:auto;min-width:min(100vw,900px)}
-table{border-collapse:collapse;width:100%;font-size:.92rem;overflow-wrap:break-word}
+table{border-collapse:collapse;width:100%;font-size:.92rem;overflow-wrap:anywhere}
 th{text-align:left;white-space:nowrap;color:var(--soft);font-weight:600;font-size:.82rem}
 th,td{padding:7px 12px 7px 0;border-bottom:1px solid var(--line);vertical-align:top}
 .number{font-variant-numeric:tabular-nums;white-space:nowrap}
@@ -35,7 +35,7 @@ small{display:block;color:var(--soft);font-size:.84rem}
 .tag{display:inline-block;white-space:nowrap;
 border:1px solid var(--accent);color:var(--accent);border-radius:99px;
 padding:0 8px;font-size:.78rem;font-weight:600}
-.bars{display:grid;grid-template-columns:minmax(6em,max-content) 1fr max-content;gap:6px 12px;
+.bars{display:grid;grid-template-columns:minmax(6em,30%) 1fr max-content;gap:6px 12px;
 align-items:center;font-size:.92rem}
 .bars i{display:block;height:12px;border-radius:6px;background:var(--rail);overflow:hidden}
 .bars b{display:block;height:100%;background:var(--accent);border-radius:6px}

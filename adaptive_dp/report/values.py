@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from adaptive_dp.graph.plain import plain
+from adaptive_dp.graph.visible import cut
 from adaptive_dp.report.markdown import number
 from adaptive_dp.report.parts import Row, escape, fold, table
 
 ENTRIES = 12  # entries of a value before the rest is folded
 MOST = 2000  # entries of a value that the page holds at all
+LETTERS = 400  # characters of a text
 
 
 def values(found: Mapping[str, Any]) -> str:
@@ -19,20 +22,9 @@ def values(found: Mapping[str, Any]) -> str:
         value, noise = (
             (item.get("value"), item.get("noise")) if isinstance(item, Mapping) else (item, None)
         )
-        rows.append(
-            ("", [f"<strong>{escape(name)}</strong>", _value(_plain(value), _plain(noise))])
-        )
+        rows.append(("", [f"<strong>{escape(name)}</strong>", _value(plain(value), plain(noise))]))
     note = "<p><small>± is the expected noise: one standard deviation.</small></p>"
     return table(["output", "value"], rows, "outputs") + (note if rows else "")
-
-
-def _plain(value: Any) -> Any:
-    """Turn arrays, at any depth, into lists and numbers."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    return list(map(_plain, value)) if isinstance(value, list | tuple) else value
 
 
 def _value(value: Any, noise: Any) -> str:
@@ -57,8 +49,9 @@ def _value(value: Any, noise: Any) -> str:
         left = len(value) - len(items)
         title = f"{len(value):,} entries"
         return _folded(items, title, lambda some: _entries(some, left if some is items else 0))
-    shown = escape(number(value))
-    return f'<span class="number">{shown}{_noise(noise)}</span>'
+    if isinstance(value, str):
+        return f"<span>{escape(cut(number(value), LETTERS))}{_noise(noise)}</span>"
+    return f'<span class="number">{escape(number(value))}{_noise(noise)}</span>'
 
 
 def _folded(items: list[Any], title: str, write: Callable[[list[Any]], str]) -> str:
