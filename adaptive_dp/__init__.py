@@ -1,5 +1,18 @@
 """Differentially private analyses as graphs: declared, certified, run and audited.
 
+Declare
+    `dataset` and what hangs on it (`Table`, `Column`, `Vectors`): transforms, and queries such as
+    ``people["income"].sum()``. A query is private until its ``.release(mechanism)``, with
+    `Laplace`, `Gaussian` or a `Mechanism` of your own, whose noise may be `Free`.
+    `post`, `parameter`, `public`, `repeat` and `group` build on what is released; `AdaSSP` is a
+    learner for ``people.solve(...)``.
+Certify, run, look
+    `Pipeline` is what hangs above the outputs that are wanted: ``calibrate``, ``certify``, ``run``,
+    ``simulate``, ``diff``, ``svg``, ``to_json``. `report` and `markdown` write a `Certificate` for
+    people; `verify` recomputes one; `load` reads a plan document.
+Errors
+    All are a `PlanError`: what was given, what was expected, how to fix it.
+
 >>> import adaptive_dp as dp
 >>> people = dp.dataset("people", columns={"income": (0, 200_000)}, unit="id", rows_per_unit=5)
 >>> count = people.count().release(dp.Laplace(scale=dp.Free("b")))
@@ -8,6 +21,9 @@
 >>> plan.certify().epsilon <= 1.0
 True
 """
+
+from importlib.metadata import PackageNotFoundError as _NotInstalled
+from importlib.metadata import version as _version
 
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.document import load
@@ -35,6 +51,11 @@ from adaptive_dp.primitives import Gaussian, Laplace
 from adaptive_dp.queries import Column, Table, Vectors, dataset
 from adaptive_dp.report import markdown, report
 from adaptive_dp.solvers import AdaSSP
+
+try:
+    __version__ = _version("adaptive-dp")
+except _NotInstalled:  # read from its folder
+    __version__ = "unknown"
 
 __all__ = [
     "AdaSSP",
@@ -77,3 +98,7 @@ __all__ = [
     "report",
     "verify",
 ]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__doc__", "__version__"]

@@ -4,43 +4,86 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from accountants import AccountingError
 from adaptive_dp.graph.document import load
-from adaptive_dp.graph.errors import DocumentError, PlanError
+from adaptive_dp.graph.errors import DocumentError, PlanError, RunError
 from adaptive_dp.graph.pipeline import Pipeline
 
 
 def read_plan(text: str, allow: Sequence[str] = ()) -> Pipeline:
     """Return the plan of a Python file, or of a JSON or TOML document.
 
+    Parameters
+    ----------
+    text
+        ``FILE.py``, ``FILE.py:NAME``, ``FILE.json`` or ``FILE.toml``.
+    allow
+        Modules from which a document's own mechanisms may be imported. Where there are any, the
+        document's folder and the working directory are on the import path, after all else.
+
     Raises
     ------
     DocumentError
-        If there is no such file, or no plan in it.
+        If there is no such file, or no plan in it; with the file, and its line where it has one.
     """
     file, _, name = text.partition(".py:")
     path = Path(file + ".py") if name else Path(text)
     if not path.is_file():
         raise DocumentError(f"there is no plan file {path}")
-    if path.suffix != ".py":
-        try:
-            content = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeError):
-            raise DocumentError(f"{path} cannot be read as UTF-8 text") from None
+    if path.suffix == ".py":
+        return _chosen(path, name, _module(path))
+    content = content_of(path)
+    importable(path, allow)
+    try:
         return load(content, allow=allow)
-    module = _module(path)
+    except (PlanError, AccountingError) as error:
+        raise DocumentError(f"{path}: {error}") from None
+
+
+def content_of(path: Path) -> str:
+    """Return a file's text.
+
+    Raises
+    ------
+    DocumentError
+        If it cannot be read, or is no text.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeError:
+        raise DocumentError(f"{path} cannot be read as UTF-8 text") from None
+    except OSError as error:
+        raise DocumentError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def importable(file: Path, allow: Sequence[str]) -> None:
+    """Let what is allowed be imported from beside a file, and from the working directory."""
+    for folder in (file.parent.resolve(), Path.cwd()) if allow else ():
+        if str(folder) not in sys.path:
+            sys.path.append(str(folder))
+
+
+def _chosen(path: Path, name: str, module: Any) -> Pipeline:
+    """Return the plan of a name; without one, the only plan there is."""
     plans = {k: v for k, v in vars(module).items() if isinstance(v, Pipeline)}
-    if name:
-        plans = {k: v for k, v in plans.items() if k == name}
-    if len(plans) != 1:
-        found = ", ".join(plans) or "none"
+    names = ", ".join(plans)
+    if not plans:
         raise DocumentError(
-            f"{path} must define one Pipeline{f' named {name}' if name else ''}, it defines "
-            f"{found}; choose one with {path}:NAME"
+            f"{path} defines no Pipeline; write one at its top level, such as "
+            "plan = dp.Pipeline(count=count)"
+        )
+    if name:
+        if name not in plans:
+            raise DocumentError(f"{path} defines no Pipeline named {name!r}; it defines {names}")
+        return plans[name]
+    if len({id(plan) for plan in plans.values()}) > 1:
+        raise DocumentError(
+            f"{path} defines several Pipelines: {names}; choose one with {path}:{next(iter(plans))}"
         )
     return next(iter(plans.values()))
 
@@ -59,8 +102,19 @@ def _module(path: Path) -> Any:
     sys.modules[path.stem] = module
     try:
         spec.loader.exec_module(module)
-    except (PlanError, AccountingError):
-        raise
     except (Exception, SystemExit) as error:
-        raise DocumentError(f"{path} failed: {type(error).__name__}: {error}") from error
+        del sys.modules[path.stem]
+        message = error.msg if isinstance(error, SyntaxError) else error
+        failed = f"{path} failed{_line(path, error)}: {type(error).__name__}: {message}"
+        raise (RunError if isinstance(error, RunError) else DocumentError)(failed) from error
     return module
+
+
+def _line(path: Path, error: BaseException) -> str:
+    """Return the line of a file at which it failed."""
+    file = str(path.resolve())
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return f" at line {error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == file]
+    return f" at line {lines[-1]}" if lines else ""

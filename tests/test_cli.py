@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from adaptive_dp.schemas import certificate_schema, plan_schema
 
 DONE = 0
 SECRET = "SECRET7"
-NAMES = ("cli_plan_one", "cli_plan_two", "cli_plan_wrong")
+NAMES = ("cli_plan_one", "cli_plan_two", "cli_plan_wrong", "cli_own_mechanism")
 ROOT = Path(__file__).parent.parent
 
 ONE = """
@@ -90,22 +91,28 @@ class TestPlans:
     ) -> None:
         plan = str(files / "cli_plan_two.py")
         assert main(["certify", plan]) == UNUSABLE
-        assert "choose one with" in capsys.readouterr().err
+        assert f"choose one with {plan}:plan" in capsys.readouterr().err
         assert main(["certify", f"{plan}:other"]) == DONE
         assert main(["certify", f"{plan}:nobody"]) == UNUSABLE
+        assert "no Pipeline named 'nobody'; it defines plan, other" in capsys.readouterr().err
+
+    def test_one_plan_of_two_names_is_one(self, files: Path) -> None:
+        (files / "cli_plan_one.py").write_text(ONE + "\nagain = plan\n")
+        assert main(["certify", str(files / "cli_plan_one.py")]) == DONE
 
     @pytest.mark.parametrize(
         ("name", "text", "message"),
         [
             ("none.json", None, "there is no plan file"),
+            ("bad.json", "{", "bad.json: "),
             ("bad.json", "{", "neither JSON nor TOML"),
             ("bad.toml", "x =", "neither JSON nor TOML"),
             ("empty.json", "{}", "missing field"),
             ("binary.json", b"\xff\xfe\x00", "cannot be read as UTF-8"),
-            ("cli_plan_wrong.py", "import", "failed: SyntaxError"),
-            ("cli_plan_wrong.py", "1 / 0", "failed: ZeroDivisionError"),
-            ("cli_plan_wrong.py", "raise SystemExit(0)", "failed: SystemExit"),
-            ("cli_plan_wrong.py", "x = 1", "must define one Pipeline"),
+            ("cli_plan_wrong.py", "import", "cli_plan_wrong.py failed at line 1: SyntaxError: "),
+            ("cli_plan_wrong.py", "x = 1\n1 / 0", "failed at line 2: ZeroDivisionError"),
+            ("cli_plan_wrong.py", "raise SystemExit(0)", "failed at line 1: SystemExit"),
+            ("cli_plan_wrong.py", "x = 1", "plan = dp.Pipeline(count=count)"),
             ("cli_plan_wrong.py", "import adaptive_dp as d; d.Laplace(scale=-1)", "Laplace.scale"),
             ("json.py", ONE, "would hide the module 'json'"),
             ("wave.py", ONE, "would hide the module 'wave'"),
@@ -140,6 +147,70 @@ class TestPlans:
             assert main([command, str(files / name)]) == UNUSABLE
             assert "--allow own_mechanism" in capsys.readouterr().err
             assert main([command, str(files / name), "--allow", "own_mechanism"]) == DONE
+
+    @pytest.mark.parametrize("beside", [True, False])
+    def test_an_own_mechanism_lies_beside_the_file_or_here(
+        self,
+        files: Path,
+        capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+        beside: bool,
+    ) -> None:
+        folder = files / "elsewhere"
+        folder.mkdir()
+        own = (Path(__file__).parent / "own_mechanism.py").read_text("utf-8")
+        (files / "cli_own_mechanism.py").write_text(own)
+        plan = "from cli_own_mechanism import Noisy\n" + ONE
+        (files / "cli_plan_two.py").write_text(
+            plan + "mine = dp.Pipeline(n=people.count().release(Noisy(width=2.0)))\n"
+        )
+        source = f"{files / 'cli_plan_two.py'}:mine"
+        assert main(["show", source, "--json"]) == DONE
+        place = files if beside else folder
+        (place / "plan.json").write_text(out(capsys))
+        assert main(["certify", source, "--json"]) == DONE
+        (place / "paper.json").write_text(out(capsys))
+        monkeypatch.chdir(folder if beside else files)
+        for command, name in (("certify", "plan.json"), ("verify", "paper.json")):
+            sys.path[:] = [entry for entry in sys.path if entry != str(files)]
+            sys.modules.pop("cli_own_mechanism", None)
+            assert main([command, str(place / name)]) == UNUSABLE
+            assert "--allow cli_own_mechanism" in capsys.readouterr().err
+            assert main([command, str(place / name), "--allow", "cli_own_mechanism"]) == DONE
+
+
+FREE = ONE.replace("scale=1)", "scale=dp.Free('b'))").replace("scale=10)", "scale=dp.Free('c'))")
+
+
+class TestBudget:
+    def test_free_noise_is_calibrated_on_the_spot(
+        self, files: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        plan = files / "cli_plan_one.py"
+        plan.write_text(FREE)
+        for command in ("certify", "run"):
+            assert main([command, str(plan)]) == UNUSABLE
+            shown = capsys.readouterr().err
+            assert "is free (b, c); pass --epsilon E" in shown
+        assert main(["certify", str(plan), "--epsilon", "2", "--delta", "1e-6", "--json"]) == DONE
+        claim = json.loads(out(capsys))["claim"]
+        assert 1.99 < claim["epsilon"] <= 2
+        assert claim["delta"] == 1e-6
+        data = ["--data", f"people={files / 'people.csv'}"]
+        assert main(["run", str(plan), *data, "--epsilon", "0.5", "--json"]) == DONE
+        assert json.loads(out(capsys))["certificate"]["claim"]["epsilon"] <= 0.5
+        assert main(["certify", str(plan), "--epsilon", "-1"]) == UNUSABLE
+
+    def test_fixed_noise_is_not(self, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["certify", str(files / "cli_plan_one.py"), "--epsilon", "1"]) == UNUSABLE
+        assert "is fixed; leave out --epsilon" in capsys.readouterr().err
+
+    def test_a_run_at_a_delta(self, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        data = ["--data", f"people={files / 'people.csv'}"]
+        plan = str(files / "cli_plan_one.py")
+        assert main(["run", plan, *data, "--delta", "1e-6", "--json"]) == DONE
+        assert json.loads(out(capsys))["certificate"]["claim"]["delta"] == 1e-6
+        assert main(["run", plan, *data, "--delta", "2", "--json"]) == UNUSABLE
 
 
 class TestRun:
@@ -184,7 +255,7 @@ class TestRun:
     @pytest.mark.parametrize(
         ("data", "content", "message"),
         [
-            ([], None, "run was given []"),
+            ([], None, "the plan reads people; pass --data people=FILE"),
             (["people"], None, "--data needs NAME=FILE"),
             (["people=none.csv"], None, "there is no file"),
             (["other=people.csv"], None, "the plan has no data set 'other'"),
@@ -271,6 +342,119 @@ class TestRun:
             arguments = ["run", str(files / "cli_plan_one.py"), "--data", data, option, str(place)]
             assert main(arguments) == UNUSABLE
 
+    def test_the_unit_is_text_even_where_it_is_declared(
+        self, files: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        text = ONE.replace('"age": (0, 100)', '"id": None, "age": (0, 100)')
+        (files / "cli_plan_one.py").write_text(text.replace("scale=1)", "scale=1e-6)"))
+        data = f"people={files / 'people.csv'}"
+        arguments = ["run", str(files / "cli_plan_one.py"), "--data", data, "--simulate", "1"]
+        assert main([*arguments, "--json"]) == DONE
+        assert json.loads(out(capsys))["values"]["count"] == pytest.approx(3, abs=1e-3)
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            "(value, 1)",
+            "{1, 2}",
+            "[]",
+            "__import__('pandas').DataFrame({'a': [value]})",
+            "__import__('numpy').array(['a', 'b'])",
+            "10 ** 400",
+            "10 ** 5000",
+            "value * 1j",
+            "__import__('decimal').Decimal(1)",
+            "__import__('numpy').datetime64('2020-01-01')",
+            "print",
+            "'\\ud800\\u202e'",
+        ],
+    )
+    @pytest.mark.parametrize("how", [[], ["--json"]])
+    def test_whatever_a_function_returns_is_printed_and_written(
+        self, files: Path, capsys: pytest.CaptureFixture[str], value: str, how: list[str]
+    ) -> None:
+        (files / "cli_plan_one.py").write_text(ONE.replace("value / 2", value))
+        page = files / "page.html"
+        data = ["--data", f"people={files / 'people.csv'}", "--html", str(page)]
+        assert main(["run", str(files / "cli_plan_one.py"), *data, *how]) == DONE
+        shown = out(capsys)
+        assert "half" in shown
+        assert "half" in page.read_text("utf-8")
+        if how:
+            json.loads(shown, parse_constant=pytest.fail)
+
+    @pytest.mark.parametrize("option", ["--html", "--certificate"])
+    def test_values_are_printed_where_a_file_fails_after_the_release(
+        self,
+        files: Path,
+        capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+        option: str,
+    ) -> None:
+        place = files / "there.out"
+        written = Path.write_text
+
+        def full(path: Path, *rest: Any, **more: Any) -> int:
+            if path == place:
+                raise OSError(28, "No space left on device")
+            return written(path, *rest, **more)
+
+        monkeypatch.setattr(Path, "write_text", full)
+        data = f"people={files / 'people.csv'}"
+        other = {"--html": "--certificate", "--certificate": "--html"}[option]
+        arguments = ["run", str(files / "cli_plan_one.py"), "--data", data, option, str(place)]
+        assert main([*arguments, other, str(files / "other.out")]) == BROKE
+        shown = capsys.readouterr()
+        assert "parts.A" in shown.out
+        assert "there.out could not be written (No space left on device)" in shown.err
+        assert (files / "other.out").stat().st_size > 1000
+
+    def test_a_defect_is_one_line_and_tells_no_data(
+        self, files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def broken(*_: Any, **__: Any) -> None:
+            raise KeyError(SECRET)
+
+        monkeypatch.setattr(dp.Pipeline, "run", broken)
+        data = f"people={files / 'people.csv'}"
+        assert main(["run", str(files / "cli_plan_one.py"), "--data", data]) == BROKE
+        shown = capsys.readouterr()
+        assert shown.err.splitlines()[-1].startswith("adaptive-dp: unexpected KeyError in test_cli")
+        assert SECRET not in shown.err
+        monkeypatch.setattr(dp.Pipeline, "certify", broken)
+        assert main(["certify", str(files / "cli_plan_one.py")]) == BROKE
+        assert SECRET in capsys.readouterr().err
+
+    def test_a_reader_that_leaves_is_no_error(self, files: Path) -> None:
+        paper = files / "paper.json"
+        command = f"{sys.executable} -m adaptive_dp run cli_plan_one.py --data people=people.csv"
+        shell = f"set -o pipefail; {command} --certificate {paper} | true"
+        done = subprocess.run(
+            ["bash", "-c", shell], capture_output=True, text=True, cwd=files, env=here()
+        )
+        assert done.returncode == DONE
+        assert "Traceback" not in done.stderr
+        assert "Exception" not in done.stderr
+        assert paper.stat().st_size > 1000
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+    def test_files_are_written_where_nothing_can_be_printed(self, files: Path) -> None:
+        command = f"{sys.executable} -m adaptive_dp run cli_plan_one.py --data people=people.csv"
+        done = subprocess.run(
+            ["bash", "-c", f"{command} --certificate paper.json > /dev/full"],
+            capture_output=True,
+            text=True,
+            cwd=files,
+            env=here(),
+        )
+        assert done.returncode == BROKE
+        assert "the values could not be written" in done.stderr
+        assert (files / "paper.json").stat().st_size > 1000
+
+
+def here() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
 
 class TestShow:
     @pytest.mark.parametrize("form", ["table", "svg", "mermaid", "document"])
@@ -326,6 +510,31 @@ class TestVerify:
         assert main(["verify", str(files / "none.json")]) == UNUSABLE
         assert main(["verify", str(files)]) == UNUSABLE
 
+    def test_errors_name_the_file(self, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (files / "paper.json").write_text("{}")
+        assert main(["verify", str(files / "paper.json")]) == UNUSABLE
+        assert "paper.json: not a certificate" in capsys.readouterr().err
+
+    def test_says_whom_it_protects_at_which_delta(
+        self, files: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        paper = files / "paper.json"
+        paper.write_text(PLANS["columns"]().certify(1e-6).to_json())
+        assert main(["verify", str(paper)]) == DONE
+        shown = out(capsys)
+        assert "at delta = 1e-06\nprotects one id with at most 2 rows of 'people'" in shown
+        assert "NOT FOR RELEASE" not in shown
+        people = dp.dataset("people", columns={})
+        plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=1)))
+        result = plan.simulate(seed=7, people={"a": [1]})
+        paper.write_text(result.certificate.to_json())
+        assert main(["verify", str(paper)]) == DONE
+        assert "NOT FOR RELEASE (seed 7)" in out(capsys)
+        assert main(["verify", str(paper), "--json"]) == DONE
+        found = json.loads(out(capsys))
+        assert found["release"] is False
+        assert found["protects"] == ["one row of 'people', added or removed"]
+
 
 class TestArguments:
     @pytest.mark.parametrize(
@@ -335,6 +544,19 @@ class TestArguments:
         with pytest.raises(SystemExit) as caught:
             main(arguments)
         assert caught.value.code == UNUSABLE
+
+    def test_version(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit) as caught:
+            main(["--version"])
+        assert caught.value.code == DONE
+        assert out(capsys).strip() == f"adaptive-dp {dp.__version__}"
+
+    def test_a_report_is_refused_before_it_is_made(
+        self, files: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(dp.Pipeline, "certify", lambda *_: pytest.fail("certified"))
+        place = str(files / "no" / "where.html")
+        assert main(["certify", str(files / "cli_plan_one.py"), "--html", place]) == UNUSABLE
 
     def test_codes_are_documented(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as caught:

@@ -1,0 +1,276 @@
+"""What each command of the command line does."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from accountants import AccountingError
+from adaptive_dp.demo import DATA
+from adaptive_dp.graph import verify as checking
+from adaptive_dp.graph.certificate import Certificate
+from adaptive_dp.graph.errors import DataError, DocumentError, PlanError
+from adaptive_dp.graph.pipeline import Pipeline
+from adaptive_dp.graph.plain import plain
+from adaptive_dp.graph.run import Result
+from adaptive_dp.graph.table import protects
+from adaptive_dp.graph.visible import visible
+from adaptive_dp.planfile import content_of, importable, read_plan
+from adaptive_dp.queries.domains import Categories
+from adaptive_dp.queries.source import Source
+from adaptive_dp.report import report
+from adaptive_dp.rows.files import read
+
+FAILS, UNUSABLE, BROKE = 1, 2, 3
+
+
+def certify(options: Namespace) -> int:
+    """Print what a plan promises."""
+    _writable(options.html)
+    plan = _plan(options)
+    with _status("certifying"):
+        certificate = plan.certify()
+    if options.html:
+        options.html.write_text(report(certificate, plan.graph), encoding="utf-8")
+    say(certificate.to_json().rstrip("\n") if options.json else str(certificate))
+    return 0
+
+
+def run(options: Namespace) -> int:
+    """Release a plan's outputs: printed first, then written."""
+    _writable(options.html, options.certificate)
+    plan = _plan(options)
+    data = _tables(plan, options.data)
+    with _status("running"):
+        if options.simulate is None:
+            result = plan.run(**data)
+        else:
+            result = plan.simulate(seed=options.simulate, **data)
+    text = _json(result) if options.json else f"{result}\n\n{result.certificate}"
+    return _released(text, result, plan, options.html, options.certificate)
+
+
+def show(options: Namespace) -> int:
+    """Print a plan as a table, a drawing or a document."""
+    plan = read_plan(options.plan, options.allow)
+    if options.json or options.form == "document":
+        say(plan.to_json().rstrip("\n"))
+    elif options.form == "table":
+        say(f"{plan}\n\nfingerprint {plan.fingerprint}")
+    else:
+        say(plan.svg() if options.form == "svg" else plan.mermaid())
+    return 0
+
+
+def verify(options: Namespace) -> int:
+    """Print whether a certificate's claim follows from the plan in it."""
+    path = options.certificate
+    text = content_of(path)
+    importable(path, options.allow)
+    try:
+        certificate = Certificate.from_json(text)
+        verdict = checking.verify(certificate, allow=options.allow)
+    except (PlanError, AccountingError) as error:
+        raise DocumentError(f"{path}: {error}") from None
+    document = certificate.document
+    whom, source = [protects(row) for row in document["protects"]], document["randomness"]
+    if options.json:
+        found = {
+            "holds": verdict.holds,
+            "claimed": plain(verdict.claimed),
+            "found": plain(verdict.found),
+            "delta": certificate.delta,
+            "protects": whom,
+            "release": source["release"],
+            "reasons": list(verdict.reasons),
+        }
+        say(json.dumps(found))
+    elif verdict.holds:
+        say(
+            f"holds: epsilon <= {verdict.claimed:.9g}, recomputed {verdict.found:.9g}, at delta = "
+            f"{certificate.delta:g}"
+        )
+        say("\n".join(f"protects {visible(line)}" for line in whom))
+        if source["release"] is not True:
+            say(f"NOT FOR RELEASE ({visible(source['source'])})")
+    else:
+        say(visible("does not hold: " + "; ".join(verdict.reasons)))
+    return 0 if verdict.holds else FAILS
+
+
+def demo(options: Namespace) -> int:
+    """Run a real private analysis, from the declaration to the report."""
+    options.out.mkdir(parents=True, exist_ok=True)
+    page, paper = options.out / "demo-report.html", options.out / "demo-certificate.json"
+    _writable(page, paper)
+    with _status("calibrating one budget over the whole graph: epsilon 2, delta 1e-6"):
+        from adaptive_dp.demo.plan import plan
+    with _status(f"reading {DATA.name}: person-years of the RAND Health Insurance Experiment"):
+        data = _tables(plan, [f"people={DATA}"])
+    with _status("certifying, running, measuring the expected noise"):
+        result = plan.run(**data)
+    if options.json:
+        return _released(_json(result), result, plan, page, paper)
+    sections = {
+        "The plan": plan,
+        "The certificate": result.certificate,
+        "What was released": result,
+    }
+    text = "\n".join(f"\n{title}\n{'=' * len(title)}\n{v}" for title, v in sections.items())
+    code = _released(text, result, plan, page, paper)
+    if not code:
+        say(f"\nreport       {page}\ncertificate  {paper}   (adaptive-dp verify {paper})")
+    return code
+
+
+def say(text: str) -> None:
+    """Print a text; where nobody reads any more, do nothing.
+
+    Raises
+    ------
+    OSError
+        If it cannot be printed for another reason, such as a full disk.
+    """
+    try:
+        print(text)
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # for Python's own last flush
+        if not isinstance(error, BrokenPipeError):
+            raise
+
+
+def complain(text: str, code: int) -> int:
+    """Print an error on one line, and return the exit code."""
+    print(f"adaptive-dp: {visible(text)}", file=sys.stderr)
+    return code
+
+
+def _plan(options: Namespace) -> Pipeline:
+    """Return the plan at the total that was asked for."""
+    plan: Pipeline = read_plan(options.plan, options.allow)
+    delta = plan.delta if options.delta is None else options.delta
+    if plan.free and options.epsilon is None:
+        raise DocumentError(
+            f"the noise of {options.plan} is free ({', '.join(sorted(plan.free))}); pass "
+            "--epsilon E, and --delta D if you like, to calibrate it"
+        )
+    if options.epsilon is None:
+        return plan if options.delta is None else plan.with_delta(delta)
+    if not plan.free:
+        raise DocumentError(
+            f"--epsilon calibrates free noise, and that of {options.plan} is fixed; leave out "
+            "--epsilon, or declare noise such as dp.Laplace(scale=dp.Free('b'))"
+        )
+    with _status("calibrating"):
+        return plan.calibrate(epsilon=options.epsilon, delta=delta)
+
+
+def _writable(*paths: Path | None) -> None:
+    """Refuse a place where nothing can be written before anything is done."""
+    for path in paths:
+        if path is None:
+            continue
+        there = path if path.exists() else path.parent
+        if path.is_dir() or not path.parent.is_dir() or not os.access(there, os.W_OK):
+            raise DocumentError(
+                f"{path} cannot be written: it must be a file in a folder that exists, and that "
+                "you may write"
+            )
+
+
+def _tables(plan: Pipeline, given: list[str]) -> dict[str, Any]:
+    """Return the data sets of ``NAME=FILE`` texts."""
+    files = dict(_assignment(text) for text in given)
+    if len(files) < len(given):
+        raise DocumentError("--data names one data set twice")
+    operations = [node.handle.operation for node in plan.structure]
+    sources = {found.name: found for found in operations if isinstance(found, Source)}
+    missing = [name for name in sources if name not in files]
+    if missing:
+        raise DataError(
+            f"the plan reads {', '.join(sources)}; pass "
+            + " ".join(f"--data {name}=FILE" for name in missing)
+        )
+    unknown = [name for name in files if name not in sources]
+    if unknown:
+        raise DataError(
+            f"the plan has no data set {unknown[0]!r}; it reads {', '.join(sources) or 'none'}"
+        )
+    return {name: _table(sources[name], path) for name, path in files.items()}
+
+
+def _assignment(text: str) -> tuple[str, Path]:
+    name, equals, path = text.partition("=")
+    if not equals or not name or not path:
+        raise DocumentError(f"--data needs NAME=FILE, got {text!r}")
+    return name, Path(path)
+
+
+def _table(source: Source, path: Path) -> Any:
+    """Return a file's columns, read as what the plan declares them to be; units are texts."""
+    texts = {
+        column
+        for column, declared in source.columns.items()
+        if isinstance(declared, Categories)
+        and all(isinstance(value, str) for value in declared.values)
+    }
+    identity = set() if source.unit is None else {source.unit}
+    return read(path, numeric=set(source.columns) - texts - identity, text=texts | identity)
+
+
+def _json(result: Result) -> str:
+    document = result.certificate.document
+    values = {"values": plain(result.released), "noise": plain(result.noise)}
+    return json.dumps(values | {"certificate": document}, allow_nan=False)
+
+
+def _released(
+    text: str, result: Result, plan: Pipeline, page: Path | None, paper: Path | None
+) -> int:
+    """Print what was released, then write it; one that fails does not keep the others."""
+    steps: list[tuple[str, Callable[[], Any]]] = [("the values", lambda: say(text))]
+    if paper is not None:
+        written = result.certificate.to_json()
+        steps.append((str(paper), lambda: paper.write_text(written, encoding="utf-8")))
+    if page is not None:
+        steps.append((str(page), lambda: page.write_text(_page(result, plan), encoding="utf-8")))
+    code = 0
+    for name, step in steps:
+        try:
+            step()
+        except Exception as error:
+            reason = error.strerror if isinstance(error, OSError) else type(error).__name__
+            spent = "the plan has run, and its budget is spent"
+            code = complain(f"{name} could not be written ({reason}); {spent}", BROKE)
+    return code
+
+
+def _page(result: Result, plan: Pipeline) -> str:
+    return report(result.certificate, plan.graph, result)
+
+
+@contextmanager
+def _status(text: str) -> Iterator[None]:
+    """Show what is going on: a spinner where rich is there and a person watches, else a line."""
+    try:
+        from rich.console import Console
+    except ImportError:
+        print(f"{text} ...", file=sys.stderr)
+        yield
+        return
+    console = Console(stderr=True)
+    if console.is_terminal:
+        with console.status(text):
+            yield
+    else:
+        print(f"{text} ...", file=sys.stderr)
+        yield
