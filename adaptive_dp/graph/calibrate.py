@@ -12,7 +12,8 @@ import accountants
 from accountants import Accountant
 from accountants.calibration import least_noise
 from adaptive_dp.graph import compile as compiler
-from adaptive_dp.graph.errors import CalibrationError, DeclarationError
+from adaptive_dp.graph.convert import POSITIVE, number, positive
+from adaptive_dp.graph.errors import CalibrationError
 from adaptive_dp.graph.fields import evolved
 from adaptive_dp.graph.handles import Handle, rebuilt
 from adaptive_dp.graph.mechanism import Mechanism
@@ -38,11 +39,8 @@ def solve(
     outputs: Outputs, epsilon: float, delta: float, chosen: Sequence[Accountant[Any]]
 ) -> list[tuple[Path, Handle]]:
     """Return the outputs with every free parameter solved (see `Pipeline.calibrate`)."""
-    number = isinstance(epsilon, int | float) and not isinstance(epsilon, bool)
-    require(
-        number and 0 < epsilon < 1e300,
-        f"calibrate's epsilon must be a positive finite number, got {epsilon!r}",
-    )
+    epsilon = number(epsilon)
+    require(positive(epsilon), f"calibrate's epsilon must be a {POSITIVE}, got {epsilon!r}")
     require(
         bool(free_weights(structure(outputs))),
         "nothing is free to calibrate; give a mechanism a free parameter, such as "
@@ -75,9 +73,9 @@ def solve(
 
 def substituted(outputs: Outputs, values: Mapping[str, float]) -> list[tuple[Path, Handle]]:
     """Return the outputs with free parameters set by name, each times its weight."""
+    values = {name: number(value) for name, value in values.items()}
     for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e300:
-            raise DeclarationError(f"{name} must be a positive finite number, got {value!r}")
+        require(positive(value), f"{name} must be a {POSITIVE}, got {value!r}")
 
     def change(mechanism: Mechanism) -> Mechanism:
         found = {k: f for k, f in mechanism.free().items() if f.name in values}

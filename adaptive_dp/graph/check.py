@@ -9,6 +9,7 @@ from typing import Any
 from adaptive_dp.graph.change import UNBOUNDED
 from adaptive_dp.graph.errors import DeclarationError, LeakError, NeighborError
 from adaptive_dp.graph.handles import Handle, path
+from adaptive_dp.graph.merge import described, digest
 from adaptive_dp.graph.operation import Query, require
 from adaptive_dp.graph.repeat import Repeat, State
 from adaptive_dp.graph.roles import SourceOperation
@@ -211,7 +212,9 @@ def _source(operation: SourceOperation, sources: dict[str, SourceOperation]) -> 
                 f"({operation.neighbors}) have different neighbour relations; declare both with "
                 "the same neighbors=..."
             )
-    if sources.get(operation.name, operation) != operation:
+    known = sources.get(operation.name, operation)
+    # digests, since == would take 1 and True for one category
+    if digest(described(known)) != digest(described(operation)):
         raise DeclarationError(
             f"two different data sets are named {operation.name!r}; declare it once and reuse the "
             "handle, or give the other another name"

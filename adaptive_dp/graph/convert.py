@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterable
 from typing import Any
 
@@ -42,3 +43,39 @@ def anything(value: Iterable[Any]) -> tuple[Any, ...]:
 def perhaps(value: Iterable[Any] | None) -> tuple[Any, ...] | None:
     """Return values as a tuple, or None where there are none."""
     return None if value is None else anything(value)
+
+
+POSITIVE = "positive finite number below 1e300"
+
+
+def number(value: Any) -> Any:
+    """Return a real number, NumPy's and fractions too, as a plain int or float.
+
+    Anything else, a truth value included, is returned as it is, for a validator to refuse.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> number(Fraction(1, 4)), number(True)
+    (0.25, True)
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    try:
+        return float(value)
+    except OverflowError:
+        return value
+
+
+def whole(value: Any) -> int | None:
+    """Return a whole number, NumPy's too, as a plain int; None where it is none."""
+    found = number(value)
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def positive(value: Any) -> bool:
+    """Whether a value is a plain positive number below 1e300."""
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return plain and 0 < value < 1e300

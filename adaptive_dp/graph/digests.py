@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from adaptive_dp.graph.encode import encode
-from adaptive_dp.graph.merge import Merged, digest
+from adaptive_dp.graph.merge import Merged, described, digest
 from adaptive_dp.graph.repeat import Repeat
 
 
@@ -16,18 +13,14 @@ def digests(nodes: Merged) -> dict[int, str]:
     # by the first of what is merged, so that inputs come before their readers
     for handle in sorted(nodes.order, key=lambda h: nodes.born[id(h)]):
         operation = handle.operation
-        described: Any = [
-            operation.kind,
-            encode(operation.parameters()),
-            [result[id(nodes.of(i))] for i in handle.inputs],
-        ]
+        parts = [*described(operation), [result[id(nodes.of(i))] for i in handle.inputs]]
         if isinstance(operation, Repeat):
-            described.append(result[id(nodes.of(operation.result))])
+            parts.append(result[id(nodes.of(operation.result))])
         if operation.kind == "state":
             loop = nodes.loops[id(handle)][-1]
             start = result[id(nodes.of(loop.inputs[0]))]
-            described += [start, loop.operation.parameters()]
-        found = digest([*described, len(nodes.loops[id(handle)])])
+            parts += [start, loop.operation.parameters()]
+        found = digest([*parts, len(nodes.loops[id(handle)])])
         if operation.random:
             twins[found] = twins.get(found, -1) + 1
             found = digest([found, twins[found]])

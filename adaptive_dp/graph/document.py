@@ -1,8 +1,8 @@
 """Plan documents: JSON out, the same plan back in, with the same fingerprint.
 
 User code is named, never carried: a function or a mechanism from outside of the library is
-written as ``module:name``. Reading a document imports a mechanism's module only where the
-reader allows it, and a function's only when the plan runs. The form is described by
+written as ``module:name``. A module is imported only where the reader allows it: a mechanism's
+when the document is read, a function's when the plan runs. The form is described by
 `adaptive_dp.schemas`.
 
 A document may be written by hand, in TOML; what has a default may be left out, and ``{}``

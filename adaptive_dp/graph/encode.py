@@ -11,8 +11,8 @@ import numpy as np
 
 from adaptive_dp.graph.errors import DocumentError
 from adaptive_dp.graph.free import Free
+from adaptive_dp.graph.functions import Function
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.steps import Function
 
 
 def encode(value: Any) -> Any:

@@ -13,8 +13,8 @@ import attrs
 from adaptive_dp.graph.errors import DocumentError, PlanError
 from adaptive_dp.graph.fields import fields_of
 from adaptive_dp.graph.free import Free
+from adaptive_dp.graph.functions import Function, found, home
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.steps import Function
 from adaptive_dp.graph.untrusted import shown
 
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
@@ -100,13 +100,13 @@ def _plain(value: Any, where: str) -> Any:
     return value
 
 
-def function(value: Any, where: str) -> Function:
-    """Return a function by name; it is imported when the plan runs."""
+def function(value: Any, where: str, allow: Collection[str]) -> Function:
+    """Return a function by name; it is imported when the plan runs, if its module is allowed."""
     fields(where, value, {"function"}, {"function"})
     name = value["function"]
     if not isinstance(name, str) or not re.fullmatch(r"[\w.]+:[\w.]+", name):
         raise DocumentError(f"{where}.function must be 'module:name', got {shown(name)}")
-    return Function(name)
+    return Function.named(name, allow)
 
 
 def bounds(value: Any, where: str) -> tuple[Any, Any]:
@@ -181,16 +181,15 @@ def _class(name: Any, where: str, allow: Collection[str]) -> type[Mechanism]:
 def _imported(name: str, where: str) -> type[Mechanism]:
     module, _, qualified = name.rpartition(":")
     try:
-        found: Any = importlib.import_module(module)
-        for part in qualified.split("."):
-            found = getattr(found, part)
+        importlib.import_module(module)
+        cls = found(module, qualified)
     except Exception as error:  # whatever a module's code may raise
         raise DocumentError(
             f"{where}.mechanism: {name!r} cannot be imported ({type(error).__name__})"
         ) from None
-    if not (inspect.isclass(found) and issubclass(found, Mechanism)):
-        raise DocumentError(f"{where}.mechanism: {name!r} is not a Mechanism")
-    return found
+    if not (inspect.isclass(cls) and issubclass(cls, Mechanism) and home(cls) == module):
+        raise DocumentError(f"{where}.mechanism: {module!r} defines no Mechanism {qualified!r}")
+    return cls
 
 
 def _all(cls: type[Mechanism]) -> list[type[Mechanism]]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
+from adaptive_dp.graph.convert import POSITIVE, number, positive
 from adaptive_dp.graph.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Free(_Number):
     """
 
     name: str = field()
-    weight: float = field(default=1.0)
+    weight: float = field(default=1.0, converter=number)
 
     @name.validator
     def _named(self, _: object, name: str) -> None:
@@ -48,13 +49,9 @@ class Free(_Number):
 
     @weight.validator
     def _positive(self, _: object, weight: float) -> None:
-        if (
-            isinstance(weight, bool)
-            or not isinstance(weight, int | float)
-            or not 0 < weight < 1e300
-        ):
+        if not positive(weight):
             raise DeclarationError(
-                f"Free({self.name!r}).weight must be a positive finite number, got {weight!r}"
+                f"Free({self.name!r}).weight must be a {POSITIVE}, got {weight!r}"
             )
 
     def __str__(self) -> str:

@@ -125,7 +125,9 @@ def post(function: Callable[..., R], /, *inputs: Released[Any], **constants: Any
     function
         Called with the values of ``inputs`` in order and with ``constants`` by name. A
         function at the top level of a module can be written into a plan document; it must
-        not reach private data by another way, which no library can check.
+        not reach private data by another way, which no library can check. After a run it is
+        called 256 times more, on redrawn noise, for the expected noise of its result: it should
+        be quick, and free of side effects. It gets copies, and may change them.
     inputs
         Released handles.
     constants
@@ -156,7 +158,17 @@ def parameter(release: Released[Any], name: str) -> Public[float]:
     """Return a parameter of a release's mechanism as a public handle, such as its ``sigma``.
 
     It follows the calibration, so post-processing can use the noise that was chosen.
+
+    Raises
+    ------
+    DeclarationError
+        If the handle is no release, or its mechanism has no such parameter.
     """
+    require(
+        isinstance(release, Handle) and isinstance(release.operation, Release),
+        f"parameter needs a handle that .release(mechanism) returned, got {release!r}; what is "
+        "computed from a release has no mechanism",
+    )
     return Public(Parameter(name), (release,))
 
 

@@ -25,6 +25,7 @@ import attrs
 from numpy.typing import NDArray
 
 from accountants import PrivacyLoss
+from adaptive_dp.graph.convert import POSITIVE, number, positive
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.fields import evolved, fields_of
 from adaptive_dp.graph.free import Free
@@ -33,22 +34,25 @@ from adaptive_dp.noise.stream import Stream
 
 def noise_parameter(symbol: str) -> Any:
     """Declare a positive parameter that is more private the larger it is (a noise scale)."""
-    return attrs.field(validator=_positive, metadata={"symbol": symbol, "role": "noise"})
+    return attrs.field(
+        converter=number, validator=_positive, metadata={"symbol": symbol, "role": "noise"}
+    )
 
 
 def budget_parameter(symbol: str) -> Any:
     """Declare a positive parameter that is less private the larger it is (an epsilon)."""
-    return attrs.field(validator=_positive, metadata={"symbol": symbol, "role": "budget"})
+    return attrs.field(
+        converter=number, validator=_positive, metadata={"symbol": symbol, "role": "budget"}
+    )
 
 
 def _positive(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
     if isinstance(value, Free):
         return
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value < 1e300:
+    if not positive(value):
         raise DeclarationError(
-            f"{type(instance).__name__}.{attribute.name} must be a positive finite number, got "
-            f"{value!r}; pass Free({attribute.metadata['symbol']!r}) to have calibrate choose it"
+            f"{type(instance).__name__}.{attribute.name} must be a {POSITIVE}, got {value!r}; "
+            f"pass Free({attribute.metadata['symbol']!r}) to have calibrate choose it"
         )
 
 
@@ -80,7 +84,21 @@ class Mechanism:
             )
 
     def release(self, value: NDArray[Any], stream: Stream) -> Any:
-        """Return the randomised value; ``value`` is a float64 array, scalars have shape ()."""
+        """Return the randomised value.
+
+        Parameters
+        ----------
+        value
+            A float64 array of the query's shape, a scalar's is (); a copy, free to change.
+        stream
+            All randomness is drawn from it.
+
+        Returns
+        -------
+        numpy.ndarray
+            Real numbers of the same shape; the plan keeps them as float64. Anything else fails
+            the run.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define release(value, stream)")
 
     def loss(self, distance: float) -> PrivacyLoss:

@@ -10,6 +10,7 @@ from typing import Any
 from adaptive_dp.graph.encode import encode
 from adaptive_dp.graph.group import Group
 from adaptive_dp.graph.handles import Handle
+from adaptive_dp.graph.operation import Operation
 from adaptive_dp.graph.repeat import Repeat
 
 
@@ -104,15 +105,27 @@ class Merged:
         """Return what is equal for handles that compute the same from the same nodes."""
         operation = handle.operation
         inputs = [self._keys[id(self.of(i))] for i in handle.inputs]
-        described: Any = [operation.kind, encode(operation.parameters()), inputs]
+        # the class itself: of two from outside of the library even the names may be equal
+        key: Any = [*described(operation), id(type(operation)), inputs]
         if isinstance(operation, Repeat):
-            described.append(self._keys[id(self.of(operation.result))])
-        return digest(described)
+            key.append(self._keys[id(self.of(operation.result))])
+        return digest(key)
 
 
 def _body(loop: Handle) -> Repeat:
     assert isinstance(loop.operation, Repeat)
     return loop.operation
+
+
+def described(operation: Operation) -> list[Any]:
+    """Return what an operation is, as JSON values: its kind and its parameters.
+
+    Kinds name the library's own operations; others may share one, so their class is named too.
+    """
+    kind, cls = operation.kind, type(operation)
+    if not cls.__module__.startswith("adaptive_dp."):
+        kind += f" {cls.__module__}:{cls.__qualname__}"
+    return [kind, encode(operation.parameters())]
 
 
 def digest(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -27,11 +27,13 @@ from adaptive_dp.graph.calibrate import free_weights, solve, substituted
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.certify import certificate
 from adaptive_dp.graph.check import checked
+from adaptive_dp.graph.convert import anything, texts, whole
 from adaptive_dp.graph.diff import diff
 from adaptive_dp.graph.draw import mermaid, svg
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.export import graph
 from adaptive_dp.graph.handles import Handle
+from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.run import Result, execute
 from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.structure import Path, Structure, structure
@@ -136,8 +138,9 @@ class Pipeline:
             If a parameter is still free.
         """
         delta = self._delta if delta is None else _delta(delta)
+        chosen = asked(accountants)
         document = to_document(self)
-        return certificate(self.structure, document, self.fingerprint, delta, accountants)
+        return certificate(self.structure, document, self.fingerprint, delta, chosen)
 
     def what_if(
         self,
@@ -147,6 +150,11 @@ class Pipeline:
         only: Callable[[str], bool] = lambda name: True,
     ) -> Answer:
         """Return one accountant's answer for the releases whose names ``only`` accepts.
+
+        Raises
+        ------
+        DeclarationError
+            If ``accountant`` is none, such as its name or its class.
 
         Examples
         --------
@@ -158,6 +166,7 @@ class Pipeline:
         0.2500000...
         """
         delta = self._delta if delta is None else _delta(delta)
+        asked((accountant,))
         kept = pruned(self.term, only)
         return accountants.measure(kept, accountant, delta=delta)
 
@@ -180,8 +189,21 @@ class Pipeline:
         CalibrationError
             If the releases with fixed noise cost too much already.
         """
-        solved = solve(self._outputs, epsilon, _delta(delta), accountants)
+        solved = solve(self._outputs, epsilon, _delta(delta), asked(accountants))
         return Pipeline.of(solved, delta)
+
+    def with_delta(self, delta: float) -> Pipeline:
+        """Return the plan with another delta for `certify` to take by default, and for `run`.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.Gaussian(sigma=5)))
+        >>> plan.certify().epsilon, plan.with_delta(1e-6).certify().epsilon < 1
+        (inf, True)
+        """
+        return Pipeline.of(self._outputs, _delta(delta))
 
     def fix(self, **values: float) -> Pipeline:
         """Return the plan with the free parameters of given names set: ``value * weight``."""
@@ -200,17 +222,42 @@ class Pipeline:
         ----------
         data
             For each data set, by its name, a frame or a mapping of column names to arrays.
+
+        Raises
+        ------
+        DeclarationError
+            If a parameter is still free, no accountant bounds epsilon at the plan's delta, or a
+            document names a function that its reader did not allow. Nothing is spent then.
+        DataError
+            If data does not fit its declaration.
+        RunError
+            If a step fails; nothing is released then.
         """
         data = {name: Secret(value) for name, value in data.items()}  # for tracebacks
         return execute(self, data, seed=None)
 
     def simulate(self, /, *, seed: int, **data: Any) -> Result:
-        """Return what a run with seeded noise would release: for research, never for release."""
+        """Return what a run with seeded noise would release: for research, never for release.
+
+        Parameters
+        ----------
+        seed
+            A whole number of at least 0; equal seeds give equal noise.
+        data
+            As for `run`.
+        """
         data = {name: Secret(value) for name, value in data.items()}  # for tracebacks
-        return execute(self, data, seed=seed)
+        number = whole(seed)
+        require(
+            number is not None and number >= 0,
+            f"simulate's seed must be a whole number of at least 0, got {seed!r}; for noise from "
+            "the operating system use run",
+        )
+        return execute(self, data, seed=number)
 
     def diff(self, other: Pipeline) -> str:
         """Return what differs between two plans, node by node; empty if nothing does."""
+        require(isinstance(other, Pipeline), f"diff needs a Pipeline, got {type(other).__name__}")
         return diff(self.structure, other.structure)
 
     def to_document(self) -> dict[str, Any]:
@@ -222,7 +269,20 @@ class Pipeline:
         return json.dumps(self.to_document(), indent=1, allow_nan=False) + "\n"
 
     def svg(self, *, closed: Sequence[str] = ()) -> str:
-        """Return a drawing; ``closed`` names groups to draw as one box."""
+        """Return a drawing; ``closed`` names groups to draw as one box.
+
+        Raises
+        ------
+        DeclarationError
+            If no group has such a name.
+        """
+        groups = {name for _, groups in self.graph.nodes(data="group") for name in groups}
+        unknown = sorted(set(texts(closed)) - groups)
+        require(
+            not unknown,
+            f"no group is named {', '.join(map(repr, unknown))}; groups are "
+            f"{', '.join(map(repr, sorted(groups))) or 'none'}",
+        )
         return svg(self.graph, closed=closed)
 
     def mermaid(self) -> str:
@@ -256,6 +316,26 @@ def pruned(term: Term, only: Callable[[str], bool]) -> Term:
         case Grouped(part=part, size=size):
             return Grouped(pruned(part, only), size)
     raise TypeError(f"unknown term {type(term).__name__}")
+
+
+def asked(chosen: Iterable[Accountant[Any]]) -> tuple[Accountant[Any], ...]:
+    """Return the accountants, or refuse what is none.
+
+    Raises
+    ------
+    DeclarationError
+        If there are none, or one is a name or a class.
+    """
+    what = "accountants must be instances such as accountants.Renyi()"
+    found = anything(chosen)
+    require(bool(found), f"{what}, got none; leave the argument out to ask all of them")
+    for one in found:
+        fits = not isinstance(one, type) and all(
+            hasattr(one, name) for name in ("name", "start", "compose", "epsilon")
+        )
+        shown = f"the class {one.__name__}; write {one.__name__}()" if isinstance(one, type) else ""
+        require(fits, f"{what}, got {shown or repr(one)}")
+    return found
 
 
 def _delta(delta: float) -> float:

@@ -21,6 +21,7 @@ from adaptive_dp.graph.entries import (
 )
 from adaptive_dp.graph.errors import DocumentError, PlanError
 from adaptive_dp.graph.fields import fields_of
+from adaptive_dp.graph.functions import permitted
 from adaptive_dp.graph.handles import Handle, Private, Public, Released
 from adaptive_dp.graph.operation import Operation, operation
 from adaptive_dp.graph.pipeline import Pipeline
@@ -41,20 +42,25 @@ def load(document: Mapping[str, Any] | str, *, allow: Collection[str] = ()) -> P
     document
         A mapping, or its JSON or TOML text.
     allow
-        Modules from which mechanisms may be imported, beside the library's own. Importing a
-        module runs its code: name only those that you trust.
+        Modules from which mechanisms and functions may be imported, beside the library's own:
+        mechanisms now, functions when the plan runs. Importing a module runs its code, and
+        running the plan calls its functions: name only those that you trust. A plan whose
+        functions are not allowed can be certified, verified and drawn, not run.
 
     Raises
     ------
+    DeclarationError
+        If ``allow`` is no list of module names.
     DocumentError
         If the document is not of the declared form, with the place and the cure.
     """
+    modules = permitted(allow)
     parsed = _parsed(document) if isinstance(document, str) else document
     check_values(parsed, "plan")
     fields("plan", parsed, {"format", "delta", "nodes", "outputs"}, {"format", "nodes", "outputs"})
     if parsed["format"] != FORMAT:
         raise DocumentError(f"plan: 'format' must be {FORMAT!r}, got {parsed['format']!r}")
-    reader = _Reader(allow)
+    reader = _Reader(modules)
     reader.nodes(parsed["nodes"], "nodes")
     entries = sequence(parsed["outputs"], "outputs")
     outputs = [reader.output(entry, f"outputs[{i}]") for i, entry in enumerate(entries)]
@@ -168,7 +174,7 @@ class _Reader:
         """Return a parameter, read as what its operation declares it to be."""
         match kind:
             case "Function":
-                return function(value, where)
+                return function(value, where, self.allow)
             case "Mechanism":
                 return mechanism(value, where, self.allow)
             case "Interval":

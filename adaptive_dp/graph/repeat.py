@@ -7,9 +7,11 @@ from typing import Any, ClassVar, TypeVar
 
 from attrs import field, frozen
 
+from adaptive_dp.graph.convert import number, whole
 from adaptive_dp.graph.errors import DeclarationError, LeakError
 from adaptive_dp.graph.handles import Handle, Released, path, public
 from adaptive_dp.graph.operation import Colour, Operation, require
+from adaptive_dp.graph.roles import SourceOperation
 from adaptive_dp.noise.stream import Stream
 
 T = TypeVar("T")
@@ -46,14 +48,14 @@ class Repeat(Operation):
     colour: ClassVar[Colour] = "released"
     random: ClassVar[bool] = True
 
-    times: int = field()
+    times: int = field(converter=number)
     state: Handle
     result: Handle
 
     @times.validator
     def _whole(self, _: object, times: int) -> None:
         require(
-            isinstance(times, int) and not isinstance(times, bool) and 1 <= times <= 10**9,
+            whole(times) is not None and 1 <= times <= 10**9,
             f"repeat's times must be a whole number between 1 and 10^9, got {times!r}",
         )
 
@@ -66,8 +68,9 @@ class Repeat(Operation):
         return {"times": self.times}
 
     def inside(self, handle: Handle) -> bool:
-        """Whether a handle belongs to the body."""
-        return handle.serial >= self.state.serial
+        """Whether a handle belongs to the body; a data set is the same in every round."""
+        source = isinstance(handle.operation, SourceOperation)
+        return not source and handle.serial >= self.state.serial
 
 
 def repeat(
@@ -96,10 +99,15 @@ def repeat(
 
         median = dp.repeat(halve, 8, start=[0.0, 100.0])
     """
+    require(
+        callable(body),
+        f"repeat needs a function of the round before, such as lambda state: ..., got {body!r}",
+    )
     initial = start if isinstance(start, Handle) else public(start)
     if initial.colour == "private":
         raise LeakError(f"repeat: the start is private: {path(initial)}; release it first")
     state: Released[T] = Released(State())
+    Repeat(times, state, state)  # refuses times before the body is built
     result = body(state)
     if not isinstance(result, Handle):
         raise DeclarationError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from accountants import ACCOUNTANTS
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.certify import certificate
 from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
+from adaptive_dp.graph.fresh import fresh
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.repeat import Repeat
 from adaptive_dp.graph.roles import SourceOperation
@@ -71,10 +73,6 @@ def execute(plan: Pipeline, data: Mapping[str, Secret[Any]], seed: int | None) -
     Everything that can fail for the schema fails before the first release is drawn.
     """
     structure = plan.structure
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
-        raise DeclarationError(
-            f"simulate's seed must be a whole number of at least 0, got {seed!r}"
-        )
     if plan.free:
         raise DeclarationError(
             f"parameters are still free: {', '.join(sorted(plan.free))}; call "
@@ -85,6 +83,12 @@ def execute(plan: Pipeline, data: Mapping[str, Secret[Any]], seed: int | None) -
     paper = certificate(
         structure, plan.to_document(), plan.fingerprint, plan.delta, ACCOUNTANTS, randomness
     )
+    if seed is None and math.isinf(paper.epsilon):
+        raise DeclarationError(
+            f"no accountant bounds epsilon at delta = {plan.delta:g}, so a run would promise "
+            "nothing (Gaussian noise, for one, has no finite epsilon at delta = 0); choose a delta "
+            "with plan.with_delta(1e-6) ('delta' in a plan document), or calibrate the plan"
+        )
     for node in structure:
         if isinstance(node.handle.operation, Post):
             node.handle.operation.function.resolve()
@@ -92,7 +96,8 @@ def execute(plan: Pipeline, data: Mapping[str, Secret[Any]], seed: int | None) -
     for node in structure:
         if not node.loops:
             run.value(node)
-    values = _nested((path, run.open(structure.of(h).name)) for path, h in plan.outputs)
+    # copies: no two outputs share an array or a list, nor does one with what the noise is read off
+    values = _nested((path, fresh(run.open(structure.of(h).name))) for path, h in plan.outputs)
     return Result(values, paper, _nested(spread(plan.outputs, structure, run.raw)))
 
 
@@ -109,16 +114,21 @@ def _bound(structure: Structure, data: Mapping[str, Secret[Any]]) -> dict[str, S
 
 
 def _bind(source: SourceOperation, data: Secret[Any]) -> Secret[Any]:
+    stopped, failed = False, ""
     try:
         return Secret(source.bind(data.reveal()))
     except DataError as error:
-        failed = error.args[0]
-    except Exception:  # not even its type is told: it may depend on the data
+        failed = str(error)
+    except KeyboardInterrupt:
+        stopped = True
+    except BaseException:  # not even its type is told: it may depend on the data
         failed = (
             f"dataset {source.name!r} cannot be read; the cause is withheld, since it may carry "
             "private data"
         )
     # outside of the handler, so that no traceback leads to frames that hold the data
+    if stopped:
+        raise KeyboardInterrupt
     raise DataError(failed)
 
 
@@ -160,11 +170,31 @@ class _Run:
             self.secrets[node.name] = Secret(value)
             return
         if isinstance(operation, Release):
+            if value is None:
+                raise self._misshapen(node, operation, names[0])
             query = node.handle.inputs[0].operation
             self.raw[node.name] = value
             assert isinstance(query, Query)
-            value = scalar(query.present(value))
+            value = scalar(query.present(value.copy()))
         self.opened[node.name] = value
+
+    def _misshapen(self, node: Node, operation: Release, query: str) -> RunError:
+        """Return the error of a mechanism that breaks its contract.
+
+        What it returned may depend on the data, in its shape too: what is told is what it returns
+        for zeros.
+        """
+        shape = np.shape(self.secrets[query].reveal())
+        try:
+            returned = operation.mechanism.release(np.zeros(shape), SeededStream(0))
+            got = f"a {type(returned).__name__} of shape {np.shape(returned)}"
+        except Exception as error:
+            got = type(error).__name__
+        return RunError(
+            f"node {node.name!r}: {type(operation.mechanism).__name__}.release must return real "
+            f"numbers of its value's shape {shape}, which it did not; for zeros it gives {got}. "
+            "Nothing was released."
+        )
 
     def _guarded(self, node: Node, names: list[str], stream: Stream) -> Any:
         stopped = False
@@ -172,7 +202,7 @@ class _Run:
             with np.errstate(all="ignore"):  # a warning would tell of the data
                 return node.handle.operation.run(
                     [
-                        self.opened[n] if n in self.opened else self.secrets[n].reveal()
+                        fresh(self.opened[n]) if n in self.opened else self.secrets[n].reveal()
                         for n in names
                     ],
                     stream,

@@ -14,6 +14,9 @@ from adaptive_dp.graph.steps import Parameter, Release
 from adaptive_dp.graph.structure import Node, Path, Structure
 from adaptive_dp.noise.stream import SeededStream
 
+FAILURES = (Exception, SystemExit)
+"""What a user's functions may raise on other noise than they got."""
+
 
 def scalar(value: Any) -> Any:
     """Return an array without dimensions as a float, anything else as it is."""
@@ -64,8 +67,7 @@ def _redraw(
         digits = [int(node.digest[i : i + 8], 16) for i in range(0, 32, 8)]
         query = node.handle.inputs[0].operation
         assert isinstance(query, Query)
-        centre = np.asarray(raw[node.name], dtype=np.float64)
-        return scalar(query.present(operation.mechanism.release(centre, SeededStream(k, *digits))))
+        return scalar(query.present(operation.run([raw[node.name]], SeededStream(k, *digits))))
     if isinstance(operation, Parameter):
         return operation.run([node.handle.inputs[0].domain], SeededStream(k))
     inputs = [values[structure.of(i).name] for i in node.handle.inputs]
@@ -82,8 +84,7 @@ def _exact(node: Node, raw: Mapping[str, Any]) -> list[Any]:
     known = release.mechanism.deviation()
     if known is None:
         return []
-    centre = np.asarray(raw[node.name], dtype=np.float64)
-    return [scalar(query.present(centre + sign * known)) for sign in (-1, 1)]
+    return [scalar(query.present(raw[node.name] + sign * known)) for sign in (-1, 1)]
 
 
 def _deviation(draws: list[Any]) -> Any:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field, frozen
+from numpy.typing import NDArray
 
-from adaptive_dp.graph.errors import DeclarationError, RunError
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.fresh import fresh
+from adaptive_dp.graph.functions import Function
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.operation import Colour, Operation
+from adaptive_dp.graph.operation import Colour, Operation, require
 from adaptive_dp.noise.stream import Stream
 
 
@@ -36,8 +36,8 @@ class Constant(Operation):
         return text if len(text) <= 24 else text[:21] + "..."
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
-        """Return the value."""
-        return self.value
+        """Return a copy of the value."""
+        return fresh(self.value)
 
 
 @frozen
@@ -50,6 +50,19 @@ class Release(Operation):
 
     mechanism: Mechanism
     name: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        kind = type(self.mechanism)
+        for method in ("release", "loss"):
+            require(
+                getattr(kind, method) is not getattr(Mechanism, method),
+                f"{kind.__name__} defines no {method}, which a mechanism needs to be released "
+                f"with; see the example in adaptive_dp.graph.mechanism",
+            )
+        require(
+            isinstance(self.name, str),
+            f"a release's name must be a text, got {self.name!r}; write name='total'",
+        )
 
     def domain(self, inputs: Sequence[Any]) -> Mechanism:
         """Return the mechanism, which `Parameter` reads."""
@@ -64,8 +77,19 @@ class Release(Operation):
         return str(self.mechanism)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
-        """Return the randomised value."""
-        return self.mechanism.release(np.asarray(inputs[0], dtype=np.float64), stream)
+        """Return the randomised value as float64; None where the mechanism gives no such."""
+        value = np.array(inputs[0], dtype=np.float64)  # a copy: a mechanism may change it in place
+        return conforming(self.mechanism.release(value, stream), value.shape)
+
+
+def conforming(released: Any, shape: tuple[int, ...]) -> NDArray[np.float64] | None:
+    """Return what a mechanism released as an array of its own, or None if it breaks the contract.
+
+    See `Mechanism.release`: real numbers, of the value's shape.
+    """
+    array = np.asarray(released)
+    fits = array.dtype.kind in "biuf" and array.shape == shape
+    return np.array(array, dtype=np.float64) if fits else None
 
 
 @frozen
@@ -85,87 +109,18 @@ class Parameter(Operation):
         """Check that the input is a release whose mechanism has the parameter."""
         mechanism = inputs[0] if len(inputs) == 1 else None
         if not isinstance(mechanism, Mechanism) or self.name not in mechanism.parameters():
+            has = f"{type(mechanism).__name__} has no {self.name!r}"
+            if isinstance(mechanism, Mechanism):
+                has += f", it has {', '.join(mechanism.parameters()) or 'none'}"
+            else:
+                has = "its input is none"
             raise DeclarationError(
-                f"a parameter is read off a release; {type(mechanism).__name__} has no "
-                f"{self.name!r}"
+                f"a parameter is read off a release, what .release(mechanism) returned; {has}"
             )
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
         """Return the parameter; the executor passes the mechanism in place of its value."""
         return inputs[0].parameters()[self.name]
-
-
-@frozen
-class Function:
-    """A user's function, by dotted name where it has one.
-
-    Parameters
-    ----------
-    name
-        ``module:qualified.name``, or ``lambda:digest`` for one that no module holds.
-    call
-        The function itself, or None until it is needed.
-    """
-
-    name: str
-    call: Callable[..., Any] | None = field(default=None, eq=False, repr=False)
-
-    @classmethod
-    def of(cls, function: Callable[..., Any]) -> Function:
-        """Return the function with its dotted name, or with a digest of its code."""
-        module = getattr(function, "__module__", "") or ""
-        name = getattr(function, "__qualname__", "") or ""
-        if module and name and "<" not in name and _found(module, name) is function:
-            return cls(f"{module}:{name}", function)
-        code = getattr(function, "__code__", None)
-        body = (
-            repr(
-                (
-                    code.co_code,
-                    code.co_names,
-                    [c for c in code.co_consts if not hasattr(c, "co_code")],
-                )
-            )
-            if code
-            else repr(type(function))
-        )
-        digest = hashlib.sha256(body.encode()).hexdigest()[:16]
-        return cls(f"lambda:{digest}", function)
-
-    def resolve(self) -> Callable[..., Any]:
-        """Return the callable, imported by name if need be.
-
-        Raises
-        ------
-        RunError
-            If it cannot be found.
-        """
-        if self.call is not None:
-            return self.call
-        module, _, name = self.name.partition(":")
-        if module == "lambda":
-            raise RunError(
-                f"the plan calls {self.name}, a function that no module holds, so the document "
-                "cannot bring it along; define it at the top level of a module"
-            )
-        try:
-            importlib.import_module(module)
-        except Exception as error:  # whatever a module's code may raise
-            raise RunError(
-                f"the plan calls {self.name}, but module {module!r} cannot be imported "
-                f"({type(error).__name__})"
-            ) from None
-        found = _found(module, name)
-        if not callable(found):
-            raise RunError(f"the plan calls {self.name}, but {module!r} has no function {name!r}")
-        return found  # type: ignore[no-any-return]
-
-
-def _found(module: str, name: str) -> Any:
-    target: Any = sys.modules.get(module)
-    for part in name.split("."):
-        target = getattr(target, part, None)
-    return target
 
 
 def _constants(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,8 +148,8 @@ class Post(Operation):
         return "function" if module == "lambda" else name.rpartition(".")[2].lstrip("_")
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
-        """Return the function's value."""
-        return self.function.resolve()(*inputs, **self.constants)
+        """Return the function's value; it gets copies, so what it changes is its own."""
+        return self.function.resolve()(*map(fresh, inputs), **fresh(self.constants))
 
 
 def plain(value: Any, what: str) -> Any:

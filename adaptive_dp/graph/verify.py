@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from attrs import frozen
 
-from accountants import AccountingError
+from accountants import ACCOUNTANTS, AccountingError
 from adaptive_dp.graph.certificate import Certificate, formed
+from adaptive_dp.graph.certify import SECURE
 from adaptive_dp.graph.document import load
 from adaptive_dp.graph.errors import DocumentError, PlanError
+from adaptive_dp.graph.functions import permitted
+from adaptive_dp.graph.operation import require
+from adaptive_dp.graph.table import protects
 
 TOLERANCE = 1e-9
 """Room for the rounding of other versions of NumPy and SciPy."""
@@ -29,12 +34,22 @@ class Verdict:
         Epsilon as claimed, and as recomputed, at the claimed delta.
     reasons
         Why it does not hold; empty where it does.
+    delta
+        The delta of the claim.
+    protects
+        Whom the plan protects, a text for each data set, as recomputed.
+    release
+        Whether it is of a run with secure noise (or of a plan that has not run), fit for release;
+        False for a simulation.
     """
 
     holds: bool
     claimed: float
     found: float
     reasons: tuple[str, ...]
+    delta: float
+    protects: tuple[str, ...]
+    release: bool
 
 
 def verify(certificate: Certificate, *, allow: Collection[str] = ()) -> Verdict:
@@ -49,30 +64,46 @@ def verify(certificate: Certificate, *, allow: Collection[str] = ()) -> Verdict:
 
     Raises
     ------
+    DeclarationError
+        If it is no `Certificate`, or ``allow`` no list of module names.
     DocumentError
         If it is not of the form of a certificate, or its plan cannot be read or certified.
     """
+    require(
+        isinstance(certificate, Certificate),
+        f"verify needs a Certificate, got {type(certificate).__name__}; read its text with "
+        "Certificate.from_json(text)",
+    )
+    modules = permitted(allow)
     document = certificate.document
     formed(document)
-    plan = load(document["plan"], allow=allow)
+    plan = load(document["plan"], allow=modules)
+    named = [row["name"] for row in document["accountants"]]
+    chosen = [a for a in ACCOUNTANTS if a.name in named] or ACCOUNTANTS
     try:
-        again = plan.certify(certificate.delta)
+        again = plan.certify(certificate.delta, accountants=chosen).document
     except (PlanError, AccountingError) as error:
         raise DocumentError(f"certificate.plan cannot be certified: {error}") from None
+    found = Certificate(again).epsilon
     reasons = []
-    if not again.epsilon <= certificate.epsilon * (1 + TOLERANCE):
-        reasons.append(
-            f"the claim is epsilon = {certificate.epsilon:.9g}, the plan's is {again.epsilon:.9g}"
-        )
+    if not _covers(certificate.epsilon, found):
+        reasons.append(f"the claim is epsilon = {certificate.epsilon:.9g}, the plan's is {found}")
     if plan.fingerprint != document["fingerprint"]:
         reasons.append("the fingerprint is not that of the plan")
-    reasons += _accountants(document, again.document)
-    for part in ("protects", "nodes", "worlds"):
-        if again.document[part] != document[part]:
+    reasons += _accountants(document, again)
+    for part in ("protects", "nodes", "worlds", "assumptions"):
+        if again[part] != document[part]:
             reasons.append(f"the entry {part!r} is not what the plan says")
-    if not set(again.document["assumptions"]) <= set(map(str, document["assumptions"])):
-        reasons.append("an assumption that the claim rests on is missing")
-    return Verdict(not reasons, certificate.epsilon, again.epsilon, tuple(reasons))
+    reasons += _randomness(document["randomness"], again["randomness"])
+    return Verdict(
+        not reasons,
+        certificate.epsilon,
+        found,
+        tuple(reasons),
+        certificate.delta,
+        tuple(protects(row) for row in again["protects"]),
+        document["randomness"]["release"] is True,
+    )
 
 
 def _accountants(claimed: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[str]:
@@ -83,15 +114,39 @@ def _accountants(claimed: Mapping[str, Any], again: Mapping[str, Any]) -> Iterat
         other = known.get(row["name"]) if isinstance(row["name"], str) else None
         if other is None or names.count(row["name"]) > 1:
             yield f"the accountant {row['name']!r} is unknown, or listed twice"
-        elif any(row[k] != other[k] for k in ("applies", "theorem")):
-            yield f"the {row['name']} accountant's theorem, or whether it applies, is another"
-        elif other["applies"] and not _covers(row["upper"], other["upper"]):
+            continue
+        for field in ("applies", "theorem", "reason", "world"):
+            if row[field] != other[field]:
+                yield f"the {row['name']} accountant's {field!r} is not what is recomputed"
+        if not other["applies"]:
+            if (row["lower"], row["upper"]) != (None, None):
+                yield f"the {row['name']} accountant has no bounds, since it does not apply"
+        elif not _covers(row["upper"], other["upper"]):
             yield f"the {row['name']} accountant finds {other['upper']}, not {row['upper']!r}"
-        elif other["applies"] and not _covers(other["lower"], row["lower"]):
+        elif not _covers(other["lower"], row["lower"]):
             found, claim = other["lower"], row["lower"]
             yield f"the {row['name']} accountant's lower end is {found}, not {claim!r}"
-    if claimed["claim"]["accountant"] not in names:
+    claim = claimed["claim"]
+    other = known.get(claim["accountant"]) if isinstance(claim["accountant"], str) else None
+    if claim["accountant"] not in names:
         yield "the accountant of the claim is not among those listed"
+    elif other is not None and not _covers(claim["epsilon"], other["upper"]):
+        yield (
+            f"the accountant of the claim, {claim['accountant']}, finds {other['upper']}, not "
+            f"{claim['epsilon']}"
+        )
+
+
+def _randomness(claimed: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a certificate says of its noise and cannot be."""
+    if claimed["samplers"] != again["samplers"]:
+        yield "the samplers are not those of the plan's mechanisms"
+    source = claimed["source"]
+    simulated = isinstance(source, str) and re.fullmatch(r"seed [0-9]+", source) is not None
+    if source != SECURE["source"] and not simulated:
+        yield f"noise comes from {SECURE['source']} or from a seed, not from {source!r}"
+    elif claimed["release"] is not (not simulated):
+        yield f"with noise from {source} it cannot be that release is {claimed['release']!r}"
 
 
 def _covers(above: Any, below: Any) -> bool:

@@ -1,0 +1,177 @@
+"""Users' functions: by name where a module holds them, by a digest of what they are elsewhere."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import inspect
+import sys
+import types
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+from attrs import field, frozen
+
+from adaptive_dp.graph.convert import texts
+from adaptive_dp.graph.errors import DeclarationError, RunError
+
+OWN = ("adaptive_dp.solvers", "adaptive_dp.demo")
+"""Where the functions of documents may come from without permission."""
+
+
+@frozen
+class Function:
+    """A user's function, by dotted name where it has one.
+
+    Parameters
+    ----------
+    name
+        ``module:qualified.name``, or ``lambda:digest`` for one that no module holds.
+    call
+        The function itself, or None until it is needed.
+    allowed
+        Whether it may be imported by its name; what a document names, only if its reader said so.
+    """
+
+    name: str
+    call: Callable[..., Any] | None = field(default=None, eq=False, repr=False)
+    allowed: bool = field(default=True, eq=False, repr=False)
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Function:
+        """Return the function with its dotted name, or with a digest of what it is."""
+        module = getattr(function, "__module__", None) or ""
+        name = getattr(function, "__qualname__", None) or ""
+        if module and name and "<" not in name and found(module, name) is function:
+            return cls(f"{module}:{name}", function)
+        body = repr(described(function, ()))
+        return cls(f"lambda:{hashlib.sha256(body.encode()).hexdigest()[:16]}", function)
+
+    @classmethod
+    def named(cls, name: str, allow: Collection[str]) -> Function:
+        """Return the function that a document names, to be imported if its module is allowed."""
+        module = name.partition(":")[0]
+        own = any(module == own or module.startswith(f"{own}.") for own in OWN)
+        return cls(name, None, own or module in allow)
+
+    def resolve(self) -> Callable[..., Any]:
+        """Return the callable, imported by name if need be.
+
+        Raises
+        ------
+        DeclarationError
+            If a document names it, and its reader did not allow its module.
+        RunError
+            If it cannot be found.
+        """
+        if self.call is not None:
+            return self.call
+        module, _, name = self.name.partition(":")
+        if module == "lambda":
+            raise RunError(
+                f"the plan calls {self.name}, a function that no module holds, so the document "
+                "cannot bring it along; define it at the top level of a module"
+            )
+        if not self.allowed:
+            raise DeclarationError(
+                f"the document's plan calls {self.name}, which is not part of the library; to "
+                "import it runs its module's code, and to run the plan calls it. If you trust it, "
+                f"allow it: load(..., allow=[{module!r}]), or --allow {module} on the command line"
+            )
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # whatever a module's code may raise
+            raise RunError(
+                f"the plan calls {self.name}, but module {module!r} cannot be imported "
+                f"({type(error).__name__})"
+            ) from None
+        function = found(module, name)
+        if not callable(function) or home(function) != module:
+            raise RunError(f"the plan calls {self.name}, but {module!r} defines no such function")
+        return function  # type: ignore[no-any-return]
+
+
+def permitted(allow: Collection[str]) -> tuple[str, ...]:
+    """Return the modules that a reader of documents allows.
+
+    Raises
+    ------
+    DeclarationError
+        If it is no list of module names; one text is none, since parts of it are texts too.
+    """
+    try:
+        return texts(allow)
+    except DeclarationError as error:
+        raise DeclarationError(f"allow must be a list of module names: {error}") from None
+
+
+def found(module: str, name: str) -> Any:
+    """Return what a module holds under a qualified name, or None.
+
+    The way leads through classes alone: not into another module, nor into a function's insides.
+    """
+    target: Any = sys.modules.get(module)
+    for i, part in enumerate(name.split(".")):
+        if i and not inspect.isclass(target):
+            return None
+        target = getattr(target, part, None)
+    return target
+
+
+def home(value: Any) -> Any:
+    """Return the name of the module that defines a function or a class."""
+    owner = getattr(value, "__objclass__", value)  # a builtin class's method names its class
+    return getattr(owner, "__module__", None)
+
+
+def described(value: Any, around: tuple[int, ...]) -> Any:
+    """Return what tells a value from others, the same in each interpreter of one version.
+
+    Functions are their code with what is nested in it, their defaults and what they close over;
+    numbers, texts, arrays, lists and mappings are themselves; anything else is its type.
+    """
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes | range):
+        return type(value).__name__, repr(value)
+    if id(value) in around:
+        return "around"
+    around = (*around, id(value))
+
+    def inner(part: Any) -> Any:
+        return described(part, around)
+
+    if isinstance(value, types.CodeType):
+        shape = (value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount)
+        names = (value.co_names, value.co_varnames, value.co_freevars, value.co_cellvars)
+        return "code", value.co_code, shape, value.co_flags, names, inner(value.co_consts)
+    if isinstance(value, types.FunctionType):
+        cells = [_content(cell) for cell in value.__closure__ or ()]
+        defaults = (value.__defaults__, value.__kwdefaults__)
+        return "function", inner(value.__code__), inner(defaults), inner(cells)
+    if isinstance(value, types.MethodType):
+        return "method", inner(value.__func__), inner(value.__self__)
+    if isinstance(value, functools.partial):
+        return "partial", inner(value.func), inner(value.args), inner(value.keywords)
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufcSU":
+        array = np.ascontiguousarray(value)
+        return "array", array.dtype.str, value.shape, hashlib.sha256(array.tobytes()).hexdigest()
+    if isinstance(value, dict):
+        return "mapping", sorted((repr(inner(k)), inner(v)) for k, v in value.items())
+    if isinstance(value, set | frozenset):
+        return "set", sorted(repr(inner(part)) for part in value)
+    if isinstance(value, list | tuple):
+        return type(value).__name__, [inner(part) for part in value]
+    name = f"{home(value)}:{getattr(value, '__qualname__', '')}"
+    if inspect.isclass(value) or isinstance(value, types.BuiltinFunctionType | np.ufunc):
+        return "named", name
+    kind = type(value)
+    held = inner(vars(value)) if hasattr(value, "__dict__") and callable(value) else ""
+    return "object", f"{kind.__module__}:{kind.__qualname__}", held
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not filled yet
+        return "empty"
