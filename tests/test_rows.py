@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 
 import adaptive_dp as dp
 from adaptive_dp.noise import SeededStream
-from adaptive_dp.rows import MemoryRows, rows
-from adaptive_dp.rows.memory import SchemaError
+from adaptive_dp.rows import MemoryRows, SchemaError, rows
 from adaptive_dp.rows.rows import BLOCK
 
 SETTINGS = settings(max_examples=100, deadline=None, derandomize=True)
@@ -169,7 +168,7 @@ def test_a_sum_is_that_of_the_grid_points():
     data = made(2 * BLOCK + 5)
     table = dp.dataset("t", columns=COLUMNS)
     plan = dp.Pipeline(a=table["x"].sum().release(Bare(scale=1.0)))
-    unit = Fraction(1, 2**29)  # 5 / 2^31, as a power of two
+    unit = Fraction(1, 2**20)  # 5 / 2^22, as a power of two
     exact = sum(round(Fraction(min(max(v, -5.0), 5.0)) / unit) * unit for v in data["x"].tolist())
     assert Fraction(plan.simulate(seed=0, t=data)["a"]) == exact
 
@@ -263,7 +262,7 @@ def test_extreme_numbers_are_clipped_like_any(name):
     found = plan.simulate(seed=0, t={"x": column})
     numbers = [float(v) for v in column.tolist()]
     clipped = [min(max(0.0 if math.isnan(v) else v, -2.0), 3.0) for v in numbers]
-    assert abs(found["a"] - math.fsum(clipped)) <= 3 * 2.0**-30
+    assert abs(found["a"] - math.fsum(clipped)) <= 3 * 2.0**-21
     assert found["b"].tolist() == [
         sum(-2 <= v < 0 for v in numbers),
         sum(0 <= v <= 3 for v in numbers),
@@ -301,7 +300,6 @@ def leaky():
         "objects for numbers": good | {"x": np.array([NUMBER, CANARY], dtype=object)},
         "complex numbers": good | {"x": np.array([NUMBER + 1j, 0])},
         "two dimensions": good | {"x": np.full((2, 2), NUMBER)},
-        "ragged lists": good | {"x": [[NUMBER], [1.0, NUMBER]]},
         "numbers for texts": good | {"c": np.array([NUMBER, 1.0])},
         "no columns": np.full(3, NUMBER),
         "no table": CANARY,
@@ -361,12 +359,10 @@ def test_a_mechanism_that_fails_tells_nothing():
     [
         np.array(["1", "2"]),
         np.array(["1", CANARY]),
-        np.array([1.0, 2.0], dtype=object),
-        np.array([1.0, CANARY], dtype=object),
-        np.array([1.0, [CANARY]], dtype=object),
+        np.array([b"1", b"2"]),
         np.array(["2020-01-01", "2021-01-01"], dtype="datetime64[D]"),
     ],
-    ids=["digits", "texts", "boxed", "mixed", "lists", "dates"],
+    ids=["digits", "texts", "bytes", "dates"],
 )
 def test_what_is_no_number_fails_by_its_type_not_by_its_values(column):
     """Whether a plan fails must not depend on one person's value."""
@@ -408,7 +404,9 @@ def test_foreign_objects_are_in_no_category():
 
 
 def test_private_values_show_themselves_nowhere():
-    table = rows({"x": np.array([NUMBER]), "c": np.array([CANARY])}, ["x", "c"], None)
+    table = rows(
+        {"x": np.array([NUMBER]), "c": np.array([CANARY])}, {"x": "number", "c": "text"}, None
+    )
     secret = dp.Secret(CANARY)
     handle = dp.dataset("t", columns=COLUMNS)["x"].sum()
     for thing in (table, secret, handle):
@@ -426,8 +424,170 @@ def test_private_values_show_themselves_nowhere():
 
 def test_schema_errors_name_the_column():
     with pytest.raises(SchemaError, match="'y'"):
-        rows({"x": [1]}, ["x", "y"], None)
+        rows({"x": [1]}, {"x": "number", "y": "number"}, None)
     with pytest.raises(SchemaError, match="length"):
-        rows({"x": [1], "y": [1, 2]}, ["x", "y"], None)
+        rows({"x": [1], "y": [1, 2]}, {"x": "number", "y": "number"}, None)
     with pytest.raises(SchemaError, match="'id'"):
-        rows({"x": [1]}, ["x"], "id")
+        rows({"x": [1]}, {"x": "number"}, "id")
+
+
+IDS = [2**53 + i for i in range(6)]
+UNITED = dp.dataset("t", columns={"x": (-1, 1)}, unit="id", rows_per_unit=1)
+
+
+def counts(ids):
+    """Return the count of units' rows for every kind of frame that holds the ids."""
+    plan = dp.Pipeline(
+        n=UNITED.count().release(Bare(scale=1.0)), s=UNITED["x"].sum().release(Bare(scale=1.0))
+    )
+    ones = [1.0] * len(ids)
+    frames = [{"id": ids, "x": ones}, {"id": np.array(ids, dtype=object), "x": np.array(ones)}]
+    if all(i is None or isinstance(i, int) for i in ids):
+        frames += [
+            pl.DataFrame({"id": ids, "x": ones}, schema={"id": pl.Int64, "x": pl.Float64}),
+            pd.DataFrame({"id": pd.array(ids, dtype="Int64"), "x": ones}),
+            pa.table({"id": pa.array(ids, pa.int64()), "x": ones}),
+        ]
+    found = [plan.simulate(seed=0, t=frame) for frame in frames]
+    assert all(f["n"] == f["s"] for f in found)
+    return {f["n"] for f in found}
+
+
+@pytest.mark.parametrize("other", [None, 0.5, "x", [1], math.nan, float(2**53)])
+def test_one_persons_identifier_changes_nobody_elses(other):
+    """Large whole numbers as floats would be equal: one gap would unite everybody."""
+    assert counts(IDS) == {6.0}
+    assert counts([*IDS, other]) == {7.0 if other in (0.5, "x") else 6.0}
+
+
+def test_rows_without_an_identifier_are_left_out():
+    """Two people without one would be one unit, of which the bound keeps a row: 2 for 1."""
+    for missing in (None, math.nan, "", b"", float("nan"), np.datetime64("NaT"), pd.NaT, pd.NA):
+        plan = dp.Pipeline(s=UNITED["x"].sum().release(Bare(scale=1.0)))
+        data = {"id": [missing, missing, "ann"], "x": [1.0, -1.0, 0.5]}
+        without = {"id": [missing, "ann"], "x": [-1.0, 0.5]}
+        assert plan.simulate(seed=0, t=data)["s"] == plan.simulate(seed=0, t=without)["s"] == 0.5
+    texts = {"id": np.array(["", "", "ann"]), "x": [1.0, -1.0, 0.5]}
+    floats = {"id": np.array([math.nan, math.nan, 3.0]), "x": [1.0, -1.0, 0.5]}
+    for data in (texts, floats):
+        assert plan.simulate(seed=0, t=data)["s"] == 0.5
+
+
+def test_identifiers_are_told_apart_by_value_and_type():
+    plan = dp.Pipeline(n=UNITED.count().release(Bare(scale=1.0)))
+    for ids, units in (([1, "1"], 2), (["a", "a\0"], 2), ([1, 1.0, True, np.float32(1)], 1)):
+        assert plan.simulate(seed=0, t={"id": ids, "x": [0.0] * len(ids)})["n"] == units
+
+
+@pytest.mark.parametrize(
+    ("categories", "cells", "odd"),
+    [
+        ([1, 2, 3], [1, 2, 3] * 5, "unknown"),
+        ([True, False], [True, False] * 5, "?"),
+        ([2**53, 2**53 + 1], [2**53, 2**53 + 1] * 5, 0.5),
+        (["a", "b"], ["a", "b"] * 5, 7),
+        (["a", 1], ["a", 1] * 5, None),
+    ],
+)
+def test_one_cell_changes_how_no_other_is_read(categories, cells, odd):
+    """A list is no array: NumPy would make all of them texts, or all floats, for one."""
+    table = dp.dataset("t", columns={"g": categories})
+    parts = {str(k): p.count().release(Bare(scale=1.0)) for k, p in table.partition("g")}
+    plan = dp.Pipeline(h=table["g"].histogram().release(Bare(scale=1.0)), p=parts)
+    for data in (cells, [*cells, odd]):
+        found = plan.simulate(seed=0, t={"g": data})
+        assert found["h"].tolist() == [5.0] * len(categories)
+        assert list(found["p"].values()) == [5.0] * len(categories)
+
+
+def test_gaps_and_strange_cells_fail_nothing():
+    """Whether a plan runs must not depend on one person's value."""
+    table = dp.dataset("t", columns={"x": (0, 1), "g": ["a"], "z": None})
+    plan = dp.Pipeline(
+        s=table["x"].sum().release(Bare(scale=1.0)),
+        h=table["g"].histogram().release(Bare(scale=1.0)),
+        z=table["z"].clip(0, 1).sum().release(Bare(scale=1.0)),
+    )
+    odd_cells = [(odd, 0.0) for odd in (None, "text", [1], {}, object(), 1j, pd.NA, b"1")]
+    for odd, more in (*odd_cells, (10**400, 1.0), (math.inf, 1.0)):
+        found = plan.simulate(seed=0, t={"x": [1, odd], "g": ["a", odd], "z": [1, odd]})
+        assert (found["s"], found["h"][0], found["z"]) == (1.0 + more, 1.0, 1.0 + more)
+
+
+@pytest.mark.parametrize("frame", [pl.DataFrame, pa.table])
+def test_gaps_in_booleans_are_missing_numbers(frame):
+    table = dp.dataset("t", columns={"x": (0, 1)})
+    plan = dp.Pipeline(s=table["x"].sum().release(Bare(scale=1.0)))
+    for values in ([True, False], [True, False, None]):
+        assert plan.simulate(seed=0, t=frame({"x": values}))["s"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("declared", "column"),
+    [
+        ((0, 1), np.array(["1"])),
+        ((0, 1), pd.Series(["1"])),
+        ((0, 1), pl.Series(["1"])),
+        (["a"], np.array([1])),
+        (["a"], np.array([b"a"])),
+        (["a"], pl.Series([1, None])),
+        (["a"], pd.Series([1, None], dtype="Int64")),
+        ([True, False], np.array(["True"])),
+        ([1, 2], pl.Series(["1", None])),
+    ],
+)
+def test_a_type_that_does_not_fit_is_refused(declared, column):
+    plan = dp.Pipeline(n=dp.dataset("t", columns={"x": declared}).count().release(Bare(scale=1.0)))
+    with pytest.raises(dp.DataError, match="column 'x'"):
+        plan.run(t={"x": column})
+
+
+def test_no_message_tells_the_longest_text():
+    plan = dp.Pipeline(n=dp.dataset("t", columns={"x": (0, 1)}).count().release(Bare(scale=1.0)))
+    messages = set()
+    for text in ("a", "a" * 37):
+        with pytest.raises(dp.DataError) as caught:
+            plan.run(t={"x": np.array([text])})
+        messages.add(str(caught.value))
+    assert len(messages) == 1
+
+
+def test_data_that_opens_itself_is_asked_for_what_is_declared():
+    asked = []
+
+    class Ready:
+        def open_rows(self, columns, unit):
+            asked.append((dict(columns), unit))
+            return rows({"x": [1.0, 1.0], "id": ["a", "a"]}, columns, unit)
+
+    plan = dp.Pipeline(s=UNITED["x"].sum().release(Bare(scale=1.0)))
+    assert plan.simulate(seed=0, t=Ready())["s"] == 1.0
+    assert asked == [({"x": "number"}, "id")]
+    with pytest.raises(dp.DataError):
+        plan.run(t=rows({"x": [1.0]}, {"x": "number"}, None))
+
+
+def test_a_line_of_a_file_is_read_by_itself(tmp_path):
+    """An open quote, a strange byte, a missing field or an empty line touch one line alone."""
+    from adaptive_dp.rows.files import read
+
+    def columns(*lines):
+        path = tmp_path / "t.CSV"
+        path.write_bytes(b"\xef\xbb\xbfg,x\n" + b"\n".join(lines) + b"\n")
+        return read(path, numeric=["x"], text=["g"])
+
+    plain = columns(b"a,1", b"b,true", b"c,x")
+    assert plain == {"x": [1.0, 1.0, None], "g": ["a", "b", "c"]}
+    for odd in (b'"oops,1', b"\xff,1", b"a", b"a,1,2", b"", b'a,"1\r2"', b"\0,1"):
+        found = columns(odd, b"a,1", b"b,true", b"c,x")
+        assert found["x"][-3:] == plain["x"]
+        assert found["g"][-3:] == plain["g"]
+        assert len(found["x"]) == (3 if odd == b"" else 4)
+    with pytest.raises(SchemaError, match="separated by commas"):
+        read(_file(tmp_path, b"g;x\na;1\n"), numeric=["x"], text=["g"])
+
+
+def _file(folder, content):
+    path = folder / "other.csv"
+    path.write_bytes(content)
+    return path

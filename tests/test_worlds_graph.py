@@ -22,6 +22,8 @@ import adaptive_dp as dp
 from accountants import Gaussian, Repeated, Spend
 from adaptive_dp.graph.run import _Run
 from adaptive_dp.graph.secret import Secret
+from adaptive_dp.queries.domains import column
+from adaptive_dp.queries.source import reading
 from adaptive_dp.rows import rows
 
 mpmath.mp.dps = 40
@@ -81,6 +83,9 @@ ROWS = [
 ]
 
 
+READINGS = {name: reading(column(name, declared)) for name, declared in COLUMNS.items()}
+
+
 def table(relation, unit):
     extra = {} if unit is None else {"unit": "id", "rows_per_unit": unit}
     return dp.dataset("t", columns=COLUMNS, neighbors=relation, **extra)
@@ -91,7 +96,7 @@ def bound_rows(records, unit):
         name: np.array([r[name] for _, r in records], dtype=str if name in "rs" else float)
         for name in COLUMNS
     } | {"id": np.array([i for i, _ in records], dtype=np.int64)}
-    return rows(data, list(COLUMNS), None if unit is None else "id")
+    return rows(data, READINGS, None if unit is None else "id")
 
 
 def logged(plan, records, unit):
@@ -363,7 +368,9 @@ def test_means_in_parts_where_units_have_rows_in_several(relation):
     def log(values):
         data = {"x": np.array(values, float), "r": np.array(["A", "B"][: len(values)])}
         structure = plan.structure
-        bound = Secret(rows(data | {"id": np.zeros(len(values), int)}, ["x", "r"], "id"))
+        bound = Secret(
+            rows(data | {"id": np.zeros(len(values), int)}, {"x": "number", "r": "text"}, "id")
+        )
         run = _Run(structure, {"t": bound}, 0)
         LOG.clear()
         for node in structure:
@@ -475,7 +482,7 @@ def test_equal_loops_and_equal_steps_are_told_apart(swap):
     plan = dp.Pipeline(**dict(zip(names, (one, two, outside, still), strict=True)))
     assert plan.certify(0.0).bounds["basic"].upper == pytest.approx(3 + 3 + 1 + 2, rel=1e-12)
     structure = plan.structure
-    run = _Run(structure, {"t": Secret(rows({"x": np.arange(11.0)}, ["x"], None))}, 0)
+    run = _Run(structure, {"t": Secret(rows({"x": np.arange(11.0)}, {"x": "number"}, None))}, 0)
     LOG.clear()
     for node in structure:
         if not node.loops:

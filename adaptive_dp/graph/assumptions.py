@@ -11,7 +11,7 @@ from adaptive_dp.graph.structure import Structure
 ASSUMPTIONS = (
     "It covers one run of the plan: each further run on the same data costs as much again.",
     "The declared bounds, categories, sizes, filters and noise were chosen without looking at "
-    "the private data.",
+    "the private data, and the types of the data's columns depend on no one's values.",
     "Nothing about the data leaves by another way than the plan's releases: functions of "
     "released values reach no private data, and running times and memory are not observed.",
 )
@@ -43,8 +43,9 @@ def assumptions(
 def _of_source(source: SourceOperation) -> Iterator[str]:
     if source.unit is not None:
         yield (
-            f"In {source.name!r} all rows of whom to protect carry the same {source.unit!r}, and "
-            "this column itself is not released."
+            f"In {source.name!r} all rows of whom to protect carry the same {source.unit!r}, no "
+            "two of them share one, and this column itself is not released. Rows without one are "
+            "not used."
         )
     if source.neighbors != "add_remove":
         yield f"The number of units of {source.name!r} is public."

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from adaptive_dp.graph.errors import DataError
 from adaptive_dp.graph.operation import Operation
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.queries.domains import Interval, Table, Values, number
-from adaptive_dp.rows import Columns, Rows
+from adaptive_dp.queries.domains import Interval, Table, Values, number, numeric
+from adaptive_dp.rows import Columns, Rows, cells
+from adaptive_dp.rows.reading import kind
 
 Floats = NDArray[np.float64]
 
@@ -75,6 +76,7 @@ class Clip(Operation):
     def domain(self, inputs: Sequence[Any]) -> Values:
         """Return the values with the new bounds."""
         values: Values = inputs[0]
+        numeric(values.of, values.column)
         return evolve(values, column=Interval(self.lower, self.upper))
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Selected:
@@ -91,15 +93,17 @@ def clipped(values: NDArray[Any], bounds: Interval) -> Floats:
 
 
 def numbers(values: NDArray[Any]) -> Floats:
-    """Return numbers as floats.
+    """Return numbers as floats; of objects each by itself, NaN for one that is no number.
 
     Raises
     ------
     DataError
-        If the array is not of numbers, by its dtype: texts that happen to be numbers are
+        If the array is not of numbers, by its type: texts that happen to be numbers are
         refused with those that are not, so that no failure tells which were there.
     """
+    if values.dtype.kind == "O":
+        return cells.numbers(values.tolist())
     if values.dtype.kind not in "biuf":
-        raise DataError(f"a column must be numeric here, got dtype {values.dtype}")
+        raise DataError(f"a column must be numeric here, got {kind(values)}")
     with np.errstate(over="ignore"):
         return np.asarray(values, dtype=np.float64)

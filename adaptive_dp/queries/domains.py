@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from numbers import Integral, Real
 from typing import Any
 
 from attrs import field, frozen
 
 from adaptive_dp.graph.change import Neighbors
-from adaptive_dp.graph.convert import anything
+from adaptive_dp.graph.convert import anything, perhaps
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.operation import require
 
@@ -33,6 +34,20 @@ def number(what: str, value: Any) -> float:
     return result
 
 
+def edges_of(values: Any) -> tuple[float, ...] | None:
+    """Return edges as floats; what is no number is left for the operation to refuse."""
+    found = perhaps(values)
+    if found is None:
+        return None
+    plain = (bool, str)
+    return tuple(float(v) if isinstance(v, Real) and not isinstance(v, plain) else v for v in found)
+
+
+def whole(value: Any) -> Any:
+    """Return a whole number as a plain int; anything else as it is, to be refused."""
+    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else value
+
+
 def _lower(value: float) -> float:
     return number("a lower bound", value)
 
@@ -54,8 +69,8 @@ class Interval:
             f"bounds must satisfy lower <= upper, got ({self.lower:g}, {self.upper:g}); swap them",
         )
         require(
-            max(abs(self.lower), abs(self.upper)) < 1e300,
-            f"bounds must be below 1e300 in size, got ({self.lower:g}, {self.upper:g})",
+            max(abs(self.lower), abs(self.upper)) < 1e290,
+            f"bounds must be below 1e290 in size, got ({self.lower:g}, {self.upper:g})",
         )
 
     @property
@@ -124,6 +139,28 @@ def column(name: str, declared: Any) -> Column:
     raise DeclarationError(
         f"column {name!r} must be declared by a pair of bounds such as (0, 100), a list of "
         f"categories such as ['a', 'b'], or None for no bounds, got {declared!r}"
+    )
+
+
+def known(name: str, declared: Column, keys: Iterable[Any]) -> None:
+    """Refuse keys that the column's declared categories do not have."""
+    if isinstance(declared, Categories):
+        strange = [key for key in keys if key not in declared.values]
+        require(
+            not strange,
+            f"column {name!r} has no category {', '.join(map(repr, strange[:3]))}; it declares "
+            f"{list(declared.values)[:8]}",
+        )
+    if isinstance(declared, Interval):
+        texts = [key for key in keys if isinstance(key, str)]
+        require(not texts, f"column {name!r} holds numbers, so no row has the value {texts[:1]}")
+
+
+def numeric(name: str, declared: Column) -> None:
+    """Refuse a column of categories, of which some are texts, where numbers are needed."""
+    require(
+        not (isinstance(declared, Categories) and any(isinstance(v, str) for v in declared.values)),
+        f"column {name!r} holds categories, not numbers; use its keys, or declare bounds",
     )
 
 

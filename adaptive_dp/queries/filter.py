@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import Released
+from adaptive_dp.graph.handles import Handle, Released
 from adaptive_dp.graph.operation import Operation, require
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.columns import numbers
-from adaptive_dp.queries.domains import Categories, Table, number
+from adaptive_dp.queries.domains import Categories, Table, known, number
 from adaptive_dp.queries.partition import category_index
 from adaptive_dp.rows import Columns, Rows
 
@@ -24,18 +24,32 @@ _TESTS = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_e
 
 @frozen
 class Condition:
-    """A comparison of a column with a number, a released number, or a list of values."""
+    """A comparison of a table's column with a number, a released number, or a list of values."""
 
     column: str
     test: str
     operand: Any = None
     handle: Released[Any] | None = None
+    table: Handle | None = None
 
     def __bool__(self) -> bool:
         raise TypeError(
             f"the condition {self.column} {self.test} ... is private and has no truth value; pass "
             "it to table.filter(...), one condition at a time"
         )
+
+    def __and__(self, other: Any) -> NoReturn:
+        raise DeclarationError(
+            "conditions are not joined; chain filters: table.filter(...).filter(...)"
+        )
+
+    def __or__(self, other: Any) -> NoReturn:
+        raise DeclarationError(
+            "conditions are not joined; for several values use table[column].isin([...])"
+        )
+
+    def __invert__(self) -> NoReturn:
+        raise DeclarationError("a condition is not negated; compare the other way")
 
 
 def _operand(value: Any) -> Any:
@@ -83,6 +97,7 @@ class Filter(Operation):
             f"table[{self.column!r}].isin([...])",
         )
         if self.test == "in":
+            known(self.column, declared, self.operand if isinstance(self.operand, tuple) else ())
             require(
                 isinstance(self.operand, tuple) and len(inputs) == 1,
                 f"the test 'in' needs a list of values, got {self.operand!r}",

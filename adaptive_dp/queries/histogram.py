@@ -14,7 +14,7 @@ from adaptive_dp.graph.convert import perhaps
 from adaptive_dp.graph.operation import Query, require
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.columns import Floats
-from adaptive_dp.queries.domains import Categories, Values
+from adaptive_dp.queries.domains import Categories, Values, edges_of, known, numeric
 from adaptive_dp.queries.partition import bin_index, bins, category_index
 from adaptive_dp.rows import Columns
 from adaptive_dp.rows.rows import Integers
@@ -33,7 +33,7 @@ class Histogram(Query):
     reads: ClassVar[type] = Values
 
     keys: tuple[Any, ...] | None = field(default=None, converter=perhaps)
-    edges: tuple[float, ...] | None = field(default=None, converter=perhaps)
+    edges: tuple[float, ...] | None = field(default=None, converter=edges_of)
 
     def label(self) -> str:
         """Return the number of bins."""
@@ -48,9 +48,10 @@ class Histogram(Query):
             f"a histogram of {values.of!r} needs categories or edges=[...], one of the two",
         )
         if self.edges is not None:
+            numeric(values.of, values.column)
             bins(values.of, self.edges)
         else:
-            Categories(self.keys or ())
+            known(values.of, values.column, Categories(self.keys or ()).values)
         return values
 
     def dimension(self, domain: Values) -> int:

@@ -21,11 +21,12 @@ from adaptive_dp.queries.sum import bounded, column_sum, interval_sensitivity
 class Mean(Query):
     """Sum over number of rows; the middle of the bounds where there are no rows.
 
-    With a public number of rows n (a declared ``size`` of units that are rows) it is the
-    sum over n. Otherwise one unit of up to r rows can be most of a small data set. Where it
-    appears, the mean moves by at most ``r/(r+1) (hi - lo)`` (one other row), and from the
-    middle by half of ``hi - lo``; where it is exchanged, by ``hi - lo``. That is much noise: a
-    released sum over a released count is nearly always better.
+    With a public number of rows n (a declared ``size`` of units that are rows) it is
+    ``z + sum(x - z) / n`` with z the point of the bounds next to 0, so it moves by what a sum
+    of values in ``[lo - z, hi - z]`` does, over n. Otherwise one unit of up to r rows can be
+    most of a small data set. Where it appears, the mean moves by at most ``r/(r+1) (hi - lo)``
+    (one other row), and from the middle by half of ``hi - lo``; where it is exchanged, by
+    ``hi - lo``. That is much noise: a released sum over a released count is nearly always better.
     """
 
     kind: ClassVar[str] = "mean"
@@ -48,15 +49,22 @@ class Mean(Query):
         )
         return inputs[0]  # type: ignore[no-any-return]
 
+    @property
+    def near(self) -> float:
+        """The point of the bounds next to 0."""
+        return min(max(0.0, self.bounds.lower), self.bounds.upper)
+
     def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
         """Return the bound of the class docstring (one number: any norm).
 
-        Each of two means is rounded by at most an ulp of the bounds (sum and quotient), which
-        can be more than one unit's share of narrow bounds far from 0: it is added.
+        What is summed is the distance from the bound next to 0, exactly. Each of two means is
+        rounded by at most an ulp of the bounds (half for the quotient, half for adding that
+        bound again), which can be more than one unit's share of narrow bounds far from 0.
         """
         bounds, rounding = self.bounds, 2 * math.ulp(self.bounds.largest)
         if self.size is not None:
-            return interval_sensitivity(bounds, change) / self.size + rounding
+            apart = Interval(bounds.lower - self.near, bounds.upper - self.near)
+            return interval_sensitivity(apart, change) / self.size + rounding
         width = bounds.upper - bounds.lower
         if change.replaced:
             return width
@@ -65,10 +73,11 @@ class Mean(Query):
     def run(self, inputs: Sequence[Any], stream: Stream) -> float:
         """Return the mean."""
         selected: Selected = inputs[0]
-        total = column_sum(selected, self.bounds)
+        near = self.near
+        total = column_sum(selected, self.bounds, near)
         if self.size is not None:
-            return total / self.size
+            return near + total / self.size
         count = selected.rows.total(lambda c: np.array([len(selected.of(c))], dtype=np.int64))[0]
         if count == 0:
             return self.bounds.lower + (self.bounds.upper - self.bounds.lower) / 2
-        return min(self.bounds.upper, max(self.bounds.lower, total / float(count)))
+        return min(self.bounds.upper, max(self.bounds.lower, near + total / float(count)))

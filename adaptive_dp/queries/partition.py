@@ -16,7 +16,7 @@ from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.roles import PartitionOperation, PartOperation
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.columns import numbers
-from adaptive_dp.queries.domains import Categories, Parts, Table
+from adaptive_dp.queries.domains import Categories, Parts, Table, edges_of, known, numeric
 from adaptive_dp.rows import Columns, Rows
 
 
@@ -34,7 +34,7 @@ class Partition(PartitionOperation):
 
     by: str
     keys: tuple[Any, ...] | None = field(default=None, converter=perhaps)
-    edges: tuple[float, ...] | None = field(default=None, converter=perhaps)
+    edges: tuple[float, ...] | None = field(default=None, converter=edges_of)
     whole_units: bool = False
 
     def label(self) -> str:
@@ -50,32 +50,28 @@ class Partition(PartitionOperation):
         table: Table = inputs[0]
         declared = table.find(self.by)
         require(
-            self.keys is None or self.edges is None,
-            "partition takes keys (of categories) or edges (of a numeric column), not both",
+            (self.keys is None) != (self.edges is None),
+            f"partition by {self.by!r} takes keys=[...] (by default the declared categories) or "
+            "edges=[...] (of a numeric column), one of the two",
         )
         if self.edges is not None:
+            numeric(self.by, declared)
             keys: tuple[Any, ...] = bins(self.by, self.edges)
-        elif self.keys is not None:
-            keys = Categories(self.keys).values
         else:
-            require(
-                isinstance(declared, Categories),
-                f"column {self.by!r} declares no categories; pass keys=[...] or edges=[...]",
-            )
-            assert isinstance(declared, Categories)
-            keys = declared.values
+            keys = Categories(self.keys or ()).values
+            known(self.by, declared, keys)
         return Parts(evolve(table, size=None), keys, self.whole_units)
 
     def change(self, change: Change) -> Change:
         """Return the change; which part it is in, the accountant enumerates."""
         return change
 
-    def index(self, columns: Columns, keys: tuple[Any, ...]) -> NDArray[np.int64]:
+    def index(self, columns: Columns) -> NDArray[np.int64]:
         """Return each row's part, -1 for none."""
         values = columns[self.by]
         if self.edges is not None:
             return bin_index(values, self.edges)
-        return category_index(values, keys)
+        return category_index(values, self.keys or ())
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> tuple[Partition, Rows]:
         """Return the rows, gathered if units are kept whole."""
@@ -110,11 +106,10 @@ class Part(PartOperation):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Rows:
         """Return the rows of the part."""
-        (partition, rows), keys = inputs[0], inputs[0][0].keys
-        raise_keys: tuple[Any, ...] = keys if keys is not None else ()
+        partition, rows = inputs[0]
         if partition.whole_units:
-            rows = rows.gather(lambda columns: partition.index(columns, raise_keys))
-        return rows.where(lambda c: partition.index(c, raise_keys) == self.index)  # type: ignore[no-any-return]
+            rows = rows.gather(partition.index)
+        return rows.where(lambda columns: partition.index(columns) == self.index)  # type: ignore[no-any-return]
 
 
 def category_index(values: NDArray[Any], keys: Sequence[Any]) -> NDArray[np.int64]:
@@ -124,9 +119,9 @@ def category_index(values: NDArray[Any], keys: Sequence[Any]) -> NDArray[np.int6
     own ideas of equality and hashing.
     """
     lookup = {key: i for i, key in enumerate(keys)}
-    known = (str, int, float, bool)
+    types = (str, int, float, bool)
     return np.array(
-        [lookup.get(v, -1) if type(v) in known else -1 for v in values.tolist()], dtype=np.int64
+        [lookup.get(v, -1) if type(v) in types else -1 for v in values.tolist()], dtype=np.int64
     )
 
 

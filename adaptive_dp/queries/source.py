@@ -13,9 +13,8 @@ from adaptive_dp.graph.errors import DataError
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.roles import BoundOperation, SourceOperation
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.queries.domains import Categories, Column, Interval, Table, column
-from adaptive_dp.rows import Rows, rows
-from adaptive_dp.rows.memory import SchemaError
+from adaptive_dp.queries.domains import Column, Interval, Table, column, whole
+from adaptive_dp.rows import Reading, Rows, SchemaError, rows
 
 
 def _declared(columns: Any) -> dict[str, Column]:
@@ -29,9 +28,24 @@ def _declared(columns: Any) -> dict[str, Column]:
             isinstance(name, str) and name != "", f"a column's name must be a text, got {name!r}"
         )
         if isinstance(value, Mapping):  # as a document writes it
+            require(
+                set(value) in ({"bounds"}, {"categories"}),
+                f"column {name!r} must be declared by a pair of bounds, a list of categories or "
+                f"None, got a mapping of {sorted(map(str, value))}",
+            )
             value = tuple(value["bounds"]) if "bounds" in value else list(value["categories"])
         result[name] = column(name, value)
     return result
+
+
+def reading(declared: Column) -> Reading:
+    """Return how a column's cells are to be read."""
+    if isinstance(declared, Interval):
+        return "number"
+    texts = [isinstance(v, str) for v in declared.values] if declared is not None else []
+    if texts and all(texts):
+        return "text"
+    return "code" if texts and not any(texts) else "value"
 
 
 @frozen
@@ -49,7 +63,7 @@ class Source(SourceOperation):
     columns: Mapping[str, Column] = field(converter=_declared)
     neighbors: Neighbors = "add_remove"
     unit: str | None = None
-    size: int | None = None
+    size: int | None = field(default=None, converter=whole)
 
     def __attrs_post_init__(self) -> None:
         require(
@@ -67,6 +81,11 @@ class Source(SourceOperation):
         require(
             self.unit is None or (isinstance(self.unit, str) and self.unit != ""),
             f"unit must be the name of the column that identifies a person, got {self.unit!r}",
+        )
+        require(
+            self.unit is None or not isinstance(self.columns.get(self.unit), Interval),
+            f"the unit {self.unit!r} identifies people, so it has no bounds; declare it as None, "
+            "or not at all",
         )
         require(
             self.size is None
@@ -111,39 +130,27 @@ class Source(SourceOperation):
         DataError
             If the data's schema does not fit; the message depends on the schema only.
         """
-        own = ("where", "bound", "gather", "sample", "total")
-        if all(callable(getattr(data, name, None)) for name in own):
-            return data  # type: ignore[no-any-return]
+        readings = {name: reading(declared) for name, declared in self.columns.items()}
+        failed = ""
         try:
-            bound = rows(data, list(self.columns), self.unit)
+            if callable(getattr(type(data), "open_rows", None)):
+                bound: Rows = data.open_rows(readings, self.unit)
+            else:
+                bound = rows(data, readings, self.unit)
         except SchemaError as error:
-            raise DataError(f"dataset {self.name!r}: {error}") from None
+            failed = str(error)
         except Exception as error:  # its message may quote the data
+            failed = (
+                f"the data cannot be read as columns of numbers or texts ({type(error).__name__}); "
+                "pass a mapping of column names to arrays, or a frame"
+            )
+        if failed:  # outside of the handler, so that no traceback holds the data
+            raise DataError(f"dataset {self.name!r}: {failed}")
+        if self.size is not None and bound.size() != self.size:
             raise DataError(
-                f"dataset {self.name!r}: the data cannot be read as columns of numbers or texts "
-                f"({type(error).__name__}); pass a mapping of column names to arrays, or a frame"
-            ) from None
-        for name, declared in self.columns.items():
-            dtype = bound.columns[name].dtype
-            if isinstance(declared, Interval) and dtype.kind not in "biuf":
-                raise DataError(
-                    f"dataset {self.name!r}: column {name!r} is declared with bounds "
-                    f"{declared}, so it must be numeric, got dtype {dtype}"
-                )
-            if isinstance(declared, Categories) and dtype.kind in "fiub":
-                texts = [v for v in declared.values if isinstance(v, str)]
-                if texts:
-                    raise DataError(
-                        f"dataset {self.name!r}: column {name!r} is declared with the categories "
-                        f"{texts[:3]}..., but its dtype is {dtype}"
-                    )
-        if self.size is not None:
-            actual = len(set(bound.units.tolist()))
-            if actual != self.size:
-                raise DataError(
-                    f"dataset {self.name!r}: size={self.size} is declared, but the data has "
-                    f"{actual} units (their number is public under this neighbour relation)"
-                )
+                f"dataset {self.name!r}: size={self.size} is declared, but the data has "
+                f"{bound.size()} units (their number is public under this neighbour relation)"
+            )
         return bound
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
@@ -158,7 +165,7 @@ class BoundContributions(BoundOperation):
     kind: ClassVar[str] = "bound"
     reads: ClassVar[type] = Table
 
-    rows: int
+    rows: int = field(converter=whole)
     unit: str
 
     def __attrs_post_init__(self) -> None:

@@ -67,8 +67,14 @@ class Sum(Query):
         return f"sum in {self.bounds}"
 
     def domain(self, inputs: Sequence[Any]) -> Values:
-        """Return the column's values; refuse a column without bounds."""
+        """Return the column's values; refuse a column without bounds, or with too narrow ones."""
         bounded(inputs[0])
+        width, largest = self.bounds.upper - self.bounds.lower, self.bounds.largest
+        require(
+            width == 0 or width >= largest * 2.0**-16,
+            f"bounds {self.bounds} are too narrow for their distance from 0: sums are exact to "
+            "2^-22 of the largest bound; subtract a public constant from the column first",
+        )
         return inputs[0]  # type: ignore[no-any-return]
 
     def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
@@ -80,21 +86,17 @@ class Sum(Query):
         return column_sum(inputs[0], self.bounds)
 
 
-def column_sum(selected: Selected, bounds: Interval) -> float:
-    """Return the exact sum of a column on the grid of its bounds, rounded once."""
-    unit = grid.interval(np.zeros(1), bounds.lower, bounds.upper)[1]
+def column_sum(selected: Selected, bounds: Interval, zero: float = 0.0) -> float:
+    """Return the exact sum of a column's distances from ``zero``, on a grid inside its bounds."""
+    lower, upper = bounds.lower - zero, bounds.upper - zero
+    unit = grid.interval(np.zeros(1), lower, upper)[1]
 
     def block(columns: Columns) -> Integers:
-        values = numbers(selected.of(columns))
-        total: Integers = grid.interval(values, bounds.lower, bounds.upper)[0].sum(keepdims=True)
+        values = numbers(selected.of(columns)) - zero
+        total: Integers = grid.interval(values, lower, upper)[0].sum(keepdims=True)
         return total
 
-    return scaled_integer(selected.rows.total(block)[0], unit)
-
-
-def scaled_integer(total: int, unit: float) -> float:
-    """Return ``total * unit``, correctly rounded (``unit`` is a power of two)."""
-    return float(total) * unit
+    return grid.total(selected.rows.total(block)[0], unit)
 
 
 def enforced(ball: Ball, radius: float, width: int) -> Ball:
@@ -145,4 +147,4 @@ class VectorSum(Query):
             total: Integers = grid.ball(selected.of(columns), self.radius)[0].sum(axis=0)
             return total
 
-        return np.array([scaled_integer(v, unit) for v in selected.rows.total(block)])
+        return np.array([grid.total(v, unit) for v in selected.rows.total(block)])

@@ -13,7 +13,7 @@ from adaptive_dp.graph.change import Neighbors
 from adaptive_dp.graph.convert import anything
 from adaptive_dp.graph.errors import DeclarationError, LeakError
 from adaptive_dp.graph.handles import Handle, Private, PrivateQuery, Released, path
-from adaptive_dp.graph.operation import require
+from adaptive_dp.graph.operation import Operation, require
 from adaptive_dp.queries.columns import Clip, ColumnOf
 from adaptive_dp.queries.count import Count
 from adaptive_dp.queries.domains import Categories
@@ -103,6 +103,11 @@ class Table(Private[Rows]):
                 "filter needs a condition such as table['age'] >= 18, got "
                 f"{type(condition).__name__}; for equality use table['region'].isin(['A'])"
             )
+        if condition.table is not None and _data(condition.table) != _data(self):
+            raise DeclarationError(
+                f"the condition on {condition.column!r} is one of another data set "
+                f"({condition.table.operation.label()}); write it with a column of this table"
+            )
         inputs = (self,) if condition.handle is None else (self, condition.handle)
         return Table(Filter(condition.column, condition.test, condition.operand), inputs)
 
@@ -181,6 +186,13 @@ class Table(Private[Rows]):
         return solver.build(self, epsilon, delta)
 
 
+def _data(handle: Handle) -> Operation:
+    """Return the data set that a private handle comes from."""
+    while handle.inputs:
+        handle = handle.inputs[0]
+    return handle.operation
+
+
 class Parts:
     """The parts of a partition: iterate for (key, table) pairs, index by key."""
 
@@ -229,7 +241,7 @@ class Column(Private[Array], Generic[S]):
 
     def isin(self, values: Sequence[Any]) -> Condition:
         """Return the condition that the column has one of ``values``."""
-        return Condition(self._plain("isin"), "in", anything(values))
+        return Condition(self._plain("isin"), "in", anything(values), table=self.inputs[0])
 
     def __lt__(self, other: Any) -> Condition:
         return self._compare("<", other)
@@ -249,8 +261,8 @@ class Column(Private[Array], Generic[S]):
             if other.colour == "private":
                 raise LeakError(f"a filter may not compare with a private value: {path(other)}")
             assert isinstance(other, Released)
-            return Condition(name, test, None, other)
-        return Condition(name, test, other)
+            return Condition(name, test, None, other, self.inputs[0])
+        return Condition(name, test, other, table=self.inputs[0])
 
     def _plain(self, test: str) -> str:
         if not isinstance(self.operation, ColumnOf):

@@ -1,6 +1,16 @@
 """Rows: the one seam between the library and data."""
 
 from adaptive_dp.rows.memory import MemoryRows, rows
-from adaptive_dp.rows.rows import Coins, Columns, Rows
+from adaptive_dp.rows.reading import SchemaError
+from adaptive_dp.rows.rows import Coins, Columns, Readable, Reading, Rows
 
-__all__ = ["Coins", "Columns", "MemoryRows", "Rows", "rows"]
+__all__ = [
+    "Coins",
+    "Columns",
+    "MemoryRows",
+    "Readable",
+    "Reading",
+    "Rows",
+    "SchemaError",
+    "rows",
+]

@@ -1,9 +1,11 @@
 """Real numbers as whole multiples of a power of two, so that sums are exact.
 
 A column clipped to [lo, hi] is rounded to multiples of a step that divide the largest
-bound into 2^31 parts, inside the bounds; a row of a vector of norm at most B to steps of
+bound into 2^22 parts, inside the bounds; a row of a vector of norm at most B to steps of
 about B / 2^19, after its norm has been clipped by as much as rounding can add. What is
-summed thus obeys the declared bounds exactly, not just up to rounding.
+summed thus obeys the declared bounds exactly, not just up to rounding. Totals are clamped
+to 2^53 steps, which floats hold exactly: more than 10^9 rows at the largest bound. A total
+that was rounded would move by more than its sensitivity.
 """
 
 from __future__ import annotations
@@ -18,6 +20,20 @@ from adaptive_dp.rows.rows import Integers
 
 Floats = NDArray[np.float64]
 
+BITS = 22
+"""The largest bound of a column has between 2^22 and 2^23 steps."""
+
+EXACT = 2**53
+"""Whole numbers up to here are floats."""
+
+
+def total(steps: int, unit: float) -> float:
+    """Return ``steps * unit`` exactly (``unit`` is a power of two), clamped to `EXACT` steps.
+
+    Clamping moves no two totals apart.
+    """
+    return float(min(max(steps, -EXACT), EXACT)) * unit
+
 
 def step(bound: float, bits: int) -> float:
     """Return the largest power of two that is at most ``bound / 2**bits`` (1 for bound 0)."""
@@ -31,7 +47,7 @@ def interval(values: Floats, lower: float, upper: float) -> tuple[Integers, floa
 
     NaN counts as the point of [lower, upper] next to 0.
     """
-    unit = step(max(abs(lower), abs(upper)), 31)
+    unit = step(max(abs(lower), abs(upper)), BITS)
     # exactly: a float quotient could underflow to 0, outside of tiny bounds
     low = math.ceil(Fraction(lower) / Fraction(unit))
     high = math.floor(Fraction(upper) / Fraction(unit))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
-from adaptive_dp.rows.rows import BLOCK, Coins, Columns, Integers
+from adaptive_dp.rows import cells
+from adaptive_dp.rows.reading import SchemaError, columns_of, length, read
+from adaptive_dp.rows.rows import BLOCK, Coins, Columns, Integers, Reading
 
 
 @frozen(repr=False, eq=False)
@@ -29,6 +31,10 @@ class MemoryRows:
 
     def __repr__(self) -> str:
         return "<private rows>"
+
+    def size(self) -> int:
+        """Return the number of units."""
+        return len(np.unique(self.units))
 
     def where(self, keep: Callable[[Columns], NDArray[np.bool_]]) -> MemoryRows:
         """Return the rows for which ``keep`` is True."""
@@ -75,93 +81,37 @@ class MemoryRows:
         return MemoryRows({k: v[keep] for k, v in self.columns.items()}, self.units[keep])
 
 
-class SchemaError(ValueError):
-    """The data's columns or types do not fit; the message depends on the schema only."""
-
-
-def rows(data: Any, columns: Sequence[str], unit: str | None) -> MemoryRows:
-    """Return rows over ``data``: a mapping of arrays, a structured array, or a frame.
+def rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
+    """Return rows over ``data``: a mapping of columns, a structured array, or a frame.
 
     Parameters
     ----------
     data
-        A mapping of column names to one-dimensional arrays, a NumPy structured array, or
-        any eager frame that narwhals knows (pandas, polars, PyArrow).
+        A mapping of column names to lists or one-dimensional arrays, a NumPy structured
+        array, or any eager frame that narwhals knows (pandas, polars, PyArrow).
     columns
-        The columns to read; the others are left alone.
+        The columns to read, and what each holds; the others are left alone.
     unit
-        The column that identifies a unit; None where each row is a unit of its own.
+        The column that identifies a unit; None where each row is a unit of its own. Rows
+        without an identifier are dropped: they cannot be told apart.
 
     Raises
     ------
     SchemaError
-        If a column is missing, is not one-dimensional, or the lengths differ.
+        If a column is missing, is not one-dimensional or not of its type, or the lengths differ.
     """
-    if isinstance(data, MemoryRows):
-        return data
     wanted = [*columns, *([unit] if unit is not None and unit not in columns else [])]
-    table = _columns(data, wanted)
+    table = columns_of(data, wanted)
     missing = [name for name in wanted if name not in table]
     if missing:
         raise SchemaError(f"the data has no column {', '.join(map(repr, missing))}")
-    try:
-        arrays = {name: np.asarray(table[name]) for name in wanted}
-    except ValueError:  # ragged lists
-        raise SchemaError(f"the columns must be one-dimensional: {', '.join(wanted)}") from None
-    for name, array in arrays.items():
-        if array.ndim != 1:
-            raise SchemaError(
-                f"column {name!r} must be one-dimensional, got {array.ndim} dimensions"
-            )
-    if len({len(array) for array in arrays.values()}) > 1:
-        raise SchemaError("the columns differ in length")
-    count = len(next(iter(arrays.values()))) if arrays else _length(data)
-    units = np.arange(count, dtype=np.int64)
+    arrays = {name: read(table[name], name, reading) for name, reading in columns.items()}
+    count = len(next(iter(arrays.values()))) if arrays else length(data)
+    codes = np.arange(count, dtype=np.int64)
     if unit is not None:
-        identity = arrays[unit]
-        values = identity.astype(str) if identity.dtype == object else identity
-        units = np.unique(values, return_inverse=True)[1].astype(np.int64)
+        codes = cells.units(read(table[unit], unit, "value"))
+    if len({len(array) for array in (*arrays.values(), codes)}) > 1:
+        raise SchemaError("the columns differ in length")
     # a table without columns still has rows to count
-    return MemoryRows({name: arrays[name] for name in columns} or {"": units}, units)
-
-
-def _columns(data: Any, wanted: Sequence[str]) -> Mapping[str, Any]:
-    if isinstance(data, Mapping):
-        return data
-    if isinstance(data, np.ndarray):
-        if data.dtype.names is None:
-            raise SchemaError(
-                "a plain array has no column names; pass a mapping such as {'age': array[:, 0]}"
-            )
-        return {name: data[name] for name in data.dtype.names}
-    try:
-        import narwhals as nw
-    except ImportError:
-        raise SchemaError(
-            f"to read a {type(data).__name__} install adaptive-dp[frames], or pass a mapping of "
-            "column names to arrays"
-        ) from None
-    try:
-        frame = nw.from_native(data, eager_only=True)
-    except TypeError:
-        raise SchemaError(
-            "data must be a mapping of column names to arrays, a structured array or a pandas, "
-            f"polars or PyArrow table, got {type(data).__name__}"
-        ) from None
-    return {name: _array(frame[name]) for name in wanted if name in frame.columns}
-
-
-def _array(series: Any) -> NDArray[Any]:
-    """Return a frame's column; numbers with gaps become floats with NaN, not objects."""
-    array = series.to_numpy()
-    if array.dtype == object and series.dtype.is_numeric():
-        import narwhals as nw
-
-        return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
-    return np.asarray(array)
-
-
-def _length(data: Any) -> int:
-    if isinstance(data, Mapping):
-        return max((len(v) for v in data.values()), default=0)
-    return len(data)
+    everyone = MemoryRows(arrays or {"": codes}, codes)
+    return everyone if unit is None else everyone._take(codes >= 0)

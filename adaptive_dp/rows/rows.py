@@ -5,6 +5,9 @@ int64, and the blocks' arrays are added as integers. Integer addition is exact a
 order, so the sum is the same to the last bit however the rows are split, and one row moves
 it by at most what the row's own share can be: the sensitivity proofs need both.
 
+How a cell is read depends on that cell alone (`adaptive_dp.rows.cells`): were a column's type
+inferred from its values, one person could change what everybody's are.
+
 The transforms that need to see all rows of a unit (bounding contributions, keeping units
 whole, sampling units) are operations of their own, since only the rows' keeper can do them.
 """
@@ -12,10 +15,14 @@ whole, sampling units) are operations of their own, since only the rows' keeper 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+Reading = Literal["number", "text", "code", "value"]
+"""What a column holds: numbers within bounds, categories that are texts, categories of which
+none is a text, or values of which nothing is declared."""
 
 Columns = Mapping[str, NDArray[Any]]
 """One block of rows: arrays of equal length by column name."""
@@ -33,12 +40,30 @@ class Coins(Protocol):
         ...
 
 
+class Readable(Protocol):
+    """Data that makes its own rows; anything else is read into memory."""
+
+    def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> Rows:
+        """Return the rows of the named columns, as `adaptive_dp.rows.memory.rows` would.
+
+        Raises
+        ------
+        SchemaError
+            If the columns do not fit; nothing of the data is told.
+        """
+        ...
+
+
 class Rows(Protocol):
     """A table of rows, each belonging to a unit.
 
     Every operation returns new rows; none changes the old. Functions given to it are
     deterministic and look at each row (or unit) by itself.
     """
+
+    def size(self) -> int:
+        """Return the number of units."""
+        ...
 
     def where(self, keep: Callable[[Columns], NDArray[np.bool_]]) -> Rows:
         """Return the rows for which ``keep`` is True."""
