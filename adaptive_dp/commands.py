@@ -19,7 +19,6 @@ from adaptive_dp.graph.errors import DataError, DocumentError, PlanError
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.plain import plain
 from adaptive_dp.graph.run import Result
-from adaptive_dp.graph.table import protects
 from adaptive_dp.graph.visible import visible
 from adaptive_dp.planfile import content_of, importable, read_plan
 from adaptive_dp.queries.domains import Categories
@@ -78,27 +77,26 @@ def verify(options: Namespace) -> int:
         verdict = checking.verify(certificate, allow=options.allow)
     except (PlanError, AccountingError) as error:
         raise DocumentError(f"{path}: {error}") from None
-    document = certificate.document
-    whom, source = [protects(row) for row in document["protects"]], document["randomness"]
+    source = certificate.document["randomness"]["source"]
     if options.json:
         found = {
             "holds": verdict.holds,
             "claimed": plain(verdict.claimed),
             "found": plain(verdict.found),
-            "delta": certificate.delta,
-            "protects": whom,
-            "release": source["release"],
+            "delta": verdict.delta,
+            "protects": list(verdict.protects),
+            "release": verdict.release,
             "reasons": list(verdict.reasons),
         }
         say(json.dumps(found))
     elif verdict.holds:
         say(
             f"holds: epsilon <= {verdict.claimed:.9g}, recomputed {verdict.found:.9g}, at delta = "
-            f"{certificate.delta:g}"
+            f"{verdict.delta:g}"
         )
-        say("\n".join(f"protects {visible(line)}" for line in whom))
-        if source["release"] is not True:
-            say(f"NOT FOR RELEASE ({visible(source['source'])})")
+        say("\n".join(f"protects {visible(line)}" for line in verdict.protects))
+        if not verdict.release:
+            say(f"NOT FOR RELEASE ({visible(source)})")
     else:
         say(visible("does not hold: " + "; ".join(verdict.reasons)))
     return 0 if verdict.holds else FAILS
@@ -194,16 +192,16 @@ def _tables(plan: Pipeline, given: list[str]) -> dict[str, Any]:
         raise DocumentError("--data names one data set twice")
     operations = [node.handle.operation for node in plan.structure]
     sources = {found.name: found for found in operations if isinstance(found, Source)}
+    unknown = [name for name in files if name not in sources]
+    if unknown:
+        raise DataError(
+            f"the plan has no data set {unknown[0]!r}; it reads {', '.join(sources) or 'none'}"
+        )
     missing = [name for name in sources if name not in files]
     if missing:
         raise DataError(
             f"the plan reads {', '.join(sources)}; pass "
             + " ".join(f"--data {name}=FILE" for name in missing)
-        )
-    unknown = [name for name in files if name not in sources]
-    if unknown:
-        raise DataError(
-            f"the plan has no data set {unknown[0]!r}; it reads {', '.join(sources) or 'none'}"
         )
     return {name: _table(sources[name], path) for name, path in files.items()}
 

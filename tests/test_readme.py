@@ -3,9 +3,13 @@
 import re
 import runpy
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+
+import accountants
+import adaptive_dp as dp
 
 ROOT = Path(__file__).parent.parent
 
@@ -40,7 +44,62 @@ def test_example_runs(path, capsys, monkeypatch):
     assert "epsilon" in capsys.readouterr().out
 
 
-def test_readme_names_files_that_exist():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    for name in re.findall(r"\]\(([\w./-]+?)(?:#[\w-]+)?\)", text):
-        assert (ROOT / name).exists(), name
+@pytest.mark.parametrize("file", ["README.md", "docs/reference.md", "docs/architecture.md"])
+def test_files_that_are_named_exist(file):
+    path = ROOT / file
+    for name in re.findall(r"\]\(([\w./-]+?)(?:#[\w-]+)?\)", path.read_text(encoding="utf-8")):
+        assert (path.parent / name).exists(), name
+
+
+def test_readme_document_is_a_plan():
+    (text,) = blocks("toml")
+    plan = dp.load(text)
+    assert plan.certify().epsilon == pytest.approx(2)
+    assert dp.load(plan.to_json()).fingerprint == plan.fingerprint
+
+
+def test_reference_names_everything_public():
+    text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w.]+)`", text))
+    assert {f"dp.{name}" for name in dp.__all__} <= named
+    assert {f"accountants.{name}" for name in accountants.__all__} <= named
+    for name in named - {"adaptive_dp", "dp", "accountants", "adaptive_dp.schemas"}:
+        package, _, rest = name.partition(".")
+        if package in ("dp", "accountants"):
+            assert rest in {"dp": dp, "accountants": accountants}[package].__all__, name
+    methods = re.findall(r"`(Pipeline|Table|Column|Vectors)\.(\w+)`", text)
+    assert all(hasattr(getattr(dp, owner), method) for owner, method in methods)
+    public = {name for name in vars(dp.Pipeline) if not name.startswith("_")} - {"of", "delta"}
+    assert public <= {method for owner, method in methods if owner == "Pipeline"}
+
+
+def test_the_public_surface_is_what_dir_shows():
+    shown = {name for name in dir(dp) if not name.startswith("__")}
+    assert shown == set(dp.__all__)
+    assert dp.__version__ == version("adaptive-dp")
+    assert all(hasattr(dp, name) for name in dp.__all__)
+
+
+def test_readme_says_what_becomes_of_odd_data():
+    """NaN is the bound nearest to 0, what is in no category is in no part, no id is no row."""
+    people = dp.dataset(
+        "people",
+        columns={"age": (10, 90), "region": ["A", "B"]},
+        unit="id",
+        rows_per_unit=1,
+    )
+    exact = dp.Laplace(scale=1e-9)
+    plan = dp.Pipeline(
+        count=people.count().release(exact),
+        total=people["age"].sum().release(exact),
+        regions={k: part.count().release(exact) for k, part in people.partition("region")},
+    )
+    data = {
+        "id": [1, 2, 3, 3, None],
+        "age": [None, 500, "x", 70, 70],
+        "region": ["A", "elsewhere", "B", "A", "A"],
+    }
+    result = plan.simulate(seed=1, people=data)
+    assert result["count"] == pytest.approx(3, abs=1e-3)
+    assert result["total"] in (pytest.approx(110, abs=1e-3), pytest.approx(170, abs=1e-3))
+    assert sum(result["regions"].values()) == pytest.approx(2, abs=1e-3)
