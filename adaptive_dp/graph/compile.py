@@ -156,6 +156,12 @@ def _loss(charge: Charge, far: float) -> PrivacyLoss:
     return loss
 
 
+def _spreading(charge: Charge) -> int:
+    """Return how many partitions are around a release that let a unit be in several parts."""
+    parts = [n.handle for n in charge.chain if isinstance(n.handle.operation, PartOperation)]
+    return sum(not part.inputs[0].domain.whole_units for part in parts)
+
+
 def _partition(charges: Sequence[Charge], change: Change, at: int) -> Term:
     """Return the choices of parts that one unit can touch (see `touch`)."""
     partition = charges[0].chain[at - 1].handle
@@ -173,4 +179,4 @@ def _partition(charges: Sequence[Charge], change: Change, at: int) -> Term:
 
     if domain.whole_units or change.rows == 1:
         return one_part(inside, change, label)
-    return several_parts(inside, change, label)
+    return several_parts(inside, change, label, max(map(_spreading, charges)))

@@ -14,6 +14,7 @@ from adaptive_dp.graph.charge import Charge, regions
 from adaptive_dp.graph.encode import encode
 from adaptive_dp.graph.repeat import Repeat
 from adaptive_dp.graph.roles import PartOperation
+from adaptive_dp.graph.touch import SEVERAL
 
 
 def rows(
@@ -85,9 +86,9 @@ def _parts(charge: Charge) -> list[str]:
 
 
 def _touched(parts: Sequence[str], labels: set[str]) -> bool:
-    """Whether the worst world lies in all parts around a node."""
+    """Whether the worst world lies in all parts around a node, or leaves open where it lies."""
     rowless = {re.sub(r" \(\d+ rows\)$", "", label) for label in labels}
-    return all(part in labels or part in rowless for part in parts)
+    return SEVERAL in labels or all(part in labels or part in rowless for part in parts)
 
 
 def _way(charge: Charge) -> str:

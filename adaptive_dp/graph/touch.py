@@ -7,23 +7,30 @@
 * where a unit has up to r rows, which may lie in several parts: any split of r rows among
   parts, each part charged at the number of rows that it gets. For an exchange, r rows are
   split in each data set, and a part that gets a of the one and b of the other is charged
-  for the exchange of a rows for b: no query need be linear, no loss superadditive.
+  for the exchange of a rows for b: no query need be linear, no loss superadditive. Where these
+  are too many, numbers of rows are rounded up, which is sound and looser.
 """
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import combinations, product
+from itertools import combinations
 from typing import Any
-
-from attrs import evolve
 
 from accountants import Parallel, Repeated, Sampled, Sequential, Spend, Term
 from adaptive_dp.graph.change import UNBOUNDED, Change
 from adaptive_dp.graph.errors import DeclarationError
 
-SPLITS = 20_000
-"""More splits of a unit's rows than this are bounded by every touched part at all rows."""
+TERMS, SPLITS = 8_192, 1_024
+"""More terms of parts, or splits of a unit's rows among them, are counted in steps."""
+
+GROWTHS = (1, 33 / 32, 17 / 16, 9 / 8, 5 / 4, 3 / 2, 2, 4, 16, 256)
+"""How much a step of rows may exceed the one before; 1 is exact."""
+
+SEVERAL = "several parts"
+"""The label of a choice in which it is left open where the unit's rows lie."""
 
 Inside = Callable[[int, Change], Term]
 """The term of what is charged in a part, by its index, for a change of the rows in it."""
@@ -58,65 +65,221 @@ def _pairs(
         yield (label[i], label[j]), Sequential([moved[i], moved[j]])
 
 
-def several_parts(inside: Inside, change: Change, label: Mapping[int, str]) -> Term:
-    """Return the choices where a unit's rows may lie in several parts."""
+def several_parts(inside: Inside, change: Change, label: Mapping[int, str], nested: int) -> Term:
+    """Return the choices where a unit's rows may lie in several parts.
+
+    Exact where the splits are few. Where they are many, rows are counted in *steps* ``s_1 < s_2 <
+    ... < s_k`` (`steps`), and a part that gets ``a`` rows is charged at the least step ``s(a)``
+    that is not below. That charges enough: losses grow with rows, so the split ``(a_1, a_2, ...)``
+    costs at most what ``(s(a_1), s(a_2), ...)`` does, and this is among the choices, which are all
+    tuples of steps whose *least rows*, one more than the step before, sum to at most a unit's rows.
+
+    Parameters
+    ----------
+    inside, label
+        What is charged in each part, and how it is called.
+    change
+        What arrives at the partition.
+    nested
+        How many partitions stand inside of each other here: together they share the limits.
+    """
     if change.rows == UNBOUNDED:  # a bound inside of each part bounds no sum over the parts
         raise DeclarationError(
             f"nothing bounds the rows of a unit before the partition ({', '.join(label.values())})"
             "; bound them first, with dataset(unit=..., rows_per_unit=...), or partition with "
             "whole_units=True"
         )
-    least = (change.both + 1) // 2
-    totals = [(rows, change.both - rows) for rows in range(change.rows, least - 1, -1)]
-    if not change.replaced:
-        totals = [(change.rows, 0)]
-    seen = [(a, b) for a in range(1, change.rows + 1) for b in range(min(a, change.both - a) + 1)]
-    if not change.replaced:
-        seen = [(a, 0) for a, b in seen if b == 0]
+    limits = max(16, round(TERMS ** (1 / nested))), max(64, round(SPLITS ** (1 / nested)))
+    for alike, growths in ((False, GROWTHS[:6]), (True, GROWTHS[:8])):
+        for growth in growths:
+            found = steps(change.rows, growth, limits[0])
+            term = found and _among(inside, change, label, found, limits, alike)
+            if term:
+                return term
+    return _at_every_step(inside, change, label, limits[0])
+
+
+def _among(
+    inside: Inside,
+    change: Change,
+    label: Mapping[int, str],
+    found: Sequence[int],
+    limits: tuple[int, int],
+    alike: bool,
+) -> Term | None:
+    """Return the splits in steps; None if there are more terms, or splits, than ``limits``.
+
+    With ``alike`` each share is charged at the dearest of all parts, so that the parts are told
+    apart no more: fewer splits, and looser.
+    """
+    shares = _shares(found, change)
+    if len(shares) * len(label) > limits[0]:
+        return None
+    terms = {(i, share): inside(i, _share(share, change)) for i in label for share in shares}
     kinds: dict[Any, list[int]] = {}
-    for i in label:
-        kinds.setdefault(tuple(_shape(inside(i, _share(s))) for s in seen), []).append(i)
-    few = [found[: change.both] for found in kinds.values()]
-    terms: dict[tuple[int, Change], Term] = {}
-    choices: dict[tuple[tuple[int, Change], ...], Term] = {}
-    for count, split in enumerate(s for total in totals for s in _splits(few, total)):
-        if count >= SPLITS:
-            all_rows = evolve(change, fixed=False)
-            every = Sequential([inside(i, all_rows) for found in few for i in found])
-            return Parallel([every], ["several parts"])
-        key = tuple((i, _share(share)) for i, share in split)
-        for pair in key:
-            if pair not in terms:
-                terms[pair] = inside(*pair)
-        choices.setdefault(key, Sequential([terms[pair] for pair in key]))
-    names = [tuple(f"{label[i]} ({c.both} rows)" for i, c in key) for key in choices]
+    if alike:
+        terms = {(0, share): _dearest([terms[i, share] for i in label]) for share in shares}
+        few = [[0] * min(len(label), change.both)]
+    else:
+        for i in label:
+            kinds.setdefault(tuple(_shape(terms[i, share]) for share in shares), []).append(i)
+        few = [same[: change.both] for same in kinds.values()]
+    splits = _splits(few, found, _totals(change), limits[1])
+    if splits is None:
+        return None
+    choices = {
+        tuple((i, _share(share, change)) for i, share in split): Sequential(
+            [terms[i, _wider(share)] for i, share in split]
+        )
+        for split in splits
+    }
+    names = [(SEVERAL,) if alike else _named(key, label) for key in choices]
     return Parallel(list(choices.values()), names)
 
 
-def _share(share: Share) -> Change:
-    return Change(min(share) > 0, max(share), False, sum(share))
+def _dearest(terms: Sequence[Term]) -> Term:
+    """Return what stands above all terms: a round whose choice is left open."""
+    return Repeated(Parallel(terms), 1)
+
+
+def _named(key: Iterable[tuple[int, Change]], label: Mapping[int, str]) -> tuple[str, ...]:
+    return tuple(f"{label[i]} ({c.both} rows)" for i, c in key)
+
+
+def steps(rows: int, growth: float, most: int) -> list[int]:
+    """Return whole numbers from 1 to ``rows``, each at most ``growth`` times the one before.
+
+    Next ones follow each other where that is not possible; more than ``most`` are none at all.
+
+    Examples
+    --------
+    >>> steps(20, 1, 64) == list(range(1, 21)), steps(20, 2, 64)
+    (True, [1, 2, 4, 8, 16, 20])
+    """
+    found = [1]
+    while found[-1] < rows:
+        if len(found) >= most:
+            return []
+        found.append(min(rows, max(found[-1] + 1, math.floor(min(growth * found[-1], rows)))))
+    return found
+
+
+def _totals(change: Change) -> list[Share]:
+    """Return how many rows a unit may have in the two data sets; fewer are dominated."""
+    if not change.replaced:
+        return [(change.rows, 0)]
+    least = (change.both + 1) // 2
+    return [(rows, change.both - rows) for rows in range(change.rows, least - 1, -1)]
+
+
+def _shares(found: Sequence[int], change: Change) -> list[Share]:
+    """Return the shares that a part can be charged at, the larger number first."""
+    if not change.replaced:
+        return [(a, 0) for a in found]
+    least = dict(zip(found, (0, *found), strict=False))  # a step stands for more rows than this
+    return [
+        (a, b)
+        for a in found
+        for b in (0, *found)
+        if b <= a and least[a] + least.get(b, -1) + 2 <= change.both
+    ]
+
+
+def _wider(share: Share) -> Share:
+    return max(share), min(share)
+
+
+def _share(share: Share, change: Change) -> Change:
+    return Change(min(share) > 0, max(share), False, min(sum(share), change.both))
+
+
+Split = tuple[tuple[int, Share], ...]
+"""Parts, with the share of each."""
 
 
 def _splits(
-    kinds: Sequence[Sequence[int]], total: Share
-) -> Iterator[tuple[tuple[int, Share], ...]]:
-    """Yield each way to put ``total`` rows into parts; of equal parts (a kind), in one order."""
+    kinds: Sequence[Sequence[int]], found: Sequence[int], totals: Sequence[Share], most: int
+) -> list[Split] | None:
+    """Return each way to put rows into parts, in steps; None if there are more than ``most``.
 
-    def place(kind: int, at: int, left: Share, most: Share) -> Iterator[Any]:
+    Of equal parts (a kind) one order is enough, and a split that another one exceeds is left out.
+    """
+    step, least = (0, *found), (0, *(s + 1 for s in (0, *found[:-1])))
+    work = 0
+    result: list[Split] = []
+    parts = sum(map(len, kinds))
+
+    def fit(left: int) -> int:
+        return bisect_right(least, left) - 1
+
+    def place(kind: int, at: int, left: Share, limit: Share, before: tuple[Any, ...]) -> None:
+        """Place what is left from a part on; ``limit`` is the share of the equal part before."""
+        nonlocal work
         if left == (0, 0):
-            yield ()
+            keep(before, left)
             return
-        if kind == len(kinds):
-            return
-        if at < len(kinds[kind]):
-            for share in product(range(left[0], -1, -1), range(left[1], -1, -1)):
-                if (0, 0) < share <= most:
-                    rest = (left[0] - share[0], left[1] - share[1])
-                    for others in place(kind, at + 1, rest, share):
-                        yield ((kinds[kind][at], share), *others)
-        yield from place(kind + 1, 0, left, left)
+        for k in range(kind, len(kinds)):
+            at, limit = (at, limit) if k == kind else (0, (len(found), len(found)))
+            if at == len(kinds[k]):
+                continue
+            best = (fit(left[0]), fit(left[1]))
+            last = k == len(kinds) - 1 and at == len(kinds[k]) - 1
+            for a in [best[0]] if last else range(best[0], -1, -1):
+                for b in [best[1]] if last else range(best[1], -1, -1):
+                    work += 1
+                    if work > 16 * most or len(result) > most:
+                        raise _TooMany
+                    if (0, 0) < (a, b) <= limit:
+                        rest = (left[0] - least[a], left[1] - least[b])
+                        chosen = (*before, (kinds[k][at], (a, b)))
+                        if last:
+                            keep(chosen, rest)
+                        else:
+                            place(k, at + 1, rest, (a, b), chosen)
 
-    return place(0, 0, total, total)
+    def keep(chosen: tuple[Any, ...], left: Share) -> None:
+        """Keep a split unless a share can be raised with the rows that are left."""
+        levels = [share for _, share in chosen]
+        levels += [(0, 0)] if len(chosen) < parts else []
+        for side in (0, 1):
+            for share in levels:
+                j = share[side]
+                if j < len(found) and least[j + 1] - least[j] <= left[side]:
+                    return
+        result.append(tuple((i, (step[a], step[b])) for i, (a, b) in chosen))
+
+    try:
+        for total in totals:
+            place(0, 0, total, (len(found), len(found)), ())
+    except (_TooMany, RecursionError):
+        return None
+    return result
+
+
+class _TooMany(Exception):
+    """There are more splits than anyone wants."""
+
+
+def _at_every_step(inside: Inside, change: Change, label: Mapping[int, str], most: int) -> Term:
+    """Return one choice that is above all splits: at each step as many parts as can reach it.
+
+    A share of at least ``a`` rows of the one data set and ``b`` of the other fits at most
+    ``min(r // a, r // b, both // (a + b))`` times; which parts they are is left open.
+    """
+    for growth in (*(g for g in GROWTHS if g >= 2), None):
+        found = [change.rows] if growth is None else steps(change.rows, growth, most)
+        shares = _shares(found, change)
+        if growth is None or 0 < len(shares) * len(label) <= most:
+            break
+    least = dict(zip((0, *found), (0, 1, *(s + 1 for s in found)), strict=False))
+    paid: list[Term] = []
+    for a, b in shares:
+        fits = [change.rows // least[s] for s in (a, b) if s]
+        times = min(*fits, change.both // (least[a] + least[b]), len(label))
+        every = [inside(i, _share((a, b), change)) for i in label]
+        whole = times == len(label)
+        paid.append(Sequential(every) if whole else Repeated(Parallel(every), times))
+    return Parallel([Sequential(paid)], [SEVERAL])
 
 
 def _shape(term: Term) -> Any:
