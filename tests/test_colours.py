@@ -188,9 +188,13 @@ def test_rows_that_raise_tell_nothing() -> None:
         def __repr__(self) -> str:
             return "<rows>"
 
+    class Data:
+        def open_rows(self, columns: Any, unit: Any) -> Rows:
+            return Rows()
+
     plan = dp.Pipeline(n=table().count().release(dp.Laplace(scale=1.0)))
     with pytest.raises(dp.RunError) as caught:
-        plan.run(t=Rows())
+        plan.run(t=Data())
     assert leaks(caught.value) == []
 
 
@@ -211,7 +215,6 @@ class Hostile:
         {"x": Hostile(), "name": np.array(["Ann"])},
         {"x": np.array([SECRET])},
         {"x": np.array([SECRET]), "name": np.array(["Ann", "Ann"])},
-        {"x": [[SECRET], [SECRET, 1.0]], "name": ["Ann", "Ann"]},
         Hostile(),
     ],
 )

@@ -402,3 +402,19 @@ def test_the_executor_path_is_that_of_a_run():
     frame = {n: np.array([r[n] for _, r in records]) for n in COLUMNS}
     frame["id"] = np.array([i for i, _ in records])
     assert plan.simulate(seed=0, t=frame)["a"] == value(plan, frame)[0]
+
+
+def test_numpy_numbers_are_numbers():
+    base = dp.dataset(
+        "t",
+        columns={"x": (np.float64(0), np.int64(3))},
+        neighbors="replace_one",
+        unit="id",
+        rows_per_unit=np.int64(2),
+        size=np.int64(5),
+    )
+    one = base["x"].histogram([np.float64(0), np.int64(1), Fraction(5, 2)])
+    plain = base["x"].histogram([0.0, 1.0, 2.5])
+    plans = [dp.Pipeline(a=q.release(dp.Laplace(scale=1.0))) for q in (one, plain)]
+    assert plans[0].fingerprint == plans[1].fingerprint
+    assert dp.load(plans[0].to_json()).fingerprint == plans[0].fingerprint

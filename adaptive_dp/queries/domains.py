@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from numbers import Integral, Real
+from fractions import Fraction
+from numbers import Integral
 from typing import Any
 
+import numpy as np
 from attrs import field, frozen
 
 from adaptive_dp.graph.change import Neighbors
@@ -35,12 +37,11 @@ def number(what: str, value: Any) -> float:
 
 
 def edges_of(values: Any) -> tuple[float, ...] | None:
-    """Return edges as floats; what is no number is left for the operation to refuse."""
+    """Return edges as plain numbers; what is none is left for the operation to refuse."""
     found = perhaps(values)
     if found is None:
         return None
-    plain = (bool, str)
-    return tuple(float(v) if isinstance(v, Real) and not isinstance(v, plain) else v for v in found)
+    return tuple(float(v) if isinstance(v, np.generic | Fraction) else v for v in found)
 
 
 def whole(value: Any) -> Any:
@@ -130,7 +131,9 @@ def column(name: str, declared: Any) -> Column:
         try:
             return Interval(*declared)
         except DeclarationError as error:
-            raise DeclarationError(f"column {name!r}: {error}") from None
+            texts = any(isinstance(v, str) for v in declared)
+            cure = "; a pair is bounds, write categories as a list" if texts else ""
+            raise DeclarationError(f"column {name!r}: {error}{cure}") from None
     if isinstance(declared, list | tuple) and not isinstance(declared, str):
         try:
             return Categories(tuple(declared))

@@ -48,8 +48,8 @@ class Histogram(Query):
             f"a histogram of {values.of!r} needs categories or edges=[...], one of the two",
         )
         if self.edges is not None:
-            numeric(values.of, values.column)
             bins(values.of, self.edges)
+            numeric(values.of, values.column)
         else:
             known(values.of, values.column, Categories(self.keys or ()).values)
         return values

@@ -51,12 +51,13 @@ class Partition(PartitionOperation):
         declared = table.find(self.by)
         require(
             (self.keys is None) != (self.edges is None),
-            f"partition by {self.by!r} takes keys=[...] (by default the declared categories) or "
-            "edges=[...] (of a numeric column), one of the two",
+            f"column {self.by!r} declares no categories; pass keys=[...] or edges=[...]"
+            if self.keys is None
+            else "partition takes keys (of categories) or edges (of a numeric column), not both",
         )
         if self.edges is not None:
-            numeric(self.by, declared)
             keys: tuple[Any, ...] = bins(self.by, self.edges)
+            numeric(self.by, declared)
         else:
             keys = Categories(self.keys or ()).values
             known(self.by, declared, keys)
