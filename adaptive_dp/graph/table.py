@@ -20,6 +20,7 @@ LIMIT = 40
 """Tables of more rows than this show the first ones and say how many more there are."""
 ROOM = 120
 """Characters of a line; the longest cells of a wider table are cut."""
+RESULT = ("output", "value", "expected noise (1 sd)")
 LISTED = 12
 """Entries of a value that get a row each; of more, the first few stand in one row."""
 
@@ -84,9 +85,15 @@ def certificate_text(document: Mapping[str, Any]) -> str:
         parts += ["", fill(f"worst world: {'; '.join(map(visible, worst))}", ROOM)]
     if not document["worlds"]["exact"]:
         parts.append("(too many worlds: some are bounded together, by their envelope)")
-    if not document["randomness"]["release"]:
-        parts += ["", f"NOT FOR RELEASE: noise from {visible(document['randomness']['source'])}"]
+    stamp = _stamp(document)
+    parts += ["", *stamp] if stamp else []
     return "\n".join(parts)
+
+
+def _stamp(document: Mapping[str, Any]) -> list[str]:
+    """Return what a simulation is stamped with."""
+    source = visible(document["randomness"]["source"])
+    return [] if document["randomness"]["release"] else [f"NOT FOR RELEASE: noise from {source}"]
 
 
 def claim_lines(document: Mapping[str, Any]) -> list[str]:
@@ -146,21 +153,25 @@ def certificate_html(document: Mapping[str, Any]) -> str:
 
 def result_text(values: Mapping[str, Any], noise: Mapping[str, Any]) -> str:
     """Return released values with their expected noise."""
-    return table(("output", "value", "expected noise (1 sd)"), _result(values, noise))
+    return table(RESULT, _result(values, noise))
 
 
 def result_html(
     values: Mapping[str, Any], noise: Mapping[str, Any], document: Mapping[str, Any]
 ) -> str:
     """Return released values with their expected noise, and the claim, for a notebook."""
-    rows = "".join(
-        f"<tr><td>{escape(visible(name))}</td><td>{escape(visible(value))}</td>"
-        f"<td>{escape(deviation)}</td></tr>"
-        for name, value, deviation in _result(values, noise)
-    )
-    head = "<tr><th>output</th><th>value</th><th>expected noise (1 sd)</th></tr>"
-    said = "".join(f"<div>{escape(visible(line))}</div>" for line in claim_lines(document))
-    return f"{said}<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
+    rows = _result(values, noise)
+    lines = [*_stamp(document), *claim_lines(document)]
+    said = "".join(f"<div>{escape(visible(line))}</div>" for line in lines)
+    head, body = _cells("th", RESULT), "".join(_cells("td", row) for row in rows[:LIMIT])
+    more = f"<div>... and {len(rows) - LIMIT} more</div>" if len(rows) > LIMIT else ""
+    return f"{said}<table><thead>{head}</thead><tbody>{body}</tbody></table>{more}"
+
+
+def _cells(tag: str, row: Row) -> str:
+    cells = [escape(cut(visible(cell), ROOM // 2)) for cell in row]
+    marked = "".join(f'<{tag} style="text-align:left">{cell}</{tag}>' for cell in cells)
+    return f"<tr>{marked}</tr>"
 
 
 def _result(values: Mapping[str, Any], noise: Mapping[str, Any]) -> list[tuple[str, str, str]]:

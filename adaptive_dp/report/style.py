@@ -24,7 +24,8 @@ border-radius:12px;padding:16px 20px;font-size:1.5rem;font-weight:700;text-align
 p,ul{margin:0 0 8px}ul{padding-left:1.2em}
 .scroll{overflow-x:auto}
 .scroll svg{display:block;max-width:100%;height:auto;min-width:min(100vw,900px)}
-table{border-collapse:collapse;width:100%;font-size:.92rem;overflow-wrap:anywhere}
+table{border-collapse:collapse;width:100%;font-size:.92rem;overflow-wrap:break-word}
+td:first-child,td small{overflow-wrap:anywhere}table.cards>tbody>tr>td:first-child{min-width:8em}
 th{text-align:left;white-space:nowrap;color:var(--soft);font-weight:600;font-size:.82rem}
 th,td{padding:7px 12px 7px 0;border-bottom:1px solid var(--line);vertical-align:top}
 .number{font-variant-numeric:tabular-nums;white-space:nowrap}
@@ -44,7 +45,8 @@ code,pre{font:.86rem/1.45 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 pre{overflow-x:auto;margin:8px 0 0;padding:12px;background:var(--bg);border-radius:8px}
 table.cards td:last-child{min-width:6.5em}
 table.matrix{width:auto}
-table.matrix td{padding:3px 14px 3px 0;text-align:right}table.names td:first-child{text-align:left}
+table.matrix td{padding:3px 14px 3px 0;text-align:right;overflow-wrap:normal}
+table.names>tbody>tr>td{text-align:left;overflow-wrap:anywhere;min-width:5em}
 @media (max-width:720px){main{padding:12px 10px 40px}section{padding:14px}
 table.cards thead{display:none}table.cards>tbody>tr{display:block;border:1px solid var(--line);
 border-radius:8px;padding:8px 12px;margin:0 0 10px}
