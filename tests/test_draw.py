@@ -133,6 +133,30 @@ def test_hostile_text_stays_text() -> None:
         assert not set(label.replace("<br/>", "")) & set("\"[]<>|&`'")
 
 
+HIDING = "safe\u202egnp.exe\nnext\u200b\u2028end"
+SHOWN = r"safe\u202egnp.exe\nnext\u200b\u2028end"
+
+
+def test_hidden_characters_are_shown() -> None:
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    node(graph, HIDING, detail=HIDING, group=(HIDING,), outputs=(HIDING + "2",))
+    text = svg(graph)
+    assert not set("\u202e\u200b\u2028") & set(text)
+    assert SHOWN in text
+    assert not set("\u202e\u200b\u2028") & set(mermaid(graph))
+    assert SHOWN.replace("\\", "#92;") in mermaid(graph)
+    assert "1 nodes inside" in svg(graph, closed=[HIDING])
+
+
+def test_an_output_of_the_nodes_own_name_is_said_once() -> None:
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    node(graph, "g", outputs=("g",))
+    node(graph, "h", outputs=("h", "again"))
+    assert "→ g" not in svg(graph)
+    assert "→ again<" in svg(graph)
+    assert "→ g" not in mermaid(graph)
+
+
 def test_siblings_are_folded_beyond_eight() -> None:
     assert "more</text>" not in svg(partition(8))
     text = svg(partition(200))

@@ -1,12 +1,20 @@
 from __future__ import annotations
 
+import json
 import re
+from decimal import Decimal
 from html.parser import HTMLParser
 from typing import Any
 
 import networkx as nx
+import numpy as np
+import pandas as pd
 import pytest
 
+import adaptive_dp as dp
+from adaptive_dp.graph.plain import plain
+from adaptive_dp.graph.table import ROOM
+from adaptive_dp.graph.table import table as text_table
 from adaptive_dp.report.html import report
 from adaptive_dp.report.markdown import markdown
 
@@ -227,3 +235,139 @@ def test_markdown_has_sound_tables() -> None:
     assert "| gaussian | — | — | — | does not apply: no mu |" in text
     assert "| count | count | Laplace(scale=5) | 1 | 5 in L1 | Laplace(epsilon=1) |" in text
     assert "- Worst world: health = poor." in text
+
+
+HIDING = "safe\u202egnp.exe\nnext"
+SHOWN = r"safe\u202egnp.exe\nnext"
+
+
+def test_hidden_characters_are_shown() -> None:
+    odd = certificate(nodes=[entry(HIDING, 1.0)], assumptions=[HIDING])
+    odd["protects"][0]["data"] = HIDING
+    for text in (report(odd, None, {HIDING: {"value": HIDING, "noise": None}}), markdown(odd)):
+        assert "\u202e" not in text
+        assert SHOWN.replace("\\", "\\\\") in text or SHOWN in text
+    assert SHOWN in text_table(["name"], [[HIDING]])
+
+
+def test_a_release_without_a_share_is_listed() -> None:
+    page = Page(report(certificate(nodes=[entry("all", 1.0), entry("nothing", 0.0)])))
+    assert "nothing 0%" in page.text
+
+
+def test_one_row_is_no_rows() -> None:
+    plan = plan_of(lambda n: n, unit="id")
+    one = plan.certify()
+    for text in (report(one), markdown(one)):
+        assert "(at most 1 row each)" in text
+    assert "with at most 1 row of 'people'" in str(one)
+
+
+def test_a_plan_that_has_not_run_is_not_said_to_have() -> None:
+    plan = plan_of(lambda n: n)
+    for text in (report(plan.certify(), plan.graph), markdown(plan.certify())):
+        assert "Fit for release" not in text
+        assert "If the plan is run: noise from the operating system." in text
+    result = plan.run(people={"id": [1]})
+    assert "Fit for release: yes." in report(result.certificate, plan.graph, result)
+    seeded = plan.simulate(seed=3, people={"id": [1]})
+    assert "Not for release" in report(seeded.certificate, plan.graph, seeded)
+
+
+def test_certificates_and_their_documents_are_the_same() -> None:
+    paper = plan_of(lambda n: n).certify()
+    assert report(paper) == report(paper.document)
+    assert markdown(paper) == markdown(paper.document)
+
+
+def test_the_plan_says_a_kind_once() -> None:
+    people = dp.dataset("people", columns={"region": ["A", "B"]})
+    text = str(
+        dp.Pipeline(
+            count=people.count().release(dp.Laplace(scale=1)),
+            bars=people["region"].histogram().release(dp.Laplace(scale=1)),
+        )
+    )
+    assert "count: count" not in text
+    assert "histogram: histogram" not in text
+    assert "histogram of 2 bins" in text
+
+
+def test_text_tables_stay_within_a_line() -> None:
+    long = "x" * 150
+    people = dp.dataset("people", columns={"region": ["A", "B"]})
+    count = people.count().release(dp.Laplace(scale=1))
+    plan = dp.Pipeline(**{long: count, f"{long}2": dp.post(lambda n: (n, long), count)})
+    result = plan.simulate(seed=1, people={"region": ["A"]})
+    for text in (plan, plan.certify(), result):
+        assert max(map(len, str(text).splitlines())) <= ROOM
+    assert "xx[0] " in str(result).replace("x2", "xx")  # the end of a name tells it apart
+
+
+def plan_of(function: Any, unit: str | None = None) -> dp.Pipeline:
+    people = dp.dataset("people", columns={}, unit=unit)
+    count = people.count().release(dp.Laplace(scale=1))
+    return dp.Pipeline(count=count, made=dp.post(function, count))
+
+
+class Broken:
+    def __repr__(self) -> str:
+        raise ValueError("no repr")
+
+
+def circle() -> list[Any]:
+    found: list[Any] = []
+    found.append(found)
+    return found
+
+
+ODD: dict[str, Any] = {
+    "tuple": (1.0, 2.0),
+    "set": {1, 2},
+    "series": pd.Series([1.0, 2.0], index=["a", "a"]),
+    "frame": pd.DataFrame({"a": [1.0, 2.0]}),
+    "empty": [],
+    "nothing": {},
+    "none": None,
+    "texts": np.array(["a", "b"]),
+    "dates": np.array(["2020-01-01"], dtype="datetime64[D]"),
+    "complexes": np.array([1j]),
+    "huge": 10**400,
+    "enormous": 10**5000,
+    "complex": 1 + 2j,
+    "decimal": Decimal("1.50"),
+    "date": np.datetime64("2020-01-01"),
+    "long double": np.longdouble(1),
+    "masked": np.ma.masked_array([1, 2], mask=[False, True]),
+    "records": np.zeros(2, dtype=[("a", "f8")]),
+    "function": print,
+    "broken": Broken(),
+    "circle": circle(),
+    "ragged": [[1.0], [2.0, 3.0], "x"],
+    "surrogate": "\ud800",
+    "mixed": {1: "one", "1": "text", (1, 2): {"deep": [np.float32(1)]}},
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_no_value_is_lost_in_showing_it(name: str) -> None:
+    plan = plan_of(lambda n: ODD[name])
+    result = plan.simulate(seed=1, people={"a": [1]})
+    assert type(result["made"]) is type(ODD[name])
+    assert "made" in str(result)
+    assert "made" in result._repr_html_()
+    assert "epsilon &lt;= 1" in result._repr_html_()
+    report(result.certificate, plan.graph, result).encode("utf-8")
+    json.dumps(plain(dict(result)), allow_nan=False)
+
+
+def test_plain_values_keep_what_can_be_kept() -> None:
+    assert plain(ODD["frame"]) == {"a": {"0": 1.0, "1": 2.0}}
+    assert plain(ODD["series"]) == [1.0, 2.0]
+    assert plain(ODD["set"]) == [1, 2]
+    assert plain(ODD["decimal"]) == "1.50"
+    assert plain(ODD["masked"]) == [1, None]
+    assert plain(ODD["mixed"]) == {"1": "one", "'1'": "text", "(1, 2)": {"deep": [1.0]}}
+    assert int(plain(ODD["huge"])) == 10**400
+    assert int(plain(ODD["enormous"]), 16) == 10**5000
+    assert plain(ODD["broken"]) == "<Broken>"
