@@ -182,7 +182,7 @@ class BoundContributions(BoundOperation):
 
     def label(self) -> str:
         """Return what is bounded."""
-        return f"at most {self.rows} rows"
+        return f"at most {self.rows} row{'' if self.rows == 1 else 's'}"
 
     def detail(self) -> str:
         """Return of whom."""
