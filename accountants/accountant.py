@@ -105,8 +105,9 @@ class Floor:
         if times == 0:
             return self
         mu = loss.mu() if loss.gaussian_pair else None
-        if mu is not None:
-            return evolve(self, square=self.square + Fraction(mu) ** 2 * times)
+        if mu is not None:  # less than the whole mu is a lower bound as well
+            square = Fraction(min(mu, gaussian.LARGEST)) ** 2
+            return evolve(self, square=self.square + square * times)
         variation = loss.profile(0.0)
         if variation is not None and (rank := (variation.lower, loss.pure() or 0.0)) > self.rank:
             return evolve(self, dearest=loss, rank=rank)

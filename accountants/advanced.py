@@ -118,7 +118,7 @@ class Advanced:
 
     def price(self, state: AdvancedState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the variance that each loss adds to the privacy loss (its mean's order too)."""
-        share = _share(state, delta)
+        share = _share(state, probability("delta", delta))
 
         def price(loss: PrivacyLoss) -> float:
             eps = loss.pure()
@@ -155,14 +155,9 @@ def textbook(epsilon: float, times: int, slack: float) -> float:
 
 
 def _is_response(state: AdvancedState) -> bool:
-    """Whether every loss is its own dominating pair, so that the optimum is the truth."""
-    losses = list(state.bounded.items())
-    if state.count or len(losses) != 1:
-        return False
-    loss, eps = losses[0], losses[0].pure() or 0.0
-    profile = loss.profile(0.0)
-    tight = -math.expm1(-eps) / (1 + math.exp(-eps)) * (1 - loss.failure()) + loss.failure()
-    return profile is not None and profile.lower >= tight * (1 - 1e-12)
+    """Whether it is one loss that is its own dominating pair: then the optimum is the truth."""
+    losses = state.bounded.items()
+    return not state.count and len(losses) == 1 and all(loss.response_pair for loss in losses)
 
 
 def _most_left(state: AdvancedState, delta: float) -> float:

@@ -107,7 +107,7 @@ class Basic:
 
     def price(self, state: BasicState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the epsilon that each loss adds."""
-        share = _share(state, delta)
+        share = _share(state, probability("delta", delta))
 
         def price(loss: PrivacyLoss) -> float:
             eps = loss.pure()

@@ -42,49 +42,71 @@ def least_noise(
     >>> 2 <= noise < 2.0000001
     True
     """
-    target, digits = positive("target", target), positive("digits", digits)
-    low = high = math.log(positive("start", start))
+    target, digits = positive("target", target), max(positive("digits", digits), _FINEST)
+    low = high = min(max(math.log(positive("start", start)), _LEAST), _MOST)
     gap = _gap(epsilon_at, target)
+    at_low = at_high = gap(high)
     step = math.log(2.0)
-    least, most = math.log(1e-12), math.log(1e12)
-    while gap(high) > 0:
-        low, high, step = high, min(high + step, most), step * 2
-        if low >= most:
+    while at_high > 0:
+        if high >= _MOST:
             raise DomainError(
                 f"no noise up to 1e12 times the weights reaches epsilon <= {target}: releases "
                 "whose noise is fixed, or failures, already cost more; free more of them"
             )
-    if low == high:
-        step = math.log(2.0)
-        while gap(low) <= 0:
-            high, low, step = low, max(low - step, least), step * 2
-            if high <= least:
-                break
-    # Illinois' variant of regula falsi on log(epsilon / target), which is close to linear
-    at_low, at_high = gap(low), gap(high)
+        low, at_low, high, step = high, at_high, min(high + step, _MOST), step * 2
+        at_high = gap(high)
+    while at_low <= 0 and low > _LEAST:
+        high, at_high, low, step = low, at_low, max(low - step, _LEAST), step * 2
+        at_low = gap(low)
+    if at_low <= 0:
+        return math.exp(low)
+    return math.exp(_private_end(gap, (low, at_low), (high, at_high), digits))
+
+
+_LEAST, _MOST = math.log(1e-12), math.log(1e12)
+_FINEST = 1e-14
+"""Below this a logarithm of the noise has no digits."""
+
+_NEAREST = 1e-300
+"""The gap of an epsilon above the target whose logarithm is the target's."""
+
+Point = tuple[float, float]
+
+
+def _private_end(gap: Callable[[float], float], left: Point, right: Point, digits: float) -> float:
+    """Return the right end of a bracket of the root, where the gap was seen not to be positive.
+
+    Illinois' variant of regula falsi on log(epsilon / target), which is close to linear; where
+    two steps have not halved the bracket, the next one does, so there are at most three for
+    each of its bits.
+    """
+    (low, at_low), (high, at_high) = left, right
+    widths = [math.inf, math.inf]
     while high - low > digits:
-        cut = (
-            high - at_high * (high - low) / (at_high - at_low) if at_high < 0 < at_low else math.inf
-        )
-        if not low + 0.001 * (high - low) < cut < high - 0.001 * (high - low):
+        width = high - low
+        cut = high - at_high * width / (at_high - at_low) if at_high < 0 else math.inf
+        slow = width > widths[0] / 2
+        if slow or not low + 0.001 * width < cut < high - 0.001 * width:
             cut = (low + high) / 2
+        if not low < cut < high:
+            break
+        widths = [math.inf, math.inf] if slow else [widths[1], width]
         value = gap(cut)
         if value > 0:
             low, at_low, at_high = cut, value, at_high / 2
         else:
             high, at_high, at_low = cut, value, at_low / 2
-    result = math.exp(high)
-    while epsilon_at(result) > target:  # exp may have rounded to the other side
-        result = math.nextafter(result, math.inf)
-    return result
+    return high
 
 
 def _gap(epsilon_at: Callable[[float], float], target: float) -> Callable[[float], float]:
     def gap(log_noise: float) -> float:
+        """Return log(epsilon / target), positive exactly where epsilon is not within the target."""
         value = epsilon_at(math.exp(log_noise))
-        if math.isinf(value):
+        if not value < math.inf:
             return 50.0
         # a difference of logarithms: the quotient of a tiny cost would underflow
-        return math.log(value) - math.log(target) if value > 0 else -50.0
+        found = math.log(value) - math.log(target) if value > 0 else -50.0
+        return min(0.0, found) if value <= target else max(_NEAREST, found)
 
     return gap

@@ -57,7 +57,7 @@ class Concentrated:
         """Add the loss's rho and failure, ``times`` times."""
         times = whole("times", times, least=0)
         rho, failure = concentrated.rho(loss), loss.failure()
-        if math.isinf(rho):  # as good as certain to fail
+        if not math.isfinite(rho):  # as good as certain to fail
             rho, failure = 0.0, 1.0
         return ConcentratedState(
             state.rho + Fraction(rho) * times,
@@ -78,6 +78,7 @@ class Concentrated:
 
     def price(self, state: ConcentratedState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return each loss's rho."""
+        probability("delta", delta)
         return concentrated.rho
 
     def conversion(self, loss: PrivacyLoss) -> str:
@@ -101,6 +102,8 @@ def remaining(delta: float, failure: Fraction) -> float:
 
 
 def _upper(state: ConcentratedState, delta: float) -> float:
+    if delta >= 1:  # holds always, even of what surely fails
+        return 0.0
     rest = remaining(delta, state.failure)
     if rest >= 1 or (state.rho == 0 and rest >= 0):
         return 0.0

@@ -17,6 +17,10 @@ class InapplicableError(AccountingError):
     """An accountant has no proven bound for a loss, so it raises and does not estimate."""
 
 
+LARGEST_COUNT = 10**300
+"""No count above this: as a float it, and small multiples of it, must be finite."""
+
+
 def nonnegative(what: str, value: float, *, finite: bool = True) -> float:
     """Return ``value`` as a float, or raise `DomainError` unless it is at least 0."""
     return _number(what, value, 0.0, strict=False, finite=finite)
@@ -38,12 +42,22 @@ def probability(what: str, value: float, *, below_one: bool = False) -> float:
 
 def whole(what: str, value: int, least: int = 1) -> int:
     """Return ``value`` as an int, or raise `DomainError` unless it is a whole number >= least."""
+    rule = f"{what} must be a whole number of at least {least}"
     if isinstance(value, bool) or (not isinstance(value, int) and not hasattr(value, "__index__")):
-        raise DomainError(f"{what} must be a whole number of at least {least}, got {value!r}")
+        raise DomainError(f"{rule}, got {value!r}")
     number = value.__index__()
     if number < least:
-        raise DomainError(f"{what} must be a whole number of at least {least}, got {value!r}")
+        raise DomainError(f"{rule}, got {_said(value)}")
+    if number > LARGEST_COUNT:
+        raise DomainError(f"{rule} and at most 10**300, got {_said(value)}")
     return number
+
+
+def _said(value: object) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # Python prints no integer of more than some thousand digits
+        return "an integer of thousands of digits"
 
 
 def _number(what: str, value: float, least: float, *, strict: bool, finite: bool) -> float:
@@ -55,7 +69,7 @@ def _number(what: str, value: float, least: float, *, strict: bool, finite: bool
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise DomainError(f"{what} must be {rule}, got {value!r}") from None
+        raise DomainError(f"{what} must be {rule}, got {_said(value)}") from None
     bad = math.isnan(number) or number < least or (strict and number == least)
     if bad or (finite and math.isinf(number)):
         raise DomainError(f"{what} must be {rule}, got {value!r}")

@@ -58,7 +58,7 @@ class GaussianDP:
         """Add the loss's mu squared and failure, ``times`` times."""
         times = whole("times", times, least=0)
         mu, failure = gaussian.mu(loss), loss.failure()
-        if mu > gaussian.LARGEST:  # as good as certain to fail
+        if not mu <= gaussian.LARGEST:  # as good as certain to fail
             mu, failure = 0.0, 1.0
         return GaussianState(
             state.square + Fraction(mu) ** 2 * times,
@@ -79,7 +79,13 @@ class GaussianDP:
 
     def price(self, state: GaussianState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the square of each loss's mu."""
-        return lambda loss: gaussian.mu(loss) ** 2
+        probability("delta", delta)
+
+        def price(loss: PrivacyLoss) -> float:
+            mu = gaussian.mu(loss)
+            return mu * mu  # ``mu**2`` would raise where it overflows
+
+        return price
 
     def conversion(self, loss: PrivacyLoss) -> str:
         """Name the functional read from ``loss``."""
@@ -89,6 +95,8 @@ class GaussianDP:
 
 
 def _upper(state: GaussianState, delta: float) -> float:
+    if delta >= 1:  # holds always, even of what surely fails
+        return 0.0
     rest = remaining(delta, state.failure)
     if rest >= 1 or (state.square == 0 and rest >= 0):
         return 0.0

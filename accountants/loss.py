@@ -41,6 +41,9 @@ class PrivacyLoss:
     gaussian_pair: ClassVar[bool] = False
     """True where the pair is exactly N(0, 1) against N(mu, 1), which composes in closed form."""
 
+    response_pair: ClassVar[bool] = False
+    """True where the pair is exactly randomized response at `pure`, after `failure`."""
+
     def failure(self) -> float:
         """Return the probability mass delta on which nothing is promised."""
         return 0.0

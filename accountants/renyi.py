@@ -14,7 +14,7 @@ from accountants.bounds import Bounds
 from accountants.concentrated import remaining
 from accountants.errors import nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.notions import renyi
+from accountants.notions import gaussian, renyi
 from accountants.rounding import Array, ceiling, up
 
 
@@ -63,6 +63,8 @@ class Renyi:
         times = whole("times", times, least=0)
         renyi.divergence(loss, np.array([2.0]))  # refuses here a loss that has no curve
         eps, mu = loss.pure(), loss.mu() if loss.gaussian_pair else None
+        if mu is not None and not mu <= gaussian.LARGEST:  # its curve is infinite
+            mu = None
         pure = None
         if state.pure is not None and eps is not None and math.isfinite(eps):
             pure = state.pure + Fraction(eps) * times
@@ -88,7 +90,7 @@ class Renyi:
 
     def price(self, state: RenyiState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return each loss's divergence at the order that certifies."""
-        rest = remaining(delta, state.failure)
+        rest = remaining(probability("delta", delta), state.failure)
         order = renyi.epsilon(_curve(state), rest)[1] if 0 < rest < 1 else math.inf
         if math.isinf(order):
             return lambda loss: _or_infinite(loss.pure())
@@ -118,6 +120,8 @@ def _curve(state: RenyiState) -> renyi.Curve:
 
 
 def _upper(state: RenyiState, curve: renyi.Curve, delta: float) -> float:
+    if delta >= 1:  # holds always, even of what surely fails
+        return 0.0
     rest = remaining(delta, state.failure)
     if rest >= 1:
         return 0.0

@@ -61,7 +61,16 @@ class Sequential(Term):
 
 
 def _labels(value: Iterable[str | Iterable[str]]) -> tuple[tuple[str, ...], ...]:
-    return tuple((label,) if isinstance(label, str) else tuple(label) for label in value)
+    if not isinstance(value, Iterable):
+        raise DomainError(f"Parallel.labels must be texts or several for each, got {value!r}")
+    return tuple(_label(label) for label in value)
+
+
+def _label(value: str | Iterable[str]) -> tuple[str, ...]:
+    parts = (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
+    if not all(isinstance(part, str) for part in parts):
+        raise DomainError(f"a label of Parallel must be a text or several, got {value!r}")
+    return parts
 
 
 @frozen

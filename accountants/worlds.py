@@ -8,25 +8,32 @@ is exact for every accountant, unlike the maximum of curves inside each `Paralle
 looser.
 
 Worlds are dropped that another one covers (`accountants.losses.composite.covers`). Past
-`CAP` worlds, the choices of a `Parallel` are replaced by their envelope, sound and looser,
+`CAP` worlds (fewer where they hold many losses), the choices of a `Parallel` are replaced by their envelope, sound and looser,
 and the answer says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from fractions import Fraction
+from functools import lru_cache
 
+import numpy as np
 from attrs import field, frozen
 
 from accountants.errors import DomainError
 from accountants.loss import PrivacyLoss
-from accountants.losses.composite import Composite, covers
+from accountants.losses.composite import Composite, covers, split
 from accountants.losses.envelope import Envelope
 from accountants.losses.sampled import Sampled as SampledLoss
+from accountants.notions.gaussian import LARGEST
 from accountants.terms import Grouped, Parallel, Repeated, Sampled, Sequential, Spend, Term
 
 CAP = 512
 """More worlds than this fall back to envelopes."""
+
+_WORK = 8192
+_PATIENCE = 8192
 
 Multiset = Mapping[PrivacyLoss, int]
 
@@ -75,34 +82,38 @@ def worlds(term: Term) -> Worlds:
         case Repeated(part=part, times=times):
             return _repeated(worlds(part), times)
         case Sampled(part=part, rate=rate):
-            return _each(worlds(part), lambda spends: {SampledLoss(Composite(spends), rate): 1})
+            return _each(worlds(part), lambda spends: _sampled(spends, rate))
         case Grouped(part=part, size=size):
             return _group(worlds(part), size)
     raise DomainError(f"worlds needs a term, got {term!r}; wrap a loss in Spend")
 
 
-def _sequential(parts: Iterable[Term]) -> Worlds:
+def _sequential(parts: tuple[Term, ...]) -> Worlds:
     common: dict[PrivacyLoss, int] = {}
-    product: tuple[World, ...] = (World({}),)
-    exact = True
+    inners = [worlds(part) for part in parts if not isinstance(part, Spend)]
     for part in parts:
         if isinstance(part, Spend):
             common[part.loss] = common.get(part.loss, 0) + 1
-            continue
-        inner = worlds(part)
-        exact &= inner.exact
-        for loss, times in inner.common.items():
-            common[loss] = common.get(loss, 0) + times
+    product: tuple[World, ...] = (World({}),)
+    exact = all(inner.exact for inner in inners)
+    cap = _cap(inners)
+    for inner in inners:
+        common = _add(common, inner.common)
         if len(inner.alternatives) == 1:
             (only,) = inner.alternatives
             product = tuple(_join(world, only) for world in product)
-        elif len(product) * len(inner.alternatives) > CAP:
+        elif len(product) * len(inner.alternatives) > cap:
             exact = False
-            merged = World({_envelope(inner.alternatives): 1})
-            product = tuple(_join(world, merged) for world in product)
+            common = _add(common, {_envelope(inner.alternatives): 1})
         else:
             product = _prune(_join(a, b) for a in product for b in inner.alternatives)
     return Worlds(common, product, exact)
+
+
+def _cap(inners: Iterable[Worlds]) -> int:
+    """Return how many worlds to follow: fewer where each will hold many losses."""
+    wide = sum(len(inner.alternatives) > 1 for inner in inners)
+    return max(2, min(CAP, _WORK // max(1, wide)))
 
 
 def _parallel(choices: list[Worlds], labels: tuple[tuple[str, ...], ...]) -> Worlds:
@@ -134,6 +145,11 @@ def _repeated(inner: Worlds, times: int) -> Worlds:
 def _each(inner: Worlds, change: Callable[[Multiset], Multiset]) -> Worlds:
     kept = _prune(World(change(world.spends), world.labels) for world in inner)
     return Worlds({}, kept, inner.exact)
+
+
+def _sampled(spends: Multiset, rate: float) -> Multiset:
+    """Return the loss of what is sampled: none where nothing is."""
+    return {SampledLoss(Composite(spends), rate): 1} if spends else {}
 
 
 def _group(inner: Worlds, size: int) -> Worlds:
@@ -175,14 +191,91 @@ def _join(a: World, b: World) -> World:
 
 
 def _prune(every: Iterable[World]) -> tuple[World, ...]:
-    """Drop every world that another one covers, equal ones but the first."""
-    kept: list[World] = []
+    """Drop worlds that another one covers, and equal ones but the first.
+
+    The worlds are taken from the largest `_size` down, so that each need only be compared
+    with those kept before it, and in full only where every part of its size is the smaller:
+    whatever covers it is no smaller. To keep a covered world is sound, so it does not matter
+    what rounding makes of the sizes, nor that past `CAP` worlds and `_PATIENCE` comparisons
+    in vain no more are made.
+    """
+    distinct: dict[frozenset[tuple[PrivacyLoss, int]], World] = {}
     for world in every:
-        if len(kept) > CAP:  # too many to compare: the caller takes their envelope
-            kept.append(world)
-        elif any(covers(other.spends, world.spends) for other in kept):
-            continue
-        else:
-            kept = [other for other in kept if not covers(world.spends, other.spends)]
-            kept.append(world)
-    return tuple(kept)
+        distinct.setdefault(frozenset(world.spends.items()), world)
+    candidates = list(distinct.values())
+    if len(candidates) == 1:
+        return tuple(candidates)
+    compare = _Comparison()
+    sizes = np.array([_size(world.spends) for world in candidates])
+    above = np.empty((CAP + 1, sizes.shape[1]))
+    kept: list[int] = []
+    for i in np.argsort(-sizes.sum(axis=1), kind="stable").tolist():
+        if len(kept) <= CAP:
+            larger = np.flatnonzero((above[: len(kept)] >= sizes[i]).all(axis=1)).tolist()
+            if any(compare(candidates[kept[j]], candidates[i]) for j in larger):
+                continue
+            above[len(kept)] = sizes[i] * (1 + 1e-12)
+        kept.append(i)
+    return tuple(candidates[i] for i in sorted(kept))
+
+
+class _Comparison:
+    """Whether a world covers another, with all that it learns about their losses kept."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[PrivacyLoss, int] = {}
+        self._losses: list[PrivacyLoss] = []
+        self._pairs: dict[tuple[int, int], bool] = {}
+        self._splits: dict[int, tuple[dict[int, int], Fraction]] = {}
+        self._in_vain = 0
+
+    def __call__(self, large: World, small: World) -> bool:
+        if self._in_vain > _PATIENCE:
+            return False
+        (many, square), (few, other_square) = self._split(large), self._split(small)
+        found = square >= other_square and covers(many, few, self._dominates)
+        self._in_vain += not found
+        return found
+
+    def _split(self, world: World) -> tuple[dict[int, int], Fraction]:
+        """Return `split` of the world's losses, as their numbers: they hash in no time."""
+        known = self._splits.get(id(world))
+        if known is None:
+            rest, square = split(world.spends.items())
+            known = {self._number(loss): times for loss, times in rest.items()}, square
+            self._splits[id(world)] = known
+        return known
+
+    def _number(self, loss: PrivacyLoss) -> int:
+        number = self._numbers.setdefault(loss, len(self._losses))
+        if number == len(self._losses):
+            self._losses.append(loss)
+        return number
+
+    def _dominates(self, large: int, small: int) -> bool:
+        pair = (large, small)
+        if pair not in self._pairs:
+            self._pairs[pair] = self._losses[large].dominates(self._losses[small])
+        return self._pairs[pair]
+
+
+def _size(spends: Multiset) -> list[float]:
+    """Return sums that are no smaller in a world that covers another: finite, to compare them."""
+    total = [0.0] * 5
+    for loss, times in spends.items():
+        for i, part in enumerate(_sizes(loss)):
+            total[i] += min(part * times, 1e300)
+    return total
+
+
+@lru_cache(maxsize=4096)
+def _sizes(loss: PrivacyLoss) -> tuple[float, ...]:
+    """Return a loss's part of each sum; a functional that it lacks counts as a large one."""
+    mu = loss.mu() if loss.gaussian_pair else None
+    if mu is not None and mu <= LARGEST:
+        return (mu * mu, 0.0, 0.0, 0.0, 0.0)
+    return (0.0, 1.0, loss.failure(), _large(loss.pure()), _large(loss.rho()))
+
+
+def _large(value: float | None) -> float:
+    return 1e6 if value is None else min(value, 1e6)

@@ -46,6 +46,8 @@ class Approximate(PrivacyLoss):
 
     theorem: ClassVar[str] = "(epsilon, delta)-DP: Kairouz, Oh & Viswanath 2015, Thm 2.1"
 
+    response_pair: ClassVar[bool] = True
+
     epsilon: float = field(converter=_epsilon)
     delta: float = field(converter=_delta)
 
@@ -79,7 +81,9 @@ class Approximate(PrivacyLoss):
             return self
         with_overflow = k * eps > 700
         factor = math.inf if with_overflow else math.expm1(k * eps) / math.expm1(eps) if eps else k
-        delta = min(1.0, up(self.delta * factor, 16)) if self.delta else 0.0
+        # a relative error u of x = k eps is one of x u / (1 - e^-x) <= (1 + x) u of expm1(x)
+        steps = math.inf if with_overflow else 16 + 4 * k * eps
+        delta = min(1.0, up(self.delta * factor, steps)) if self.delta else 0.0
         return Approximate(up(k * eps, 2), delta)
 
     def dominates(self, other: PrivacyLoss) -> bool:

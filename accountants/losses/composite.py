@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from attrs import field, frozen
 
@@ -15,27 +15,48 @@ from accountants.loss import PrivacyLoss
 from accountants.notions import concentrated, gaussian, pure, renyi
 from accountants.rounding import Array, ceiling, up
 
+T = TypeVar("T")
+
 Spends = tuple[tuple[PrivacyLoss, int], ...]
 """Losses with how often each is paid: a multiset, as a value."""
 
 
 def _spends(value: Mapping[PrivacyLoss, int] | Iterable[tuple[PrivacyLoss, int]]) -> Spends:
-    pairs = tuple(value.items() if isinstance(value, Mapping) else value)
+    items = value.items() if isinstance(value, Mapping) else value
+    try:
+        pairs = [(loss, times) for loss, times in items]
+    except (TypeError, ValueError):
+        raise DomainError(
+            f"Composite.spends must be pairs of a privacy loss and its times, got {value!r}"
+        ) from None
+    total: dict[PrivacyLoss, int] = {}
     for loss, times in pairs:
         if not isinstance(loss, PrivacyLoss):
             raise DomainError(f"Composite.spends must be of privacy losses, got {loss!r}")
-        whole("Composite.spends' times", times, least=0)
-    return pairs
+        count = whole("Composite.spends' times", times, least=0)
+        if count:
+            total[loss] = total.get(loss, 0) + count
+    return tuple(total.items())
 
 
-@frozen
+def _sum(values: Iterable[tuple[float, int]]) -> float:
+    """Return the exact sum of ``times * value``, rounded up."""
+    total = Fraction()
+    for value, times in values:
+        if not math.isfinite(value):
+            return math.inf
+        total += Fraction(value) * times
+    return ceiling(total)
+
+
+@frozen(cache_hash=True)
 class Composite(PrivacyLoss):
     """The composition of losses whose parameters do not depend on earlier outcomes.
 
     Parameters
     ----------
     spends
-        Pairs of a loss and the times it is paid, or a mapping.
+        Pairs of a loss and the times it is paid, or a mapping; equal losses are merged.
 
     References
     ----------
@@ -49,14 +70,12 @@ class Composite(PrivacyLoss):
 
     def failure(self) -> float:
         """Return the sum of the failures, at most 1."""
-        return min(
-            1.0, ceiling(sum((Fraction(s.failure()) * n for s, n in self.spends), Fraction()))
-        )
+        return min(1.0, _sum((s.failure(), n) for s, n in self.spends))
 
     def pure(self) -> float | None:
         """Return the sum of the pure epsilons, if every loss has one."""
         try:
-            return ceiling(sum((Fraction(pure.epsilon(s)) * n for s, n in self.spends), Fraction()))
+            return _sum((pure.epsilon(s), n) for s, n in self.spends)
         except InapplicableError:
             return None
 
@@ -70,19 +89,20 @@ class Composite(PrivacyLoss):
     def rho(self) -> float | None:
         """Return the sum of the rhos."""
         try:
-            return ceiling(
-                sum((Fraction(concentrated.rho(s)) * n for s, n in self.spends), Fraction())
-            )
+            return _sum((concentrated.rho(s), n) for s, n in self.spends)
         except InapplicableError:
             return None
 
     def mu(self) -> float | None:
         """Return the root of the sum of the squares."""
         try:
-            square = sum((Fraction(gaussian.mu(s)) ** 2 * n for s, n in self.spends), Fraction())
-        except (InapplicableError, OverflowError):
+            every = [(gaussian.mu(s), n) for s, n in self.spends]
+        except InapplicableError:
             return None
-        return up(math.sqrt(ceiling(square)), 2)
+        if not all(mu <= gaussian.LARGEST for mu, _ in every):
+            return math.inf
+        square = sum((Fraction(mu) ** 2 * n for mu, n in every), Fraction())
+        return up(math.sqrt(ceiling(square)), 2) if square else 0.0
 
     def profile(self, epsilon: float) -> Bounds | None:
         """Return the exact profile of Gaussian pairs, or of a single loss."""
@@ -100,21 +120,20 @@ class Composite(PrivacyLoss):
     def dominates(self, other: PrivacyLoss) -> bool:
         """Compare spend by spend; see `covers`."""
         inner = other.spends if isinstance(other, Composite) else ((other, 1),)
-        return covers(dict(self.spends), dict(inner))
+        large, square = split(self.spends)
+        small, other_square = split(inner)
+        return square >= other_square and covers(large, small, lambda a, b: a.dominates(b))
 
 
-def covers(large: Mapping[PrivacyLoss, int], small: Mapping[PrivacyLoss, int]) -> bool:
-    """Whether each spend of ``small`` has a spend of its own in ``large`` that dominates it.
+def covers(
+    large: Mapping[T, int], small: Mapping[T, int], dominates: Callable[[T, T], bool]
+) -> bool:
+    """Whether each entry of ``small`` has an entry of its own in ``large`` that dominates it.
 
-    Gaussian pairs compose exactly to the root of the sum of squares, so they are compared as
-    one. A matching is searched greedily: False means "not shown".
+    A matching is searched greedily: False means "not shown".
     """
-    rest_large, square_large = _split(large)
-    rest_small, square_small = _split(small)
-    if square_small > square_large:
-        return False
-    budget = dict(rest_large)
-    for loss, times in rest_small.items():
+    budget = dict(large)
+    for loss, times in small.items():
         taken = min(times, budget.get(loss, 0))
         if taken:
             budget[loss] -= taken
@@ -122,7 +141,7 @@ def covers(large: Mapping[PrivacyLoss, int], small: Mapping[PrivacyLoss, int]) -
         for candidate in budget:
             if missing == 0:
                 break
-            if budget[candidate] and candidate.dominates(loss):
+            if budget[candidate] and dominates(candidate, loss):
                 taken = min(missing, budget[candidate])
                 budget[candidate] -= taken
                 missing -= taken
@@ -131,13 +150,17 @@ def covers(large: Mapping[PrivacyLoss, int], small: Mapping[PrivacyLoss, int]) -
     return True
 
 
-def _split(spends: Mapping[PrivacyLoss, int]) -> tuple[dict[PrivacyLoss, int], Fraction]:
+def split(spends: Iterable[tuple[PrivacyLoss, int]]) -> tuple[dict[PrivacyLoss, int], Fraction]:
+    """Return the losses without the Gaussian pairs, and the sum of the squares of those.
+
+    Gaussian pairs compose exactly to the root of that sum, so they are compared as one.
+    """
     rest: dict[PrivacyLoss, int] = {}
     square = Fraction()
-    for loss, times in spends.items():
+    for loss, times in spends:
         mu = loss.mu() if loss.gaussian_pair else None
-        if mu is None:
-            rest[loss] = times
-        else:
+        if mu is not None and mu <= gaussian.LARGEST:
             square += Fraction(mu) ** 2 * times
+        else:
+            rest[loss] = times
     return rest, square

@@ -14,7 +14,7 @@ from accountants.rounding import Array
 
 
 def _losses(value: Iterable[PrivacyLoss]) -> tuple[PrivacyLoss, ...]:
-    losses = tuple(value)
+    losses = tuple(value) if isinstance(value, Iterable) else ()
     if not losses or not all(isinstance(loss, PrivacyLoss) for loss in losses):
         raise DomainError(
             f"Envelope needs at least one privacy loss and nothing else, got {value!r}"
@@ -22,7 +22,7 @@ def _losses(value: Iterable[PrivacyLoss]) -> tuple[PrivacyLoss, ...]:
     return losses
 
 
-@frozen
+@frozen(cache_hash=True)
 class Envelope(PrivacyLoss):
     """A bound on every one of ``losses``: each functional is the largest of theirs.
 

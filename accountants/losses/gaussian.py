@@ -61,7 +61,7 @@ class Gaussian(PrivacyLoss):
 
     def rho(self) -> float:
         """Return ``mu^2 / 2``."""
-        return up(self.mu_ * self.mu_ / 2, 1)
+        return up(self.mu_ * self.mu_ / 2, 1) if self.mu_ else 0.0
 
     def mu(self) -> float:
         """Return ``mu``."""

@@ -80,6 +80,8 @@ class Laplace(PrivacyLoss):
     def rho(self) -> float:
         """Return ``epsilon + e^-epsilon - 1``."""
         eps = self.epsilon
+        if eps == 0:
+            return 0.0
         if eps < 1e-2:  # the series alternates: cutting it after a positive term bounds it
             return up(eps**2 / 2 - eps**3 / 6 + eps**4 / 24 - eps**5 / 120 + eps**6 / 720, 16)
         return up(eps + math.expm1(-eps)) + 2 * UNIT * eps

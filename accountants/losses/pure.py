@@ -41,6 +41,8 @@ class Pure(PrivacyLoss):
 
     theorem: ClassVar[str] = "pure DP: Kairouz, Oh & Viswanath 2015 (randomized response dominates)"
 
+    response_pair: ClassVar[bool] = True
+
     epsilon: float = field(converter=_epsilon)
 
     def pure(self) -> float:

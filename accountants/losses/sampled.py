@@ -49,7 +49,7 @@ def _rate(value: float) -> float:
     return probability("Sampled.rate", value)
 
 
-@frozen
+@frozen(cache_hash=True)
 class Sampled(PrivacyLoss):
     """A body that runs on a Poisson sample of the units.
 

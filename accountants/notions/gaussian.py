@@ -73,8 +73,9 @@ def log_profile(mu_: float, epsilon: float, side: int) -> float:
 def profile(mu_: float, epsilon: float) -> Bounds:
     """Return a bracket of delta(epsilon) for mu-GDP."""
     low, high = log_profile(mu_, epsilon, -1), log_profile(mu_, epsilon, 1)
-    lower = math.exp(low) * (1 - 4 * UNIT) if low > -math.inf else 0.0
-    return Bounds(lower, min(1.0, math.exp(high) * (1 + 4 * UNIT) + 5e-324))
+    # among the denormals exp is off by a spacing, whatever its relative error elsewhere
+    lower = max(0.0, math.exp(low) * (1 - 4 * UNIT) - 1e-323)
+    return Bounds(lower, min(1.0, math.exp(high) * (1 + 4 * UNIT) + 1e-323))
 
 
 def epsilon(mu_: float, delta: float) -> Bounds:

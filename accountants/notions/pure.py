@@ -57,7 +57,7 @@ def to_rho(eps: float) -> float:
     ``(alpha - 1) D_alpha <= alpha (alpha - 1) eps tanh(eps/2)``. Equality as alpha -> 1, so it
     is the best; Bun and Steinke 2016, Prop. 3.3 has ``eps^2 / 2``.
     """
-    return up(eps * math.tanh(eps / 2), 8)
+    return up(eps * math.tanh(eps / 2), 8) if eps else 0.0
 
 
 def to_mu(eps: float) -> float:
@@ -67,6 +67,8 @@ def to_mu(eps: float) -> float:
     of mu-GDP is convex, passes through that point when ``Phi(-mu/2) = 1/(1 + e^eps)``, and so
     lies below both chords.
     """
+    if eps == 0:
+        return 0.0
     if eps > 700:
         return math.inf
     # ndtri is accurate to a few units in the last place relative to its argument's error
