@@ -76,26 +76,30 @@ Point = tuple[float, float]
 def _private_end(gap: Callable[[float], float], left: Point, right: Point, digits: float) -> float:
     """Return the right end of a bracket of the root, where the gap was seen not to be positive.
 
-    Illinois' variant of regula falsi on log(epsilon / target), which is close to linear; where
-    two steps have not halved the bracket, the next one does, so there are at most three for
-    each of its bits.
+    Illinois' variant of regula falsi on log(epsilon / target), which is close to linear: an end
+    kept twice in a row counts half. Where two steps have not halved the bracket, the next one
+    does, so there are at most three for each of its bits.
     """
     (low, at_low), (high, at_high) = left, right
-    widths = [math.inf, math.inf]
+    widths, moved = [math.inf, math.inf], 0
     while high - low > digits:
         width = high - low
         cut = high - at_high * width / (at_high - at_low) if at_high < 0 else math.inf
         slow = width > widths[0] / 2
-        if slow or not low + 0.001 * width < cut < high - 0.001 * width:
+        if slow or not low < cut < high:
             cut = (low + high) / 2
+        elif moved:  # shorter steps would creep along the end that is close to the root
+            cut = min(max(cut, low + digits / 2), high - digits / 2)
         if not low < cut < high:
             break
         widths = [math.inf, math.inf] if slow else [widths[1], width]
         value = gap(cut)
         if value > 0:
-            low, at_low, at_high = cut, value, at_high / 2
+            low, at_low, at_high = cut, value, at_high / 2 if moved < 0 else at_high
+            moved = -1
         else:
-            high, at_high, at_low = cut, value, at_low / 2
+            high, at_high, at_low = cut, value, at_low / 2 if moved > 0 else at_low
+            moved = 1
     return high
 
 
