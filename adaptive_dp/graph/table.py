@@ -20,6 +20,8 @@ LIMIT = 40
 """Tables of more rows than this show the first ones and say how many more there are."""
 ROOM = 120
 """Characters of a line; the longest cells of a wider table are cut."""
+LEAST = 30
+"""The last column is cut to no less than this before others are cut."""
 RESULT = ("output", "value", "expected noise (1 sd)")
 LISTED = 12
 """Entries of a value that get a row each; of more, the first few stand in one row."""
@@ -38,17 +40,20 @@ def table(header: Row, rows: Sequence[Row]) -> str:
 
 
 def _fitted(widths: Sequence[int]) -> list[int]:
-    """Return widths that fit in a line: the widest columns are cut, to one width."""
+    """Return widths that fit in a line: the last column is cut first, then the widest."""
     room = ROOM - 2 * (len(widths) - 1)
-    most = max(widths)
-    while most > 8 and sum(min(width, most) for width in widths) > room:
+    *others, last = widths
+    found = [*others, max(min(last, LEAST), room - sum(others))] if sum(widths) > room else widths
+    most = max(found)
+    while most > 8 and sum(min(width, most) for width in found) > room:
         most -= 1
-    return [min(width, most) for width in widths]
+    return [min(width, most) for width in found]
 
 
 def _line(row: Row, widths: Sequence[int]) -> str:
-    cells = [cut(cell, width).ljust(width) for cell, width in zip(row, widths, strict=True)]
-    return "  ".join(cells).rstrip()
+    (name, *rest), (first, *others) = row, widths
+    cells = [cut(cell, width).ljust(width) for cell, width in zip(rest, others, strict=True)]
+    return "  ".join([cut(name, first, end=True).ljust(first), *cells]).rstrip()
 
 
 def plan_text(structure: Structure) -> str:
@@ -65,7 +70,8 @@ def _what(node: Node) -> str:
     if operation.kind == "release":
         return detail
     label, kind = operation.label(), operation.kind
-    said = label if label.startswith(kind) else f"{kind}: {label}"
+    known = label.startswith((kind, kind.replace("_", " ")))
+    said = label if known else f"{kind}: {label}"
     return f"{said}{', ' + detail if detail else ''}"
 
 

@@ -22,18 +22,19 @@ def visible(text: object) -> str:
     return "".join(_escaped(c) if unicodedata.category(c) in HIDDEN else c for c in found)
 
 
-def cut(text: str, width: int) -> str:
-    """Return a text shortened to a number of characters, in its middle: its end may tell it apart.
+def cut(text: str, width: int, *, end: bool = False) -> str:
+    """Return a text shortened to a number of characters; with ``end`` its last ones are kept.
 
     Examples
     --------
-    >>> cut("a long name[0]", 11)
-    'a long...0]'
+    >>> cut("a long name[0]", 11), cut("a long name[0]", 11, end=True)
+    ('a long n...', 'a long...0]')
     """
     if len(text) <= width:
         return text
-    tail = max(0, width - 3) // 4
-    return text[: max(0, width - 3 - tail)] + "..." + text[len(text) - tail :]
+    room = max(0, width - 3)
+    tail = room // 4 if end else 0
+    return text[: room - tail] + "..." + text[len(text) - tail :]
 
 
 def _escaped(char: str) -> str:
