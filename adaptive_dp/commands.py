@@ -21,8 +21,7 @@ from adaptive_dp.graph.plain import plain
 from adaptive_dp.graph.run import Result
 from adaptive_dp.graph.visible import visible
 from adaptive_dp.planfile import content_of, importable, read_plan
-from adaptive_dp.queries.domains import Categories
-from adaptive_dp.queries.source import Source
+from adaptive_dp.queries.source import Source, reading
 from adaptive_dp.report import report
 from adaptive_dp.rows.files import read
 
@@ -215,14 +214,8 @@ def _assignment(text: str) -> tuple[str, Path]:
 
 def _table(source: Source, path: Path) -> Any:
     """Return a file's columns, read as what the plan declares them to be; units are texts."""
-    texts = {
-        column
-        for column, declared in source.columns.items()
-        if isinstance(declared, Categories)
-        and all(isinstance(value, str) for value in declared.values)
-    }
-    identity = set() if source.unit is None else {source.unit}
-    return read(path, numeric=set(source.columns) - texts - identity, text=texts | identity)
+    readings = {name: reading(declared) for name, declared in source.columns.items()}
+    return read(path, readings, source.unit)
 
 
 def _json(result: Result) -> str:

@@ -574,7 +574,7 @@ def test_a_line_of_a_file_is_read_by_itself(tmp_path):
     def columns(*lines):
         path = tmp_path / "t.CSV"
         path.write_bytes(b"\xef\xbb\xbfg,x\n" + b"\n".join(lines) + b"\n")
-        return read(path, numeric=["x"], text=["g"])
+        return read(path, {"x": "number", "g": "text"}, None)
 
     plain = columns(b"a,1", b"b,true", b"c,x")
     assert plain == {"x": [1.0, 1.0, None], "g": ["a", "b", "c"]}
@@ -584,7 +584,22 @@ def test_a_line_of_a_file_is_read_by_itself(tmp_path):
         assert found["g"][-3:] == plain["g"]
         assert len(found["x"]) == (3 if odd == b"" else 4)
     with pytest.raises(SchemaError, match="separated by commas"):
-        read(_file(tmp_path, b"g;x\na;1\n"), numeric=["x"], text=["g"])
+        read(_file(tmp_path, b"g;x\na;1\n"), {"x": "number", "g": "text"}, None)
+
+
+def test_a_file_is_read_as_what_is_declared(tmp_path):
+    from adaptive_dp.rows.files import read
+
+    path = _file(tmp_path, b"n,t,c,v,id\n1,1,true,1,1\nx,x,x,x,x\n")
+    readings = {"n": "number", "t": "text", "c": "code", "v": "value", "id": "number"}
+    found = read(path, readings, "id")
+    assert found == {
+        "n": [1.0, None],
+        "t": ["1", "x"],
+        "c": [1.0, None],
+        "v": [1.0, "x"],
+        "id": ["1", "x"],
+    }
 
 
 def _file(folder, content):

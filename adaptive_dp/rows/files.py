@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from adaptive_dp.rows.reading import SchemaError
+from adaptive_dp.rows.rows import Reading
 
 
-def read(path: Path, *, numeric: Collection[str], text: Collection[str]) -> Any:
+def read(path: Path, columns: Mapping[str, Reading], unit: str | None) -> Any:
     """Return the named columns of a file.
 
     Parameters
     ----------
     path
         ``.csv``, ``.csv.gz`` (UTF-8, a header line, one record a line) or ``.parquet``.
-    numeric
-        Columns to read as numbers; what is no number is missing.
-    text
-        Columns to read as text.
+    columns
+        The columns, and what each holds: of numbers and codes what is no number is missing, of
+        values what is no number is a text.
+    unit
+        The column that identifies a unit, read as text; or None.
 
     Raises
     ------
@@ -37,7 +39,7 @@ def read(path: Path, *, numeric: Collection[str], text: Collection[str]) -> Any:
     if not name.endswith((".csv", ".csv.gz")):
         raise SchemaError(f"{path.name}: a data file ends in .csv, .csv.gz or .parquet")
     try:
-        return _csv(path, numeric, text)
+        return _csv(path, {**columns, **({} if unit is None else {unit: "text"})})
     except SchemaError as error:
         failed = str(error)
     except Exception:  # compression
@@ -45,7 +47,7 @@ def read(path: Path, *, numeric: Collection[str], text: Collection[str]) -> Any:
     raise SchemaError(failed)  # outside of the handler: the cause may quote the file
 
 
-def _csv(path: Path, numeric: Collection[str], text: Collection[str]) -> dict[str, list[Any]]:
+def _csv(path: Path, readings: Mapping[str, Reading]) -> dict[str, list[Any]]:
     """Return columns as lists, each line read by itself.
 
     A field cannot go on in the next line: one quote that is left open would swallow the lines of
@@ -55,11 +57,11 @@ def _csv(path: Path, numeric: Collection[str], text: Collection[str]) -> dict[st
         header = _fields(next(file, "")) or []
         if len(set(header)) != len(header):
             raise SchemaError(f"{path.name}: column names repeat")
-        wanted = [name for name in (*numeric, *text) if name in header]
-        if not wanted and (numeric or text):
+        wanted = [name for name in readings if name in header]
+        if readings and not wanted:
             raise SchemaError(
-                f"{path.name}: none of the columns {', '.join(map(repr, (*numeric, *text)))} is in "
-                f"the first line, which has {len(header)} columns separated by commas"
+                f"{path.name}: none of the columns {', '.join(map(repr, readings))} is in the "
+                f"first line, which has {len(header)} columns separated by commas"
             )
         positions = [header.index(name) for name in wanted]
         columns: list[list[Any]] = [[] for _ in wanted]
@@ -71,7 +73,7 @@ def _csv(path: Path, numeric: Collection[str], text: Collection[str]) -> dict[st
             for column, position in zip(columns, positions, strict=True):
                 column.append(record[position] if fits else None)
     return {
-        name: [_number(cell) for cell in column] if name in numeric else column
+        name: [_cell(cell, readings[name]) for cell in column]
         for name, column in zip(wanted, columns, strict=True)
     }
 
@@ -95,15 +97,17 @@ def _opened(path: Path) -> Iterator[IO[str]]:
             yield file
 
 
-def _number(cell: str | None) -> float | None:
-    """Return a field as a number, true and false as 1 and 0; None for anything else."""
-    text = (cell or "").strip()
-    if text.lower() in ("true", "false"):
-        return float(text.lower() == "true")
+def _cell(text: str | None, reading: Reading) -> float | str | None:
+    """Return a field as what its column holds; true and false are 1 and 0 among numbers."""
+    if text is None or reading == "text":
+        return text
+    word = text.strip().lower()
+    if word in ("true", "false"):
+        return float(word == "true")
     try:
-        return float(text)
+        return float(word)
     except ValueError:
-        return None
+        return text if reading == "value" else None
 
 
 def _parquet(path: Path) -> Any:
