@@ -105,7 +105,7 @@ def test_the_verdict_needs_the_document_alone(tmp_path: Path) -> None:
 
 
 def test_a_simulation_is_stamped() -> None:
-    plan = columns()
+    plan = columns().with_delta(1e-6)
     stamped = plan.simulate(seed=1, people=data(1)).certificate
     assert stamped.document["randomness"]["release"] is False
     assert stamped.document["randomness"]["source"] == "seed 1"
@@ -114,6 +114,29 @@ def test_a_simulation_is_stamped() -> None:
     assert real.document["randomness"]["release"] is True
     assert "NOT FOR RELEASE" not in str(real)
     assert dp.verify(real).holds
+
+
+def test_a_simulations_certificate_holds_and_is_not_for_release() -> None:
+    plan = columns().with_delta(1e-6)
+    stamped = dp.verify(plan.simulate(seed=12, people=data(1)).certificate)
+    assert (stamped.holds, stamped.release) == (True, False)
+    real = dp.verify(plan.run(people=data(1)).certificate)
+    assert (real.holds, real.release) == (True, True)
+
+
+def test_a_verdict_tells_the_delta_and_whom_it_protects() -> None:
+    found = verdict(GENUINE["columns"])
+    assert found.delta == 1e-6
+    assert found.protects == ("one id with at most 2 rows of 'people', added or removed",)
+
+
+def test_a_certificate_of_some_accountants_holds() -> None:
+    some = (accountants.Basic(), accountants.Renyi())
+    certificate = partitions().certify(1e-6, accountants=some)
+    assert len(certificate.bounds) == 2
+    found = verdict(json.loads(certificate.to_json()))
+    assert found.reasons == ()
+    assert found.found == certificate.epsilon
 
 
 def node(document: Document, kind: str) -> Document:
@@ -130,6 +153,14 @@ def everywhere(document: Document) -> None:
     for row in document["accountants"]:
         for end in ("lower", "upper"):
             row[end] = row[end] * 0.5 if isinstance(row[end], float) else row[end]
+
+
+def dearest(document: Document) -> None:
+    """The least epsilon, said to be by the accountant that finds the most."""
+    rows = [row for row in document["accountants"] if row["applies"]]
+    most = max(rows, key=lambda row: float(row["upper"]))
+    assert float(most["upper"]) > document["claim"]["epsilon"]
+    document["claim"]["accountant"] = most["name"]
 
 
 TAMPERING: dict[str, Callable[[Document], Any]] = {
@@ -167,6 +198,19 @@ TAMPERING: dict[str, Callable[[Document], Any]] = {
     "worlds that are exact": lambda d: d["worlds"].update(exact=not d["worlds"]["exact"]),
     "the fingerprint": lambda d: d.update(fingerprint="sha256:" + "0" * 64),
     "an assumption left out": lambda d: d["assumptions"].pop(0),
+    "an assumption more": lambda d: d["assumptions"].append("Nothing else is assumed."),
+    "assumptions in another order": lambda d: d["assumptions"].reverse(),
+    "an accountant's reason": lambda d: d["accountants"][0].update(reason="it is the best"),
+    "an accountant's world": lambda d: d["accountants"][0].update(world=["region = D"]),
+    "an accountant left out": lambda d: d["accountants"].pop(),
+    "the claim of the dearest accountant": dearest,
+    "no samplers": lambda d: d["randomness"].update(samplers=[]),
+    "exact samplers": lambda d: d["randomness"].update(samplers=["exact"]),
+    "a simulation for release": lambda d: d["randomness"].update(source="seed 1", release=True),
+    "a run not for release": lambda d: d["randomness"].update(release=False),
+    "noise from elsewhere": lambda d: d["randomness"].update(source="a good generator"),
+    "a seed that is none": lambda d: d["randomness"].update(source="seed x", release=False),
+    "release in a number": lambda d: d["randomness"].update(release=1),
 }
 
 
@@ -245,6 +289,9 @@ def test_no_accountant_is_told_in_words() -> None:
 
     class Quiet(dp.Mechanism):
         b: float = dp.noise_parameter("b")
+
+        def release(self, value: Any, stream: Any) -> Any:
+            return value
 
         def loss(self, distance: float) -> accountants.PrivacyLoss:
             return Silent()

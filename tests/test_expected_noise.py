@@ -20,7 +20,7 @@ def test_of_a_release_it_is_the_mechanisms_own() -> None:
     plan = dp.Pipeline(
         n=table().count().release(dp.Laplace(scale=3.0)),
         h=table()["x"].histogram([0, 5, 10]).release(dp.Gaussian(sigma=7.0)),
-    )
+    ).with_delta(1e-6)
     noise = plan.run(t=FRAME).noise
     assert noise["n"] == pytest.approx(math.sqrt(2) * 3, rel=1e-9)
     assert noise["h"] == pytest.approx(np.array([7.0, 7.0]), rel=1e-9)
@@ -29,14 +29,14 @@ def test_of_a_release_it_is_the_mechanisms_own() -> None:
 def test_of_second_moments_off_the_diagonal_it_is_smaller() -> None:
     """The packed matrix counts an entry that stands twice by sqrt(2), so its noise is less."""
     moments = table().vectors(["x", "y"]).gram().release(dp.Gaussian(sigma=4.0))
-    noise = dp.Pipeline(m=moments).run(t=FRAME).noise["m"]
+    noise = dp.Pipeline(m=moments).with_delta(1e-6).run(t=FRAME).noise["m"]
     assert noise == pytest.approx(np.array([[4, 4 / math.sqrt(2)], [4 / math.sqrt(2), 4]]))
 
 
 def test_of_a_function_it_is_what_noise_does_to_it() -> None:
     """256 draws of a normal deviation: within 25% but with probability below 1e-7."""
     total = table()["x"].sum().release(dp.Gaussian(sigma=6.0))
-    plan = dp.Pipeline(half=dp.post(lambda v: v / 2, total))
+    plan = dp.Pipeline(half=dp.post(lambda v: v / 2, total)).with_delta(1e-6)
     assert plan.run(t=FRAME).noise["half"] == pytest.approx(3.0, rel=0.25)
 
 

@@ -35,26 +35,31 @@ def spread(
     Every release that was made gets fresh noise on top, what follows is recomputed, and the
     standard deviation over the draws is the answer; for a release itself it is the mechanism's
     own, where that is known. It reads released values only: ``raw`` holds those of each release,
-    by its name, before they take their reader's form.
+    by its name, before they take their reader's form. What is released is released: whatever
+    fails here costs its own estimate and no more.
     """
     again = [n for n in structure if n.handle.colour != "private" and not n.loops]
     samples: dict[str, list[Any]] = {n.name: [] for n in again}
     try:
-        for k in range(draws):
-            values: dict[str, Any] = {}
-            for node in again:
-                values[node.name] = _redraw(node, structure, raw, values, k)
-                samples[node.name].append(values[node.name])
-    except Exception:  # a function that fails on other noise than it got: no estimate
+        with np.errstate(all="ignore"):
+            for k in range(draws):
+                values: dict[str, Any] = {}
+                for node in again:
+                    values[node.name] = _redraw(node, structure, raw, values, k)
+                    samples[node.name].append(values[node.name])
+    except FAILURES:  # a function that fails on other noise than it got: no estimate
         samples = {name: [] for name in samples}
-    for node in again:
-        if isinstance(node.handle.operation, Release):
-            samples[node.name] = _exact(node, raw) or samples[node.name]
     for path, handle in outputs:
-        try:
-            yield path, _deviation(samples[structure.of(handle).name])
-        except Exception:  # a value of a kind that has no deviation; it must not be lost for that
-            yield path, None
+        yield path, _estimate(structure.of(handle), samples, raw)
+
+
+def _estimate(node: Node, samples: Mapping[str, list[Any]], raw: Mapping[str, Any]) -> Any:
+    try:
+        with np.errstate(all="ignore"):
+            exact = _exact(node, raw) if isinstance(node.handle.operation, Release) else []
+            return _deviation(exact or samples[node.name])
+    except FAILURES:  # a value of a kind that has no deviation
+        return None
 
 
 def _redraw(

@@ -89,7 +89,7 @@ def several_parts(inside: Inside, change: Change, label: Mapping[int, str], nest
             "; bound them first, with dataset(unit=..., rows_per_unit=...), or partition with "
             "whole_units=True"
         )
-    limits = max(16, round(TERMS ** (1 / nested))), max(64, round(SPLITS ** (1 / nested)))
+    limits = max(128, round(TERMS ** (1 / nested))), max(128, round(SPLITS ** (1 / nested)))
     for alike, growths in ((False, GROWTHS[:6]), (True, GROWTHS[:8])):
         for growth in growths:
             found = steps(change.rows, growth, limits[0])
@@ -263,8 +263,9 @@ class _TooMany(Exception):
 def _at_every_step(inside: Inside, change: Change, label: Mapping[int, str], most: int) -> Term:
     """Return one choice that is above all splits: at each step as many parts as can reach it.
 
-    A share of at least ``a`` rows of the one data set and ``b`` of the other fits at most
-    ``min(r // a, r // b, both // (a + b))`` times; which parts they are is left open.
+    A share of at least a rows of one of the two data sets, and b <= a of the other, takes b rows
+    of each and a + b together: it fits at most ``min(r // b, both // (a + b))`` times. Which parts
+    they are is left open. Where all parts at all rows cost less, they are charged so.
     """
     for growth in (*(g for g in GROWTHS if g >= 2), None):
         found = [change.rows] if growth is None else steps(change.rows, growth, most)
@@ -272,13 +273,21 @@ def _at_every_step(inside: Inside, change: Change, label: Mapping[int, str], mos
         if growth is None or 0 < len(shares) * len(label) <= most:
             break
     least = dict(zip((0, *found), (0, 1, *(s + 1 for s in found)), strict=False))
+    fits = {
+        (a, b): min(
+            change.rows // least[b] if b else len(label),
+            change.both // (least[a] + least[b]),
+            len(label),
+        )
+        for a, b in shares
+    }
+    if sum(sum(share) * times for share, times in fits.items()) >= len(label) * change.both:
+        every = Change(change.replaced, change.rows, False, change.both)
+        return Parallel([Sequential([inside(i, every) for i in label])], [SEVERAL])
     paid: list[Term] = []
-    for a, b in shares:
-        fits = [change.rows // least[s] for s in (a, b) if s]
-        times = min(*fits, change.both // (least[a] + least[b]), len(label))
-        every = [inside(i, _share((a, b), change)) for i in label]
-        whole = times == len(label)
-        paid.append(Sequential(every) if whole else Repeated(Parallel(every), times))
+    for share, times in fits.items():
+        parts = [inside(i, _share(share, change)) for i in label]
+        paid.append(Sequential(parts) if times == len(label) else Repeated(Parallel(parts), times))
     return Parallel([Sequential(paid)], [SEVERAL])
 
 

@@ -1,0 +1,205 @@
+"""Functions in plans: which documents may call, and what tells two that have no name apart."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from plans import add, data, people
+
+import adaptive_dp as dp
+
+
+def plan(function: Callable[..., Any] = add, **constants: Any) -> dp.Pipeline:
+    count = people().count().release(dp.Laplace(scale=1.0))
+    return dp.Pipeline(n=count, out=dp.post(function, count, **constants))
+
+
+def document(function: str) -> dict[str, Any]:
+    found = plan().to_document()
+    (post,) = (n for n in found["nodes"] if n["kind"] == "post")
+    post["function"] = {"function": function}
+    return found
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is drawn or called here fails the test."""
+    monkeypatch.setattr(dp.Laplace, "release", lambda *_: pytest.fail("released"))
+    monkeypatch.setattr(os, "system", lambda *_: pytest.fail("called"))
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize(
+    "name",
+    ["os:system", "plans:add", "builtins:eval", "subprocess:run", "adaptive_dp.solvers_x:f"],
+)
+@pytest.mark.parametrize("how", ["run", "simulate"])
+def test_a_document_calls_nothing_that_its_reader_did_not_allow(name: str, how: str) -> None:
+    loaded = dp.load(document(name))
+    module = name.partition(":")[0]
+    message = rf"calls {name}, which is not part of .*allow=\['{module}'\].*--allow {module} "
+    with pytest.raises(dp.DeclarationError, match=message):
+        getattr(loaded, how)(people=data(1), **({} if how == "run" else {"seed": 1}))
+
+
+@pytest.mark.usefixtures("quiet")
+def test_what_is_not_called_is_not_needed() -> None:
+    loaded = dp.load(document("not_there_at_all:f"))
+    paper = loaded.certify()
+    assert paper.epsilon == pytest.approx(2)
+    assert dp.verify(dp.Certificate.from_json(paper.to_json())).holds
+    assert "post" in str(loaded)
+    assert loaded.svg()
+    assert loaded.mermaid()
+    assert "not_there_at_all" not in sys.modules
+
+
+def test_what_is_allowed_is_called() -> None:
+    loaded = dp.load(plan().to_document(), allow=["plans"])
+    seen = loaded.simulate(seed=1, people=data(1))
+    assert seen["out"] == seen["n"]
+
+
+def test_the_librarys_own_learners_need_no_permission() -> None:
+    learner = people().solve(dp.AdaSSP(features=["x"], target="y"), epsilon=1.0, delta=1e-6)
+    built = dp.Pipeline(theta=learner)
+    loaded = dp.load(built.to_json())
+    frame = data(1)
+    assert str(loaded.simulate(seed=1, people=frame)) == str(built.simulate(seed=1, people=frame))
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "plans:np.sum",
+        "plans:dp.load",
+        "plans:dp.graph.functions.importlib.import_module",
+        "plans:add.__globals__.clear",
+        "plans:add.__class__",
+        "plans:PLANS.clear",
+        "adaptive_dp.solvers.adassp:np.linalg.norm",
+        "adaptive_dp.solvers.adassp:post",
+        "adaptive_dp.solvers:AdaSSP.build.__globals__.clear",
+        "adaptive_dp.demo.plan:dp.load",
+    ],
+)
+def test_no_way_leads_through_a_module_into_another(name: str) -> None:
+    loaded = dp.load(document(name), allow=["plans"])
+    with pytest.raises(dp.RunError, match=r"defines no such function"):
+        loaded.run(people=data(1))
+
+
+@pytest.mark.parametrize("name", ["math:floor", "builtins:float", "builtins:str.upper"])
+def test_builtins_of_an_allowed_module_are_its_own(name: str) -> None:
+    loaded = dp.load(document(name), allow=[name.partition(":")[0]])
+    if name.endswith("upper"):  # found, and then called with a number
+        with pytest.raises(dp.RunError, match="TypeError"):
+            loaded.simulate(seed=1, people=data(1))
+        return
+    assert isinstance(loaded.simulate(seed=1, people=data(1))["out"], int | float)
+
+
+@pytest.mark.parametrize("allow", ["plans", "os.path", "", 3, [1]])
+def test_allow_is_a_list_of_names(allow: Any) -> None:
+    with pytest.raises(dp.DeclarationError, match="allow must be a list of module names"):
+        dp.load(plan().to_document(), allow=allow)
+    with pytest.raises(dp.DeclarationError, match="allow must be a list of module names"):
+        dp.verify(plan().certify(), allow=allow)
+
+
+def closing(k: Any) -> Callable[..., Any]:
+    return lambda value: k
+
+
+def scaled(value: float, by: float) -> float:
+    return value * by
+
+
+def recursive() -> Callable[..., Any]:
+    def again(value: float) -> float:
+        return again(value - 1) if value > 0 else value
+
+    return again
+
+
+DIFFERENT: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "a number": (closing(1), closing(2)),
+    "the type of a number": (closing(1), closing(True)),
+    "a text": (closing("a"), closing("b")),
+    "a list": (closing([1, [2]]), closing([1, [3]])),
+    "a mapping": (closing({"a": 1}), closing({"a": 2})),
+    "an array": (closing(np.arange(3)), closing(np.arange(3) + 1)),
+    "a default": (lambda value, k=1: k, lambda value, k=2: k),
+    "a keyword's default": (lambda value, *, k=1: k, lambda value, *, k=2: k),
+    "nested code": (lambda v: [i + 1 for i in (v,)], lambda v: [i + 2 for i in (v,)]),
+    "names": (lambda v: np.sin(v), lambda v: np.cos(v)),
+    "nested functions": (closing(closing(1)), closing(closing(2))),
+    "partial's arguments": (functools.partial(scaled, by=2), functools.partial(scaled, by=3)),
+    "partial's function": (functools.partial(scaled, by=2), functools.partial(add, by=2)),
+    "bound objects": (closing(1).__get__(1), closing(1).__get__(2)),
+}
+
+
+def digests(function: Callable[..., Any]) -> tuple[str, str]:
+    found = plan(function)
+    (name,) = (n["function"]["function"] for n in found.to_document()["nodes"] if "function" in n)
+    return name, found.fingerprint
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_functions_that_differ_have_different_fingerprints(name: str) -> None:
+    one, two = map(digests, DIFFERENT[name])
+    assert one[0].startswith("lambda:")
+    assert one[0] != two[0]
+    assert one[1] != two[1]
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: closing({"a": {1, 2}}), recursive, lambda: functools.partial(scaled, by=2)]
+)
+def test_equal_functions_have_equal_fingerprints(make: Callable[[], Any]) -> None:
+    assert digests(make()) == digests(make())
+
+
+def test_a_function_that_closes_over_itself_has_a_fingerprint() -> None:
+    held: list[Any] = []
+    held.append(held)
+    assert digests(closing(held))[0].startswith("lambda:")
+
+
+def test_fingerprints_are_those_of_other_interpreters() -> None:
+    code = """if True:
+        import functools
+        import adaptive_dp as dp
+        def make(k):
+            return lambda v, a=(1, "x"): [c for c in {"p", "q", k} if c in {"s", "t", "u"}] + [a]
+        count = dp.dataset("t", columns={}).count().release(dp.Laplace(scale=1.0))
+        posts = [dp.post(f, count) for f in (make("r"), functools.partial(make("r"), a={"b": 1}))]
+        print(dp.Pipeline(a=posts[0], b=posts[1]).fingerprint)
+    """
+    root = str(Path(__file__).parent.parent)
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONPATH": root, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(texts) == 1
+
+
+def test_a_function_of_a_module_is_known_by_its_name() -> None:
+    assert digests(add)[0] == "plans:add"
+    assert isinstance(add, types.FunctionType)
