@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 from attrs import field, frozen
 
-from accountants.accountant import Chain, Floor, bracket, delta_by_search
+from accountants.accountant import Chain, Floor, bracket
 from accountants.bounds import Bounds
 from accountants.concentrated import remaining
 from accountants.errors import nonnegative, probability, whole
@@ -84,9 +84,7 @@ class Renyi:
     def delta(self, state: RenyiState, epsilon: float) -> Bounds:
         """Return the least delta at which the bound is at most ``epsilon``."""
         epsilon = nonnegative("epsilon", epsilon)
-        curve = _curve(state)
-        failure = min(1.0, ceiling(state.failure))
-        return delta_by_search(lambda d: _upper(state, curve, d), epsilon, state.floor, failure)
+        return bracket(min(1.0, state.floor.delta(epsilon)), _delta(state, epsilon))
 
     def price(self, state: RenyiState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return each loss's divergence at the order that certifies."""
@@ -117,6 +115,16 @@ def _curve(state: RenyiState) -> renyi.Curve:
         return up(orders * slope + renyi.total(rest, orders))
 
     return curve
+
+
+def _delta(state: RenyiState, epsilon: float) -> float:
+    """Return ``F + (1 - F) delta'``: all failures, else what the curve proves at ``epsilon``."""
+    failure = min(Fraction(1), state.failure)
+    if state.pure is not None and state.pure <= Fraction(epsilon):
+        return ceiling(failure)
+    log_rest = renyi.log_delta(_curve(state), epsilon)
+    rest = up(math.exp(log_rest), 4 + 2 * abs(log_rest)) + 1e-323
+    return min(1.0, ceiling(failure + (1 - failure) * Fraction(rest)))
 
 
 def _upper(state: RenyiState, curve: renyi.Curve, delta: float) -> float:

@@ -8,8 +8,8 @@ is exact for every accountant, unlike the maximum of curves inside each `Paralle
 looser.
 
 Worlds are dropped that another one covers (`accountants.losses.composite.covers`). Past
-`CAP` worlds (fewer where they hold many losses), the choices of a `Parallel` are replaced by their envelope, sound and looser,
-and the answer says so.
+`CAP` worlds (fewer where they hold many losses), the choices of a `Parallel` are replaced by
+their envelope, sound and looser, and the answer says so.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from accountants.terms import Grouped, Parallel, Repeated, Sampled, Sequential, 
 CAP = 512
 """More worlds than this fall back to envelopes."""
 
-_WORK = 8192
+_WORK = 2**17
 _PATIENCE = 8192
 
 Multiset = Mapping[PrivacyLoss, int]
@@ -111,9 +111,12 @@ def _sequential(parts: tuple[Term, ...]) -> Worlds:
 
 
 def _cap(inners: Iterable[Worlds]) -> int:
-    """Return how many worlds to follow: fewer where each will hold many losses."""
+    """Return how many worlds to follow: fewer where each would hold many losses.
+
+    Of many partitions most are enveloped anyway, and a few more make little difference.
+    """
     wide = sum(len(inner.alternatives) > 1 for inner in inners)
-    return max(2, min(CAP, _WORK // max(1, wide)))
+    return max(2, min(CAP, _WORK // max(1, wide * wide)))
 
 
 def _parallel(choices: list[Worlds], labels: tuple[tuple[str, ...], ...]) -> Worlds:
@@ -133,6 +136,8 @@ def _parallel(choices: list[Worlds], labels: tuple[tuple[str, ...], ...]) -> Wor
 def _repeated(inner: Worlds, times: int) -> Worlds:
     if times == 0:
         return Worlds()
+    if times == 1:
+        return inner
     common = {loss: count * times for loss, count in inner.common.items()}
     if len(inner.alternatives) == 1:
         (only,) = inner.alternatives

@@ -10,14 +10,13 @@ the body's output laws without and with the unit in the sample, the pair is
 * profile: ``delta'(eps') = q delta(eps)`` with ``eps = log(1 + (e^eps' - 1)/q)``, exactly so for
   removal (Balle, Barthe and Gaboardi 2018, Thm 8). For addition the hockey-stick is
   ``w (P0 - e^eps'' P1)_+`` with ``w = 1 - e^eps' (1-q) <= q`` and ``eps'' >= eps``: no larger.
-* Renyi, removal: ``E_P0 (1 - q + q r)^a`` expands, for a whole order a, into
-  ``sum_l C(a,l) (1-q)^(a-l) q^l e^{(l-1) D_l}``, exactly (Mironov, Talwar and Zhang 2019).
+* Renyi, removal: ``E_P0 (1 - q + q r)^a``; for the Gaussian at every real order, to many
+  digits (`accountants.losses.sampled_gaussian`).
 * Renyi, addition: ``E_P0 (1 - q + q r)^{1-a}``. For the Gaussian the removal is the larger of
   the two (Mironov, Talwar and Zhang 2019, Thm 5). For any body, ``x^{1-a}`` is convex, so it is
   at most ``1 - q + q e^{(a-1) D_a}``.
 * a body with a pure epsilon is a post-processing of randomized response, and mixing commutes
   with post-processing, so the sampled pair of randomized response bounds both directions.
-* between whole orders ``(a-1) D_a`` is convex in a and lies under its chords.
 """
 
 from __future__ import annotations
@@ -27,16 +26,15 @@ from typing import ClassVar
 
 import numpy as np
 from attrs import field, frozen
-from scipy.special import gammaln, logsumexp
+from scipy.special import logsumexp
 
 from accountants.bounds import Bounds
 from accountants.errors import DomainError, probability
 from accountants.loss import PrivacyLoss
+from accountants.losses import sampled_gaussian
 from accountants.losses.composite import Composite
+from accountants.notions.gaussian import LARGEST
 from accountants.rounding import UNIT, Array, down, up
-
-LARGEST_ORDER = 2048
-"""Whole orders beyond this are not summed; the curve is infinite there unless pure."""
 
 
 def _body(value: Composite) -> Composite:
@@ -96,18 +94,15 @@ class Sampled(PrivacyLoss):
         eps, mu = self.body.pure(), _gaussian(self.body)
         if eps is not None:
             curve = np.minimum(curve, _randomized_response(eps, orders, self.rate))
-        if mu is not None:
-            curve = np.minimum(curve, _gaussian_curve(mu, orders, self.rate))
+        if mu is not None and 0 < mu <= LARGEST:
+            curve = np.minimum(curve, sampled_gaussian.curve(mu, orders, self.rate))
         return curve
 
     def profile(self, epsilon: float) -> Bounds | None:
         """Return ``q`` times the body's profile at ``log(1 + (e^epsilon - 1)/q)``."""
         if self.rate == 0:
             return Bounds(0.0, 0.0)
-        if epsilon > 600:
-            inside = epsilon - math.log(self.rate)
-        else:
-            inside = math.log1p(math.expm1(epsilon) / self.rate)
+        inside = _inside(epsilon, self.rate)
         low, high = self.body.profile(up(inside, 16)), self.body.profile(max(0.0, down(inside, 16)))
         if low is None or high is None:
             return None
@@ -118,6 +113,14 @@ class Sampled(PrivacyLoss):
         if isinstance(other, Sampled):
             return self.rate >= other.rate and self.body.dominates(other.body)
         return self == other
+
+
+def _inside(epsilon: float, rate: float) -> float:
+    """Return ``log(1 + (e^epsilon - 1)/q)``."""
+    if epsilon > 600:
+        return epsilon - math.log(rate)
+    ratio = math.expm1(epsilon) / rate
+    return math.log1p(ratio) if ratio < math.inf else math.log(math.expm1(epsilon)) - math.log(rate)
 
 
 def _gaussian(body: Composite) -> float | None:
@@ -151,39 +154,3 @@ def _randomized_response(eps: float, orders: Array, rate: float) -> Array:
         log_moment = logsumexp(terms, axis=1) + noise
         curves.append(np.maximum(log_moment, 0) / (orders - 1))
     return up(np.maximum(curves[0], curves[1]), 8)
-
-
-def _gaussian_curve(mu: float, orders: Array, rate: float) -> Array:
-    curve = np.full_like(orders, np.inf)
-    for i, order in enumerate(orders):
-        if order <= LARGEST_ORDER:
-            below, above = math.floor(order), math.ceil(order)
-            moment = _gaussian_moment(mu, above, rate)
-            if above > below:
-                share = order - below
-                moment = share * moment + (1 - share) * _gaussian_moment(mu, below, rate)
-            curve[i] = up(moment / (order - 1), 8)
-    return curve
-
-
-def _gaussian_moment(mu: float, order: int, rate: float) -> float:
-    """Return ``log E_P0 (1 - q + q r)^order`` for a whole order, rounded up.
-
-    The terms l = 0, 1 carry no divergence; taking ``sum C q^l (1-q)^(a-l) = 1`` out leaves
-    ``log1p(sum_{l>=2} C(a,l) q^l (1-q)^(a-l) (e^{l(l-1) mu^2/2} - 1))``, which keeps its digits.
-    """
-    if order < 2:
-        return 0.0
-    count = np.arange(2, order + 1, dtype=np.float64)
-    exponent = count * (count - 1) / 2 * mu * mu
-    binomial = gammaln(order + 1) - gammaln(count + 1) - gammaln(order - count + 1)
-    weight = binomial + count * math.log(rate) + (order - count) * math.log1p(-rate)
-    with np.errstate(divide="ignore"):
-        near = np.log(np.expm1(np.minimum(exponent, 1)))
-        far = exponent + np.log1p(-np.exp(-np.maximum(exponent, 1)))
-    growth = np.where(exponent < 1, near, far)
-    terms = weight + growth
-    size = gammaln(order + 1) + np.abs(weight) + exponent
-    noise = 32 * UNIT * (1 + float(size[np.argmax(terms)]) + order)
-    total = float(logsumexp(terms)) + noise
-    return up(math.log1p(math.exp(total)) if total < 700 else up(total), 8)

@@ -107,7 +107,8 @@ def log_delta(curve: Curve, epsilon_: float) -> float:
     log_orders, best = np.log(_GRID), 0.0
     for _ in range(6):
         orders = 1 + np.exp(log_orders)
-        exponent = (orders - 1) * (up(curve(orders)) - epsilon_)
+        with np.errstate(over="ignore"):  # an infinite divergence proves nothing
+            exponent = (orders - 1) * (up(curve(orders)) - epsilon_)
         shape = (orders - 1) * np.log1p(-1 / orders) - np.log(orders)
         values = exponent + shape + 16 * UNIT * (1 + np.abs(exponent) + np.abs(shape))
         at = int(np.argmin(values))

@@ -60,9 +60,11 @@ terms = st.recursive(
 
 
 def upper(term: Term, accountant: object, delta: float = DELTA) -> float:
-    bounds = measure(term, accountant, delta=delta).bounds  # type: ignore[arg-type]
-    assert bounds is not None
-    return bounds.upper
+    answer = measure(term, accountant, delta=delta)  # type: ignore[arg-type]
+    if answer.bounds is None:  # of an envelope of a Gaussian and others
+        assert answer.accountant.name in ("basic", "advanced", "gaussian")
+        return math.inf
+    return answer.bounds.upper
 
 
 def close(a: float, b: float) -> None:
@@ -127,7 +129,8 @@ def test_delta_and_epsilon_agree(term: Term, epsilon: float) -> None:
     every = worlds(term)
     for accountant in ACCOUNTANTS:
         bounds = measure(every, accountant, epsilon=epsilon).bounds
-        assert bounds is not None
+        if bounds is None:
+            continue
         assert 0 <= bounds.lower <= bounds.upper <= 1
         if bounds.upper < 1:
             back = measure(every, accountant, delta=bounds.upper).bounds
