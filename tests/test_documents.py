@@ -736,7 +736,7 @@ class TestFunctions:
         for allow in ([], ["os"], ["path"], ["os.path.x"]):
             with pytest.raises(dp.DocumentError, match=r"is not part of the library"):
                 dp.load(document, allow=allow)
-        with pytest.raises(dp.DocumentError, match="'os.path' defines no Mechanism 'Noise'"):
+        with pytest.raises(dp.DocumentError, match=r"'os.path' defines no Mechanism 'Noise'"):
             dp.load(document, allow=["os.path"])
 
     def test_a_mechanism_of_another_module_is_not_reached_through_an_allowed_one(self) -> None:
