@@ -140,7 +140,7 @@ def _allow(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="MODULE",
         help="a module, installed or beside the document, from which the document's own "
-        "mechanisms may be imported (its code runs)",
+        "mechanisms and functions may be imported (its code runs)",
     )
 
 
