@@ -26,7 +26,7 @@ from adaptive_dp.queries.domains import column
 from adaptive_dp.queries.source import reading
 from adaptive_dp.rows import rows
 
-mpmath.mp.dps = 40
+mpmath.mp.dps = 50
 LOG: list[tuple[object, np.ndarray]] = []
 
 
