@@ -104,7 +104,7 @@ class Advanced:
         if pairs is not None and len(pairs) == 1 and _is_response(state):
             ((eps, times),) = pairs.items()
             rest = _most_left(state, delta)
-            if 0 < rest < 1 and times <= _BINOMIAL:
+            if 0 < rest < 1 and times <= _BINOMIAL and eps * times < 1e300:
                 lower = max(lower, _binomial(eps, times, rest, side=-1))
         return bracket(lower, upper)
 
@@ -213,6 +213,8 @@ def _optimal(pairs: Mapping[float, int], delta: float) -> float:
     mean = up(sum(eps * math.tanh(eps / 2) * times for eps, times in pairs.items()), 64)
     mean = up(mean, 2 * len(pairs))
     best = min(total, up(mean + math.sqrt(2 * square * -math.log(delta)), 16))
+    if total > 1e300:
+        return best
     if len(pairs) == 1:
         ((eps, times),) = pairs.items()
         if times <= _BINOMIAL:

@@ -43,7 +43,8 @@ def divergence(loss: PrivacyLoss, orders: Array) -> Array:
         return own
     mu, rho, eps = loss.mu(), loss.rho(), loss.pure()
     if mu is not None:
-        return up(orders * mu * mu / 2)  # in this order mu * mu cannot underflow
+        with np.errstate(over="ignore"):
+            return up(orders * mu * mu / 2)  # in this order mu * mu cannot underflow
     if rho is not None:
         return up(orders * rho)
     if eps is not None:
@@ -108,7 +109,7 @@ def log_delta(curve: Curve, epsilon_: float) -> float:
     for _ in range(6):
         orders = 1 + np.exp(log_orders)
         with np.errstate(over="ignore"):  # an infinite divergence proves nothing
-            exponent = (orders - 1) * (up(curve(orders)) - epsilon_)
+            exponent = np.maximum((orders - 1) * (up(curve(orders)) - epsilon_), -1e300)
         shape = (orders - 1) * np.log1p(-1 / orders) - np.log(orders)
         values = exponent + shape + 16 * UNIT * (1 + np.abs(exponent) + np.abs(shape))
         at = int(np.argmin(values))

@@ -287,3 +287,32 @@ def test_pure_sums_at_delta_zero() -> None:
         bounds: Bounds | None = measure(term, Basic(), delta=0.0).bounds
         assert bounds is not None
         assert total <= bounds.upper <= total * (1 + 1e-14)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 30.0, 60.0, 700.0])
+@pytest.mark.parametrize("delta", [1e-9, 0.01, 0.5, 0.9])
+def test_a_loss_close_to_randomized_response_is_not_taken_for_it(
+    epsilon: float, delta: float
+) -> None:
+    """Laplace's profile at 0 is randomized response's to 1e-13 from 60 on, its epsilon is not."""
+
+    def exact(at: mp.mpf) -> mp.mpf:
+        return max(mp.mpf(0), -mp.expm1((at - truth.real(epsilon)) / 2))
+
+    for accountant in ACCOUNTANTS:
+        bounds = measure(Spend(Laplace(epsilon)), accountant, delta=delta).bounds
+        assert bounds is not None
+        truth.proves(bounds.upper, exact, delta)
+        truth.refutes(bounds.lower, exact, delta)
+
+
+@pytest.mark.parametrize("rate", [1 - 5e-13, 1 - 1e-16, 0.999])
+@pytest.mark.parametrize("delta", [1e-9, 0.1, 0.4])
+def test_sampled_response_is_not_taken_for_a_response(rate: float, delta: float) -> None:
+    q, pair = truth.real(rate), truth.response(1.0)
+    exact = truth.Profile([((1 - q) * b + q * a, b) for a, b in pair])
+    for accountant in ACCOUNTANTS:
+        bounds = measure(Sampled(Spend(Pure(1.0)), rate), accountant, delta=delta).bounds
+        assert bounds is not None
+        truth.refutes(bounds.lower, exact, delta)
+        truth.proves(bounds.upper, exact, delta)

@@ -9,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountants import DomainError, Gaussian, GaussianDP, Laplace, Renyi, Repeated, Spend, measure
+from accountants import (
+    Basic,
+    DomainError,
+    Gaussian,
+    GaussianDP,
+    Laplace,
+    Renyi,
+    Repeated,
+    Sequential,
+    Spend,
+    measure,
+)
 from accountants.calibration import least_noise
 
 
@@ -82,3 +93,56 @@ def test_out_of_reach_is_refused() -> None:
 def test_bad_targets(target: float) -> None:
     with pytest.raises(DomainError, match="target"):
         least_noise(lambda b: 1 / b, target)
+
+
+def counted(function):  # type: ignore[no-untyped-def]
+    calls = []
+
+    def call(noise: float) -> float:
+        calls.append(noise)
+        assert len(calls) <= 200
+        return function(noise)
+
+    return call, calls
+
+
+@pytest.mark.parametrize(
+    ("fixed", "target"),
+    [(50.0, 50.000001414049535), (50.0, 50 * (1 + 1e-13)), (1.0, 1 + 1e-9), (1e-3, 0.0010000001)],
+)
+@pytest.mark.parametrize("digits", [1e-10, 1e-300])
+def test_a_fixed_part_may_take_nearly_all(fixed: float, target: float, digits: float) -> None:
+    epsilon_at, calls = counted(
+        lambda b: (
+            measure(
+                Sequential([Spend(Laplace(fixed)), Spend(Laplace(1 / b))]), Basic(), delta=0.0
+            ).bounds.upper
+        )
+    )
+    noise = least_noise(epsilon_at, target, digits=digits)
+    assert noise in calls
+    assert epsilon_at(noise) <= target
+    assert noise == pytest.approx(1 / (target - fixed), rel=1e-2)
+
+
+def test_a_target_that_the_fixed_part_takes_is_refused_at_once() -> None:
+    epsilon_at, calls = counted(lambda b: 50.0 + 1 / b)
+    for target in (50.0, 49.0, 50 * (1 + 1e-15)):
+        with pytest.raises(DomainError, match="no noise"):
+            least_noise(epsilon_at, target)
+    assert len(calls) < 40
+
+
+@pytest.mark.parametrize("start", [1e-20, 1.0, 1e20])
+def test_what_is_no_number_is_never_accepted(start: float) -> None:
+    epsilon_at, _ = counted(lambda b: math.nan if b < 4 else 1.0)
+    noise = least_noise(epsilon_at, 1.0, start=start)
+    assert 4 <= noise < 4.000001
+
+
+def test_steps_and_plateaus_end() -> None:
+    for place in (1e-9, 0.3, 7.123, 1e9):
+        for below in (math.inf, 1e300, math.nextafter(1.0, 2.0)):
+            epsilon_at, _ = counted(lambda b, p=place, h=below: h if b < p else 1.0)
+            noise = least_noise(epsilon_at, 1.0, digits=1e-300)
+            assert place <= noise <= place * (1 + 1e-12)

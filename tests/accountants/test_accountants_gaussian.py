@@ -93,3 +93,11 @@ def test_ends() -> None:
     assert math.isinf(gaussian.epsilon(1.0, 0.0).upper)
     assert math.isinf(gaussian.epsilon(1e200, 1e-5).upper)
     assert gaussian.epsilon(1.0, 1.0).upper == 0.0
+
+
+def test_denormal_deltas_are_bracketed() -> None:
+    for mu in (0.1, 1.0, 3.0):
+        for x in [37.5 + i / 40 for i in range(60)]:
+            epsilon = mu * mu / 2 + x * mu
+            bounds, exact = gaussian.profile(mu, epsilon), truth.gaussian_delta(mu, epsilon)
+            assert truth.real(bounds.lower) <= exact <= truth.real(bounds.upper)

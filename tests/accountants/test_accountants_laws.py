@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import math
+import time
 
 import accountants_truth as truth
 import numpy as np
@@ -319,3 +320,46 @@ def test_envelope_is_never_below_its_parts() -> None:
         whole = upper(Repeated(Spend(Envelope(parts)), 5), accountant)
         for part in parts:
             assert whole >= upper(Repeated(Spend(part), 5), accountant) * (1 - 1e-4)
+
+
+PAIRS = [
+    lambda i: (Gaussian(0.1 + 0.01 * i), Laplace(0.2 + 0.013 * i)),
+    lambda i: (Laplace(0.3 + 0.01 * i), Pure(0.2 + 0.01 * i)),
+    lambda i: (Approximate(0.1 + 0.01 * i, 1e-9 * (1 + i)), Approximate(0.05 + 0.007 * i, 1e-8)),
+    lambda i: (families.Sampled(Composite({Gaussian(1 + 0.1 * i): 1}), 0.1), Laplace(0.2)),
+]
+
+
+@pytest.mark.parametrize("make", PAIRS)
+def test_many_partitions_are_quick(make) -> None:  # type: ignore[no-untyped-def]
+    """What took minutes takes some seconds at most; the limits leave room for slow machines."""
+    parts = [Parallel([Spend(a), Spend(b)]) for a, b in map(make, range(100))]
+    start = time.process_time()
+    nine = worlds(Sequential(parts[:9]))
+    assert nine.exact
+    assert time.process_time() - start < 10
+    start = time.process_time()
+    certify(Sequential(parts), DELTA)
+    assert time.process_time() - start < 40
+
+
+def test_many_sampled_gaussians_are_quick() -> None:
+    parts = [Sampled(Spend(Gaussian(1 / (1 + 0.01 * i))), 0.01 + 0.001 * i) for i in range(100)]
+    start = time.process_time()
+    for point in ({"delta": 1e-5}, {"epsilon": 5.0}):
+        assert measure(Sequential(parts), Renyi(), **point).bounds is not None
+    assert time.process_time() - start < 20
+
+
+@truth.steady(30)
+@given(st.lists(st.lists(losses, min_size=1, max_size=3), min_size=1, max_size=4))
+def test_what_is_pruned_costs_no_more_than_what_is_kept(parts: list[list[PrivacyLoss]]) -> None:
+    """Every choice of parts is below the worst world, for an accountant without a share."""
+    found = worlds(Sequential([Parallel([Spend(x) for x in part]) for part in parts]))
+    for accountant in ACCOUNTANTS[2:]:
+        worst = measure(found, accountant, delta=DELTA).bounds
+        assert worst is not None
+        for choice in itertools.product(*parts):
+            assert upper(Sequential([Spend(x) for x in choice]), accountant) <= worst.upper * (
+                1 + 1e-9
+            )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountants import Approximate, Composite, Envelope, Gaussian, Laplace, Pure
+from accountants import Approximate, Composite, Envelope, Gaussian, Laplace, PrivacyLoss, Pure
 from accountants.losses import Sampled
 from accountants.notions import pure
 
@@ -402,3 +402,39 @@ def test_envelope_is_the_largest_of_each_functional() -> None:
     assert Envelope((Pure(0.5), Gaussian(1.0))).pure() is None
     assert Envelope((Pure(0.5), Gaussian(1.0))).mu() is None
     assert loss.grouped(2).pure() >= 1.8
+
+
+def test_composite_merges_equal_losses_before_it_compares() -> None:
+    one, two = Composite({Pure(1.0): 1}), Composite([(Pure(1.0), 1), (Pure(1.0), 1)])
+    assert two == Composite({Pure(1.0): 2})
+    assert two.dominates(one)
+    assert not one.dominates(two)
+    assert two.pure() == 2.0
+    assert Composite([(Pure(1.0), 0)]) == Composite(())
+    # neighbouring floats whose groups are one loss
+    x = 1 / 3
+    close = Composite([(Pure(x), 1), (Pure(math.nextafter(x, 1.0)), 1)]).grouped(3)
+    assert sum(times for _, times in close.spends) == 2
+    assert not Composite({max((s for s, _ in close.spends), key=lambda s: s.pure()): 1}).dominates(
+        close
+    )
+
+
+@pytest.mark.parametrize("size", [2, 3, 7, 100, 690])
+def test_grouped_approximate_holds_where_the_exponent_amplifies_rounding(size: int) -> None:
+    for eps in (0.1, 0.3, 0.7, 0.999, 1 / 3):
+        delta = 1e-300
+        grow = mp.exp(truth.real(eps))
+        exact = truth.real(delta) * (grow**size - 1) / (grow - 1)
+        truth.within(Approximate(eps, delta).grouped(size).failure(), min(mp.mpf(1), exact), 1e-12)
+
+
+def test_infinite_parts_are_infinite() -> None:
+    class Infinite(PrivacyLoss):
+        def pure(self) -> float:
+            return math.inf
+
+    loss = Composite({Infinite(): 1, Pure(1.0): 2})
+    assert loss.pure() == loss.rho() == loss.mu() == math.inf
+    assert Composite({Gaussian(1e200): 1}).mu() == math.inf
+    assert Composite(()).pure() == Composite(()).rho() == Composite(()).mu() == 0.0

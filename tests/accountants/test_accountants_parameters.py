@@ -175,3 +175,83 @@ def test_rounding_moves_outward() -> None:
     assert -math.inf < ceiling(-huge) < 0
     for x in (1.0, -1.0, 1e300, 1e-310, 0.0):
         assert down(x) < x < up(x)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Parallel([ONE], labels=5),
+        lambda: Parallel([ONE], labels=[5]),
+        lambda: Parallel([ONE], labels=[[5]]),
+        lambda: Composite(5),
+        lambda: Composite([5]),
+        lambda: Composite([(ONE.loss,)]),
+        lambda: Envelope(5),
+        lambda: Grouped(ONE, 10**400),
+        lambda: Repeated(ONE, 10**5000),
+        lambda: Gaussian(10**5000),
+        lambda: Pure(1.0).grouped(10**400),
+        lambda: Basic().compose(Basic().start(), Pure(1.0), 10**400),
+    ],
+)
+def test_what_is_no_term_is_refused_by_type(make: Callable[[], object]) -> None:
+    with pytest.raises(DomainError):
+        make()
+
+
+class Wild(PrivacyLoss):
+    """A Gaussian pair that is as good as no privacy."""
+
+    gaussian_pair = True
+
+    def mu(self) -> float:
+        return math.inf
+
+
+@pytest.mark.filterwarnings("error")
+def test_infinite_losses_have_infinite_answers() -> None:
+    for accountant in ACCOUNTANTS:
+        for loss in (Wild(), Gaussian(1e200)):
+            for term in (Spend(loss), Sampled(Spend(loss), 0.5), Parallel([Spend(loss), ONE])):
+                bounds = measure(term, accountant, delta=1e-6).bounds
+                assert bounds is None or bounds.upper == math.inf
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [5e-324, 1e-160, 710.0, 1e155, 1e300, 1.7e308])
+def test_absurd_sizes_in_every_term_answer_without_a_warning(size: float) -> None:
+    for kind in (Gaussian, Laplace, Pure, lambda s: Approximate(s, 5e-324)):
+        leaf = Spend(kind(size))
+        for term in (
+            Repeated(leaf, 3),
+            Repeated(leaf, 10**300),
+            Sampled(leaf, 5e-324),
+            Sampled(leaf, 1 - 1e-16),
+            Sampled(Sequential([leaf, Spend(Laplace(1.0))]), 0.3),
+            Sequential([Parallel([leaf, Spend(Laplace(1.0))]), leaf]),
+        ):
+            for accountant in ACCOUNTANTS:
+                for given in ({"delta": 5e-324}, {"delta": 1e-6}, {"epsilon": 1e300}):
+                    measure(term, accountant, **given)
+
+
+def test_prices_refuse_what_is_no_delta_and_may_be_infinite() -> None:
+    for accountant in ACCOUNTANTS:
+        state = accountant.compose(accountant.start(), Pure(1.0))
+        refused(lambda v, a=accountant, s=state: a.price(s, v), math.nan)
+    gaussian = ACCOUNTANTS[-1]
+    assert gaussian.price(gaussian.start(), 1e-6)(Gaussian(1e160)) == math.inf
+
+
+@pytest.mark.parametrize("accountant", ACCOUNTANTS, ids=lambda a: a.name)
+def test_delta_one_always_holds_and_nothing_costs_nothing(accountant: Any) -> None:
+    for term in (Spend(Approximate(1.0, 1.0)), Spend(Gaussian(1.0)), Spend(Gaussian(1e200))):
+        assert measure(term, accountant, delta=1.0).bounds == Bounds(0.0, 0.0)
+    for term in (
+        Sampled(Sequential([]), 0.3),
+        Spend(families.Sampled(Composite(()), 0.3)),
+        Spend(Composite(())),
+        Spend(Gaussian(0.0)),
+        Spend(Laplace(0.0)),
+    ):
+        assert measure(term, accountant, delta=0.0).bounds == Bounds(0.0, 0.0)

@@ -1,0 +1,85 @@
+"""The sampled Gaussian's moments at real orders, against the trapezoid rule at 40 digits."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from accountants import Composite, Gaussian, Renyi, Repeated, Sampled, Spend, measure
+from accountants import losses as families
+from accountants.losses import sampled_gaussian
+
+
+def divergence(mu: float, rate: float, order: float, direction: int = 1) -> mp.mpf:
+    """D_order of the sampled pair: removal (1) or addition (-1).
+
+    The mean of ``(1 + u)^p - 1 - p u``, ``E u = 0``, is summed at a step of about 40 digits.
+    """
+    with mp.workdps(45):
+        m, q, a = mp.mpf(mu), mp.mpf(rate), mp.mpf(order)
+        power = a if direction > 0 else 1 - a
+        strip = min(9.0, 3.1 / mu)
+        step = mp.mpf(2 * math.pi * strip / (100 + strip * strip / 2))
+
+        def value(x: mp.mpf) -> mp.mpf:
+            u = q * mp.expm1(m * x - m * m / 2)
+            return mp.exp(-x * x / 2) * ((1 + u) ** power - 1 - power * u)
+
+        first, last = int(-17 / step), int((order * mu + 17) / step)
+        mean = mp.fsum(value(i * step) for i in range(first, last + 1)) * step
+        return mp.log1p(mean / mp.sqrt(2 * mp.pi)) / (a - 1)
+
+
+def computed(mu: float, rate: float, order: float) -> mp.mpf:
+    curve = families.Sampled(Composite({Gaussian(mu): 1}), rate).renyi(np.array([order]))
+    assert curve is not None
+    return mp.mpf(float(curve[0]))
+
+
+@pytest.mark.parametrize("mu", [1e-3, 0.02, 0.25, 1.0, 1 / 0.6, 4.7])
+@pytest.mark.parametrize("rate", [1e-7, 1e-4, 0.01, 0.5, 0.97, 1 - 1e-9])
+def test_real_orders_are_covered_and_tight_in_both_directions(mu: float, rate: float) -> None:
+    draw = random.Random(f"{mu}{rate}")
+    for low, high in ((-3, -1.5), (-1.5, 0), (0, 1.3)):
+        order = 1 + 10 ** draw.uniform(low, high)
+        if order * mu > 30:
+            continue
+        remove, found = divergence(mu, rate, order), computed(mu, rate, order)
+        assert remove <= found
+        assert divergence(mu, rate, order, -1) <= found
+        # the rounding of u, of order 2^-53 q, beside A - 1, of order (q mu)^2 (order - 1)
+        assert found <= remove * (1 + mp.mpf(1e-12) + mp.mpf(1e-14) / (rate * mu * (order - 1)))
+
+
+@pytest.mark.parametrize("mu", [1e-6, 0.3, 2.0, 30.0])
+def test_whole_orders_agree_between_the_two_ways(mu: float) -> None:
+    for rate in (1e-5, 0.2, 0.9):
+        for order in (2, 3, 7, 16):
+            one = sampled_gaussian._whole(mu, order, rate)
+            other = float(sampled_gaussian._trapezoid(mu, np.array([float(order)]), rate)[0])
+            assert other == pytest.approx(one, rel=1e-5)
+
+
+def test_answers_do_not_depend_on_what_was_asked_before() -> None:
+    orders = np.array([1.3, 2.0, 2.7, 9.5, 100.5])
+    first = sampled_gaussian.curve(0.7, orders, 0.1)
+    first[:] = 0.0  # a caller's own copy
+    assert (sampled_gaussian.curve(0.7, orders, 0.1) > 0).all()
+
+
+# what dp-accounting 0.6 answers with its default orders
+@pytest.mark.parametrize(
+    ("rate", "sigma", "times", "delta", "peer"),
+    [(0.5, 0.6, 100, 1e-9, 141.84), (0.01, 0.6, 100, 1e-9, 8.589)],
+)
+def test_no_looser_than_a_peer(
+    rate: float, sigma: float, times: int, delta: float, peer: float
+) -> None:
+    term = Repeated(Sampled(Spend(Gaussian(1 / sigma)), rate), times)
+    bounds = measure(term, Renyi(), delta=delta).bounds
+    assert bounds is not None
+    assert bounds.lower < bounds.upper <= peer
