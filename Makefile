@@ -11,7 +11,7 @@ demo: $(VENV)/.demo
 	@$(BIN)/adaptive-dp demo
 
 test: $(VENV)/.test
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
