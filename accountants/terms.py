@@ -14,7 +14,7 @@ Nouns. A *term* says what one unit can touch. Its leaves are losses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from attrs import field, frozen
 
@@ -130,3 +130,21 @@ class Grouped(Term):
 
     part: Term = field(converter=_term)
     size: int = field(converter=_size)
+
+
+def pruned(term: Term, only: Callable[[str], bool]) -> Term:
+    """Return the term without the spends whose names ``only`` refuses."""
+    match term:
+        case Spend(name=name):
+            return term if only(name) else Sequential(())
+        case Sequential(parts=parts):
+            return Sequential([pruned(part, only) for part in parts])
+        case Parallel(choices=choices, labels=labels):
+            return Parallel([pruned(choice, only) for choice in choices], labels)
+        case Repeated(part=part, times=times):
+            return Repeated(pruned(part, only), times)
+        case Sampled(part=part, rate=rate):
+            return Sampled(pruned(part, only), rate)
+        case Grouped(part=part, size=size):
+            return Grouped(pruned(part, only), size)
+    raise TypeError(f"unknown term {type(term).__name__}")

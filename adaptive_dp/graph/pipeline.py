@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
 import networkx as nx
 
 import accountants
-from accountants import (
-    Accountant,
-    Answer,
-    Grouped,
-    Parallel,
-    Repeated,
-    Sampled,
-    Sequential,
-    Spend,
-    Term,
-)
+from accountants import Accountant, Answer, Term
+from accountants.terms import pruned
 from adaptive_dp.graph import compile as compiler
+from adaptive_dp.graph.arguments import asked, certified_at
 from adaptive_dp.graph.calibrate import free_weights, solve, substituted
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.certify import certificate
 from adaptive_dp.graph.check import checked
-from adaptive_dp.graph.convert import anything, texts, whole
+from adaptive_dp.graph.convert import texts, whole
 from adaptive_dp.graph.diff import diff
 from adaptive_dp.graph.draw import mermaid, svg
 from adaptive_dp.graph.errors import DeclarationError
@@ -137,7 +129,7 @@ class Pipeline:
         DeclarationError
             If a parameter is still free.
         """
-        delta = self._delta if delta is None else _delta(delta)
+        delta = self._delta if delta is None else certified_at(delta)
         chosen = asked(accountants)
         document = to_document(self)
         return certificate(self.structure, document, self.fingerprint, delta, chosen)
@@ -165,7 +157,7 @@ class Pipeline:
         >>> plan.what_if(accountants.Basic(), only=lambda name: name == "b").bounds.upper
         0.2500000...
         """
-        delta = self._delta if delta is None else _delta(delta)
+        delta = self._delta if delta is None else certified_at(delta)
         asked((accountant,))
         kept = pruned(self.term, only)
         return accountants.measure(kept, accountant, delta=delta)
@@ -189,7 +181,7 @@ class Pipeline:
         CalibrationError
             If the releases with fixed noise cost too much already.
         """
-        solved = solve(self._outputs, epsilon, _delta(delta), asked(accountants))
+        solved = solve(self._outputs, epsilon, certified_at(delta), asked(accountants))
         return Pipeline.of(solved, delta)
 
     def with_delta(self, delta: float) -> Pipeline:
@@ -203,7 +195,7 @@ class Pipeline:
         >>> plan.certify().epsilon, plan.with_delta(1e-6).certify().epsilon < 1
         (inf, True)
         """
-        return Pipeline.of(self._outputs, _delta(delta))
+        return Pipeline.of(self._outputs, certified_at(delta))
 
     def fix(self, **values: float) -> Pipeline:
         """Return the plan with the free parameters of given names set: ``value * weight``."""
@@ -298,48 +290,3 @@ class Pipeline:
 
     def _repr_html_(self) -> str:
         return self.svg()
-
-
-def pruned(term: Term, only: Callable[[str], bool]) -> Term:
-    """Return the term without the spends whose names ``only`` refuses."""
-    match term:
-        case Spend(name=name):
-            return term if only(name) else Sequential(())
-        case Sequential(parts=parts):
-            return Sequential([pruned(part, only) for part in parts])
-        case Parallel(choices=choices, labels=labels):
-            return Parallel([pruned(choice, only) for choice in choices], labels)
-        case Repeated(part=part, times=times):
-            return Repeated(pruned(part, only), times)
-        case Sampled(part=part, rate=rate):
-            return Sampled(pruned(part, only), rate)
-        case Grouped(part=part, size=size):
-            return Grouped(pruned(part, only), size)
-    raise TypeError(f"unknown term {type(term).__name__}")
-
-
-def asked(chosen: Iterable[Accountant[Any]]) -> tuple[Accountant[Any], ...]:
-    """Return the accountants, or refuse what is none.
-
-    Raises
-    ------
-    DeclarationError
-        If there are none, or one is a name or a class.
-    """
-    what = "accountants must be instances such as accountants.Renyi()"
-    found = anything(chosen)
-    require(bool(found), f"{what}, got none; leave the argument out to ask all of them")
-    for one in found:
-        fits = not isinstance(one, type) and all(
-            hasattr(one, name) for name in ("name", "start", "compose", "epsilon")
-        )
-        shown = f"the class {one.__name__}; write {one.__name__}()" if isinstance(one, type) else ""
-        require(fits, f"{what}, got {shown or repr(one)}")
-    return found
-
-
-def _delta(delta: float) -> float:
-    try:
-        return accountants.errors.probability("delta", delta, below_one=True)
-    except accountants.DomainError as error:
-        raise DeclarationError(str(error)) from None
