@@ -299,3 +299,26 @@ def test_no_accountant_is_told_in_words() -> None:
     plan = dp.Pipeline(n=dp.dataset("t", columns={}).count().release(Quiet(b=1.0)))
     with pytest.raises((dp.PlanError, accountants.AccountingError)):
         plan.certify()
+
+
+@pytest.mark.parametrize("doctor", ["lower", "times", "in_worst_world"])
+def test_true_is_no_number(doctor: str) -> None:
+    people = dp.dataset("people", columns={})
+    paper = dp.Pipeline(n=people.count().release(dp.Laplace(scale=1.0))).certify(0.0)
+    document = json.loads(paper.to_json())
+    assert dp.verify(dp.Certificate.from_json(json.dumps(document))).holds
+    row = document["accountants"][0] if doctor == "lower" else document["nodes"][0]
+    row[doctor] = 1 if doctor == "in_worst_world" else True
+    assert not dp.verify(dp.Certificate.from_json(json.dumps(document))).holds
+
+
+def test_another_machines_rounding_holds() -> None:
+    people = dp.dataset("people", columns={"x": (0, 1)})
+    plan = dp.Pipeline(
+        n=people.count().release(dp.Gaussian(sigma=3.0)),
+        s=people["x"].sum().release(dp.Laplace(scale=7.0)),
+    )
+    document = json.loads(plan.certify(1e-6).to_json())
+    for row in document["nodes"]:
+        row["share"] *= 1 + 1e-13
+    assert dp.verify(dp.Certificate.from_json(json.dumps(document))).holds

@@ -155,3 +155,17 @@ def test_what_cannot_be_copied_is_passed_on() -> None:
     again = fresh(held)
     assert again[1] is again
     assert not np.shares_memory(again[0], held[0])
+
+
+def test_what_a_function_keeps_is_not_what_it_returned() -> None:
+    kept: list[float] = []
+
+    def keep(value: float) -> list[float]:
+        kept.append(value)
+        return kept
+
+    people = dp.dataset("people", columns={})
+    one, two = (people.count().release(dp.Laplace(scale=1.0)) for _ in range(2))
+    plan = dp.Pipeline(a=dp.post(keep, one), b=dp.post(keep, two))
+    seen = plan.simulate(seed=0, people={"x": [1.0]})
+    assert sorted(map(len, (seen["a"], seen["b"]))) == [1, 2]

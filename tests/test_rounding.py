@@ -127,3 +127,13 @@ def test_a_mean_with_a_public_size_far_from_zero():
         found.append(plan.simulate(seed=0, t={"x": values})["a"])
     assert abs(Fraction(found[1]) - Fraction(found[0])) <= Fraction(loss.mu())
     assert found[0] == pytest.approx(low + (size // 3) / size, abs=1e-6)
+
+
+@pytest.mark.parametrize("radius", [9e149, 1e140, 9e-141, 1e-161])
+def test_a_radius_whose_square_floats_cannot_hold_is_refused(radius):
+    """Second moments would be infinite, or rounded to whole subnormal numbers."""
+    table = dp.dataset("t", columns={"x": (-1e200, 1e200)})
+    vectors = table.vectors(["x"]).clip(norm=radius)
+    for ask in (vectors.gram, vectors.smallest_eigenvalue, vectors.sum):
+        with pytest.raises(dp.DeclarationError, match="a radius must be 0, or at least"):
+            ask()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import logging
 import math
 import pickle
 import traceback
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from fractions import Fraction
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -20,6 +24,7 @@ from hypothesis import strategies as st
 import adaptive_dp as dp
 from adaptive_dp.noise import SeededStream
 from adaptive_dp.rows import MemoryRows, SchemaError, rows
+from adaptive_dp.rows.cells import identity, objects, units
 from adaptive_dp.rows.rows import BLOCK
 
 SETTINGS = settings(max_examples=100, deadline=None, derandomize=True)
@@ -453,6 +458,97 @@ def counts(ids):
     return {f["n"] for f in found}
 
 
+def more_frames(ids):
+    """Arrays with gaps of their own, which NumPy would read as floats, or as objects."""
+    return [
+        pa.array(ids, pa.int64()),
+        pd.array(ids, dtype="Int64"),
+        pd.Index(ids, dtype="Int64"),
+        pd.Series(ids, dtype=pd.ArrowDtype(pa.int64())),
+        pl.Series(ids, dtype=pl.Int128),
+        pl.Series(ids, dtype=pl.Int64),
+        np.ma.MaskedArray([0 if i is None else i for i in ids], [i is None for i in ids]),
+    ]
+
+
+@pytest.mark.parametrize("kind", range(7))
+def test_gaps_of_any_array_change_no_other_cell(kind):
+    table = dp.dataset("t", columns={"g": [2**53, 2**53 + 1]}, unit="id", rows_per_unit=1)
+    plan = dp.Pipeline(
+        n=table.count().release(Bare(scale=1.0)),
+        h=table["g"].histogram().release(Bare(scale=1.0)),
+    )
+    for ids in (IDS, [*IDS, None]):
+        column = more_frames(ids)[kind]
+        found = plan.simulate(seed=0, t={"id": column, "g": column})
+        assert (found["n"], found["h"].tolist()) == (6.0, [1.0, 1.0])
+    bounded = dp.Pipeline(
+        s=dp.dataset("t", columns={"x": (0, 9)})["x"].sum().release(Bare(scale=1.0))
+    )
+    for numbers in ([1, 2], [1, 2, None]):
+        assert bounded.simulate(seed=0, t={"x": more_frames(numbers)[kind]})["s"] == 3.0
+
+
+@pytest.mark.parametrize("make", [pa.array, lambda v: pd.array(v, dtype="boolean"), pl.Series])
+def test_gaps_in_booleans_fail_nothing(make):
+    table = dp.dataset("t", columns={"x": (0, 1)})
+    plan = dp.Pipeline(s=table["x"].sum().release(Bare(scale=1.0)))
+    for values in ([True, False], [True, False, None]):
+        assert plan.simulate(seed=0, t={"x": make(values)})["s"] == 1.0
+
+
+IDENTIFIERS = [
+    *(1, True, 1.0, np.float32(1), np.longdouble(1), Fraction(1), Decimal(1), Decimal("1.0")),
+    *("1", b"1", np.str_("1"), 0, 0.0, -0.0, 2**53, float(2**53), 2**53 + 1, Fraction(1, 3)),
+    *(np.datetime64("2020-01-01"), datetime(2020, 1, 1), pd.Timestamp("2020-01-01")),
+    *(date(2020, 1, 1), timedelta(1), np.timedelta64(1, "D"), pd.Timedelta(days=1)),
+    *(math.inf, -math.inf, Decimal("Infinity"), UUID(int=1)),
+]
+
+
+def test_two_identifiers_are_equal_or_not_whatever_a_third_is():
+    """Python's equality is not transitive over types; what units are must be."""
+    keys = [identity(cell) for cell in IDENTIFIERS]
+    for one, two in itertools.product(range(len(keys)), repeat=2):
+        same = len(set(units(objects([IDENTIFIERS[one], IDENTIFIERS[two]])).tolist())) == 1
+        assert same == (keys[one] == keys[two])
+        for third in IDENTIFIERS:
+            codes = units(objects([third, IDENTIFIERS[one], IDENTIFIERS[two]])).tolist()
+            assert (codes[1] == codes[2]) == same
+    numbers = {identity(cell) for cell in IDENTIFIERS[:8]}
+    assert numbers == {1}
+
+
+def test_what_is_no_identifier_fails_nothing():
+    for odd in (Decimal("sNaN"), Decimal("NaN"), np.nan, np.longdouble("nan"), None, [1], {}):
+        assert identity(odd) is None
+        assert units(objects([1, 2, odd])).tolist() == [0, 1, -1]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pl.Series([1, 2], dtype=pl.Int32).cast(pl.Date),
+        pl.Series([], dtype=pl.Datetime("ms")),
+        pa.array([1], pa.date32()),
+        pa.array([], pa.timestamp("s")),
+        pl.Series([[1]]),
+    ],
+)
+def test_dates_and_lists_of_frames_are_refused_by_their_type(column):
+    """Listing them may fail for a date after the year 9999: one person's."""
+    plan = dp.Pipeline(n=UNITED.count().release(Bare(scale=1.0)))
+    with pytest.raises(dp.DataError, match="column 'id'"):
+        plan.run(t={"id": column, "x": [0.0] * len(column)})
+
+
+@pytest.mark.parametrize("column", [pd.Series([], dtype=object), np.array([], dtype="U1")])
+def test_a_type_that_does_not_fit_is_refused_without_rows_too(column):
+    plan = dp.Pipeline(n=dp.dataset("t", columns={"x": (0, 1)}).count().release(Bare(scale=1.0)))
+    with pytest.raises(dp.DataError, match="column 'x'"):
+        plan.run(t={"x": column})
+
+
 @pytest.mark.parametrize("other", [None, 0.5, "x", [1], math.nan, float(2**53)])
 def test_one_persons_identifier_changes_nobody_elses(other):
     """Large whole numbers as floats would be equal: one gap would unite everybody."""
@@ -475,8 +571,8 @@ def test_rows_without_an_identifier_are_left_out():
 
 def test_identifiers_are_told_apart_by_value_and_type():
     plan = dp.Pipeline(n=UNITED.count().release(Bare(scale=1.0)))
-    for ids, units in (([1, "1"], 2), (["a", "a\0"], 2), ([1, 1.0, True, np.float32(1)], 1)):
-        assert plan.simulate(seed=0, t={"id": ids, "x": [0.0] * len(ids)})["n"] == units
+    for ids, people in (([1, "1"], 2), (["a", "a\0"], 2), ([1, 1.0, True, np.float32(1)], 1)):
+        assert plan.simulate(seed=0, t={"id": ids, "x": [0.0] * len(ids)})["n"] == people
 
 
 @pytest.mark.parametrize(
@@ -508,7 +604,21 @@ def test_gaps_and_strange_cells_fail_nothing():
         h=table["g"].histogram().release(Bare(scale=1.0)),
         z=table["z"].clip(0, 1).sum().release(Bare(scale=1.0)),
     )
-    odd_cells = [(odd, 0.0) for odd in (None, "text", [1], {}, object(), 1j, pd.NA, b"1")]
+    odd_cells = [
+        (odd, 0.0)
+        for odd in (
+            None,
+            "text",
+            [1],
+            {},
+            object(),
+            1j,
+            pd.NA,
+            b"1",
+            np.timedelta64(1, "D"),
+            Decimal("sNaN"),
+        )
+    ]
     for odd, more in (*odd_cells, (10**400, 1.0), (math.inf, 1.0)):
         found = plan.simulate(seed=0, t={"x": [1, odd], "g": ["a", odd], "z": [1, odd]})
         assert (found["s"], found["h"][0], found["z"]) == (1.0 + more, 1.0, 1.0 + more)
@@ -583,6 +693,8 @@ def test_a_line_of_a_file_is_read_by_itself(tmp_path):
         assert found["x"][-3:] == plain["x"]
         assert found["g"][-3:] == plain["g"]
         assert len(found["x"]) == (3 if odd == b"" else 4)
+    for content, cells in ((b"x\n7\n\n", [7.0, None]), (b"x\n7\n10\n", [7.0, 10.0])):
+        assert read(_file(tmp_path, content), {"x": "number"}, None) == {"x": cells}
     with pytest.raises(SchemaError, match="separated by commas"):
         read(_file(tmp_path, b"g;x\na;1\n"), {"x": "number", "g": "text"}, None)
 

@@ -366,7 +366,7 @@ def test_means_in_parts_where_units_have_rows_in_several(relation):
     plan = dp.Pipeline(**means)
 
     def log(values):
-        data = {"x": np.array(values, float), "r": np.array(["A", "B"][: len(values)])}
+        data = {"x": np.array(values, float), "r": np.array(["A", "B"][: len(values)], dtype=str)}
         structure = plan.structure
         bound = Secret(
             rows(data | {"id": np.zeros(len(values), int)}, {"x": "number", "r": "text"}, "id")

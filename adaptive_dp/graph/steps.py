@@ -148,8 +148,8 @@ class Post(Operation):
         return "function" if module == "lambda" else name.rpartition(".")[2].lstrip("_")
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
-        """Return the function's value; it gets copies, so what it changes is its own."""
-        return self.function.resolve()(*map(fresh, inputs), **fresh(self.constants))
+        """Return the function's value; it gets copies, and keeps none of what it returns."""
+        return fresh(self.function.resolve()(*map(fresh, inputs), **fresh(self.constants)))
 
 
 def plain(value: Any, what: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -92,7 +93,7 @@ def verify(certificate: Certificate, *, allow: Collection[str] = ()) -> Verdict:
         reasons.append("the fingerprint is not that of the plan")
     reasons += _accountants(document, again)
     for part in ("protects", "nodes", "worlds", "assumptions"):
-        if again[part] != document[part]:
+        if not _same(again[part], document[part]):
             reasons.append(f"the entry {part!r} is not what the plan says")
     reasons += _randomness(document["randomness"], again["randomness"])
     return Verdict(
@@ -116,7 +117,7 @@ def _accountants(claimed: Mapping[str, Any], again: Mapping[str, Any]) -> Iterat
             yield f"the accountant {row['name']!r} is unknown, or listed twice"
             continue
         for field in ("applies", "theorem", "reason", "world"):
-            if row[field] != other[field]:
+            if not _same(row[field], other[field]):
                 yield f"the {row['name']} accountant's {field!r} is not what is recomputed"
         if not other["applies"]:
             if (row["lower"], row["upper"]) != (None, None):
@@ -149,8 +150,22 @@ def _randomness(claimed: Mapping[str, Any], again: Mapping[str, Any]) -> Iterato
         yield f"with noise from {source} it cannot be that release is {claimed['release']!r}"
 
 
+def _same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal, numbers but for rounding; true is no number."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_same(one[k], other[k]) for k in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    numbers = [isinstance(v, int | float) and not isinstance(v, bool) for v in (one, other)]
+    if all(numbers):
+        return math.isclose(one, other, rel_tol=TOLERANCE)
+    return type(one) is type(other) and bool(one == other)
+
+
 def _covers(above: Any, below: Any) -> bool:
     """Whether one bound is at least another, with room for rounding; False for no number."""
+    if isinstance(above, bool) or isinstance(below, bool):
+        return False
     try:
         return float(above) * (1 + TOLERANCE) >= float(below)
     except (TypeError, ValueError):

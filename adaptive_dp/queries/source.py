@@ -139,10 +139,10 @@ class Source(SourceOperation):
                 bound = rows(data, readings, self.unit)
         except SchemaError as error:
             failed = str(error)
-        except Exception as error:  # its message may quote the data
+        except Exception:  # its message may quote the data, its type tell of them
             failed = (
-                f"the data cannot be read as columns of numbers or texts ({type(error).__name__}); "
-                "pass a mapping of column names to arrays, or a frame"
+                "the data cannot be read as columns of numbers or texts; pass a mapping of column "
+                "names to arrays, or a frame"
             )
         if failed:  # outside of the handler, so that no traceback holds the data
             raise DataError(f"dataset {self.name!r}: {failed}")

@@ -106,8 +106,9 @@ def enforced(ball: Ball, radius: float, width: int) -> Ball:
         f"the query is declared for {width!r} columns, its input has {ball.width}",
     )
     require(
-        0 <= number("a radius", radius) < 1e150,
-        f"a radius must be at least 0 and below 1e150, got {radius!r}; clip the vectors",
+        number("a radius", radius) == 0 or 1e-140 <= radius < 1e140,
+        f"a radius must be 0, or at least 1e-140 and below 1e140, got {radius!r}; scale or clip "
+        "the vectors",
     )
     return evolve(ball, radius=float(radius))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -20,15 +20,13 @@ from numpy.typing import NDArray
 from adaptive_dp.rows.rows import Integers
 
 _NUMBERS = (bool, int, float, Decimal, Fraction, np.bool_, np.integer, np.floating)
-_TEXTS = (str, bytes, UUID)
 _TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
-_NAMES: tuple[type, ...] = (*_NUMBERS, *_TEXTS, *_TIMES)
 _BOXED = (np.bool_, np.integer, np.floating, np.str_)
 
 
 def number(cell: Any) -> float:
     """Return a cell as a float; NaN for what is no number, infinity for what is too large."""
-    if not isinstance(cell, _NUMBERS):
+    if not isinstance(cell, _NUMBERS) or isinstance(cell, np.timedelta64):
         return math.nan
     try:
         return float(cell)
@@ -48,7 +46,8 @@ def objects(cells: Iterable[Any]) -> NDArray[np.object_]:
     listed = list(cells)
     array = np.empty(len(listed), dtype=object)
     for i, cell in enumerate(listed):
-        array[i] = cell.item() if isinstance(cell, _BOXED) else cell
+        boxed = isinstance(cell, _BOXED) and not isinstance(cell, np.timedelta64)
+        array[i] = cell.item() if boxed else cell
     return array
 
 
@@ -71,10 +70,37 @@ def units(column: NDArray[Any]) -> Integers:
 
 
 def _coded(cells: list[Any]) -> Integers:
-    known: dict[Any, int] = {}
-    codes = [known.setdefault(cell, len(known)) if _identifies(cell) else -1 for cell in cells]
+    known: dict[Hashable, int] = {}
+    keys = [identity(cell) for cell in cells]
+    codes = [-1 if key is None else known.setdefault(key, len(known)) for key in keys]
     return np.array(codes, dtype=np.int64)
 
 
-def _identifies(cell: Any) -> bool:
-    return isinstance(cell, _NAMES) and cell != "" and cell != b"" and bool(cell == cell)
+def identity(cell: Any) -> Hashable | None:
+    """Return what is equal for equal identifiers and for them alone; None where there is none.
+
+    Numbers are equal by value, whatever their type; times by type and text. (Python's own
+    equality is not transitive here: whether two are equal would hang on a third.)
+    """
+    if isinstance(cell, str | bytes):
+        return (str(cell) if isinstance(cell, str) else bytes(cell)) or None
+    if isinstance(cell, UUID):
+        return cell
+    if isinstance(cell, _TIMES):
+        text = str(cell)
+        return None if text == "NaT" else (type(cell).__qualname__, text)
+    if isinstance(cell, _NUMBERS):
+        return _value(cell)
+    return None
+
+
+def _value(cell: Any) -> Hashable | None:
+    """Return a number as an exact fraction, or a whole number; infinities as texts in a tuple."""
+    if isinstance(cell, bool | int | np.bool_ | np.integer):
+        return int(cell)
+    try:
+        return Fraction(*cell.as_integer_ratio())
+    except OverflowError:
+        return ("infinity", bool(cell > 0))
+    except ValueError:  # NaN, signalling too
+        return None

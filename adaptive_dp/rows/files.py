@@ -51,7 +51,8 @@ def _csv(path: Path, readings: Mapping[str, Reading]) -> dict[str, list[Any]]:
     """Return columns as lists, each line read by itself.
 
     A field cannot go on in the next line: one quote that is left open would swallow the lines of
-    others. A line that is not well formed is a row of missing values; empty lines are none.
+    others. A line that is not well formed is a row of missing values. Empty lines are none, but
+    in a file of one column, where they are empty cells.
     """
     with _opened(path) as file:
         header = _fields(next(file, "")) or []
@@ -66,7 +67,7 @@ def _csv(path: Path, readings: Mapping[str, Reading]) -> dict[str, list[Any]]:
         positions = [header.index(name) for name in wanted]
         columns: list[list[Any]] = [[] for _ in wanted]
         for line in file:
-            if not line.strip():
+            if not line.strip() and len(header) > 1:
                 continue
             record = _fields(line) or []
             fits = len(record) == len(header)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,8 @@ def read(column: Any, name: str, reading: Reading) -> NDArray[Any]:
     """
     if isinstance(column, Sequence) and not isinstance(column, str | bytes | memoryview):
         return cells.numbers(column) if reading == "number" else cells.objects(column)
+    if isinstance(column, np.ma.MaskedArray):
+        return _masked(column, name, reading)
     if isinstance(column, np.ndarray):
         return _array(column, name, reading)
     series = _series(column)
@@ -89,8 +92,6 @@ def read(column: Any, name: str, reading: Reading) -> NDArray[Any]:
 def _array(array: NDArray[Any], name: str, reading: Reading) -> NDArray[Any]:
     if array.ndim != 1:
         raise SchemaError(f"column {name!r} must be one-dimensional, got {array.ndim} dimensions")
-    if len(array) == 0:  # NumPy calls an empty list floats
-        return np.empty(0, dtype=np.float64 if reading == "number" else object)
     if array.dtype.kind not in _KINDS[reading]:
         cure = "; convert it with .astype(float)" if reading == "number" else ""
         raise SchemaError(f"column {name!r}: {_NEEDS[reading]}, got {kind(array)}{cure}")
@@ -100,11 +101,26 @@ def _array(array: NDArray[Any], name: str, reading: Reading) -> NDArray[Any]:
     return cells.objects(array) if array.dtype.kind in "OT" else array
 
 
+def _masked(column: Any, name: str, reading: Reading) -> NDArray[Any]:
+    """Return a masked array in which what is masked is missing."""
+    _array(np.empty(0, dtype=column.dtype), name, reading)  # its type is checked, gaps or not
+    if column.ndim != 1:
+        raise SchemaError(f"column {name!r} must be one-dimensional, got {column.ndim} dimensions")
+    listed = column.tolist()
+    return cells.numbers(listed) if reading == "number" else cells.objects(listed)
+
+
 def _series(column: Any) -> Any:
+    """Return a series as narwhals sees it; None for what is none."""
     try:
         import narwhals as nw
     except ImportError:
         return None
+    package = type(column).__module__.partition(".")[0]
+    if package == "pyarrow" and hasattr(column, "buffers"):  # an array, or one chunk
+        column = import_module("pyarrow").chunked_array([column])
+    if package == "pandas" and hasattr(column, "dtype"):  # an index, or an array of its own types
+        column = import_module("pandas").Series(column)
     try:
         return nw.from_native(column, series_only=True)
     except TypeError:
@@ -114,24 +130,28 @@ def _series(column: Any) -> Any:
 def _cells(series: Any, name: str, reading: Reading) -> NDArray[Any]:
     """Return a series as an array in which each cell is its own, with gaps or without.
 
-    Whole numbers with gaps would become floats, and large ones equal to others; and whether
-    the type fits must not depend on the gaps.
+    Whole numbers with gaps would become floats, and large ones equal to others. What is done
+    hangs on the series' type alone, never on whether there are gaps, or which values.
     """
     import narwhals as nw
 
-    plain = series.dtype.is_numeric() or series.dtype == nw.Boolean
-    # pandas' objects are of any type: narwhals looks at the values to call them texts
-    boxed = str(getattr(series.to_native(), "dtype", "")) == "object"
-    wrong = plain if reading == "text" else reading == "code" and series.dtype == nw.String
-    if wrong and not boxed:
+    native = getattr(series.to_native(), "dtype", None)
+    numeric = series.dtype.is_numeric()
+    plain = numeric or series.dtype == nw.Boolean
+    if isinstance(native, np.dtype):  # pandas over NumPy: no gaps but NaN
+        return np.asarray(series.to_native())
+    known = (nw.String, nw.Categorical, nw.Enum, nw.Binary, nw.Object, nw.Unknown)
+    if not (plain or any(series.dtype == dtype for dtype in known)):
+        raise SchemaError(
+            f"column {name!r}: {_NEEDS[reading]}, got {series.dtype}; convert it to one of them"
+        )
+    wrong = {"text": plain, "code": series.dtype == nw.String, "number": not plain}
+    if wrong.get(reading, False) and series.dtype != nw.Unknown:  # polars' type of no values
         raise SchemaError(f"column {name!r}: {_NEEDS[reading]}, got {series.dtype}")
     if reading == "number":
-        array = np.asarray(series.to_numpy())
-        return cells.numbers(series.to_list()) if plain and array.dtype.kind == "O" else array
-    if plain and not series.is_null().any():
-        array = np.asarray(series.to_numpy())
-        if array.dtype.kind in "biuf":
-            return array
+        floats = series.dtype in (nw.Float64, nw.Float32)
+        array = np.asarray(series.to_numpy()) if floats else cells.numbers(series.to_list())
+        return array if array.dtype.kind == "f" else cells.numbers(series.to_list())
     return cells.objects(series.to_list())
 
 
