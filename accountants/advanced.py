@@ -209,9 +209,11 @@ def _optimal(pairs: Mapping[float, int], delta: float) -> float:
         return 0.0
     if delta == 0:
         return total
+    # a product that underflows is off by less than the least float, once for each time
+    lost = 5e-324 * float(sum(pairs.values()))
     square = up(sum(eps * eps * times for eps, times in pairs.items()), 2 * len(pairs) + 2)
     mean = up(sum(eps * math.tanh(eps / 2) * times for eps, times in pairs.items()), 64)
-    mean = up(mean, 2 * len(pairs))
+    square, mean = up(square + lost), up(up(mean, 2 * len(pairs)) + lost)
     best = min(total, up(mean + math.sqrt(2 * square * -math.log(delta)), 16))
     if total > 1e300:
         return best

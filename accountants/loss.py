@@ -41,6 +41,9 @@ class PrivacyLoss:
     gaussian_pair: ClassVar[bool] = False
     """True where the pair is exactly N(0, 1) against N(mu, 1), which composes in closed form."""
 
+    grouped_exact: ClassVar[bool] = False
+    """Whether some mechanism with this loss attains `grouped`, at the distance of a group."""
+
     response_pair: ClassVar[bool] = False
     """True where the pair is exactly randomized response at `pure`, after `failure`."""
 

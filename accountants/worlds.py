@@ -162,10 +162,16 @@ def _group(inner: Worlds, size: int) -> Worlds:
 
     One unit lies in one world, but a group's units may lie in several. Where there is more
     than one, the group is charged for all of them at once, each at its full size: sound,
-    since it cannot touch more, and looser.
+    since it cannot touch more, and looser. Looser too where a loss's group is not attained: of
+    pure epsilon, say, whose randomized response has no third point between two at 2 epsilon.
     """
-    if size == 1 or len(inner.alternatives) == 1:
-        return _each(inner, lambda spends: _grouped(spends, size))
+    if size == 1:
+        return inner
+    if len(inner.alternatives) == 1:
+        (only,) = inner.alternatives
+        spends = _add(inner.common, only.spends)
+        attained = inner.exact and all(loss.grouped_exact for loss in spends)
+        return Worlds(_grouped(spends, size), (World({}, only.labels),), attained)
     every = dict(inner.common)
     for world in inner.alternatives:
         every = _add(every, world.spends)
@@ -269,7 +275,7 @@ def _size(spends: Multiset) -> list[float]:
     total = [0.0] * 5
     for loss, times in spends.items():
         for i, part in enumerate(_sizes(loss)):
-            total[i] += min(part * times, 1e300)
+            total[i] += min(part * float(min(times, 10**300)), 1e300)
     return total
 
 

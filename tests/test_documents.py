@@ -530,8 +530,11 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
     "a mean over a private size": (setting("mean", size=3), r"divides by a public size, got 3"),
     "a mean over a size of 0": (setting("mean", size=0), r"divides by a public size, got 0"),
     "a mean over a size of -3": (setting("mean", size=-3), r"divides by a public size, got -3"),
-    "a radius below 0": (setting("gram", radius=-1), r"\(gram\): a radius must be at least 0"),
-    "a radius too large": (setting("gram", radius=1e200), r"\(gram\): a radius must be at least 0"),
+    "a radius below 0": (setting("gram", radius=-1), r"\(gram\): a radius must be 0, or at least"),
+    "a radius too large": (
+        setting("gram", radius=1e200),
+        r"\(gram\): a radius must be 0, or at least",
+    ),
     "a radius that is a truth": (setting("gram", radius=True), r"\(gram\).radius must be a number"),
     "another width": (setting("gram", width=2), r"declared for 2 columns, its input has 1"),
     "half a width": (setting("gram", width=1.0), r"\(gram\).width must be a whole number, got 1.0"),

@@ -44,6 +44,7 @@ class Gaussian(PrivacyLoss):
     theorem: ClassVar[str] = "Gaussian: Balle & Wang 2018, Thm 8; Bun & Steinke 2016, Prop. 1.6"
 
     gaussian_pair: ClassVar[bool] = True
+    grouped_exact: ClassVar[bool] = True
 
     mu_: float = field(alias="mu", converter=_mu)
 

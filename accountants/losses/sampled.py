@@ -129,8 +129,8 @@ def _gaussian(body: Composite) -> float | None:
 
 
 def _convexity(divergences: Array, orders: Array, rate: float) -> Array:
-    exponent = (orders - 1) * divergences
     with np.errstate(over="ignore"):
+        exponent = (orders - 1) * divergences
         small = np.log1p(rate * np.expm1(np.minimum(exponent, 700)))
     log_moment = np.where(exponent < 600, small, exponent)
     return up(log_moment / (orders - 1), 16)

@@ -96,11 +96,12 @@ def _whole(mu: float, order: int, rate: float) -> float:
     binomial = factorials[order] - factorials[2:] - factorials[order - 2 :: -1]
     weight = binomial + count * math.log(rate) + (order - count) * math.log1p(-rate)
     terms = weight + np.where(exponent < 1, near, far)
-    size = factorials[order] + np.abs(weight) + exponent
-    worst = int(np.argmax(terms))
-    if not terms[worst] < math.inf:
+    # each term's own rounding: a smaller one may be made of larger numbers than the largest is
+    terms = terms + 16 * UNIT * (1 + factorials[order] + np.abs(weight) + exponent)
+    largest = float(terms.max())
+    if not largest < math.inf:
         return math.inf
-    noise = 32 * UNIT * (1 + float(size[worst]) + order)
+    noise = 32 * UNIT * (1 + abs(largest) + order)
     return _log1p_exp(float(_log_sum(terms)) + noise)
 
 

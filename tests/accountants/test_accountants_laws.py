@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 
 from accountants import (
     ACCOUNTANTS,
+    AccountingError,
+    Advanced,
     Approximate,
+    Basic,
     Composite,
     Envelope,
     Gaussian,
@@ -363,3 +366,31 @@ def test_what_is_pruned_costs_no_more_than_what_is_kept(parts: list[list[Privacy
             assert upper(Sequential([Spend(x) for x in choice]), accountant) <= worst.upper * (
                 1 + 1e-9
             )
+
+
+@pytest.mark.parametrize("accountant", ACCOUNTANTS, ids=lambda a: a.name)
+def test_a_group_of_pure_epsilon_is_bounded_from_below_by_what_is_attained(accountant) -> None:
+    """Of a 1-DP mechanism the farthest pair at distance 2 has the trade-off f(f), f that of RR(1).
+
+    Its delta at 0 is 1 - 1/e, and its epsilon at delta 0.3 solves p (e^2 - e^eps) = 0.3 with
+    p = e^-1 / (1 + e); randomized response at 2 would be above both.
+    """
+    group = Grouped(Spend(Pure(epsilon=1.0)), 2)
+    p = math.exp(-1) / (1 + math.e)
+    epsilon = measure(group, accountant, delta=0.3).bounds
+    delta = measure(group, accountant, epsilon=0.0).bounds
+    assert epsilon.lower <= math.log(math.exp(2) - 0.3 / p) <= epsilon.upper
+    assert delta.lower <= 1 - math.exp(-1) <= delta.upper
+
+
+def test_counts_that_no_float_holds_are_refused_in_every_term() -> None:
+    many = Repeated(Repeated(Spend(Laplace(epsilon=1e-3)), 10**300), 10**300)
+    with pytest.raises(AccountingError):
+        measure(Parallel([many, Spend(Pure(epsilon=1.0))]), Basic(), delta=0.0)
+    assert worlds(Grouped(Sampled(Spend(Pure(epsilon=1.0)), 0.1), 1)).exact
+
+
+def test_losses_whose_square_underflows_are_not_free() -> None:
+    """10^300 responses at 1e-162 are 1e-12-GDP (but for 1e-150, by Berry and Esseen)."""
+    bounds = measure(Repeated(Spend(Pure(epsilon=1e-162)), 10**300), Advanced(), delta=1e-15).bounds
+    assert bounds.upper >= 2.64e-12

@@ -83,3 +83,24 @@ def test_no_looser_than_a_peer(
     bounds = measure(term, Renyi(), delta=delta).bounds
     assert bounds is not None
     assert bounds.lower < bounds.upper <= peer
+
+
+@pytest.mark.parametrize(
+    ("mu", "order", "rate"),
+    [
+        (1.2081530778287723, 400, 8.175499283525989e-128),
+        (1.1521979387498127, 400, 2.589066718520057e-116),
+    ],
+)
+def test_tiny_rates_at_whole_orders(mu: float, order: int, rate: float) -> None:
+    """The second and the last term nearly meet, and the last is made of far larger numbers."""
+    with mp.workdps(320):
+        q, m = mp.mpf(rate), mp.mpf(mu)
+        exact = mp.fsum(
+            mp.binomial(order, i)
+            * q**i
+            * (1 - q) ** (order - i)
+            * mp.expm1(m * m * i * (i - 1) / 2)
+            for i in range(2, order + 1)
+        )
+        assert mp.mpf(sampled_gaussian._whole(mu, order, rate)) >= mp.log1p(exact)
