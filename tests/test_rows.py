@@ -558,7 +558,16 @@ def test_one_persons_identifier_changes_nobody_elses(other):
 
 def test_rows_without_an_identifier_are_left_out():
     """Two people without one would be one unit, of which the bound keeps a row: 2 for 1."""
-    for missing in (None, math.nan, "", b"", float("nan"), np.datetime64("NaT"), pd.NaT, pd.NA):
+    for missing in (
+        None,
+        math.nan,
+        "",
+        b"",
+        float("nan"),
+        np.datetime64("NaT", "D"),
+        pd.NaT,
+        pd.NA,
+    ):
         plan = dp.Pipeline(s=UNITED["x"].sum().release(Bare(scale=1.0)))
         data = {"id": [missing, missing, "ann"], "x": [1.0, -1.0, 0.5]}
         without = {"id": [missing, "ann"], "x": [-1.0, 0.5]}
