@@ -19,7 +19,7 @@ from adaptive_dp.graph.certificate import FORMAT, Certificate
 from adaptive_dp.graph.charge import releases
 from adaptive_dp.graph.roles import BoundOperation, SourceOperation
 from adaptive_dp.graph.shares import rows
-from adaptive_dp.graph.structure import Node, Structure
+from adaptive_dp.graph.structure import Structure
 
 SECURE: Mapping[str, Any] = {"source": "the operating system", "release": True}
 """The randomness of a plan that is run, not simulated."""
@@ -34,7 +34,8 @@ def certificate(
     randomness: Mapping[str, Any] = SECURE,
 ) -> Certificate:
     """Return the certificate of a compiled plan at ``delta``."""
-    worlds = accountants.worlds(compiler.term(structure))
+    terms = compiler.terms(structure)
+    worlds = accountants.worlds(accountants.Sequential([term for _, term in terms]))
     answers = {a.name: accountants.measure(worlds, a, delta=delta) for a in chosen}
     best = accountants.tightest(answers)
     charges = releases(structure)
@@ -43,7 +44,7 @@ def certificate(
     document = {
         "format": FORMAT,
         "claim": _claim(best, delta),
-        "protects": [_protects(structure, name) for name, _ in compiler.terms(structure)],
+        "protects": [_protects(structure, name) for name, _ in terms],
         "fingerprint": fingerprint,
         "plan": plan,
         "nodes": nodes,
@@ -94,7 +95,8 @@ def _protects(structure: Structure, name: str) -> dict[str, Any]:
     bounds = [
         node.handle.operation.rows
         for node in structure
-        if isinstance(node.handle.operation, BoundOperation) and _root(structure, node).name == name
+        if isinstance(node.handle.operation, BoundOperation)
+        and structure.lineage(node)[0].name == name
     ]
     return {
         "data": source.name,
@@ -103,12 +105,6 @@ def _protects(structure: Structure, name: str) -> dict[str, Any]:
         "rows_per_unit": max(bounds, default=1),
         "size": source.size,
     }
-
-
-def _root(structure: Structure, node: Node) -> Node:
-    while node.handle.inputs:
-        node = structure.of(node.handle.inputs[0])
-    return node
 
 
 def _versions() -> dict[str, str]:

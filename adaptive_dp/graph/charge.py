@@ -62,10 +62,7 @@ def regions(charge: Charge) -> list[str]:
 
 def _charge(structure: Structure, node: Node) -> Charge:
     """Return the chain of a release, with the loops that it is in put where they begin."""
-    chain = [structure.of(node.handle.inputs[0])]
-    while chain[-1].handle.inputs:
-        chain.append(structure.of(chain[-1].handle.inputs[0]))
-    chain.reverse()
+    chain = structure.lineage(structure.of(node.handle.inputs[0]))
     with_loops: list[Node] = []
     entered: set[str] = set()
     for step in [*chain, node]:

@@ -8,11 +8,11 @@ from typing import Any
 
 from adaptive_dp.graph.change import UNBOUNDED
 from adaptive_dp.graph.errors import DeclarationError, LeakError, NeighborError
-from adaptive_dp.graph.handles import Handle, path
+from adaptive_dp.graph.handles import Handle, lineage, path
 from adaptive_dp.graph.merge import described, digest
 from adaptive_dp.graph.operation import Query, require
 from adaptive_dp.graph.repeat import Repeat, State
-from adaptive_dp.graph.roles import SourceOperation
+from adaptive_dp.graph.roles import PartOperation, SampleOperation, SourceOperation
 
 Path = tuple[str, ...]
 DEPTH = 64
@@ -178,17 +178,16 @@ def flows(handle: Handle) -> None:
 
 def _limited(release: Handle) -> None:
     """Check that something bounds the rows of a unit on the way to a release."""
-    chain = [release.inputs[0]]
-    while chain[-1].inputs:
-        chain.append(chain[-1].inputs[0])
-    source = chain.pop().operation
+    first, *chain = lineage(release.inputs[0])
+    source = first.operation
     if not isinstance(source, SourceOperation):
         raise DeclarationError(f"the way to {release!r} does not begin at a dataset")
     change = source.initial()
     regions = 0
-    for handle in reversed(chain):
-        regions += handle.operation.region != ""
-        whole = handle.operation.region != "part" or handle.inputs[0].domain.whole_units
+    for handle in chain:
+        part = isinstance(handle.operation, PartOperation)
+        regions += part or isinstance(handle.operation, SampleOperation)
+        whole = not part or handle.inputs[0].domain.whole_units
         if whole or change.rows != UNBOUNDED:  # bounds in each part bound no sum over the parts
             change = handle.operation.change(change)
         else:

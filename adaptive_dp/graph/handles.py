@@ -172,6 +172,14 @@ def parameter(release: Released[Any], name: str) -> Public[float]:
     return Public(Parameter(name), (release,))
 
 
+def lineage(handle: Handle) -> list[Handle]:
+    """Return a private handle and all it comes from, each the first input of the next."""
+    steps = [handle]
+    while steps[-1].inputs:
+        steps.append(steps[-1].inputs[0])
+    return steps[::-1]
+
+
 def path(handle: Handle) -> str:
     """Return the way from the data to a private handle, for messages."""
     steps = [handle]

@@ -35,9 +35,6 @@ class Operation:
     beside: ClassVar[int] = 0
     """How many released inputs a private operation may read beside its private one."""
 
-    region: ClassVar[Literal["", "part", "sample"]] = ""
-    """Whether the accountant treats what hangs below as a part of a partition, or a sample."""
-
     def label(self) -> str:
         """Return a short text for tables and drawings."""
         return self.kind

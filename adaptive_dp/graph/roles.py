@@ -6,7 +6,7 @@ certificates ask for what these bases promise, and queries implement them.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Protocol
 
 from adaptive_dp.graph.change import Change, Neighbors
 from adaptive_dp.graph.handles import Handle
@@ -46,7 +46,6 @@ class SampleOperation(Operation):
     """Where each unit goes on by itself, with probability ``rate``."""
 
     random: ClassVar[bool] = True
-    region: ClassVar[Literal["", "part", "sample"]] = "sample"
 
     rate: float
 
@@ -59,8 +58,6 @@ class PartitionOperation(Operation):
 
 class PartOperation(Operation):
     """One part of the partition that it reads."""
-
-    region: ClassVar[Literal["", "part", "sample"]] = "part"
 
     index: int
 

@@ -256,8 +256,7 @@ class _Run:
     def _stream(self, node: Node) -> Stream:
         if self.seed is None:
             return SecureStream()
-        key = [int(node.digest[i : i + 8], 16) for i in range(0, 32, 8)]
-        return SeededStream(self.seed, *key, *self.round)
+        return SeededStream(self.seed, *node.key, *self.round)
 
 
 def _nested(pairs: Any) -> dict[str, Any]:

@@ -69,10 +69,9 @@ def _redraw(
     if isinstance(operation, Repeat):
         return None
     if isinstance(operation, Release):
-        digits = [int(node.digest[i : i + 8], 16) for i in range(0, 32, 8)]
         query = node.handle.inputs[0].operation
         assert isinstance(query, Query)
-        return scalar(query.present(operation.run([raw[node.name]], SeededStream(k, *digits))))
+        return scalar(query.present(operation.run([raw[node.name]], SeededStream(k, *node.key))))
     if isinstance(operation, Parameter):
         return operation.run([node.handle.inputs[0].domain], SeededStream(k))
     inputs = [values[structure.of(i).name] for i in node.handle.inputs]

@@ -55,6 +55,11 @@ class Node:
     outputs: tuple[Path, ...]
     born: int
 
+    @property
+    def key(self) -> tuple[int, ...]:
+        """What tells its seeded stream from those of other nodes: four words of its digest."""
+        return tuple(int(self.digest[i : i + 8], 16) for i in range(0, 32, 8))
+
 
 @frozen(eq=False)
 class Structure:
@@ -76,6 +81,13 @@ class Structure:
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes.values())
+
+    def lineage(self, node: Node) -> list[Node]:
+        """Return a private node and all it comes from, each the first input of the next."""
+        steps = [node]
+        while steps[-1].handle.inputs:
+            steps.append(self.of(steps[-1].handle.inputs[0]))
+        return steps[::-1]
 
     def of(self, handle: Handle) -> Node:
         """Return the node of a handle."""

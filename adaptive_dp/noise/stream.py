@@ -26,8 +26,6 @@ FLOAT_SAMPLER = "float64 from 64-bit words (not exact in the lowest bits)"
 class Stream:
     """A source of independent uniform words; subclasses say where they come from."""
 
-    secure: bool = False
-
     def words(self, count: int) -> NDArray[np.uint64]:
         """Return ``count`` uniform 64-bit words."""
         raise NotImplementedError
@@ -62,8 +60,6 @@ class Stream:
 
 class SecureStream(Stream):
     """Words from the operating system's cryptographic source."""
-
-    secure = True
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """Return fresh words; nothing is kept."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -42,11 +41,6 @@ def edges_of(values: Any) -> tuple[float, ...] | None:
     if found is None:
         return None
     return tuple(float(v) if isinstance(v, np.generic | Fraction) else v for v in found)
-
-
-def whole(value: Any) -> Any:
-    """Return a whole number as a plain int; anything else as it is, to be refused."""
-    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else value
 
 
 def _lower(value: float) -> float:

@@ -76,7 +76,8 @@ class Partition(PartitionOperation):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> tuple[Partition, Rows]:
         """Return the rows, gathered if units are kept whole."""
-        return self, inputs[0]
+        rows = inputs[0].gather(self.index) if self.whole_units else inputs[0]
+        return self, rows
 
 
 @frozen
@@ -108,8 +109,6 @@ class Part(PartOperation):
     def run(self, inputs: Sequence[Any], stream: Stream) -> Rows:
         """Return the rows of the part."""
         partition, rows = inputs[0]
-        if partition.whole_units:
-            rows = rows.gather(partition.index)
         return rows.where(lambda columns: partition.index(columns) == self.index)  # type: ignore[no-any-return]
 
 

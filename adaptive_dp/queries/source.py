@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 from attrs import evolve, field, frozen
 
 from adaptive_dp.graph.change import NEIGHBORS, UNBOUNDED, Change, Neighbors
+from adaptive_dp.graph.convert import number
 from adaptive_dp.graph.errors import DataError
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.roles import BoundOperation, SourceOperation
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.queries.domains import Column, Interval, Table, column, whole
+from adaptive_dp.queries.domains import Column, Interval, Table, column
 from adaptive_dp.rows import Reading, Rows, SchemaError, rows
 
 
@@ -63,7 +64,7 @@ class Source(SourceOperation):
     columns: Mapping[str, Column] = field(converter=_declared)
     neighbors: Neighbors = "add_remove"
     unit: str | None = None
-    size: int | None = field(default=None, converter=whole)
+    size: int | None = field(default=None, converter=number)
 
     def __attrs_post_init__(self) -> None:
         require(
@@ -165,7 +166,7 @@ class BoundContributions(BoundOperation):
     kind: ClassVar[str] = "bound"
     reads: ClassVar[type] = Table
 
-    rows: int = field(converter=whole)
+    rows: int = field(converter=number)
     unit: str
 
     def __attrs_post_init__(self) -> None:

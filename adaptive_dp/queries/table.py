@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from adaptive_dp.graph.change import Neighbors
 from adaptive_dp.graph.convert import anything
 from adaptive_dp.graph.errors import DeclarationError, LeakError
-from adaptive_dp.graph.handles import Handle, Private, PrivateQuery, Released, path
-from adaptive_dp.graph.operation import Operation, require
+from adaptive_dp.graph.handles import Handle, Private, PrivateQuery, Released, lineage, path
+from adaptive_dp.graph.operation import require
 from adaptive_dp.queries.columns import Clip, ColumnOf
 from adaptive_dp.queries.count import Count
 from adaptive_dp.queries.domains import Categories
@@ -103,7 +103,9 @@ class Table(Private[Rows]):
                 "filter needs a condition such as table['age'] >= 18, got "
                 f"{type(condition).__name__}; for equality use table['region'].isin(['A'])"
             )
-        if condition.table is not None and _data(condition.table) != _data(self):
+        if condition.table is not None and (
+            lineage(condition.table)[0].operation != lineage(self)[0].operation
+        ):
             raise DeclarationError(
                 f"the condition on {condition.column!r} is one of another data set "
                 f"({condition.table.operation.label()}); write it with a column of this table"
@@ -184,13 +186,6 @@ class Table(Private[Rows]):
             The learner's budget; None leaves its noise to the plan's calibration.
         """
         return solver.build(self, epsilon, delta)
-
-
-def _data(handle: Handle) -> Operation:
-    """Return the data set that a private handle comes from."""
-    while handle.inputs:
-        handle = handle.inputs[0]
-    return handle.operation
 
 
 class Parts:

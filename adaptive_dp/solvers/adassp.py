@@ -16,7 +16,7 @@ from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.convert import texts
 from adaptive_dp.graph.free import Free
 from adaptive_dp.graph.group import group
-from adaptive_dp.graph.handles import Handle, Released, parameter, post
+from adaptive_dp.graph.handles import Released, lineage, parameter, post
 from adaptive_dp.graph.operation import require
 from adaptive_dp.primitives.gaussian import Gaussian
 from adaptive_dp.queries.table import Table
@@ -198,11 +198,9 @@ def in_units(
 
 def _change(table: Table) -> Change:
     """Return the change of one unit as it arrives at the table, for the noise's weights."""
-    chain: list[Handle] = [table]
-    while chain[-1].inputs:
-        chain.append(chain[-1].inputs[0])
-    source: Any = chain.pop().operation
+    first, *chain = lineage(table)
+    source: Any = first.operation
     change: Change = source.initial()
-    for handle in reversed(chain):
+    for handle in chain:
         change = handle.operation.change(change)
     return change
