@@ -22,8 +22,8 @@ from fractions import Fraction
 
 import numpy as np
 from attrs import field, frozen
-from scipy.special import gammaln
 
+from accountants import special
 from accountants.accountant import Chain, Floor, bracket, delta_by_search
 from accountants.bounds import Bounds
 from accountants.concentrated import remaining
@@ -245,8 +245,10 @@ def _responses(eps: float, times: int, delta: float) -> tuple[Array, Array, floa
     spread = _spread(times, delta)
     first, last = max(0, math.floor(center - spread)), min(times, math.ceil(center + spread))
     j = np.arange(first, last + 1, dtype=np.float64)
-    log_mass = gammaln(times + 1.0) - gammaln(j + 1) - gammaln(times - j + 1)
-    size = float(gammaln(times + 1.0))
+    log_mass = (
+        special.gammaln(times + 1.0) - special.gammaln(j + 1) - special.gammaln(times - j + 1)
+    )
+    size = float(special.gammaln(times + 1.0))
     if times <= 64:  # exact coefficients
         log_mass = np.array([math.log(math.comb(times, int(i))) for i in j])
         size = float(times)

@@ -11,23 +11,29 @@ exact functionals:
 ``rho()``                  zCDP: D_alpha <= rho alpha for every alpha > 1
 ``mu()``                   GDP: the pair is no easier to tell apart than N(0,1), N(mu,1)
 ``profile(epsilon)``       delta(epsilon), the hockey-stick divergence, as a bracket
+``pair()``                 the dominating pair (`accountants.pair`), unit present against
+                           absent; reversed it dominates the other direction
 =========================  =====================================================
 
 A functional that a loss does not know is None; `accountants.notions` derives it from
 those that it knows, by a proven conversion, or says that there is none. A functional
-holds for both directions and is rounded outward: never below the truth.
+holds for both directions and is rounded outward: never below the truth. From a pair all of
+the others that exist follow, so a new loss need only define `pair`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 from attrs import fields, has
 
 from accountants.bounds import Bounds
 from accountants.errors import InapplicableError
-from accountants.rounding import Array
+from accountants.pair import Pair
+from accountants.rounding import Array, down, up
 
 
 class PrivacyLoss:
@@ -51,13 +57,25 @@ class PrivacyLoss:
         """Return the probability mass delta on which nothing is promised."""
         return 0.0
 
-    def pure(self) -> float | None:
-        """Return the pure epsilon, in nats."""
+    def pair(self) -> Pair | None:
+        """Return the dominating pair outside of the failure, with the unit against without."""
         return None
 
+    def pure(self) -> float | None:
+        """Return the pure epsilon, in nats: by default the pair's largest loss either way."""
+        pair = self.pair()
+        if pair is None:
+            return None
+        largest = max(0.0, pair.top(), -pair.bottom())
+        return largest if largest < math.inf else None
+
     def renyi(self, orders: Array) -> Array | None:
-        """Return the Renyi divergences at real orders above 1 (shape as ``orders``), in nats."""
-        return None
+        """Return the Renyi divergences at real orders above 1 (shape as ``orders``), in nats.
+
+        By default ``log E_P e^{(alpha-1)L} / (alpha-1)``, of the pair's costlier direction.
+        """
+        pair = self.pair()
+        return None if pair is None else _renyi(pair, orders)
 
     def rho(self) -> float | None:
         """Return the zCDP parameter, in nats."""
@@ -68,8 +86,12 @@ class PrivacyLoss:
         return None
 
     def profile(self, epsilon: float) -> Bounds | None:
-        """Return delta(epsilon) of the whole loss, its failure included, as a bracket."""
-        return None
+        """Return delta(epsilon) of the whole loss, its failure included, as a bracket.
+
+        By default that of the pair's costlier direction.
+        """
+        pair = self.pair()
+        return None if pair is None else _profile(pair, self.failure(), epsilon)
 
     def epsilon_at(self, delta: float) -> Bounds | None:
         """Return the tight epsilon at ``delta``, where that is had faster than from `profile`."""
@@ -99,6 +121,26 @@ class PrivacyLoss:
     def dominates(self, other: PrivacyLoss) -> bool:
         """Whether this loss is at least ``other`` in every functional (False if unknown)."""
         return self == other
+
+
+def _renyi(pair: Pair, orders: Array) -> Array | None:
+    costlier = np.zeros(np.shape(orders))
+    for direction in {pair, pair.reversed()}:
+        known = direction.log_moment((orders - 1).astype(np.complex128))
+        if known is None:
+            return None
+        costlier = np.maximum(costlier, up((known[0].real + known[1]) / (orders - 1)))
+    return np.where(np.isnan(costlier), np.inf, costlier)
+
+
+def _profile(pair: Pair, failure: float, epsilon: float) -> Bounds:
+    lower, upper = 0.0, 0.0
+    for direction in {pair, pair.reversed()}:
+        low, high = direction.profile(np.array([epsilon]))
+        lower = max(lower, float(low[0]) if pair.attained() else 0.0)
+        upper = max(upper, float(high[0]))
+    lower = failure + (1 - failure) * lower
+    return Bounds(max(0.0, down(lower)), min(1.0, up(failure + (1 - failure) * upper)))
 
 
 def parameters(loss: PrivacyLoss) -> dict[str, object]:

@@ -10,7 +10,7 @@ from attrs import field, frozen
 from accountants.bounds import Bounds
 from accountants.errors import nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.losses.pure import Pure
+from accountants.losses.pure import Pure, ResponsePair
 from accountants.notions import pure as notion
 from accountants.rounding import Array, down, up
 
@@ -54,6 +54,10 @@ class Approximate(PrivacyLoss):
     def failure(self) -> float:
         """Return delta."""
         return self.delta
+
+    def pair(self) -> ResponsePair:
+        """Return randomized response, outside of the failure."""
+        return ResponsePair(self.epsilon)
 
     def pure(self) -> float:
         """Return epsilon, which holds outside of the failure."""

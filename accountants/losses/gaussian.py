@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 from attrs import field, frozen
 
+from accountants import special
 from accountants.bounds import Bounds
+from accountants.complexes import Complex
 from accountants.errors import nonnegative, whole
 from accountants.loss import PrivacyLoss
 from accountants.notions.gaussian import epsilon, profile
-from accountants.rounding import Array, up
+from accountants.pair import Pair
+from accountants.rounding import UNIT, Array, ceiling, up
 
 
 def _mu(value: float) -> float:
@@ -51,6 +56,10 @@ class Gaussian(PrivacyLoss):
     def __repr__(self) -> str:
         return f"Gaussian(mu={self.mu_!r})"
 
+    def pair(self) -> GaussianPair:
+        """Return N(mu, 1) against N(0, 1)."""
+        return GaussianPair(self.mu_)
+
     def pure(self) -> float | None:
         """Return 0 for no shift; otherwise there is no pure epsilon."""
         return 0.0 if self.mu_ == 0 else None
@@ -84,3 +93,55 @@ class Gaussian(PrivacyLoss):
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order Gaussians by mu."""
         return self == other or (isinstance(other, Gaussian) and self.mu_ >= other.mu_)
+
+
+@frozen
+class GaussianPair(Pair):
+    """N(mu, 1) against N(0, 1): L is N(mu^2/2, mu^2) under P, and the reversed pair is the same.
+
+    ``log E_P e^{zL} = z (z+1) mu^2 / 2``.
+    """
+
+    mu: float
+
+    def above(self, loss: Array) -> tuple[Array, Array]:
+        """Return the normal tails; without a shift the loss is 0."""
+        return self._tails(loss, 1.0)
+
+    def below(self, loss: Array) -> tuple[Array, Array]:
+        """Return the normal tails; without a shift the loss is 0."""
+        return self._tails(loss, -1.0)
+
+    def _tails(self, loss: Array, side: float) -> tuple[Array, Array]:
+        if self.mu == 0:
+            beyond = np.where(side * loss < 0, 1.0, 0.0)
+            return beyond, beyond
+        x, half = loss / self.mu, self.mu / 2
+        return special.ndtr(-side * (x - half)), special.ndtr(-side * (x + half))
+
+    def tail_error(self) -> float:
+        """Return ndtr's error where it is above 1e-300, at most 37 deviations out.
+
+        There its argument is off by ``4 UNIT (37 + mu)``, and its logarithm by 37 times that.
+        """
+        return 4e-13 + 2e-14 * (40 + self.mu)
+
+    def log_moment(self, z: Complex) -> tuple[Complex, Array]:
+        """Return ``z (z+1) mu^2 / 2``."""
+        return self.log_moments(((self, 1),), z)
+
+    @classmethod
+    def log_moments(cls, spends: Sequence[tuple[Pair, int]], z: Complex) -> tuple[Complex, Array]:
+        """Return one formula for them all: the squares of mu add up."""
+        mus = ((getattr(pair, "mu", 0.0), times) for pair, times in spends)
+        square = ceiling(sum((Fraction(mu) ** 2 * n for mu, n in mus), Fraction()))
+        value = square / 2 * (z * (z + 1))
+        return value, 16 * UNIT * square * (np.abs(z) ** 2 + np.abs(z))
+
+    def decay(self, tilt: float, beyond: Array) -> Array:
+        """Return ``-mu^2 t^2 / 2``, exactly."""
+        return np.minimum(0.0, -self.mu * self.mu * beyond * beyond / 2 * (1 - 8 * UNIT))
+
+    def reversed(self) -> GaussianPair:
+        """Return the pair itself: mirrored at mu/2."""
+        return self

@@ -10,8 +10,10 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants.bounds import Bounds
+from accountants.complexes import Complex, expm1, log1p
 from accountants.errors import nonnegative, whole
 from accountants.loss import PrivacyLoss
+from accountants.pair import Pair, right_half, summed
 from accountants.rounding import UNIT, Array, down, up
 
 
@@ -57,6 +59,10 @@ class Laplace(PrivacyLoss):
     )
 
     epsilon: float = field(converter=_epsilon)
+
+    def pair(self) -> LaplacePair:
+        """Return Lap(epsilon, 1) against Lap(0, 1)."""
+        return LaplacePair(self.epsilon)
 
     def pure(self) -> float:
         """Return epsilon."""
@@ -112,3 +118,104 @@ def _curve(eps: float | Array, order: Array) -> Array:
         log_moment = np.where((order - 1) * eps < 1, small, up(large, 8) + 8 * UNIT)
         curve: Array = up(log_moment / (order - 1))
     return np.minimum(np.where(np.isfinite(curve), curve, eps), eps)
+
+
+@frozen
+class LaplacePair(Pair):
+    """Lap(eps, 1) against Lap(0, 1), the same reversed.
+
+    L lies in [-eps, eps]; under P it has mass 1/2 at eps, ``e^-eps / 2`` at -eps and the density
+    ``e^{(l - eps)/2} / 4`` between. With w = z + 1/2,
+
+    ``E_P e^{zL} = e^{-eps/2} (cosh(w eps) + sinh(w eps) / (2w))``.
+    """
+
+    epsilon: float
+
+    def above(self, loss: Array) -> tuple[Array, Array]:
+        """Return ``1 - e^{(l - eps)/2}/2`` under P, ``e^{-(l + eps)/2}/2`` under Q, inside."""
+        eps = self.epsilon
+        inside = np.clip(loss, -eps, eps)
+        p = np.where(loss < -eps, 1.0, 1 - np.exp((inside - eps) / 2) / 2)
+        q = np.where(loss < -eps, 1.0, np.exp(-(inside + eps) / 2) / 2)
+        return np.where(loss < eps, p, 0.0), np.where(loss < eps, q, 0.0)
+
+    def below(self, loss: Array) -> tuple[Array, Array]:
+        """Return the tails above ``-l``, exchanged."""
+        p, q = self.above(-loss)
+        return q, p
+
+    def tail_error(self) -> float:
+        """Return that of an exponential of a difference."""
+        return (16 + 4 * self.epsilon) * UNIT
+
+    def top(self) -> float:
+        """Return epsilon."""
+        return self.epsilon
+
+    def bottom(self) -> float:
+        """Return minus epsilon."""
+        return -self.epsilon
+
+    def spacing(self) -> float:
+        """Return epsilon: both atoms are multiples of it."""
+        return self.epsilon
+
+    def log_moment(self, z: Complex) -> tuple[Complex, Array]:
+        """Return the logarithm of the formula, from the moment less 1."""
+        return self.log_moments(((self, 1),), z)
+
+    @classmethod
+    def log_moments(cls, spends: Sequence[tuple[Pair, int]], z: Complex) -> tuple[Complex, Array]:
+        """Return the sum over all, some hundred losses at a time."""
+        return summed(spends, z, lambda pair: pair.epsilon, _log_moment)
+
+    def decay(self, tilt: float, beyond: Array) -> Array:
+        """Return the bound of the sum of both exponentials' moduli, over M(tilt).
+
+        With a = tilt + 1/2 (or its mirror image) and |w| = |a + it|: ``|1/2 + 1/(4w)|`` falls in
+        t; ``|1/2 - 1/(4w)|`` is at most 1/2 where a >= 1/4, and at most ``1/2 + 1/(4|w|)``.
+        """
+        a, eps = abs(tilt + 0.5), self.epsilon
+        far = np.exp(-2 * a * eps)
+        inverse = 1 / (a * a + beyond * beyond)
+        first = np.sqrt(0.25 + a / 4 * inverse + inverse / 16)
+        second = np.where(a >= 0.25, 0.5, 0.5 + np.sqrt(inverse) / 4)
+        at_zero = (1 + far) / 2 + _sinhc(a, eps)
+        bound: Array = np.log((first + second * far) / at_zero)
+        return np.minimum(0.0, up(bound, 16) + 16 * UNIT)
+
+    def reversed(self) -> LaplacePair:
+        """Return the pair itself: mirrored."""
+        return self
+
+
+def _sinhc(a: float, eps: float) -> float:
+    """Return ``e^{-a eps} sinh(a eps) / (2a)``."""
+    return -math.expm1(-2 * a * eps) / (4 * a) if a * eps > 1e-8 else eps / 2 * (1 - a * eps)
+
+
+def _log_moment(eps: Array, z: Complex) -> tuple[Complex, Array]:
+    """Return log-moments, (n, m) for n losses at m points, and bounds of their errors.
+
+    With z or its mirror image ``-1 - z``, whose moment is the same, and a = z + 1, w = z + 1/2,
+
+    ``M - 1 = a/(2w) (e^{z eps} - 1) + z/(2w) (e^{-a eps} - 1)``.
+    """
+    z, slip = right_half(z)
+    a, w = z + 1, z + 0.5
+    w = np.where(w == 0, 1e-9, w)  # M is even and entire in w: there it moves by (w eps)^2
+    every = eps[:, None]
+    with np.errstate(over="ignore", invalid="ignore"):
+        grow, fall = a / (2 * w) * expm1(z * every), z / (2 * w) * expm1(-a * every)
+        reach = 64 + 4 * np.abs(a) * every
+        size = np.abs(grow) + np.abs(fall)
+        near, near_error = log1p(grow + fall, reach * UNIT * size + 1e-18 * every * every)
+        # where e^{z eps} is large it is taken out
+        rest = a / (2 * w) + z / (2 * w) * np.exp(-2 * w * every)
+        far = z * every + np.log(rest)
+        wrong = reach * UNIT * (np.abs(a / (2 * w)) + np.abs(z / (2 * w)))
+        moved = wrong / np.abs(rest)
+        far_error = np.where(moved < 0.5, 2 * moved + 8 * UNIT * np.abs(far), np.inf)
+    small, slipped = z.real * every < 1, slip * every
+    return np.where(small, near, far), np.where(small, near_error, far_error) + slipped

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 from attrs import field, frozen
 
 from accountants.bounds import Bounds
+from accountants.complexes import Complex, expm1, log1p
 from accountants.errors import nonnegative, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.laplace import Laplace
 from accountants.notions import pure as notion
-from accountants.rounding import Array, down, up
+from accountants.pair import Pair, right_half, summed
+from accountants.rounding import UNIT, Array, down, up
 
 
 def _epsilon(value: float) -> float:
@@ -45,6 +49,10 @@ class Pure(PrivacyLoss):
 
     epsilon: float = field(converter=_epsilon)
 
+    def pair(self) -> ResponsePair:
+        """Return randomized response."""
+        return ResponsePair(self.epsilon)
+
     def pure(self) -> float:
         """Return epsilon."""
         return self.epsilon
@@ -72,3 +80,76 @@ class Pure(PrivacyLoss):
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by epsilon; a pure loss also dominates the Laplace loss of its epsilon."""
         return isinstance(other, Pure | Laplace) and self.epsilon >= other.epsilon
+
+
+@frozen
+class ResponsePair(Pair):
+    """Binary randomized response: L is eps or -eps, with odds ``e^eps`` under P.
+
+    With ``p = 1 / (1 + e^-eps)``: ``E_P e^{zL} = p e^{z eps} + (1 - p) e^{-z eps}``, which does
+    not decay.
+    """
+
+    epsilon: float
+
+    def above(self, loss: Array) -> tuple[Array, Array]:
+        """Return the mass at eps, or everything."""
+        return _above(self.epsilon, loss)
+
+    def below(self, loss: Array) -> tuple[Array, Array]:
+        """Return the tails above ``-l``, exchanged."""
+        p, q = self.above(-loss)
+        return q, p
+
+    def tail_error(self) -> float:
+        """Return that of an exponential."""
+        return 16 * UNIT
+
+    def top(self) -> float:
+        """Return epsilon."""
+        return self.epsilon
+
+    def bottom(self) -> float:
+        """Return minus epsilon."""
+        return -self.epsilon
+
+    def spacing(self) -> float:
+        """Return epsilon."""
+        return self.epsilon
+
+    def log_moment(self, z: Complex) -> tuple[Complex, Array]:
+        """Return the logarithm of the formula, from the moment less 1."""
+        return self.log_moments(((self, 1),), z)
+
+    @classmethod
+    def log_moments(cls, spends: Sequence[tuple[Pair, int]], z: Complex) -> tuple[Complex, Array]:
+        """Return the sum over all, some hundred losses at a time."""
+        return summed(spends, z, lambda pair: pair.epsilon, _log_moment)
+
+    def reversed(self) -> ResponsePair:
+        """Return the pair itself: mirrored."""
+        return self
+
+
+def _above(eps: float, loss: Array) -> tuple[Array, Array]:
+    more, less = 1 / (1 + math.exp(-eps)), math.exp(-eps) / (1 + math.exp(-eps))
+    p = np.where(loss < -eps, 1.0, np.where(loss < eps, more, 0.0))
+    q = np.where(loss < -eps, 1.0, np.where(loss < eps, less, 0.0))
+    return p, q
+
+
+def _log_moment(eps: Array, z: Complex) -> tuple[Complex, Array]:
+    """Return log-moments, (n, m) for n losses at m points, and bounds of their errors."""
+    z, slip = right_half(z)
+    every = eps[:, None].astype(np.complex128)
+    more, less = 1 / (1 + np.exp(-every.real)), np.exp(-every.real) / (1 + np.exp(-every.real))
+    with np.errstate(over="ignore", invalid="ignore"):
+        grow, fall = more * expm1(z * every), less * expm1(-z * every)
+        reach = 64 + 4 * np.abs(z) * every.real
+        near, near_error = log1p(grow + fall, reach * UNIT * (np.abs(grow) + np.abs(fall)))
+        rest = more + less * np.exp(-2 * z * every)
+        far = z * every + np.log(rest)
+        moved = reach * UNIT * (more + less) / np.abs(rest)
+        far_error = np.where(moved < 0.5, 2 * moved + 8 * UNIT * np.abs(far), np.inf)
+    small, slipped = z.real * every.real < 1, slip * every.real
+    return np.where(small, near, far), np.where(small, near_error, far_error) + slipped

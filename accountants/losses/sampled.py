@@ -26,8 +26,8 @@ from typing import ClassVar
 
 import numpy as np
 from attrs import field, frozen
-from scipy.special import logsumexp
 
+from accountants import special
 from accountants.bounds import Bounds
 from accountants.errors import DomainError, probability
 from accountants.loss import PrivacyLoss
@@ -151,6 +151,6 @@ def _randomized_response(eps: float, orders: Array, rate: float) -> Array:
         terms = gain + log_p0
         # gain and log_p0 have opposite signs: the rounding is that of each, not of their sum
         noise = 16 * UNIT * (1 + (np.abs(gain) + np.abs(log_p0)).max(axis=1))
-        log_moment = logsumexp(terms, axis=1) + noise
+        log_moment = special.logsumexp(terms, axis=1) + noise
         curves.append(np.maximum(log_moment, 0) / (orders - 1))
     return up(np.maximum(curves[0], curves[1]), 8)

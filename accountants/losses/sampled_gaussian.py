@@ -29,8 +29,8 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import gammaln, log_ndtr
 
+from accountants import special
 from accountants.rounding import UNIT, Array, up
 
 LARGEST_ORDER = 2048
@@ -44,8 +44,6 @@ _NODES = 2**18
 
 _TAIL = 14.0
 """The nodes end where the density has fallen by this many standard deviations."""
-
-_LOG_FACTORIALS = gammaln(np.arange(1.0, LARGEST_ORDER + 2))
 
 
 def curve(mu: float, orders: Array, rate: float) -> Array:
@@ -92,7 +90,7 @@ def _whole(mu: float, order: int, rate: float) -> float:
         exponent = count * (count - 1) / 2 * mu * mu
         near = np.log(np.expm1(np.minimum(exponent, 1)))
         far = exponent + np.log1p(-np.exp(-np.maximum(exponent, 1)))
-    factorials = _LOG_FACTORIALS[: order + 1]
+    factorials = _log_factorials()[: order + 1]
     binomial = factorials[order] - factorials[2:] - factorials[order - 2 :: -1]
     weight = binomial + count * math.log(rate) + (order - count) * math.log1p(-rate)
     terms = weight + np.where(exponent < 1, near, far)
@@ -103,6 +101,11 @@ def _whole(mu: float, order: int, rate: float) -> float:
         return math.inf
     noise = 32 * UNIT * (1 + abs(largest) + order)
     return _log1p_exp(float(_log_sum(terms)) + noise)
+
+
+@lru_cache(maxsize=1)
+def _log_factorials() -> Array:
+    return np.asarray(special.gammaln(np.arange(1.0, LARGEST_ORDER + 2)))
 
 
 def _log_sum(logs: Array) -> Array:
@@ -174,12 +177,12 @@ def _log_integrand(mu: float, orders: Array, rate: float, x: Array) -> Array:
 def _tails(mu: float, orders: Array, rate: float, left: float, right: float) -> list[Array]:
     """Return the logs of bounds of what lies left of ``-left`` and right of ``right``."""
     at_zero = np.maximum(0.0, orders * rate - 1 + np.exp(orders * math.log1p(-rate)))
-    below = np.log(at_zero + 16 * UNIT * (1 + orders * rate)) + float(log_ndtr(-left))
+    below = np.log(at_zero + 16 * UNIT * (1 + orders * rate)) + float(special.log_ndtr(-left))
     least = math.exp(-min(600.0, mu * right - mu * mu / 2))
     parts: list[Array] = [
         orders * math.log(rate + (1 - rate) * least),
         orders * (orders - 1) * mu * mu / 2,
-        log_ndtr(orders * mu - right),
+        special.log_ndtr(orders * mu - right),
     ]
     noise = 1e-12 * (1 + np.sum(np.abs(parts), axis=0))
     return [below + 1e-12 * (1 + np.abs(below)), np.sum(parts, axis=0) + noise]

@@ -3,15 +3,14 @@
 The profile (Balle and Wang 2018, Thm 8), ``Phi(a) - e^eps Phi(b)`` with
 ``a = mu/2 - eps/mu`` and ``b = -mu/2 - eps/mu``, cancels badly as printed. Since
 ``e^eps phi(b) = phi(a)`` it equals ``phi(a) (R(-a) - R(-b))`` with Mills' ratio
-``R(x) = (1 - Phi(x)) / phi(x) = sqrt(pi/2) erfcx(x / sqrt 2)``, which does not.
+``R(x) = (1 - Phi(x)) / phi(x) = sqrt(pi/2) special.erfcx(x / sqrt 2)``, which does not.
 """
 
 from __future__ import annotations
 
 import math
 
-from scipy.special import erfcx, ndtr
-
+from accountants import special
 from accountants.bounds import Bounds
 from accountants.errors import InapplicableError
 from accountants.loss import PrivacyLoss
@@ -56,13 +55,13 @@ def log_profile(mu_: float, epsilon: float, side: int) -> float:
         return -math.inf
     x = epsilon / mu_ - mu_ / 2
     y = epsilon / mu_ + mu_ / 2
-    tail = math.sqrt(math.pi / 2) * float(erfcx(y / math.sqrt(2)))
+    tail = math.sqrt(math.pi / 2) * float(special.erfcx(y / math.sqrt(2)))
     if x < 0:
         density = math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
-        first, second = float(ndtr(-x)), density * tail
+        first, second = float(special.ndtr(-x)), density * tail
         value = first - second + side * _SPECIAL * (first + second)
         return math.log(min(1.0, value)) if value > 0 else -math.inf
-    head = math.sqrt(math.pi / 2) * float(erfcx(x / math.sqrt(2)))
+    head = math.sqrt(math.pi / 2) * float(special.erfcx(x / math.sqrt(2)))
     gap = head - tail + side * _SPECIAL * (head + tail)
     if gap <= 0:
         return -math.inf
@@ -124,7 +123,7 @@ def _newton(mu_: float, target: float, epsilon: float) -> float:
         value = log_profile(mu_, epsilon, 1)
         y = epsilon / mu_ + mu_ / 2
         x = epsilon / mu_ - mu_ / 2
-        mills = math.sqrt(math.pi / 2) * float(erfcx(y / math.sqrt(2)))
+        mills = math.sqrt(math.pi / 2) * float(special.erfcx(y / math.sqrt(2)))
         if not math.isfinite(value) or not mills > 0:
             return epsilon
         log_slope = -x * x / 2 - math.log(2 * math.pi) / 2 + math.log(mills) - value

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import ndtri
 
+from accountants import special
 from accountants.errors import InapplicableError
 from accountants.loss import PrivacyLoss
 from accountants.rounding import UNIT, Array, up
@@ -72,4 +72,4 @@ def to_mu(eps: float) -> float:
     if eps > 700:
         return math.inf
     # ndtri is accurate to a few units in the last place relative to its argument's error
-    return up(-2 * float(ndtri(1 / (1 + math.exp(eps)) * (1 - 8 * UNIT))), 64)
+    return up(-2 * float(special.ndtri(1 / (1 + math.exp(eps)) * (1 - 8 * UNIT))), 64)

@@ -1,0 +1,23 @@
+"""SciPy's special functions, imported when the first of them is called.
+
+They take most of the package's import time, and the commonest questions need none.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    """Return ``scipy.special``'s function of that name."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return getattr(_scipy(), name)
+
+
+@cache
+def _scipy() -> Any:
+    import scipy.special
+
+    return scipy.special
