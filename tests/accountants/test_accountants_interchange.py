@@ -1,0 +1,256 @@
+"""Events of dp-accounting: what each becomes, what comes back, what is refused."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from fractions import Fraction
+
+import pytest
+from accountants_truth import steady
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accountants import (
+    Approximate,
+    Composite,
+    DomainError,
+    Envelope,
+    Gaussian,
+    Grouped,
+    InapplicableError,
+    Laplace,
+    Parallel,
+    Pure,
+    Repeated,
+    Sampled,
+    Sequential,
+    Spend,
+)
+from accountants import losses as families
+from accountants.interchange import from_dp_event, to_dp_event
+
+dp = pytest.importorskip("dp_accounting.dp_event")
+
+NOTHING = Sequential(())
+OPEN = Spend(Approximate(epsilon=0.0, delta=1.0))
+
+EXACT = [  # event, relation, term; numbers that floats divide exactly
+    (dp.NoOpDpEvent(), "add_remove", NOTHING),
+    (dp.NonPrivateDpEvent(), "add_remove", OPEN),
+    (dp.GaussianDpEvent(2.0), "add_remove", Spend(Gaussian(0.5))),
+    (dp.GaussianDpEvent(2.0), "zero_out", Spend(Gaussian(0.5))),
+    (dp.GaussianDpEvent(2.0), "replace_one", Spend(Gaussian(1.0))),
+    (dp.LaplaceDpEvent(4.0), "add_remove", Spend(Laplace(0.25))),
+    (dp.LaplaceDpEvent(4.0), "replace_one", Spend(Laplace(0.5))),
+    (
+        dp.SelfComposedDpEvent(dp.GaussianDpEvent(2.0), 7),
+        "add_remove",
+        Repeated(Spend(Gaussian(0.5)), 7),
+    ),
+    (
+        dp.ComposedDpEvent([dp.GaussianDpEvent(2.0), dp.LaplaceDpEvent(4.0)]),
+        "add_remove",
+        Sequential([Spend(Gaussian(0.5)), Spend(Laplace(0.25))]),
+    ),
+    (
+        dp.PoissonSampledDpEvent(0.01, dp.ComposedDpEvent([dp.GaussianDpEvent(0.5)])),
+        "zero_out",
+        Sampled(Sequential([Spend(Gaussian(2.0))]), 0.01),
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "neighbors", "term"), EXACT)
+def test_there_and_back_exactly(event, neighbors, term):
+    assert from_dp_event(event, neighbors=neighbors) == term
+    assert to_dp_event(term, neighbors=neighbors) == event
+
+
+ONE_WAY = [
+    (dp.GaussianDpEvent(0.0), "add_remove", OPEN),
+    (dp.GaussianDpEvent(math.inf), "add_remove", Spend(Gaussian(0.0))),
+    (dp.GaussianDpEvent(5e-324), "add_remove", OPEN),
+    (dp.LaplaceDpEvent(0.0), "add_remove", OPEN),
+    (dp.RandomizedResponseDpEvent(1.0, 9), "replace_one", NOTHING),
+    (dp.RandomizedResponseDpEvent(0.0, 1), "replace_one", NOTHING),
+    (dp.RandomizedResponseDpEvent(0.0, 2), "replace_one", OPEN),
+    (dp.SelfComposedDpEvent(dp.GaussianDpEvent(1.0), 0), "add_remove", None),
+    # a binary tree of 4 leaves is 3 deep
+    (
+        dp.SingleEpochTreeAggregationDpEvent(2.0, [1, 4, 3]),
+        "zero_out",
+        Repeated(Spend(Gaussian(0.5)), 3),
+    ),
+    (dp.SingleEpochTreeAggregationDpEvent(2.0, 1), "zero_out", Spend(Gaussian(0.5))),
+    (dp.SingleEpochTreeAggregationDpEvent(2.0, 0), "zero_out", NOTHING),
+    (
+        dp.MixtureOfGaussiansDpEvent(2.0, [0.0, 1.0], [0.75, 0.25]),
+        "add_remove",
+        Sampled(Spend(Gaussian(0.5)), 0.25),
+    ),
+    (dp.MixtureOfGaussiansDpEvent(2.0, [0.0], [1.0]), "add_remove", NOTHING),
+]
+
+
+@pytest.mark.parametrize(("event", "neighbors", "term"), ONE_WAY)
+def test_what_an_event_means(event, neighbors, term):
+    expected = Repeated(Spend(Gaussian(1.0)), 0) if term is None else term
+    assert from_dp_event(event, neighbors=neighbors) == expected
+
+
+REFUSED = [
+    (dp.UnsupportedDpEvent(), "add_remove"),
+    (dp.SampledWithReplacementDpEvent(100, 10, dp.GaussianDpEvent(1.0)), "add_remove"),
+    (dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(1.0)), "replace_one"),
+    (dp.RandomizedResponseDpEvent(0.5, 2), "add_remove"),
+    (dp.SingleEpochTreeAggregationDpEvent(1.0, 4), "add_remove"),
+    (dp.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0, 2.0], [0.5, 0.25, 0.25]), "replace_one"),
+]
+
+
+@pytest.mark.parametrize(("event", "neighbors"), REFUSED)
+def test_what_has_no_equal_term_is_refused_by_name(event, neighbors):
+    nested = dp.SelfComposedDpEvent(dp.ComposedDpEvent([dp.NoOpDpEvent(), event]), 3)
+    with pytest.raises(InapplicableError, match=type(event).__name__):
+        from_dp_event(nested, neighbors=neighbors)
+
+
+@pytest.mark.parametrize(
+    ("event", "neighbors"),
+    [
+        ("GaussianDpEvent", "add_remove"),
+        (dp.GaussianDpEvent(-1.0), "add_remove"),
+        (dp.GaussianDpEvent(math.nan), "add_remove"),
+        (dp.GaussianDpEvent(1.0), "replace-one"),
+        (dp.PoissonSampledDpEvent(1.5, dp.GaussianDpEvent(1.0)), "add_remove"),
+        (dp.SelfComposedDpEvent(dp.GaussianDpEvent(1.0), -1), "add_remove"),
+        (dp.MixtureOfGaussiansDpEvent(1.0, [-1.0], [1.0]), "add_remove"),
+    ],
+)
+def test_events_that_make_no_sense(event, neighbors):
+    with pytest.raises(DomainError):
+        from_dp_event(event, neighbors=neighbors)
+
+
+@pytest.mark.parametrize(
+    ("term", "neighbors"),
+    [
+        (Spend(Approximate(1.0, 1e-6)), "replace_one"),
+        (Spend(Pure(1.0)), "add_remove"),
+        (Spend(Envelope((Gaussian(1.0), Laplace(1.0)))), "add_remove"),
+        (Sampled(Spend(Gaussian(1.0)), 0.1), "replace_one"),
+        (Parallel([Spend(Gaussian(1.0)), Spend(Laplace(1.0))]), "add_remove"),
+        (Grouped(Spend(Pure(1.0)), 2), "replace_one"),
+    ],
+)
+def test_what_has_no_equal_event_is_refused(term, neighbors):
+    with pytest.raises(InapplicableError):
+        to_dp_event(term, neighbors=neighbors)
+
+
+def test_losses_that_hold_others():
+    body = Composite({Gaussian(0.5): 2, Laplace(0.25): 1})
+    inner = dp.ComposedDpEvent(
+        [dp.SelfComposedDpEvent(dp.GaussianDpEvent(2.0), 2), dp.LaplaceDpEvent(4.0)]
+    )
+    assert to_dp_event(Spend(body)) == inner
+    assert to_dp_event(Spend(families.Sampled(body, 0.1))) == dp.PoissonSampledDpEvent(0.1, inner)
+    grouped = to_dp_event(Grouped(Spend(Gaussian(0.5)), 4))
+    assert grouped == dp.ComposedDpEvent([to_dp_event(Spend(Gaussian(0.5).grouped(4)))])
+    assert to_dp_event(Parallel([Spend(Gaussian(0.5))])) == dp.GaussianDpEvent(2.0)
+    assert to_dp_event(Repeated(Spend(Gaussian(0.5)), 0)) == dp.NoOpDpEvent()
+    assert to_dp_event(Spend(Gaussian(0.0))) == dp.NoOpDpEvent()
+    assert to_dp_event(Spend(Pure(0.0))) == dp.NoOpDpEvent()
+
+
+multipliers = st.floats(1e-300, 1e300, allow_subnormal=False)
+
+
+@steady(200)
+@given(multipliers, st.sampled_from(["add_remove", "zero_out", "replace_one"]))
+def test_numbers_are_rounded_outward(noise, neighbors):
+    """The exact ratio is never below the event's, nor the event's noise above the term's."""
+    shift = 2 if neighbors == "replace_one" else 1
+    for kind in (dp.GaussianDpEvent, dp.LaplaceDpEvent):
+        term = from_dp_event(kind(noise), neighbors=neighbors)
+        loss = term.loss
+        ratio = loss.mu() if isinstance(loss, Gaussian) else loss.pure()
+        assert Fraction(ratio) * Fraction(noise) >= shift
+        assert ratio * noise <= shift * (1 + 1e-15)
+        back = to_dp_event(term, neighbors=neighbors)
+        assert type(back) is kind
+        assert Fraction(ratio) * Fraction(back.noise_multiplier) <= shift
+        assert back.noise_multiplier >= noise * (1 - 1e-15)
+
+
+@steady(200)
+@given(st.floats(1e-12, 1 - 1e-9))
+def test_randomized_response_is_rounded_outward(noise):
+    import mpmath as mp
+
+    event = dp.RandomizedResponseDpEvent(noise, 2)
+    term = from_dp_event(event, neighbors="replace_one")
+    exact = mp.log(2 / mp.mpf(noise) - 1)
+    assert exact <= term.loss.pure() <= exact * (1 + mp.mpf("1e-14"))
+    back = to_dp_event(term, neighbors="replace_one")
+    assert noise * (1 - 1e-13 * (1 + exact)) <= back.noise_parameter <= noise
+    assert back.num_buckets == 2
+
+
+terms = st.recursive(
+    st.one_of(
+        st.floats(1e-3, 10.0).map(lambda x: Spend(Gaussian(x))),
+        st.floats(1e-3, 10.0).map(lambda x: Spend(Laplace(x))),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=1, max_size=3).map(Sequential),
+        st.tuples(inner, st.integers(2, 99)).map(lambda x: Repeated(*x)),
+        st.tuples(inner, st.floats(0, 1)).map(lambda x: Sampled(*x)),
+    ),
+    max_leaves=6,
+)
+
+
+@steady(60)
+@given(terms)
+def test_terms_keep_their_shape(term):
+    """There and back: the same term, each number at most a few units dearer."""
+    back = from_dp_event(to_dp_event(term))
+    _same(term, back)
+
+
+def _same(term, back):
+    assert type(term) is type(back)
+    match term:
+        case Spend(loss=loss):
+            assert back.loss.dominates(loss)
+            before, after = (x.mu() or x.pure() for x in (loss, back.loss))
+            assert before <= after <= before * (1 + 1e-15)
+        case Sequential(parts=parts):
+            for one, other in zip(parts, back.parts, strict=True):
+                _same(one, other)
+        case Repeated(part=part, times=times):
+            assert back.times == times
+            _same(part, back.part)
+        case Sampled(part=part, rate=rate):
+            assert back.rate == rate
+            _same(part, back.part)
+
+
+def test_without_dp_accounting_the_remedy_is_named(monkeypatch):
+    def missing(name, *rest):
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(ImportError, match="interchange"):
+        to_dp_event(Spend(Gaussian(1.0)))
+    assert from_dp_event(dp.GaussianDpEvent(2.0)) == Spend(Gaussian(0.5))  # needs none
+
+
+def test_the_package_imports_without_it():
+    code = "import sys, accountants.interchange; assert 'dp_accounting' not in sys.modules"
+    import subprocess
+    import sys
+
+    subprocess.run([sys.executable, "-c", code], check=True)
