@@ -1,14 +1,222 @@
 """Solving one free number of a term, on the certified upper bound.
 
-The result is the private end of a bracket, so the target is never exceeded.
+The answer is a value that was itself evaluated and found to be within the target, next to one
+that was not. Nothing is extrapolated, so the target is not exceeded by a single unit in the last
+place.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any, Literal
 
-from accountants.errors import DomainError, positive
+from attrs import define, evolve, field, frozen
+
+from accountants.accountant import Accountant
+from accountants.bounds import Bounds
+from accountants.bracketing import FINEST, Search, boundary
+from accountants.certify import Answer, measure
+from accountants.errors import DomainError, positive, probability
+from accountants.reading import Chosen, applicable
+from accountants.terms import Term
+from accountants.worlds import worlds
+
+
+@frozen
+class Calibration:
+    """A solved number, and what is certified of the term with it.
+
+    Parameters
+    ----------
+    value
+        The number; an int where whole numbers were asked for.
+    term
+        The term at the value.
+    epsilon
+        Bracket of the term's epsilon at ``delta``; its upper end is within the target.
+    delta
+        The delta asked for.
+    accountant
+        The name of the accountant that certifies it.
+    evaluations
+        How many values were tried.
+    """
+
+    value: float
+    term: Term = field(repr=False)
+    epsilon: Bounds
+    delta: float
+    accountant: str
+    evaluations: int
+
+
+def calibrate(
+    term: Callable[[Any], Term],
+    *,
+    epsilon: float,
+    delta: float,
+    accountant: Chosen = None,
+    cost: Literal["falls", "rises"] | None = None,
+    whole: bool = False,
+    start: float = 1.0,
+    between: tuple[float, float] | None = None,
+    digits: float = 1e-10,
+) -> Calibration:
+    """Return the value of a term's free number that spends a budget and does not exceed it.
+
+    Parameters
+    ----------
+    term
+        The term for a value of the number: a noise multiplier, a sampling rate, a number of
+        steps, a clipping share, or anything in which the cost is monotone.
+    epsilon, delta
+        The target; epsilon positive, delta in [0, 1].
+    accountant
+        One, or several of which the tightest counts; by default the tight one that is fast.
+    cost
+        Whether the cost falls in the number, as in a noise's, or rises, as in steps. Found by
+        trying if it is not stated.
+    whole
+        Whether the number is an integer. Then ``term`` is given an int.
+    start
+        Where the search begins; any sensible value.
+    between
+        The least and the greatest value that may be tried, positive: ``(1e-9, 1)`` for a rate.
+        By default 1e-12 to 1e12, and 1 to 10**12 for integers.
+    digits
+        Relative width of the final bracket, whose private end is the answer.
+
+    Returns
+    -------
+    Calibration
+        The value with the certified bracket. Where even the dearest value allowed is within the
+        target, that value.
+
+    Raises
+    ------
+    DomainError
+        If no value reaches the target, or an argument is unusable.
+
+    Examples
+    --------
+    >>> from accountants import Gaussian, GaussianDP, Repeated, Spend
+    >>> found = calibrate(
+    ...     lambda sigma: Repeated(Spend(Gaussian(mu=1 / sigma)), 100),
+    ...     epsilon=1.0, delta=1e-5, accountant=GaussianDP(),
+    ... )
+    >>> round(found.value, 6), found.epsilon.upper <= 1.0
+    (37.306316, True)
+    """
+    target, delta = positive("epsilon", epsilon), probability("delta", delta)
+    least, most = _limits(between, whole=whole)
+    begin = _first(start, least, most, whole=whole)
+    if cost not in (None, "falls", "rises"):
+        raise DomainError(f"cost must be 'falls', 'rises' or None, got {cost!r}")
+    trial = _Trial(term, delta)
+    trial.accountants = applicable(trial.made(begin), accountant)
+    digits = max(positive("digits", digits), FINEST)
+    search = Search(trial.cost, target, least, most, cost != "rises", digits, whole)
+    if cost is None:
+        search = evolve(search, falls=_falling(search, begin))
+    if len(trial.accountants) > 1:
+        begin = trial.settle(search, begin)
+    found = boundary(search, begin)
+    if found is None:
+        raise DomainError(_unreachable(search, trial))
+    return trial.calibration(found.value)
+
+
+@define
+class _Trial:
+    """The values tried so far, each measured once."""
+
+    term: Callable[[Any], Term]
+    delta: float
+    accountants: tuple[Accountant[Any], ...] = ()
+    answers: dict[float, Answer] = field(factory=dict)
+    tried: int = 0
+
+    def made(self, value: float) -> Term:
+        """Return the term at a value."""
+        try:
+            return self.term(value)
+        except DomainError as error:
+            raise DomainError(
+                f"the term refuses {value!r}: {error}. Pass between=(least, most) with the values "
+                "that it takes"
+            ) from None
+
+    def cost(self, value: float) -> float:
+        """Return the tightest certified epsilon at a value."""
+        bounds = self.answer(value).bounds
+        return bounds.upper if bounds is not None else math.inf
+
+    def answer(self, value: float) -> Answer:
+        """Return the tightest answer at a value; where none applies, the last refusal."""
+        if value not in self.answers:
+            self.tried += 1
+            every = worlds(self.made(value))
+            found = [measure(every, each, delta=self.delta) for each in self.accountants]
+            self.answers[value] = min(found, key=lambda a: a.bounds.upper if a.bounds else math.inf)
+        return self.answers[value]
+
+    def settle(self, search: Search, begin: float) -> float:
+        """Keep the accountant that is tightest near the target, and return where that is."""
+        near = boundary(evolve(search, digits=max(1e-2, search.digits)), begin)
+        if near is not None:
+            self.accountants = (self.answer(near.value).accountant,)
+            self.answers = {near.value: self.answer(near.value)}
+        return begin if near is None else near.value
+
+    def calibration(self, value: float) -> Calibration:
+        """Return what is certified at a value that was tried."""
+        answer = self.answer(value)
+        assert answer.bounds is not None
+        name = answer.accountant.name
+        return Calibration(value, self.made(value), answer.bounds, self.delta, name, self.tried)
+
+
+def _limits(between: tuple[float, float] | None, *, whole: bool) -> tuple[float, float]:
+    least, most = between or ((1, 10**12) if whole else (1e-12, 1e12))
+    least, most = positive("between's least", least), positive("between's greatest", most)
+    if whole:
+        least, most = math.ceil(least), math.floor(most)
+    if not least <= most:
+        raise DomainError(
+            f"between must be (least, greatest) with least <= greatest, got {between}"
+        )
+    return least, most
+
+
+def _first(start: float, least: float, most: float, *, whole: bool) -> float:
+    start = min(max(positive("start", start), least), most)
+    return round(start) if whole else start
+
+
+def _falling(search: Search, start: float) -> bool:
+    """Return whether the cost falls in the value, from values around the start."""
+    here = search.cost(start)
+    for factor in (2, 1 / 2, 8, 1 / 8, 64, 1 / 64):
+        value = search.value(search.place(start) + math.log(factor))  # `falls` is still True
+        there = search.cost(value)
+        if there != here and value != start:
+            return (there < here) == (value > start)
+    raise DomainError(
+        f"the cost is {here:g} at {start:g} and all around it, so its direction is not seen; say "
+        "cost='falls' or cost='rises', or give another start"
+    )
+
+
+def _unreachable(search: Search, trial: _Trial) -> str:
+    value = search.edge(1)
+    answer = trial.answer(value)
+    why = answer.reason if answer.bounds is None else f"epsilon is {answer.bounds.upper:.6g} there"
+    return (
+        f"no value between {search.least:g} and {search.most:g} reaches epsilon <= "
+        f"{search.target:g} at delta = {trial.delta:g}: even at {value:g}, {why}; raise the "
+        "target, widen `between`, or lower what the rest of the term costs"
+    )
 
 
 def least_noise(
@@ -42,75 +250,12 @@ def least_noise(
     >>> 2 <= noise < 2.0000001
     True
     """
-    target, digits = positive("target", target), max(positive("digits", digits), _FINEST)
-    low = high = min(max(math.log(positive("start", start)), _LEAST), _MOST)
-    gap = _gap(epsilon_at, target)
-    at_low = at_high = gap(high)
-    step = math.log(2.0)
-    while at_high > 0:
-        if high >= _MOST:
-            raise DomainError(
-                f"no noise up to 1e12 times the weights reaches epsilon <= {target}: releases "
-                "whose noise is fixed, or failures, already cost more; free more of them"
-            )
-        low, at_low, high, step = high, at_high, min(high + step, _MOST), step * 2
-        at_high = gap(high)
-    while at_low <= 0 and low > _LEAST:
-        high, at_high, low, step = low, at_low, max(low - step, _LEAST), step * 2
-        at_low = gap(low)
-    if at_low <= 0:
-        return math.exp(low)
-    return math.exp(_private_end(gap, (low, at_low), (high, at_high), digits))
-
-
-_LEAST, _MOST = math.log(1e-12), math.log(1e12)
-_FINEST = 1e-14
-"""Below this a logarithm of the noise has no digits."""
-
-_NEAREST = 1e-300
-"""The gap of an epsilon above the target whose logarithm is the target's."""
-
-Point = tuple[float, float]
-
-
-def _private_end(gap: Callable[[float], float], left: Point, right: Point, digits: float) -> float:
-    """Return the right end of a bracket of the root, where the gap was seen not to be positive.
-
-    Illinois' variant of regula falsi on log(epsilon / target), which is close to linear: an end
-    kept twice in a row counts half. Where two steps have not halved the bracket, the next one
-    does, so there are at most three for each of its bits.
-    """
-    (low, at_low), (high, at_high) = left, right
-    widths, moved = [math.inf, math.inf], 0
-    while high - low > digits:
-        width = high - low
-        cut = high - at_high * width / (at_high - at_low) if at_high < 0 else math.inf
-        slow = width > widths[0] / 2
-        if slow or not low < cut < high:
-            cut = (low + high) / 2
-        elif moved:  # shorter steps would creep along the end that is close to the root
-            cut = min(max(cut, low + digits / 2), high - digits / 2)
-        if not low < cut < high:
-            break
-        widths = [math.inf, math.inf] if slow else [widths[1], width]
-        value = gap(cut)
-        if value > 0:
-            low, at_low, at_high = cut, value, at_high / 2 if moved < 0 else at_high
-            moved = -1
-        else:
-            high, at_high, at_low = cut, value, at_low / 2 if moved > 0 else at_low
-            moved = 1
-    return high
-
-
-def _gap(epsilon_at: Callable[[float], float], target: float) -> Callable[[float], float]:
-    def gap(log_noise: float) -> float:
-        """Return log(epsilon / target), positive exactly where epsilon is not within the target."""
-        value = epsilon_at(math.exp(log_noise))
-        if not value < math.inf:
-            return 50.0
-        # a difference of logarithms: the quotient of a tiny cost would underflow
-        found = math.log(value) - math.log(target) if value > 0 else -50.0
-        return min(0.0, found) if value <= target else max(_NEAREST, found)
-
-    return gap
+    target, digits = positive("target", target), max(positive("digits", digits), FINEST)
+    search = Search(epsilon_at, target, 1e-12, 1e12, digits=digits)
+    found = boundary(search, positive("start", start))
+    if found is None:
+        raise DomainError(
+            f"no noise up to 1e12 times the weights reaches epsilon <= {target}: releases "
+            "whose noise is fixed, or failures, already cost more; free more of them"
+        )
+    return found.value

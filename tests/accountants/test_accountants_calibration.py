@@ -10,18 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accountants import (
+    Approximate,
     Basic,
     DomainError,
     Gaussian,
     GaussianDP,
     Laplace,
+    Parallel,
     Renyi,
     Repeated,
+    Sampled,
     Sequential,
     Spend,
+    Term,
     measure,
 )
-from accountants.calibration import least_noise
+from accountants.calibration import calibrate, least_noise
+from accountants.sharing import scaled, share
 
 
 @truth.steady(200)
@@ -146,3 +151,188 @@ def test_steps_and_plateaus_end() -> None:
             epsilon_at, _ = counted(lambda b, p=place, h=below: h if b < p else 1.0)
             noise = least_noise(epsilon_at, 1.0, digits=1e-300)
             assert place <= noise <= place * (1 + 1e-12)
+
+
+def gaussian_sum(sigma: float, times: int = 100) -> Term:
+    return Repeated(Spend(Gaussian(mu=1 / sigma)), times)
+
+
+def sgd(sigma: float, rate: float = 256 / 60000, steps: int = 14063) -> Term:
+    return Repeated(Sampled(Spend(Gaussian(mu=1 / sigma)), rate), steps)
+
+
+class TestCalibrate:
+    def test_the_analytic_gaussian(self) -> None:
+        """Epsilon 1, delta 1e-5: the noise is known to all digits (Balle and Wang 2018)."""
+        found = calibrate(lambda s: gaussian_sum(s, 1), epsilon=1, delta=1e-5)
+        assert 0 <= found.value / 3.73063163482 - 1 < 1e-9
+        assert found.epsilon.upper <= 1
+        assert found.accountant == "gaussian" or found.epsilon.upper > 1 - 1e-8
+
+    def test_what_is_returned_was_evaluated(self) -> None:
+        found = calibrate(sgd, epsilon=3, delta=1e-5, accountant=Renyi())
+        again = measure(sgd(found.value), Renyi(), delta=1e-5).bounds
+        assert again == found.epsilon
+        assert found.epsilon.upper <= 3
+        assert found.term == sgd(found.value)
+        below = measure(sgd(found.value * (1 - 2e-10)), Renyi(), delta=1e-5).bounds
+        assert below is not None
+        assert below.upper > 3
+
+    @pytest.mark.parametrize("start", [0.01, 0.5, 1.0, 30.0])
+    @pytest.mark.parametrize("target", [0.1, 1.0, 8.0])
+    def test_few_evaluations(self, target: float, start: float) -> None:
+        found = calibrate(
+            sgd, epsilon=target, delta=1e-5, accountant=Renyi(), start=start, cost="falls"
+        )
+        assert found.evaluations <= 13
+
+    def test_both_directions_are_found(self) -> None:
+        scale = calibrate(lambda b: Spend(Laplace(1 / b)), epsilon=2, delta=0.0)
+        epsilon = calibrate(lambda e: Spend(Laplace(e)), epsilon=2, delta=0.0)
+        assert scale.value == pytest.approx(0.5, rel=1e-9)
+        assert epsilon.value == pytest.approx(2, rel=1e-9)
+        assert max(scale.epsilon.upper, epsilon.epsilon.upper) <= 2
+
+    @pytest.mark.parametrize("start", [1.0, 1000.0, 10**9])
+    def test_the_largest_number_of_steps(self, start: float) -> None:
+        found = calibrate(
+            lambda n: sgd(1.1, steps=n),
+            epsilon=3,
+            delta=1e-5,
+            accountant=Renyi(),
+            whole=True,
+            start=start,
+        )
+        assert isinstance(found.value, int)
+        one_more = measure(sgd(1.1, steps=found.value + 1), Renyi(), delta=1e-5).bounds
+        assert one_more is not None
+        assert found.epsilon.upper <= 3 < one_more.upper
+
+    @truth.steady(60)
+    @given(st.integers(1, 10**9), st.integers(1, 10**12))
+    def test_integers_are_exact(self, most: int, start: int) -> None:
+        """Pure epsilons of 2**-20 add up exactly: as many fit as the target has of them."""
+        found = calibrate(
+            lambda n: Repeated(Spend(Laplace(2**-20)), n),
+            epsilon=most * 2**-20,
+            delta=0.0,
+            accountant=Basic(),
+            whole=True,
+            start=start,
+        )
+        assert found.value == most
+        assert found.evaluations < 40
+
+    def test_a_sampling_rate(self) -> None:
+        found = calibrate(
+            lambda q: sgd(1.1, rate=q, steps=1000),
+            epsilon=3,
+            delta=1e-5,
+            accountant=Renyi(),
+            between=(1e-9, 1),
+            start=0.01,
+        )
+        assert 0.01 < found.value < 0.02
+        assert found.epsilon.upper <= 3
+
+    def test_where_everything_is_within_the_target(self) -> None:
+        found = calibrate(
+            lambda q: sgd(1.1, rate=q, steps=1),
+            epsilon=30,
+            delta=1e-5,
+            accountant=Renyi(),
+            between=(1e-9, 1),
+        )
+        assert found.value == 1
+
+    def test_any_function_of_a_number(self) -> None:
+        """The share of the noise that a first release takes, the rest for the second."""
+        found = calibrate(
+            lambda share: Sequential([Spend(Laplace(share)), Spend(Laplace(0.5 * share**2))]),
+            epsilon=1,
+            delta=0.0,
+        )
+        assert found.value == pytest.approx(math.sqrt(3) - 1, rel=1e-9)
+
+    def test_the_worst_world_decides(self) -> None:
+        found = calibrate(
+            lambda b: Parallel([Spend(Laplace(1 / b)), Spend(Laplace(3 / b))]),
+            epsilon=1,
+            delta=0.0,
+        )
+        assert found.value == pytest.approx(3, rel=1e-9)
+
+    def test_what_cannot_be_reached(self) -> None:
+        def leaking(sigma: float) -> Term:
+            return Sequential([gaussian_sum(sigma), Spend(Approximate(0.0, 1e-3))])
+
+        with pytest.raises(DomainError, match=r"no value between .* reaches epsilon <= 1 at delta"):
+            calibrate(leaking, epsilon=1, delta=1e-5, accountant=GaussianDP(), cost="falls")
+        with pytest.raises(DomainError, match="epsilon is 2"):
+            calibrate(lambda n: Repeated(Spend(Laplace(2.0)), n), epsilon=1, delta=0.0, whole=True)
+        with pytest.raises(DomainError, match="direction is not seen"):
+            calibrate(lambda b: Spend(Laplace(1.0)), epsilon=1, delta=0.0)
+        with pytest.raises(DomainError, match="the term refuses 2"):
+            calibrate(lambda q: sgd(1.0, rate=q), epsilon=1, delta=1e-5, cost="rises", start=2)
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"epsilon": 0},
+            {"epsilon": math.inf},
+            {"delta": 2},
+            {"digits": 0},
+            {"start": -1},
+            {"between": (2, 1)},
+            {"between": (0, 1)},
+            {"cost": "up"},
+        ],
+    )
+    def test_bad_arguments(self, wrong: dict[str, float]) -> None:
+        given: dict[str, float] = {"epsilon": 1, "delta": 1e-5}
+        with pytest.raises(DomainError):
+            calibrate(gaussian_sum, **(given | wrong))  # type: ignore[arg-type]
+
+
+class TestSharing:
+    def test_weights(self) -> None:
+        parts = {name: lambda b: Spend(Laplace(1 / b)) for name in "abc"}
+        weights = {"a": 1.0, "b": 2.0, "c": 4.0}
+        found = calibrate(scaled(parts, weights), epsilon=1, delta=0.0)
+        assert found.value == pytest.approx(1.75, rel=1e-9)
+        assert found.epsilon.upper <= 1
+
+    def test_shares_of_gaussians_are_exact(self) -> None:
+        parts = {"a": lambda s: gaussian_sum(s, 1), "b": lambda s: gaussian_sum(s, 50)}
+        found = share(parts, {"a": 3, "b": 7}, epsilon=1, delta=1e-6, accountant=GaussianDP())
+        a, b = 1 / found.values["a"] ** 2, 50 / found.values["b"] ** 2
+        assert a / (a + b) == pytest.approx(0.3, rel=1e-6)
+        assert 1 - 1e-6 < found.epsilon.upper <= 1
+
+    def test_shares_at_delta_zero_are_of_epsilon(self) -> None:
+        parts = {name: lambda b: Spend(Laplace(1 / b)) for name in "ab"}
+        found = share(parts, {"a": 0.25, "b": 0.75}, epsilon=2, delta=0.0)
+        assert 1 / found.values["a"] == pytest.approx(0.5, rel=1e-7)
+        assert 1 / found.values["b"] == pytest.approx(1.5, rel=1e-7)
+
+    def test_the_whole_is_within_the_target(self) -> None:
+        parts = {
+            "histogram": lambda b: Spend(Laplace(1 / b)),
+            "model": lambda s: sgd(s, 0.01, 1000),
+        }
+        shares = {"histogram": 0.3, "model": 0.7}
+        found = share(parts, shares, epsilon=2, delta=1e-6, accountant=Renyi())
+        whole = Sequential([parts[name](found.values[name]) for name in parts])
+        bounds = measure(whole, Renyi(), delta=1e-6).bounds
+        assert bounds == found.epsilon
+        assert 2 * (1 - 1e-6) < found.epsilon.upper <= 2
+
+    def test_unusable_shares(self) -> None:
+        parts = {"a": gaussian_sum}
+        for shares in ({"b": 1.0}, {}, {"a": 0.0}, {"a": 1.0, "b": 1.0}):
+            with pytest.raises(DomainError, match="share"):
+                share(parts, shares, epsilon=1, delta=1e-6)
+        two = {"a": gaussian_sum, "b": gaussian_sum}
+        with pytest.raises(DomainError, match="so small that delta"):
+            share(two, {"a": 1.0, "b": 1e-30}, epsilon=1, delta=1e-2, accountant=GaussianDP())

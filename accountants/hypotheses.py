@@ -1,0 +1,125 @@
+"""What a privacy profile says about tests of who is in the data: bounds over all events.
+
+With the unit in the data an event S has probability P(S), without it Q(S). A profile delta,
+of both directions, allows ``P(S) <= delta(eps) + e^eps Q(S)`` and the same with P and Q exchanged,
+at every eps >= 0. With ``t = e^eps`` for any real eps and
+
+``k(t) = min(1, t) (1 - delta(|log t|))``
+
+both read ``1 - P(S) >= k(t) - t Q(S)`` (the second one with the complement of S). So the least
+false-negative rate at a false-positive rate a is ``max_t k(t) - t a`` (Dong, Roth and Su 2022,
+Prop. 6, whose two terms are t >= 1 and t <= 1), and whatever else can be said of an event is such
+a maximum as well.
+
+``1 - k`` is the larger of two hockey-sticks at every t > 0. So k is concave and rises, with a
+slope of at most 1, from k(0) = 0: between and beside the points where it was bounded it lies below
+the chords next to it, drawn on. That bounds the maximum over all t, from finitely many points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from attrs import frozen
+from numpy.typing import NDArray
+
+from accountants.rounding import UNIT, Array
+
+Profile = Callable[[Array], tuple[Array, Array]]
+"""Non-negative epsilons in, lower and upper bounds of delta out."""
+
+Question = Callable[[Array, Array, int], Array]
+"""Values of t and k and a side in (n, n), values out, a row for each thing asked (m, n).
+
+Rising in k, and on a straight line of (t, k) greatest at one of its ends. Rounded up where the side
+is 1, down where it is -1.
+"""
+
+_GRID = np.concatenate([[0.0], np.geomspace(1e-6, 700.0, 41)])
+_START = np.concatenate([-_GRID[:0:-1], _GRID])
+
+
+@frozen(eq=False)
+class Knots:
+    """Bounds of k at points: log t, t, and the lower and upper bound of k(t), rising in t."""
+
+    log_t: Array
+    t: Array
+    low: Array
+    high: Array
+
+    def joined(self, other: Knots) -> Knots:
+        """Return all points of both, each once."""
+        log_t = np.concatenate([self.log_t, other.log_t])
+        _, order = np.unique(log_t, return_index=True)
+        both = zip((self.t, self.low, self.high), (other.t, other.low, other.high), strict=True)
+        return Knots(log_t[order], *(np.concatenate(pair)[order] for pair in both))
+
+    def corners(self) -> tuple[Array, Array]:
+        """Return the corners (t, k) of a polygon that lies above the curve, beside the knots.
+
+        In a segment both the chord before it and the chord after it, drawn on, lie above k; the
+        polygon has a corner where they meet. Where they do not meet inside, one of them is below
+        the other throughout and needs none. Before the first knot k is at most its value there,
+        and after the last one at most 1.
+        """
+        t, low, high = (np.concatenate([[0.0], each]) for each in (self.t, self.low, self.high))
+        with np.errstate(all="ignore"):
+            length = np.diff(t)
+            before = np.minimum((high[1:] - low[:-1]) / length, 1.0)[:-1]
+            after = np.append(np.maximum((low[1:] - high[:-1]) / length, 0.0)[2:], 0.0)
+            along = (high[2:] - high[1:-1] - after * length[1:]) / (before - after)
+            inside = (along > 0) & (along < length[1:])
+            place, value = (t[1:-1] + along)[inside], (high[1:-1] + before * along)[inside]
+        return np.concatenate([[0.0], place, t[-1:]]), np.concatenate([high[1:2], value, [1.0]])
+
+
+def knots(profile: Profile, log_t: Array) -> Knots:
+    """Return the bounds of k at points.
+
+    The float t is off by a few units from ``e^log_t``; since ``t k'(t) <= k(t)``, k at t is then
+    off by as many.
+    """
+    with np.errstate(over="ignore"):
+        t = np.exp(log_t)
+    sizes, where = np.unique(np.abs(log_t), return_inverse=True)
+    lower, upper = (bound[where] for bound in profile(sizes))
+    least = np.minimum(1.0, t)
+    low, high = least * (1 - upper), least * (1 - lower)
+    return Knots(log_t, t, low * (1 - 16 * UNIT), np.minimum(high * (1 + 16 * UNIT), least))
+
+
+def greatest(
+    profile: Profile, question: Question, digits: float = 1e-12, rounds: int = 20
+) -> tuple[Array, Array]:
+    """Return lower and upper bounds of ``max over t > 0 of question(t, k(t))``, for each question.
+
+    The points where the maximum is, and where the polygon's is, are surrounded by more of them,
+    until the bounds are within ``digits`` of each other or come no closer.
+    """
+    known = knots(profile, _START)
+    widths = [math.inf]
+    for _ in range(rounds):
+        place, value = known.corners()
+        at_knots, above = question(known.t, known.low, -1), question(known.t, known.high, 1)
+        at_corners = question(place, value * (1 + 64 * UNIT), 1)
+        lower = at_knots.max(axis=1)
+        upper = np.maximum(at_corners.max(axis=1), above.max(axis=1))
+        widths.append(float((upper - lower).max()))
+        if widths[-1] <= digits or (len(widths) > 4 and widths[-1] > 0.9 * widths[-3]):
+            break
+        corner = np.searchsorted(known.t, place[at_corners.argmax(axis=1)])
+        best = np.concatenate([at_knots.argmax(axis=1), above.argmax(axis=1), corner])
+        known = known.joined(knots(profile, _around(known.log_t, best)))
+    return lower, upper
+
+
+def _around(log_t: Array, where: NDArray[np.int64]) -> Array:
+    """Return new points in the segments beside the knots ``where``."""
+    found = np.unique(np.clip(np.concatenate([where - 1, where]), 0, len(log_t) - 2))
+    pieces = 8 if len(found) < 8 else 4
+    share = np.arange(1, pieces) / pieces
+    left, right = log_t[found, None], log_t[found + 1, None]
+    return np.setdiff1d(left + (right - left) * share, log_t)
