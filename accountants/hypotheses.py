@@ -108,11 +108,13 @@ def greatest(
         lower = at_knots.max(axis=1)
         upper = np.maximum(at_corners.max(axis=1), above.max(axis=1))
         widths.append(float((upper - lower).max()))
-        if widths[-1] <= digits or (len(widths) > 4 and widths[-1] > 0.9 * widths[-3]):
+        if widths[-1] <= digits or (len(widths) > 4 and widths[-1] > 0.9 * widths[-4]):
             break
-        corner = np.searchsorted(known.t, place[at_corners.argmax(axis=1)])
-        best = np.concatenate([at_knots.argmax(axis=1), above.argmax(axis=1), corner])
-        known = known.joined(knots(profile, _around(known.log_t, best)))
+        corner = place[at_corners.argmax(axis=1)]  # where there is a kink, that is where it is
+        best = [at_knots.argmax(axis=1), above.argmax(axis=1), np.searchsorted(known.t, corner)]
+        new = _around(known.log_t, np.concatenate(best))
+        inner = corner[(corner > known.t[0]) & (corner < known.t[-1])]
+        known = known.joined(knots(profile, np.union1d(new, np.log(inner))))
     return lower, upper
 
 
