@@ -17,6 +17,40 @@ class InapplicableError(AccountingError):
     """An accountant has no proven bound for a loss, so it raises and does not estimate."""
 
 
+class BudgetError(AccountingError):
+    """A request does not fit into what remains of a budget; nothing was spent.
+
+    Parameters
+    ----------
+    message
+        What was asked, what remains, and what would fit.
+    request
+        The loss that was asked for.
+    times
+        How often.
+    fitting
+        How often it would fit.
+    largest
+        The largest loss of the same family that would fit ``times`` times; None where there
+        is none, or the family has no scale.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        request: object = None,
+        times: int = 1,
+        fitting: int = 0,
+        largest: object = None,
+    ) -> None:
+        super().__init__(message, request, times, fitting, largest)
+        self.request, self.times = request, times
+        self.fitting, self.largest = fitting, largest
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 LARGEST_COUNT = 10**300
 """No count above this: as a float it, and small multiples of it, must be finite."""
 

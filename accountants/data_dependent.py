@@ -1,0 +1,298 @@
+"""Data-dependent Renyi DP: what the data at hand loses, beside what every data set loses.
+
+Nouns. A *data-dependent* curve bounds ``D_a(M(D) || M(D'))`` at the actual data set D, for
+every neighbour D'. It is a function of the private data, so it is private itself; and it
+bounds one direction: ``D_a(M(D') || M(D))`` may be larger. It is no privacy guarantee. It
+has three readings, which are never mixed up:
+
+================  ==============================================================
+worst case        what `DataDependent` shows to every accountant: its `worst` loss
+data-dependent    what `DataDependentRenyi` computes: `Private` numbers
+sanitised         released through a mechanism with a loss of its own
+                  (`accountants.losses.smooth_gaussian`), which is paid like any other
+================  ==============================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, NoReturn, TypeVar
+
+import numpy as np
+from attrs import field, frozen
+
+from accountants.bounds import Bounds
+from accountants.concentrated import remaining
+from accountants.errors import DomainError, InapplicableError, nonnegative, probability
+from accountants.loss import PrivacyLoss
+from accountants.notions import renyi
+from accountants.pair import Pair
+from accountants.renyi import Renyi, RenyiState
+from accountants.rounding import Array, ceiling, up
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+ORDERS = 1 + np.geomspace(0.05, 500, 60)
+"""At which a data-dependent epsilon is looked for; each order proves its own."""
+
+
+class Private(Generic[T]):
+    """A value that depends on the data and has not been released.
+
+    It prints as ``<private>``, has no truth value, cannot be pickled or copied, and is equal
+    to itself only. Its content leaves by one door, `expose_private_value`.
+
+    Examples
+    --------
+    >>> count = Private(17)
+    >>> count, f"{count:>8}", str(count.map(lambda n: n + 1))
+    (<private>, '<private>', '<private>')
+    """
+
+    __slots__ = ("__value",)
+    __value: T
+
+    def __init__(self, value: T) -> None:
+        object.__setattr__(self, "_Private__value", value)
+
+    def map(self, function: Callable[[T], R]) -> Private[R]:
+        """Return ``function`` of the value, which is private too."""
+        return Private(function(self.__value))
+
+    def expose_private_value(self) -> T:
+        """Return the private value itself, which from here on nothing protects."""
+        return self.__value
+
+    def __repr__(self) -> str:
+        return "<private>"
+
+    def __format__(self, specification: str) -> str:
+        return "<private>"
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a private value has no truth value; release it first")
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError("a private value cannot be changed")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError("a private value cannot be changed")
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("a private value cannot be pickled or copied; release it first")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a private value cannot be pickled or copied; release it first")
+
+    def __getstate__(self) -> NoReturn:
+        raise TypeError("a private value cannot be pickled or copied; release it first")
+
+
+def _curve(value: Private[renyi.Curve]) -> Private[renyi.Curve]:
+    if not isinstance(value, Private):
+        raise DomainError(
+            "DataDependent.curve is a function of the data, so it comes as Private(curve), a "
+            "function of an array of orders"
+        )
+    return value
+
+
+@frozen(eq=False)
+class DataDependent(PrivacyLoss):
+    """A loss that every accountant reads as its worst case, with the data's own curve beside.
+
+    Two of them are equal only if they are one object: comparing curves would tell of the data.
+
+    Parameters
+    ----------
+    worst
+        What the mechanism costs on every data set.
+    curve
+        Orders in, bounds of ``D_a(M(D) || M(D'))`` out, at the data set D at hand and for every
+        neighbour D'; one direction.
+
+    Examples
+    --------
+    >>> from accountants.losses.gaussian import Gaussian
+    >>> DataDependent(Gaussian(mu=0.5), Private(lambda orders: 1e-3 * orders))
+    DataDependent(worst=Gaussian(mu=0.5), curve=<private>)
+    """
+
+    theorem: ClassVar[str] = "the worst case; beside it a private curve of one direction"
+
+    worst: PrivacyLoss = field()
+    curve: Private[renyi.Curve] = field(converter=_curve)
+
+    @worst.validator
+    def _is_loss(self, _: object, worst: PrivacyLoss) -> None:
+        if not isinstance(worst, PrivacyLoss) or isinstance(worst, DataDependent):
+            raise DomainError(f"DataDependent.worst must be a worst-case loss, got {worst!r}")
+
+    def data_dependent(self, orders: Array) -> Private[Array]:
+        """Return the data's own curve, nowhere above the worst case's.
+
+        What is not a number proves nothing.
+        """
+        worst = renyi.divergence(self.worst, orders)
+        return self.curve.map(lambda curve: _least(curve(orders), worst))
+
+    def failure(self) -> float:
+        """Return the worst case's."""
+        return self.worst.failure()
+
+    def pair(self) -> Pair | None:
+        """Return the worst case's."""
+        return self.worst.pair()
+
+    def pure(self) -> float | None:
+        """Return the worst case's."""
+        return self.worst.pure()
+
+    def renyi(self, orders: Array) -> Array | None:
+        """Return the worst case's."""
+        return self.worst.renyi(orders)
+
+    def rho(self) -> float | None:
+        """Return the worst case's."""
+        return self.worst.rho()
+
+    def mu(self) -> float | None:
+        """Return the worst case's."""
+        return self.worst.mu()
+
+    def profile(self, epsilon: float) -> Bounds | None:
+        """Return the worst case's."""
+        return self.worst.profile(epsilon)
+
+    def epsilon_at(self, delta: float) -> Bounds | None:
+        """Return the worst case's."""
+        return self.worst.epsilon_at(delta)
+
+    def grouped(self, size: int) -> PrivacyLoss:
+        """Return the worst case's; the data's own curve is of neighbours."""
+        return self.worst.grouped(size)
+
+    def dominates(self, other: PrivacyLoss) -> bool:
+        """Whether the worst case does."""
+        return self is other or self.worst.dominates(other)
+
+
+def _least(own: Array, worst: Array) -> Array:
+    least: Array = np.minimum(np.where(own >= 0, own, np.inf), worst)
+    return least
+
+
+@frozen
+class DataDependentRenyi:
+    """Adds data-dependent curves where losses have one, worst-case curves elsewhere.
+
+    The state is that of `Renyi`, whose answer is the worst-case reading of the same spends. What
+    this accountant computes is private and one-sided, so it certifies nothing: `epsilon`
+    and `delta` raise.
+
+    References
+    ----------
+    Papernot, Song, Mironov, Raghunathan, Talwar and Erlingsson 2018 (data-dependent
+    accounting); Mironov 2017, Prop. 1 (composition, direction by direction).
+
+    Examples
+    --------
+    >>> from accountants.losses.gaussian import Gaussian
+    >>> accountant = DataDependentRenyi()
+    >>> loss = DataDependent(Gaussian(mu=0.5), Private(lambda orders: 1e-3 * orders))
+    >>> state = accountant.compose(accountant.start(), loss, 100)
+    >>> accountant.private_epsilon(state, delta=1e-5)
+    <private>
+    """
+
+    name: str = "data-dependent renyi"
+    theorem: str = "data-dependent RDP of D against its neighbours: Papernot et al. 2018"
+    adaptive: bool = False
+    data_dependent: bool = True
+    direction: str = "D -> D'"
+
+    def start(self) -> RenyiState:
+        """Return the zero curve."""
+        return Renyi().start()
+
+    def compose(self, state: RenyiState, loss: PrivacyLoss, times: int = 1) -> RenyiState:
+        """Add the loss, ``times`` times; adaptive queries with fixed parameters compose too."""
+        return Renyi().compose(state, loss, times)
+
+    def divergence(self, state: RenyiState, orders: Array) -> Private[Array]:
+        """Return the sum of the curves at ``orders``, one direction: D against its neighbours.
+
+        Never above the sum of the worst cases.
+        """
+        orders = np.asarray(orders, dtype=np.float64)
+        spends = state.rest.items().items()
+        public = [(loss, n) for loss, n in spends if not isinstance(loss, DataDependent)]
+        private = [(loss, n) for loss, n in spends if isinstance(loss, DataDependent)]
+        total = up(orders * up(ceiling(state.square) / 2) + renyi.total(public, orders))
+        known = [(loss.data_dependent(orders), n) for loss, n in private]
+
+        def summed(start: Array) -> Array:
+            values = start + sum(n * c.expose_private_value() for c, n in known)
+            return up(values, 2 * len(known) + 2)
+
+        return Private(total).map(summed)
+
+    def private_epsilon(self, state: RenyiState, delta: float) -> Private[float]:
+        """Return the epsilon of the one direction at ``delta``: ``P(S) <= e^eps Q(S) + delta``.
+
+        P is the law of the outcomes on the data at hand, Q on a neighbour. Private.
+        """
+        left = remaining(probability("delta", delta), state.failure)
+        if not 0 < left < 1:
+            return Private(0.0 if left >= 1 else float("inf"))
+
+        def best(values: Array) -> float:
+            return max(0.0, float(np.min(renyi.convert(values, ORDERS, left))))
+
+        return self.divergence(state, ORDERS).map(best)
+
+    def epsilon(self, state: RenyiState, delta: float) -> Bounds:
+        """Refuse: what the data loses is no guarantee.
+
+        Raises
+        ------
+        InapplicableError
+            Always.
+        """
+        probability("delta", delta)
+        raise InapplicableError(_REFUSAL)
+
+    def delta(self, state: RenyiState, epsilon: float) -> Bounds:
+        """Refuse: what the data loses is no guarantee.
+
+        Raises
+        ------
+        InapplicableError
+            Always.
+        """
+        nonnegative("epsilon", epsilon)
+        raise InapplicableError(_REFUSAL)
+
+    def price(self, state: RenyiState, delta: float) -> Callable[[PrivacyLoss], float]:
+        """Refuse: a share of what the data loses is private.
+
+        Raises
+        ------
+        InapplicableError
+            Always.
+        """
+        raise InapplicableError(_REFUSAL)
+
+    def conversion(self, loss: PrivacyLoss) -> str:
+        """Name the curve read from ``loss``."""
+        if isinstance(loss, DataDependent):
+            return "its data-dependent Renyi curve, or its worst case where that is less"
+        return Renyi().conversion(loss)
+
+
+_REFUSAL = (
+    "a data-dependent loss certifies nothing: it is a function of the private data, and it bounds "
+    "D_a(M(D) || M(D')) only, not the reverse; certify with Renyi(), which reads the worst case of "
+    "the same state, or release the loss through SmoothSanitisation, whose own loss is then paid"
+)

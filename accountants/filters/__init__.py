@@ -1,0 +1,28 @@
+"""Privacy filters: budgets for analyses that choose their privacy parameters as they run.
+
+One file for each currency in which a filter theorem is proven; `filter_for` says which.
+"""
+
+from accountants.filters.approximate import ApproximateFilter
+from accountants.filters.choose import filter_for
+from accountants.filters.concentrated import ConcentratedFilter
+from accountants.filters.gaussian import GaussianFilter
+from accountants.filters.individual import IndividualFilter
+from accountants.filters.pure import PureFilter
+from accountants.filters.renyi import RenyiFilter, SomeOrderFilter
+from accountants.filters.sums import Amount, Filter, Guarantee, Spent
+
+__all__ = [
+    "Amount",
+    "ApproximateFilter",
+    "ConcentratedFilter",
+    "Filter",
+    "GaussianFilter",
+    "Guarantee",
+    "IndividualFilter",
+    "PureFilter",
+    "RenyiFilter",
+    "SomeOrderFilter",
+    "Spent",
+    "filter_for",
+]

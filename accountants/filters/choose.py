@@ -1,0 +1,60 @@
+"""Which filter keeps a budget in an accountant's currency, where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from accountants.errors import DomainError, InapplicableError, nonnegative, probability
+from accountants.filters.approximate import ApproximateFilter
+from accountants.filters.concentrated import ConcentratedFilter
+from accountants.filters.gaussian import GaussianFilter
+from accountants.filters.pure import PureFilter
+from accountants.filters.renyi import SomeOrderFilter
+from accountants.filters.sums import SumFilter, set_aside
+
+_FILTERS: dict[str, Callable[[float, float, float], SumFilter]] = {
+    "basic": lambda epsilon, delta, failures: PureFilter(epsilon, delta),
+    "advanced": ApproximateFilter,
+    "concentrated": ConcentratedFilter.within,
+    "renyi": lambda epsilon, delta, failures: SomeOrderFilter(epsilon, delta, failures=failures),
+    "gaussian": GaussianFilter.within,
+}
+
+
+def filter_for(accountant: str, epsilon: float, delta: float, failures: float = 0.0) -> SumFilter:
+    """Return the filter that keeps ``(epsilon, delta)`` in the currency of an accountant.
+
+    Parameters
+    ----------
+    accountant
+        The accountant's name.
+    epsilon, delta
+        The guarantee.
+    failures
+        The part of delta that is kept for what losses fail with (all of it under ``"basic"``).
+
+    Raises
+    ------
+    InapplicableError
+        Where no filter theorem holds. The natural filter of privacy loss distributions and
+        trade-off curves, which composes what was spent and stops at the target, is false: a
+        mechanism may be followed by another chosen by its outcome, each of the two paths
+        within the target, and the whole outside of it.
+
+    Examples
+    --------
+    >>> filter_for("gaussian", epsilon=1.0, delta=1e-6).name
+    'gaussian'
+    """
+    if not isinstance(accountant, str):
+        raise DomainError(f"filter_for needs an accountant's name, got {accountant!r}")
+    epsilon, delta = nonnegative("epsilon", epsilon), probability("delta", delta)
+    failures = set_aside("filter", failures, delta)
+    if accountant in _FILTERS:
+        return _FILTERS[accountant](epsilon, delta, failures)
+    raise InapplicableError(
+        f"the accountant {accountant!r} has no filter: for privacy loss distributions and "
+        "trade-off functions the natural one is false when parameters are chosen adaptively "
+        "(Tran, Koskela, Raisa and Honkela 2026), and for others none is proven; the "
+        f"currencies with a theorem are {', '.join(_FILTERS)}"
+    )

@@ -1,0 +1,75 @@
+"""The filter of basic composition: epsilons add up."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import ClassVar
+
+from attrs import field, frozen
+
+from accountants.errors import nonnegative, probability
+from accountants.filters.sums import Guarantee, SumFilter, exact, rest
+from accountants.loss import PrivacyLoss
+from accountants.notions import pure
+
+
+def _epsilon(value: float) -> float:
+    return nonnegative("PureFilter.epsilon", value)
+
+
+def _failures(value: float) -> float:
+    return probability("PureFilter.failures", value)
+
+
+@frozen
+class PureFilter(SumFilter):
+    """Admits while ``sum eps_t <= epsilon`` and ``sum delta_t <= failures``.
+
+    On every path the log-likelihood ratio is at most the sum of the epsilons.
+
+    Parameters
+    ----------
+    epsilon
+        The budget, in nats.
+    failures
+        The budget of what losses fail with, and the delta of the guarantee.
+
+    References
+    ----------
+    Rogers, Roth, Ullman and Vadhan 2016, Thm 3.6.
+
+    Examples
+    --------
+    >>> from accountants.losses.laplace import Laplace
+    >>> budget = PureFilter(epsilon=1.0)
+    >>> state = budget.spend(budget.start(), Laplace(epsilon=0.25), 3)
+    >>> budget.admits(state, Laplace(epsilon=0.5)), budget.remaining(state).costs
+    (False, (0.25,))
+    """
+
+    name: ClassVar[str] = "pure"
+    theorem: ClassVar[str] = "a sum is a filter: Rogers, Roth, Ullman & Vadhan 2016, Thm 3.6"
+
+    epsilon: float = field(converter=_epsilon)
+    failures: float = field(default=0.0, converter=_failures)
+
+    @classmethod
+    def within(cls, epsilon: float, delta: float) -> PureFilter:
+        """Return the filter with all of ``delta`` for failures."""
+        return cls(epsilon, delta)
+
+    def units(self) -> tuple[str, ...]:
+        """Return epsilon."""
+        return ("epsilon",)
+
+    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+        """Return the pure epsilon."""
+        return (exact(pure.epsilon(loss)),)
+
+    def budgets(self) -> tuple[Fraction, ...]:
+        """Return epsilon."""
+        return (Fraction(self.epsilon),)
+
+    def guarantee(self, delta: float) -> Guarantee:
+        """Return epsilon where ``delta`` covers the failures."""
+        return Guarantee(self.epsilon if rest(delta, self.failures) >= 0 else float("inf"), delta)

@@ -1,0 +1,225 @@
+"""Filters of Renyi DP: at every order of a curve, or at some order of a grid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+from attrs import field, frozen
+
+from accountants.errors import DomainError, InapplicableError, nonnegative, probability
+from accountants.filters.concentrated import rho_within
+from accountants.filters.sums import Guarantee, SumFilter, exact, rest, set_aside
+from accountants.loss import PrivacyLoss
+from accountants.notions import renyi
+from accountants.rounding import UNIT, Array, down, up
+
+ORDERS = tuple(1 + 2.0**k for k in range(-1, 9))
+"""From 1.5 to 257."""
+
+
+def orders_of(what: str, value: float | Iterable[float]) -> tuple[float, ...]:
+    """Return orders as floats, or raise `DomainError` unless all are finite and above 1."""
+    every = tuple(value) if isinstance(value, Iterable) else (value,)
+    orders = tuple(nonnegative(what, order) for order in every)
+    if not orders or min(orders) <= 1 or len(set(orders)) < len(orders):
+        raise DomainError(f"{what} must be different finite orders above 1, got {value!r}")
+    return orders
+
+
+def _orders(value: float | Iterable[float]) -> tuple[float, ...]:
+    return orders_of("orders", value)
+
+
+def _curve(value: float | Iterable[float]) -> tuple[float, ...]:
+    every = tuple(value) if isinstance(value, Iterable) else (value,)
+    return tuple(nonnegative("RenyiFilter.curve", bound) for bound in every)
+
+
+def _failures(value: float) -> float:
+    return probability("RenyiFilter.failures", value)
+
+
+@frozen
+class RenyiFilter(SumFilter):
+    """Admits while ``sum D_a,t <= curve`` at every one of its orders; one order is the rule.
+
+    Parameters
+    ----------
+    orders, curve
+        An order above 1 and its budget, or several.
+    failures
+        The budget of what losses fail with.
+
+    References
+    ----------
+    Feldman and Zrnic 2021 (one order); at several orders it holds at each. Conversion:
+    Canonne, Kamath and Steinke 2020, Prop. 12.
+
+    Examples
+    --------
+    >>> from accountants.losses.gaussian import Gaussian
+    >>> budget = RenyiFilter(orders=8.0, curve=0.5)
+    >>> state = budget.spend(budget.start(), Gaussian(mu=0.25))
+    >>> budget.admits(state, Gaussian(mu=0.25)), round(budget.guarantee(1e-5).epsilon, 4)
+    (False, 1.7141)
+    """
+
+    name: ClassVar[str] = "renyi"
+    theorem: ClassVar[str] = "Renyi filter: Feldman & Zrnic 2021"
+
+    orders: tuple[float, ...] = field(converter=_orders)
+    curve: tuple[float, ...] = field(converter=_curve)
+    failures: float = field(default=0.0, converter=_failures)
+
+    def __attrs_post_init__(self) -> None:
+        if len(self.orders) != len(self.curve):
+            raise DomainError(
+                f"RenyiFilter needs a budget for each order, got {len(self.orders)} orders and "
+                f"{len(self.curve)} budgets"
+            )
+
+    @classmethod
+    def within(
+        cls, epsilon: float, delta: float, order: float | None = None, failures: float = 0.0
+    ) -> RenyiFilter:
+        """Return the filter at one order that keeps ``(epsilon, delta)``.
+
+        The default is the order that is best for Gaussian losses.
+
+        Raises
+        ------
+        InapplicableError
+            If the order is too small for ``epsilon`` and ``delta``.
+        """
+        failures = set_aside("RenyiFilter", failures, probability("delta", delta))
+        epsilon, left = nonnegative("epsilon", epsilon), rest(delta, failures)
+        rho = rho_within(epsilon, left)
+        if order is None:
+            order = renyi.epsilon(lambda orders: up(orders * rho), left)[1]
+        (chosen,) = orders_of("order", order)
+        budget = budget_at(chosen, epsilon, left)
+        if budget < 0:
+            raise InapplicableError(
+                f"order {chosen} proves no epsilon as small as {epsilon} at delta {left}, whatever "
+                "is spent; choose a larger order"
+            )
+        return cls(chosen, budget, failures)
+
+    def units(self) -> tuple[str, ...]:
+        """Return the orders."""
+        return _units(self.orders)
+
+    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+        """Return the divergence at each order."""
+        return divergences(loss, self.orders)
+
+    def budgets(self) -> tuple[Fraction, ...]:
+        """Return the curve."""
+        return tuple(Fraction(bound) for bound in self.curve)
+
+    def guarantee(self, delta: float) -> Guarantee:
+        """Return the best order's epsilon at what the failures leave of ``delta``."""
+        left = rest(delta, self.failures)
+        if not 0 < left < 1:
+            return Guarantee(0.0 if left >= 1 else math.inf, delta)
+        values = renyi.convert(np.array(self.curve), np.array(self.orders), left)
+        return Guarantee(max(0.0, float(values.min())), delta)
+
+
+@frozen
+class SomeOrderFilter(SumFilter):
+    """Admits while the sum at some order is within that order's budget; epsilons count too.
+
+    For each order, stop where its sum would pass its budget; then
+    ``E_P (1 - e^{epsilon - L})_+`` over the paths that end within is at most the order's
+    share of delta, and every path that the filter lets through ends within at some order: the
+    shares add up to delta. (That they need not be paid all at once, as if the best order
+    were known in advance, is not proven and not claimed.) Paths whose pure epsilons sum to at
+    most epsilon add nothing, so that sum is free.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The guarantee.
+    orders
+        Above 1; delta is shared equally between them.
+    failures
+        The part of delta that is kept for what losses fail with.
+
+    References
+    ----------
+    Lecuyer 2021 (a union over orders); Feldman and Zrnic 2021 (each order).
+
+    Examples
+    --------
+    >>> from accountants.losses.gaussian import Gaussian
+    >>> budget = SomeOrderFilter(epsilon=1.0, delta=1e-6)
+    >>> budget.fitting(budget.start(), Gaussian(mu=0.01))
+    385
+    """
+
+    name: ClassVar[str] = "some order"
+    theorem: ClassVar[str] = "union of Renyi filters: Lecuyer 2021; Feldman & Zrnic 2021"
+    every: ClassVar[bool] = False
+
+    epsilon: float = field()
+    delta: float = field()
+    orders: tuple[float, ...] = field(default=ORDERS, converter=_orders)
+    failures: float = 0.0
+    curve: tuple[float, ...] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        epsilon, delta = nonnegative("epsilon", self.epsilon), probability("delta", self.delta)
+        failures = set_aside("SomeOrderFilter", self.failures, delta)
+        share = max(0.0, down(rest(delta, failures) / len(self.orders), 2))
+        curve = tuple(budget_at(a, epsilon, share) if share > 0 else -1.0 for a in self.orders)
+        values = {"epsilon": epsilon, "delta": delta, "failures": failures, "curve": curve}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def units(self) -> tuple[str, ...]:
+        """Return epsilon and the orders."""
+        return "epsilon", *(f"or {unit}" for unit in _units(self.orders))
+
+    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+        """Return the pure epsilon, where there is one, and the divergence at each order."""
+        return exact(loss.pure()), *divergences(loss, self.orders)
+
+    def budgets(self) -> tuple[Fraction, ...]:
+        """Return epsilon and the orders' budgets; a negative one is never kept."""
+        return Fraction(self.epsilon), *(Fraction(bound) for bound in self.curve)
+
+    def guarantee(self, delta: float) -> Guarantee:
+        """Return epsilon at every delta from its own on."""
+        kept = probability("delta", delta) >= self.delta
+        return Guarantee(self.epsilon if kept else math.inf, delta)
+
+
+def divergences(loss: PrivacyLoss, orders: tuple[float, ...]) -> tuple[Fraction, ...]:
+    """Return the loss's divergence at each order, as exact rationals."""
+    return tuple(exact(float(d)) for d in renyi.divergence(loss, np.array(orders)))
+
+
+def budget_at(order: float, epsilon: float, delta: float) -> float:
+    """Return a divergence whose epsilon at ``delta`` is at most ``epsilon``, the largest but
+    for rounding; negative where there is none.
+    """  # noqa: D205
+    orders = np.array([order])
+
+    def value(divergence: float) -> float:
+        known: Array = renyi.convert(np.array([divergence]), orders, delta)
+        return float(known[0])
+
+    overhead = value(0.0)
+    budget, step = epsilon - overhead, 4 * UNIT * (epsilon + abs(overhead)) + 5e-324
+    while value(budget) > epsilon:
+        budget, step = budget - step, 2 * step
+    return budget
+
+
+def _units(orders: tuple[float, ...]) -> tuple[str, ...]:
+    return tuple(f"divergence at order {order:.6g}" for order in orders)

@@ -1,0 +1,272 @@
+"""The engine of every filter: exact sums of prices against budgets.
+
+Nouns. A *filter* decides, before a mechanism runs, whether everything admitted so far
+together with it keeps one guarantee, though losses are chosen as outcomes come in (which
+loss to spend next, how much of it, and when to stop). A *price* is what a loss costs in a
+currency in which adaptive sums are proven; a filter has one or more of them, each with its
+budget, and admits while every sum is within its budget, or while some sum is.
+
+Why sums are valid. Let L be the log-likelihood ratio of all outcomes, P against Q. If each
+step has ``E_P[e^{(a-1) L_t} | past] <= e^{(a-1) D_t}`` with D_t known before the step, then
+``exp((a-1) (L - sum D_t))`` is a supermartingale, so that ``E_P e^{(a-1) L} <= e^{(a-1) B}``
+wherever ``sum D_t <= B`` on every path: what a sum of fixed divergences would give.
+
+Failures. A loss with failure f is a coin: with probability f anything may happen. The coins
+are the same under P and Q, so with failures that sum to at most F on every path,
+
+``delta <= 1 - E_P[prod (1 - f_t) min(1, e^{eps - L})] <= F + (1 - F) delta'``,
+
+where delta' is that of the outcomes without failures. F is set aside in advance: a filter
+that reads delta' from what adaptively chosen failures leave has no such proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from attrs import evolve, frozen
+
+from accountants.concentrated import remaining as left_of
+from accountants.errors import LARGEST_COUNT, BudgetError, DomainError, probability, whole
+from accountants.loss import PrivacyLoss, parameters
+from accountants.rounding import ceiling, flooring, shown
+
+S = TypeVar("S")
+
+BEYOND = Fraction(10) ** 400
+"""The price of what no budget can pay: larger than every float."""
+
+
+@frozen
+class Guarantee:
+    """What everything that a filter admits keeps together: ``(epsilon, delta)``-DP."""
+
+    epsilon: float
+    delta: float
+
+
+@frozen
+class Amount:
+    """A sum in each of a filter's currencies, and of the failures."""
+
+    costs: tuple[float, ...]
+    failure: float
+
+
+class Filter(Protocol[S]):
+    """Admits losses chosen adaptively, and keeps its guarantee."""
+
+    name: ClassVar[str]
+    theorem: ClassVar[str]
+    adaptive: ClassVar[bool]
+
+    def start(self) -> S:
+        """Return the state in which nothing is spent."""
+        ...
+
+    def admits(self, state: S, loss: PrivacyLoss, times: int = 1) -> bool:
+        """Whether ``loss``, paid ``times`` times, fits."""
+        ...
+
+    def spend(self, state: S, loss: PrivacyLoss, times: int = 1) -> S:
+        """Return the state after paying, or raise `BudgetError` and change nothing."""
+        ...
+
+    def spent(self, state: S) -> Amount:
+        """Return what is spent, rounded up."""
+        ...
+
+    def remaining(self, state: S) -> Amount:
+        """Return what is left, rounded down."""
+        ...
+
+    def guarantee(self, delta: float) -> Guarantee:
+        """Return the epsilon that all that it admits keeps at ``delta``."""
+        ...
+
+
+@frozen
+class Spent:
+    """The state: one exact sum in each currency, and of the failures. Of constant size."""
+
+    sums: tuple[Fraction, ...]
+    failure: Fraction = Fraction()
+
+    def add(self, prices: tuple[Fraction, ...], failure: float, times: int) -> Spent:
+        """Return the state after ``times`` payments."""
+        sums = (s + p * times for s, p in zip(self.sums, prices, strict=True))
+        return Spent(tuple(sums), self.failure + Fraction(failure) * times)
+
+
+def exact(price: float | None) -> Fraction:
+    """Return the price as a rational; `BEYOND` where it is infinite or unknown."""
+    return Fraction(price) if price is not None and math.isfinite(price) else BEYOND
+
+
+class SumFilter:
+    """Base of the filters: a subclass gives prices, budgets and ``failures``."""
+
+    __slots__ = ()
+
+    name: ClassVar[str] = ""
+    theorem: ClassVar[str] = ""
+    adaptive: ClassVar[bool] = True
+
+    every: ClassVar[bool] = True
+    """Whether every sum must stay within its budget, or only some sum."""
+
+    failures: float
+
+    def units(self) -> tuple[str, ...]:
+        """Return what each currency is called."""
+        raise NotImplementedError
+
+    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+        """Return what a loss costs in each currency, outside of its failure."""
+        raise NotImplementedError
+
+    def budgets(self) -> tuple[Fraction, ...]:
+        """Return the largest sum allowed in each currency."""
+        raise NotImplementedError
+
+    def guarantee(self, delta: float) -> Guarantee:
+        """Return the epsilon that all that it admits keeps at ``delta``."""
+        raise NotImplementedError
+
+    def start(self) -> Spent:
+        """Return the state in which nothing is spent."""
+        return Spent((Fraction(),) * len(self.budgets()))
+
+    def admits(self, state: Spent, loss: PrivacyLoss, times: int = 1) -> bool:
+        """Whether ``loss``, paid ``times`` times, fits."""
+        return self._within(self._after(state, loss, times))
+
+    def spend(self, state: Spent, loss: PrivacyLoss, times: int = 1) -> Spent:
+        """Return the state after paying ``loss`` ``times`` times.
+
+        Raises
+        ------
+        BudgetError
+            If it does not fit; the state is a value and stays what it was.
+        """
+        after = self._after(state, loss, times)
+        if not self._within(after):
+            raise _refusal(self, state, after, loss, times)
+        return after
+
+    def spent(self, state: Spent) -> Amount:
+        """Return the sums, rounded up; infinite where nothing can pay them."""
+        return Amount(tuple(ceiling(s) for s in state.sums), ceiling(state.failure))
+
+    def remaining(self, state: Spent) -> Amount:
+        """Return what is left in each currency and for failures, rounded down; never below 0."""
+        left = zip(self.budgets(), state.sums, strict=True)
+        costs = tuple(max(0.0, flooring(b - s)) for b, s in left)
+        return Amount(costs, flooring(Fraction(self.failures) - state.failure))
+
+    def fitting(self, state: Spent, loss: PrivacyLoss) -> int:
+        """Return the largest number of times that ``loss`` fits (at most 10**300)."""
+        counts = []
+        for sum_, price, budget in zip(state.sums, self.prices(loss), self.budgets(), strict=True):
+            counts.append(_count(budget - sum_, price))
+        failing = _count(Fraction(self.failures) - state.failure, Fraction(loss.failure()))
+        return max(0, min(failing, min(counts) if self.every else max(counts)))
+
+    def _after(self, state: Spent, loss: PrivacyLoss, times: int) -> Spent:
+        if not isinstance(loss, PrivacyLoss):
+            raise DomainError(f"a filter admits privacy losses, got {loss!r}")
+        count = whole("times", times, least=0)
+        return state.add(self.prices(loss), loss.failure(), count)
+
+    def _within(self, state: Spent) -> bool:
+        fits = (s <= b for s, b in zip(state.sums, self.budgets(), strict=True))
+        return state.failure <= Fraction(self.failures) and (all if self.every else any)(fits)
+
+
+def _count(left: Fraction, price: Fraction) -> int:
+    if left < 0:
+        return -1
+    return min(LARGEST_COUNT, left // price) if price else LARGEST_COUNT
+
+
+def _refusal(
+    filter_: SumFilter, state: Spent, after: Spent, loss: PrivacyLoss, times: int
+) -> BudgetError:
+    left, fitting = filter_.remaining(state), filter_.fitting(state, loss)
+    asked = [
+        shown(ceiling(a - s), upward=True) for a, s in zip(after.sums, state.sums, strict=True)
+    ]
+    rest = [shown(cost, upward=False) for cost in left.costs]
+    terms = [f"{u} {a} of {r}" for u, a, r in zip(filter_.units(), asked, rest, strict=True)]
+    if loss.failure():
+        failing = shown(ceiling(after.failure - state.failure), upward=True)
+        terms.append(f"failure {failing} of {shown(left.failure, upward=False)}")
+    largest = _largest(filter_, state, loss, times)
+    often = f"{times} times" if times != 1 else "once"
+    message = (
+        f"{loss!r} {often} does not fit into the {filter_.name} filter: it asks what remains "
+        f"for {', '.join(terms)}; it fits {fitting} times"
+    )
+    if largest is not None:
+        message += f", or {largest!r} {often}"
+    return BudgetError(message, loss, times, fitting, largest)
+
+
+def _largest(filter_: SumFilter, state: Spent, loss: PrivacyLoss, times: int) -> PrivacyLoss | None:
+    """Return the loss scaled down in its mu or epsilon until it fits; what is returned does."""
+    known = parameters(loss)
+    name = next((n for n in ("mu", "epsilon") if isinstance(known.get(n), float)), None)
+    if name is None:
+        return None
+    low, high = 0.0, known[name]
+    assert isinstance(high, float)
+    for _ in range(60):
+        middle = (low + high) / 2
+        fits = filter_.admits(state, _evolved(loss, name, middle), times)
+        low, high = (middle, high) if fits else (low, middle)
+    return _evolved(loss, name, low) if low > 0 else None
+
+
+def _evolved(loss: Any, name: str, value: float) -> PrivacyLoss:
+    evolved: PrivacyLoss = evolve(loss, **{name: value})
+    return evolved
+
+
+def rest(delta: float, failures: float) -> float:
+    """Return delta' with ``F + (1 - F) delta' <= delta``; negative where the failures exceed it."""
+    return left_of(probability("delta", delta), Fraction(failures))
+
+
+def set_aside(what: str, failures: float, delta: float) -> float:
+    """Return ``failures``, or raise `DomainError` unless it is a probability up to ``delta``."""
+    value = probability(f"{what}.failures", failures)
+    if value > delta:
+        raise DomainError(
+            f"{what}.failures must be at most delta, got {failures!r} of {delta!r}; it is the "
+            "part of delta that is kept for what losses fail with"
+        )
+    return value
+
+
+def largest_budget(epsilon_of: Callable[[float], float], epsilon: float) -> float:
+    """Return a budget with ``epsilon_of(budget) <= epsilon``, the largest to twelve digits.
+
+    ``epsilon_of`` is a proven upper bound, rising; the answer has been evaluated. 0 where no
+    budget above 1e-300 keeps it.
+    """
+    high = 1.0
+    while epsilon_of(high) <= epsilon and high < 1e300:
+        high *= 2
+    low = high / 2
+    while epsilon_of(low) > epsilon:
+        low /= 2
+        if low < 1e-300:
+            return 0.0
+    high = 2 * low
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if epsilon_of(middle) <= epsilon else (low, middle)
+    return low

@@ -1,0 +1,349 @@
+"""Odometers: running bounds for an analysis without a budget, valid whenever it stops.
+
+Nouns. Losses are chosen as outcomes come in; L_t is the log-likelihood ratio of all
+outcomes up to time t, P against Q. An *odometer* reads eps_t off what was spent so far, such
+that, outside of failures, one of two statements holds (`Odometer.uniform` says which):
+
+* uniform: ``P(L_t > eps_t for some t) <= delta'``, the definition of Rogers et al. 2016;
+* at every stopping rule tau, whatever it looks at: ``E_P (1 - e^{eps_tau - L_tau})_+ <= delta'``,
+  that is ``P(S) <= E_Q[e^{eps_tau} 1_S] + delta'`` for every event S. The first implies it.
+
+Losses may fail with probabilities that sum to at most F on every path, a part of delta that
+is set aside in advance; then ``P(S) <= E_Q[e^{eps_tau} 1_S] + F + (1 - F) delta'``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+from attrs import field, frozen
+
+from accountants.errors import (
+    BudgetError,
+    DomainError,
+    InapplicableError,
+    positive,
+    probability,
+    whole,
+)
+from accountants.filters.concentrated import rho_of
+from accountants.filters.gaussian import square_of
+from accountants.filters.renyi import ORDERS, divergences, orders_of
+from accountants.filters.sums import Spent, exact, rest, set_aside
+from accountants.loss import PrivacyLoss
+from accountants.notions import gaussian, pure, renyi
+from accountants.rounding import Array, ceiling, down, up
+
+
+class Odometer:
+    """Base of the odometers: a subclass gives prices and reads the sums; constant work a spend."""
+
+    __slots__ = ()
+
+    name: ClassVar[str] = ""
+    theorem: ClassVar[str] = ""
+    adaptive: ClassVar[bool] = True
+
+    delta: float
+    failures: float
+
+    def start(self) -> Spent:
+        """Return the state in which nothing is spent."""
+        raise NotImplementedError
+
+    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+        """Return what a loss costs in each currency, outside of its failure."""
+        raise NotImplementedError
+
+    def epsilon(self, state: Spent) -> float:
+        """Return eps_t of the state, rounded up."""
+        raise NotImplementedError
+
+    def spend(self, state: Spent, loss: PrivacyLoss, times: int = 1) -> Spent:
+        """Return the state after paying ``loss`` ``times`` times.
+
+        Raises
+        ------
+        BudgetError
+            If the losses' failures would pass their part of delta; the state stays what it was.
+        """
+        if not isinstance(loss, PrivacyLoss):
+            raise DomainError(f"an odometer reads privacy losses, got {loss!r}")
+        count, failure = whole("times", times, least=0), Fraction(loss.failure())
+        after = state.add(self.prices(loss), loss.failure(), count)
+        left = Fraction(self.failures) - state.failure
+        if failure * count > left:
+            fitting = left // failure
+            raise BudgetError(
+                f"{loss!r}, {count} times, fails with more than what remains of the odometer's "
+                f"failures = {self.failures!r}; it fits {fitting} times",
+                loss,
+                count,
+                fitting,
+            )
+        return after
+
+
+def _of_pure(value: float) -> float:
+    return probability("PureOdometer.failures", value)
+
+
+@frozen
+class PureOdometer(Odometer):
+    """``eps_t = sum eps_i``: no path has a larger likelihood ratio.
+
+    Parameters
+    ----------
+    failures
+        The delta for what losses fail with.
+
+    References
+    ----------
+    Rogers, Roth, Ullman and Vadhan 2016 (basic composition).
+
+    Examples
+    --------
+    >>> from accountants.losses.laplace import Laplace
+    >>> odometer = PureOdometer()
+    >>> odometer.epsilon(odometer.spend(odometer.start(), Laplace(epsilon=0.25), 3))
+    0.75
+    """
+
+    name: ClassVar[str] = "pure"
+    theorem: ClassVar[str] = "a sum is an odometer: Rogers, Roth, Ullman & Vadhan 2016"
+    uniform: ClassVar[bool] = True
+
+    failures: float = field(default=0.0, converter=_of_pure)
+
+    @property
+    def delta(self) -> float:  # type: ignore[override]
+        """The failures."""
+        return self.failures
+
+    def start(self) -> Spent:
+        """Return the empty sum."""
+        return Spent((Fraction(),))
+
+    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+        """Return the pure epsilon."""
+        return (exact(pure.epsilon(loss)),)
+
+    def epsilon(self, state: Spent) -> float:
+        """Return the sum."""
+        return ceiling(state.sums[0])
+
+
+def _orders(value: float | Iterable[float]) -> tuple[float, ...]:
+    return orders_of("orders", value)
+
+
+@frozen
+class RenyiOdometer(Odometer):
+    """``eps_t = min_a (sum D_a,i + c_a)`` over k orders, or ``sum eps_i`` where that is less.
+
+    ``exp((a - 1) (L_t - sum D_a,i))`` is a supermartingale that starts at 1. By Ville's inequality
+    it ever passes ``k / delta'`` with probability at most ``delta' / k``: with
+    ``c_a = log(k / delta') / (a - 1)`` the bound is uniform, by a union over the orders. At a
+    stopping rule its mean is at most 1, and the conversion of Canonne, Kamath and Steinke, which
+    is linear in D_a, holds with what each path has spent: c_a is less by about
+    ``log(a) / (a - 1)``.
+
+    Parameters
+    ----------
+    delta
+        Of the statement.
+    orders
+        Above 1; delta is shared equally between them. Small ones serve large sums.
+    failures
+        The part of delta that is kept for what losses fail with.
+    uniform
+        Which of the two statements; False is tighter.
+
+    References
+    ----------
+    Whitehouse, Ramdas, Rogers and Wu 2023 (an odometer with a linear boundary, by Ville's
+    inequality); Lecuyer 2021 (several orders); Canonne, Kamath and Steinke 2020, Prop. 12.
+
+    Examples
+    --------
+    >>> from accountants.losses.gaussian import Gaussian
+    >>> odometer = RenyiOdometer(delta=1e-6)
+    >>> state = odometer.spend(odometer.start(), Gaussian(mu=0.1), 100)
+    >>> round(odometer.epsilon(state), 3)
+    6.515
+    """
+
+    name: ClassVar[str] = "renyi"
+    theorem: ClassVar[str] = "Renyi odometer: Whitehouse et al. 2023; Lecuyer 2021"
+
+    delta: float = field()
+    orders: tuple[float, ...] = field(default=ORDERS, converter=_orders)
+    failures: float = 0.0
+    uniform: bool = True
+
+    def __attrs_post_init__(self) -> None:
+        _share(self)
+
+    def start(self) -> Spent:
+        """Return empty sums."""
+        return Spent((Fraction(),) * (1 + len(self.orders)))
+
+    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+        """Return the pure epsilon, where there is one, and the divergence at each order."""
+        return exact(loss.pure()), *divergences(loss, self.orders)
+
+    def epsilon(self, state: Spent) -> float:
+        """Return the least of the bounds."""
+        sums = np.array([ceiling(s) for s in state.sums])
+        return _least(self, sums[0], sums[1:])
+
+
+@frozen
+class ConcentratedOdometer(Odometer):
+    """`RenyiOdometer` of the line ``sum D_a,i <= a sum rho_i``: its state is two sums.
+
+    Parameters
+    ----------
+    delta, orders, failures, uniform
+        As there.
+
+    References
+    ----------
+    Whitehouse, Ramdas, Rogers and Wu 2023 (approximate zCDP).
+
+    Examples
+    --------
+    >>> from accountants.losses.approximate import Approximate
+    >>> odometer = ConcentratedOdometer(delta=1e-6, failures=1e-7)
+    >>> state = odometer.spend(odometer.start(), Approximate(epsilon=0.1, delta=1e-10), 100)
+    >>> round(odometer.epsilon(state), 3)
+    6.524
+    """
+
+    name: ClassVar[str] = "concentrated"
+    theorem: ClassVar[str] = "zCDP odometer: Whitehouse, Ramdas, Rogers & Wu 2023"
+
+    delta: float = field()
+    orders: tuple[float, ...] = field(default=ORDERS, converter=_orders)
+    failures: float = 0.0
+    uniform: bool = True
+
+    def __attrs_post_init__(self) -> None:
+        _share(self)
+
+    def start(self) -> Spent:
+        """Return empty sums."""
+        return Spent((Fraction(),) * 2)
+
+    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+        """Return the pure epsilon, where there is one, and rho."""
+        return exact(loss.pure()), rho_of(loss)
+
+    def epsilon(self, state: Spent) -> float:
+        """Return the least of the bounds."""
+        epsilon, rho = (ceiling(s) for s in state.sums)
+        with np.errstate(over="ignore"):
+            return _least(self, epsilon, up(np.array(self.orders) * rho))
+
+
+def _of_first(value: float) -> float:
+    return positive("GaussianOdometer.first", value)
+
+
+def _of_ratio(value: float) -> float:
+    return positive("GaussianOdometer.ratio", value)
+
+
+def _of_count(value: int) -> int:
+    return whole("GaussianOdometer.count", value)
+
+
+@frozen
+class GaussianOdometer(Odometer):
+    """The epsilon of the first of a grid of Gaussian filters whose budget is not passed.
+
+    The budgets are ``mu_j = first ratio^j``, j below ``count``; filter j has the share
+    ``delta' / count``. Up to a stopping rule at which j is the first that is not passed, the
+    interaction is one that filter j admits, so ``P(S, j) <= e^{eps_j} Q(S, j) + delta' / count``;
+    summed over j this is the statement at every stopping rule. Infinite past the last budget.
+
+    Parameters
+    ----------
+    delta
+        Of the statement.
+    first, ratio, count
+        The grid.
+    failures
+        The part of delta that is kept for what losses fail with.
+
+    References
+    ----------
+    Smith and Thakurta 2022; Koskela, Tobaben and Honkela 2023 (each filter); the union as above.
+
+    Examples
+    --------
+    >>> from accountants.losses.gaussian import Gaussian
+    >>> odometer = GaussianOdometer(delta=1e-6)
+    >>> state = odometer.spend(odometer.start(), Gaussian(mu=0.1), 100)
+    >>> round(odometer.epsilon(state), 3)
+    5.769
+    """
+
+    name: ClassVar[str] = "gaussian"
+    theorem: ClassVar[str] = "union of Gaussian-DP filters: Smith & Thakurta 2022"
+    uniform: ClassVar[bool] = False
+
+    delta: float = field()
+    first: float = field(default=2.0**-6, converter=_of_first)
+    ratio: float = field(default=2.0**0.125, converter=_of_ratio)
+    count: int = field(default=96, converter=_of_count)
+    failures: float = 0.0
+
+    def __attrs_post_init__(self) -> None:
+        if not self.ratio > 1:
+            raise DomainError(f"GaussianOdometer.ratio must be above 1, got {self.ratio!r}")
+        _share(self)
+
+    def start(self) -> Spent:
+        """Return the empty sum."""
+        return Spent((Fraction(),))
+
+    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+        """Return the square of mu."""
+        return (square_of(loss),)
+
+    def epsilon(self, state: Spent) -> float:
+        """Return the exact epsilon of the first budget that is not passed."""
+        budgets = (self.first * self.ratio**j for j in range(self.count))
+        mu = next((m for m in budgets if state.sums[0] <= Fraction(m) ** 2), math.inf)
+        share = down(rest(self.delta, self.failures) / self.count, 2)
+        return gaussian.epsilon(mu, share).upper if share > 0 else math.inf
+
+
+def _share(odometer: RenyiOdometer | ConcentratedOdometer | GaussianOdometer) -> None:
+    """Check delta and failures, as floats: a positive part must be left beside the failures."""
+    delta = probability(f"{type(odometer).__name__}.delta", odometer.delta)
+    failures = set_aside(type(odometer).__name__, odometer.failures, delta)
+    if not 0 < rest(delta, failures) < 1:
+        raise InapplicableError(
+            f"{type(odometer).__name__} needs a delta beside the failures, in (0, 1), got "
+            f"delta {delta!r} and failures {failures!r}; PureOdometer needs none"
+        )
+    object.__setattr__(odometer, "delta", delta)
+    object.__setattr__(odometer, "failures", failures)
+
+
+def _least(odometer: RenyiOdometer | ConcentratedOdometer, epsilon: float, sums: Array) -> float:
+    orders = np.array(odometer.orders)
+    share = down(rest(odometer.delta, odometer.failures) / len(orders), 2)
+    if not share > 0:
+        return epsilon
+    if odometer.uniform:
+        values = up(sums + up(-math.log(share) / (orders - 1), 8), 2)
+    else:
+        values = renyi.convert(sums, orders, share)
+    return max(0.0, min(epsilon, float(values.min())))
