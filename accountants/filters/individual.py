@@ -10,7 +10,7 @@ from attrs import field, frozen
 from numpy.typing import NDArray
 
 from accountants.data_dependent import Private
-from accountants.errors import DomainError, nonnegative, whole
+from accountants.errors import DomainError, nonnegative, positive, whole
 from accountants.filters.renyi import orders_of
 from accountants.filters.sums import Guarantee
 from accountants.notions import renyi
@@ -89,13 +89,12 @@ class IndividualFilter:
 
         ``a norm^2 / (2 sigma^2)``, by the norm of what the record adds to the sum.
         """
-        scale = nonnegative("sigma", sigma)
+        scale = positive("sigma", sigma)
 
         def costs(values: Array) -> Array:
             with np.errstate(all="ignore"):
-                ratio = np.abs(np.asarray(values, dtype=np.float64)) / scale
-                cost = up(self.order * ratio * ratio / 2, 8)
-                return np.where(values == 0, 0.0, cost)
+                ratio = np.abs(_floats(values)) / scale
+                return np.where(ratio == 0, 0.0, up(self.order * ratio * ratio / 2, 8))
 
         return _boxed("norms", norms).map(costs)
 
@@ -142,7 +141,7 @@ class IndividualFilter:
 
     def _after(self, state: IndividualState, costs: Private[Array]) -> Private[Array]:
         def added(sums: Array) -> Array:
-            values = np.asarray(_boxed("costs", costs).expose_private_value(), dtype=np.float64)
+            values = _floats(_boxed("costs", costs).expose_private_value())
             if values.shape != sums.shape:
                 raise DomainError("IndividualFilter needs one cost for each record")
             return sum_up(sums, np.where(values >= 0, values, np.inf))
@@ -154,6 +153,13 @@ def _boxed(what: str, value: Private[T]) -> Private[T]:
     if not isinstance(value, Private):
         raise DomainError(f"{what} depend on the records, so they come as Private(array)")
     return value
+
+
+def _floats(values: Array) -> Array:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):  # whose message would quote the values
+        raise DomainError("IndividualFilter needs an array of numbers, one each record") from None
 
 
 def sum_up(a: Array, b: Array) -> Array:

@@ -58,7 +58,10 @@ def _log_q(votes: Sequence[float], sigma: float) -> float:
     ``q <= sum_i erfc((n_max - n_i) / (2 sigma)) / 2`` (Papernot et al. 2018, Prop. 7). Counts that
     are no finite numbers prove nothing: 0.
     """
-    counts = np.sort(np.asarray(votes, dtype=np.float64).ravel())[::-1]
+    try:
+        counts = np.sort(np.asarray(votes, dtype=np.float64).ravel())[::-1]
+    except (TypeError, ValueError):  # whose message would quote the votes
+        return 0.0
     if len(counts) == 0 or not np.all(np.isfinite(counts)):
         return 0.0
     if len(counts) == 1:

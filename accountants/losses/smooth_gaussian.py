@@ -11,7 +11,7 @@ from attrs import field, frozen
 
 from accountants import special
 from accountants.data_dependent import Private
-from accountants.errors import nonnegative, positive, probability
+from accountants.errors import DomainError, nonnegative, positive, probability
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import Gaussian
 from accountants.rounding import UNIT, Array, ceiling, up
@@ -95,6 +95,12 @@ def _spread(value: float) -> float:
     return positive("Sanitisation.spread", value)
 
 
+def _log(smooth: float) -> float:
+    if not 0 < smooth < math.inf:
+        raise DomainError("Sanitisation needs a smooth sensitivity that is positive and finite")
+    return math.log(smooth)
+
+
 @frozen
 class Sanitisation:
     """The release of a private bound and of its scale, and the public estimate from both.
@@ -135,8 +141,14 @@ class Sanitisation:
         return smooth.map(lambda s: self.sigma * s)
 
     def log_scale(self, smooth: Private[float]) -> Private[float]:
-        """Return the centre of the second release, ``log S``; private. S must be positive."""
-        return smooth.map(lambda s: math.log(s))
+        """Return the centre of the second release, ``log S``; private.
+
+        Raises
+        ------
+        DomainError
+            If S is not positive; smoothness makes it 0 on every data set or on none.
+        """
+        return smooth.map(_log)
 
     def upper(self, released: float, released_log_scale: float, beta_fail: float) -> float:
         """Return a public estimate that is at least f, but with probability ``beta_fail``.

@@ -410,6 +410,10 @@ def test_nothing_private_decides_an_error() -> None:
     with pytest.raises(DomainError) as caught:
         budget.active(budget.start(3), costs)
     assert not any(c.isdigit() for c in str(caught.value))
+    with pytest.raises(DomainError) as caught:
+        budget.spend(budget.start(4), Private(["secret"] * 4))  # type: ignore[arg-type]
+    assert "secret" not in str(caught.value)
+    assert caught.value.__suppress_context__
     with pytest.raises(DomainError):
         budget.spend(budget.start(4), np.zeros(4))  # type: ignore[arg-type]
 
