@@ -34,19 +34,32 @@ Chosen = Accountant[Any] | Sequence[Accountant[Any]] | None
 def applicable(term: Term | Worlds, chosen: Chosen = None) -> tuple[Accountant[Any], ...]:
     """Return the accountants that have a bound for a term: of those chosen, or the usual ones.
 
+    Usual is the distribution accountant alone, which is tight and fast; where it has no bound, all
+    of the others.
+
     Raises
     ------
     InapplicableError
         If none has.
     """
-    asked = chosen if isinstance(chosen, Sequence) else (chosen,) if chosen else ACCOUNTANTS
     every = term if isinstance(term, Worlds) else worlds(term)
-    answers = [measure(every, each, delta=0.5) for each in asked]
-    known = tuple(answer.accountant for answer in answers if answer.bounds is not None)
+    if chosen is None:
+        tight = tuple(each for each in ACCOUNTANTS if each.name == "distribution")
+        known = _known(every, tight)[0]
+        return known or applicable(every, [each for each in ACCOUNTANTS if each not in tight])
+    known, reasons = _known(every, chosen if isinstance(chosen, Sequence) else (chosen,))
     if not known:
-        reasons = "; ".join(f"{a.accountant.name}: {a.reason}" for a in answers)
-        raise InapplicableError(f"no accountant has a bound for this term: {reasons}")
+        raise InapplicableError(f"no accountant has a bound for this term: {'; '.join(reasons)}")
     return known
+
+
+def _known(
+    every: Worlds, asked: Sequence[Accountant[Any]]
+) -> tuple[tuple[Accountant[Any], ...], list[str]]:
+    """Return those that have a bound, and why the others have none."""
+    answers = [measure(every, each, delta=1e-6) for each in asked]
+    known = tuple(answer.accountant for answer in answers if answer.bounds is not None)
+    return known, [f"{a.accountant.name}: {a.reason}" for a in answers if a.bounds is None]
 
 
 @frozen

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from accountants import AccountingError
-from adaptive_dp import __version__, commands
+from adaptive_dp import __version__, commands, epsilon
 from adaptive_dp.commands import BROKE, FAILS, UNUSABLE, complain
 from adaptive_dp.graph.errors import PlanError, RunError
 from adaptive_dp.rows import SchemaError
@@ -62,7 +62,8 @@ def _unexpected(error: Exception, *, private: bool) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="adaptive-dp",
-        description="Differentially private analyses as graphs: certify, run, show, verify.",
+        description="Differentially private analyses as graphs: certify, run, show, verify. And "
+        "what noise costs: epsilon, delta, calibrate.",
         epilog=CODES,
     )
     parser.add_argument("--version", action="version", version=f"adaptive-dp {__version__}")
@@ -78,6 +79,12 @@ def _parser() -> argparse.ArgumentParser:
     _run(command("run", commands.run, "Release the plan's outputs."))
     _show(command("show", commands.show, "The plan as a table, a drawing or a document."))
     _verify(command("verify", commands.verify, "Recompute a certificate from its document alone."))
+    text = "Epsilon of a mechanism at a delta, by every accountant."
+    _question(command("epsilon", epsilon.answer, text), "epsilon", "--delta")
+    text = "Delta of a mechanism at an epsilon, by every accountant."
+    _question(command("delta", epsilon.answer, text), "delta", "--epsilon")
+    text = "The least Gaussian noise, or the most steps, within a budget."
+    _calibrate(command("calibrate", epsilon.solve, text))
     demo = command("demo", commands.demo, "A real private analysis of the RAND experiment.")
     demo.add_argument(
         "--out", type=Path, default=Path(), metavar="DIR", help="where the report goes (default: .)"
@@ -151,6 +158,41 @@ def _budget(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--delta", type=float, metavar="D", help="at this delta (default: the plan's own)"
     )
+
+
+def _question(parser: argparse.ArgumentParser, what: str, at: str) -> None:
+    parser.set_defaults(what=what)
+    parser.add_argument(at, type=float, required=True, metavar=at[2].upper(), help="at this value")
+    _gaussian(parser)
+    parser.add_argument(
+        "--laplace-scale", type=float, metavar="B", help="Laplace noise, in l1 sensitivities"
+    )
+    parser.add_argument(
+        "--term", type=Path, metavar="FILE", help="a term's JSON document, instead of a noise"
+    )
+    _file(parser, "--plot", "draw the answer here (.png, .svg or .pdf; needs matplotlib)")
+
+
+def _calibrate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--epsilon", type=float, required=True, metavar="E", help="the budget")
+    parser.add_argument("--delta", type=float, required=True, metavar="D", help="at this delta")
+    _gaussian(parser)
+
+
+def _gaussian(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--noise-multiplier",
+        type=float,
+        metavar="Z",
+        help="Gaussian noise: its standard deviation, in l2 sensitivities (clipping norms)",
+    )
+    parser.add_argument(
+        "--sampling-rate",
+        type=float,
+        metavar="Q",
+        help="each step sees each unit with this probability (Poisson sampling)",
+    )
+    parser.add_argument("--steps", type=int, metavar="N", help="how often it runs (default: 1)")
 
 
 def _file(parser: argparse.ArgumentParser, name: str, text: str) -> None:

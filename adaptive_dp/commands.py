@@ -30,7 +30,7 @@ FAILS, UNUSABLE, BROKE = 1, 2, 3
 
 def certify(options: Namespace) -> int:
     """Print what a plan promises."""
-    _writable(options.html)
+    writable(options.html)
     plan = _plan(options)
     with _status("certifying"):
         certificate = plan.certify()
@@ -42,7 +42,7 @@ def certify(options: Namespace) -> int:
 
 def run(options: Namespace) -> int:
     """Release a plan's outputs: printed first, then written."""
-    _writable(options.html, options.certificate)
+    writable(options.html, options.certificate)
     plan = _plan(options)
     data = _tables(plan, options.data)
     with _status("running"):
@@ -105,7 +105,7 @@ def demo(options: Namespace) -> int:
     """Run a real private analysis, from the declaration to the report."""
     options.out.mkdir(parents=True, exist_ok=True)
     page, paper = options.out / "demo-report.html", options.out / "demo-certificate.json"
-    _writable(page, paper)
+    writable(page, paper)
     with _status("calibrating one budget over the whole graph: epsilon 2, delta 1e-6"):
         from adaptive_dp.demo.plan import plan
     with _status(f"reading {DATA.name}: person-years of the RAND Health Insurance Experiment"):
@@ -171,7 +171,7 @@ def _plan(options: Namespace) -> Pipeline:
         return plan.calibrate(epsilon=options.epsilon, delta=delta)
 
 
-def _writable(*paths: Path | None) -> None:
+def writable(*paths: Path | None) -> None:
     """Refuse a place where nothing can be written before anything is done."""
     for path in paths:
         if path is None:

@@ -1,0 +1,217 @@
+"""Pictures of a guarantee: curves with what is not known of them as a band.
+
+Needs matplotlib: ``pip install "adaptive-dp[plot]"``. Every function draws into ``ax``, or into
+a new figure, and returns the axes; ``ax.figure.savefig("file.png")`` writes it.
+
+The line is the end of the bracket that holds for every mechanism with these losses; the band
+reaches to the other end, below which no proof can go. Where there is no band to be seen, the
+bound is tight.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from os import PathLike
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from accountants.certify import Answer
+from accountants.errors import AccountingError, DomainError
+from accountants.reading import Guarantee
+from accountants.rounding import Array, shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Guarantees = Guarantee | Mapping[str, Guarantee]
+"""One guarantee, or several by the names that the picture shows."""
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe and Ito's: told apart by all common kinds of colour vision."""
+
+_INK, _FAINT = "#333333", "#DDDDDD"
+
+
+def profile(
+    guarantees: Guarantees, *, least: float = 1e-12, points: int = 160, ax: Axes | None = None
+) -> Axes:
+    """Draw delta against epsilon, down to a least delta."""
+    many = _named(guarantees)
+    axes = _axes(ax, "Privacy profile", "epsilon (nats)", "delta (probability)")
+    reach = max(_reach(each, least) for each in many.values())
+    grid = np.linspace(0.0, reach, points)
+    for i, (name, each) in enumerate(many.items()):
+        lower, upper = each.profile(grid)
+        seen = upper >= least / 100
+        _curve(axes, grid[seen], np.maximum(lower, least / 100)[seen], upper[seen], upper[seen], i)
+        _label(axes, name, grid[seen], upper[seen], i, len(many))
+    axes.set(yscale="log", xlim=(0, reach), ylim=(least, 1))
+    return axes
+
+
+def epsilons(
+    guarantees: Guarantees,
+    *,
+    deltas: tuple[float, float] = (1e-12, 1e-2),
+    points: int = 60,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw epsilon against delta, between two deltas."""
+    many = _named(guarantees)
+    axes = _axes(ax, "Epsilon at each delta", "delta (probability)", "epsilon (nats)")
+    grid = np.geomspace(*deltas, points)
+    axes.set(xscale="log", xlim=deltas)
+    for i, (name, each) in enumerate(many.items()):
+        found = [each.epsilon(float(delta)) for delta in grid]
+        lower, upper = (np.array([getattr(b, end) for b in found]) for end in ("lower", "upper"))
+        seen = np.isfinite(upper)
+        _curve(axes, grid[seen], lower[seen], upper[seen], upper[seen], i)
+        _label(axes, name, grid[seen], upper[seen], i, len(many))
+    axes.set_ylim(bottom=0)
+    return axes
+
+
+def tradeoff(guarantees: Guarantees, *, points: int = 120, ax: Axes | None = None) -> Axes:
+    """Draw the least false-negative rate of a membership test against its false-positive rate."""
+    many = _named(guarantees)
+    title = "Trade-off of membership tests"
+    axes = _axes(ax, title, "false-positive rate", "false-negative rate")
+    grid = np.concatenate([[0.0], np.geomspace(1e-6, 0.01, 20), np.linspace(0.015, 1.0, points)])
+    axes.plot([0, 1], [1, 0], color=_FAINT, linewidth=1.2, zorder=1)
+    axes.annotate("tossing a coin", (0.7, 0.3), (3, 3), textcoords="offset points", color="#777777")
+    for i, (name, each) in enumerate(many.items()):
+        lower, upper = each.tradeoff(grid)
+        _curve(axes, grid, lower, upper, lower, i)
+        _label(axes, name, grid, lower, i, len(many))
+    axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    return axes
+
+
+def accountants(
+    answers: Mapping[str, Answer],
+    *,
+    title: str = "epsilon (nats)",
+    logarithmic: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the brackets of several accountants side by side, the tightest on top.
+
+    Parameters
+    ----------
+    answers
+        What `certify` returns.
+    title
+        The quantity, for the axis.
+    logarithmic
+        Whether the axis is; for deltas.
+    """
+    known = [(n, a.bounds) for n, a in answers.items() if a.bounds and a.bounds.upper < math.inf]
+    known.sort(key=lambda item: item[1].upper, reverse=True)
+    axes = _axes(ax, "Accountants side by side", title, "")
+    for row, (_, bounds) in enumerate(known):
+        colour = COLOURS[0] if row == len(known) - 1 else "#888888"
+        left = max(bounds.lower, bounds.upper / 1e3) if logarithmic else bounds.lower
+        axes.plot([left, bounds.upper], [row, row], color=colour, linewidth=3, alpha=0.35)
+        axes.plot(bounds.upper, row, "o", color=colour)
+        text = shown(bounds.upper, upward=True, digits=4)
+        axes.annotate(
+            text, (bounds.upper, row), (8, 0), textcoords="offset points", va="center", color=colour
+        )
+    axes.set_yticks(range(len(known)), [name for name, _ in known])
+    axes.grid(visible=False, axis="y")
+    axes.set_ylim(-0.6, len(known) - 0.4)
+    axes.margins(x=0.25)
+    if logarithmic:
+        axes.set_xscale("log")
+    else:
+        axes.set_xlim(left=0)
+    return axes
+
+
+def panels(count: int) -> list[Axes]:
+    """Return the axes of a new figure with several panels beside each other."""
+    figure = _figure(5.2 * count)
+    return [figure.add_subplot(1, count, i + 1) for i in range(count)]
+
+
+def save(axes: Axes, path: str | PathLike[str]) -> None:
+    """Write the figure of the axes into a file (.png, .svg or .pdf).
+
+    Raises
+    ------
+    DomainError
+        If matplotlib does not write files of that kind.
+    """
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    try:
+        figure.savefig(path)
+    except ValueError as error:
+        raise DomainError(f"{path}: {error}") from None
+
+
+def _named(guarantees: Guarantees) -> Mapping[str, Guarantee]:
+    return {"": guarantees} if isinstance(guarantees, Guarantee) else guarantees
+
+
+def _reach(guarantee: Guarantee, least: float) -> float:
+    """Return an epsilon at which the profile has come down to a least delta."""
+    for delta in (least, 1e-6, 1e-2, 0.5):
+        value = guarantee.epsilon(delta).upper
+        if 0 < value < math.inf:
+            return value
+    return 1.0
+
+
+def _axes(ax: Axes | None, title: str, x: str, y: str) -> Axes:
+    ax = _figure(6.4).add_subplot() if ax is None else ax
+    ax.set_title(title, loc="left", color=_INK, fontsize=12, fontweight="bold")
+    ax.set_xlabel(x, color=_INK)
+    ax.set_ylabel(y, color=_INK)
+    ax.tick_params(colors=_INK, length=3)
+    ax.grid(visible=True, color=_FAINT, linewidth=0.6)
+    ax.set_axisbelow(True)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        ax.spines[side].set_color("#999999")
+    return ax
+
+
+def _figure(width: float) -> Figure:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise AccountingError('plots need matplotlib: pip install "adaptive-dp[plot]"') from None
+    return Figure(figsize=(width, 4.4), dpi=150, layout="constrained")
+
+
+def _curve(axes: Axes, x: Array, lower: Array, upper: Array, line: Array, i: int) -> None:
+    colour = COLOURS[i % len(COLOURS)]
+    axes.fill_between(x, lower, upper, color=colour, alpha=0.15, linewidth=0)
+    axes.plot(x, line, color=colour, linewidth=1.8)
+
+
+def _label(axes: Axes, name: str, x: Array, y: Array, i: int, count: int) -> None:
+    """Write a curve's name on it, each of several at another part of the width."""
+    if not name or not len(x):
+        return
+    from matplotlib.patheffects import withStroke
+
+    share = (i + 1) / (count + 1)
+    scale = np.log(x) if axes.get_xscale() == "log" else x
+    at = int(np.argmin(np.abs(scale - (scale[0] + share * (scale[-1] - scale[0])))))
+    axes.annotate(
+        name,
+        (x[at], y[at]),
+        (4, 4),
+        textcoords="offset points",
+        color=COLOURS[i % len(COLOURS)],
+        fontweight="bold",
+        ha="left" if share < 0.6 else "right",
+        va="bottom" if share < 0.6 else "top",
+        path_effects=[withStroke(linewidth=3, foreground="white")],
+    )
