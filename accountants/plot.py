@@ -110,10 +110,11 @@ def accountants(
     """
     known = [(n, a.bounds) for n, a in answers.items() if a.bounds and a.bounds.upper < math.inf]
     known.sort(key=lambda item: item[1].upper, reverse=True)
+    least = min((b.upper for _, b in known), default=1.0) / 1e4 if logarithmic else 0.0
     axes = _axes(ax, "Accountants side by side", title, "")
     for row, (_, bounds) in enumerate(known):
         colour = COLOURS[0] if row == len(known) - 1 else "#888888"
-        left = max(bounds.lower, bounds.upper / 1e3) if logarithmic else bounds.lower
+        left = max(bounds.lower, least)
         axes.plot([left, bounds.upper], [row, row], color=colour, linewidth=3, alpha=0.35)
         axes.plot(bounds.upper, row, "o", color=colour)
         text = shown(bounds.upper, upward=True, digits=4)

@@ -25,6 +25,7 @@ from accountants import (
     Spend,
     Term,
     measure,
+    plot,
     tightest,
     worlds,
 )
@@ -200,8 +201,6 @@ def _row(found: Answer) -> str:
 
 def _plot(options: Namespace, term: Term, answers: Mapping[str, Answer]) -> None:
     """Write a picture: the accountants side by side, and the privacy profile."""
-    from accountants import plot
-
     unit = "epsilon (nats)" if options.what == "epsilon" else "delta (probability)"
     left, right = plot.panels(2)
     plot.accountants(answers, title=unit, logarithmic=options.what == "delta", ax=left)
