@@ -74,7 +74,7 @@ class ApproximateFilter(SumFilter):
 
     def units(self) -> tuple[str, ...]:
         """Return epsilon and rho."""
-        return "epsilon", "or rho"
+        return "epsilon", "rho"
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, where there is one, and rho."""

@@ -183,7 +183,7 @@ class SomeOrderFilter(SumFilter):
 
     def units(self) -> tuple[str, ...]:
         """Return epsilon and the orders."""
-        return "epsilon", *(f"or {unit}" for unit in _units(self.orders))
+        return "epsilon", *_units(self.orders)
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, where there is one, and the divergence at each order."""

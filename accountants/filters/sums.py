@@ -196,19 +196,25 @@ def _refusal(
     filter_: SumFilter, state: Spent, after: Spent, loss: PrivacyLoss, times: int
 ) -> BudgetError:
     left, fitting = filter_.remaining(state), filter_.fitting(state, loss)
-    asked = [
-        shown(ceiling(a - s), upward=True) for a, s in zip(after.sums, state.sums, strict=True)
+    asked = [ceiling(a - s) for a, s in zip(after.sums, state.sums, strict=True)]
+    known = sorted(
+        zip(filter_.units(), asked, left.costs, strict=True),
+        key=lambda row: row[1] / row[2] if row[2] else math.inf,
+    )
+    nearest = known if filter_.every else known[:3]
+    terms = [
+        f"{unit} {shown(cost, upward=True)} of {shown(rest_, upward=False)}"
+        for unit, cost, rest_ in nearest
     ]
-    rest = [shown(cost, upward=False) for cost in left.costs]
-    terms = [f"{u} {a} of {r}" for u, a, r in zip(filter_.units(), asked, rest, strict=True)]
     if loss.failure():
         failing = shown(ceiling(after.failure - state.failure), upward=True)
         terms.append(f"failure {failing} of {shown(left.failure, upward=False)}")
     largest = _largest(filter_, state, loss, times)
+    join = ", " if filter_.every else ", or "
     often = f"{times} times" if times != 1 else "once"
     message = (
         f"{loss!r} {often} does not fit into the {filter_.name} filter: it asks what remains "
-        f"for {', '.join(terms)}; it fits {fitting} times"
+        f"for {join.join(terms)}; it fits {fitting} times"
     )
     if largest is not None:
         message += f", or {largest!r} {often}"

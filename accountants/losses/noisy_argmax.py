@@ -91,8 +91,8 @@ class VotesCurve:
     ``F' >= A^{a-1} ((a - 1) r A q'/q - a + 1 - s) = A^{a-1} (a - 1) (r A q'/q - m1/(m1 - 1))``.
 
     So it suffices that ``r q'/q >= m1/(m1 - 1)``, the condition of Theorem 6, which makes A at
-    least 1, and that ``B >= 1/(1 - q')``: both hold below q if at q, since ``q'/q`` and B fall
-    and q' grows. Elsewhere nothing is proven, and the curve is infinite.
+    least 1 and growing, and that ``B >= A``: both hold below q if at q, since ``q'/q`` and B
+    fall. Elsewhere nothing is proven, and the curve is infinite.
 
     Parameters
     ----------
@@ -133,7 +133,8 @@ class VotesCurve:
         s = np.minimum(1.0, (a - 1) / (m1 - 1))
         grows = np.log(r) + log_next - log_q + np.log1p(-1 / m1)
         valid = (m1 >= a) & (log_q < -1e-9) & (log_next < -1e-9) & (grows > 1e-9)
-        valid &= e1 - log_q / (m1 - 1) + np.log1p(-np.exp(log_next)) > 1e-9
+        ratio = np.log1p(-math.exp(log_q)) - np.log1p(-np.exp(log_next))
+        valid &= e1 - log_q / (m1 - 1) - ratio > 1e-9
         # each log is off by some units of its size: moved outward once
         size = 1 + np.abs(log_q) + e1 * a + e2
         q_next = np.exp(log_next + 64 * UNIT * size)
@@ -144,4 +145,4 @@ class VotesCurve:
         return np.where(valid & (q_next < 1), np.maximum(0.0, up(moment / (a - 1), 16)), np.inf)
 
 
-_GRID = np.geomspace(0.4, 2.5, 21)
+_GRID = np.geomspace(0.4, 2.5, 7)

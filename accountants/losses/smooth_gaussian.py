@@ -170,4 +170,5 @@ class Sanitisation:
             largest = up(math.exp(exponent), 8 + 2 * abs(exponent))
         except OverflowError:
             return math.inf
-        return up(released + up(z * self.sigma * largest, 4), 4)
+        value = up(released + up(z * self.sigma * largest, 4), 4)
+        return math.inf if math.isnan(value) else value

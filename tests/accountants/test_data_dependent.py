@@ -382,11 +382,12 @@ def test_the_sanitised_estimate_is_above_the_private_value() -> None:
     assert Fraction(route.losses()[1].mu()) >= Fraction(1, 20)  # type: ignore[arg-type]
     assert repr(route.scale(smooth)) == "<private>"
     assert route.upper(1.0, 800.0, 0.1) == math.inf
+    assert route.upper(math.nan, 0.0, 0.1) == math.inf
     for bad in (0.0, 1.0, -1.0, math.nan):
         with pytest.raises(DomainError):
             route.upper(1.0, 0.0, bad)
     for zero in (0.0, -1.0, math.nan, math.inf):
-        with pytest.raises(DomainError, match="positive and finite$"):
+        with pytest.raises(DomainError, match=r"positive and finite$"):
             route.log_scale(Private(zero))
     for beta in (0.0, -1.0):
         with pytest.raises(DomainError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import pickle
 from collections.abc import Callable, Sequence
@@ -71,8 +72,10 @@ def hockey_of_adversary(
 def quantised(mu: float, cuts: Sequence[float]) -> Pair:
     """N(mu, 1) against N(0, 1), seen through cells: a post-processing."""
     ends = [-mp.inf, *cuts, mp.inf]
-    cells = zip(ends[:-1], ends[1:], strict=True)
-    return [(mp.ncdf(b - mu) - mp.ncdf(a - mu), mp.ncdf(b) - mp.ncdf(a)) for a, b in cells]
+    return [
+        (mp.ncdf(b - mu) - mp.ncdf(a - mu), mp.ncdf(b) - mp.ncdf(a))
+        for a, b in itertools.pairwise(ends)
+    ]
 
 
 MENU = [
