@@ -203,17 +203,17 @@ def _refusal(
     )
     nearest = known if filter_.every else known[:3]
     terms = [
-        f"{unit} {shown(cost, upward=True)} of {shown(rest_, upward=False)}"
+        f"{unit} {shown(cost, upward=True)} of {shown(rest_, upward=False)} left"
         for unit, cost, rest_ in nearest
     ]
     if loss.failure():
         failing = shown(ceiling(after.failure - state.failure), upward=True)
-        terms.append(f"failure {failing} of {shown(left.failure, upward=False)}")
+        terms.append(f"failure {failing} of {shown(left.failure, upward=False)} left")
     largest = _largest(filter_, state, loss, times)
     join = ", " if filter_.every else ", or "
     often = f"{times} times" if times != 1 else "once"
     message = (
-        f"{loss!r} {often} does not fit into the {filter_.name} filter: it asks what remains "
+        f"{loss!r} {often} does not fit into the {filter_.name} filter: it asks "
         f"for {join.join(terms)}; it fits {fitting} times"
     )
     if largest is not None:
