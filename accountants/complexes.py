@@ -35,10 +35,10 @@ def log1p(m: Complex, error: Array) -> tuple[Complex, Array]:
     beside ``|1 + m|`` nothing is known, and the bound is infinite.
     """
     a, b = m.real, m.imag
-    square = a * a + b * b
     size = np.hypot(1 + a, b)
     result = np.empty(np.shape(m), dtype=np.complex128)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        square = a * a + b * b
         result.real = np.log1p(2 * a + square) / 2
         result.imag = np.arctan2(b, 1 + a)
         moved = error / size + 8 * UNIT * (np.abs(a) + square) / (size * size)

@@ -51,11 +51,14 @@ class Pair:
         return True
 
     def above(self, loss: Array) -> tuple[Array, Array]:
-        """Return ``P(L > l)`` and ``Q(L > l)`` at each ``l`` (any real numbers)."""
+        """Return ``P(L > l)`` and ``Q(L > l)`` at each ``l`` (any real numbers).
+
+        They are within `tail_error` of the tails at some loss within ``slip(l)`` of ``l``.
+        """
         raise NotImplementedError
 
     def below(self, loss: Array) -> tuple[Array, Array]:
-        """Return ``P(L < l)`` and ``Q(L < l)`` at each ``l`` (any real numbers)."""
+        """Return ``P(L < l)`` and ``Q(L < l)`` at each ``l``, as `above` does."""
         raise NotImplementedError
 
     def top(self) -> float:
@@ -99,7 +102,7 @@ class Pair:
             known = pair.log_moment(z)
             if known is None:
                 return None
-            part = times * known[0]
+            part = times * np.where(known[1] < np.inf, known[0], 0.0)
             total = total + part
             error = error + times * known[1] + 4 * UNIT * (np.abs(part) + np.abs(total))
         return total, error * (1 + 1e-9)
@@ -112,22 +115,46 @@ class Pair:
         """
         return np.zeros_like(beyond)
 
+    @classmethod
+    def decays(cls, spends: Sequence[tuple[Pair, int]], tilt: float, beyond: Array) -> Array:
+        """Return the sum of ``times * decay`` over pairs of this very class."""
+        total = np.zeros(np.shape(beyond))
+        for pair, times in spends:
+            total = total + times * pair.decay(tilt, beyond)
+        return total * (1 - 1e-12)
+
     def reversed(self) -> Pair:
         """Return the pair (Q, P); a pair with the same loss both ways returns itself."""
         return Reversed(self)
 
     def profile(self, epsilon: Array) -> tuple[Array, Array]:
-        """Return lower and upper bounds of ``P(L > eps) - e^eps Q(L > eps)``, at any real eps."""
-        p, q = self.above(epsilon)
+        """Return lower and upper bounds of ``P(L > eps) - e^eps Q(L > eps)``, at any real eps.
+
+        Every event bounds the hockey-stick from below; it falls in eps, so the event at a loss
+        surely below eps, at that loss's price, bounds it from above.
+        """
+        below = epsilon - 2 * slip(epsilon)
+        least = np.maximum(0.0, -np.expm1(np.minimum(epsilon, 0.0)))  # of every pair
         with np.errstate(over="ignore", invalid="ignore"):
-            ratio = np.exp(epsilon)
-            paid = np.where(ratio < np.inf, ratio * q, 0.0)
-            error = (self.tail_error() + 8 * UNIT * (1 + np.abs(epsilon))) * (p + paid)
-            error = error + 2e-300 * (1 + np.minimum(ratio, 1e300))
-            least = np.maximum(0.0, 1 - ratio)  # of every pair
-            lower = np.where(ratio < np.inf, np.maximum(p - paid - error, least), 0.0)
-            upper = np.minimum(np.maximum(p - paid, 0.0) + error, p * (1 + self.tail_error()))
-        return np.minimum(lower, upper + 4 * UNIT), np.minimum(1.0, upper + 4 * UNIT * least)
+            lower = _stick(*self.above(epsilon), epsilon, self.tail_error(), -1)
+            upper = _stick(*self.above(below), below - slip(epsilon), self.tail_error(), 1)
+        lower = np.maximum(lower, least * (1 - 4 * UNIT))
+        return lower, np.minimum(1.0, np.maximum(upper, least * (1 + 4 * UNIT)))
+
+
+def _stick(p: Array, q: Array, epsilon: Array, error: float, side: int) -> Array:
+    """Return a bound (above for side 1, below for -1) of ``p - e^eps q``, never negative."""
+    ratio = np.exp(epsilon)
+    paid = np.where(ratio < np.inf, ratio * q, 0.0 if side > 0 else np.inf)
+    wrong = error * (p + paid) + 8 * UNIT * (1 + np.abs(epsilon)) * paid
+    wrong = wrong + 2e-300 * (1 + np.minimum(ratio, 1e300))
+    bound = np.maximum(p - paid + side * wrong, 0.0)
+    return np.minimum(bound, p * (1 + error) + 1e-300) if side > 0 else bound
+
+
+def slip(loss: Array) -> Array:
+    """Return how far off a loss may be that tails are asked at: a few units of its size."""
+    return 8 * UNIT * (1 + np.abs(loss))
 
 
 @frozen

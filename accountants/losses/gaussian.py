@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -16,7 +16,7 @@ from accountants.errors import nonnegative, whole
 from accountants.loss import PrivacyLoss
 from accountants.notions.gaussian import epsilon, profile
 from accountants.pair import Pair
-from accountants.rounding import UNIT, Array, ceiling, up
+from accountants.rounding import UNIT, Array, up
 
 
 def _mu(value: float) -> float:
@@ -103,6 +103,11 @@ class GaussianPair(Pair):
     """
 
     mu: float
+    exact: bool = True
+
+    def attained(self) -> bool:
+        """Return ``exact``: False where mu was rounded up."""
+        return self.exact
 
     def above(self, loss: Array) -> tuple[Array, Array]:
         """Return the normal tails; without a shift the loss is 0."""
@@ -133,15 +138,25 @@ class GaussianPair(Pair):
     @classmethod
     def log_moments(cls, spends: Sequence[tuple[Pair, int]], z: Complex) -> tuple[Complex, Array]:
         """Return one formula for them all: the squares of mu add up."""
-        mus = ((getattr(pair, "mu", 0.0), times) for pair, times in spends)
-        square = ceiling(sum((Fraction(mu) ** 2 * n for mu, n in mus), Fraction()))
+        square = _square(spends)
         value = square / 2 * (z * (z + 1))
         return value, 16 * UNIT * square * (np.abs(z) ** 2 + np.abs(z))
 
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return ``-mu^2 t^2 / 2``, exactly."""
-        return np.minimum(0.0, -self.mu * self.mu * beyond * beyond / 2 * (1 - 8 * UNIT))
+        return self.decays(((self, 1),), tilt, beyond)
+
+    @classmethod
+    def decays(cls, spends: Sequence[tuple[Pair, int]], tilt: float, beyond: Array) -> Array:
+        """Return one formula for them all."""
+        return -_square(spends) / 2 * beyond * beyond * (1 - 16 * UNIT)
 
     def reversed(self) -> GaussianPair:
         """Return the pair itself: mirrored at mu/2."""
         return self
+
+
+def _square(spends: Sequence[tuple[Pair, int]]) -> float:
+    """Return the sum of the squares of mu, to four units of its size."""
+    mus = ((getattr(pair, "mu", 0.0), times) for pair, times in spends)
+    return math.fsum(mu * mu * times for mu, times in mus)

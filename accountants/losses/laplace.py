@@ -171,28 +171,35 @@ class LaplacePair(Pair):
         return summed(spends, z, lambda pair: pair.epsilon, _log_moment)
 
     def decay(self, tilt: float, beyond: Array) -> Array:
-        """Return the bound of the sum of both exponentials' moduli, over M(tilt).
+        """Return the logarithm of the bound of `_decay`."""
+        return self.decays(((self, 1),), tilt, beyond)
 
-        With a = tilt + 1/2 (or its mirror image) and |w| = |a + it|: ``|1/2 + 1/(4w)|`` falls in
-        t; ``|1/2 - 1/(4w)|`` is at most 1/2 where a >= 1/4, and at most ``1/2 + 1/(4|w|)``.
-        """
-        a, eps = abs(tilt + 0.5), self.epsilon
-        far = np.exp(-2 * a * eps)
-        inverse = 1 / (a * a + beyond * beyond)
-        first = np.sqrt(0.25 + a / 4 * inverse + inverse / 16)
-        second = np.where(a >= 0.25, 0.5, 0.5 + np.sqrt(inverse) / 4)
-        at_zero = (1 + far) / 2 + _sinhc(a, eps)
-        bound: Array = np.log((first + second * far) / at_zero)
-        return np.minimum(0.0, up(bound, 16) + 16 * UNIT)
+    @classmethod
+    def decays(cls, spends: Sequence[tuple[Pair, int]], tilt: float, beyond: Array) -> Array:
+        """Return the sum over all at once."""
+        eps = np.array([pair.top() for pair, _ in spends])
+        times = np.array([count for _, count in spends], dtype=np.float64)
+        return times @ _decay(eps[:, None], abs(tilt + 0.5), beyond) * (1 - 1e-12)
 
     def reversed(self) -> LaplacePair:
         """Return the pair itself: mirrored."""
         return self
 
 
-def _sinhc(a: float, eps: float) -> float:
-    """Return ``e^{-a eps} sinh(a eps) / (2a)``."""
-    return -math.expm1(-2 * a * eps) / (4 * a) if a * eps > 1e-8 else eps / 2 * (1 - a * eps)
+def _decay(eps: Array, a: float, beyond: Array) -> Array:
+    """Return bounds of ``log |M|`` beyond t over its value at 0, on ``Re w = +-a``, at most 0.
+
+    The sum of both exponentials' moduli: with ``|w| = |a + it|``, ``|1/2 + 1/(4w)|`` falls in t;
+    ``|1/2 - 1/(4w)|`` is at most 1/2 where a >= 1/4, and at most ``1/2 + 1/(4|w|)``.
+    """
+    far = np.exp(-2 * a * eps)
+    inverse = 1 / (a * a + beyond * beyond)
+    first = np.sqrt(0.25 + a / 4 * inverse + inverse / 16)
+    second = 0.5 if a >= 0.25 else 0.5 + np.sqrt(inverse) / 4
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope = np.where(a * eps > 1e-8, -np.expm1(-2 * a * eps) / (4 * a), eps / 2 * (1 - a * eps))
+    bound: Array = np.log((first + second * far) / ((1 + far) / 2 + slope))
+    return np.minimum(0.0, up(bound, 16) + 16 * UNIT)
 
 
 def _log_moment(eps: Array, z: Complex) -> tuple[Complex, Array]:

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from attrs import field, frozen
 
+from accountants.atoms import Atoms
 from accountants.bounds import Bounds
 from accountants.complexes import Complex, expm1, log1p
 from accountants.errors import nonnegative, whole
@@ -125,6 +126,19 @@ class ResponsePair(Pair):
     def log_moments(cls, spends: Sequence[tuple[Pair, int]], z: Complex) -> tuple[Complex, Array]:
         """Return the sum over all, some hundred losses at a time."""
         return summed(spends, z, lambda pair: pair.epsilon, _log_moment)
+
+    @classmethod
+    def decays(cls, spends: Sequence[tuple[Pair, int]], tilt: float, beyond: Array) -> Array:
+        """Return zeros: two losses swing for ever."""
+        return np.zeros_like(beyond)
+
+    def atoms(self) -> Atoms:
+        """Return the same pair as its two losses (one where they are equal)."""
+        eps = self.epsilon
+        if eps == 0:
+            return Atoms((0.0,), (1.0,), (1.0,))
+        (p,), (q,) = _above(eps, np.array([0.0]))
+        return Atoms((-eps, eps), (q, p), (p, q), 16 * UNIT, multiple=eps)
 
     def reversed(self) -> ResponsePair:
         """Return the pair itself: mirrored."""

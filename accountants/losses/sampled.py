@@ -33,7 +33,9 @@ from accountants.errors import DomainError, probability
 from accountants.loss import PrivacyLoss
 from accountants.losses import sampled_gaussian
 from accountants.losses.composite import Composite
+from accountants.losses.sampled_pair import sampled_pair
 from accountants.notions.gaussian import LARGEST
+from accountants.pair import Pair
 from accountants.rounding import UNIT, Array, down, up
 
 
@@ -66,6 +68,18 @@ class Sampled(PrivacyLoss):
 
     body: Composite = field(converter=_body)
     rate: float = field(converter=_rate)
+
+    def pair(self) -> Pair | None:
+        """Return ``(1-q) Q + q P`` against ``Q``, of the body's pair (Zhu et al. 2022, Thm 11).
+
+        A failure of the body, a point of its own under P and another under Q, leaves the sampled
+        pair a failure of q times it: the point under Q then has ``L = log(1 - q)``, within the
+        pair's range, and splits into a failure of q times it and a part with ``L = 0``.
+        """
+        body = self.body.pair()
+        if body is None or self.rate == 1:
+            return body
+        return sampled_pair(body, self.rate)
 
     def failure(self) -> float:
         """Return ``q`` times the body's failure."""

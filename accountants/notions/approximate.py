@@ -7,7 +7,9 @@ that curve; the epsilon for a given delta is the root of the profile's upper end
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
+from accountants.bounds import Bounds
 from accountants.errors import InapplicableError
 from accountants.loss import PrivacyLoss
 from accountants.roots import crossing
@@ -22,7 +24,7 @@ def epsilon(loss: PrivacyLoss, delta: float) -> float:
         If the loss knows no profile.
     """
     known = loss.epsilon_at(delta)
-    return known.upper if known is not None else _crossing(loss, delta, upper=True)
+    return known.upper if known is not None else solve(_profile(loss), delta, upper=True)
 
 
 def floor(loss: PrivacyLoss, delta: float) -> float:
@@ -31,19 +33,28 @@ def floor(loss: PrivacyLoss, delta: float) -> float:
     if known is not None:
         return known.lower
     try:
-        return _crossing(loss, delta, upper=False)
+        return solve(_profile(loss), delta, upper=False)
     except InapplicableError:
         return 0.0
 
 
-def _crossing(loss: PrivacyLoss, delta: float, *, upper: bool) -> float:
+def _profile(loss: PrivacyLoss) -> Callable[[float], Bounds]:
+    def profile(epsilon: float) -> Bounds:
+        bounds = loss.profile(epsilon)
+        if bounds is None:
+            raise InapplicableError(f"{type(loss).__name__} has no privacy profile")
+        return bounds
+
+    return profile
+
+
+def solve(profile: Callable[[float], Bounds], delta: float, *, upper: bool) -> float:
+    """Return where a profile's upper or lower end falls to ``delta``, on that end's safe side."""
     target = math.log(delta) if delta > 0 else 0.0
     target -= (1 if upper else -1) * 2**-51 * (1 + abs(target))  # the logarithm's own rounding
 
     def excess(epsilon: float) -> float:
-        bounds = loss.profile(epsilon)
-        if bounds is None:
-            raise InapplicableError(f"{type(loss).__name__} has no privacy profile")
+        bounds = profile(epsilon)
         value = bounds.upper if upper else bounds.lower
         if delta == 0:
             return value if value > 0 else -1.0

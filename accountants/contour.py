@@ -1,0 +1,469 @@
+"""The composed hockey-stick as a contour integral, in a proven bracket.
+
+Composing pairs adds their losses, so the moments ``M(z) = E_P e^{zL}`` multiply. On any line
+``Re z = c > 0``
+
+``delta(eps) = E_P (1 - e^{eps - L})_+ = (1/2 pi) int e^{K(z) - z eps} / (z (z + 1)) dt``,
+
+``K = log M``, ``z = c + it`` (Alghamdi, Gomez, Asoodeh, Calmon, Kosut and Sankar 2023). The
+trapezoid rule with step h is, by Poisson summation with period ``p = 2 pi / h``, exactly
+
+``S(eps) = sum_n delta(eps + n p) e^{c n p}``.
+
+Every term is non-negative, so S is an upper bound. The others are at most
+``e^{-cp} / (1 - e^{-cp})`` together for n < 0, where delta <= 1, and for n > 0, by Chernoff's
+bound at any ``b > c``, ``e^{K(b) - b eps - (b - c) p} / (1 - e^{-(b - c) p}) / (1 + b)``. That
+gives the lower bound. The sum is cut at ``t = T``; the rest is at most
+``e^{K(c) - c eps} sup_{t >= T} |M(c+it)/M(c)| / (pi T)``, in octaves. Rounding is bounded term
+by term and added to both sides. Whatever c, h and T are, the bracket holds; they are chosen to
+make it narrow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import numpy as np
+from attrs import field, frozen
+
+from accountants.bounds import Bounds
+from accountants.complexes import Complex
+from accountants.pair import Pair
+from accountants.rounding import UNIT, Array
+
+Spends = Sequence[tuple[Pair, int]]
+"""Pairs of one direction, with how often each is paid."""
+
+_SMALL = 1e-13
+"""The relative error that aliases and the tail are let have."""
+
+_NODES = 2**15
+"""A line that needs more nodes than this is refused."""
+
+_OCTAVES = 2.0 ** np.arange(12)
+
+
+@frozen(slots=False, eq=False)
+class Composition:
+    """A multiset of pairs whose log-moments are known.
+
+    Parameters
+    ----------
+    families
+        The pairs with their counts, those of one class together.
+    """
+
+    families: tuple[tuple[type[Pair], Spends], ...] = field()
+
+    def log_moment(self, z: Complex) -> tuple[Complex, Array] | None:
+        """Return K(z) and a bound of its error."""
+        total, error = np.zeros(len(z), dtype=np.complex128), np.zeros(len(z))
+        for family, spends in self.families:
+            known = family.log_moments(spends, z)
+            if known is None:
+                return None
+            total = total + known[0]
+            error = error + known[1] + 2 * UNIT * np.abs(total)
+        return total, error
+
+    def upper(self, c: Array) -> Array:
+        """Return upper bounds of K at real points, infinite where nothing is known."""
+        known = self.log_moment(c.astype(np.complex128))
+        if known is None:
+            return np.full(len(c), np.inf)
+        bound: Array = known[0].real + known[1] + 4 * UNIT * np.abs(known[0])
+        return np.where(np.isfinite(bound), bound, np.inf)
+
+    def decay(self, c: float, beyond: Array) -> Array:
+        """Return bounds of ``log |M(c + it') / M(c)|`` for all ``t' >= t``."""
+        total = np.zeros(len(beyond))
+        for family, spends in self.families:
+            total = total + family.decays(spends, c, beyond)
+        return np.minimum(0.0, total * (1 - 1e-12))
+
+
+def composition(spends: Spends) -> Composition:
+    """Return the pairs by families."""
+    families: dict[type[Pair], list[tuple[Pair, int]]] = {}
+    for pair, times in spends:
+        families.setdefault(type(pair), []).append((pair, times))
+    return Composition(tuple((kind, tuple(members)) for kind, members in families.items()))
+
+
+@frozen(slots=False, eq=False)
+class Line:
+    """The integrand's nodes on one line.
+
+    Parameters
+    ----------
+    tilt
+        c, positive.
+    step
+        h.
+    nodes
+        ``z_n = c + i n h``, n from 0.
+    values, errors
+        ``K(z_n)`` and bounds of their errors.
+    decays
+        Bounds of ``log |M(z_n) / M(c)|``.
+    tail
+        Log of the bound of what lies beyond the nodes, in units of ``e^{K(c) - c eps}``.
+    chernoff
+        Points b > c with upper bounds of K(b).
+    """
+
+    tilt: float
+    step: float
+    nodes: Complex
+    values: Complex
+    errors: Array
+    decays: Array
+    tail: float
+    chernoff: tuple[tuple[float, float], ...]
+
+    @cached_property
+    def _fixed(self) -> tuple[Complex, Array, Array]:
+        """Return the terms' logs at epsilon 0 less K(c), their errors, and terms unknown.
+
+        A node whose moment is lost in its rounding counts as unknown up to its decay.
+        """
+        z = self.nodes
+        known = self.errors < 0.1
+        logs = np.where(known, self.values - self.values[0].real, 0.0) - np.log(z * (z + 1))
+        errors = 32 * UNIT * (4 + np.abs(self.values)) + self.errors + self.errors[0]
+        unknown = np.where(known, 0.0, np.exp(self.decays) / np.abs(z * (z + 1)))
+        return logs, np.where(known, errors, 0.0), np.where(known, 0.0, unknown)
+
+    def brackets(self, epsilon: Array) -> tuple[Array, Array, Array]:
+        """Return lower and upper bounds of ``log delta(eps)``, and its slope (a guess).
+
+        Parameters
+        ----------
+        epsilon
+            Shape (m,), any real numbers.
+        """
+        logs, errors, unknown = self._fixed
+        turn = self.nodes.imag[:, None] * epsilon
+        terms = np.exp(logs[:, None] - 1j * turn) * (unknown == 0)[:, None]
+        terms[0] /= 2
+        share = self.step / math.pi
+        total = share * terms.real.sum(axis=0)
+        slope = -share * (terms * self.nodes[:, None]).real.sum(axis=0)
+        moved = np.expm1(np.minimum(errors[:, None] + 8 * UNIT * np.abs(turn), 600.0))
+        moved = moved + (len(logs) + 16) * UNIT
+        wrong = share * ((np.abs(terms) * moved).sum(axis=0) + float(unknown.sum()) * (1 + 1e-9))
+        wrong = wrong + math.exp(self.tail)
+        scale = float(self.values[0].real) - self.tilt * epsilon
+        slack = float(self.errors[0]) + 8 * UNIT * (np.abs(scale) + 1 + self.tilt * np.abs(epsilon))
+        lower = total - wrong - self._aliases(epsilon, scale - slack)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            high = np.log(total + wrong) + scale + slack
+            low = np.where(lower > 0, np.log(lower), -np.inf) + scale - slack
+            guess = np.where(total > 0, slope / total, -self.tilt)
+        return low, np.where(total + wrong > 0, high, np.inf), guess
+
+    def _aliases(self, epsilon: Array, scale: Array) -> Array:
+        """Return the bound of all other terms of Poisson's sum, in units of ``e^scale``."""
+        period = 2 * math.pi / self.step
+        shrink = self.tilt * period
+        left = np.exp(np.minimum(600, -shrink - scale)) / -math.expm1(-shrink)
+        best = np.full(len(epsilon), np.inf)
+        for b, moment in self.chernoff:
+            fall = (b - self.tilt) * period
+            log_right = moment - b * epsilon - fall - scale - math.log1p(b)
+            best = np.minimum(best, np.exp(np.minimum(600, log_right)) / -math.expm1(-fall))
+        return (left + best) * (1 + 1e-9)
+
+
+def line(near: Neighbourhood, epsilon: tuple[float, float], log_delta: float) -> Line | None:
+    """Return a line, fit for epsilons in a range; None where none is.
+
+    Parameters
+    ----------
+    near
+        Where to look for it.
+    epsilon
+        The least and the largest epsilon that will be asked.
+    log_delta
+        About the log of the least delta that will be met.
+    """
+    wanted = log_delta + math.log(_SMALL)
+    place = near.best(epsilon[0], wanted)
+    if place is None:
+        return None
+    last = _last(near.whole, place, wanted - (place.moment - place.tilt * epsilon[1]))
+    if last is None:
+        return None
+    step = 2 * math.pi / place.period
+    count = max(8, math.ceil(last / step))
+    if count > _NODES:
+        return None
+    nodes: Complex = place.tilt + 1j * step * np.arange(count + 1)
+    known = near.whole.log_moment(nodes)
+    if known is None or not np.isfinite(known[1][0]):
+        return None
+    decays = np.zeros(count + 1)
+    if not np.all(known[1] < 0.1):
+        decays[1:] = near.whole.decay(place.tilt, nodes.imag[1:])
+    tail = _tail(near.whole, place.tilt, count * step)
+    return Line(place.tilt, step, nodes, *known, decays, tail, place.chernoff)
+
+
+def _last(whole: Composition, place: Place, wanted: float) -> float | None:
+    """Return T beyond which the integrand is below e^wanted; None where it never is."""
+    variance = 2 * place.moment / (place.tilt * (1 + place.tilt))
+    first = math.sqrt(2 * max(1.0, -wanted) / max(variance, 1e-300))
+    reach: Array = first * np.geomspace(0.25, 1e6, 50)
+    bound = whole.decay(place.tilt, reach) - np.log(math.pi * reach)
+    enough = np.flatnonzero(bound <= wanted)
+    return float(reach[enough[0]]) if len(enough) else None
+
+
+def _tail(whole: Composition, tilt: float, last: float) -> float:
+    """Return the log of ``sum_j sup decay(T_j) (1/T_j - 1/T_{j+1}) / pi`` over octaves T_j."""
+    starts = last * _OCTAVES
+    share = np.where(np.arange(len(starts)) < len(starts) - 1, 0.5, 1.0) / starts
+    with np.errstate(divide="ignore"):
+        total = float((np.exp(whole.decay(tilt, starts)) * share).sum()) / math.pi
+    return math.log(total * (1 + 1e-9) + 1e-320)
+
+
+# --- where to put the line
+
+
+@frozen(eq=False)
+class Place:
+    """Where a line stands.
+
+    Parameters
+    ----------
+    tilt, moment
+        c and an upper bound of K(c).
+    period
+        One whose aliases are small beside delta.
+    chernoff
+        Points b > c with upper bounds of K(b).
+    """
+
+    tilt: float
+    moment: float
+    period: float
+    chernoff: tuple[tuple[float, float], ...]
+
+
+@frozen(eq=False)
+class Neighbourhood:
+    """A composition's moments at tilts around the one of Chernoff's best bound.
+
+    Parameters
+    ----------
+    whole
+        The composition.
+    tilts, moments
+        Rising points c and upper bounds of K(c), infinite where unknown.
+    """
+
+    whole: Composition
+    tilts: Array
+    moments: Array
+
+    def best(self, epsilon: float, wanted: float) -> Place | None:
+        """Return the place of the shortest period, where Chernoff's bound is close to its best.
+
+        Farther left the terms n < 0 of Poisson's sum ask for a longer period, farther right
+        the terms n > 0 do: of heavy tails much sooner than Chernoff's best tilt.
+        """
+        c, known = self.tilts, np.isfinite(self.moments)
+        if not known.any():
+            return None
+        chernoff = self.moments - c * epsilon + _shape(c)
+        near = known & (chernoff <= chernoff[known].min() + 4)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            excess = self.moments - c * epsilon - wanted
+            right = np.where(c > c[:, None] * 1.01, excess / (c - c[:, None]), np.inf)
+        period = np.maximum(-wanted / c, np.where(np.isnan(right), np.inf, right).min(axis=1))
+        period = np.where(near, period, np.inf)
+        at = int(np.argmin(period))
+        if not period[at] < math.inf:
+            return None
+        above = np.flatnonzero(known & (c > c[at] * 1.01))
+        pairs = tuple((float(c[i]), float(self.moments[i])) for i in above)
+        return Place(float(c[at]), float(self.moments[at]), max(float(period[at]), 1e-300), pairs)
+
+
+def neighbourhood(whole: Composition, tilt: float) -> Neighbourhood:
+    """Return the moments around a tilt, and around one over the standard deviation."""
+    tilts = tilt * _AROUND
+    moments = whole.upper(tilts)
+    variance = float(2 * moments[_MIDDLE] / (tilt * (1 + tilt)))
+    if 0 < variance < math.inf and tilt < 1 / math.sqrt(variance):
+        tilts = _AROUND / math.sqrt(variance)
+        moments = whole.upper(tilts)
+    return Neighbourhood(whole, tilts, moments)
+
+
+_AROUND = np.concatenate([np.geomspace(0.125, 1.0, 12, endpoint=False), np.geomspace(1.0, 6.0, 14)])
+_MIDDLE = 12
+
+
+def lowest(objective: Callable[[Array], Array], start: float) -> float:
+    """Return about the minimum of a function of the tilt that falls, then rises.
+
+    Ever finer grids of the logarithm, then a parabola.
+    """
+    centre, step = math.log(start), math.log(4.0)
+    for _ in range(40):
+        x = centre + step * _STEPS
+        values = objective(np.exp(x))
+        at = int(np.argmin(values))
+        if 0 < at < len(x) - 1:
+            if step < 0.3:
+                break
+            step /= 4
+        centre = float(x[at])
+    left, middle, right = values[at - 1 : at + 2].tolist() if 0 < at < len(x) - 1 else (0.0,) * 3
+    bend = left - 2 * middle + right
+    shift = step * (left - right) / (2 * bend) if 0 < bend < math.inf else 0.0
+    return math.exp(float(x[at]) + max(-step, min(step, shift)))
+
+
+_STEPS = np.arange(-4.0, 5.0)
+
+
+def saddle(whole: Composition, log_delta: float) -> tuple[float, float]:
+    """Return the tilt of Chernoff's best bound of epsilon at a delta, and about that bound.
+
+    ``delta(eps) <= e^{K(c) - c eps} c^c / (1 + c)^{1 + c}`` at every c > 0.
+    """
+
+    def bound(c: Array) -> Array:
+        return (whole.upper(c) + _shape(c) - log_delta) / c
+
+    size = max(float(whole.upper(np.ones(1))[0]), 1e-300)
+    start = math.sqrt(-2 * log_delta / min(size, 1e300))
+    c = lowest(bound, min(max(start, 1e-6), 1e12))
+    return c, float(bound(np.array([c]))[0])
+
+
+def _shape(c: Array) -> Array:
+    """Return ``log(c^c / (1 + c)^{1 + c})``."""
+    return -c * np.log1p(1 / c) - np.log1p(c)
+
+
+def epsilon(spends: Spends, delta: float) -> Bounds | None:
+    """Return a bracket of epsilon at ``0 < delta < 1``; None where no line will do."""
+    whole = composition(spends)
+    log_delta = math.log(delta)
+    c, highest = saddle(whole, log_delta)
+    if not highest < math.inf:
+        return None
+    if highest <= 0:  # Chernoff's bound at epsilon 0 is delta or less
+        return Bounds(0.0, 0.0)
+    near, start = neighbourhood(whole, c), highest
+    best: Bounds | None = None
+    for _ in range(_ROUNDS):  # of heavy tails Chernoff's epsilon is far off, and its place too
+        found = line(near, (max(0.0, start - 2 / c), start), log_delta)
+        bounds = None if found is None else _solve(found, log_delta, start)
+        if bounds is None:
+            return best
+        if best is not None:
+            bounds = Bounds(max(best.lower, bounds.lower), min(best.upper, bounds.upper))
+        best = bounds
+        if best.upper - best.lower <= _NARROW * (1 + best.lower) or best.upper > 0.99 * start:
+            break
+        start = best.upper
+    return best
+
+
+_ROUNDS = 4
+_NARROW = 1e-9
+
+
+def _solve(found: Line, log_delta: float, start: float) -> Bounds | None:
+    """Return where the bracket of log delta(eps) crosses ``log_delta``: both ends evaluated."""
+    slack = 4 * UNIT * (1 + abs(log_delta))
+
+    def at(eps: float) -> tuple[float, float, float]:
+        low, high, slope = found.brackets(np.array([eps]))
+        return float(low[0]), float(high[0]), min(float(slope[0]), -1e-300)
+
+    root, rate = start, -found.tilt
+    for _ in range(12):
+        low, high, rate = at(root)
+        if not high < math.inf:
+            return None
+        middle = (low + high) / 2 if low > -math.inf else high
+        moved = max(0.0, root - (middle - log_delta) / rate)
+        if abs(moved - root) <= 1e-14 * root or (moved == 0.0 and root == 0.0):
+            break
+        root = moved
+    low, high, rate = at(root)
+    width = max(high - low if low > -math.inf else 1.0, 4 * slack) / -rate + 4 * UNIT * root
+    return _ends(at, root, width, log_delta, slack)
+
+
+def _ends(
+    at: Callable[[float], tuple[float, float, float]],
+    root: float,
+    width: float,
+    log_delta: float,
+    slack: float,
+) -> Bounds | None:
+    """Return the bracket of the root whose ends are seen to lie on their sides."""
+    upper, step = root, width
+    while not at(upper)[1] <= log_delta - slack:
+        upper, step = root + step, step * 2
+        if step > 1e3 * (1 + root):
+            return None
+    lower, step = root, width
+    while lower > 0 and not at(lower)[0] > log_delta + slack:
+        lower, step = max(0.0, root - step), step * 2
+    return Bounds(lower, upper)
+
+
+def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return bounds of delta at many epsilons; None where no line will do for one of them.
+
+    One line serves a run of epsilons: Poisson's sum holds on any.
+    """
+    whole = composition(spends)
+    order = np.argsort(epsilons)
+    low, high = np.zeros(len(epsilons)), np.zeros(len(epsilons))
+    c = 1.0
+    for start in range(0, len(order), _RUN):
+        some = order[start : start + _RUN]
+        values = epsilons[some]
+        middle = float(values[len(values) // 2])
+        c, log_delta = _saddle_at(whole, middle, c)
+        if not log_delta < math.inf:
+            return None
+        least = min(0.0, log_delta - c * (float(values[-1]) - middle))
+        found = line(neighbourhood(whole, c), (float(values[0]), float(values[-1])), least)
+        if found is None:
+            return None
+        log_low, log_high, _ = found.brackets(values)
+        low[some] = np.maximum(0.0, _exp(log_low, -1))
+        high[some] = np.minimum(1.0, _exp(log_high, 1))
+    return low, high
+
+
+def _exp(logs: Array, side: int) -> Array:
+    """Return the exponentials of logs of probabilities, moved to a side by their rounding."""
+    some = np.clip(logs, -800.0, 0.0)
+    return np.exp(some) * (1 + side * 4 * UNIT * (1 - some)) + side * 1e-323
+
+
+_RUN = 16
+"""So many epsilons share a line."""
+
+
+def _saddle_at(whole: Composition, epsilon: float, start: float) -> tuple[float, float]:
+    """Return the tilt of Chernoff's best bound of log delta at an epsilon, and that bound."""
+
+    def bound(c: Array) -> Array:
+        return whole.upper(c) - c * epsilon + _shape(c)
+
+    c = lowest(bound, start)
+    return c, float(bound(np.array([c]))[0])
