@@ -15,6 +15,7 @@ from accountants.advanced import Advanced
 from accountants.basic import Basic
 from accountants.bounds import Bounds
 from accountants.concentrated import Concentrated
+from accountants.distribution import Distribution
 from accountants.errors import InapplicableError, nonnegative, probability
 from accountants.gaussian import GaussianDP
 from accountants.loss import PrivacyLoss
@@ -28,6 +29,7 @@ ACCOUNTANTS: tuple[Accountant[Any], ...] = (
     Concentrated(),
     Renyi(),
     GaussianDP(),
+    Distribution(),
 )
 """The accountants that `certify` runs, in the order in which they are shown."""
 

@@ -174,7 +174,8 @@ class Line:
             fall = (b - self.tilt) * period
             log_right = moment - b * epsilon - fall - scale - math.log1p(b)
             best = np.minimum(best, np.exp(np.minimum(600, log_right)) / -math.expm1(-fall))
-        return (left + best) * (1 + 1e-9)
+        total: Array = (left + best) * (1 + 1e-9)
+        return total
 
 
 def line(near: Neighbourhood, epsilon: tuple[float, float], log_delta: float) -> Line | None:
@@ -200,7 +201,7 @@ def line(near: Neighbourhood, epsilon: tuple[float, float], log_delta: float) ->
     count = max(8, math.ceil(last / step))
     if count > _NODES:
         return None
-    nodes: Complex = place.tilt + 1j * step * np.arange(count + 1)
+    nodes = np.asarray(place.tilt + 1j * step * np.arange(count + 1), dtype=np.complex128)
     known = near.whole.log_moment(nodes)
     if known is None or not np.isfinite(known[1][0]):
         return None
@@ -215,8 +216,8 @@ def _last(whole: Composition, place: Place, wanted: float) -> float | None:
     """Return T beyond which the integrand is below e^wanted; None where it never is."""
     variance = 2 * place.moment / (place.tilt * (1 + place.tilt))
     first = math.sqrt(2 * max(1.0, -wanted) / max(variance, 1e-300))
-    reach: Array = first * np.geomspace(0.25, 1e6, 50)
-    bound = whole.decay(place.tilt, reach) - np.log(math.pi * reach)
+    reach = first * np.geomspace(0.25, 1e6, 50)
+    bound = whole.decay(place.tilt, reach.astype(np.float64)) - np.log(math.pi * reach)
     enough = np.flatnonzero(bound <= wanted)
     return float(reach[enough[0]]) if len(enough) else None
 
@@ -431,22 +432,45 @@ def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | None:
     whole = composition(spends)
     order = np.argsort(epsilons)
     low, high = np.zeros(len(epsilons)), np.zeros(len(epsilons))
-    c = 1.0
-    for start in range(0, len(order), _RUN):
-        some = order[start : start + _RUN]
-        values = epsilons[some]
-        middle = float(values[len(values) // 2])
-        c, log_delta = _saddle_at(whole, middle, c)
-        if not log_delta < math.inf:
-            return None
-        least = min(0.0, log_delta - c * (float(values[-1]) - middle))
-        found = line(neighbourhood(whole, c), (float(values[0]), float(values[-1])), least)
+    runs = [order[start : start + _RUN] for start in range(0, len(order), _RUN)][::-1]
+    tilt = 1.0
+    while runs:
+        some = runs.pop()
+        found = _run(whole, epsilons[some], tilt)
         if found is None:
             return None
-        log_low, log_high, _ = found.brackets(values)
+        log_low, log_high, tilt = found
         low[some] = np.maximum(0.0, _exp(log_low, -1))
         high[some] = np.minimum(1.0, _exp(log_high, 1))
+        wide = some[log_high - log_low > _WIDE]
+        if len(wide) and len(some) > 1:  # too far apart for one line
+            runs += [half for half in np.array_split(wide, 2)[::-1] if len(half)]
     return low, high
+
+
+def _run(whole: Composition, epsilons: Array, tilt: float) -> tuple[Array, Array, float] | None:
+    """Return bounds of log delta at rising epsilons, by one line, and the tilt in the middle."""
+    middle = float(epsilons[len(epsilons) // 2])
+    tilt, log_delta = _saddle_at(whole, middle, tilt)
+    if not log_delta < math.inf:
+        return None
+    near = neighbourhood(whole, tilt)
+    least = min(0.0, log_delta - tilt * (float(epsilons[-1]) - middle))
+    low, high = np.full(len(epsilons), -np.inf), np.zeros(len(epsilons))
+    for _ in range(_ROUNDS):  # of heavy tails Chernoff's delta is far too large
+        found = line(near, (float(epsilons[0]), float(epsilons[-1])), least)
+        if found is None:
+            break
+        some_low, some_high, _ = found.brackets(epsilons)
+        low, high = np.maximum(low, some_low), np.minimum(high, some_high)
+        if high.min() > least - 1 or np.all(high - low <= _WIDE):
+            break
+        least = float(high.min())
+    return None if found is None and not np.any(low > -np.inf) else (low, high, tilt)
+
+
+_WIDE = 1e-8
+"""A bracket of log delta that is wider than this asks for a line of its own."""
 
 
 def _exp(logs: Array, side: int) -> Array:
