@@ -1,0 +1,607 @@
+"""The accountants beside their peers: how long each takes, and how close it comes to the truth.
+
+    python benchmarks/accountants.py                 every case
+    python benchmarks/accountants.py a1 b --plot a.png
+
+Peers are whatever is installed of ``pip install 'adaptive-dp[peers]'``; one that is missing, fails
+or takes longer than ``--limit`` seconds has a row that says so. Seconds are of one query in this
+process: the first, and the median of some more. Each repeat changes the noise by a billionth, so
+that nobody answers from a cache. Truths are known to the digits shown (ball arithmetic and closed
+forms); "below" marks an upper bound that is less than the truth.
+"""
+
+# ruff: noqa: E402
+from __future__ import annotations
+
+import os
+import sys
+
+sys.path[:] = [place for place in sys.path if place != os.path.dirname(os.path.abspath(__file__))]
+"""This file would hide the package of its name."""
+
+for _library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+
+import argparse
+import contextlib
+import importlib
+import math
+import platform
+import signal
+import statistics
+import subprocess
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from attrs import field, frozen
+
+import accountants as own
+from accountants.bounds import Bounds
+
+Value = Bounds | float
+Run = Callable[[float], Value]
+"""From a factor of the noise, next to 1, to an answer."""
+
+
+@frozen
+class Case:
+    """One question to all: its truth, or None, and a way to ask each."""
+
+    name: str
+    about: str
+    truth: float | None
+    ask: dict[str, Run] = field(factory=dict)
+
+
+@frozen
+class Row:
+    """One answer: ``note`` where there is none."""
+
+    case: str
+    name: str
+    first: float = math.nan
+    warm: float = math.nan
+    value: Value = math.nan
+    note: str = ""
+
+    def upper(self) -> float:
+        return self.value.upper if isinstance(self.value, Bounds) else self.value
+
+
+# --- ours
+
+
+def ours() -> list[Any]:
+    """Return our accountants: the distribution's where there is one, then Renyi."""
+    found = [own.Renyi()]
+    with contextlib.suppress(ImportError, AttributeError):
+        found.insert(0, importlib.import_module("accountants.distribution").Distribution())
+    return found
+
+
+def asked(term: Callable[[float], own.Term], delta: float, *more: Any) -> dict[str, Run]:
+    """Return how to ask each of ours for epsilon; the term is made anew each time."""
+
+    def run(accountant: Any) -> Run:
+        def query(factor: float) -> Value:
+            bounds = own.measure(term(factor), accountant, delta=delta).bounds
+            return math.nan if bounds is None else bounds
+
+        return query
+
+    return {f"ours: {accountant.name}": run(accountant) for accountant in [*ours(), *more]}
+
+
+def dpsgd(rate: float, sigma: float, steps: int) -> Callable[[float], own.Term]:
+    return lambda factor: own.Repeated(
+        own.Sampled(own.Spend(own.Gaussian(1 / (sigma * factor))), rate), steps
+    )
+
+
+def repeated(kind: Callable[[float], Any], noise: float, count: int) -> Callable[[float], own.Term]:
+    return lambda factor: own.Repeated(own.Spend(kind(1 / (noise * factor))), count)
+
+
+# --- peers
+
+
+def peer(name: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return importlib.import_module(name)
+
+
+def google(kind: str, event: Callable[[Any, float], Any], delta: float, **options: Any) -> Run:
+    def query(factor: float) -> float:
+        events = peer("dp_accounting.dp_event")
+        if kind == "pld":
+            accountant = peer("dp_accounting.pld").PLDAccountant(**options)
+        else:
+            accountant = peer("dp_accounting.rdp").RdpAccountant(**options)
+        return float(accountant.compose(event(events, factor)).get_epsilon(delta))
+
+    return query
+
+
+def googles(event: Callable[[Any, float], Any], delta: float) -> dict[str, Run]:
+    return {
+        "dp-accounting rdp": google("rdp", event, delta),
+        "dp-accounting pld": google("pld", event, delta),
+        "dp-accounting pld 1e-3": google("pld", event, delta, value_discretization_interval=1e-3),
+    }
+
+
+def prv(
+    make: Callable[[Any, float], tuple[list[Any], list[int]]], delta: float, error: float
+) -> Run:
+    def query(factor: float) -> float:
+        module = peer("prv_accountant")
+        prvs, counts = make(module, factor)
+        accountant = module.PRVAccountant(
+            prvs=prvs, max_self_compositions=counts, eps_error=error, delta_error=delta / 1000
+        )
+        return float(accountant.compute_epsilon(delta, counts)[2])
+
+    return query
+
+
+def autodp(make: Callable[[Any, float], Any], delta: float, count: int) -> Run:
+    def query(factor: float) -> float:
+        zoo, transforms = peer("autodp.mechanism_zoo"), peer("autodp.transformer_zoo")
+        one = make((zoo, transforms), factor)
+        return float(transforms.Composition()([one], [count]).get_approxDP(delta))
+
+    return query
+
+
+def opacus(kind: str, rate: float, sigma: float, steps: int, delta: float) -> Run:
+    def query(factor: float) -> float:
+        module = peer("opacus.accountants")
+        accountant = module.create_accountant(kind)
+        accountant.history = [(sigma * factor, rate, steps)]
+        return float(accountant.get_epsilon(delta))
+
+    return query
+
+
+# --- cases
+
+
+def trainings() -> Iterator[Case]:
+    for name, rate, sigma, steps, delta, truth in (
+        ("a1", 256 / 60_000, 1.1, 14_063, 1e-5, 2.3816897261),
+        ("a2", 0.01, 0.8, 10_000, 1e-6, 11.1831641961),
+        ("a3", 1e-4, 0.6, 100_000, 1e-7, 1.42923569),
+    ):
+
+        def event(e: Any, f: float, q: float = rate, s: float = sigma, t: int = steps) -> Any:
+            return e.SelfComposedDpEvent(e.PoissonSampledDpEvent(q, e.GaussianDpEvent(s * f)), t)
+
+        def subsampled(m: Any, f: float, q: float = rate, s: float = sigma, t: int = steps) -> Any:
+            return [m.PoissonSubsampledGaussianMechanism(q, s * f)], [t]
+
+        def amplified(m: Any, f: float, q: float = rate, s: float = sigma) -> Any:
+            zoo, transforms = m
+            sample = transforms.AmplificationBySampling(PoissonSampling=True)
+            gaussian = zoo.GaussianMechanism(sigma=s * f)
+            gaussian.neighboring = "add_remove"
+            return sample(gaussian, q, improved_bound_flag=True)
+
+        ask = asked(dpsgd(rate, sigma, steps), delta) | googles(event, delta)
+        ask["prv 0.1"] = prv(subsampled, delta, 0.1)
+        ask["prv 0.01"] = prv(subsampled, delta, 0.01)
+        ask["autodp rdp"] = autodp(amplified, delta, steps)
+        ask |= {f"opacus {k}": opacus(k, rate, sigma, steps, delta) for k in ("rdp", "prv", "gdp")}
+        yield Case(name, f"DP-SGD q={rate:.4g} sigma={sigma} T={steps} delta={delta}", truth, ask)
+
+
+def folds() -> Iterator[Case]:
+    truths = {
+        "Gaussian": {1: 0.3406693646843264, 100: 4.377178095681225, 10_000: 91.81728962466374},
+        "Laplace": {
+            1: 0.0999799998999993,
+            10: 0.989962311151,
+            100: 4.2203473250803,
+            1000: 17.4236519875376,
+            10_000: 89.4289054267,
+        },
+    }
+    for kind, by_count in truths.items():
+        for count, truth in by_count.items():
+
+            def event(e: Any, f: float, k: str = kind, n: int = count) -> Any:
+                return e.SelfComposedDpEvent(getattr(e, f"{k}DpEvent")(10.0 * f), n)
+
+            def one(m: Any, f: float, k: str = kind) -> Any:
+                zoo = m[0]
+                return (
+                    zoo.GaussianMechanism(10.0 * f)
+                    if k == "Gaussian"
+                    else zoo.LaplaceMechanism(10 * f)
+                )
+
+            def alone(m: Any, f: float, k: str = kind, n: int = count) -> Any:
+                gaussian = k == "Gaussian"
+                return [m.GaussianMechanism(10 * f) if gaussian else m.LaplaceMechanism(10 * f)], [
+                    n
+                ]
+
+            term = repeated(getattr(own, kind), 10.0, count)
+            more = [own.GaussianDP()] if kind == "Gaussian" else []
+            ask = asked(term, 1e-5, *more) | googles(event, 1e-5)
+            ask["prv 0.1"] = prv(alone, 1e-5, 0.1)
+            ask["autodp rdp"] = autodp(one, 1e-5, count)
+            yield Case(f"b-{kind[0]}{count}", f"{count} x {kind}(10), delta=1e-5", truth, ask)
+
+
+def mixture(n: int) -> Iterator[tuple[str, float]]:
+    for i in range(n):
+        u = ((i * 7919) % n) / n
+        kinds = (("Gaussian", 30 + 70 * u), ("Laplace", 20 + 80 * u), ("Pure", 0.01 + 0.05 * u))
+        yield kinds[0 if i % 5 < 2 else 1 if i % 5 < 4 else 2]
+
+
+def heterogeneous() -> Iterator[Case]:
+    def term(factor: float) -> own.Term:
+        parts = []
+        for kind, x in mixture(1000):
+            ratio = x / factor if kind == "Pure" else 1 / (x * factor)
+            parts.append(own.Spend(getattr(own, kind)(ratio)))
+        return own.Sequential(parts)
+
+    def composed(factor: float) -> float:
+        """Google's PLDs composed by hand: its accountant has no event for them all."""
+        pld = peer("dp_accounting.pld.privacy_loss_distribution")
+        grid = {"value_discretization_interval": 1e-3}
+        total = pld.identity(**grid)
+        for kind, x in mixture(1000):
+            if kind == "Pure":
+                part = pld.from_randomized_response(2 / (1 + math.exp(x / factor)), 2, **grid)
+            elif kind == "Laplace":
+                part = pld.from_laplace_mechanism(x * factor, **grid)
+            else:
+                part = pld.from_gaussian_mechanism(x * factor, **grid)
+            total = total.compose(part)
+        return float(total.get_epsilon_for_delta(1e-6))
+
+    def autodp_all(factor: float) -> float:
+        zoo, transforms = peer("autodp.mechanism_zoo"), peer("autodp.transformer_zoo")
+        kinds = {
+            "Gaussian": lambda x: zoo.GaussianMechanism(x * factor),
+            "Laplace": lambda x: zoo.LaplaceMechanism(x * factor),
+            "Pure": lambda x: zoo.RandresponseMechanism(1 / (1 + math.exp(-x / factor))),
+        }
+        parts = [kinds[kind](x) for kind, x in mixture(1000)]
+        return float(transforms.Composition()(parts, [1] * len(parts)).get_approxDP(1e-6))
+
+    ask = asked(term, 1e-6)
+    ask |= {"dp-accounting pld 1e-3": composed, "autodp rdp": autodp_all}
+    yield Case("c", "1000 different Gaussian, Laplace, responses; delta=1e-6", 3.7047784501847, ask)
+
+
+def responses() -> Iterator[Case]:
+    def event(e: Any, f: float) -> Any:
+        noise = 2 / (1 + math.exp(0.1 / f))
+        return e.SelfComposedDpEvent(e.RandomizedResponseDpEvent(noise, 2), 100)
+
+    def pld(factor: float) -> float:
+        relation = peer("dp_accounting").NeighboringRelation.REPLACE_ONE
+        return float(google("pld", event, 1e-6, neighboring_relation=relation)(factor))
+
+    def rdp(factor: float) -> float:
+        relation = peer("dp_accounting").NeighboringRelation.REPLACE_ONE
+        return float(google("rdp", event, 1e-6, neighboring_relation=relation)(factor))
+
+    def pure(m: Any, f: float) -> Any:
+        return [m.PureDPMechanism(0.1 / f)], [100]
+
+    ask = asked(repeated(own.Pure, 10.0, 100), 1e-6, own.Advanced())
+    ask |= {"dp-accounting rdp": rdp, "dp-accounting pld": pld, "prv 0.1": prv(pure, 1e-6, 0.1)}
+    yield Case("d", "100 x any 0.1-DP mechanism, delta=1e-6", 4.77456758810799, ask)
+
+
+def calibrations() -> Iterator[Case]:
+    module = importlib.import_module("accountants.calibration")
+
+    def solved(
+        make: Callable[[float], Callable[[float], own.Term]], epsilon: float, accountant: Any
+    ) -> Run:
+        def query(factor: float) -> float:
+            found = module.calibrate(
+                lambda sigma: make(sigma)(1.0),
+                epsilon=epsilon * factor,
+                delta=1e-5,
+                accountant=accountant,
+                cost="falls",
+            )
+            return float(found.value)
+
+        return query
+
+    def google_noise(kind: str, epsilon: float, rate: float, steps: int, **options: Any) -> Run:
+        def query(factor: float) -> float:
+            dp, events = peer("dp_accounting"), peer("dp_accounting.dp_event")
+            make = peer(f"dp_accounting.{kind}")
+            fresh = make.PLDAccountant if kind == "pld" else make.RdpAccountant
+
+            def event(sigma: float) -> Any:
+                gaussian = events.GaussianDpEvent(sigma)
+                one = gaussian if rate == 1 else events.PoissonSampledDpEvent(rate, gaussian)
+                return events.SelfComposedDpEvent(one, steps)
+
+            return float(
+                dp.calibrate_dp_mechanism(lambda: fresh(**options), event, epsilon * factor, 1e-5)
+            )
+
+        return query
+
+    def opacus_noise(kind: str, epsilon: float, rate: float, steps: int) -> Run:
+        def query(factor: float) -> float:
+            find = peer("opacus.accountants.utils").get_noise_multiplier
+            return float(
+                find(
+                    target_epsilon=epsilon * factor,
+                    target_delta=1e-5,
+                    sample_rate=rate,
+                    steps=steps,
+                    accountant=kind,
+                )
+            )
+
+        return query
+
+    for name, rate, steps, epsilon, truth in (
+        ("e1", 256 / 60_000, 14_063, 3.0, 0.968427415596),
+        ("e2", 1.0, 1, 1.0, 3.73063163482),
+    ):
+
+        def make(sigma: float, q: float = rate, t: int = steps) -> Callable[[float], own.Term]:
+            return dpsgd(q, sigma, t) if q < 1 else repeated(own.Gaussian, sigma, t)
+
+        mine = [*ours(), *([own.GaussianDP()] if rate == 1 else [])]
+        ask = {f"ours: {a.name}": solved(make, epsilon, a) for a in mine}
+        coarse = {"value_discretization_interval": 1e-3}
+        ask["dp-accounting rdp"] = google_noise("rdp", epsilon, rate, steps)
+        ask["dp-accounting pld 1e-3"] = google_noise("pld", epsilon, rate, steps, **coarse)
+        ask["opacus rdp"] = opacus_noise("rdp", epsilon, rate, steps)
+        yield Case(name, f"sigma for epsilon={epsilon} q={rate:.4g} T={steps}", truth, ask)
+
+
+def curves() -> Iterator[Case]:
+    """200 points of delta(epsilon), of which the 50th is shown."""
+    sampled = dpsgd(256 / 60_000, 1.1, 14_063)
+    laplaces = repeated(own.Laplace, 10.0, 1000)
+
+    def ours_at(
+        term: Callable[[float], own.Term], points: np.ndarray[Any, Any], accountant: Any
+    ) -> Run:
+        def query(factor: float) -> Value:
+            state = accountant.start()
+            for world in own.worlds(term(factor)):
+                for loss, times in world.spends.items():
+                    state = accountant.compose(state, loss, times)
+            if hasattr(accountant, "profile"):
+                lower, upper = accountant.profile(state, points)
+                return Bounds(float(lower[50]), float(upper[50]))
+            return [accountant.delta(state, float(eps)) for eps in points][50]
+
+        return query
+
+    def google_at(event: Callable[[Any, float], Any], points: np.ndarray[Any, Any]) -> Run:
+        def query(factor: float) -> float:
+            accountant = peer("dp_accounting.pld").PLDAccountant()
+            accountant.compose(event(peer("dp_accounting.dp_event"), factor))
+            return [float(accountant.get_delta(float(eps))) for eps in points][50]
+
+        return query
+
+    def train(e: Any, f: float) -> Any:
+        one = e.PoissonSampledDpEvent(256 / 60_000, e.GaussianDpEvent(1.1 * f))
+        return e.SelfComposedDpEvent(one, 14_063)
+
+    for name, about, term, event, points in (
+        ("g1", "200 deltas of a1", sampled, train, np.linspace(0.05, 6, 200)),
+        (
+            "g2",
+            "200 deltas of 1000 x Laplace(10)",
+            laplaces,
+            lambda e, f: e.SelfComposedDpEvent(e.LaplaceDpEvent(10.0 * f), 1000),
+            np.linspace(0.5, 30, 200),
+        ),
+    ):
+        ask = {f"ours: {a.name}": ours_at(term, points, a) for a in ours()}
+        ask["dp-accounting pld"] = google_at(event, points)
+        yield Case(name, about, None, ask)
+
+
+def renyis() -> Iterator[Case]:
+    """The Renyi accountants alone: what is paid for training, and for plain noise."""
+    for case in [*trainings(), *folds()]:
+        if case.name in ("a1", "a2", "b-G100", "b-L1000"):
+            kept = {k: v for k, v in case.ask.items() if k.endswith(("renyi", "rdp"))}
+            yield Case(f"r-{case.name}", f"Renyi alone: {case.about}", case.truth, kept)
+
+
+CASES: dict[str, Callable[[], Iterator[Case]]] = {
+    "a": trainings,
+    "b": folds,
+    "c": heterogeneous,
+    "d": responses,
+    "e": calibrations,
+    "g": curves,
+    "r": renyis,
+}
+
+
+# --- running
+
+
+class _TooLong(Exception):
+    """A peer ran past the limit."""
+
+
+@contextlib.contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raise `_TooLong` after so many seconds, where the system has an alarm."""
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise _TooLong
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def timed(case: str, name: str, run: Run, limit: float, repeats: int) -> Row:
+    """Return one row: imports are paid before, by a first query that is not counted twice."""
+    seconds: list[float] = []
+    value: Value = math.nan
+    try:
+        with limited(limit), warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            for i in range(repeats):
+                start = time.perf_counter()
+                found = run(1 + i * 1e-9)
+                seconds.append(time.perf_counter() - start)
+                value = found if i == 0 else value
+    except _TooLong:
+        if not seconds:
+            return Row(case, name, note=f"more than {limit:g} s")
+    except ModuleNotFoundError as missing:
+        return Row(case, name, note=f"not installed: {missing.name}")
+    except Exception as problem:
+        return Row(case, name, note=f"{type(problem).__name__}: {problem}"[:60])
+    return Row(case, name, seconds[0], statistics.median(seconds[1:] or seconds), value)
+
+
+def shown(case: Case, rows: list[Row]) -> None:
+    """Print a case's table: gaps to the truth, and times beside our first row's."""
+    mine = next((row.warm for row in rows if not row.note), math.nan)
+    print(f"\n{case.name}: {case.about}" + (f"; truth {case.truth}" if case.truth else ""))
+    print(
+        f"  {'':24}{'first s':>10}{'warm s':>10}{'lower':>16}{'upper':>16}{'gap':>11}{'gap %':>10}"
+        f"{'times ours':>12}"
+    )
+    for row in rows:
+        if row.note:
+            print(f"  {row.name:24}{row.note}")
+            continue
+        lower = f"{row.value.lower:.11g}" if isinstance(row.value, Bounds) else ""
+        gap = percent = below = ""
+        if case.truth is not None:
+            off = row.upper() - case.truth
+            gap, percent = f"{off:+.2e}", f"{100 * off / case.truth:+.3g}"
+            below = " below" if off < -2e-11 * max(1, case.truth) else ""
+        print(
+            f"  {row.name:24}{row.first:>10.4g}{row.warm:>10.4g}{lower:>16}{row.upper():>16.11g}"
+            f"{gap:>11}{percent:>10}{row.warm / mine:>12.3g}{below}"
+        )
+
+
+def imports() -> None:
+    """Print how long each package takes to import: the median of five fresh processes."""
+    print("\nimport seconds, in a fresh process")
+    code = "import time; s = time.perf_counter(); import {}; print(time.perf_counter() - s)"
+    for name in (
+        "accountants",
+        "accountants.distribution",
+        "dp_accounting",
+        "dp_accounting.pld",
+        "prv_accountant",
+        "autodp.mechanism_zoo",
+        "opacus.accountants",
+    ):
+        runs = [
+            subprocess.run(
+                [sys.executable, "-W", "ignore", "-c", code.format(name)],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            for _ in range(5)
+        ]
+        taken = [float(run.stdout.split()[-1]) for run in runs if run.returncode == 0]
+        print(f"  {name:26}" + (f"{statistics.median(taken):8.3f}" if taken else "not there"))
+
+
+def plotted(rows: list[tuple[Case, Row]], path: str) -> None:
+    """Draw time against the relative gap, a panel for each case with a truth."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    known = list(dict.fromkeys(c.name for c, _ in rows if c.truth))
+    columns = min(4, max(1, len(known)))
+    lines = max(1, math.ceil(len(known) / columns))
+    figure, panels = pyplot.subplots(
+        lines, columns, figsize=(4.2 * columns, 3.4 * lines), squeeze=False
+    )
+    for panel, name in zip(panels.flat, known, strict=False):
+        for case, row in rows:
+            if case.name != name or row.note or case.truth is None:
+                continue
+            gap = max(abs(row.upper() / case.truth - 1), 1e-13)
+            marker = "*" if row.name.startswith("ours") else "o"
+            panel.loglog(row.warm, gap, marker, markersize=9)
+            panel.annotate(row.name, (row.warm, gap), fontsize=6, rotation=12)
+        panel.set_title(name)
+        panel.set_xlabel("seconds")
+        panel.set_ylabel("relative gap")
+        panel.grid(visible=True, alpha=0.3)
+    for panel in panels.flat[len(known) :]:
+        panel.set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=130)
+    print(f"\nplot: {path}")
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument(
+        "cases", nargs="*", help="such as a1, b, c, e2, g, r, import; all by default"
+    )
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds for each row")
+    parser.add_argument("--repeats", type=int, default=6, help="queries for each row")
+    parser.add_argument("--only", default="", help="rows whose name holds this text")
+    parser.add_argument("--plot", metavar="FILE", help="draw time against gap")
+    given = parser.parse_args()
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else math.nan
+    print(
+        f"Python {platform.python_version()}, NumPy {np.__version__}, {os.cpu_count()} cores, load "
+        f"{load:.1f}, BLAS threads {os.environ['OMP_NUM_THREADS']}; medians of {given.repeats - 1}"
+    )
+    every: list[tuple[Case, Row]] = []
+    for group, cases in CASES.items():
+        wanted = [x for x in given.cases if x.startswith(group)]
+        for case in cases() if wanted or not given.cases else ():
+            if wanted and not any(case.name.startswith(x) for x in wanted):
+                continue
+            rows = [
+                timed(case.name, name, run, given.limit, given.repeats)
+                for name, run in case.ask.items()
+                if given.only in name
+            ]
+            shown(case, rows)
+            every += [(case, row) for row in rows]
+    if not given.cases or "import" in given.cases:
+        imports()
+    if given.plot:
+        plotted(every, given.plot)
+
+
+if __name__ == "__main__":
+    main()
