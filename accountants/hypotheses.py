@@ -37,8 +37,11 @@ Rising in k, and on a straight line of (t, k) greatest at one of its ends. Round
 is 1, down where it is -1.
 """
 
-_GRID = np.concatenate([[0.0], np.geomspace(1e-6, 700.0, 41)])
+_GRID = np.concatenate([[0.0], np.geomspace(1e-5, 700.0, 30)])
 _START = np.concatenate([-_GRID[:0:-1], _GRID])
+
+_QUIET = 1e-18
+"""Below this a delta is lost beside 1, so that no more need be known of it."""
 
 
 @frozen(eq=False)
@@ -91,14 +94,39 @@ def knots(profile: Profile, log_t: Array) -> Knots:
     return Knots(log_t, t, low * (1 - 16 * UNIT), np.minimum(high * (1 + 16 * UNIT), least))
 
 
+def quiet(profile: Profile) -> Profile:
+    """Return the profile, not asked where it is known to be next to nothing, for it only falls.
+
+    Epsilons are asked in rising order, some at a time.
+    """
+    found = [(math.inf, 0.0)]
+
+    def bounds(epsilons: Array) -> tuple[Array, Array]:
+        order = np.argsort(epsilons)
+        lower, upper = np.zeros(len(order)), np.zeros(len(order))
+        for part in np.array_split(order, max(1, len(order) // 4)):
+            beyond, upper[part] = found[0]
+            asked = part[epsilons[part] < beyond]
+            if len(asked):
+                lower[asked], upper[asked] = profile(epsilons[asked])
+                small = asked[upper[asked] <= _QUIET]
+                if len(small):
+                    found[0] = (float(epsilons[small[0]]), float(upper[small[0]]))
+        return lower, upper
+
+    return bounds
+
+
 def greatest(
-    profile: Profile, question: Question, digits: float = 1e-12, rounds: int = 20
+    profile: Profile, question: Question, digits: float | Array = 5e-12, rounds: int = 40
 ) -> tuple[Array, Array]:
     """Return lower and upper bounds of ``max over t > 0 of question(t, k(t))``, for each question.
 
     The points where the maximum is, and where the polygon's is, are surrounded by more of them,
-    until the bounds are within ``digits`` of each other or come no closer.
+    until the bounds are within ``digits`` of each other (one for all, or one for each question) or
+    come no closer.
     """
+    profile = quiet(profile)
     known = knots(profile, _START)
     widths = [math.inf]
     for _ in range(rounds):
@@ -107,12 +135,14 @@ def greatest(
         at_corners = question(place, value * (1 + 64 * UNIT), 1)
         lower = at_knots.max(axis=1)
         upper = np.maximum(at_corners.max(axis=1), above.max(axis=1))
-        widths.append(float((upper - lower).max()))
-        if widths[-1] <= digits or (len(widths) > 4 and widths[-1] > 0.9 * widths[-4]):
+        wide = (upper - lower) / digits
+        widths.append(float(wide.max()))
+        if widths[-1] <= 1 or (len(widths) > 5 and widths[-1] > 0.9 * widths[-5]):
             break
-        corner = place[at_corners.argmax(axis=1)]  # where there is a kink, that is where it is
-        best = [at_knots.argmax(axis=1), above.argmax(axis=1), np.searchsorted(known.t, corner)]
-        new = _around(known.log_t, np.concatenate(best))
+        more = wide > 1
+        corner = place[at_corners[more].argmax(axis=1)]  # where a kink is, there it is
+        best = [at_knots[more].argmax(axis=1), above[more].argmax(axis=1)]
+        new = _around(known.log_t, np.concatenate([*best, np.searchsorted(known.t, corner)]))
         inner = corner[(corner > known.t[0]) & (corner < known.t[-1])]
         known = known.joined(knots(profile, np.union1d(new, np.log(inner))))
     return lower, upper
@@ -121,7 +151,5 @@ def greatest(
 def _around(log_t: Array, where: NDArray[np.int64]) -> Array:
     """Return new points in the segments beside the knots ``where``."""
     found = np.unique(np.clip(np.concatenate([where - 1, where]), 0, len(log_t) - 2))
-    pieces = 8 if len(found) < 8 else 4
-    share = np.arange(1, pieces) / pieces
-    left, right = log_t[found, None], log_t[found + 1, None]
-    return np.setdiff1d(left + (right - left) * share, log_t)
+    middle = (log_t[found] + log_t[found + 1]) / 2
+    return np.setdiff1d(middle, log_t)

@@ -21,6 +21,7 @@ from attrs import field, frozen
 from accountants.accountant import Accountant
 from accountants.bounds import Bounds
 from accountants.certify import ACCOUNTANTS, fold, measure
+from accountants.distribution import Distribution
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
 from accountants.hypotheses import Question, greatest, knots
 from accountants.rounding import UNIT, Array, shown
@@ -44,9 +45,8 @@ def applicable(term: Term | Worlds, chosen: Chosen = None) -> tuple[Accountant[A
     """
     every = term if isinstance(term, Worlds) else worlds(term)
     if chosen is None:
-        tight = tuple(each for each in ACCOUNTANTS if each.name == "distribution")
-        known = _known(every, tight)[0]
-        return known or applicable(every, [each for each in ACCOUNTANTS if each not in tight])
+        known = _known(every, (Distribution(),))[0]
+        return known or applicable(every, [a for a in ACCOUNTANTS if a != Distribution()])
     known, reasons = _known(every, chosen if isinstance(chosen, Sequence) else (chosen,))
     if not known:
         raise InapplicableError(f"no accountant has a bound for this term: {'; '.join(reasons)}")
@@ -139,7 +139,8 @@ class Guarantee:
         alpha = np.asarray(rates, dtype=np.float64)
         if not np.all((alpha >= 0) & (alpha <= 1)):
             raise DomainError("false-positive rates must be between 0 and 1")
-        lower, upper = greatest(self.profile, _missed(alpha.reshape(-1, 1)))
+        digits = np.minimum(5e-12, 1e-8 * alpha.ravel() + 2e-15)  # few of a small power
+        lower, upper = greatest(self.profile, _missed(alpha.reshape(-1, 1)), digits)
         most = 1 - alpha.ravel()  # of tossing a coin
         lower, upper = np.clip(lower, 0.0, most * (1 - 2 * UNIT)), np.clip(upper, 0.0, most)
         return lower.reshape(alpha.shape), upper.reshape(alpha.shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 
 import accountants_truth as truth
 import mpmath as mp
@@ -26,6 +27,8 @@ from accountants import (
     Repeated,
     Sequential,
     Spend,
+    certify,
+    plot,
 )
 from accountants.bounds import Bounds
 from accountants.hypotheses import greatest, knots
@@ -54,7 +57,8 @@ class Exact:
         return bounds
 
     def epsilon(self, state: tuple[PrivacyLoss, ...], delta: float) -> Bounds:
-        return Bounds(0.0, math.inf)
+        (loss,) = state
+        return loss.epsilon_at(delta) or Bounds(0.0, math.inf)
 
 
 def of(loss: PrivacyLoss) -> Guarantee:
@@ -256,7 +260,16 @@ class TestGuarantee:
     def test_the_usual_accountants(self) -> None:
         found = Guarantee(Repeated(Spend(Gaussian(0.1)), 100))
         assert found.epsilon(1e-5).upper == pytest.approx(4.377178096, abs=1e-6)
-        assert "epsilon <= 4.37718 at delta = 1e-05" in found.summary(1e-5)
+
+    def test_in_words(self) -> None:
+        lines = of(Gaussian(1.0)).summary(1e-5).splitlines()
+        assert lines[0] == "epsilon <= 4.37718 at delta = 1e-05"
+        assert [line.rpartition(" ")[2] for line in lines[1:]] == [
+            "0.383",
+            "0.0183",
+            "0.948",
+            "0.308",
+        ]
 
     def test_the_worst_world_decides(self) -> None:
         choices = Parallel([Spend(Laplace(1.0)), Spend(Laplace(2.0))])
@@ -282,6 +295,49 @@ class TestGuarantee:
             of(Gaussian(1.0)).profile(np.array([-1.0]))
         with pytest.raises(DomainError, match="rates"):
             of(Gaussian(1.0)).tradeoff(np.array([2.0]))
+
+
+class TestPictures:
+    """What is drawn; how it looks is for people to say."""
+
+    pytest.importorskip("matplotlib")
+
+    def test_curves(self, tmp_path: Path) -> None:
+        many = {"one": of(Gaussian(1.0)), "other": of(Gaussian(0.5))}
+        for draw, scales in (
+            (plot.profile, ("linear", "log")),
+            (plot.epsilons, ("log", "linear")),
+            (plot.tradeoff, ("linear", "linear")),
+        ):
+            for drawn in (many, many["one"]):
+                axes = draw(drawn, points=20)
+                assert (axes.get_xscale(), axes.get_yscale()) == scales
+                assert axes.get_title(loc="left")
+                assert axes.get_xlabel()
+                assert axes.get_ylabel()
+                texts = {text.get_text() for text in axes.texts}
+                assert texts >= (set(many) if drawn is many else set())
+            plot.save(axes, tmp_path / "curve.png")
+            assert (tmp_path / "curve.png").stat().st_size > 1000
+
+    def test_the_line_is_the_safe_end(self) -> None:
+        guarantee = of(Gaussian(1.0))
+        line = plot.tradeoff(guarantee, points=10).lines[1]
+        rates = np.asarray(line.get_xdata(), dtype=np.float64)
+        assert np.array_equal(np.asarray(line.get_ydata()), guarantee.tradeoff(rates)[0])
+
+    def test_side_by_side(self) -> None:
+        answers = certify(Repeated(Spend(Laplace(0.1)), 100), delta=1e-5)
+        axes = plot.accountants(answers)
+        labels = [label.get_text() for label in axes.get_yticklabels()]
+        assert labels[0] == "basic"
+        assert set(labels) == set(answers)
+        assert plot.accountants(answers, logarithmic=True).get_xscale() == "log"
+        assert len(plot.panels(3)) == 3
+
+    def test_a_file_of_another_kind(self, tmp_path: Path) -> None:
+        with pytest.raises(DomainError, match="xyz"):
+            plot.save(plot.panels(1)[0], tmp_path / "curve.xyz")
 
 
 class Odd(PrivacyLoss):
