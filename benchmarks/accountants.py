@@ -553,7 +553,10 @@ def plotted(rows: list[tuple[Case, Row]], path: str) -> None:
                 continue
             gap = max(abs(row.upper() / case.truth - 1), 1e-13)
             marker = "*" if row.name.startswith("ours") else "o"
+            if row.upper() < case.truth - 2e-11 * max(1, case.truth):
+                marker = "x"  # below the truth
             panel.loglog(row.warm, gap, marker, markersize=9)
+            panel.margins(0.3)
             panel.annotate(row.name, (row.warm, gap), fontsize=6, rotation=12)
         panel.set_title(name)
         panel.set_xlabel("seconds")
