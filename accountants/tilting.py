@@ -1,0 +1,223 @@
+"""Where a lattice of composed losses should lie: its tilt, its window, the ends of each pair.
+
+All of this is guessed from log-moments; nothing rests on it but how tight the bracket is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from attrs import frozen
+
+from accountants.errors import InapplicableError
+from accountants.pair import Pair
+from accountants.rounding import Array
+
+Spends = Sequence[tuple[Pair, int]]
+Cumulant = Callable[[Array], Array]
+
+_NEGLIGIBLE = 27.0
+"""What lies outside of the window is below e^-27 of the answer."""
+
+
+@frozen
+class Window:
+    """A tilt c and the stretch of losses to resolve.
+
+    Parameters
+    ----------
+    tilt
+        c >= 0: losses are weighted by e^{cL}.
+    low
+        Where the answer is looked for, from here on.
+    start
+        Below ``low``: where the window begins.
+    width
+        Losses are folded onto a circle of this length.
+    end, right, left
+        Exponents, per nat, for Chernoff's bounds of what lies above the window's end, a width
+        above the answer, and below the window.
+    spread
+        The tilted deviation.
+    """
+
+    tilt: float
+    low: float
+    start: float
+    width: float
+    end: float
+    right: float
+    left: float
+    spread: float
+
+
+def reach(pair: Pair, mass: float) -> float:
+    """Return a loss above which the pair has at most ``mass`` under P."""
+    return min(pair.top(), _quantile(lambda x: pair.above(x)[0] <= mass, pair))
+
+
+def depth(pair: Pair, mass: float) -> float:
+    """Return a loss below which the pair has at most ``mass`` under P."""
+    return max(pair.bottom(), -_quantile(lambda x: pair.below(-x)[0] <= mass, pair))
+
+
+def _quantile(holds: Callable[[Array], Array], pair: Pair) -> float:
+    """Return the least point, nearly, at which what stays true becomes true."""
+    powers = 2.0 ** np.arange(-60, 16)
+    points = np.concatenate([-powers[::-1], [0.0], powers])
+    for _ in range(4):
+        true = holds(points)
+        if not true[-1]:
+            raise InapplicableError(f"{pair!r} has losses beyond 3e4 nats: too many for a lattice")
+        at = max(1, int(np.argmax(true)))
+        points = np.linspace(points[at - 1], points[at], 33)
+    return float(points[-1])
+
+
+def cumulant(spends: Spends, ends: Sequence[tuple[float, float]]) -> Cumulant:
+    """Return ``c -> log E_P e^{cL}`` of the composition, roughly."""
+    families: dict[type[Pair], list[tuple[Pair, int]]] = {}
+    rough: list[tuple[Array, Array, int]] = []
+    for (pair, times), (low, high) in zip(spends, ends, strict=True):
+        if pair.log_moment(np.array([0.5 + 0j])) is None:
+            rough.append((*_sketch(pair, low, high), times))
+        else:
+            families.setdefault(type(pair), []).append((pair, times))
+
+    def sum_(c: Array) -> Array:
+        total = np.zeros(len(c))
+        with np.errstate(all="ignore"):
+            for kind, members in families.items():
+                known = kind.log_moments(members, c.astype(np.complex128))
+                assert known is not None
+                total = total + np.where(np.isfinite(known[1]), known[0].real, np.inf)
+            for losses, logs, times in rough:
+                exponents = np.outer(c, losses) + logs
+                peak = exponents.max(axis=1)
+                total += times * (peak + np.log(np.exp(exponents - peak[:, None]).sum(axis=1)))
+        return np.where(np.isnan(total), np.inf, total)
+
+    return sum_
+
+
+def _sketch(pair: Pair, low: float, high: float) -> tuple[Array, Array]:
+    middle, full = centre(pair), max(high - low, 1e-12)
+    away = np.geomspace(1e-9, 1, 200) * full
+    edges = np.concatenate([np.linspace(low, high, 513), middle - away, middle + away])
+    edges = np.unique(np.clip(edges, low, high))
+    edges = np.concatenate([[edges[0] - 1e-9 * full], edges])
+    p, q = (-np.diff(tail) for tail in pair.above(edges))
+    p = np.where(edges[1:] < middle, np.diff(pair.below(edges)[0]), p)
+    kept = p > 0
+    with np.errstate(all="ignore"):
+        means = np.where(q > 0, np.log(p) - np.log(q), edges[1:])
+        losses = np.clip(means, edges[:-1], edges[1:])[kept]
+    return losses, np.log(p[kept])
+
+
+def best_tilt(sum_: Cumulant, score: Callable[[Array, Array], Array], scale: float) -> float:
+    """Return the c > 0 of least ``score(c, K(c))``."""
+    grid = np.geomspace(1e-4, 1e10, 220) / scale
+    for _ in range(3):
+        with np.errstate(all="ignore"):
+            values = score(grid, sum_(grid))
+        at = int(np.argmin(np.where(np.isnan(values), np.inf, values)))
+        low, high = grid[max(0, at - 1)], grid[min(len(grid) - 1, at + 1)]
+        best = float(grid[at])
+        grid = np.geomspace(low, high, 33)
+    return best
+
+
+def penalty(c: Array) -> Array:
+    """Return the log of the largest value of ``e^{-cx} (1 - e^{-x})``."""
+    return -np.log1p(c) - c * np.log1p(1 / c)
+
+
+def window(sum_: Cumulant, tilt: float, span: tuple[float, float], low: float | None) -> Window:
+    """Return the narrowest window that loses nothing.
+
+    Parameters
+    ----------
+    tilt
+        c >= 0.
+    span
+        The least and the largest loss of the composition.
+    low
+        The least loss that is asked for; None for some deviations below the tilted mean.
+    """
+    mean, spread = _moments(sum_, tilt, span)
+    if low is None:
+        widest = max(spread, _moments(sum_, 0.0, span)[1])
+        low = mean - min(6 / tilt, 6 * widest)
+    low = min(max(low, 0.0, span[0]), span[1])
+    high = max(low, mean)
+    rates = np.geomspace(0.02 / max(spread, 1 / tilt), 60 / spread, 100)
+    base = float(sum_(np.array([tilt]))[0])
+    up, down = sum_(tilt + rates) - base, sum_(tilt - rates) - base
+    ahead = (up - rates * low + _NEGLIGIBLE) / rates
+    end = low + float(np.min((up - rates * low + _NEGLIGIBLE) / (tilt + rates)))
+    margins = spread * np.array([0.0, 0.5, 1, 2, 3, 4, 6, 8, 10, 14, 20, 40])
+    behind = [_behind(down, rates, tilt, low - margin, high).min() for margin in margins]
+    widths = np.maximum(np.maximum(ahead.min(), behind), end - low + margins)
+    at = int(np.argmin(widths))
+    start, width = float(low - margins[at]), float(widths[at])
+    if width >= span[1] - span[0]:
+        start, width = span[0], span[1] - span[0]
+    held = np.minimum(rates, tilt)
+    best = (
+        rates[int(np.argmin(exponents))]
+        for exponents in (
+            up - rates * (start + width),
+            up - rates * (low + width),
+            down + (rates - held) * start - held * (width - high),
+        )
+    )
+    return Window(tilt, low, start, width, *map(float, best), spread)
+
+
+def _behind(down: Array, rates: Array, tilt: float, start: float, high: float) -> Array:
+    """Return the widths at which what lies below the window does not matter, by exponent."""
+    held = np.minimum(rates, tilt)
+    excess = down + (rates - held) * start + held * high + _NEGLIGIBLE
+    with np.errstate(divide="ignore", invalid="ignore"):
+        width = np.where(excess <= 0, 0.0, excess / held)
+    return np.where(np.isnan(width), np.inf, width)
+
+
+def _moments(sum_: Cumulant, tilt: float, span: tuple[float, float]) -> tuple[float, float]:
+    """Return the tilted mean and deviation, by differences."""
+    full = span[1] - span[0]
+    mean, spread = (span[0] + span[1]) / 2, full
+    step = max(0.03 * tilt, 1e-2 / full)
+    for _ in range(3):
+        left, here, right = sum_(np.array([tilt - step, tilt, tilt + step]))
+        mean = (right - left) / (2 * step)
+        spread = math.sqrt(max(right - 2 * here + left, 0.0)) / step
+        if not (spread > 0 and math.isfinite(spread)):
+            spread = min(full / 16, 1 / tilt if tilt else math.inf)
+            return float(np.clip(mean, *span)), spread
+        step = 0.05 / spread
+    return float(np.clip(mean, *span)), min(spread, full)
+
+
+def centre(pair: Pair) -> float:
+    """Return the median loss, nearly: a lattice through it carries a narrow peak there."""
+    return _quantile(lambda x: pair.above(x)[0] <= 0.5, pair)
+
+
+def floor(pair: Pair, tilt: float, low: float, high: float, share: float) -> float:
+    """Return a loss below which the pair has at most a ``share`` of its tilted mass."""
+    points = np.linspace(low, high, 129)
+    for _ in range(4):
+        with np.errstate(divide="ignore"):
+            moment = np.max(np.log(pair.above(points)[0]) + tilt * points)
+            under = np.log(pair.below(points)[0]) + tilt * points
+        # the tilted mass below a point is at most the mass there times e^{tilt point}
+        empty = np.flatnonzero(under <= moment + math.log(share))
+        if len(empty) == 0:
+            break
+        low = float(points[empty[-1]])
+        points = np.append(np.linspace(low, points[min(empty[-1] + 8, len(points) - 1)], 128), high)
+    return low
