@@ -206,8 +206,8 @@ class BoundedRangePair(Pair):
         else:
             sinh = math.sinh(x)
             sinhc = sinh / x if x > 0 else 1.0
-            size = np.maximum(x * x + y * y, 1e-300)
-            bound = np.log((sinh * sinh + sine * sine) / (size * sinhc * sinhc))
+            above, size = sinh * sinh + sine * sine, x * x + y * y
+            bound = np.log(np.maximum(above, 1e-300) / np.maximum(size, 1e-300) / sinhc**2)
         result: Array = np.minimum(0.0, bound / 2 + 16 * UNIT * (1 + np.abs(bound)))
         return result
 

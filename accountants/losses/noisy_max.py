@@ -5,10 +5,11 @@ reported. Neighbours move each score by at most Delta; *monotone* scores move al
 
 Proof of the pure epsilon, for the three noises. Hold the noise of all others fixed: candidate r
 wins when its noise exceeds ``T = max_{j != r} (q_j + noise_j) - q_r``. Neighbours move T by at
-most 2 Delta, by at most Delta where scores are monotone. The noise's hazard is at most 1/b
-(Laplace: falling survival ``e^{-x/b}/2``, or slower; exponential: 1/b, or 0; Gumbel:
-``e^-y/(e^{e^-y} - 1)/b``), so its survival at T changes by a factor of at most ``e^{2 Delta/b}``,
-or ``e^{Delta/b}``; so does its mean over the others' noise.
+most 2 Delta, by at most Delta where scores are monotone. The noise's hazard, its density over
+the probability of more, is at most 1/b (Laplace: 1/b above 0, less below; exponential: 1/b above
+0; Gumbel: ``u/(b (e^u - 1))`` with ``u = e^{-x/b}``). So the probability of more than T changes
+by a factor of at most ``e^{2 Delta/b}``, or ``e^{Delta/b}``, and so does its mean over the
+others' noise.
 
 Gumbel noise is more: the answer has the law of the exponential mechanism, whose log-ratios have
 bounded range. With the other two noises the ratios may range over more than epsilon.
@@ -16,6 +17,7 @@ bounded range. With the other two noises the ratios may range over more than eps
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import ClassVar
 
 from attrs import frozen
@@ -24,7 +26,7 @@ from accountants.errors import DomainError, nonnegative, positive
 from accountants.loss import PrivacyLoss
 from accountants.losses.bounded_range import BoundedRange
 from accountants.losses.pure import Pure
-from accountants.rounding import up
+from accountants.rounding import ceiling
 
 
 def report_noisy_max(
@@ -57,9 +59,7 @@ def report_noisy_max(
     if not isinstance(monotone, bool):
         raise DomainError(f"monotone must be True or False, got {monotone!r}")
     steps = 1 if monotone else 2
-    exact = steps * reach % width == 0 and steps * reach / width <= 2**52
-    ratio = steps * reach / width
-    return _LOSSES[noise](ratio if exact else up(ratio, 2))
+    return _LOSSES[noise](ceiling(steps * Fraction(reach) / Fraction(width)))
 
 
 @frozen

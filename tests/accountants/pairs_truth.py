@@ -1,0 +1,99 @@
+"""What pairs are checked against: exact laws, in mpmath.
+
+A law is a list of ``(loss, P, Q)``; a moment is a function of a complex z.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import accountants_truth as truth
+import mpmath as mp
+import numpy as np
+
+from accountants.loss import PrivacyLoss
+from accountants.pair import Pair, slip
+
+Law = Sequence[tuple[mp.mpf, mp.mpf, mp.mpf]]
+
+
+def points(seed: int, count: int, low: float = -4, high: float = 2) -> np.ndarray:
+    """Points on both sides of -1/2, of many sizes, and the special ones."""
+    draw = np.random.default_rng(seed)
+    size = 10 ** draw.uniform(low, high, count)
+    some = (draw.normal(size=count) + 1j * draw.normal(size=count)) * size
+    special = [0, -1, -0.5, -0.5 + 1e-9j, -0.5 + 1e-3j, 1, 5, -1 + 2j, 1e-9, -1 - 1e-9]
+    return np.concatenate([some, special]).astype(np.complex128)
+
+
+def moments_hold(
+    pair: Pair, z: np.ndarray, log_moment: Callable[[mp.mpc], mp.mpc], unknown: int = 0
+) -> None:
+    """Assert that every log-moment is within its reported error; ``unknown`` may be infinite."""
+    known = pair.log_moment(z)
+    assert known is not None
+    assert int(np.isinf(known[1]).sum()) <= unknown
+    for point, value, error in zip(z, *known, strict=True):
+        if np.isinf(error):
+            continue
+        with mp.workdps(110):
+            off = mp.mpc(complex(value)) - log_moment(mp.mpc(complex(point)))
+            off -= 2j * mp.pi * mp.nint(off.imag / (2 * mp.pi))
+        assert abs(off) <= truth.real(float(error)) + mp.mpf(10) ** -60, (point, value, error)
+
+
+def tails_hold(pair: Pair, law: Law) -> None:
+    """Assert the tails at and about every loss of a discrete law, and far from all."""
+    losses = [loss for loss, _, _ in law]
+    places: list[mp.mpf] = [losses[0] - 1, losses[-1] + 1]
+    places += [(a + b) / 2 for a, b in zip(losses, losses[1:], strict=False)]
+    at = np.array([float(place) for place in places] + [float(loss) for loss in losses])
+    for side in (1, -1):
+        tails = pair.above(at) if side > 0 else pair.below(at)
+        for i, loss in enumerate(at):
+            reach = float(slip(np.array([loss]))[0])
+            for which, tail in ((1, tails[0][i]), (2, tails[1][i])):
+                low = mp.fsum(row[which] for row in law if side * (row[0] - loss) > reach)
+                high = mp.fsum(row[which] for row in law if side * (row[0] - loss) > -reach)
+                error = truth.real(pair.tail_error())
+                assert low * (1 - error) - mp.mpf(10) ** -300 <= tail, (loss, side, which)
+                assert tail <= high * (1 + error) + mp.mpf(10) ** -300, (loss, side, which)
+
+
+def hockey(law: Law, epsilon: float | mp.mpf) -> mp.mpf:
+    """delta(epsilon) of the law, P against Q, at any real epsilon."""
+    grow = mp.exp(truth.real(epsilon))
+    return mp.fsum(max(p - grow * q, mp.mpf(0)) for _, p, q in law)
+
+
+def profiles_hold(loss: PrivacyLoss, law: Law, epsilons: Sequence[float], width: float) -> None:
+    """Assert that the loss's profile brackets the law's, by at most ``width`` of it."""
+    for epsilon in epsilons:
+        bounds = loss.profile(epsilon)
+        assert bounds is not None
+        flipped = [(-at, q, p) for at, p, q in law]
+        exact = max(hockey(law, epsilon), hockey(flipped, epsilon))
+        assert bounds.lower <= exact * (1 + mp.mpf(10) ** -40), (epsilon, bounds, exact)
+        assert exact <= bounds.upper * (1 + mp.mpf(10) ** -40), (epsilon, bounds, exact)
+        assert bounds.upper - bounds.lower <= width * exact + 1e-16 * width + 1e-290, epsilon
+
+
+def dominated(pair: Pair, law: Law, epsilons: Sequence[float]) -> None:
+    """Assert that the pair's profile, both ways, is at least that of a law, at every epsilon."""
+    for direction, rows in ((pair, law), (pair.reversed(), [(-at, q, p) for at, p, q in law])):
+        _, upper = direction.profile(np.array(epsilons, dtype=np.float64))
+        for epsilon, bound in zip(epsilons, upper, strict=True):
+            assert hockey(rows, epsilon) <= bound * (1 + mp.mpf(10) ** -40), epsilon
+
+
+def decays(
+    pair: Pair, tilt: float, beyond: np.ndarray, modulus: Callable[[mp.mpc], mp.mpf]
+) -> None:
+    """Assert the decay against a fine grid of ``|M(tilt + it)/M(tilt)|`` up to ten times as far."""
+    bounds = pair.decay(tilt, beyond)
+    assert np.all(np.diff(bounds) <= 1e-12)
+    at_zero = modulus(mp.mpc(tilt))
+    for start, bound in zip(beyond, bounds, strict=True):
+        for factor in np.geomspace(1, 10, 60):
+            value = modulus(mp.mpc(tilt, float(start) * float(factor))) / at_zero
+            assert value <= mp.exp(truth.real(float(bound))), (tilt, start, factor)

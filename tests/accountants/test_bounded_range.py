@@ -1,0 +1,224 @@
+"""The exponential mechanism's loss against its two-point pairs, and against mechanisms."""
+
+from __future__ import annotations
+
+import itertools
+
+import accountants_truth as truth
+import mpmath as mp
+import numpy as np
+import pairs_truth as pairs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accountants.errors import DomainError
+from accountants.losses.bounded_range import BoundedRange, BoundedRangePair
+
+EPSILONS = [1e-8, 1e-3, 0.1, 1.0, 1.99, 2.01, 12.0, 300.0]
+
+
+def two_points(epsilon: float, t: mp.mpf) -> list[tuple[mp.mpf, mp.mpf, mp.mpf]]:
+    """The pair with losses t - epsilon and t."""
+    grow, e = mp.exp(t), mp.exp(truth.real(epsilon))
+    p = (e - grow) / (e - 1)
+    rest = (grow - 1) / (e - 1)
+    rows = [(t - truth.real(epsilon), rest, rest * e / grow), (t, p, p / grow)]
+    assert mp.almosteq(rows[0][2] + rows[1][2], 1)
+    return rows
+
+
+def moment(epsilon: float):  # type: ignore[no-untyped-def]
+    e = truth.real(epsilon)
+
+    def value(z: mp.mpc) -> mp.mpc:
+        w = z + mp.mpf(1) / 2
+        return (mp.sinh(w * e) / (2 * w) if w != 0 else e / 2) / mp.sinh(e / 2)
+
+    return value
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.3, 2.0, 9.0])
+def test_the_profile_is_the_largest_of_all_two_point_pairs(epsilon: float) -> None:
+    loss, e = BoundedRange(epsilon), truth.real(epsilon)
+    places = [e * i / 400 for i in range(401)]
+    every = [two_points(epsilon, t) for t in places]
+    for share in (-1.5, -1.0, -0.9, -0.25, 0.0, 0.3, 0.77, 0.99):
+        at = share * epsilon
+        best = max(pairs.hockey(rows, at) for rows in every)
+        bounds = loss.profile(at)
+        attained = pairs.hockey(two_points(epsilon, (truth.real(at) + e) / 2), at)
+        exact = max(best, attained if abs(share) < 1 else best)
+        assert truth.real(bounds.lower) <= exact * (1 + mp.mpf(10) ** -40) <= bounds.upper
+        assert bounds.upper - bounds.lower <= 1e-14 * bounds.upper
+        assert best >= exact * (1 - mp.mpf("1e-3"))  # the grid's best t is near the formula's
+    assert loss.profile(epsilon).upper == 0.0
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.3, 2.0, 9.0])
+def test_the_pair_has_the_profile_also_at_negative_epsilon(epsilon: float) -> None:
+    pair = BoundedRangePair(epsilon)
+    at = np.linspace(-1.2, 1.2, 49) * epsilon
+    lower, upper = pair.profile(at)
+    for place, low, high in zip(at, lower, upper, strict=True):
+        bounds = BoundedRange(epsilon).profile(float(place))
+        assert low <= bounds.upper
+        assert bounds.lower <= high
+        assert high - low <= 1e-12
+    assert not pair.attained()
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_tails_are_integrals_of_the_density(epsilon: float) -> None:
+    pair, e = BoundedRangePair(epsilon), truth.real(epsilon)
+    for share in (-1.5, -1.0, -0.999, -0.4, 0.0, 0.4, 0.999, 1.0, 1.5):
+        at = share * epsilon
+        x = max(-e, min(e, truth.real(at)))
+        p = (mp.exp(e / 2) - mp.exp(x / 2)) / (2 * mp.sinh(e / 2))
+        q = (mp.exp(-x / 2) - mp.exp(-e / 2)) / (2 * mp.sinh(e / 2))
+        above, below = pair.above(np.array([at])), pair.below(np.array([at]))
+        for computed, exact in ((above[0], p), (above[1], q), (below[0], 1 - p), (below[1], 1 - q)):
+            slack = truth.real(pair.tail_error()) * exact + mp.mpf(10) ** -40
+            assert abs(computed[0] - exact) <= slack, (share, computed, exact)
+    z = mp.mpc(0.3, 0.7)
+    if epsilon < 10:
+        integral = mp.quad(
+            lambda x: mp.exp(z * x + x / 2) / (4 * mp.sinh(e / 2)), mp.linspace(-e, e, 4)
+        )
+        assert mp.almosteq(integral, moment(epsilon)(z), 1e-30)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_log_moments_are_within_their_errors(epsilon: float) -> None:
+    exact = moment(epsilon)
+    z = pairs.points(7, 40)
+    pairs.moments_hold(BoundedRangePair(epsilon), z, lambda z: mp.log(exact(z)))
+    many = BoundedRangePair.log_moments([(BoundedRangePair(epsilon), 7)], z)
+    one = BoundedRangePair(epsilon).log_moment(z)
+    assert np.all(np.abs(many[0] - 7 * one[0]) <= many[1] + 7 * one[1])
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 0.1])
+def test_log_moments_of_small_losses_keep_their_digits(epsilon: float) -> None:
+    value, error = BoundedRangePair(epsilon).log_moment(np.array([1.0, 3.0 + 2.0j, 1e-5]))
+    assert np.all(error <= 1e-13 * np.abs(value))
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 5e-324, 1e-300, 2000.0])
+def test_extremes_raise_no_warning_and_stay_sound(epsilon: float) -> None:
+    pair = BoundedRangePair(epsilon)
+    value, error = pair.log_moment(pairs.points(3, 10))
+    assert not np.any(np.isnan(value[np.isfinite(error)]))
+    assert np.all(pair.decay(1.0, np.array([1e-3, 1.0, 1e3])) <= 0)
+    curve = BoundedRange(epsilon).renyi(np.array([1.0001, 2.0, 1e6]))
+    assert np.all((curve >= 0) & (curve <= epsilon))
+    assert BoundedRange(epsilon).profile(0.0).upper <= 1.0
+    pair.profile(np.array([-3000.0, -1.0, 0.0, 1.0, 3000.0]))
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.5, 5.0, 80.0])
+@pytest.mark.parametrize("tilt", [-0.5, -0.2, 0.0, 1.0, 30.0, -3.0])
+def test_decay_bounds_the_modulus_from_there_on(epsilon: float, tilt: float) -> None:
+    exact = moment(epsilon)
+    beyond = np.geomspace(1e-2, 1e2, 9) / epsilon
+    pairs.decays(BoundedRangePair(epsilon), tilt, beyond, lambda z: abs(exact(z)))
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-2, 0.099, 0.101, 1.0, 6.0, 100.0])
+def test_renyi_is_the_largest_of_all_two_point_pairs(epsilon: float) -> None:
+    loss, e = BoundedRange(epsilon), truth.real(epsilon)
+    for order in (1.001, 1.5, 2.0, 8.0, 100.0):
+        a = truth.real(order)
+        z = a - 1
+        with mp.workdps(80):
+            steps = mp.log(z / a) + e + mp.log((1 - mp.exp(-a * e)) / (1 - mp.exp(-z * e)))
+            values = []
+            for t in [steps, *(e * i / 60 for i in range(61))]:
+                rows = two_points(epsilon, t)
+                values.append(mp.log(mp.fsum(p * mp.exp(z * x) for x, p, _ in rows)) / z)
+        assert max(values) <= values[0] + mp.mpf(10) ** -40
+        computed = loss.renyi(np.array([order]))[0]
+        truth.within(computed, values[0], 1e-10, 1e-14 * epsilon)
+        pair = BoundedRangePair(epsilon).log_moment(np.array([order - 1 + 0j]))[0].real[0] / float(
+            z
+        )
+        assert computed <= pair * (1 + 1e-9) + 1e-14
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-2, 0.0999, 0.1001, 1.0, 4.0, 30.0, 700.0])
+def test_rho_is_the_supremum_of_the_curve_over_the_order(epsilon: float) -> None:
+    e = truth.real(epsilon)
+
+    def k(x: mp.mpf) -> mp.mpf:
+        return mp.log(mp.sinh(x / 2) / (x / 2))
+
+    rho, ratios = BoundedRange(epsilon).rho(), []
+    for exponent in np.linspace(-9, 6, 91):
+        with mp.workdps(110):
+            z = mp.mpf(10) ** float(exponent)
+            a = 1 + z
+            ratios.append((a * k(a * e) - z * k(z * e) - k(e)) / z / a)
+    assert max(ratios) <= rho
+    assert max(ratios) >= truth.real(rho) * (1 - mp.mpf("1e-7"))
+    assert rho <= epsilon**2 / 8 * (1 + 1e-14)
+
+
+@pytest.mark.parametrize("prior", [(1.0, 1.0, 1.0), (0.01, 1.0, 30.0)])
+def test_it_dominates_exponential_mechanisms(prior: tuple[float, ...]) -> None:
+    """Scores that move by at most 1, from every start; epsilon 2c, or c if monotone."""
+    c = 0.6
+    at = np.linspace(-1.4, 1.4, 15).tolist()
+    for moves, epsilon in (((-1.0, 0.0, 1.0), 2 * c), ((0.0, 0.4, 1.0), c)):
+        for move in itertools.product(moves, repeat=3):
+            for start in ((0, 0, 0), (0, 1, 5)):
+                laws = []
+                for extra in ((0, 0, 0), move):
+                    weights = [
+                        b * mp.exp(truth.real(c) * (q + x))
+                        for b, q, x in zip(prior, start, map(truth.real, extra), strict=True)
+                    ]
+                    laws.append([weight / mp.fsum(weights) for weight in weights])
+                rows = [(mp.log(p / q), p, q) for p, q in zip(*laws, strict=True)]
+                assert max(r[0] for r in rows) - min(r[0] for r in rows) <= epsilon + 1e-15
+                pairs.dominated(BoundedRangePair(epsilon), rows, at)
+
+
+def test_compositions_of_two_point_pairs_are_dominated() -> None:
+    """Every choice of t for each of three queries."""
+    epsilon = 0.8
+    pair = BoundedRangePair(epsilon)
+    draw = np.random.default_rng(5)
+    losses = draw.uniform(size=(3, 400_000))
+    density = np.log1p(losses * np.expm1(epsilon)) * 2 - epsilon  # P has density e^{l/2}
+    total = density.sum(axis=0)
+    for places in ((0.4, 0.4, 0.4), (0.1, 0.4, 0.7), (0.5, 0.5, 0.7)):
+        rows = [two_points(epsilon, truth.real(t)) for t in places]
+        product = [
+            (a[0] + b[0] + c[0], a[1] * b[1] * c[1], a[2] * b[2] * c[2])
+            for a, b, c in itertools.product(*rows)
+        ]
+        for at in (0.0, 0.5, 1.2):
+            mean = np.maximum(0.0, -np.expm1(at - total))
+            # six standard errors: a false alarm below 1e-8
+            upper = mean.mean() + 6 * mean.std() / np.sqrt(mean.size)
+            assert pairs.hockey(product, at) <= upper
+    assert not pair.attained()
+
+
+@pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf"), "1", True])
+def test_bad_parameters_are_refused(bad: object) -> None:
+    with pytest.raises(DomainError):
+        BoundedRange(bad)  # type: ignore[arg-type]
+
+
+@truth.steady(40)
+@given(st.floats(1e-6, 50), st.integers(1, 9), st.floats(0, 50))
+def test_laws(epsilon: float, size: int, at: float) -> None:
+    loss = BoundedRange(epsilon)
+    group = loss.grouped(size)
+    assert group.dominates(loss)
+    assert group.pure() >= size * epsilon
+    assert group.profile(at).upper >= loss.profile(at).lower
+    orders = np.array([1.01, 2.0, 30.0])
+    assert np.all(group.renyi(orders) >= loss.renyi(orders) * (1 - 1e-12))
+    assert np.all(loss.renyi(orders) <= orders * loss.rho() * (1 + 1e-14))
