@@ -97,9 +97,9 @@ class DiscreteLaplace(PrivacyLoss):
         s, eps = 1 / self.scale, self.sensitivity / self.scale
         small = eps * eps / 2 + eps * s * s / 6
         if s > 300:
-            return up(eps)
+            return self.pure()
         fall = -math.expm1(-eps) * s / math.sinh(s)
-        return min(up(small, 8), up(eps - fall) + 16 * UNIT * eps)
+        return min(up(small, 8), up(eps - fall) + 16 * UNIT * eps, self.pure())
 
     def grouped(self, size: int) -> DiscreteLaplace:
         """Return the loss of ``size`` times the sensitivity: shifts add."""
@@ -148,9 +148,8 @@ class DiscreteLaplacePair(Pair):
         p = 1 - np.exp(-s * (d - np.minimum(j, d) + 1)) / (1 + ratio)
         q = np.exp(-s * j) / (1 + ratio)
         some, every = j <= d, j <= 0
-        return np.where(every, 1.0, np.where(some, p, 0.0)), np.where(
-            every, 1.0, np.where(some, q, 0.0)
-        )
+        p, q = np.where(every, 1.0, p), np.where(every, 1.0, q)
+        return np.where(some, p, 0.0), np.where(some, q, 0.0)
 
     def below(self, loss: Array) -> tuple[Array, Array]:
         """Return the tails above ``-l``, exchanged."""
@@ -199,8 +198,9 @@ class DiscreteLaplacePair(Pair):
             -d * u * _sinh_beyond(v),
         ]
         half = 2 * math.cosh(min(s, 2.0) / 2) * np.sinh(np.where(inside, (z + 0.5) * s, 1.0))
-        size = np.sum([np.abs(part) for part in parts], axis=0) / np.abs(half)
-        value, error = log1p(np.sum(parts, axis=0) / half, 64 * UNIT * size)
+        with np.errstate(over="ignore", invalid="ignore"):  # of numbers below 1e-300
+            size = np.sum([np.abs(part) for part in parts], axis=0) / np.abs(half)
+            value, error = log1p(np.sum(parts, axis=0) / half, 64 * UNIT * size)
         return value, np.where(inside, error + 1e-300, np.inf)
 
     def _far(self, z: Complex) -> tuple[Complex, Array]:

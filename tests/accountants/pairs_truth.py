@@ -5,6 +5,7 @@ A law is a list of ``(loss, P, Q)``; a moment is a function of a complex z.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import accountants_truth as truth
@@ -46,7 +47,7 @@ def tails_hold(pair: Pair, law: Law) -> None:
     """Assert the tails at and about every loss of a discrete law, and far from all."""
     losses = [loss for loss, _, _ in law]
     places: list[mp.mpf] = [losses[0] - 1, losses[-1] + 1]
-    places += [(a + b) / 2 for a, b in zip(losses, losses[1:], strict=False)]
+    places += [(a + b) / 2 for a, b in itertools.pairwise(losses)]
     at = np.array([float(place) for place in places] + [float(loss) for loss in losses])
     for side in (1, -1):
         tails = pair.above(at) if side > 0 else pair.below(at)

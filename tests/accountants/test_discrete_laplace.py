@@ -1,0 +1,194 @@
+"""The discrete Laplace loss against its own masses, summed."""
+
+from __future__ import annotations
+
+import itertools
+
+import accountants_truth as truth
+import mpmath as mp
+import numpy as np
+import pairs_truth as pairs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accountants import testing
+from accountants.errors import DomainError
+from accountants.losses.discrete_laplace import DiscreteLaplace, DiscreteLaplacePair
+from accountants.losses.pure import Pure
+
+CASES = [(0.01, 1), (0.3, 4), (1.0, 1), (1.7, 2), (3.0, 7), (10.0, 40), (1e3, 5), (1e7, 3)]
+
+
+def noise(scale: float, x: int) -> mp.mpf:
+    s = 1 / truth.real(scale)
+    return (1 - mp.exp(-s)) / (1 + mp.exp(-s)) * mp.exp(-s * abs(x))
+
+
+def law(scale: float, shift: int) -> list[tuple[mp.mpf, mp.mpf, mp.mpf]]:
+    """The losses, with the masses of 0 and below and of shift and above as geometric series."""
+    s = 1 / truth.real(scale)
+    tail = 1 / (1 - mp.exp(-s))
+    p = [noise(scale, x - shift) for x in range(shift + 1)]
+    q = [noise(scale, x) for x in range(shift + 1)]
+    p[0], q[0], p[-1], q[-1] = p[0] * tail, q[0] * tail, p[-1] * tail, q[-1] * tail
+    return [(s * (2 * x - shift), p[x], q[x]) for x in range(shift + 1)]
+
+
+def log_moment(scale: float, shift: int):  # type: ignore[no-untyped-def]
+    def value(z: mp.mpc) -> mp.mpc:
+        if shift <= 60:
+            return mp.log(mp.fsum(p * mp.exp(z * x) for x, p, _ in law(scale, shift)))
+        s = 1 / truth.real(scale)
+        theta = (z + mp.mpf(1) / 2) * s
+        turn = mp.sinh(shift * theta) * mp.coth(theta) if theta != 0 else mp.mpf(shift)
+        return mp.log(mp.cosh(shift * theta) + mp.tanh(s / 2) * turn) - s * shift / 2
+
+    return value
+
+
+@pytest.mark.parametrize(("scale", "shift"), CASES)
+def test_the_law_is_a_law_and_the_sum_over_the_noise(scale: float, shift: int) -> None:
+    rows = law(scale, shift)
+    assert mp.almosteq(mp.fsum(p for _, p, _ in rows), 1, 1e-40)
+    assert mp.almosteq(mp.fsum(q for _, _, q in rows), 1, 1e-40)
+    assert all(mp.almosteq(p / q, mp.exp(x), 1e-40) for x, p, q in rows)
+    if scale < 4:  # by the masses alone
+        far = range(-int(120 * scale) - 8, int(120 * scale) + 8 + shift)
+        z = mp.mpc(0.4, 0.3)
+        plain = mp.fsum(
+            noise(scale, x - shift) * (noise(scale, x - shift) / noise(scale, x)) ** z for x in far
+        )
+        assert mp.almosteq(plain, mp.exp(log_moment(scale, shift)(z)), 1e-30)
+
+
+@pytest.mark.parametrize(("scale", "shift"), CASES)
+def test_tails_are_sums_of_masses(scale: float, shift: int) -> None:
+    pair = DiscreteLaplacePair(scale, shift)
+    pairs.tails_hold(pair, law(scale, shift))
+    assert pair.top() >= law(scale, shift)[-1][0]
+    spacing = truth.real(pair.spacing())
+    for x, _, _ in law(scale, shift):
+        assert abs(x / spacing - mp.nint(x / spacing)) < mp.mpf(10) ** -14 * (1 + abs(x / spacing))
+
+
+@pytest.mark.parametrize(("scale", "shift"), [*CASES, (1e6, 10**8), (50.0, 10**4), (1e9, 2**52)])
+def test_log_moments_are_within_their_errors(scale: float, shift: int) -> None:
+    period = np.pi * scale * np.array([0.3, 0.5, 0.99, 1.0, 2.0, 7.25])
+    turns = np.concatenate([0.2 + 1j * period, -0.5 + 1j * period, -0.5 + 1e-7 + 1j * period])
+    z = np.concatenate([pairs.points(11, 24), turns])
+    # at a zero of the moment, or past 2^53 turns, nothing is known of its logarithm
+    unknown = 3 if shift < 2**50 else 20
+    pairs.moments_hold(DiscreteLaplacePair(scale, shift), z, log_moment(scale, shift), unknown)
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1e2, 1), (1e4, 7), (1e8, 100), (1e9, 10**6)])
+def test_log_moments_of_small_losses_keep_their_digits(scale: float, shift: int) -> None:
+    z = np.array([1.0, 3.0 + 2.0j, 1e-5])
+    value, error = DiscreteLaplacePair(scale, shift).log_moment(z)
+    assert np.all(error <= 2e-13 * np.abs(value))
+
+
+@pytest.mark.parametrize("tilt", [-0.5, 0.3])
+def test_it_does_not_decay_since_it_returns(tilt: float) -> None:
+    pair = DiscreteLaplacePair(2.0, 3)
+    once = pair.log_moment(np.array([tilt, tilt + 2j * np.pi]))[0].real
+    assert abs(once[0] - once[1]) < 1e-13
+    assert np.all(pair.decay(tilt, np.array([0.1, 5.0])) == 0)
+
+
+@pytest.mark.parametrize(("scale", "shift"), CASES)
+def test_profiles_and_renyi_against_the_sums(scale: float, shift: int) -> None:
+    loss, rows = DiscreteLaplace(scale, shift), law(scale, shift)
+    top = float(rows[-1][0])
+    places = [0.0, *(share * top for share in (0.1, 0.5, 0.77, 0.999, 1.5))]
+    pairs.profiles_hold(loss, rows, [e for e in places if e < 600], 1e-9 * (1 + 1 / top))
+    for order in (1.0001, 1.5, 2.0, 7.0, 300.0):
+        exact = truth.renyi([(p, q) for _, p, q in rows], order)
+        truth.within(loss.renyi(np.array([order]))[0], exact, 1e-9, 1e-14 * top)
+    truth.within(loss.pure(), rows[-1][0], 1e-15)
+
+
+@pytest.mark.parametrize(("scale", "shift"), [*CASES, (0.001, 1), (2.0, 100)])
+def test_rho_is_the_supremum_of_the_curve_over_the_order(scale: float, shift: int) -> None:
+    rho, ratios = DiscreteLaplace(scale, shift).rho(), []
+    with mp.workdps(90):
+        exact = log_moment(scale, shift)
+        for exponent in np.linspace(-12, 5, 69):
+            z = mp.mpf(10) ** float(exponent)
+            ratios.append(mp.re(exact(z)) / z / (1 + z))
+    assert max(ratios) <= rho
+    assert max(ratios) >= truth.real(rho) * (1 - mp.mpf("1e-7"))
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(0.5, 1), (2.0, 3), (1.3, 6)])
+def test_rho_is_proven_by_zeros_that_lie_on_the_imaginary_axis(scale: float, shift: int) -> None:
+    """``cos(d phi) + tanh(s/2) sin(d phi) cot(phi)`` has d zeros between 0 and pi."""
+    s = 1 / scale
+    phi = np.linspace(1e-6, np.pi - 1e-6, 20001)
+    value = np.cos(shift * phi) + np.tanh(s / 2) * np.sin(shift * phi) / np.tan(phi)
+    assert np.sum(np.diff(np.sign(value)) != 0) == shift
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("shifts", [(1, 1), (1, 2), (3, 2), (1, 1, 1), (2, 1, 3)])
+def test_it_dominates_vectors_of_the_same_l1_shift(scale: float, shifts: tuple[int, ...]) -> None:
+    rows = [(mp.mpf(0), mp.mpf(1), mp.mpf(1))]
+    for shift in shifts:
+        rows = [
+            (x + y, a * p, b * q)
+            for (x, a, b), (y, p, q) in itertools.product(rows, law(scale, shift))
+        ]
+    total = sum(shifts)
+    at = np.linspace(-1.1, 1.1, 45) * total / scale
+    pairs.dominated(DiscreteLaplacePair(scale, total), rows, at.tolist())
+    pairs.dominated(DiscreteLaplacePair(scale, total + 1), rows, at.tolist())
+    pairs.dominated(DiscreteLaplacePair(scale * 0.9, total), rows, at.tolist())
+
+
+@pytest.mark.parametrize("scale", [0.2, 1.0, 30.0, 1e6])
+def test_sensitivity_one_is_randomized_response(scale: float) -> None:
+    loss, same = DiscreteLaplace(scale), Pure(1 / scale)
+    for epsilon in (0.0, 0.3 / scale, 0.9 / scale):
+        one, two = loss.profile(epsilon), same.profile(epsilon)
+        assert one.lower <= two.upper
+        assert two.lower <= one.upper
+    assert abs(loss.rho() - same.rho()) <= 1e-5 * loss.rho()
+
+
+@pytest.mark.parametrize(
+    "bad", [(0.0, 1), (-1.0, 1), (1.0, 0), (1.0, 1.5), (1.0, 2**52 + 1), (1e301, 1), (1.0, True)]
+)
+def test_bad_parameters_are_refused(bad: tuple[float, int]) -> None:
+    with pytest.raises(DomainError):
+        DiscreteLaplace(*bad)
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1e-300, 1), (1e300, 1), (1e300, 2**52), (1e-3, 9)])
+def test_extremes_raise_no_warning_and_stay_sound(scale: float, shift: int) -> None:
+    loss = DiscreteLaplace(scale, shift)
+    value, error = loss.pair().log_moment(pairs.points(3, 20))
+    assert not np.any(np.isnan(value[np.isfinite(error)]))
+    assert 0 < loss.rho() <= loss.pure()
+    for epsilon in (0.0, 1e-310, 1.0, 800.0):
+        assert 0 <= loss.profile(epsilon).lower <= loss.profile(epsilon).upper <= 1
+    assert np.all(loss.renyi(np.array([1.01, 2.0, 1e5])) >= 0)
+
+
+@pytest.mark.parametrize("case", [(0.5, 1), (2.0, 3), (7.0, 20)])
+def test_the_kit_finds_nothing(case: tuple[float, int]) -> None:
+    testing.check(DiscreteLaplace(*case), others=[DiscreteLaplace(case[0], case[1] + 1)])
+
+
+@truth.steady(30)
+@given(st.floats(0.05, 1e4), st.integers(1, 30), st.integers(2, 5), st.floats(0, 20))
+def test_laws(scale: float, shift: int, size: int, at: float) -> None:
+    loss = DiscreteLaplace(scale, shift)
+    group = loss.grouped(size)
+    assert group == DiscreteLaplace(scale, shift * size)
+    assert group.dominates(loss)
+    assert not loss.dominates(group)
+    assert group.profile(at).upper >= loss.profile(at).lower
+    orders = np.array([1.01, 2.0, 30.0])
+    assert np.all(loss.renyi(orders) <= orders * loss.rho() * (1 + 1e-9))
+    assert loss.profile(at).upper <= Pure(loss.pure()).profile(at).upper + 1e-12
