@@ -1,0 +1,217 @@
+"""Correlated Gaussian noise: tree aggregation, and matrix factorisation in general.
+
+To release prefix sums (or any linear map A = B C) of a stream of rows, Gaussian noise is added to
+C times the stream and B applied to that: post-processing. What one unit moves is a matrix
+``sum_i C[:, i] u_i``, with its rows of norm at most 1 in the rounds i in which it takes part, so
+the loss is Gaussian with ``mu = sensitivity(C) / noise_multiplier``, rows chosen adaptively
+included (Denisov, McMahan, Rush, Smith and Thakurta 2022, Thm 2.1). With ``X = C^T C`` its square
+is at most the largest ``sum_{i, j} |X_ij|`` over the rounds of one unit, and is that where X has
+no negative entry.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from accountants.errors import DomainError, positive, whole
+from accountants.losses.gaussian import Gaussian
+from accountants.losses.given_gaussian import GaussianBound
+from accountants.rounding import UNIT, Array, up
+
+
+def tree_nodes(rounds: int, *, padded: bool = True) -> int:
+    """Return how many noisy nodes of the binary tree over ``rounds`` leaves one leaf lies in.
+
+    Parameters
+    ----------
+    rounds
+        T, at least 1.
+    padded
+        True where every node of the tree is released whose leaves are padded to a power of
+        two: ``ceil(log2 T) + 1``. False where only nodes all of whose leaves are real rounds
+        are: ``floor(log2 T) + 1``.
+
+    Examples
+    --------
+    >>> tree_nodes(1000), tree_nodes(1000, padded=False)
+    (11, 10)
+    """
+    count = whole("tree_nodes' rounds", rounds)
+    return (count - 1).bit_length() + 1 if padded else count.bit_length()
+
+
+def tree_aggregation(noise_multiplier: float, rounds: int, *, padded: bool = True) -> Gaussian:
+    """Return the loss of one epoch of tree aggregation (the binary mechanism).
+
+    Each unit touches one leaf, and so the nodes above it: ``mu = sqrt(nodes) / noise_multiplier``.
+    Several epochs, each with a tree of its own, are `Repeated`.
+
+    Parameters
+    ----------
+    noise_multiplier
+        The standard deviation in each node, over the largest norm of a unit's row (twice that
+        norm under replace-one).
+    rounds, padded
+        As for `tree_nodes`.
+
+    References
+    ----------
+    Dwork, Naor, Pitassi and Rothblum 2010; Chan, Shi and Song 2011 (binary mechanism); Kairouz,
+    McMahan, Song, Thakkar, Thakurta and Xu 2021, Thm 4.1 (adaptive rows).
+
+    Examples
+    --------
+    >>> round(tree_aggregation(noise_multiplier=1.0, rounds=1000).rho(), 9)
+    5.5
+    """
+    sigma = positive("tree_aggregation's noise_multiplier", noise_multiplier)
+    return Gaussian(up(math.sqrt(tree_nodes(rounds, padded=padded)) / sigma))
+
+
+def column_sensitivity(encoder: ArrayLike) -> float:
+    """Return the largest column norm of C, rounded up: what a unit moves in one round.
+
+    Examples
+    --------
+    >>> round(column_sensitivity([[1, 0], [1, 1]]), 9)
+    1.414213562
+    """
+    c = _encoder(encoder)
+    return _root(float((c * c).sum(axis=0).max()), len(c))
+
+
+def participation_sensitivity(
+    encoder: ArrayLike, participations: int, separation: int = 1
+) -> float:
+    """Return what a unit moves at most that takes part several times, rounded up.
+
+    ``sum_{i, j} |X_ij|`` over the rounds of a unit is ``sum_i (sum_j |X_ij|)``, at most the sum of
+    what each round i has in its own costliest company. Both maxima are dynamic programmes over
+    sets of rounds that are ``separation`` apart, so this is exact where columns that far apart
+    are orthogonal (banded encoders), and an upper bound elsewhere.
+
+    Parameters
+    ----------
+    encoder
+        C, a column for each round.
+    participations
+        k, the largest number of rounds of one unit.
+    separation
+        b: two rounds of one unit lie at least so many rounds apart.
+
+    References
+    ----------
+    Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta and Xu 2023 (b-min-separation).
+
+    Examples
+    --------
+    >>> participation_sensitivity(np.eye(6), participations=2, separation=3)
+    1.414213...
+    """
+    c = _encoder(encoder)
+    k = min(whole("participations", participations), c.shape[1])
+    b = whole("separation", separation)
+    if k == 1:
+        return column_sensitivity(c)
+    size = np.abs(c)
+    # each entry of X is off by at most so many units of the product of the moduli
+    x = np.abs(c.T @ c) + 2 * (len(c) + 2) * UNIT * (size.T @ size)
+    company = _company(x, k, b)
+    total = _heaviest(company[None, :], k, b)[0, -1]
+    return _root(float(total), 4 * k + len(c))
+
+
+def matrix_factorisation(
+    encoder: ArrayLike, noise_multiplier: float, participations: int = 1, separation: int = 1
+) -> Gaussian | GaussianBound:
+    """Return the loss of releasing C times a stream with Gaussian noise.
+
+    Parameters
+    ----------
+    encoder, participations, separation
+        As for `participation_sensitivity`.
+    noise_multiplier
+        The standard deviation of each entry, over the largest norm of a unit's row.
+
+    Returns
+    -------
+    Gaussian or GaussianBound
+        The latter for more than one participation: its sensitivity may not be attained.
+
+    Examples
+    --------
+    >>> matrix_factorisation([[1, 0], [1, 1]], noise_multiplier=2.0)
+    Gaussian(mu=0.7071067...)
+    """
+    sigma = positive("matrix_factorisation's noise_multiplier", noise_multiplier)
+    moved = participation_sensitivity(encoder, participations, separation)
+    return (Gaussian if participations == 1 else GaussianBound)(up(moved / sigma))
+
+
+def _encoder(value: ArrayLike) -> Array:
+    try:
+        c = np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DomainError(
+            "an encoder must be a matrix of numbers, a column for each round"
+        ) from None
+    if c.ndim != 2 or 0 in c.shape or not np.all(np.isfinite(c)):
+        raise DomainError(
+            f"an encoder must be a matrix of finite numbers, a column for each round, got shape "
+            f"{c.shape}; check for missing or infinite entries"
+        )
+    largest = float(np.abs(c).max())
+    if largest > 1e100 or 0 < largest < 1e-100:
+        raise DomainError(
+            f"an encoder's largest entry must lie between 1e-100 and 1e100, got {largest:g}; "
+            "scale the encoder and the noise"
+        )
+    return c
+
+
+def _root(square: float, terms: int) -> float:
+    """Return the root of a sum of so many rounded terms, rounded up."""
+    return up(math.sqrt(up(square, 2 * terms + 4)), 2) if square else 0.0
+
+
+def _company(x: Array, k: int, b: int) -> Array:
+    """Return for each round i the most that ``sum_j x_ij`` is over sets of rounds with i in it."""
+    n = len(x)
+    before = [np.zeros(n)]
+    after = [np.zeros(n)]
+    for m in range(1, k):
+        before.append(_until(x, m, b))
+        after.append(_until(x[::-1, ::-1], m, b)[::-1])
+    both = [left + right for left, right in zip(before, reversed(after), strict=True)]
+    return np.asarray(np.diagonal(x) + np.max(both, axis=0), dtype=np.float64)
+
+
+def _until(x: Array, m: int, b: int) -> Array:
+    """Return for each row i the heaviest sum of at most m entries b apart, up to column i - b."""
+    best, n = _heaviest(x, m, b), len(x)
+    last = np.arange(n) - b + 1
+    return np.where(last >= 0, best[np.arange(n), np.maximum(last, 0)], 0.0)
+
+
+def _heaviest(x: Array, m: int, b: int) -> Array:
+    """Return per row the heaviest sum of at most m entries, b apart, of the first j columns.
+
+    Column j of the result is for the first j columns, so it has one more than ``x``.
+    """
+    best = np.zeros((x.shape[0], x.shape[1] + 1))
+    for _ in range(m):
+        taken = np.concatenate([np.zeros((x.shape[0], 1)), x + _after_gap(best, b)], axis=1)
+        best = np.maximum.accumulate(taken, axis=1)
+    return best
+
+
+def _after_gap(best: Array, b: int) -> Array:
+    """Return, for each column j, the best of the columns up to j - b."""
+    n = best.shape[1] - 1
+    shifted = np.zeros((best.shape[0], n))
+    if b <= n:
+        shifted[:, b - 1 :] = best[:, : n - b + 1]
+    return shifted
