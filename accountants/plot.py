@@ -36,7 +36,7 @@ _INK, _FAINT = "#333333", "#DDDDDD"
 
 
 def profile(
-    guarantees: Guarantees, *, least: float = 1e-12, points: int = 160, ax: Axes | None = None
+    guarantees: Guarantees, *, least: float = 1e-12, points: int = 80, ax: Axes | None = None
 ) -> Axes:
     """Draw delta against epsilon, down to a least delta."""
     many = _named(guarantees)
@@ -56,7 +56,7 @@ def epsilons(
     guarantees: Guarantees,
     *,
     deltas: tuple[float, float] = (1e-12, 1e-2),
-    points: int = 60,
+    points: int = 30,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw epsilon against delta, between two deltas."""
@@ -74,7 +74,7 @@ def epsilons(
     return axes
 
 
-def tradeoff(guarantees: Guarantees, *, points: int = 120, ax: Axes | None = None) -> Axes:
+def tradeoff(guarantees: Guarantees, *, points: int = 80, ax: Axes | None = None) -> Axes:
     """Draw the least false-negative rate of a membership test against its false-positive rate."""
     many = _named(guarantees)
     title = "Trade-off of membership tests"
@@ -83,7 +83,7 @@ def tradeoff(guarantees: Guarantees, *, points: int = 120, ax: Axes | None = Non
     axes.plot([0, 1], [1, 0], color=_FAINT, linewidth=1.2, zorder=1)
     axes.annotate("tossing a coin", (0.7, 0.3), (3, 3), textcoords="offset points", color="#777777")
     for i, (name, each) in enumerate(many.items()):
-        lower, upper = each.tradeoff(grid)
+        lower, upper = each.tradeoff(grid, digits=2e-4)
         _curve(axes, grid, lower, upper, lower, i)
         _label(axes, name, grid, lower, i, len(many))
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")

@@ -129,18 +129,19 @@ class Guarantee:
                 lower = np.maximum(lower, np.max([low for low, _ in curves], axis=0))
         return np.minimum(lower, upper), upper
 
-    def tradeoff(self, rates: Array) -> tuple[Array, Array]:
+    def tradeoff(self, rates: Array, digits: float = 5e-12) -> tuple[Array, Array]:
         """Return lower and upper bounds of the trade-off function at false-positive rates.
 
         At each of them the least false-negative rate that a test for the unit can have. What is
         bracketed is the largest function that the profile implies, convex and its own inverse:
-        where the two directions of add/remove differ, the test of either may be harder.
+        where the two directions of add/remove differ, the test of either may be harder. The
+        search ends where the bounds are within ``digits`` of each other; they hold at any.
         """
         alpha = np.asarray(rates, dtype=np.float64)
         if not np.all((alpha >= 0) & (alpha <= 1)):
             raise DomainError("false-positive rates must be between 0 and 1")
-        digits = np.minimum(5e-12, 1e-8 * alpha.ravel() + 2e-15)  # few of a small power
-        lower, upper = greatest(self.profile, _missed(alpha.reshape(-1, 1)), digits)
+        wanted = np.minimum(digits, 2000 * digits * alpha.ravel() + 2e-15)  # of a small power
+        lower, upper = greatest(self.profile, _missed(alpha.reshape(-1, 1)), wanted)
         most = 1 - alpha.ravel()  # of tossing a coin
         lower, upper = np.clip(lower, 0.0, most * (1 - 2 * UNIT)), np.clip(upper, 0.0, most)
         return lower.reshape(alpha.shape), upper.reshape(alpha.shape)
