@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from accountants.bounds import Bounds
 from accountants.certify import Answer
 from accountants.errors import AccountingError, DomainError
 from accountants.reading import Guarantee
@@ -81,7 +82,9 @@ def tradeoff(guarantees: Guarantees, *, points: int = 80, ax: Axes | None = None
     axes = _axes(ax, title, "false-positive rate", "false-negative rate")
     grid = np.concatenate([[0.0], np.geomspace(1e-6, 0.01, 20), np.linspace(0.015, 1.0, points)])
     axes.plot([0, 1], [1, 0], color=_FAINT, linewidth=1.2, zorder=1)
-    axes.annotate("tossing a coin", (0.7, 0.3), (3, 3), textcoords="offset points", color="#777777")
+    axes.annotate(
+        "tossing a coin", (0.12, 0.88), (6, 4), textcoords="offset points", color="#777777"
+    )
     for i, (name, each) in enumerate(many.items()):
         lower, upper = each.tradeoff(grid, digits=2e-4)
         _curve(axes, grid, lower, upper, lower, i)
@@ -110,26 +113,26 @@ def accountants(
     """
     known = [(n, a.bounds) for n, a in answers.items() if a.bounds and a.bounds.upper < math.inf]
     known.sort(key=lambda item: item[1].upper, reverse=True)
-    least = min((b.upper for _, b in known), default=1.0) / 1e4 if logarithmic else 0.0
+    best = known[-1][1].upper if known else 1.0
+    near = [b.upper for _, b in known if logarithmic or b.upper <= 4 * best]
+    least, edge = (best / 1e4, 1.0) if logarithmic else (0.0, 1.25 * max(near, default=1.0) or 1.0)
     axes = _axes(ax, "Accountants side by side", title, "")
+    axes.set(xscale="log" if logarithmic else "linear", xlim=(least or 0.0, edge))
     for row, (_, bounds) in enumerate(known):
-        colour = COLOURS[0] if row == len(known) - 1 else "#888888"
-        left = max(bounds.lower, least)
-        axes.plot([left, bounds.upper], [row, row], color=colour, linewidth=3, alpha=0.35)
-        axes.plot(bounds.upper, row, "o", color=colour)
-        text = shown(bounds.upper, upward=True, digits=4)
-        axes.annotate(
-            text, (bounds.upper, row), (8, 0), textcoords="offset points", va="center", color=colour
-        )
+        _bracket(axes, row, bounds, least, edge, COLOURS[0] if row == len(known) - 1 else "#777777")
     axes.set_yticks(range(len(known)), [name for name, _ in known])
     axes.grid(visible=False, axis="y")
     axes.set_ylim(-0.6, len(known) - 0.4)
-    axes.margins(x=0.25)
-    if logarithmic:
-        axes.set_xscale("log")
-    else:
-        axes.set_xlim(left=0)
     return axes
+
+
+def _bracket(axes: Axes, row: int, bounds: Bounds, left: float, edge: float, colour: str) -> None:
+    """Draw one accountant's bracket; one that ends beyond the edge points there."""
+    low, high = max(min(bounds.lower, edge), left), min(bounds.upper, edge)
+    axes.plot([low, high], [row, row], color=colour, linewidth=3, alpha=0.35)
+    axes.plot(high, row, "o" if bounds.upper <= edge else ">", color=colour, clip_on=False)
+    text = shown(bounds.upper, upward=True, digits=4)
+    axes.annotate(text, (high, row), (0, 8), textcoords="offset points", ha="center", color=colour)
 
 
 def panels(count: int) -> list[Axes]:
@@ -208,7 +211,7 @@ def _label(axes: Axes, name: str, x: Array, y: Array, i: int, count: int) -> Non
     axes.annotate(
         name,
         (x[at], y[at]),
-        (4, 4),
+        (4, 4) if share < 0.6 else (-8, -4),
         textcoords="offset points",
         color=COLOURS[i % len(COLOURS)],
         fontweight="bold",
