@@ -196,7 +196,10 @@ def _falling(loss: PrivacyLoss) -> Iterator[str]:
 
 
 def _rising(loss: PrivacyLoss, orders: Array) -> Iterator[str]:
-    """``D_a`` rises in a; ``(a - 1) D_a`` is convex, and 0 at 1."""
+    """``D_a`` rises in a; ``(a - 1) D_a`` is convex, and 0 at 1.
+
+    The least of several bounds need not be convex, and is a bound all the same.
+    """
     curve = loss.renyi(orders)
     if curve is None:
         return
@@ -206,7 +209,8 @@ def _rising(loss: PrivacyLoss, orders: Array) -> Iterator[str]:
     x, y = np.append(1.0, some), np.append(0.0, (some - 1) * curve)
     chord = y[:-2] + (y[2:] - y[:-2]) * (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
     bent = y[1:-1] > chord * (1 + 1e-6) + 1e-300
-    if np.any(bent):
+    pair = loss.pair()
+    if np.any(bent) and (pair is None or pair.attained()):
         at = float(x[1:-1][int(np.argmax(bent))])
         yield f"(a - 1) D_a is not convex: at order {at:.6g} it is above its chord"
 

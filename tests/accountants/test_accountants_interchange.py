@@ -6,6 +6,7 @@ import importlib
 import math
 from fractions import Fraction
 
+import mpmath as mp
 import pytest
 from accountants_truth import steady
 from hypothesis import given
@@ -29,6 +30,12 @@ from accountants import (
 )
 from accountants import losses as families
 from accountants.interchange import from_dp_event, to_dp_event
+from accountants.losses.discrete_laplace import DiscreteLaplace
+from accountants.losses.fixed_size import FixedSize
+from accountants.losses.given_curve import ZeroConcentrated
+from accountants.losses.private_selection import PoissonSelection, PrivateSelection
+from accountants.losses.randomized_response import RandomizedResponse
+from accountants.losses.replaced_sample import ReplacedSample
 
 dp = pytest.importorskip("dp_accounting.dp_event")
 
@@ -53,6 +60,24 @@ EXACT = [  # event, relation, term; numbers that floats divide exactly
         "add_remove",
         Sequential([Spend(Gaussian(0.5)), Spend(Laplace(0.25))]),
     ),
+    (dp.DiscreteLaplaceDpEvent(0.5, 3), "zero_out", Spend(DiscreteLaplace(2.0, 3))),
+    (dp.DiscreteLaplaceDpEvent(0.5, 3), "replace_one", Spend(DiscreteLaplace(2.0, 6))),
+    (dp.ZCDpEvent(0.3), "add_remove", Spend(ZeroConcentrated(0.3))),
+    (
+        dp.PoissonSampledDpEvent(0.01, dp.GaussianDpEvent(0.5)),
+        "replace_one",
+        Spend(ReplacedSample(Composite({Gaussian(2.0): 1}), 0.01)),
+    ),
+    (
+        dp.SampledWithoutReplacementDpEvent(100, 10, dp.GaussianDpEvent(0.5)),
+        "replace_one",
+        Spend(FixedSize(Composite({Gaussian(4.0): 1}), size=10, of=100)),
+    ),
+    (
+        dp.RepeatAndSelectDpEvent(dp.GaussianDpEvent(0.5), 4.0, math.inf),
+        "add_remove",
+        Spend(PoissonSelection(Composite({Gaussian(2.0): 1}), 4.0)),
+    ),
     (
         dp.PoissonSampledDpEvent(0.01, dp.ComposedDpEvent([dp.GaussianDpEvent(0.5)])),
         "zero_out",
@@ -76,13 +101,24 @@ ONE_WAY = [
     (dp.RandomizedResponseDpEvent(0.0, 1), "replace_one", NOTHING),
     (dp.RandomizedResponseDpEvent(0.0, 2), "replace_one", OPEN),
     (dp.SelfComposedDpEvent(dp.GaussianDpEvent(1.0), 0), "add_remove", None),
+    (dp.DiscreteLaplaceDpEvent(0.0, 3), "add_remove", NOTHING),
+    (dp.DiscreteLaplaceDpEvent(1.0, 0), "add_remove", NOTHING),
+    (
+        dp.RepeatAndSelectDpEvent(dp.GaussianDpEvent(2.0), 1.0, 1.0),
+        "add_remove",
+        Spend(Gaussian(0.5)),
+    ),
     # a binary tree of 4 leaves is 3 deep
     (
         dp.SingleEpochTreeAggregationDpEvent(2.0, [1, 4, 3]),
         "zero_out",
         Repeated(Spend(Gaussian(0.5)), 3),
     ),
-    (dp.SingleEpochTreeAggregationDpEvent(2.0, 1), "zero_out", Spend(Gaussian(0.5))),
+    (
+        dp.SingleEpochTreeAggregationDpEvent(2.0, 1),
+        "zero_out",
+        Repeated(Spend(Gaussian(0.5)), 1),
+    ),
     (dp.SingleEpochTreeAggregationDpEvent(2.0, 0), "zero_out", NOTHING),
     (
         dp.MixtureOfGaussiansDpEvent(2.0, [0.0, 1.0], [0.75, 0.25]),
@@ -102,7 +138,14 @@ def test_what_an_event_means(event, neighbors, term):
 REFUSED = [
     (dp.UnsupportedDpEvent(), "add_remove"),
     (dp.SampledWithReplacementDpEvent(100, 10, dp.GaussianDpEvent(1.0)), "add_remove"),
-    (dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(1.0)), "replace_one"),
+    (dp.SampledWithoutReplacementDpEvent(100, 10, dp.GaussianDpEvent(1.0)), "add_remove"),
+    (
+        dp.PoissonSampledDpEvent(0.1, dp.PoissonSampledDpEvent(0.1, dp.LaplaceDpEvent(1.0))),
+        "replace_one",
+    ),
+    (dp.ZCDpEvent(0.1, 0.2), "add_remove"),
+    (dp.TruncatedSubsampledGaussianDpEvent(100, 0.1, 20, 1.0), "add_remove"),
+    (dp.RepeatAndSelectDpEvent(dp.GaussianDpEvent(1.0), 1e250, 1.0), "add_remove"),
     (dp.RandomizedResponseDpEvent(0.5, 2), "add_remove"),
     (dp.SingleEpochTreeAggregationDpEvent(1.0, 4), "add_remove"),
     (dp.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0, 2.0], [0.5, 0.25, 0.25]), "replace_one"),
@@ -126,6 +169,8 @@ def test_what_has_no_equal_term_is_refused_by_name(event, neighbors):
         (dp.PoissonSampledDpEvent(1.5, dp.GaussianDpEvent(1.0)), "add_remove"),
         (dp.SelfComposedDpEvent(dp.GaussianDpEvent(1.0), -1), "add_remove"),
         (dp.MixtureOfGaussiansDpEvent(1.0, [-1.0], [1.0]), "add_remove"),
+        (dp.RepeatAndSelectDpEvent(dp.GaussianDpEvent(1.0), 0.5, 1.0), "add_remove"),
+        (dp.RepeatAndSelectDpEvent(dp.GaussianDpEvent(1.0), 2.0, -1.0), "add_remove"),
     ],
 )
 def test_events_that_make_no_sense(event, neighbors):
@@ -142,6 +187,10 @@ def test_events_that_make_no_sense(event, neighbors):
         (Sampled(Spend(Gaussian(1.0)), 0.1), "replace_one"),
         (Parallel([Spend(Gaussian(1.0)), Spend(Laplace(1.0))]), "add_remove"),
         (Grouped(Spend(Pure(1.0)), 2), "replace_one"),
+        (Spend(DiscreteLaplace(2.0, 3)), "replace_one"),
+        (Spend(RandomizedResponse(1.0, 3)), "zero_out"),
+        (Spend(ReplacedSample(Composite({Gaussian(1.0): 1}), 0.1)), "add_remove"),
+        (Spend(PrivateSelection(Gaussian(1.0), -0.5, 0.1)), "add_remove"),
     ],
 )
 def test_what_has_no_equal_event_is_refused(term, neighbors):
@@ -157,7 +206,7 @@ def test_losses_that_hold_others():
     assert to_dp_event(Spend(body)) == inner
     assert to_dp_event(Spend(families.Sampled(body, 0.1))) == dp.PoissonSampledDpEvent(0.1, inner)
     grouped = to_dp_event(Grouped(Spend(Gaussian(0.5)), 4))
-    assert grouped == dp.ComposedDpEvent([to_dp_event(Spend(Gaussian(0.5).grouped(4)))])
+    assert grouped == to_dp_event(Spend(Gaussian(0.5).grouped(4)))
     assert to_dp_event(Parallel([Spend(Gaussian(0.5))])) == dp.GaussianDpEvent(2.0)
     assert to_dp_event(Repeated(Spend(Gaussian(0.5)), 0)) == dp.NoOpDpEvent()
     assert to_dp_event(Spend(Gaussian(0.0))) == dp.NoOpDpEvent()
@@ -185,17 +234,32 @@ def test_numbers_are_rounded_outward(noise, neighbors):
 
 
 @steady(200)
-@given(st.floats(1e-12, 1 - 1e-9))
-def test_randomized_response_is_rounded_outward(noise):
-    import mpmath as mp
-
-    event = dp.RandomizedResponseDpEvent(noise, 2)
+@given(st.floats(1e-12, 1 - 1e-9), st.integers(2, 40))
+def test_randomized_response_is_rounded_outward(noise, buckets):
+    event = dp.RandomizedResponseDpEvent(noise, buckets)
     term = from_dp_event(event, neighbors="replace_one")
-    exact = mp.log(2 / mp.mpf(noise) - 1)
+    exact = mp.log1p(buckets * (1 - mp.mpf(noise)) / mp.mpf(noise))
     assert exact <= term.loss.pure() <= exact * (1 + mp.mpf("1e-14"))
     back = to_dp_event(term, neighbors="replace_one")
     assert noise * (1 - 1e-13 * (1 + exact)) <= back.noise_parameter <= noise
-    assert back.num_buckets == 2
+    assert back.num_buckets == buckets
+
+
+@steady(100)
+@given(st.floats(1.01, 1e6), st.sampled_from([0.0, 0.5, 1.0, 2.0, 10.0]))
+def test_a_selection_has_at_least_as_many_runs(mean, shape):
+    event = dp.RepeatAndSelectDpEvent(dp.GaussianDpEvent(2.0), mean, shape)
+    loss = from_dp_event(event).loss
+    gamma = mp.mpf(loss.stopping)
+    if shape == 0:
+        runs = (1 - gamma) / (-gamma * mp.log(gamma))
+    else:
+        runs = shape * (1 - gamma) / (gamma * (1 - gamma**shape))
+    assert mean <= runs <= mean * (1 + 1e-11)
+    back = to_dp_event(Spend(loss))
+    assert back.event == dp.GaussianDpEvent(2.0)
+    assert mean <= back.mean <= mean * (1 + 1e-11)
+    assert back.shape == shape
 
 
 terms = st.recursive(

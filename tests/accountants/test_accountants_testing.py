@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+import sys
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -57,9 +59,20 @@ def examples(name: str) -> list[PrivacyLoss]:
     """Return a family's examples, or what its docstring makes."""
     if name in EXAMPLES:
         return EXAMPLES[name]
-    calls = re.findall(rf">>> .*?({name}\([^()]*\))", getattr(families, name).__doc__ or "")
-    names = {**vars(accountants), **vars(families), "np": np}
-    return [eval(call, names) for call in dict.fromkeys(calls)]
+    kind = getattr(families, name)
+    names = {**vars(sys.modules[kind.__module__]), **vars(accountants), name: kind, "np": np}
+    return [eval(call, names) for call in dict.fromkeys(_calls(name, kind.__doc__ or ""))]
+
+
+def _calls(name: str, doc: str) -> Iterator[str]:
+    """Yield each ``name(...)`` of a docstring's examples, up to its own closing bracket."""
+    code = "\n".join(line.partition(">>> ")[2] for line in doc.splitlines())
+    for found in re.finditer(rf"\b{name}\(", code):
+        depth, end = 1, found.end()
+        while depth:
+            depth += {"(": 1, ")": -1}.get(code[end], 0)
+            end += 1
+        yield code[found.start() : end]
 
 
 LOSSES = [

@@ -1,0 +1,151 @@
+"""What each term becomes among dp-accounting's events; see `accountants.interchange`."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import sys
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from typing import Any
+
+from accountants.errors import InapplicableError
+from accountants.interchange_events import norms
+from accountants.loss import PrivacyLoss
+from accountants.losses.approximate import Approximate
+from accountants.losses.composite import Composite
+from accountants.losses.discrete_laplace import DiscreteLaplace
+from accountants.losses.fixed_size import FixedSize
+from accountants.losses.gaussian import Gaussian
+from accountants.losses.given_curve import ZeroConcentrated
+from accountants.losses.laplace import Laplace
+from accountants.losses.private_selection import PoissonSelection, PrivateSelection
+from accountants.losses.pure import Pure
+from accountants.losses.randomized_response import RandomizedResponse
+from accountants.losses.replaced_sample import ReplacedSample
+from accountants.losses.sampled import Sampled as SampledLoss
+from accountants.rounding import ceiling, down, flooring
+from accountants.terms import Grouped, Parallel, Repeated, Sampled, Sequential, Spend, Term
+from accountants.worlds import worlds
+
+
+def written(term: Term, neighbors: str) -> Any:
+    """Return the event of a term."""
+    match term:
+        case Spend(loss=loss):
+            return _event(loss, neighbors)
+        case Sequential(parts=parts):
+            return _composed(written(part, neighbors) for part in parts)
+        case Repeated(part=part, times=times):
+            return _self_composed(written(part, neighbors), times)
+        case Sampled(part=part, rate=rate):
+            return _sampled(written(part, neighbors), rate, neighbors)
+        case Parallel(choices=(only,)):
+            return written(only, neighbors)
+        case Grouped():
+            return _grouped(term, neighbors)
+    raise InapplicableError(f"{type(term).__name__} has no equal DpEvent")
+
+
+def _events() -> Any:
+    try:
+        return importlib.import_module("dp_accounting.dp_event")
+    except ImportError as missing:
+        raise ImportError(
+            "to_dp_event needs dp-accounting: pip install 'adaptive-dp[interchange]'"
+        ) from missing
+
+
+def _event(loss: PrivacyLoss, neighbors: str) -> Any:
+    events = _events()
+    match loss:
+        case Gaussian():
+            return _noisy(events.GaussianDpEvent, loss.mu(), neighbors)
+        case Laplace(epsilon=eps):
+            return _noisy(events.LaplaceDpEvent, eps, neighbors)
+        case DiscreteLaplace():
+            return _discrete(loss, neighbors)
+        case ZeroConcentrated():
+            return events.ZCDpEvent(loss.rho())
+        case Approximate(delta=1.0):
+            return events.NonPrivateDpEvent()
+        case Pure(epsilon=eps) | Approximate(epsilon=eps, delta=0.0):
+            return _response(eps, 2, neighbors)
+        case RandomizedResponse(epsilon=eps, categories=categories):
+            return _response(eps, categories, neighbors)
+        case Composite(spends=spends):
+            return _spends(spends, neighbors)
+        case SampledLoss(body=body, rate=rate):
+            return _sampled(_event(body, neighbors), rate, neighbors)
+        case ReplacedSample() | FixedSize() if neighbors == "replace_one":
+            return _exchanged(loss)
+        case PrivateSelection(base=base, shape=shape) if shape >= 0:
+            return events.RepeatAndSelectDpEvent(_event(base, neighbors), loss.runs(), shape)
+        case PoissonSelection(base=base, mean=mean) if mean >= 1:
+            return events.RepeatAndSelectDpEvent(_event(base, neighbors), mean, math.inf)
+    raise _refused(repr(loss), neighbors)
+
+
+def _refused(what: str, neighbors: str) -> InapplicableError:
+    return InapplicableError(f"{what} has no equal DpEvent under {neighbors} neighbours")
+
+
+def _noisy(kind: Callable[[float], Any], ratio: float, neighbors: str) -> Any:
+    if ratio == 0:
+        return _events().NoOpDpEvent()
+    return kind(min(flooring(norms(neighbors) / Fraction(ratio)), sys.float_info.max))
+
+
+def _discrete(loss: DiscreteLaplace, neighbors: str) -> Any:
+    shift, odd = divmod(loss.sensitivity, norms(neighbors))
+    if odd:
+        raise _refused(f"{loss!r}, of an odd sensitivity,", neighbors)
+    return _events().DiscreteLaplaceDpEvent(ceiling(1 / Fraction(loss.scale)), shift)
+
+
+def _response(eps: float, buckets: int, neighbors: str) -> Any:
+    """Return the response with ``p = k / (e^eps - 1 + k)``."""
+    if eps == 0:
+        return _events().NoOpDpEvent()
+    if neighbors != "replace_one":
+        raise _refused("randomized response", neighbors)
+    less = math.exp(-eps)
+    noise = buckets * less / (less * (buckets - 1) + 1)
+    return _events().RandomizedResponseDpEvent(max(0.0, down(noise, 16 + 4 * eps)), buckets)
+
+
+def _exchanged(loss: ReplacedSample | FixedSize) -> Any:
+    events = _events()
+    if isinstance(loss, ReplacedSample):  # the body's units are present or absent
+        return events.PoissonSampledDpEvent(loss.rate, _event(loss.body, "add_remove"))
+    body = _event(loss.body, "replace_one")
+    return events.SampledWithoutReplacementDpEvent(loss.of, loss.size, body)
+
+
+def _spends(spends: Iterable[tuple[PrivacyLoss, int]], neighbors: str) -> Any:
+    parts = [_self_composed(_event(loss, neighbors), n) for loss, n in spends]
+    return parts[0] if len(parts) == 1 else _composed(parts)
+
+
+def _composed(parts: Iterable[Any]) -> Any:
+    every = list(parts)
+    return _events().ComposedDpEvent(every) if every else _events().NoOpDpEvent()
+
+
+def _self_composed(event: Any, times: int) -> Any:
+    if times == 1:
+        return event
+    return _events().SelfComposedDpEvent(event, times) if times else _events().NoOpDpEvent()
+
+
+def _sampled(event: Any, rate: float, neighbors: str) -> Any:
+    if neighbors == "replace_one":
+        raise _refused("Sampled, whose units are present or absent,", neighbors)
+    return _events().PoissonSampledDpEvent(rate, event)
+
+
+def _grouped(term: Term, neighbors: str) -> Any:
+    every = worlds(term)
+    if len(every.alternatives) > 1 or not every.exact:
+        raise InapplicableError("a group's loss has no equal DpEvent, only a larger one")
+    return _spends(next(iter(every)).spends.items(), neighbors)
