@@ -118,6 +118,7 @@ def _from_integral(sigma: float, least: Array) -> Array:
     """
     t = np.minimum((least - 0.5) / sigma, 1e3)
     density = np.exp(-t * t / 2) / math.sqrt(2 * math.pi)
-    third = 7 * t * (t * t - 3) / (5760 * sigma**4)
-    tail: Array = special.ndtr(-t) + density * (third - t / (24 * sigma * sigma))
+    square = sigma * sigma
+    corrected = density * (7 * t * (t * t - 3) / (5760 * square) - t / 24) / square
+    tail: Array = special.ndtr(-t) + corrected
     return np.maximum(tail, 0.0)

@@ -43,12 +43,12 @@ def moments_hold(
         assert abs(off) <= truth.real(float(error)) + mp.mpf(10) ** -60, (point, value, error)
 
 
-def tails_hold(pair: Pair, law: Law) -> None:
-    """Assert the tails at and about every loss of a discrete law, and far from all."""
-    losses = [loss for loss, _, _ in law]
-    places: list[mp.mpf] = [losses[0] - 1, losses[-1] + 1]
-    places += [(a + b) / 2 for a, b in itertools.pairwise(losses)]
-    at = np.array([float(place) for place in places] + [float(loss) for loss in losses])
+def tails_hold(pair: Pair, law: Law, places: Sequence[mp.mpf] = ()) -> None:
+    """Assert the tails at and about every loss of a law, or at some, and far from all."""
+    losses = places or [loss for loss, _, _ in law]
+    between = [(a + b) / 2 for a, b in itertools.pairwise(losses)]
+    every = [losses[0] - 1, losses[-1] + 1, *between, *losses]
+    at = np.array([float(place) for place in every])
     for side in (1, -1):
         tails = pair.above(at) if side > 0 else pair.below(at)
         for i, loss in enumerate(at):
@@ -59,6 +59,19 @@ def tails_hold(pair: Pair, law: Law) -> None:
                 error = truth.real(pair.tail_error())
                 assert low * (1 - error) - mp.mpf(10) ** -300 <= tail, (loss, side, which)
                 assert tail <= high * (1 + error) + mp.mpf(10) ** -300, (loss, side, which)
+
+
+def composed(laws: Sequence[Law]) -> Law:
+    """The law of the sum of independent losses; equal losses are merged."""
+    total: Law = [(mp.mpf(0), mp.mpf(1), mp.mpf(1))]
+    for law in laws:
+        merged: dict[str, tuple[mp.mpf, mp.mpf, mp.mpf]] = {}
+        for (x, a, b), (y, p, q) in itertools.product(total, law):
+            key = mp.nstr(x + y, 30)
+            _, c, d = merged.get(key, (x, mp.mpf(0), mp.mpf(0)))
+            merged[key] = (x + y, c + a * p, d + b * q)
+        total = list(merged.values())
+    return total
 
 
 def hockey(law: Law, epsilon: float | mp.mpf) -> mp.mpf:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import accountants_truth as truth
 import mpmath as mp
 import numpy as np
@@ -133,12 +131,7 @@ def test_rho_is_proven_by_zeros_that_lie_on_the_imaginary_axis(scale: float, shi
 @pytest.mark.parametrize("scale", [0.3, 1.0, 4.0])
 @pytest.mark.parametrize("shifts", [(1, 1), (1, 2), (3, 2), (1, 1, 1), (2, 1, 3)])
 def test_it_dominates_vectors_of_the_same_l1_shift(scale: float, shifts: tuple[int, ...]) -> None:
-    rows = [(mp.mpf(0), mp.mpf(1), mp.mpf(1))]
-    for shift in shifts:
-        rows = [
-            (x + y, a * p, b * q)
-            for (x, a, b), (y, p, q) in itertools.product(rows, law(scale, shift))
-        ]
+    rows = pairs.composed([law(scale, shift) for shift in shifts])
     total = sum(shifts)
     at = np.linspace(-1.1, 1.1, 45) * total / scale
     pairs.dominated(DiscreteLaplacePair(scale, total), rows, at.tolist())
