@@ -19,7 +19,7 @@ from accountants.losses.pure import Pure, ResponsePair
 from accountants.notions.renyi import Curve
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array, down, up
-from accountants.tailed import TailedAtoms, with_tails
+from accountants.tailed import with_tails
 
 _ORDERS = 1 + np.geomspace(1e-3, 1e9, 1201)
 _CELLS = 320
@@ -99,6 +99,3 @@ def _reach(curve: Curve) -> float | None:
 
 def _exp(logs: Array) -> Array:
     return np.minimum(1.0, np.exp(logs) * (1 + 4 * UNIT * (1 + np.abs(logs)))) + 1e-320
-
-
-__all__ = ["ResponseBound", "TailedAtoms", "curve_pair", "log_deltas"]
