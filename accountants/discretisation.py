@@ -27,13 +27,19 @@ import math
 
 import numpy as np
 from attrs import frozen
+from numpy.typing import NDArray
 
 from accountants.errors import InapplicableError
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array
 
+Flags = NDArray[np.bool_]
+
 _FAINT = 1e-285
 """A tail under Q below this is not trusted (tails are also wrong by 1e-300)."""
+
+_TRIALS = 8
+"""How often the cells' edges are moved to bring their means together."""
 
 CELLS = 2**16
 """No law of one pair has many more cells."""
@@ -50,7 +56,8 @@ class Grid:
 
     def points(self, shift: float = 0.0) -> Array:
         """Return the points, moved by ``shift`` steps, within ``2 UNIT`` of each term."""
-        return self.anchor + (np.arange(self.first, self.last + 1) + shift) * self.step
+        indices = np.arange(self.first, self.last + 1, dtype=np.float64)
+        return np.asarray(self.anchor + (indices + shift) * self.step, dtype=np.float64)
 
 
 @frozen(eq=False)
@@ -93,13 +100,14 @@ class _Cells:
     q: Array
     under: float
     over: float
-    faint: Array
+    faint: Flags
     """Where the mass under Q is too small or too blurred to place a cell by its mean."""
 
     @property
     def turns(self) -> int:
-        """How often `faint` changes from one cell to the next."""
-        return int(np.count_nonzero(self.faint[1:] != self.faint[:-1]))
+        """How often `faint` changes from one cell with mass to the next."""
+        faint = self.faint[self.p > 0]
+        return int(np.count_nonzero(faint[1:] != faint[:-1]))
 
 
 def _cells(pair: Pair, edges: Array) -> _Cells:
@@ -137,8 +145,8 @@ def _differences(below: Array, above: Array, left: int) -> tuple[Array, Array]:
 
 def _means(cells: _Cells, points: Array) -> Array:
     """Return the loss of each cell's mean of r, less the cell's lattice point."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        means = np.log(cells.p) - np.log(cells.q) - points
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        means = np.log(cells.p / cells.q) - points
     return np.where(np.isnan(means), 0.0, means)  # no mass at all
 
 
@@ -174,7 +182,10 @@ def above(pair: Pair, grid: Grid, tilt: float, slack: float) -> Law:
         masses += np.bincount(at, left, size) + np.bincount(at + 1, right, size)
     masses[1] += cells.under
     lost = 0.0 if edges[-1] >= pair.top() else cells.over * (1 + 1e-9) + 1e-300
-    strays = np.bincount(at[stray] + 1, cells.p[stray], size) if np.any(stray) else None
+    strays = None
+    if np.any(stray):
+        strays = np.zeros(size)
+        np.add.at(strays, at[stray] + 1, cells.p[stray])
     return _tilted(pair, grid, -1, masses, strays, tilt, (grid.anchor, slack), lost, cells.turns)
 
 
@@ -183,16 +194,14 @@ def below(pair: Pair, grid: Grid, tilt: float) -> Law:
     points = grid.points()
     edges = np.append(grid.points(-0.5), points[-1] + grid.step / 2)
     best: tuple[float, float, _Cells, Array] | None = None
-    for _ in range(6):
+    for _ in range(_TRIALS):
         cells = _cells(pair, edges)
         offsets = np.where(cells.faint, -grid.step, _means(cells, points))
         weights = _likely(cells.p, tilt)
         shift, cost = _shift(offsets, weights, grid.step)
-        if best is not None and cost > best[0]:
-            break
-        improved = best is None or cost < best[0] / 2
-        best = cost, shift, cells, offsets
-        if cost < 0.1 * grid.step**2 or not improved:
+        if best is None or cost < best[0]:
+            best = cost, shift, cells, offsets
+        if best[0] < 0.1 * grid.step**2 or cost > 1.5 * best[0]:
             break
         moved = np.clip(_median(offsets, weights) - offsets, -grid.step / 2, grid.step / 2)
         inner = edges[1:-1] + (moved[1:] + moved[:-1]) / 2
@@ -216,7 +225,7 @@ def _likely(masses: Array, tilt: float) -> Array:
     """Return the tilted masses, roughly, the largest of them 1."""
     with np.errstate(divide="ignore"):
         logs = np.log(masses) + tilt * np.arange(len(masses))
-    return np.exp(logs - logs.max())
+    return np.asarray(np.exp(logs - logs.max()), dtype=np.float64)
 
 
 def _median(offsets: Array, weights: Array) -> float:
@@ -252,7 +261,7 @@ def exponentials(rate: float, first: int, count: int) -> Array:
     rows = -(-count // 512)
     with np.errstate(over="ignore", under="ignore"):
         if abs(rate) > 1:  # else no factor overflows while the product does not
-            return np.exp(rate * np.arange(first, first + count))
+            return np.asarray(np.exp(rate * np.arange(first, first + count)), dtype=np.float64)
         coarse = np.exp(rate * (first + 512.0 * np.arange(rows)))
         fine = np.exp(rate * np.arange(512.0))
         return np.asarray(np.outer(coarse, fine).ravel()[:count])
@@ -302,7 +311,7 @@ def _tilted(
         tilt=tilt,
         offset=offset,
         error=error,
-        tail_error=(1 + turns) * (pair.tail_error() + 1e-15 + 32 * UNIT * (1 + reach)),
+        tail_error=(1 + 2 * turns) * (pair.tail_error() + 1e-15 + 32 * UNIT * (1 + reach)),
         stray=stray,
         lost=lost,
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from attrs import frozen
+from numpy.typing import NDArray
 
 from accountants.errors import InapplicableError
 from accountants.pair import Pair
@@ -17,6 +18,8 @@ from accountants.rounding import Array
 
 Spends = Sequence[tuple[Pair, int]]
 Cumulant = Callable[[Array], Array]
+Flags = NDArray[np.bool_]
+Ends = Sequence[tuple[float, float]]
 
 _NEGLIGIBLE = 27.0
 """What lies outside of the window is below e^-27 of the answer."""
@@ -55,7 +58,7 @@ class Window:
 
 def reach(pair: Pair, mass: float) -> float:
     """Return a loss above which the pair has at most ``mass`` under P."""
-    return min(pair.top(), _quantile(lambda x: pair.above(x)[0] <= mass, pair))
+    return min(pair.top(), _quantile(lambda x: np.less_equal(pair.above(x)[0], mass), pair))
 
 
 def depth(pair: Pair, mass: float) -> float:
@@ -63,7 +66,7 @@ def depth(pair: Pair, mass: float) -> float:
     return max(pair.bottom(), -_quantile(lambda x: pair.below(-x)[0] <= mass, pair))
 
 
-def _quantile(holds: Callable[[Array], Array], pair: Pair) -> float:
+def _quantile(holds: Callable[[Array], Flags], pair: Pair) -> float:
     """Return the least point, nearly, at which what stays true becomes true."""
     powers = 2.0 ** np.arange(-60, 16)
     points = np.concatenate([-powers[::-1], [0.0], powers])
@@ -76,7 +79,7 @@ def _quantile(holds: Callable[[Array], Array], pair: Pair) -> float:
     return float(points[-1])
 
 
-def cumulant(spends: Spends, ends: Sequence[tuple[float, float]]) -> Cumulant:
+def cumulant(spends: Spends, ends: Ends) -> Cumulant:
     """Return ``c -> log E_P e^{cL}`` of the composition, roughly."""
     families: dict[type[Pair], list[tuple[Pair, int]]] = {}
     rough: list[tuple[Array, Array, int]] = []
@@ -117,17 +120,20 @@ def _sketch(pair: Pair, low: float, high: float) -> tuple[Array, Array]:
     return losses, np.log(p[kept])
 
 
-def best_tilt(sum_: Cumulant, score: Callable[[Array, Array], Array], scale: float) -> float:
-    """Return the c > 0 of least ``score(c, K(c))``."""
+def best_tilt(
+    sum_: Cumulant, score: Callable[[Array, Array], Array], scale: float
+) -> tuple[float, float]:
+    """Return the c > 0 of least ``score(c, K(c))``, and that score."""
+    best = least = 0.0
     grid = np.geomspace(1e-4, 1e10, 220) / scale
     for _ in range(3):
         with np.errstate(all="ignore"):
             values = score(grid, sum_(grid))
-        at = int(np.argmin(np.where(np.isnan(values), np.inf, values)))
-        low, high = grid[max(0, at - 1)], grid[min(len(grid) - 1, at + 1)]
-        best = float(grid[at])
-        grid = np.geomspace(low, high, 33)
-    return best
+        values = np.where(np.isnan(values), np.inf, values)
+        at = int(np.argmin(values))
+        best, least = float(grid[at]), float(values[at])
+        grid = np.geomspace(grid[max(0, at - 1)], grid[min(len(grid) - 1, at + 1)], 33)
+    return best, least
 
 
 def penalty(c: Array) -> Array:
@@ -157,24 +163,24 @@ def window(sum_: Cumulant, tilt: float, span: tuple[float, float], low: float | 
     base = float(sum_(np.array([tilt]))[0])
     up, down = sum_(tilt + rates) - base, sum_(tilt - rates) - base
     ahead = (up - rates * low + _NEGLIGIBLE) / rates
-    end = low + float(np.min((up - rates * low + _NEGLIGIBLE) / (tilt + rates)))
+    beyond = float(np.min((up - rates * low + _NEGLIGIBLE) / (tilt + rates)))
     margins = spread * np.array([0.0, 0.5, 1, 2, 3, 4, 6, 8, 10, 14, 20, 40])
     behind = [_behind(down, rates, tilt, low - margin, high).min() for margin in margins]
-    widths = np.maximum(np.maximum(ahead.min(), behind), end - low + margins)
+    widths = np.maximum(np.maximum(ahead.min(), behind), beyond + margins)
     at = int(np.argmin(widths))
     start, width = float(low - margins[at]), float(widths[at])
     if width >= span[1] - span[0]:
         start, width = span[0], span[1] - span[0]
     held = np.minimum(rates, tilt)
-    best = (
-        rates[int(np.argmin(exponents))]
+    end, right, left = (
+        float(rates[int(np.argmin(exponents))])
         for exponents in (
             up - rates * (start + width),
             up - rates * (low + width),
             down + (rates - held) * start - held * (width - high),
         )
     )
-    return Window(tilt, low, start, width, *map(float, best), spread)
+    return Window(tilt, low, start, width, end, right, left, spread)
 
 
 def _behind(down: Array, rates: Array, tilt: float, start: float, high: float) -> Array:
@@ -204,7 +210,7 @@ def _moments(sum_: Cumulant, tilt: float, span: tuple[float, float]) -> tuple[fl
 
 def centre(pair: Pair) -> float:
     """Return the median loss, nearly: a lattice through it carries a narrow peak there."""
-    return _quantile(lambda x: pair.above(x)[0] <= 0.5, pair)
+    return _quantile(lambda x: np.less_equal(pair.above(x)[0], 0.5), pair)
 
 
 def floor(pair: Pair, tilt: float, low: float, high: float, share: float) -> float:
