@@ -9,12 +9,13 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants.atoms import Atoms
+from accountants.bounds import Bounds
 from accountants.complexes import Complex, expm1, log1p
 from accountants.errors import nonnegative, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.pure import Pure, ResponsePair
 from accountants.pair import Pair
-from accountants.rounding import UNIT, Array, up
+from accountants.rounding import UNIT, Array, down, up
 
 
 def _epsilon(value: float) -> float:
@@ -69,8 +70,32 @@ class RandomizedResponse(PrivacyLoss):
         """Return epsilon."""
         return self.epsilon
 
+    def profile(self, epsilon: float) -> Bounds:
+        """Return ``a (1 - e^{s-eps})_+ + c (1 - e^s)_+`` at s = ``epsilon`` from -eps on.
+
+        Below, ``1 - e^s``.
+        """
+        kept, other, _ = _masses(self.epsilon, self.categories)
+        if epsilon >= self.epsilon:
+            exact = -math.expm1(min(epsilon, 0.0))
+        elif epsilon > -self.epsilon:
+            exact = kept * -math.expm1(epsilon - self.epsilon)
+            exact -= other * math.expm1(min(epsilon, 0.0))
+        else:
+            exact = -math.expm1(epsilon)
+        return Bounds(max(0.0, down(exact, 32)), min(1.0, up(exact, 32)) if exact else 0.0)
+
+    def renyi(self, orders: Array) -> Array | None:
+        """Return that of the three losses; of two, the closed form."""
+        if self.categories == 2:
+            return Pure(self.epsilon).renyi(orders)
+        return PrivacyLoss.renyi(self, orders)
+
     def rho(self) -> float:
-        """Return ``eps (e^eps - 1)/(e^eps + k - 1)`` where beta <= 1."""
+        """Return ``eps (e^eps - 1)/(e^eps + k - 1)`` where beta <= 1; at most eps."""
+        return min(self._rho(), self.epsilon)
+
+    def _rho(self) -> float:
         less = math.exp(-self.epsilon)
         others = float(self.categories - 2)
         limit = up(self.epsilon * -math.expm1(-self.epsilon) / (1 + less + others * less), 16)
@@ -107,6 +132,13 @@ class RandomizedResponse(PrivacyLoss):
         return self.categories == other.categories and self.epsilon >= other.epsilon
 
 
+def _masses(epsilon: float, categories: int) -> tuple[float, float, float]:
+    """Return a, c and b, within 16 UNIT of themselves."""
+    less, others = math.exp(-epsilon), float(categories - 2)
+    total = 1 + less + others * less
+    return 1 / total, others * less / total, less / total
+
+
 @frozen
 class AnswerPair(Pair):
     """L is eps, 0 or -eps, under P with masses a, c and b, under Q with b, c and a.
@@ -119,15 +151,9 @@ class AnswerPair(Pair):
     epsilon: float
     categories: int
 
-    def _masses(self) -> tuple[float, float, float]:
-        less = math.exp(-self.epsilon)
-        others = float(self.categories - 2)
-        total = 1 + less + others * less
-        return 1 / total, others * less / total, less / total
-
     def above(self, loss: Array) -> tuple[Array, Array]:
         """Return the sums of the masses above."""
-        kept, other, swapped = self._masses()
+        kept, other, swapped = _masses(self.epsilon, self.categories)
         where = [loss < -self.epsilon, loss < 0, loss < self.epsilon]
         return (
             np.select(where, [1.0, kept + other, kept], 0.0),
@@ -165,7 +191,7 @@ class AnswerPair(Pair):
         return np.where(small, near[0], far[0]), np.where(small, near[1], far[1]) + slip
 
     def _near(self, z: Complex) -> tuple[Complex, Array]:
-        _, _, swapped = self._masses()
+        _, _, swapped = _masses(self.epsilon, self.categories)
         one, two = (z + 1) * self.epsilon, -z * self.epsilon
         with np.errstate(over="ignore", invalid="ignore"):
             rise, fall = expm1(one), expm1(two)
@@ -177,7 +203,7 @@ class AnswerPair(Pair):
             return log1p(-swapped * rise * fall, wrong)
 
     def _far(self, z: Complex) -> tuple[Complex, Array]:
-        kept, other, swapped = self._masses()
+        kept, other, swapped = _masses(self.epsilon, self.categories)
         x = z * self.epsilon
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             rest = kept + other * np.exp(-x) + swapped * np.exp(-2 * x)
@@ -191,7 +217,7 @@ class AnswerPair(Pair):
         """Return the same pair as its losses (one where epsilon is 0)."""
         if self.epsilon == 0:
             return Atoms((0.0,), (1.0,), (1.0,))
-        kept, other, swapped = self._masses()
+        kept, other, swapped = _masses(self.epsilon, self.categories)
         losses = (-self.epsilon, 0.0, self.epsilon)
         masses = (swapped, other, kept)
         return Atoms(losses, masses, masses[::-1], 32 * UNIT, multiple=self.epsilon)
