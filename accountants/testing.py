@@ -13,7 +13,7 @@ run on two neighbouring data sets (`accountants.testing_samples`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import lru_cache
 
@@ -22,7 +22,7 @@ import numpy as np
 from accountants.errors import InapplicableError
 from accountants.loss import PrivacyLoss
 from accountants.losses.pure import Pure
-from accountants.notions import gaussian, renyi
+from accountants.notions import gaussian
 from accountants.pair import Pair
 from accountants.rounding import Array
 from accountants.testing_pairs import SLACK, Cells, pair_problems
@@ -30,6 +30,11 @@ from accountants.testing_samples import LogRatio, Sampler, sample_problems
 
 ORDERS: Array = np.array([1.01, 1.25, 1.5, 2.0, 2.5, 3.0, 5.0, 8.0, 16.0, 32.0, 64.0])
 """The Renyi orders at which curves are looked at."""
+
+_MANY: Array = 1 + np.geomspace(1e-3, 1e9, 800)
+"""The orders at which a curve is converted: a coarser search only promises more."""
+
+_SHAPE: Array = (_MANY - 1) * np.log1p(-1 / _MANY) - np.log(_MANY)
 
 
 def check(
@@ -122,17 +127,17 @@ def _ranges(loss: PrivacyLoss, orders: Array) -> Iterator[str]:
 Promise = Callable[[float], float]
 
 
-def promises(loss: PrivacyLoss) -> dict[str, Promise]:
+@lru_cache(maxsize=16)
+def promises(loss: PrivacyLoss) -> Mapping[str, Promise]:
     """Return the delta that each functional promises at an epsilon, the failure included."""
     failure = loss.failure()
     result: dict[str, Promise] = {}
     if loss.profile(0.0) is not None:
         result["profile"] = lambda eps: _bounds(loss, eps)[1]
-    if loss.renyi(np.array([2.0])) is not None:
-        curve = _curve(loss)
-        result["renyi"] = lambda eps: _with(failure, math.exp(renyi.log_delta(curve, eps)))
+    if (curve := loss.renyi(_MANY)) is not None:
+        result["renyi"] = lambda eps: _with(failure, _by_curve(curve, eps))
     if (rho := loss.rho()) is not None:
-        result["rho"] = lambda eps: _with(failure, _by_rho(rho, eps))
+        result["rho"] = lambda eps: _with(failure, _by_curve(_MANY * rho, eps))
     if (mu := loss.mu()) is not None:
         result["mu"] = lambda eps: _with(failure, gaussian.profile(mu, eps).upper)
     if (pure := loss.pure()) is not None and pure < math.inf:
@@ -144,16 +149,10 @@ def _with(failure: float, rest: float) -> float:
     return failure + (1 - failure) * min(1.0, rest)
 
 
-def _by_rho(rho: float, eps: float) -> float:
-    return math.exp(renyi.log_delta(lambda orders: orders * rho, eps))
-
-
-def _curve(loss: PrivacyLoss) -> renyi.Curve:
-    def curve(orders: Array) -> Array:
-        known = loss.renyi(orders)
-        return np.full_like(orders, np.inf) if known is None else known
-
-    return curve
+def _by_curve(curve: Array, eps: float) -> float:
+    """Return the least delta of all orders (Canonne, Kamath and Steinke 2020, Prop. 12)."""
+    exponents = (_MANY - 1) * (curve - eps) + _SHAPE
+    return math.exp(min(0.0, float(np.min(np.where(np.isnan(exponents), np.inf, exponents)))))
 
 
 def _bounds(loss: PrivacyLoss, epsilon: float) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from accountants.pair import Pair
+from accountants.pair import Pair, slip
 from accountants.rounding import UNIT, Array
 
 SLACK = 1e-9
@@ -78,8 +78,8 @@ class Cells:
             return 0.0
         loss = np.where(np.isfinite(self.mean), self.mean, 0.0)
         gain = np.expm1(order * loss) - order * np.expm1(loss)
-        slip = 8 * UNIT * (np.abs(np.expm1(order * loss)) + order * np.abs(np.expm1(loss)))
-        least = np.maximum(self.q - self.q_wrong, 0.0) * np.maximum(gain - slip, 0.0)
+        wrong = 8 * UNIT * (np.abs(np.expm1(order * loss)) + order * np.abs(np.expm1(loss)))
+        least = np.maximum(self.q - self.q_wrong, 0.0) * np.maximum(gain - wrong, 0.0)
         # a mass that is wrong moves the mean ratio too: the slope in P is f'(r) = a (r^(a-1) - 1)
         moved = self.p_wrong * order * np.abs(np.expm1((order - 1) * loss))
         total = float(np.sum(np.maximum(least - moved, 0.0)))
@@ -99,8 +99,8 @@ class Cells:
         values = p * (at_low * np.exp(z * low) + (1 - at_low) * np.exp(z * high))
         top = np.exp(z.real * high)
         bend = abs(z * (z + 1)) * (high - low) ** 2 * (1 + grow) / 8
-        slip = abs(z) * np.minimum(high - low, 64 * UNIT * (1 + np.abs(high)))
-        wrong = float(np.sum(p * top * np.minimum(bend + slip, 2.0)))
+        turn = abs(z) * np.minimum(high - low, 64 * UNIT * (1 + np.abs(high)))
+        wrong = float(np.sum(p * top * np.minimum(bend + turn, 2.0)))
         wrong += float(np.sum(np.minimum(4 * self.p_wrong[1:-1] + self.q_wrong[1:-1], 1.0) * top))
         outside = float(self.p[0]) * math.exp(z.real * float(self.edges[0]))
         return complex(values.sum()), wrong + outside
@@ -180,14 +180,19 @@ def _first(broken: Array, edges: Array, problem: str) -> Iterator[str]:
 
 
 def _ends(pair: Pair, cells: Cells) -> Iterator[str]:
-    if not pair.bottom() <= pair.top():
-        yield f"its bottom {pair.bottom()} is above its top {pair.top()}"
-    if math.isfinite(pair.top()) and max(x[0] for x in pair.above(np.array([pair.top()]))) > 0:
-        yield f"the loss exceeds its top, {pair.top()}"
-    if math.isfinite(pair.bottom()):
-        low = np.array([pair.bottom()])
-        if max(x[0] for x in pair.below(low)) > 0:
-            yield f"the loss goes below its bottom, {pair.bottom()}"
+    """Nothing lies beyond the ends, but for the slip that tails are allowed."""
+    top, bottom = pair.top(), pair.bottom()
+    if not bottom <= top:
+        yield f"its bottom {bottom} is above its top {top}"
+    if math.isfinite(top) and np.any(pair.above(_past(top, 1.0))):
+        yield f"the loss exceeds its top, {top}"
+    if math.isfinite(bottom) and np.any(pair.below(_past(bottom, -1.0))):
+        yield f"the loss goes below its bottom, {bottom}"
+
+
+def _past(end: float, side: float) -> Array:
+    point = np.array([end])
+    return point + side * 2 * slip(point)
 
 
 def _atoms(pair: Pair, cells: Cells) -> Iterator[str]:
@@ -201,10 +206,10 @@ def _atoms(pair: Pair, cells: Cells) -> Iterator[str]:
             middle = (low + high) / 2
             p = pair.above(np.array([low, middle, high]))[0]
             low, high = (low, middle) if p[0] - p[1] > p[1] - p[2] else (middle, high)
-        slip = 64 * UNIT * cells.largest()
-        if p[0] - p[2] < 1e-9 + 4 * cells.error or abs(high) < slip:
+        near = 64 * UNIT * cells.largest()
+        if p[0] - p[2] < 1e-9 + 4 * cells.error or abs(high) < near:
             continue
-        if abs(high - spacing * round(high / max(spacing, 5e-324))) > slip:
+        if abs(high - spacing * round(high / max(spacing, 5e-324))) > near:
             yield f"the loss has an atom at {high:.12g}, not a multiple of {spacing:.12g}"
             return
 
