@@ -147,6 +147,8 @@ def delta_by_search(
 
     def excess(log_delta: float) -> float:
         value = epsilon_at(min(1.0, math.exp(log_delta)))
+        if value <= target:  # at target 0 on a plateau, where no root can be seen
+            return min(-1e-300, value - target)
         return 1e6 if math.isinf(value) else value - target
 
     least = math.log(max(failure, 5e-324))

@@ -112,9 +112,11 @@ class Atoms(Pair):
         return value, error
 
     def _near(self, points: Complex, losses: Array, p: Array) -> tuple[Complex, Array]:
-        terms = expm1(points * losses)
-        steps = 48 + len(losses) + 4 * np.abs(points * losses).max(axis=1)
-        return log1p(terms @ p, (np.abs(terms) @ p) * (self.error + steps * UNIT))
+        terms, size = expm1(points * losses), np.abs(points * losses)
+        steps = 48 + len(losses) + 4 * size.max(axis=1)
+        # an exponent's own rounding counts even where its exponential is next to 1
+        wrong = (np.abs(terms) @ p) * (self.error + steps * UNIT) + 4 * UNIT * (size @ p)
+        return log1p(terms @ p, wrong)
 
     def _far(self, points: Complex, losses: Array, p: Array, shift: Array) -> tuple[Complex, Array]:
         """Take the largest exponential out."""

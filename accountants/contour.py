@@ -191,7 +191,7 @@ def line(near: Neighbourhood, epsilon: tuple[float, float], log_delta: float) ->
         About the log of the least delta that will be met.
     """
     wanted = log_delta + math.log(_SMALL)
-    place = near.best(epsilon[0], wanted)
+    place = near.best(epsilon, wanted)
     if place is None:
         return None
     last = _last(near.whole, place, wanted - (place.moment - place.tilt * epsilon[1]))
@@ -217,7 +217,7 @@ def _last(whole: Composition, place: Place, wanted: float) -> float | None:
     variance = 2 * place.moment / (place.tilt * (1 + place.tilt))
     first = math.sqrt(2 * max(1.0, -wanted) / max(variance, 1e-300))
     reach = first * np.geomspace(0.25, 1e6, 50)
-    bound = whole.decay(place.tilt, reach.astype(np.float64)) - np.log(math.pi * reach)
+    bound = whole.decay(place.tilt, np.asarray(reach, dtype=np.float64)) - np.log(math.pi * reach)
     enough = np.flatnonzero(bound <= wanted)
     return float(reach[enough[0]]) if len(enough) else None
 
@@ -270,7 +270,7 @@ class Neighbourhood:
     tilts: Array
     moments: Array
 
-    def best(self, epsilon: float, wanted: float) -> Place | None:
+    def best(self, epsilon: tuple[float, float], wanted: float) -> Place | None:
         """Return the place of the shortest period, where Chernoff's bound is close to its best.
 
         Farther left the terms n < 0 of Poisson's sum ask for a longer period, farther right
@@ -279,34 +279,51 @@ class Neighbourhood:
         c, known = self.tilts, np.isfinite(self.moments)
         if not known.any():
             return None
-        chernoff = self.moments - c * epsilon + _shape(c)
-        near = known & (chernoff <= chernoff[known].min() + 4)
+        near = known & (self._gap(epsilon[0]) <= _SLACK) & (self._gap(epsilon[1]) <= _SLACK)
+        excess = self.moments - c * epsilon[0] - wanted
         with np.errstate(divide="ignore", invalid="ignore"):
-            excess = self.moments - c * epsilon - wanted
             right = np.where(c > c[:, None] * 1.01, excess / (c - c[:, None]), np.inf)
         period = np.maximum(-wanted / c, np.where(np.isnan(right), np.inf, right).min(axis=1))
         period = np.where(near, period, np.inf)
         at = int(np.argmin(period))
         if not period[at] < math.inf:
             return None
-        above = np.flatnonzero(known & (c > c[at] * 1.01))
+        above = np.flatnonzero(known & (c > c[at] * 1.01))[:24]
         pairs = tuple((float(c[i]), float(self.moments[i])) for i in above)
         return Place(float(c[at]), float(self.moments[at]), max(float(period[at]), 1e-300), pairs)
 
+    def _gap(self, epsilon: float) -> Array:
+        """Return how far log delta's bound at each tilt lies above the best of them."""
+        bound = self.moments - self.tilts * epsilon + _shape(self.tilts)
+        gap: Array = bound - bound[np.isfinite(bound)].min()
+        return gap
 
-def neighbourhood(whole: Composition, tilt: float) -> Neighbourhood:
-    """Return the moments around a tilt, and around one over the standard deviation."""
-    tilts = tilt * _AROUND
+    def log_delta(self, epsilon: float) -> float:
+        """Return about the log of delta: the best Chernoff bound, and some room."""
+        bound = self.moments - self.tilts * epsilon + _shape(self.tilts)
+        return float(min(0.0, bound.min())) - 4
+
+
+_SLACK = 5.0
+"""Beyond this what cancels in the sum would cost more digits than a shorter period saves."""
+
+
+def neighbourhood(whole: Composition, first: float, last: float) -> Neighbourhood:
+    """Return the moments around a range of tilts, or around one over the standard deviation."""
+    tilts = _around(first, last)
     moments = whole.upper(tilts)
-    variance = float(2 * moments[_MIDDLE] / (tilt * (1 + tilt)))
-    if 0 < variance < math.inf and tilt < 1 / math.sqrt(variance):
-        tilts = _AROUND / math.sqrt(variance)
+    at = int(np.searchsorted(tilts, first))
+    variance = float(2 * moments[at] / (tilts[at] * (1 + tilts[at])))
+    least = 1 / math.sqrt(variance) if 0 < variance < math.inf else 0.0
+    if first < least:
+        tilts = _around(least, max(least, last))
         moments = whole.upper(tilts)
     return Neighbourhood(whole, tilts, moments)
 
 
-_AROUND = np.concatenate([np.geomspace(0.125, 1.0, 12, endpoint=False), np.geomspace(1.0, 6.0, 14)])
-_MIDDLE = 12
+def _around(first: float, last: float) -> Array:
+    low, high = first / 8, last * 6
+    return np.geomspace(low, high, math.ceil(4.5 * math.log2(high / low)), dtype=np.float64)
 
 
 def lowest(objective: Callable[[Array], Array], start: float) -> float:
@@ -362,7 +379,7 @@ def epsilon(spends: Spends, delta: float) -> Bounds | None:
         return None
     if highest <= 0:  # Chernoff's bound at epsilon 0 is delta or less
         return Bounds(0.0, 0.0)
-    near, start = neighbourhood(whole, c), highest
+    near, start = neighbourhood(whole, c, c), highest
     best: Bounds | None = None
     for _ in range(_ROUNDS):  # of heavy tails Chernoff's epsilon is far off, and its place too
         found = line(near, (max(0.0, start - 2 / c), start), log_delta)
@@ -431,42 +448,42 @@ def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | None:
     """
     whole = composition(spends)
     order = np.argsort(epsilons)
-    low, high = np.zeros(len(epsilons)), np.zeros(len(epsilons))
-    runs = [order[start : start + _RUN] for start in range(0, len(order), _RUN)][::-1]
-    tilt = 1.0
+    ends = float(epsilons[order[0]]), float(epsilons[order[-1]])
+    first = _saddle_at(whole, ends[0], 1.0)
+    if first is None:
+        return None
+    near = neighbourhood(whole, first, _saddle_at(whole, ends[1], first) or first)
+    low, high = np.zeros(len(epsilons)), np.ones(len(epsilons))
+    runs = [order]
     while runs:
         some = runs.pop()
-        found = _run(whole, epsilons[some], tilt)
-        if found is None:
+        found = _run(near, epsilons[some])
+        if found is None and len(some) == 1:
             return None
-        log_low, log_high, tilt = found
-        low[some] = np.maximum(0.0, _exp(log_low, -1))
-        high[some] = np.minimum(1.0, _exp(log_high, 1))
-        wide = some[log_high - log_low > _WIDE]
-        if len(wide) and len(some) > 1:  # too far apart for one line
-            runs += [half for half in np.array_split(wide, 2)[::-1] if len(half)]
+        if found is not None:
+            low[some] = np.maximum(low[some], _exp(found[0], -1))
+            high[some] = np.minimum(high[some], _exp(found[1], 1))
+            some = some[found[1] - found[0] > _WIDE]
+        if len(some) and (found is None or len(some) < len(found[0])):
+            runs += [half for half in np.array_split(some, 2)[::-1] if len(half)]
     return low, high
 
 
-def _run(whole: Composition, epsilons: Array, tilt: float) -> tuple[Array, Array, float] | None:
-    """Return bounds of log delta at rising epsilons, by one line, and the tilt in the middle."""
-    middle = float(epsilons[len(epsilons) // 2])
-    tilt, log_delta = _saddle_at(whole, middle, tilt)
-    if not log_delta < math.inf:
-        return None
-    near = neighbourhood(whole, tilt)
-    least = min(0.0, log_delta - tilt * (float(epsilons[-1]) - middle))
+def _run(near: Neighbourhood, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return bounds of log delta at rising epsilons, by one line; None where none serves all."""
+    ends = float(epsilons[0]), float(epsilons[-1])
+    least = near.log_delta(ends[1])
     low, high = np.full(len(epsilons), -np.inf), np.zeros(len(epsilons))
     for _ in range(_ROUNDS):  # of heavy tails Chernoff's delta is far too large
-        found = line(near, (float(epsilons[0]), float(epsilons[-1])), least)
+        found = line(near, ends, least)
         if found is None:
-            break
+            return None if np.all(low == -np.inf) else (low, high)
         some_low, some_high, _ = found.brackets(epsilons)
         low, high = np.maximum(low, some_low), np.minimum(high, some_high)
         if high.min() > least - 1 or np.all(high - low <= _WIDE):
             break
         least = float(high.min())
-    return None if found is None and not np.any(low > -np.inf) else (low, high, tilt)
+    return low, high
 
 
 _WIDE = 1e-8
@@ -479,15 +496,11 @@ def _exp(logs: Array, side: int) -> Array:
     return np.exp(some) * (1 + side * 4 * UNIT * (1 - some)) + side * 1e-323
 
 
-_RUN = 16
-"""So many epsilons share a line."""
-
-
-def _saddle_at(whole: Composition, epsilon: float, start: float) -> tuple[float, float]:
-    """Return the tilt of Chernoff's best bound of log delta at an epsilon, and that bound."""
+def _saddle_at(whole: Composition, epsilon: float, start: float) -> float | None:
+    """Return the tilt of Chernoff's best bound of log delta at an epsilon."""
 
     def bound(c: Array) -> Array:
         return whole.upper(c) - c * epsilon + _shape(c)
 
     c = lowest(bound, start)
-    return c, float(bound(np.array([c]))[0])
+    return c if np.isfinite(bound(np.array([c]))[0]) else None

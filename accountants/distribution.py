@@ -161,19 +161,22 @@ def _whole(state: DistributionState) -> _Whole:
 
 
 def _failure(losses: dict[PrivacyLoss, int]) -> tuple[Fraction, Fraction]:
-    """Return bounds of ``1 - prod (1 - f_i)^k_i``."""
-    total, logs = Fraction(), 0.0
+    """Return bounds of ``1 - prod (1 - f_i)^k_i``; the lower is 0 where one is not attained."""
+    total, logs, sure = Fraction(), 0.0, True
     for loss, times in losses.items():
         each = loss.failure()
         if each >= 1:
-            return Fraction(1), Fraction(1)
+            return Fraction(), Fraction(1)
         total += Fraction(each) * times
         logs += times * math.log1p(-each)
+        pair = loss.pair()
+        sure = sure and (each == 0 or (pair is not None and pair.attained()))
     if total == 0:
         return Fraction(), Fraction()
     product, slack = -math.expm1(logs), (8 + 2 * len(losses)) * UNIT
     most = min(total, Fraction(product * (1 + slack)), Fraction(1))
-    return min(Fraction(max(0.0, product * (1 - slack))), most), most
+    least = Fraction(max(0.0, product * (1 - slack))) if sure else Fraction()
+    return min(least, most), most
 
 
 def _ceiling_remaining(delta: float, failure: Fraction) -> float:

@@ -139,7 +139,8 @@ def _profile(pair: Pair, failure: float, epsilon: float) -> Bounds:
         low, high = direction.profile(np.array([epsilon]))
         lower = max(lower, float(low[0]) if pair.attained() else 0.0)
         upper = max(upper, float(high[0]))
-    lower = failure + (1 - failure) * lower
+    least = failure if pair.attained() else 0.0
+    lower = least + (1 - least) * lower
     return Bounds(max(0.0, down(lower)), min(1.0, up(failure + (1 - failure) * upper)))
 
 

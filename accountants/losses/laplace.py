@@ -214,14 +214,17 @@ def _log_moment(eps: Array, z: Complex) -> tuple[Complex, Array]:
     w = np.where(w == 0, 1e-9, w)  # M is even and entire in w: there it moves by (w eps)^2
     every = eps[:, None]
     with np.errstate(over="ignore", invalid="ignore"):
-        grow, fall = a / (2 * w) * expm1(z * every), z / (2 * w) * expm1(-a * every)
+        first, second = a / (2 * w), z / (2 * w)
+        grow, fall = first * expm1(z * every), second * expm1(-a * every)
         reach = 64 + 4 * np.abs(a) * every
         size = np.abs(grow) + np.abs(fall)
-        near, near_error = log1p(grow + fall, reach * UNIT * size + 1e-18 * every * every)
+        # an exponent's own rounding counts even where its exponential is next to 1
+        moved = 4 * every * (np.abs(z * first) + np.abs(a * second))
+        near, near_error = log1p(grow + fall, (reach * size + moved) * UNIT + 1e-18 * every * every)
         # where e^{z eps} is large it is taken out
-        rest = a / (2 * w) + z / (2 * w) * np.exp(-2 * w * every)
+        rest = first + second * np.exp(-2 * w * every)
         far = z * every + np.log(rest)
-        wrong = reach * UNIT * (np.abs(a / (2 * w)) + np.abs(z / (2 * w)))
+        wrong = reach * UNIT * (np.abs(first) + np.abs(second))
         moved = wrong / np.abs(rest)
         far_error = np.where(moved < 0.5, 2 * moved + 8 * UNIT * np.abs(far), np.inf)
     small, slipped = z.real * every < 1, slip * every

@@ -160,7 +160,9 @@ def _log_moment(eps: Array, z: Complex) -> tuple[Complex, Array]:
     with np.errstate(over="ignore", invalid="ignore"):
         grow, fall = more * expm1(z * every), less * expm1(-z * every)
         reach = 64 + 4 * np.abs(z) * every.real
-        near, near_error = log1p(grow + fall, reach * UNIT * (np.abs(grow) + np.abs(fall)))
+        # an exponent's own rounding counts even where its exponential is next to 1
+        wrong = reach * (np.abs(grow) + np.abs(fall)) + 4 * np.abs(z) * every.real
+        near, near_error = log1p(grow + fall, wrong * UNIT)
         rest = more + less * np.exp(-2 * z * every)
         far = z * every + np.log(rest)
         moved = reach * UNIT * (more + less) / np.abs(rest)

@@ -85,7 +85,7 @@ def _on_nodes(mu: float, rate: float, s: Complex) -> tuple[Complex, Array]:
     left, right = _reach(mu, rate, float(a.min()), float(a.max()))
     if not (left + right) / step * len(s) < _NODES:
         return np.zeros(len(s), dtype=np.complex128), np.full(len(s), np.inf)
-    x: Array = np.arange(-math.ceil(left / step), math.ceil(right / step) + 1) * step
+    x = step * np.arange(-math.ceil(left / step), math.ceil(right / step) + 1, dtype=np.float64)
     log_r = mu * x - mu * mu / 2
     loss = _log_mixture(log_r, rate)
     # the exponent's rounding reaches the loss by the share of r in R
@@ -248,7 +248,7 @@ def _suprema(mu: float, rate: float, a: float, first: float) -> tuple[Array, Arr
 
 def _square(mu: float, rate: float, a: float, t: Array) -> Array:
     """Return upper bounds of ``|phi(t)|^2``, at most 1."""
-    points: Complex = a + 1j * np.concatenate([[0.0], t])
+    points = np.asarray(a + 1j * np.concatenate([[0.0], t]), dtype=np.complex128)
     value, error = log_moment(mu, rate, points)
     value = np.where(np.isfinite(error), value, 0.0)
     logs = value.real[1:] + error[1:] - value.real[0] + error[0]
@@ -262,7 +262,9 @@ def _variance(mu: float, rate: float, a: float) -> float:
     For any m and h, ``E (L - m)^2 <= 2 (E cosh(h (L - m)) - 1) / h^2``, of moments at a +- h.
     """
     best = math.inf
-    value, error = log_moment(mu, rate, a + np.array([0j, -1, 1, -0.1, 0.1]))
+    value, error = log_moment(
+        mu, rate, np.array([a, a - 1, a + 1, a - 0.1, a + 0.1], dtype=np.complex128)
+    )
     middle = float(value.real[0])
     for i, h in ((1, 1.0), (3, 0.1)):
         left, right = value.real[i : i + 2].tolist()
@@ -317,7 +319,7 @@ def _layers(height: Array, width: Array) -> tuple[Array, Array]:
     known = np.sort(height[height > 0])
     if not len(known):
         return np.zeros(1), np.zeros(1)
-    levels = np.unique(known[np.linspace(0, len(known) - 1, 48).astype(int)])
+    levels = np.unique(known[np.linspace(0, len(known) - 1, 24).astype(int)])
     edges = np.concatenate([[0.0], np.cumsum(width)])
     weights, widths = [np.zeros(0)], [np.zeros(0)]
     for level, below in zip(levels, np.concatenate([[0.0], levels[:-1]]), strict=True):
