@@ -60,7 +60,7 @@ class DiscreteLaplace(PrivacyLoss):
     --------
     >>> loss = DiscreteLaplace(scale=2.0, sensitivity=3)
     >>> round(loss.pure(), 12), round(loss.rho(), 12)
-    (1.5, 0.754521462389)
+    (1.5, 0.75457989003)
     """
 
     theorem: ClassVar[str] = (
