@@ -83,10 +83,30 @@ EVENTS = {
     "trees": (times(dp.SingleEpochTreeAggregationDpEvent(20.0, 64), 9), SPECIAL),
     "mixture": (times(dp.MixtureOfGaussiansDpEvent(2.0, [0.0, 1.0], [0.9, 0.1]), 50), ADD),
     "one response": (dp.RandomizedResponseDpEvent(0.3, 2), REPLACE),
+    "answers out of 9": (dp.ComposedDpEvent([dp.RandomizedResponseDpEvent(0.8, 9)] * 6), REPLACE),
+    "discrete Laplaces": (times(dp.DiscreteLaplaceDpEvent(0.2, 3), 30), ADD),
+    "zCDP": (dp.ComposedDpEvent([dp.ZCDpEvent(0.01), times(dp.ZCDpEvent(1e-3), 9)]), ADD),
+    "best of about ten": (dp.RepeatAndSelectDpEvent(dp.GaussianDpEvent(9.0), 10.0, 1.0), ADD),
+    "best of about five": (dp.RepeatAndSelectDpEvent(dp.LaplaceDpEvent(5.0), 5.0, 0.0), ADD),
+    "best of Poisson": (dp.RepeatAndSelectDpEvent(dp.GaussianDpEvent(9.0), 10.0, math.inf), ADD),
+    "sampled Gaussian, replaced": (
+        times(dp.PoissonSampledDpEvent(0.01, dp.GaussianDpEvent(1.0)), 100),
+        REPLACE,
+    ),
+    "fixed-size sample": (
+        times(dp.SampledWithoutReplacementDpEvent(1000, 10, dp.GaussianDpEvent(2.0)), 100),
+        REPLACE,
+    ),
 }
 
 # Its Renyi accountant takes a multiplier to be of the change itself, under every relation.
-OTHER_NORM = {"Gaussian, replaced"}
+OTHER_NORM = {"Gaussian, replaced", "fixed-size sample"}
+
+
+# Ours may be so much larger: the other order of a selection is searched on a grid, and the pair of
+# a replaced sample is known by its tails alone.
+LOOSER = {"best of about ten": 2e-4, "best of about five": 2e-4}
+LOOSER |= {"best of Poisson": 2e-4, "sampled Gaussian, replaced": 1e-5}
 
 
 @pytest.mark.parametrize("name", EVENTS)
@@ -97,9 +117,18 @@ def test_renyi_of_dp_accounting(name):
         pytest.skip("dp-accounting's Renyi accountant has no such event, or another meaning of it")
     term = from_dp_event(event, neighbors=neighbors)
     ours = measure(term, Renyi(), delta=DELTA).bounds
-    assert ours.upper <= theirs * (1 + 1e-12)
+    assert ours.upper <= theirs * (1 + 1e-12 + LOOSER.get(name, 0.0))
     for answer in certify(term, DELTA).values():
         assert answer.bounds is None or answer.bounds.lower <= theirs * (1 + 1e-9)
+
+
+def test_renyi_of_a_fixed_size_sample():
+    """There the noise is in units of the change: half of that in units of a record."""
+    wide, narrow = (dp.GaussianDpEvent(z) for z in (2.0, 4.0))
+    theirs = google("rdp", dp.SampledWithoutReplacementDpEvent(1000, 10, wide), REPLACE)
+    event = dp.SampledWithoutReplacementDpEvent(1000, 10, narrow)
+    ours = measure(from_dp_event(event, neighbors=REPLACE), Renyi(), delta=DELTA).bounds
+    assert ours.upper <= theirs * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("name", EVENTS)
@@ -114,15 +143,19 @@ def test_distributions_of_dp_accounting(name):
 
 
 @pytest.mark.parametrize("name", EVENTS)
-def test_the_distribution_is_no_looser(name):
+def test_the_tighter_of_distribution_and_renyi_is_no_looser(name):
+    """Where only a curve is known, its conversion is tighter than any pair that bounds it."""
     event, neighbors = EVENTS[name]
-    ours = measure(from_dp_event(event, neighbors=neighbors), distribution(), delta=DELTA).bounds
+    term = from_dp_event(event, neighbors=neighbors)
+    found = [measure(term, a, delta=DELTA).bounds for a in (distribution(), Renyi())]
+    upper, lower = min(x.upper for x in found), max(x.lower for x in found)
+    assert lower <= upper
     coarse = {"value_discretization_interval": 1e-3} if name == "mixture" else {}
     for kind, options in (("pld", coarse), ("rdp", {})):
         theirs = google(kind, event, neighbors, **options)
         if theirs is not None and not (kind == "rdp" and name in OTHER_NORM):
-            assert ours.lower <= theirs + 1e-8
-            assert ours.upper <= theirs + 1e-8
+            assert lower <= theirs + 1e-8
+            assert upper <= theirs * (1 + LOOSER.get(name, 0.0)) + 1e-8
 
 
 # --- what others got wrong
