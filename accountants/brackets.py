@@ -90,11 +90,15 @@ def _rest(upper: _Composed, lower: _Composed) -> tuple[float, float]:
     error = math.fsum(times * law.tail_error for law, times in upper.laws)
     grow = math.exp(min(700.0, 2 * h + 2 * tilt))
     strays = [math.fsum(3 * times * law.stray for law, times in one.laws) for one in (upper, lower)]
-    swell = math.exp(min(700.0, 4 * (2 * c + 1) * grow * error + (c + 1) * sum(strays)))
-    outer = (2 * grow * error + strays[0]) * swell
+    swell = [
+        math.exp(min(700.0, 4 * (2 * c + 1) * grow * error + (c + 1) * stray))
+        for stray in (strays[0], sum(strays))
+    ]
+    outer = 2 * grow * error + strays[0]
     apart = upper.sum.log_mass - lower.sum.log_mass + c * float(upper.origin - lower.origin)
     apart += upper.sum.log_error + lower.sum.log_error + 1e-6
-    return outer, outer * math.exp(min(700.0, apart)) + strays[1] * swell
+    inner = outer * math.exp(min(700.0, apart)) + strays[1]
+    return outer * swell[0], inner * swell[1]
 
 
 def _profile(one: _Composed, around: Window, size: int, rest: float, side: int) -> Profile:

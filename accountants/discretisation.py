@@ -199,11 +199,17 @@ def below(pair: Pair, grid: Grid, tilt: float) -> Law:
         offsets = np.where(cells.faint, -grid.step, _means(cells, points))
         weights = _likely(cells.p, tilt)
         shift, cost = _shift(offsets, weights, grid.step)
+        if np.any(_stray(cells, offsets, shift - grid.step)):
+            cost = math.inf if best else grid.step
+        slow = best is not None and cost > 0.9 * best[0]
         if best is None or cost < best[0]:
             best = cost, shift, cells, offsets
-        if best[0] < 0.1 * grid.step**2 or cost > 1.5 * best[0]:
+        if slow or cost < 0.1 * grid.step**2:
             break
-        moved = np.clip(_median(offsets, weights) - offsets, -grid.step / 2, grid.step / 2)
+        # a little above the median: at once where one cell holds it, else with care
+        margin = cost if weights.sum() < 2 * weights.max() else min(cost, grid.step / 50)
+        aim = _median(offsets, weights) + margin
+        moved = np.clip(aim - offsets, -grid.step / 2, grid.step / 2)
         inner = edges[1:-1] + (moved[1:] + moved[:-1]) / 2
         middles = grid.points(0.5)[:-1]
         edges[1:-1] = np.clip(inner, middles - 0.45 * grid.step, middles + 0.45 * grid.step)
@@ -213,12 +219,17 @@ def below(pair: Pair, grid: Grid, tilt: float) -> Law:
     masses = np.zeros(len(points) + 1)
     masses[1:] += np.where(down, 0.0, cells.p)
     masses[:-1] += np.where(down, cells.p, 0.0)
-    bad = (offsets < shift - grid.step * (1 + 1e-9)) & ~cells.faint & (cells.q > 0)
+    bad = _stray(cells, offsets, shift - grid.step)
     strays = np.zeros(len(masses)) if np.any(bad) else None
     if strays is not None:
         with np.errstate(over="ignore", invalid="ignore"):
             strays[:-1] = np.where(bad, cells.q * np.exp(points - grid.step + shift), 0.0)
     return _tilted(pair, grid, -1, masses, strays, tilt, (grid.anchor, shift), 0.0, cells.turns)
+
+
+def _stray(cells: _Cells, offsets: Array, least: float) -> Flags:
+    """Return the cells whose means lie below ``least`` by more than rounding."""
+    return np.asarray((offsets < least * (1 + 1e-9)) & ~cells.faint & (cells.q > 0), dtype=bool)
 
 
 def _likely(masses: Array, tilt: float) -> Array:

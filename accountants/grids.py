@@ -89,7 +89,7 @@ def _grid(anchor: float, step: float, low: float, high: float) -> Grid:
 
 def _length(pairs: int, longest: int) -> int:
     """Return the transform's length: shorter where there are many pairs to transform."""
-    return max(_SHORT, longest >> max(0, math.ceil(math.log2(pairs / 4))))
+    return max(_SHORT, longest >> max(0, math.ceil(math.log2(pairs / 4) / 2)))
 
 
 def _common(spacings: Sequence[float | None]) -> float | None:

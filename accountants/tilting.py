@@ -21,6 +21,9 @@ Cumulant = Callable[[Array], Array]
 Flags = NDArray[np.bool_]
 Ends = Sequence[tuple[float, float]]
 
+_NARROW = 10.0
+"""Losses within so many nats need not be cut."""
+
 _NEGLIGIBLE = 27.0
 """What lies outside of the window is below e^-27 of the answer."""
 
@@ -58,11 +61,15 @@ class Window:
 
 def reach(pair: Pair, mass: float) -> float:
     """Return a loss above which the pair has at most ``mass`` under P."""
+    if pair.top() - pair.bottom() < _NARROW:
+        return pair.top()
     return min(pair.top(), _quantile(lambda x: np.less_equal(pair.above(x)[0], mass), pair))
 
 
 def depth(pair: Pair, mass: float) -> float:
     """Return a loss below which the pair has at most ``mass`` under P."""
+    if pair.top() - pair.bottom() < _NARROW:
+        return pair.bottom()
     return max(pair.bottom(), -_quantile(lambda x: pair.below(-x)[0] <= mass, pair))
 
 
@@ -215,6 +222,8 @@ def centre(pair: Pair) -> float:
 
 def floor(pair: Pair, tilt: float, low: float, high: float, share: float) -> float:
     """Return a loss below which the pair has at most a ``share`` of its tilted mass."""
+    if tilt * (high - low) < 40:
+        return low
     points = np.linspace(low, high, 129)
     for _ in range(4):
         with np.errstate(divide="ignore"):
