@@ -8,8 +8,15 @@ Nouns. A *term* says what one unit can touch. Its leaves are losses.
 ``Parallel(choices, name)``        one of the choices touches it, which one is unknown
 ``Repeated(part, times)``          the part, ``times`` times
 ``Sampled(part, rate)``            the part, on a Poisson sample of the units
+``ReplacedSample(part, rate)``     the same, where neighbours exchange one unit's value
+``Subset(part, size, of)``         the part, on a set of ``size`` units out of ``of``
+``Allocated(part, steps, times)``  the part, ``steps`` times, each unit in ``times`` of them
 ``Grouped(part, size)``            the part, for a group of ``size`` units
 =================================  =====================================================
+
+Shuffled local reports are a leaf (`accountants.losses.shuffled`). Each sampling scheme is proven
+for one neighbour relation, which its term names, and reads the losses of its part as a loss for
+the relation that it names there: no loss knows what it was declared for.
 """
 
 from __future__ import annotations
@@ -120,6 +127,73 @@ class Sampled(Term):
     rate: float = field(converter=_rate)
 
 
+@frozen
+class ReplacedSample(Term):
+    """As `Sampled`, for neighbours that differ in the value of one unit (replace-one).
+
+    The part's losses are still those of a unit that is present or absent: a sum of vectors of
+    norm 1 with noise sigma is ``Gaussian(mu=1 / sigma)``, and costs as two units where both are
+    in the sample. A Gaussian loss must be one of additive Gaussian noise.
+    """
+
+    part: Term = field(converter=_term)
+    rate: float = field(converter=_rate)
+
+
+def _subset_size(value: int) -> int:
+    return whole("Subset.size", value, least=0)
+
+
+def _of(value: int) -> int:
+    return whole("Subset.of", value)
+
+
+@frozen
+class Subset(Term):
+    """The part, on ``size`` of ``of`` units drawn without replacement (replace-one).
+
+    The part's losses are those of replacing one unit: a sum of vectors of norm 1 with noise
+    sigma is ``Gaussian(mu=2 / sigma)``.
+    """
+
+    part: Term = field(converter=_term)
+    size: int = field(converter=_subset_size)
+    of: int = field(converter=_of)
+
+    def __attrs_post_init__(self) -> None:
+        if self.size > self.of:
+            raise DomainError(
+                f"Subset.size must be at most Subset.of, got {self.size} of {self.of}"
+            )
+
+
+def _steps(value: int) -> int:
+    return whole("Allocated.steps", value)
+
+
+def _share(value: int) -> int:
+    return whole("Allocated.times", value)
+
+
+@frozen
+class Allocated(Term):
+    """``steps`` runs of the part, each unit in ``times`` of them, drawn uniformly (add/remove).
+
+    With ``times`` 1 these are balls and bins. The part's losses are those of a unit that is
+    present or absent. An epoch is one such term; `Repeated` repeats it, with a fresh allocation.
+    """
+
+    part: Term = field(converter=_term)
+    steps: int = field(converter=_steps)
+    times: int = field(default=1, converter=_share)
+
+    def __attrs_post_init__(self) -> None:
+        if self.times > self.steps:
+            raise DomainError(
+                f"Allocated.times must be at most Allocated.steps, got {self.times} of {self.steps}"
+            )
+
+
 def _size(value: int) -> int:
     return whole("Grouped.size", value)
 
@@ -145,6 +219,12 @@ def pruned(term: Term, only: Callable[[str], bool]) -> Term:
             return Repeated(pruned(part, only), times)
         case Sampled(part=part, rate=rate):
             return Sampled(pruned(part, only), rate)
+        case ReplacedSample(part=part, rate=rate):
+            return ReplacedSample(pruned(part, only), rate)
+        case Subset(part=part, size=size, of=of):
+            return Subset(pruned(part, only), size, of)
+        case Allocated(part=part, steps=steps, times=times):
+            return Allocated(pruned(part, only), steps, times)
         case Grouped(part=part, size=size):
             return Grouped(pruned(part, only), size)
     raise TypeError(f"unknown term {type(term).__name__}")

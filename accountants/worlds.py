@@ -21,13 +21,27 @@ from functools import lru_cache
 import numpy as np
 from attrs import field, frozen
 
-from accountants.errors import DomainError
+from accountants.errors import DomainError, InapplicableError
 from accountants.loss import PrivacyLoss
+from accountants.losses.allocated import Allocated as AllocatedLoss
 from accountants.losses.composite import Composite, covers, split
 from accountants.losses.envelope import Envelope
+from accountants.losses.fixed_size import FixedSize
+from accountants.losses.replaced_sample import ReplacedSample as ReplacedSampleLoss
 from accountants.losses.sampled import Sampled as SampledLoss
 from accountants.notions.gaussian import LARGEST
-from accountants.terms import Grouped, Parallel, Repeated, Sampled, Sequential, Spend, Term
+from accountants.terms import (
+    Allocated,
+    Grouped,
+    Parallel,
+    Repeated,
+    ReplacedSample,
+    Sampled,
+    Sequential,
+    Spend,
+    Subset,
+    Term,
+)
 
 CAP = 512
 """More worlds than this fall back to envelopes."""
@@ -82,7 +96,15 @@ def worlds(term: Term) -> Worlds:
         case Repeated(part=part, times=times):
             return _repeated(worlds(part), times)
         case Sampled(part=part, rate=rate):
-            return _each(worlds(part), lambda spends: _sampled(spends, rate))
+            return _each(worlds(part), lambda body: SampledLoss(body, rate))
+        case ReplacedSample(part=part, rate=rate):
+            _touches_alike(term, part)
+            return _each(worlds(part), lambda body: ReplacedSampleLoss(body, rate))
+        case Subset(part=part, size=size, of=of):
+            _touches_alike(term, part)
+            return _each(worlds(part), lambda body: FixedSize(body, size, of))
+        case Allocated(part=part, steps=steps, times=times):
+            return _allocated(worlds(part), steps, times)
         case Grouped(part=part, size=size):
             return _group(worlds(part), size)
     raise DomainError(f"worlds needs a term, got {term!r}; wrap a loss in Spend")
@@ -147,14 +169,45 @@ def _repeated(inner: Worlds, times: int) -> Worlds:
     return Worlds(_add(common, {_envelope(inner.alternatives): times}), (World({}),), False)
 
 
-def _each(inner: Worlds, change: Callable[[Multiset], Multiset]) -> Worlds:
-    kept = _prune(World(change(world.spends), world.labels) for world in inner)
+def _each(inner: Worlds, change: Callable[[Composite], PrivacyLoss], times: int = 1) -> Worlds:
+    """Return the worlds, each as one loss of its body, paid so often: none where nothing is."""
+
+    def changed(spends: Multiset) -> Multiset:
+        return {change(Composite(spends)): times} if spends else {}
+
+    kept = _prune(World(changed(world.spends), world.labels) for world in inner)
     return Worlds({}, kept, inner.exact)
 
 
-def _sampled(spends: Multiset, rate: float) -> Multiset:
-    """Return the loss of what is sampled: none where nothing is."""
-    return {SampledLoss(Composite(spends), rate): 1} if spends else {}
+def _touches_alike(term: Term, part: Term) -> None:
+    """Refuse a `Parallel` inside of a scheme that exchanges units.
+
+    A unit and the one in its place may lie in two choices, and touch both.
+    """
+    match part:
+        case Parallel(choices=choices) if len(choices) > 1:
+            raise InapplicableError(
+                f"{type(term).__name__} has no bound for a Parallel inside: a unit that replaces "
+                "another may lie in another choice; put the Parallel outside of it"
+            )
+        case Parallel(choices=parts) | Sequential(parts=parts):
+            for one in parts:
+                _touches_alike(term, one)
+        case Repeated(part=inner) | Sampled(part=inner) | ReplacedSample(part=inner):
+            _touches_alike(term, inner)
+        case Subset(part=inner) | Allocated(part=inner) | Grouped(part=inner):
+            _touches_alike(term, inner)
+
+
+def _allocated(inner: Worlds, steps: int, times: int) -> Worlds:
+    """Return the worlds of an allocation: so many of one step out of ``steps // times`` each.
+
+    A unit may lie in another world in each step, so several are replaced by their envelope.
+    """
+    if len(inner.alternatives) > 1:
+        inner = Worlds(inner.common, (World({_envelope(inner.alternatives): 1}),), False)
+    allocated = _each(inner, lambda body: AllocatedLoss(body, steps // times), times)
+    return Worlds(allocated.common, allocated.alternatives, inner.exact and steps == 1)
 
 
 def _group(inner: Worlds, size: int) -> Worlds:

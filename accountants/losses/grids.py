@@ -2,7 +2,7 @@
 
 A likelihood ratio r under Q that is spread so has a larger ``E_Q (r - t)_+`` for every t: the
 pair of the spread law dominates. A mass that lies near a point of the grid is spread to that
-point's two neighbours, so that every share is at least an eighth and has few relative errors.
+point's two neighbours, so that every share is at least 1/32 and has few relative errors.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from accountants.rounding import Array
+
+_NEAR = 1 / 16
 
 
 def spread(at: Array, mass: Array, grid: Array) -> Array:
@@ -27,9 +29,11 @@ def spread(at: Array, mass: Array, grid: Array) -> Array:
     low = np.clip(np.searchsorted(grid, at, side="right") - 1, 0, len(grid) - 3)
     step = grid[low + 1] - grid[low]
     place = (at - grid[low]) / step
-    high = np.where(place > 0.75, low + 2, low + 1)
-    low = np.where((place < 0.25) & (low > 0), low - 1, low)
+    high = np.where(place > 1 - _NEAR, low + 2, low + 1)
+    low = np.where((place < _NEAR) & (low > 0), low - 1, low)
     share = (at - grid[low]) / (grid[high] - grid[low])
     count = len(grid)
-    lower = np.bincount(low, mass * (1 - share), minlength=count)
-    return lower + np.bincount(high, mass * share, minlength=count)
+    lower = np.bincount(low, mass * (1 - share), minlength=count).astype(np.float64)
+    upper = np.bincount(high, mass * share, minlength=count).astype(np.float64)
+    total: Array = lower + upper
+    return total

@@ -37,6 +37,7 @@ from accountants.losses.gaussian import GaussianPair
 from accountants.losses.laplace import LaplacePair
 from accountants.losses.pure import ResponsePair
 from accountants.losses.symmetric import Half, convexity, log_moment
+from accountants.losses.unattained import Unattained
 from accountants.notions.gaussian import LARGEST
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array, down, up
@@ -58,12 +59,17 @@ def pair_of(body: Composite) -> Pair | None:
     Gaussian releases are one Gaussian vector; what has a pure epsilon is a post-processing of
     randomized response.
     """
-    if len(body.spends) == 1 and body.spends[0][1] == 1:
+    if single(body):
         return body.spends[0][0].pair()
     mu, eps = gaussian(body), body.pure()
     if mu is not None:
         return GaussianPair(mu)
     return None if eps is None else ResponsePair(eps)
+
+
+def single(body: Composite) -> bool:
+    """Whether the body is one loss, paid once."""
+    return len(body.spends) == 1 and body.spends[0][1] == 1
 
 
 def gaussian(body: Composite) -> float | None:
@@ -94,6 +100,8 @@ class Mixed(PrivacyLoss):
         inner = pair_of(body)
         if inner is None or inner.reversed() != inner:
             return None
+        if rate == 1:
+            return inner if single(body) else Unattained(inner)
         return mixed(inner, rate)
 
     def pure(self) -> float | None:
@@ -120,7 +128,8 @@ class Mixed(PrivacyLoss):
         inside = float(_inside(np.array([epsilon]), rate)[0])
         low, high = body.profile(up(inside, 16)), body.profile(max(0.0, down(inside, 16)))
         if low is None or high is None:
-            return None
+            known = super().profile(epsilon)
+            return None if known is None else Bounds(0.0, known.upper)
         lower = max(0.0, down(rate * low.lower, 64) - 1e-300)
         return Bounds(lower, min(1.0, up(rate * high.upper, 64)))
 
@@ -144,9 +153,7 @@ def _inside(loss: Array, rate: float) -> Array:
 
 
 def mixed(inner: Pair, rate: float) -> Pair:
-    """Return the dominating pair of a symmetric pair, by advanced joint convexity."""
-    if rate == 1:
-        return inner
+    """Return the dominating pair of a symmetric pair, for rates below 1."""
     if rate == 0 or inner.top() == 0:
         return Atoms((0.0,), (1.0,), (1.0,), exact=False)
     if isinstance(inner, ResponsePair) and inner.epsilon <= LARGEST_LOSS:

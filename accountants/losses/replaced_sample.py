@@ -33,7 +33,7 @@ from accountants.complexes import Complex
 from accountants.errors import probability
 from accountants.loss import PrivacyLoss, _profile
 from accountants.losses.composite import Composite
-from accountants.losses.joint_convexity import LARGEST_LOSS, Mixed, gaussian, is_body
+from accountants.losses.joint_convexity import LARGEST_LOSS, Mixed, gaussian, is_body, single
 from accountants.losses.symmetric import Half, log_moment
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array, up
@@ -98,8 +98,8 @@ class ReplacedSample(Mixed):
             return ReplacedGaussianPair(mu, self.rate) if 1e-100 < mu <= _LARGEST_MU else None
         if eps is None or not 0 < eps <= LARGEST_LOSS or self.body.failure() > 0:
             return None
-        ((loss, times), *others) = self.body.spends
-        return _response(eps, self.rate, loss.response_pair and times == 1 and not others)
+        exact = single(self.body) and self.body.spends[0][0].response_pair
+        return _response(eps, self.rate, exact)
 
     def pure(self) -> float | None:
         """Return ``log((1 - q + q e^eps) / (1 - q + q e^-eps))``, if that is less."""

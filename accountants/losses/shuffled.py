@@ -10,10 +10,12 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants.atoms import Atoms
+from accountants.bounds import Bounds
 from accountants.errors import nonnegative, whole
-from accountants.loss import PrivacyLoss
+from accountants.loss import PrivacyLoss, _profile
 from accountants.losses.grids import spread
 from accountants.losses.pure import ResponsePair
+from accountants.losses.unattained import Unattained
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array
 
@@ -78,13 +80,21 @@ class Shuffled(PrivacyLoss):
 
     def pair(self) -> Pair:
         """Return the pair of the counts."""
-        if self.epsilon > _LARGEST or self.reports == 1:
+        if self.reports == 1:
             return ResponsePair(self.epsilon)
+        if self.epsilon > _LARGEST:
+            return Unattained(ResponsePair(self.epsilon))
         return _pair(self.epsilon, self.reports)
 
     def pure(self) -> float:
         """Return epsilon."""
         return self.epsilon
+
+    def profile(self, epsilon: float) -> Bounds:
+        """Return the pair's profile, and nothing from the reports' own epsilon on."""
+        if epsilon >= self.epsilon:
+            return Bounds(0.0, 0.0)
+        return Bounds(0.0, _profile(self.pair(), 0.0, epsilon).upper)
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Fewer reports of a larger epsilon dominate (C falls in epsilon)."""
@@ -96,12 +106,12 @@ class Shuffled(PrivacyLoss):
 @lru_cache(maxsize=64)
 def _pair(eps: float, reports: int) -> Pair:
     if eps < 1e-12:  # there is nothing left to amplify
-        return ResponsePair(eps)
+        return Unattained(ResponsePair(eps))
     clones, weights, steps = _clones(eps, min(reports, _MOST) - 1)
     laws = [_counts(eps, int(c)) for c in clones]
     losses = np.concatenate([law[0] for law in laws])
     q = np.concatenate([law[1] * weight for law, weight in zip(laws, weights, strict=True)])
-    steps += 8 * max(len(law[0]) for law in laws) + 32 * _CELLS + 256
+    steps += 8 * max(len(law[0]) for law in laws) + 128 * _CELLS + 256
     step_of = min(eps, float(losses.max())) / _CELLS
     cells = math.ceil(eps / step_of)
     far = 4 * math.exp(-_TAIL) / (1 + math.exp(eps))
