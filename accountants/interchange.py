@@ -25,7 +25,7 @@ RandomizedResponse                  ``Pure`` (2 buckets), ``RandomizedResponse``
 ZCDp with xi = 0                    ``ZeroConcentrated``                                any
 Composed, SelfComposed              ``Sequential``, ``Repeated``                        any
 PoissonSampled                      ``Sampled``, under replace_one ``ReplacedSample``   any
-SampledWithoutReplacement           ``FixedSize``                                       replace
+SampledWithoutReplacement           ``Subset``                                          replace
 MixtureOfGaussians, of one shift    ``Sampled`` Gaussian                                not it
 SingleEpochTreeAggregation          Gaussians, one a level                              zero out
 RepeatAndSelect                     ``PrivateSelection``, ``PoissonSelection``          any

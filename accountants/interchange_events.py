@@ -18,16 +18,22 @@ from accountants.errors import (
 from accountants.losses.approximate import Approximate
 from accountants.losses.composite import Composite
 from accountants.losses.discrete_laplace import DiscreteLaplace
-from accountants.losses.fixed_size import FixedSize
 from accountants.losses.gaussian import Gaussian
 from accountants.losses.given_curve import ZeroConcentrated
 from accountants.losses.laplace import Laplace
 from accountants.losses.private_selection import PoissonSelection, PrivateSelection
 from accountants.losses.pure import Pure
 from accountants.losses.randomized_response import RandomizedResponse
-from accountants.losses.replaced_sample import ReplacedSample
 from accountants.rounding import ceiling, flooring, up
-from accountants.terms import Repeated, Sampled, Sequential, Spend, Term
+from accountants.terms import (
+    Repeated,
+    ReplacedSample,
+    Sampled,
+    Sequential,
+    Spend,
+    Subset,
+    Term,
+)
 from accountants.worlds import worlds
 
 _NOTHING = Sequential(())
@@ -123,17 +129,24 @@ def _poisson(event: Any, neighbors: str) -> Term:
     rate = probability("PoissonSampledDpEvent.sampling_probability", event.sampling_probability)
     if neighbors != "replace_one":
         return Sampled(read(event.event, neighbors), rate)
-    try:
-        return Spend(ReplacedSample(_body(read(event.event, "add_remove")), rate))
-    except InapplicableError as inner:
-        raise InapplicableError(f"PoissonSampledDpEvent under replace_one: {inner}") from inner
+    return _bounded("PoissonSampledDpEvent", ReplacedSample(read(event.event, "add_remove"), rate))
 
 
-def _fixed_size(event: Any, neighbors: str) -> Term:
+def _subset(event: Any, neighbors: str) -> Term:
+    name = "SampledWithoutReplacementDpEvent"
     if neighbors != "replace_one":
-        raise _refused("SampledWithoutReplacementDpEvent", neighbors)
-    body = _body(read(event.event, neighbors))
-    return Spend(FixedSize(body, size=event.sample_size, of=event.source_dataset_size))
+        raise _refused(name, neighbors)
+    body = read(event.event, neighbors)
+    return _bounded(name, Subset(body, size=event.sample_size, of=event.source_dataset_size))
+
+
+def _bounded(name: str, term: Term) -> Term:
+    """Return the term, or refuse the event that it came from where its losses do not fit it."""
+    try:
+        worlds(term)
+    except InapplicableError as inner:
+        raise InapplicableError(f"{name} has no equal term under replace_one: {inner}") from inner
+    return term
 
 
 def _tree(event: Any, neighbors: str) -> Term:
@@ -212,7 +225,7 @@ _READERS: Mapping[str, Callable[[Any, str], Term]] = {
     "SelfComposedDpEvent": _self_composed,
     "ComposedDpEvent": _composed,
     "PoissonSampledDpEvent": _poisson,
-    "SampledWithoutReplacementDpEvent": _fixed_size,
+    "SampledWithoutReplacementDpEvent": _subset,
     "SingleEpochTreeAggregationDpEvent": _tree,
     "MixtureOfGaussiansDpEvent": _mixture,
     "RepeatAndSelectDpEvent": _selection,

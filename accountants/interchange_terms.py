@@ -22,10 +22,20 @@ from accountants.losses.laplace import Laplace
 from accountants.losses.private_selection import PoissonSelection, PrivateSelection
 from accountants.losses.pure import Pure
 from accountants.losses.randomized_response import RandomizedResponse
-from accountants.losses.replaced_sample import ReplacedSample
+from accountants.losses.replaced_sample import ReplacedSample as ReplacedSampleLoss
 from accountants.losses.sampled import Sampled as SampledLoss
 from accountants.rounding import ceiling, down, flooring
-from accountants.terms import Grouped, Parallel, Repeated, Sampled, Sequential, Spend, Term
+from accountants.terms import (
+    Grouped,
+    Parallel,
+    Repeated,
+    ReplacedSample,
+    Sampled,
+    Sequential,
+    Spend,
+    Subset,
+    Term,
+)
 from accountants.worlds import worlds
 
 
@@ -40,11 +50,15 @@ def written(term: Term, neighbors: str) -> Any:
             return _self_composed(written(part, neighbors), times)
         case Sampled(part=part, rate=rate):
             return _sampled(written(part, neighbors), rate, neighbors)
+        case ReplacedSample(part=part, rate=rate) if neighbors == "replace_one":
+            return _events().PoissonSampledDpEvent(rate, written(part, "add_remove"))
+        case Subset(part=part, size=size, of=of) if neighbors == "replace_one":
+            return _events().SampledWithoutReplacementDpEvent(of, size, written(part, neighbors))
         case Parallel(choices=(only,)):
             return written(only, neighbors)
         case Grouped():
             return _grouped(term, neighbors)
-    raise InapplicableError(f"{type(term).__name__} has no equal DpEvent")
+    raise _refused(type(term).__name__, neighbors)
 
 
 def _events() -> Any:
@@ -77,7 +91,7 @@ def _event(loss: PrivacyLoss, neighbors: str) -> Any:
             return _spends(spends, neighbors)
         case SampledLoss(body=body, rate=rate):
             return _sampled(_event(body, neighbors), rate, neighbors)
-        case ReplacedSample() | FixedSize() if neighbors == "replace_one":
+        case ReplacedSampleLoss() | FixedSize() if neighbors == "replace_one":
             return _exchanged(loss)
         case PrivateSelection(base=base, shape=shape) if shape >= 0:
             return events.RepeatAndSelectDpEvent(_event(base, neighbors), loss.runs(), shape)
@@ -114,9 +128,9 @@ def _response(eps: float, buckets: int, neighbors: str) -> Any:
     return _events().RandomizedResponseDpEvent(max(0.0, down(noise, 16 + 4 * eps)), buckets)
 
 
-def _exchanged(loss: ReplacedSample | FixedSize) -> Any:
+def _exchanged(loss: ReplacedSampleLoss | FixedSize) -> Any:
     events = _events()
-    if isinstance(loss, ReplacedSample):  # the body's units are present or absent
+    if isinstance(loss, ReplacedSampleLoss):  # the body's units are present or absent
         return events.PoissonSampledDpEvent(loss.rate, _event(loss.body, "add_remove"))
     body = _event(loss.body, "replace_one")
     return events.SampledWithoutReplacementDpEvent(loss.of, loss.size, body)

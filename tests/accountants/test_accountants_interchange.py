@@ -35,7 +35,8 @@ from accountants.losses.fixed_size import FixedSize
 from accountants.losses.given_curve import ZeroConcentrated
 from accountants.losses.private_selection import PoissonSelection, PrivateSelection
 from accountants.losses.randomized_response import RandomizedResponse
-from accountants.losses.replaced_sample import ReplacedSample
+from accountants.losses.replaced_sample import ReplacedSample as ReplacedSampleLoss
+from accountants.terms import Allocated, ReplacedSample, Subset
 
 dp = pytest.importorskip("dp_accounting.dp_event")
 
@@ -66,12 +67,12 @@ EXACT = [  # event, relation, term; numbers that floats divide exactly
     (
         dp.PoissonSampledDpEvent(0.01, dp.GaussianDpEvent(0.5)),
         "replace_one",
-        Spend(ReplacedSample(Composite({Gaussian(2.0): 1}), 0.01)),
+        ReplacedSample(Spend(Gaussian(2.0)), 0.01),
     ),
     (
         dp.SampledWithoutReplacementDpEvent(100, 10, dp.GaussianDpEvent(0.5)),
         "replace_one",
-        Spend(FixedSize(Composite({Gaussian(4.0): 1}), size=10, of=100)),
+        Subset(Spend(Gaussian(4.0)), size=10, of=100),
     ),
     (
         dp.RepeatAndSelectDpEvent(dp.GaussianDpEvent(0.5), 4.0, math.inf),
@@ -189,7 +190,10 @@ def test_events_that_make_no_sense(event, neighbors):
         (Grouped(Spend(Pure(1.0)), 2), "replace_one"),
         (Spend(DiscreteLaplace(2.0, 3)), "replace_one"),
         (Spend(RandomizedResponse(1.0, 3)), "zero_out"),
-        (Spend(ReplacedSample(Composite({Gaussian(1.0): 1}), 0.1)), "add_remove"),
+        (ReplacedSample(Spend(Gaussian(1.0)), 0.1), "add_remove"),
+        (Subset(Spend(Gaussian(1.0)), 1, 10), "zero_out"),
+        (Allocated(Spend(Gaussian(1.0)), 10), "add_remove"),
+        (Spend(ReplacedSampleLoss(Composite({Gaussian(1.0): 1}), 0.1)), "add_remove"),
         (Spend(PrivateSelection(Gaussian(1.0), -0.5, 0.1)), "add_remove"),
     ],
 )
@@ -207,6 +211,12 @@ def test_losses_that_hold_others():
     assert to_dp_event(Spend(families.Sampled(body, 0.1))) == dp.PoissonSampledDpEvent(0.1, inner)
     grouped = to_dp_event(Grouped(Spend(Gaussian(0.5)), 4))
     assert grouped == to_dp_event(Spend(Gaussian(0.5).grouped(4)))
+    exchanged = dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(2.0))
+    loss = ReplacedSampleLoss(Composite({Gaussian(0.5): 1}), 0.1)
+    assert to_dp_event(Spend(loss), neighbors="replace_one") == exchanged
+    subset = dp.SampledWithoutReplacementDpEvent(9, 3, dp.GaussianDpEvent(2.0))
+    loss = FixedSize(Composite({Gaussian(1.0): 1}), size=3, of=9)
+    assert to_dp_event(Spend(loss), neighbors="replace_one") == subset
     assert to_dp_event(Parallel([Spend(Gaussian(0.5))])) == dp.GaussianDpEvent(2.0)
     assert to_dp_event(Repeated(Spend(Gaussian(0.5)), 0)) == dp.NoOpDpEvent()
     assert to_dp_event(Spend(Gaussian(0.0))) == dp.NoOpDpEvent()

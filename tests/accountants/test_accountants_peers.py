@@ -147,7 +147,8 @@ def test_the_tighter_of_distribution_and_renyi_is_no_looser(name):
     """Where only a curve is known, its conversion is tighter than any pair that bounds it."""
     event, neighbors = EVENTS[name]
     term = from_dp_event(event, neighbors=neighbors)
-    found = [measure(term, a, delta=DELTA).bounds for a in (distribution(), Renyi())]
+    answers = [measure(term, a, delta=DELTA).bounds for a in (distribution(), Renyi())]
+    found = [bounds for bounds in answers if bounds is not None]
     upper, lower = min(x.upper for x in found), max(x.lower for x in found)
     assert lower <= upper
     coarse = {"value_discretization_interval": 1e-3} if name == "mixture" else {}
