@@ -27,37 +27,17 @@ import math
 
 import numpy as np
 from attrs import frozen
-from numpy.typing import NDArray
 
+from accountants.cells import Cells, Flags, Grid, cells
 from accountants.errors import InapplicableError
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array
 
-Flags = NDArray[np.bool_]
-
-_FAINT = 1e-285
-"""A tail under Q below this is not trusted (tails are also wrong by 1e-300)."""
-
-_TRIALS = 8
-"""How often the cells' edges are moved to bring their means together."""
-
 CELLS = 2**16
 """No law of one pair has many more cells."""
 
-
-@frozen
-class Grid:
-    """The lattice ``anchor + i * step`` for i from ``first`` to ``last``, real numbers."""
-
-    anchor: float
-    step: float
-    first: int
-    last: int
-
-    def points(self, shift: float = 0.0) -> Array:
-        """Return the points, moved by ``shift`` steps, within ``2 UNIT`` of each term."""
-        indices = np.arange(self.first, self.last + 1, dtype=np.float64)
-        return np.asarray(self.anchor + (indices + shift) * self.step, dtype=np.float64)
+_TRIALS = 8
+"""How often the cells' edges are moved to bring their means together."""
 
 
 @frozen(eq=False)
@@ -92,64 +72,6 @@ class Law:
     lost: float
 
 
-@frozen(eq=False)
-class _Cells:
-    """Masses of the cells between edges, below the first and above the last."""
-
-    p: Array
-    q: Array
-    under: float
-    over: float
-    faint: Flags
-    """Where the mass under Q is too small or too blurred to place a cell by its mean."""
-
-    @property
-    def turns(self) -> int:
-        """How often `faint` changes from one cell with mass to the next."""
-        faint = self.faint[self.p > 0]
-        return int(np.count_nonzero(faint[1:] != faint[:-1]))
-
-
-def _cells(pair: Pair, edges: Array) -> _Cells:
-    """Return the masses, each from the smaller of its two tails."""
-    some = np.unique(np.linspace(0, len(edges) - 1, 65).astype(int))
-    p_coarse, q_coarse = pair.above(edges[some])
-    left = int(some[max(0, int(np.searchsorted(-q_coarse, -0.5)) - 1)])
-    right = int(some[min(len(some) - 1, int(np.searchsorted(-p_coarse, -0.5)) + 1)])
-    p_above, q_above = (np.minimum.accumulate(x) for x in pair.above(edges[left:]))
-    p_below, q_below = (np.maximum.accumulate(x) for x in pair.below(edges[: right + 1]))
-    p, p_tail = _differences(p_below, p_above, left)
-    q, q_tail = _differences(q_below, q_above, left)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        blurred = 4 * UNIT * (p_tail / p + q_tail / q) > (edges[1:] - edges[:-1]) / 4
-    faint = (blurred & (p > 0)) | (q_tail < _FAINT)
-    return _Cells(p, q, float(p_below[0]), float(p_above[-1]), faint)
-
-
-def _differences(below: Array, above: Array, left: int) -> tuple[Array, Array]:
-    """Return masses, and the tails they come from.
-
-    The tails are those below the first edges and those above the edges from ``left`` on.
-    """
-    overlap = len(below) - left
-    smaller = np.flatnonzero(above[:overlap] <= below[left:])
-    turn = left + (int(smaller[0]) if len(smaller) else overlap)
-    first, last = below[:turn], above[turn - left :]
-    middle = []
-    if 0 < turn < left + len(above):
-        middle = [max(0.0, 1.0 - first[-1] - last[0])]
-    masses = np.concatenate([np.diff(first), middle, -np.diff(last)])
-    tails = np.concatenate([first[1:], np.ones(len(middle)), last[:-1]])
-    return masses, tails
-
-
-def _means(cells: _Cells, points: Array) -> Array:
-    """Return the loss of each cell's mean of r, less the cell's lattice point."""
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        means = np.log(cells.p / cells.q) - points
-    return np.where(np.isnan(means), 0.0, means)  # no mass at all
-
-
 def above(pair: Pair, grid: Grid, tilt: float, slack: float) -> Law:
     """Return a law above the pair's.
 
@@ -160,76 +82,76 @@ def above(pair: Pair, grid: Grid, tilt: float, slack: float) -> Law:
     slack
         The lattice is moved up by so much, so that atoms on it but for rounding are below it.
     """
-    edges = grid.points()
-    cells = _cells(pair, edges)
-    h = grid.step
-    from_left = _means(cells, edges[:-1]) - slack
-    moved = np.clip(np.floor(from_left / h), -1, 1)
-    moved = np.where(cells.faint, 0, moved)
-    within = np.where(cells.faint, h, from_left - moved * h)
-    stray = (within > h * (1 + 1e-9)) & (cells.p > 0)
-    within = np.clip(within, 0.0, h)
-    share = np.expm1(-within) / math.expm1(-h)  # of the P-mass, to the point on the right
-    size = len(edges) + 2  # from one point before the first edge to one after the last
-    masses = np.zeros(size)
-    right, left = cells.p * share, cells.p * (1 - share)
-    at = np.arange(len(cells.p)) + 1
-    if np.all(moved == 0):
-        masses[1:-2] += left
-        masses[2:-1] += right
-    else:
-        at = at + moved.astype(int)
-        masses += np.bincount(at, left, size) + np.bincount(at + 1, right, size)
-    masses[1] += cells.under
-    lost = 0.0 if edges[-1] >= pair.top() else cells.over * (1 + 1e-9) + 1e-300
-    strays = None
-    if np.any(stray):
-        strays = np.zeros(size)
-        np.add.at(strays, at[stray] + 1, cells.p[stray])
-    return _tilted(pair, grid, -1, masses, strays, tilt, (grid.anchor, slack), lost, cells.turns)
+    edges, h = grid.points(), grid.step
+    found = cells(pair, edges)
+    # of each cell: how far its mean lies from the point on its left, in whole steps and beyond
+    away = found.means(edges[:-1]) - slack
+    moved = np.where(found.faint, 0, np.clip(np.floor(away / h), -1, 1))
+    within = np.where(found.faint, h, away - moved * h)
+    share = np.expm1(-np.clip(within, 0.0, h)) / math.expm1(-h)  # what goes to the right
+    masses = np.zeros(len(edges) + 2)  # from one point before the first edge to one after the last
+    at = np.arange(1, len(edges)) + moved.astype(int)
+    masses += np.bincount(at, found.p * (1 - share), len(masses))
+    masses += np.bincount(at + 1, found.p * share, len(masses))
+    masses[1] += found.under
+    stray = (within > h * (1 + 1e-9)) & (found.p > 0)
+    strays = np.zeros(len(masses) if np.any(stray) else 0)
+    np.add.at(strays, at[stray] + 1, found.p[stray])
+    lost = 0.0 if edges[-1] >= pair.top() else found.over * (1 + 1e-9) + 1e-300
+    return _law(pair, grid, masses, strays, tilt, (grid.anchor, slack), lost, found.turns)
 
 
 def below(pair: Pair, grid: Grid, tilt: float) -> Law:
-    """Return a law below the pair's."""
-    points = grid.points()
-    edges = np.append(grid.points(-0.5), points[-1] + grid.step / 2)
-    best: tuple[float, float, _Cells, Array] | None = None
+    """Return a law below the pair's; what lies outside of the grid has no mass."""
+    points, h = grid.points(), grid.step
+    found, offsets, shift = _aligned(pair, grid, tilt)
+    down = offsets < shift
+    masses = np.zeros(len(points) + 1)  # from one point before the first
+    masses[1:] += np.where(down, 0.0, found.p)
+    masses[:-1] += np.where(down, found.p, 0.0)
+    stray = _stray(found, offsets, shift - h)
+    strays = np.zeros(len(masses) if np.any(stray) else 0)
+    if len(strays):
+        with np.errstate(over="ignore", invalid="ignore"):
+            strays[:-1] = np.where(stray, found.q * np.exp(points - h + shift), 0.0)
+    return _law(pair, grid, masses, strays, tilt, (grid.anchor, shift), 0.0, found.turns)
+
+
+def _aligned(pair: Pair, grid: Grid, tilt: float) -> tuple[Cells, Array, float]:
+    """Return cells around the points, the offsets of their means, and the common offset.
+
+    Any edges serve; halfway between the points they leave offsets of ``O(step^2)`` that differ
+    from cell to cell, so they are moved until the means agree. No edge moves so far that the
+    point below its cell, moved by the common offset, lies inside the cell.
+    """
+    points, h = grid.points(), grid.step
+    middles = grid.points(0.5)[:-1]
+    edges = np.concatenate([[points[0] - h / 2], middles, [points[-1] + h / 2]])
+    best: tuple[float, Cells, Array, float] | None = None
     for _ in range(_TRIALS):
-        cells = _cells(pair, edges)
-        offsets = np.where(cells.faint, -grid.step, _means(cells, points))
-        weights = _likely(cells.p, tilt)
-        shift, cost = _shift(offsets, weights, grid.step)
-        if np.any(_stray(cells, offsets, shift - grid.step)):
-            cost = math.inf if best else grid.step
+        found = cells(pair, edges)
+        offsets = np.where(found.faint, -h, found.means(points))
+        weights = _likely(found.p, tilt)
+        shift, cost = _shift(offsets, weights, h)
+        if np.any(_stray(found, offsets, shift - h)):
+            cost = math.inf if best else h
         slow = best is not None and cost > 0.9 * best[0]
         if best is None or cost < best[0]:
-            best = cost, shift, cells, offsets
-        if slow or cost < 0.1 * grid.step**2:
+            best = cost, found, offsets, shift
+        if slow or cost < 0.1 * h**2:
             break
         # a little above the median: at once where one cell holds it, else with care
-        margin = cost if weights.sum() < 2 * weights.max() else min(cost, grid.step / 50)
-        aim = _median(offsets, weights) + margin
-        moved = np.clip(aim - offsets, -grid.step / 2, grid.step / 2)
+        margin = cost if weights.sum() < 2 * weights.max() else min(cost, h / 50)
+        moved = np.clip(_median(offsets, weights) + margin - offsets, -h / 2, h / 2)
         inner = edges[1:-1] + (moved[1:] + moved[:-1]) / 2
-        middles = grid.points(0.5)[:-1]
-        edges[1:-1] = np.clip(inner, middles - 0.45 * grid.step, middles + 0.45 * grid.step)
+        edges[1:-1] = np.clip(inner, middles - 0.45 * h, middles + 0.45 * h)
     assert best is not None
-    _, shift, cells, offsets = best
-    down = (offsets < shift).astype(int)
-    masses = np.zeros(len(points) + 1)
-    masses[1:] += np.where(down, 0.0, cells.p)
-    masses[:-1] += np.where(down, cells.p, 0.0)
-    bad = _stray(cells, offsets, shift - grid.step)
-    strays = np.zeros(len(masses)) if np.any(bad) else None
-    if strays is not None:
-        with np.errstate(over="ignore", invalid="ignore"):
-            strays[:-1] = np.where(bad, cells.q * np.exp(points - grid.step + shift), 0.0)
-    return _tilted(pair, grid, -1, masses, strays, tilt, (grid.anchor, shift), 0.0, cells.turns)
+    return best[1:]
 
 
-def _stray(cells: _Cells, offsets: Array, least: float) -> Flags:
+def _stray(found: Cells, offsets: Array, least: float) -> Flags:
     """Return the cells whose means lie below ``least`` by more than rounding."""
-    return np.asarray((offsets < least * (1 + 1e-9)) & ~cells.faint & (cells.q > 0), dtype=bool)
+    return np.asarray((offsets < least * (1 + 1e-9)) & ~found.faint & (found.q > 0), dtype=bool)
 
 
 def _likely(masses: Array, tilt: float) -> Array:
@@ -278,51 +200,63 @@ def exponentials(rate: float, first: int, count: int) -> Array:
         return np.asarray(np.outer(coarse, fine).ravel()[:count])
 
 
-def _tilted(
+def _law(
     pair: Pair,
     grid: Grid,
-    before: int,
     masses: Array,
-    strays: Array | None,
+    strays: Array,
     tilt: float,
     offset: tuple[float, float],
     lost: float,
     turns: int,
 ) -> Law:
-    """Return the law, each mass within a relative error of ``4 UNIT (|log p| + |tilt i| + 4)``."""
-    count = len(masses)
-    if tilt * count < 60:
-        centre, log_peak, steps = count // 2, 0.0, 16 + tilt * count
-        factors = exponentials(tilt, -centre, count)
-        weights = masses * factors
-        strayed = float(strays @ factors) if strays is not None else 0.0
-    else:
-        with np.errstate(divide="ignore"):
-            logs = np.log(masses)
-            centre = int(np.argmax(logs + tilt * np.arange(count)))
-            log_peak = float(logs[centre])
-            slopes = tilt * (np.arange(count) - centre)
-            weights = np.exp(logs + slopes - log_peak)
-            some = weights > 0
-            sizes = np.abs(logs[some]) + np.abs(slopes[some]) + abs(log_peak)
-            steps = 16 + float(weights[some] @ sizes) / float(weights.sum())
-            strayed = 0.0
-            if strays is not None:
-                strayed = float(np.exp(np.minimum(np.log(strays) + slopes - log_peak, 700)).sum())
+    """Return the tilted law of masses from the point before the grid's first on.
+
+    Each turn between cells that are placed by their means and cells that are not breaks the sums
+    that telescope: it costs two more tails.
+    """
+    centre, log_mass, weights, steps = _tilted(masses, tilt)
     total = float(weights.sum())
     if not 0 < total < math.inf:
         raise InapplicableError(f"{pair!r} has no mass on its lattice")
-    error, stray = 4 * UNIT * steps + 1e-290 / total, strayed / total
-    reach = max(abs(x) for x in (*grid.points()[[0, -1]], 1.0)) + grid.step
+    log_mass += math.log(total)
+    reach = max(1.0, float(np.abs(grid.points()[[0, -1]]).max())) + grid.step
     return Law(
-        first=grid.first + before,
+        first=grid.first - 1,
         weights=weights / total,
-        log_mass=log_peak + math.log(total),
-        centre=grid.first + before + centre,
+        log_mass=log_mass,
+        centre=grid.first - 1 + centre,
         tilt=tilt,
         offset=offset,
-        error=error,
+        error=4 * UNIT * steps + 1e-290 / total,
         tail_error=(1 + 2 * turns) * (pair.tail_error() + 1e-15 + 32 * UNIT * (1 + reach)),
-        stray=stray,
+        stray=_total(strays, tilt, centre, log_mass),
         lost=lost,
     )
+
+
+def _tilted(masses: Array, tilt: float) -> tuple[int, float, Array, float]:
+    """Return a centre, a log-scale, ``masses e^{tilt (i - centre)}`` on it, and their error.
+
+    The error is a mean over the weights, in units of ``4 UNIT``.
+    """
+    count = len(masses)
+    if tilt * count < 60:
+        centre = count // 2
+        return centre, 0.0, masses * exponentials(tilt, -centre, count), 16 + tilt * count
+    with np.errstate(divide="ignore"):
+        logs = np.log(masses)
+    centre = int(np.argmax(logs + tilt * np.arange(count)))
+    slopes = tilt * (np.arange(count) - centre)
+    weights = np.exp(logs + slopes - logs[centre])
+    some = weights > 0
+    sizes = np.abs(logs[some]) + np.abs(slopes[some]) + abs(logs[centre])
+    steps = 16 + float(weights[some] @ sizes) / max(float(weights.sum()), 1e-300)
+    return centre, float(logs[centre]), weights, steps
+
+
+def _total(strays: Array, tilt: float, centre: int, log_mass: float) -> float:
+    """Return the tilted mass of what has strayed, over that of the law."""
+    with np.errstate(divide="ignore"):
+        logs = np.log(strays) + tilt * (np.arange(len(strays)) - centre) - log_mass
+    return float(np.exp(np.minimum(logs, 700.0)).sum()) if len(strays) else 0.0

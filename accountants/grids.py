@@ -10,7 +10,8 @@ import numpy as np
 from attrs import evolve, frozen
 
 from accountants import tilting
-from accountants.discretisation import CELLS, Grid
+from accountants.cells import Grid
+from accountants.discretisation import CELLS
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array
 from accountants.tilting import Window

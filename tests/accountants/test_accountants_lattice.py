@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from accountants import convolution, discretisation, lattice, special
 from accountants.atoms import Atoms
-from accountants.discretisation import Grid
+from accountants.cells import Grid
 from accountants.errors import DomainError, InapplicableError
 from accountants.lattice import epsilon, profile
 from accountants.losses.gaussian import GaussianPair
@@ -295,6 +295,17 @@ def test_different_gaussians() -> None:
 def test_one_sampled_gaussian(mu: float, rate: float, delta: float) -> None:
     bounds = epsilon([(Sampled(mu, rate), 1)], delta)
     brackets(bounds, lambda at: sampled_delta(mu, rate, at), delta, 1e-3)
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-6])
+@pytest.mark.parametrize(("mu", "rate"), [(5.0, 0.01), (1.0, 0.1), (0.5, 0.5)])
+def test_one_sampled_gaussian_the_other_way(mu: float, rate: float, delta: float) -> None:
+    def delta_at(at: mp.mpf) -> mp.mpf:
+        if at >= -mp.log1p(-truth.real(rate)):
+            return mp.mpf(0)
+        return 1 - mp.exp(at) + mp.exp(at) * sampled_delta(mu, rate, -at)
+
+    brackets(epsilon([(Sampled(mu, rate).reversed(), 1)], delta), delta_at, delta, 1e-4)
 
 
 def test_rare_events_are_bracketed_closely() -> None:
