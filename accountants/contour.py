@@ -216,8 +216,8 @@ def _last(whole: Composition, place: Place, wanted: float) -> float | None:
     """Return T beyond which the integrand is below e^wanted; None where it never is."""
     variance = 2 * place.moment / (place.tilt * (1 + place.tilt))
     first = math.sqrt(2 * max(1.0, -wanted) / max(variance, 1e-300))
-    reach = first * np.geomspace(0.25, 1e6, 50)
-    bound = whole.decay(place.tilt, np.asarray(reach, dtype=np.float64)) - np.log(math.pi * reach)
+    reach = np.asarray(first * np.geomspace(0.25, 1e6, 50), dtype=np.float64)
+    bound = whole.decay(place.tilt, reach) - np.log(math.pi * reach)
     enough = np.flatnonzero(bound <= wanted)
     return float(reach[enough[0]]) if len(enough) else None
 
