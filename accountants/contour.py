@@ -39,7 +39,7 @@ Spends = Sequence[tuple[Pair, int]]
 _SMALL = 1e-13
 """The relative error that aliases and the tail are let have."""
 
-_NODES = 2**15
+_NODES = 2**12
 """A line that needs more nodes than this is refused."""
 
 _OCTAVES = 2.0 ** np.arange(12)

@@ -84,11 +84,16 @@ class Distribution:
         whole_ = _whole(state)
         if delta >= 1:
             return Bounds(0.0, 0.0)
-        upper = _epsilon(whole_, remaining(delta, whole_.failure[1]), 1)
-        lower = state.floor.epsilon(delta)
-        rest = _ceiling_remaining(delta, whole_.failure[0])
-        if upper > lower and 0 <= rest < 1:
-            lower = max(lower, _epsilon(whole_, rest, -1))
+        lower, upper = state.floor.epsilon(delta), math.inf
+        rest = remaining(delta, whole_.failure[1])
+        most = _ceiling_remaining(delta, whole_.failure[0])
+        if rest >= 0:
+            found = _epsilon(whole_, rest)
+            upper = found.upper
+            if most == rest:
+                return bracket(max(lower, found.lower), upper)
+        if upper > lower and 0 <= most < 1:
+            lower = max(lower, _epsilon(whole_, most).lower)
         return bracket(lower, upper)
 
     def delta(self, state: DistributionState, epsilon: float) -> Bounds:
@@ -188,17 +193,12 @@ def _ceiling_remaining(delta: float, failure: Fraction) -> float:
 # --- epsilon
 
 
-def _epsilon(whole_: _Whole, delta: float, side: int) -> float:
-    """Return an upper (side 1) or lower (-1) bound of epsilon where no loss fails."""
+def _epsilon(whole_: _Whole, delta: float) -> Bounds:
+    """Return a bracket of epsilon where no loss fails: the costlier direction's."""
     if delta >= 1:
-        return 0.0
-    if delta < 0:
-        return math.inf if side > 0 else 0.0
-    found = 0.0
-    for spends in whole_.directions:
-        bounds = _one_way(spends, delta)
-        found = max(found, bounds.upper if side > 0 else bounds.lower)
-    return found
+        return Bounds(0.0, 0.0)
+    both = [_one_way(spends, delta) for spends in whole_.directions]
+    return Bounds(max(b.lower for b in both), max(b.upper for b in both))
 
 
 def _one_way(spends: contour.Spends, delta: float) -> Bounds:

@@ -213,7 +213,7 @@ def _log_moment(eps: Array, z: Complex) -> tuple[Complex, Array]:
     a, w = z + 1, z + 0.5
     w = np.where(w == 0, 1e-9, w)  # M is even and entire in w: there it moves by (w eps)^2
     every = eps[:, None]
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         first, second = a / (2 * w), z / (2 * w)
         grow, fall = first * expm1(z * every), second * expm1(-a * every)
         reach = 64 + 4 * np.abs(a) * every

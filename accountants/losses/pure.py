@@ -157,7 +157,7 @@ def _log_moment(eps: Array, z: Complex) -> tuple[Complex, Array]:
     z, slip = right_half(z)
     every = eps[:, None].astype(np.complex128)
     more, less = 1 / (1 + np.exp(-every.real)), np.exp(-every.real) / (1 + np.exp(-every.real))
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         grow, fall = more * expm1(z * every), less * expm1(-z * every)
         reach = 64 + 4 * np.abs(z) * every.real
         # an exponent's own rounding counts even where its exponential is next to 1

@@ -34,6 +34,7 @@ from accountants.loss import PrivacyLoss
 from accountants.losses import sampled_gaussian
 from accountants.losses.composite import Composite
 from accountants.losses.sampled_pair import sampled_pair
+from accountants.losses.unattained import Unattained
 from accountants.notions.gaussian import LARGEST
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array, down, up
@@ -74,12 +75,14 @@ class Sampled(PrivacyLoss):
 
         A failure of the body, a point of its own under P and another under Q, leaves the sampled
         pair a failure of q times it: the point under Q then has ``L = log(1 - q)``, within the
-        pair's range, and splits into a failure of q times it and a part with ``L = 0``.
+        pair's range, and splits into a failure of q times it and a part with ``L = 0``. No
+        mechanism attains that.
         """
         body = self.body.pair()
         if body is None or self.rate == 1:
             return body
-        return sampled_pair(body, self.rate)
+        pair = sampled_pair(body, self.rate)
+        return Unattained(pair) if self.body.failure() > 0 else pair
 
     def failure(self) -> float:
         """Return ``q`` times the body's failure."""

@@ -36,7 +36,7 @@ _DIGITS = 48.0
 
 AnyArray = TypeVar("AnyArray", Array, Complex)
 
-_NODES = 2**22
+_NODES = 2**20
 """No more values of the integrand than this at once."""
 
 
@@ -120,7 +120,8 @@ def _near(s: Complex, nodes: _Nodes, grown: Array) -> tuple[Complex, Array]:
     moved = _sum(power, weight * nodes.slip)
     rounded = weight * (64 + count + 4 * x * x) * UNIT
     least = _sum(np.maximum(power, 1), rounded * np.abs(loss))
-    moment = _sum(expm1(s[:, None] * loss), weight)
+    terms = expm1(s[:, None] * loss) if s.imag.any() else np.expm1(grown)
+    moment = _sum(terms, weight).astype(np.complex128)
     wrong = 2 * size * moved + np.minimum(size * least, _sum(power + 1, rounded))
     kept = 1 / np.maximum(1e-300, 1 - nodes.aliased)  # E R^a itself is the sum but for its error
     wrong = wrong + nodes.aliased * (total * (1 + 1e-9) + nodes.outside) * kept
