@@ -68,7 +68,7 @@ class ReplacedSample(Mixed):
     --------
     >>> from accountants import Composite, Pure
     >>> round(ReplacedSample(Composite({Pure(epsilon=1.0): 1}), rate=0.01).pure(), 6)
-    0.023371
+    0.023378
     """
 
     theorem: ClassVar[str] = (
