@@ -218,15 +218,50 @@ class MixedPair(Pair):
 
     def log_moment(self, z: Complex) -> tuple[Complex, Array] | None:
         """Return it by quadrature, for a Gaussian or a Laplace body."""
+        half = self._half()
+        return None if half is None else log_moment(half, z)
+
+    def decay(self, tilt: float, beyond: Array) -> Array:
+        """Return the atoms' share, and of the densities the bound of an integral by parts.
+
+        With ``h = e^{c w} f / w'`` the integral of ``e^{(c + it) w} f`` is at most
+        ``(h(0) + TV h) / t <= 5 max h / t``: the slope of log h has at most three zeros, since
+        ``w'`` is a logistic curve in s, and what is not a multiple of it is a line.
+        """
+        half, z = self._half(), np.array([tilt], dtype=np.complex128)
+        known = self.log_moment(z)
+        if half is None or known is None or not np.isfinite(known[1][0]):
+            return np.zeros_like(beyond)
+        value, error = float(known[0][0].real), float(known[1][0])
+        (p_above,), (p_below,) = self.above(np.zeros(1))[0], self.below(np.zeros(1))[0]
+        log_sums = [math.log(max(1 - p_above - p_below, 0.0) + 2 * self.tail_error() + 1e-15)]
+        log_parts = []
+        for power in (1 + tilt, -tilt):
+            log_parts.append(math.log(5) + half.log_peak(power))
+            if half.atom() > 0:
+                log_sums.append(math.log(half.atom()) + power * self.top())
+        fixed, falling = np.logaddexp.reduce(log_sums), np.logaddexp.reduce(log_parts)
+        total = np.logaddexp(fixed, falling - np.log(beyond)) + 1e-9
+        bound: Array = np.minimum(0.0, total - value + error)
+        return bound
+
+    def _half(self) -> _Gaussian | _Laplace | None:
         if isinstance(self.inner, GaussianPair) and 0 < self.inner.mu <= LARGEST:
-            return log_moment(_Gaussian(self.inner.mu, self.rate), z)
+            return _Gaussian(self.inner.mu, self.rate)
         if isinstance(self.inner, LaplacePair) and 0 < self.inner.epsilon <= LARGEST_LOSS:
-            return log_moment(_Laplace(self.inner.epsilon, self.rate), z)
+            return _Laplace(self.inner.epsilon, self.rate)
         return None
 
     def reversed(self) -> MixedPair:
         """Return the pair itself."""
         return self
+
+
+def _log_peak(power: float, w: Array, log_rest: Array) -> float:
+    """Return a bound of the largest ``power w + log_rest``, whose second part falls in s."""
+    at = w[1:] if power >= 0 else w[:-1]
+    most: float = (power * at + log_rest[:-1]).max()
+    return most + 1e-9 * (1 + abs(most))
 
 
 @frozen
@@ -254,6 +289,12 @@ class _Laplace(Half):
     def atom(self) -> float:
         return math.exp(-self.epsilon) / 2
 
+    def log_peak(self, power: float) -> float:
+        """Return a bound of the largest ``log(e^{power w} f / w')``, ``w' = q e^{s - w}``."""
+        s = np.linspace(0.0, self.epsilon, 257)
+        rest = self.log_density(s) - s - math.log(self.rate)
+        return _log_peak(power + 1, self.loss(s)[0], rest)
+
 
 @frozen
 class _Gaussian(Half):
@@ -266,7 +307,7 @@ class _Gaussian(Half):
         return self.mu
 
     def end(self, power: float) -> float:
-        return (power - 0.5) * self.mu + 14.0
+        return (power - 0.5) * self.mu + 10.0
 
     def log_tail(self, power: Array, end: float) -> Array:
         """There ``1 - q + q r <= r (q + (1-q)/r_end)``, and r^a moves the mean by ``a mu``."""
@@ -286,6 +327,16 @@ class _Gaussian(Half):
     def log_ceiling(self, low: Array, high: Array, imaginary: float) -> Array:
         least = np.maximum(0.0, self.mu / 2 + low)
         return imaginary * imaginary / 2 - least * least / 2
+
+    def log_peak(self, power: float) -> float:
+        """Return a bound of the largest ``log(e^{power w} f / w')``, ``w' = q mu e^{mu s - w}``.
+
+        It is not beyond ``s = (power + 1) mu``, where its slope is negative.
+        """
+        mu = self.mu
+        s = np.linspace(0.0, max(power + 1, 1.0) * mu + 1, 1025)
+        rest = self.log_density(s) - mu * s - math.log(self.rate * mu)
+        return _log_peak(power + 1, self.loss(s)[0], rest)
 
 
 def _amplified(loss: Array, rate: float) -> tuple[Array, Array]:

@@ -200,7 +200,7 @@ class _Positive(Half):
         return self.mu
 
     def end(self, power: float) -> float:
-        return power * self.mu + 14.0
+        return power * self.mu + 10.0
 
     def log_tail(self, power: Array, end: float) -> Array:
         """There ``n <= r (q + (1-q)/r_end)``, ``r = e^{mu s - m}``, and d is at least ``1 - q``.

@@ -83,7 +83,7 @@ def log_moment(half: Half, z: Complex) -> tuple[Complex, Array]:
 
 def _half_width(half: Half, a: Complex) -> Array:
     """Return half-widths of panels in which the integrand neither turns nor grows much."""
-    turns = np.maximum(np.abs(a.imag) / 2, a.real / 20)
+    turns = np.maximum(np.abs(a.imag) / 3.3, a.real / 20)
     return np.minimum(0.5, 1 / (half.scale() * np.maximum(turns, 1.57)))
 
 

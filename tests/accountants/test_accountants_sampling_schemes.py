@@ -195,6 +195,25 @@ def test_log_moments(z: complex) -> None:
         assert error <= 1e-9 * (abs(exact) + 1e-6)
 
 
+@pytest.mark.parametrize(
+    ("loss", "size", "of"),
+    [(Gaussian(0.9), 256, 60000), (Gaussian(2.0), 1, 3), (Laplace(1.0), 1, 10)],
+)
+def test_moments_decay_as_promised(loss: PrivacyLoss, size: int, of: int) -> None:
+    pair = FixedSize(body(loss), size, of).pair()
+    assert pair is not None
+    t = np.geomspace(0.1, 2000, 60)
+    for tilt in (-0.5, 0.3, 3.0):
+        known = pair.log_moment(np.append(tilt, tilt + 1j * t).astype(np.complex128))
+        assert known is not None
+        sizes = known[0].real[1:] - known[1][1:] - known[0].real[0] - known[1][0]
+        later = np.maximum.accumulate(sizes[::-1])[::-1]
+        promised = pair.decay(tilt, t)
+        assert (promised >= later).all()
+        assert promised[-1] < -0.2
+        assert (np.diff(promised) <= 0).all()
+
+
 def test_moments_that_overflow_and_orders_that_are_too_large() -> None:
     pair = FixedSize(body(Gaussian(3.0)), 1, 10).pair()
     assert pair is not None
