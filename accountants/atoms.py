@@ -11,7 +11,7 @@ from attrs import field, frozen
 from accountants.complexes import Complex, expm1, log1p
 from accountants.errors import DomainError
 from accountants.pair import Pair
-from accountants.rounding import UNIT, Array
+from accountants.rounding import UNIT, Array, down, up
 
 
 def _floats(values: Iterable[float]) -> tuple[float, ...]:
@@ -35,6 +35,8 @@ class Atoms(Pair):
         Whether the pair is attained by a mechanism.
     multiple
         d where every loss is a whole multiple of d.
+    loss_error
+        Relative error of each loss, at most a few units.
     """
 
     losses: tuple[float, ...] = field(converter=_floats)
@@ -43,6 +45,7 @@ class Atoms(Pair):
     error: float = 8 * UNIT
     exact: bool = True
     multiple: float | None = None
+    loss_error: float = 0.0
 
     def __attrs_post_init__(self) -> None:
         rising = np.all(np.diff(self.losses) > 0) and np.all(np.isfinite(self.losses))
@@ -89,11 +92,13 @@ class Atoms(Pair):
 
     def top(self) -> float:
         """Return the largest loss."""
-        return self.losses[-1]
+        largest = self.losses[-1]
+        return up(largest, self.loss_error / UNIT) if self.loss_error else largest
 
     def bottom(self) -> float:
         """Return the smallest loss."""
-        return self.losses[0]
+        smallest = self.losses[0]
+        return down(smallest, self.loss_error / UNIT) if self.loss_error else smallest
 
     def spacing(self) -> float | None:
         """Return ``multiple``."""
@@ -115,7 +120,9 @@ class Atoms(Pair):
         terms, size = expm1(points * losses), np.abs(points * losses)
         steps = 48 + len(losses) + 4 * size.max(axis=1)
         # an exponent's own rounding counts even where its exponential is next to 1
-        wrong = (np.abs(terms) @ p) * (self.error + steps * UNIT) + 4 * UNIT * (size @ p)
+        shaken = 4 * UNIT + 2 * self.loss_error
+        steps = steps + size.max(axis=1) * self.loss_error / UNIT
+        wrong = (np.abs(terms) @ p) * (self.error + steps * UNIT) + shaken * (size @ p)
         return log1p(terms @ p, wrong)
 
     def _far(self, points: Complex, losses: Array, p: Array, shift: Array) -> tuple[Complex, Array]:
@@ -124,7 +131,8 @@ class Atoms(Pair):
         terms = np.exp(exponents)
         total = np.asarray(terms @ p, dtype=np.complex128)
         size = np.abs(terms) @ p
-        steps = 16 + len(losses) + 4 * np.abs(points * losses).max(axis=1) + 4 * shift
+        reach = np.abs(points * losses).max(axis=1)
+        steps = 16 + len(losses) + (4 + 2 * self.loss_error / UNIT) * reach + 4 * shift
         moved = size * (self.error + steps * UNIT) / np.maximum(np.abs(total), 1e-300)
         value = np.asarray(np.log(np.where(total == 0, 1.0, total)) + shift, dtype=np.complex128)
         error = 2 * moved + 8 * UNIT * (1 + np.abs(value))

@@ -162,7 +162,8 @@ class Line:
             high = np.log(total + wrong) + scale + slack
             low = np.where(lower > 0, np.log(lower), -np.inf) + scale - slack
             guess = np.where(total > 0, slope / total, -self.tilt)
-        return low, np.where(total + wrong > 0, high, np.inf), guess
+        known = np.isfinite(high) & (total + wrong > 0)
+        return np.where(known, low, -np.inf), np.where(known, high, np.inf), guess
 
     def _aliases(self, epsilon: Array, scale: Array) -> Array:
         """Return the bound of all other terms of Poisson's sum, in units of ``e^scale``."""
@@ -224,7 +225,7 @@ def _last(whole: Composition, place: Place, wanted: float) -> float | None:
 
 def _tail(whole: Composition, tilt: float, last: float) -> float:
     """Return the log of ``sum_j sup decay(T_j) (1/T_j - 1/T_{j+1}) / pi`` over octaves T_j."""
-    starts = last * _OCTAVES
+    starts = np.asarray(last * _OCTAVES, dtype=np.float64)
     share = np.where(np.arange(len(starts)) < len(starts) - 1, 0.5, 1.0) / starts
     with np.errstate(divide="ignore"):
         total = float((np.exp(whole.decay(tilt, starts)) * share).sum()) / math.pi
@@ -295,8 +296,8 @@ class Neighbourhood:
     def _gap(self, epsilon: float) -> Array:
         """Return how far log delta's bound at each tilt lies above the best of them."""
         bound = self.moments - self.tilts * epsilon + _shape(self.tilts)
-        gap: Array = bound - bound[np.isfinite(bound)].min()
-        return gap
+        gap: Array = bound - bound[np.isfinite(bound)].min(initial=math.inf)
+        return np.where(np.isnan(gap), np.inf, gap)
 
     def log_delta(self, epsilon: float) -> float:
         """Return about the log of delta: the best Chernoff bound, and some room."""
@@ -322,7 +323,7 @@ def neighbourhood(whole: Composition, first: float, last: float) -> Neighbourhoo
 
 
 def _around(first: float, last: float) -> Array:
-    low, high = first / 8, last * 6
+    low, high = min(first, last) / 8, max(first, last) * 6
     return np.geomspace(low, high, math.ceil(4.5 * math.log2(high / low)), dtype=np.float64)
 
 

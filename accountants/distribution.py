@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 from attrs import field, frozen
@@ -27,7 +28,10 @@ from accountants.notions import approximate, gaussian, renyi
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array, ceiling, flooring, up
 
-_WIDE = 1e-7
+_TINY = 1e-100
+"""No more is computed of losses that add up to less than this."""
+
+_FAR = 1e-7
 """A contour's bracket that is wider than this is compared with a lattice's."""
 
 
@@ -122,7 +126,7 @@ class Distribution:
         order = 2.0
         if 0 < rest < 1 and whole_.directions and whole_.directions[0]:
             composed = contour.composition(whole_.directions[0])
-            order = 1 + contour.saddle(composed, math.log(rest))[0]
+            order = 1 + min(1e9, max(1e-6, contour.saddle(composed, math.log(rest))[0]))
 
         def price(loss: PrivacyLoss) -> float:
             return float(renyi.divergence(loss, np.array([order]))[0])
@@ -153,7 +157,7 @@ def _whole(state: DistributionState) -> _Whole:
     for loss, times in losses.items():
         pair = loss.pair()
         assert pair is not None
-        if not (isinstance(pair, GaussianPair) and pair.mu == 0):
+        if not pair.top() <= 0 <= pair.bottom():  # else nothing is lost
             forward[pair] = forward.get(pair, 0) + times
     backward: dict[Pair, int] = {}
     for pair, times in forward.items():
@@ -212,16 +216,38 @@ def _one_way(spends: contour.Spends, delta: float) -> Bounds:
         return _gaussian(spends, delta, attained)
     if len(spends) == 1 and spends[0][1] == 1:
         return _single(spends[0][0], delta, attained)
-    found = contour.epsilon(spends, delta)
-    if found is None or found.upper - found.lower > _WIDE * (1 + found.lower):
-        found = _narrower(found, lambda: lattice.epsilon(spends, delta))
-    top = (
-        sum((Fraction(pair.top()) * n for pair, n in spends), Fraction())
-        if _bounded(spends)
-        else None
-    )
-    upper = found.upper if top is None else min(found.upper, ceiling(top))
+    if any(getattr(pair, "mu", 0.0) > gaussian.LARGEST for pair, _ in spends):
+        return Bounds(0.0, math.inf)
+    most = _largest(spends, attained).upper
+    if most < _TINY:
+        return Bounds(0.0, most)
+    with np.errstate(all="ignore"):  # what overflows is no bound, and is not taken for one
+        found = _attempt(lambda: contour.epsilon(spends, delta))
+        if found is None or found.upper - found.lower > _FAR * (1 + found.lower):
+            found = _narrower(found, lambda: _on_lattice(spends, delta, most))
+    upper = min(found.upper, most)
     return Bounds(min(found.lower, upper) if attained else 0.0, upper)
+
+
+def _on_lattice(spends: contour.Spends, delta: float, most: float) -> Bounds:
+    """Return the lattice's bracket; where it has none, the largest loss, if there is one."""
+    try:
+        return lattice.epsilon(spends, delta)
+    except (InapplicableError, ArithmeticError) as refusal:
+        if not most < math.inf:
+            raise InapplicableError(f"no bracket of this composition: {refusal}") from None
+        return Bounds(0.0, most)
+
+
+Answer = TypeVar("Answer")
+
+
+def _attempt(compute: Callable[[], Answer | None]) -> Answer | None:
+    """Return what is computed, or None where that leaves the range of floats."""
+    try:
+        return compute()
+    except ArithmeticError:
+        return None
 
 
 def _single(pair: Pair, delta: float, attained: bool) -> Bounds:
@@ -242,7 +268,7 @@ def _narrower(found: Bounds | None, other: Callable[[], Bounds]) -> Bounds:
         return other()
     try:
         second = other()
-    except InapplicableError:
+    except InapplicableError:  # the first holds as well
         return found
     upper = min(found.upper, second.upper)
     return Bounds(min(upper, max(found.lower, second.lower)), upper)
@@ -256,16 +282,24 @@ def _largest(spends: contour.Spends, attained: bool) -> Bounds:
     """Return the largest loss: nothing less holds at delta 0."""
     if not _bounded(spends):
         return Bounds(0.0, math.inf)
-    total = sum((Fraction(pair.top()) * times for pair, times in spends), Fraction())
+    total = sum((Fraction(max(0.0, p.top())) * times for p, times in spends), Fraction())
     lower = max(0.0, flooring(total) * (1 - 64 * UNIT)) if attained else 0.0
     return Bounds(lower, max(0.0, ceiling(total)))
 
 
 def _gaussian(spends: contour.Spends, delta: float, attained: bool) -> Bounds:
+    least, most = _mu(spends)
+    lower = gaussian.epsilon(least, delta).lower if attained else 0.0
+    return Bounds(lower, gaussian.epsilon(most, delta).upper)
+
+
+def _mu(spends: contour.Spends) -> tuple[float, float]:
+    """Return bounds of the mu of Gaussian pairs: the root of the sum of squares."""
     square = sum((Fraction(getattr(pair, "mu", 0.0)) ** 2 * n for pair, n in spends), Fraction())
-    mu = math.sqrt(ceiling(square))
-    lower = gaussian.epsilon(mu * (1 - 8 * UNIT), delta).lower if attained else 0.0
-    return Bounds(lower, gaussian.epsilon(up(mu, 2), delta).upper)
+    if square > Fraction(gaussian.LARGEST) ** 2:
+        return gaussian.LARGEST, math.inf
+    root = math.sqrt(ceiling(square))
+    return root * (1 - 8 * UNIT), up(root, 2)
 
 
 # --- delta
@@ -274,17 +308,36 @@ def _gaussian(spends: contour.Spends, delta: float, attained: bool) -> Bounds:
 def _profile(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
     if not spends:
         return np.zeros(len(epsilons)), np.zeros(len(epsilons))
+    if all(isinstance(pair, GaussianPair) for pair, _ in spends):
+        least, most = _mu(spends)
+        every = [
+            (gaussian.profile(least, e).lower, gaussian.profile(most, e).upper)
+            for e in epsilons.tolist()
+        ]
+        return np.array([low for low, _ in every]), np.array([high for _, high in every])
     if len(spends) == 1 and spends[0][1] == 1:
         return spends[0][0].profile(epsilons)
-    found = contour.profile(spends, epsilons)
-    if found is None or not np.all(found[1] <= found[0] * (1 + _WIDE)):
+    with np.errstate(all="ignore"):  # what overflows is no bound, and is not taken for one
+        return _computed(spends, epsilons)
+
+
+def _computed(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
+    if _bounded(spends) and _largest(spends, False).upper < _TINY:
+        return _trivial(spends, epsilons)
+    found = _attempt(lambda: contour.profile(spends, epsilons))
+    if found is None or not np.all(found[1] <= found[0] * (1 + _FAR)):
         try:
             other = lattice.profile(spends, epsilons)
-        except InapplicableError:
-            if found is None:
-                raise
-            return found
+        except (InapplicableError, ArithmeticError):
+            return found or _trivial(spends, epsilons)
         if found is None:
             return other
         return np.maximum(found[0], other[0]), np.minimum(found[1], other[1])
     return found
+
+
+def _trivial(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
+    """Return what is known without any computation: nothing beyond the largest loss."""
+    if not _bounded(spends):
+        return np.zeros(len(epsilons)), np.ones(len(epsilons))
+    return np.zeros(len(epsilons)), np.where(epsilons >= _largest(spends, False).upper, 0.0, 1.0)

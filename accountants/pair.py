@@ -139,7 +139,8 @@ class Pair:
             lower = _stick(*self.above(epsilon), epsilon, self.tail_error(), -1)
             upper = _stick(*self.above(below), below - slip(epsilon), self.tail_error(), 1)
         lower = np.maximum(lower, least * (1 - 4 * UNIT))
-        return lower, np.minimum(1.0, np.maximum(upper, least * (1 + 4 * UNIT)))
+        upper = np.minimum(1.0, np.maximum(upper, least * (1 + 4 * UNIT)))
+        return np.nan_to_num(lower, nan=0.0), np.nan_to_num(upper, nan=1.0)
 
 
 def _stick(p: Array, q: Array, epsilon: Array, error: float, side: int) -> Array:

@@ -11,9 +11,12 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accountants.pair import Pair, slip
 from accountants.rounding import UNIT, Array
+
+Mask = NDArray[np.bool_]
 
 SLACK = 1e-9
 """Relative slack of comparisons, for what is rounded outward on both sides."""
@@ -174,7 +177,7 @@ def _tails(pair: Pair, cells: Cells) -> Iterator[str]:
     yield from _first(little, edges, "P's mass falls short of e^L times Q's")
 
 
-def _first(broken: Array, edges: Array, problem: str) -> Iterator[str]:
+def _first(broken: Mask, edges: Array, problem: str) -> Iterator[str]:
     if np.any(broken):
         yield f"{problem} at a loss of {float(edges[int(np.argmax(broken))]):.6g}"
 
@@ -231,9 +234,9 @@ def _moments(pair: Pair, cells: Cells) -> Iterator[str]:
     known = pair.log_moment(np.array([0.0, -1.0], dtype=np.complex128))
     if known is None:
         return
-    for z, value, error in zip((0, -1), *known, strict=True):
+    for end, value, error in zip((0, -1), *known, strict=True):
         if not abs(_turned(complex(value))) <= error + 1e-12:
-            yield f"log E_P e^(zL) = {value} at z = {z}, not 0"
+            yield f"log E_P e^(zL) = {value} at z = {end}, not 0"
     for z in _points(cells):
         pair_z = np.array([z, z.conjugate()])
         (value, mirrored), errors = pair.log_moment(pair_z) or known

@@ -121,7 +121,8 @@ class GaussianPair(Pair):
         if self.mu == 0:
             beyond = np.where(side * loss < 0, 1.0, 0.0)
             return beyond, beyond
-        x, half = loss / self.mu, self.mu / 2
+        with np.errstate(over="ignore"):
+            x, half = loss / self.mu, self.mu / 2
         return special.ndtr(-side * (x - half)), special.ndtr(-side * (x + half))
 
     def tail_error(self) -> float:
@@ -131,6 +132,14 @@ class GaussianPair(Pair):
         """
         return 4e-13 + 2e-14 * (40 + self.mu)
 
+    def top(self) -> float:
+        """Return 0 without a shift, else infinity."""
+        return math.inf if self.mu else 0.0
+
+    def bottom(self) -> float:
+        """Return 0 without a shift, else minus infinity."""
+        return -math.inf if self.mu else 0.0
+
     def log_moment(self, z: Complex) -> tuple[Complex, Array]:
         """Return ``z (z+1) mu^2 / 2``."""
         return self.log_moments(((self, 1),), z)
@@ -139,8 +148,11 @@ class GaussianPair(Pair):
     def log_moments(cls, spends: Sequence[tuple[Pair, int]], z: Complex) -> tuple[Complex, Array]:
         """Return one formula for them all: the squares of mu add up."""
         square = _square(spends)
-        value = square / 2 * (z * (z + 1))
-        return value, 16 * UNIT * square * (np.abs(z) ** 2 + np.abs(z))
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = square / 2 * (z * (z + 1))
+            error = 16 * UNIT * square * (np.abs(z) ** 2 + np.abs(z))
+        known = np.isfinite(value) & np.isfinite(error)
+        return np.where(known, value, 0.0), np.where(known, error, np.inf)
 
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return ``-mu^2 t^2 / 2``, exactly."""

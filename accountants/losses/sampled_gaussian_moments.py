@@ -9,10 +9,11 @@ same function. ``M - 1 = E_Q (e^{s l} - 1)`` by the trapezoid rule, step h, on `
   ``R(Re x) cos(mu y / 2) <= |R| <= R(Re x)``. So there ``|R^s - 1|`` is at most ``g R^a + 1``,
   ``a = Re s``, ``g = e^{|Im s| mu |y|} max(1, cos(mu y/2)^a)``, and the rule is within
   ``2 e^{y^2/2} (g E R^a + 1) / (e^{2 pi |y| / h} - 1)`` (Trefethen and Weideman 2014, Thm 5.1).
-* What lies outside is at most ``E R^a 1[outside] + P(outside)``; for a > 0 left of -X, where
-  ``R <= 1``, and right of Y, where ``R <= r (q + (1-q)/r_Y)``, by Gaussian tails, as for a < 0
-  left of -X, where ``R >= q r`` and ``R >= 1 - q``. The rule's own sum there is under a falling
-  density, so it is at most the integral and a step more, which the margin of X and Y covers.
+* What lies outside is at most ``E R^a 1[outside] + P(outside)``: for a > 0 left of -X, where
+  ``R <= 1``, and right of Y, where ``R <= r (q + (1-q)/r_Y)`` (for a <= 1, ``R^a <= (1-q)^a +
+  (q r)^a``), by Gaussian tails; for a < 0 left of -X, where ``R >= q r`` and ``R >= 1 - q``. The
+  rule's own sum there is under a falling density, so it is at most the integral and a step
+  more, which the margin of X and Y covers.
 """
 
 from __future__ import annotations
@@ -190,9 +191,12 @@ def _outside(mu: float, rate: float, a: Array, left: float, right: float) -> Arr
     """Return bounds of ``E (R^a + 1)`` beyond the nodes, of the integral and of the rule."""
     log_phi = special.log_ndtr
     beyond = 2 * math.exp(float(log_phi(-min(left, right))))
-    least = math.exp(-min(600.0, mu * right - mu * mu / 2))
+    least = math.exp(-max(-600.0, min(600.0, mu * right - mu * mu / 2)))
     shifted = a * (a - 1) * mu * mu / 2
-    above = a * math.log(rate + (1 - rate) * least) + shifted + log_phi(a * mu - right)
+    single = a * math.log(rate) + shifted + log_phi(a * mu - right)
+    both = a * math.log(rate + (1 - rate) * least) + shifted + log_phi(a * mu - right)
+    split = np.logaddexp(single, a * math.log1p(-rate) + float(log_phi(-right)))
+    above = np.where(a <= 1, split, both)  # (x + y)^a <= x^a + y^a there
     flat = a * math.log1p(-rate) + float(log_phi(-left))
     below = np.minimum(flat, a * math.log(rate) + shifted + log_phi(-a * mu - left))
     tail = np.where(a >= 0, above, below)

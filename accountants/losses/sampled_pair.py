@@ -13,6 +13,7 @@ from accountants.complexes import Complex
 from accountants.losses import sampled_gaussian_moments as moments
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.pure import ResponsePair
+from accountants.losses.unattained import Unattained
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array, down, up
 
@@ -23,9 +24,11 @@ def sampled_pair(body: Pair, rate: float) -> Pair:
         return GaussianPair(0.0)
     if rate == 1:
         return body
-    if isinstance(body, GaussianPair) and 0 < body.mu <= 1e3:
+    if isinstance(body, GaussianPair) and body.mu < 1e-100:
+        return Unattained(body)  # sampling costs no more than none
+    if isinstance(body, GaussianPair) and body.mu <= 1e3:
         return SampledGaussianPair(body, rate)
-    if isinstance(body, ResponsePair):
+    if isinstance(body, ResponsePair) and body.top() < 600:
         body = body.atoms()
     if isinstance(body, Atoms) and body.top() < 600:
         return _sampled_atoms(body, rate)
@@ -38,7 +41,7 @@ def _sampled_atoms(body: Atoms, rate: float) -> Pair:
         return SampledPair(body, rate)  # too close to tell apart
     p = [(1 - rate) * b + rate * a for a, b in zip(body.p, body.q, strict=True)]
     error = body.error + 8 * UNIT * (1 + max(abs(body.bottom()), abs(body.top())))
-    return Atoms(losses, p, body.q, error, body.exact)
+    return Atoms(losses, p, body.q, error, body.exact, loss_error=16 * UNIT + body.loss_error)
 
 
 @frozen

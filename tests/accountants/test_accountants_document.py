@@ -91,7 +91,8 @@ def test_the_form() -> None:
 
 
 def test_every_class_is_known() -> None:
-    assert set(kinds(Term)) == {"Spend", "Sequential", "Parallel", "Repeated", "Sampled", "Grouped"}
+    known = {"Spend", "Sequential", "Parallel", "Repeated", "Sampled", "Grouped"}
+    assert set(kinds(Term)) == known | {"ReplacedSample", "Subset", "Allocated"}
     assert {"Gaussian", "Laplace", "Pure", "Approximate", "Composite"} <= set(kinds(PrivacyLoss))
     for name, kind in kinds(PrivacyLoss).items():
         assert getattr(losses, name) is kind
@@ -122,7 +123,7 @@ SPEND: dict[str, Any] = {"kind": "Spend", "loss": {"kind": "Gaussian", "mu": 1.0
             {"kind": "Spend", "loss": {"kind": "Gaussian", "sigma": 1.0}},
             r"term.loss \(Gaussian\): unknown key 'sigma'",
         ),
-        ({"kind": "Spend", "loss": {"kind": "Gauss"}}, "no loss is of kind 'Gauss'; there are App"),
+        ({"kind": "Spend", "loss": {"kind": "Gauss"}}, "no loss is of kind 'Gauss'; there are Allocated, App"),
         ({"kind": "Gaussian", "mu": 1.0}, "no term is of kind 'Gaussian'"),
         ({"kind": ["Spend"]}, "no term is of kind"),
         ({"loss": 1}, "term: a term is an object with the key 'kind'"),
