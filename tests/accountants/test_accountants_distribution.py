@@ -98,7 +98,8 @@ def sampled_moment(mu: float, rate: float, s: complex):
 
 
 @pytest.mark.parametrize(
-    ("mu", "rate"), [(0.9, 0.004), (1.7, 1e-4), (5.0, 0.01), (0.01, 0.5), (0.25, 0.999), (1.0, 1e-8)]
+    ("mu", "rate"),
+    [(0.9, 0.004), (1.7, 1e-4), (5.0, 0.01), (0.01, 0.5), (0.25, 0.999), (1.0, 1e-8)],
 )
 def test_sampled_gaussian_log_moments_are_within_their_error(mu, rate):
     rng = np.random.default_rng(11)
@@ -176,7 +177,13 @@ def golden(*cases):
 
 
 @golden(
-    ([(sampled(1 / 1.1, 256 / 60000), 14063)], 1e-5, "2.3816897261350873", "2.3816897261607872", 1e-8),
+    (
+        [(sampled(1 / 1.1, 256 / 60000), 14063)],
+        1e-5,
+        "2.3816897261350873",
+        "2.3816897261607872",
+        1e-8,
+    ),
     ([(sampled(1 / 0.8, 0.01), 10000)], 1e-6, "11.18316419596", "11.18316419628", 1e-8),
     ([(sampled(1 / 0.6, 1e-4), 100000)], 1e-7, "1.42923541", "1.42923597", 1e-6),
     ([(sampled(1.0, 0.001), 10000)], 1e-6, "0.5551396679127625", "0.5551396679384625", 1e-7),
@@ -299,7 +306,12 @@ def test_extreme_deltas_of_gaussians_among_small_responses(delta):
 
 @pytest.mark.parametrize(
     ("mu", "rate", "times", "delta"),
-    [(1.0, 1e-8, 10**8, 1e-6), (20.0, 1e-8, 10**4, 1e-6), (1e-4, 0.5, 10**8, 1e-6), (20.0, 0.5, 10, 0.9)],
+    [
+        (1.0, 1e-8, 10**8, 1e-6),
+        (20.0, 1e-8, 10**4, 1e-6),
+        (1e-4, 0.5, 10**8, 1e-6),
+        (20.0, 0.5, 10, 0.9),
+    ],
 )
 def test_extreme_sampled_gaussians_are_bracketed_between_the_others(mu, rate, times, delta):
     bounds = Distribution().epsilon(state_of((sampled(mu, rate), times)), delta)

@@ -123,7 +123,10 @@ SPEND: dict[str, Any] = {"kind": "Spend", "loss": {"kind": "Gaussian", "mu": 1.0
             {"kind": "Spend", "loss": {"kind": "Gaussian", "sigma": 1.0}},
             r"term.loss \(Gaussian\): unknown key 'sigma'",
         ),
-        ({"kind": "Spend", "loss": {"kind": "Gauss"}}, "no loss is of kind 'Gauss'; there are Allocated, App"),
+        (
+            {"kind": "Spend", "loss": {"kind": "Gauss"}},
+            "no loss is of kind 'Gauss'; there are Allocated, App",
+        ),
         ({"kind": "Gaussian", "mu": 1.0}, "no term is of kind 'Gaussian'"),
         ({"kind": ["Spend"]}, "no term is of kind"),
         ({"loss": 1}, "term: a term is an object with the key 'kind'"),

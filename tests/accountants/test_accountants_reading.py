@@ -324,7 +324,9 @@ class TestPictures:
         guarantee = of(Gaussian(1.0))
         line = plot.tradeoff(guarantee, points=10).lines[1]
         rates = np.asarray(line.get_xdata(), dtype=np.float64)
-        assert np.array_equal(np.asarray(line.get_ydata()), guarantee.tradeoff(rates, digits=2e-4)[0])
+        assert np.array_equal(
+            np.asarray(line.get_ydata()), guarantee.tradeoff(rates, digits=2e-4)[0]
+        )
 
     def test_side_by_side(self) -> None:
         answers = certify(Repeated(Spend(Laplace(0.1)), 100), delta=1e-5)
