@@ -3,7 +3,7 @@
 Every loss enters by its dominating pair; the privacy losses of a composition add, in each of
 the two directions (Zhu, Dong and Wang 2022, Thm 10), and the worse direction certifies. The
 composed hockey-stick comes from a contour integral where the moments decay
-(`accountants.contour`), else from a lattice (`accountants.lattice`). Both are brackets, so where
+(`accountants.contour`), else from a lattice (`accountants.lattices`). Both are brackets, so where
 both are asked the better ends of the two hold.
 """
 
@@ -17,11 +17,12 @@ from typing import TypeVar
 import numpy as np
 from attrs import field, frozen
 
-from accountants import contour, lattice
+from accountants import contour
 from accountants.accountant import Chain, Floor, bracket
 from accountants.bounds import Bounds
 from accountants.concentrated import remaining
 from accountants.errors import InapplicableError, nonnegative, probability, whole
+from accountants.lattices import lattice
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
 from accountants.notions import approximate, gaussian, renyi

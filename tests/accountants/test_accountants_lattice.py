@@ -13,11 +13,12 @@ from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountants import convolution, discretisation, lattice, special
+from accountants import special
 from accountants.atoms import Atoms
-from accountants.cells import Grid
 from accountants.errors import DomainError, InapplicableError
-from accountants.lattice import epsilon, profile
+from accountants.lattices import convolution, discretisation, lattice
+from accountants.lattices.cells import Grid
+from accountants.lattices.lattice import epsilon, profile
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.laplace import LaplacePair
 from accountants.losses.pure import ResponsePair

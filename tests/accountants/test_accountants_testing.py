@@ -29,7 +29,7 @@ from accountants.losses.gaussian import GaussianPair
 from accountants.losses.laplace import LaplacePair
 from accountants.pair import Pair
 from accountants.testing import check
-from accountants.testing_samples import lower, upper
+from accountants.testing.samples import lower, upper
 
 EXAMPLES = {
     "Approximate": [

@@ -459,7 +459,7 @@ def test_curve_under_every_accountant() -> None:
 )
 def test_losses_are_values_with_sound_pairs(loss) -> None:  # type: ignore[no-untyped-def]
     from accountants.loss import parameters
-    from accountants.testing_pairs import pair_problems
+    from accountants.testing.pairs import pair_problems
 
     same = type(loss)(**parameters(loss))
     assert same == loss

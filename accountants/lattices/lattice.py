@@ -1,9 +1,9 @@
 """Composition of pairs on a lattice of losses: the tilted fast Fourier transform, as a bracket.
 
-Every pair is replaced by a law on a lattice above it, and by one below it
-(`accountants.discretisation`); their masses are tilted by ``e^{cl}``, transformed, raised to
-powers and transformed back (`accountants.convolution`), so that what rounding adds is relative
-to the answer, be it 1e-200. What else is neglected is bounded in `accountants.brackets`.
+Every pair is replaced by a law on a lattice above it, and by one below it (`discretisation`);
+their masses are tilted by ``e^{cl}``, transformed, raised to powers and transformed back
+(`convolution`), so that what rounding adds is relative to the answer, be it 1e-200. What else is
+neglected is bounded in `brackets`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from fractions import Fraction
 import numpy as np
 from attrs import frozen
 
-from accountants import brackets, discretisation, grids, tilting
 from accountants.bounds import Bounds
 from accountants.errors import DomainError, InapplicableError, whole
+from accountants.lattices import brackets, discretisation, grids, tilting
+from accountants.lattices.profiles import Profile
+from accountants.lattices.tilting import Ends, Spends, Window
 from accountants.pair import Pair
-from accountants.profiles import Profile
 from accountants.rounding import Array, ceiling
-from accountants.tilting import Ends, Spends, Window
 
 LENGTH = 2**18
 """The longest transform."""

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from accountants.errors import InapplicableError
-from accountants.interchange_events import norms
+from accountants.interchange.events import norms
 from accountants.loss import PrivacyLoss
 from accountants.losses.approximate import Approximate
 from accountants.losses.composite import Composite

@@ -17,7 +17,7 @@ import numpy as np
 from attrs import frozen
 
 from accountants.complexes import Complex
-from accountants.discretisation import Law, exponentials
+from accountants.lattices.discretisation import Law, exponentials
 from accountants.rounding import UNIT, Array
 
 Values = TypeVar("Values", Array, Complex)

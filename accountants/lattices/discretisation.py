@@ -28,8 +28,8 @@ import math
 import numpy as np
 from attrs import frozen
 
-from accountants.cells import Cells, Flags, Grid, cells
 from accountants.errors import InapplicableError
+from accountants.lattices.cells import Cells, Flags, Grid, cells
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array
 

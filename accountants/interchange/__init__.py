@@ -39,8 +39,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
-from accountants import interchange_events, interchange_terms
 from accountants.errors import DomainError
+from accountants.interchange import events, terms
 from accountants.terms import Term
 
 Neighbors = Literal["add_remove", "zero_out", "replace_one"]
@@ -64,7 +64,7 @@ def from_dp_event(event: Any, *, neighbors: Neighbors = "add_remove") -> Term:
         Where the event's own numbers make no sense.
     """
     _known(neighbors)
-    return interchange_events.read(event, neighbors)
+    return events.read(event, neighbors)
 
 
 def to_dp_event(term: Term, *, neighbors: Neighbors = "add_remove") -> Any:
@@ -86,7 +86,7 @@ def to_dp_event(term: Term, *, neighbors: Neighbors = "add_remove") -> Any:
         Where dp-accounting is not installed.
     """
     _known(neighbors)
-    return interchange_terms.written(term, neighbors)
+    return terms.written(term, neighbors)
 
 
 def _known(neighbors: str) -> None:

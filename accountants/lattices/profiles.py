@@ -12,7 +12,7 @@ import math
 import numpy as np
 from attrs import frozen
 
-from accountants.discretisation import exponentials
+from accountants.lattices.discretisation import exponentials
 from accountants.rounding import UNIT, Array
 
 _BLOCK = 512

@@ -3,7 +3,7 @@
 With M(c) the composed moment ``E_P e^{cL}``, errors are kept relative to ``M(c) e^{-c eps}``,
 Chernoff's bound of delta(eps); E~ is the mean under the tilted law:
 
-* tails known within E: ``2 E`` a pair, whatever the step (`accountants.discretisation`);
+* tails known within E: ``2 E`` a pair, whatever the step (`accountants.lattices.discretisation`);
 * transforms: an error e of each mass adds ``e sum_j e^{-cx_j} (1 - e^{-x_j})``, with
   ``x_j = l_j - eps > 0``; the sum is at most ``1 / (step c (c+1))`` and one largest term;
 * what lies above the window's end b is missing from the upper law: at most
@@ -23,11 +23,11 @@ from fractions import Fraction
 import numpy as np
 from attrs import frozen
 
-from accountants.convolution import Sum, compose, log_moment
-from accountants.discretisation import Law
-from accountants.profiles import Errors, Profile, tail_rounding, tails
+from accountants.lattices.convolution import Sum, compose, log_moment
+from accountants.lattices.discretisation import Law
+from accountants.lattices.profiles import Errors, Profile, tail_rounding, tails
+from accountants.lattices.tilting import Window
 from accountants.rounding import UNIT
-from accountants.tilting import Window
 
 _Laws = Sequence[tuple[Law, int]]
 

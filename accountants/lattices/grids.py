@@ -9,12 +9,12 @@ from fractions import Fraction
 import numpy as np
 from attrs import evolve, frozen
 
-from accountants import tilting
-from accountants.cells import Grid
-from accountants.discretisation import CELLS
+from accountants.lattices import tilting
+from accountants.lattices.cells import Grid
+from accountants.lattices.discretisation import CELLS
+from accountants.lattices.tilting import Window
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array
-from accountants.tilting import Window
 
 _Counts = Sequence[tuple[Pair, int]]
 _Ends = Sequence[tuple[float, float]]

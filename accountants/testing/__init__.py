@@ -6,8 +6,8 @@
 What passes is not proven; what fails is wrong, or looser than another of its own functionals
 shows. Held against each other are: each functional and the laws of its notion; the functionals
 among themselves, by the proven conversions; all of them and the dominating pair; the pair's
-tails, moments and decay (`accountants.testing_pairs`); and draws of the mechanism, if it can be
-run on two neighbouring data sets (`accountants.testing_samples`).
+tails, moments and decay (`accountants.testing.pairs`); and draws of the mechanism, if it can be
+run on two neighbouring data sets (`accountants.testing.samples`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from accountants.losses.pure import Pure
 from accountants.notions import gaussian
 from accountants.pair import Pair
 from accountants.rounding import Array
-from accountants.testing_pairs import SLACK, Cells, pair_problems
-from accountants.testing_samples import LogRatio, Sampler, sample_problems
+from accountants.testing.pairs import SLACK, Cells, pair_problems
+from accountants.testing.samples import LogRatio, Sampler, sample_problems
 
 ORDERS: Array = np.array([1.01, 1.25, 1.5, 2.0, 2.5, 3.0, 5.0, 8.0, 16.0, 32.0, 64.0])
 """The Renyi orders at which curves are looked at."""
