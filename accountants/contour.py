@@ -31,7 +31,7 @@ from attrs import field, frozen
 from accountants.bounds import Bounds
 from accountants.complexes import Complex
 from accountants.pair import Pair
-from accountants.rounding import UNIT, Array
+from accountants.rounding import UNIT, Array, up
 
 Spends = Sequence[tuple[Pair, int]]
 """Pairs of one direction, with how often each is paid."""
@@ -299,6 +299,14 @@ class Neighbourhood:
         gap: Array = bound - bound[np.isfinite(bound)].min(initial=math.inf)
         return np.where(np.isnan(gap), np.inf, gap)
 
+    def chernoff(self, epsilons: Array) -> Array:
+        """Return Chernoff's bound of delta at each epsilon."""
+        c, shape = self.tilts, _shape(self.tilts)
+        paid = c * epsilons[:, None]
+        noise = 16 * UNIT * (np.abs(self.moments) + np.abs(shape) + np.abs(paid))
+        bound = (self.moments - paid + shape + noise).min(axis=1)
+        return np.minimum(1.0, _exp(np.where(np.isnan(bound), 0.0, bound), 1))
+
     def log_delta(self, epsilon: float) -> float:
         """Return about the log of delta: the best Chernoff bound, and some room."""
         bound = self.moments - self.tilts * epsilon + _shape(self.tilts)
@@ -352,13 +360,15 @@ _STEPS = np.arange(-4.0, 5.0)
 
 
 def saddle(whole: Composition, log_delta: float) -> tuple[float, float]:
-    """Return the tilt of Chernoff's best bound of epsilon at a delta, and about that bound.
+    """Return the tilt of Chernoff's best bound of epsilon at a delta, and that bound.
 
     ``delta(eps) <= e^{K(c) - c eps} c^c / (1 + c)^{1 + c}`` at every c > 0.
     """
 
     def bound(c: Array) -> Array:
-        return (whole.upper(c) + _shape(c) - log_delta) / c
+        moment, shape = whole.upper(c), _shape(c)
+        noise = 16 * UNIT * (np.abs(moment) + np.abs(shape) + abs(log_delta))
+        return up((moment + shape - log_delta + noise) / c)
 
     size = max(float(whole.upper(np.ones(1))[0]), 1e-300)
     start = math.sqrt(-2 * log_delta / min(size, 1e300))
@@ -372,7 +382,7 @@ def _shape(c: Array) -> Array:
 
 
 def epsilon(spends: Spends, delta: float) -> Bounds | None:
-    """Return a bracket of epsilon at ``0 < delta < 1``; None where no line will do."""
+    """Return a bracket of epsilon at ``0 < delta < 1``, at worst Chernoff's; None without that."""
     whole = composition(spends)
     log_delta = math.log(delta)
     c, highest = saddle(whole, log_delta)
@@ -381,15 +391,14 @@ def epsilon(spends: Spends, delta: float) -> Bounds | None:
     if highest <= 0:  # Chernoff's bound at epsilon 0 is delta or less
         return Bounds(0.0, 0.0)
     near, start = neighbourhood(whole, c, c), highest
-    best: Bounds | None = None
+    best = Bounds(0.0, highest)
     for _ in range(_ROUNDS):  # of heavy tails Chernoff's epsilon is far off, and its place too
         found = line(near, (max(0.0, start - 2 / c), start), log_delta)
         bounds = None if found is None else _solve(found, log_delta, start)
         if bounds is None:
-            return best
-        if best is not None:
-            bounds = Bounds(max(best.lower, bounds.lower), min(best.upper, bounds.upper))
-        best = bounds
+            break
+        upper = min(best.upper, bounds.upper)
+        best = Bounds(min(upper, max(best.lower, bounds.lower)), upper)
         if best.upper - best.lower <= _NARROW * (1 + best.lower) or best.upper > 0.99 * start:
             break
         start = best.upper
@@ -443,7 +452,7 @@ def _ends(
 
 
 def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | None:
-    """Return bounds of delta at many epsilons; None where no line will do for one of them.
+    """Return bounds of delta at many epsilons, at worst Chernoff's; None without that.
 
     One line serves a run of epsilons: Poisson's sum holds on any.
     """
@@ -454,18 +463,16 @@ def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | None:
     if first is None:
         return None
     near = neighbourhood(whole, first, _saddle_at(whole, ends[1], first) or first)
-    low, high = np.zeros(len(epsilons)), np.ones(len(epsilons))
+    low, high = np.zeros(len(epsilons)), near.chernoff(epsilons)
     runs = [order]
     while runs:
         some = runs.pop()
         found = _run(near, epsilons[some])
-        if found is None and len(some) == 1:
-            return None
         if found is not None:
             low[some] = np.maximum(low[some], _exp(found[0], -1))
             high[some] = np.minimum(high[some], _exp(found[1], 1))
             some = some[found[1] - found[0] > _WIDE]
-        if len(some) and (found is None or len(some) < len(found[0])):
+        if len(some) > 1 or (found is not None and 0 < len(some) < len(found[0])):
             runs += [half for half in np.array_split(some, 2)[::-1] if len(half)]
     return low, high
 
@@ -487,7 +494,7 @@ def _run(near: Neighbourhood, epsilons: Array) -> tuple[Array, Array] | None:
     return low, high
 
 
-_WIDE = 1e-8
+_WIDE = 1e-7
 """A bracket of log delta that is wider than this asks for a line of its own."""
 
 

@@ -140,7 +140,7 @@ def _far(s: Complex, nodes: _Nodes, grown: Array) -> tuple[Complex, Array]:
     wrong = size * (64 + len(x) + 8 * reach) * UNIT + np.abs(s) * 2 * _sum(sizes, nodes.slip)
     kept = 1 / np.maximum(1e-300, 1 - nodes.aliased)
     log_scale = math.log(math.sqrt(2 * math.pi) / nodes.step)
-    rest = np.exp(np.minimum(700.0, np.log(nodes.outside + 1) - top + log_scale))
+    rest = np.exp(np.minimum(700.0, np.log(nodes.outside + 1e-300) - top + log_scale))
     wrong = wrong + nodes.aliased * (size + rest) * kept * (1 + 1e-9) + rest
     moved = wrong / np.maximum(np.abs(moment), 1e-300)
     value = np.log(np.where(moment == 0, 1.0, moment)) + (top - log_scale)
