@@ -22,7 +22,7 @@ from accountants.certify import ACCOUNTANTS, Answer, certify, measure, price, ti
 from accountants.concentrated import Concentrated
 from accountants.distribution import Distribution
 from accountants.errors import AccountingError, BudgetError, DomainError, InapplicableError
-from accountants.gaussian import GaussianDP
+from accountants.gaussian import GaussianDP, central_limit_estimate
 from accountants.loss import PrivacyLoss
 from accountants.losses import Approximate, Composite, Envelope, Gaussian, Laplace, Pure
 from accountants.pair import Pair
@@ -172,6 +172,7 @@ __all__ = [
     "Worlds",
     "ZeroConcentrated",
     "calibrate",
+    "central_limit_estimate",
     "certify",
     "column_sensitivity",
     "filter_for",

@@ -6,15 +6,18 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
+import numpy as np
 from attrs import field, frozen
 
 from accountants.accountant import Floor, bracket, delta_by_search
 from accountants.bounds import Bounds
 from accountants.concentrated import remaining
-from accountants.errors import nonnegative, probability, whole
+from accountants.errors import InapplicableError, nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.notions import gaussian
 from accountants.rounding import ceiling, up
+from accountants.terms import Term
+from accountants.worlds import World, worlds
 
 
 @frozen
@@ -103,3 +106,49 @@ def _upper(state: GaussianState, delta: float) -> float:
     if rest <= 0:
         return math.inf
     return gaussian.epsilon(up(math.sqrt(ceiling(state.square)), 2), rest).upper
+
+
+def central_limit_estimate(term: Term, delta: float) -> float:
+    """Return the epsilon of the Gaussian that a composition tends to: an estimate, NOT a bound.
+
+    The privacy losses of a long composition add up to about a normal variable, of variance
+    ``sum k_i Var L_i``, and ``mu`` is its root. It under-reports where losses are skewed, by 2% for
+    common training runs and by 61% for rare heavy ones; nothing here certifies by it.
+
+    Parameters
+    ----------
+    term
+        Losses with dominating pairs whose moments are known.
+    delta
+        In (0, 1).
+
+    References
+    ----------
+    Dong, Roth and Su 2022, Thm 6; Bu, Dong, Long and Su 2020.
+
+    Examples
+    --------
+    >>> from accountants import Gaussian, Repeated, Sampled, Spend
+    >>> training = Repeated(Sampled(Spend(Gaussian(mu=1 / 1.1)), 256 / 60000), 14063)
+    >>> round(central_limit_estimate(training, delta=1e-5), 2)  # the truth is 2.38
+    2.32
+    """
+    delta = probability("delta", delta)
+    square = max(_variance(world) for world in worlds(term))
+    return gaussian.epsilon(math.sqrt(square), delta).upper
+
+
+def _variance(world: World) -> float:
+    """Return the variance of the privacy loss: the second difference of the log-moment at 0."""
+    total = 0.0
+    for loss, times in world.spends.items():
+        pair = loss.pair()
+        known = None if pair is None else pair.log_moment(_AROUND)
+        if known is None:
+            raise InapplicableError(f"{type(loss).__name__} has no moments to estimate from")
+        left, middle, right = known[0].real.tolist()
+        total += times * max(0.0, left - 2 * middle + right) / float(_AROUND[2].real) ** 2
+    return total
+
+
+_AROUND = np.array([-1e-2, 0.0, 1e-2], dtype=np.complex128)

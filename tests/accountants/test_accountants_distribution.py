@@ -6,6 +6,7 @@ from itertools import product
 import mpmath as mp
 import numpy as np
 import pytest
+from accountants_truth import real, steady
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,7 +31,6 @@ from accountants.losses.pure import ResponsePair
 from accountants.losses.sampled import Sampled
 from accountants.losses.sampled_pair import sampled_pair
 from accountants.pair import Pair
-from tests.accountants.accountants_truth import real, steady
 
 
 def sampled(mu: float, rate: float) -> Sampled:

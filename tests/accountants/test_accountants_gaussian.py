@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from scipy.special import erfcx, ndtr, ndtri
 
+from accountants import Gaussian, Repeated, Sampled, Spend
+from accountants.gaussian import central_limit_estimate
 from accountants.notions import gaussian
 
 TENTH = 1e-15  # a tenth of the error that notions/gaussian.py allows for
@@ -101,3 +103,15 @@ def test_denormal_deltas_are_bracketed() -> None:
             epsilon = mu * mu / 2 + x * mu
             bounds, exact = gaussian.profile(mu, epsilon), truth.gaussian_delta(mu, epsilon)
             assert truth.real(bounds.lower) <= exact <= truth.real(bounds.upper)
+
+
+def test_the_central_limit_is_an_estimate_that_under_reports():
+    training = Repeated(Sampled(Spend(Gaussian(1 / 1.1)), 256 / 60000), 14063)
+    estimate = central_limit_estimate(training, 1e-5)
+    # q sqrt(T (e^{mu^2} - 1)) is its mu (Bu, Dong, Long and Su 2020, Cor. 4)
+    mu = 256 / 60000 * math.sqrt(14063 * math.expm1(1 / 1.1**2))
+    assert estimate == pytest.approx(gaussian.epsilon(mu, 1e-5).upper, rel=2e-3)
+    assert estimate < 2.3816897261
+    assert central_limit_estimate(Repeated(Spend(Gaussian(0.1)), 100), 1e-5) == pytest.approx(
+        4.377178095681, rel=1e-6
+    )
