@@ -22,8 +22,9 @@ make it narrow.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from attrs import field, frozen
@@ -39,6 +40,8 @@ Spends = Sequence[tuple[Pair, int]]
 _SMALL = 1e-13
 """The relative error that aliases and the tail are let have."""
 
+_KEPT = 24
+
 _NODES = 2**12
 """A line that needs more nodes than this is refused."""
 
@@ -53,9 +56,12 @@ class Composition:
     ----------
     families
         The pairs with their counts, those of one class together.
+    lines
+        The last lines that were computed: any of them holds at every epsilon.
     """
 
     families: tuple[tuple[type[Pair], Spends], ...] = field()
+    lines: deque[Line] = field(factory=lambda: deque(maxlen=_KEPT))
 
     def log_moment(self, z: Complex) -> tuple[Complex, Array] | None:
         """Return K(z) and a bound of its error."""
@@ -84,8 +90,9 @@ class Composition:
         return np.minimum(0.0, total * (1 - 1e-12))
 
 
-def composition(spends: Spends) -> Composition:
-    """Return the pairs by families."""
+@lru_cache(maxsize=64)
+def composition(spends: tuple[tuple[Pair, int], ...]) -> Composition:
+    """Return the pairs by families; whoever asks again finds the lines that are there."""
     families: dict[type[Pair], list[tuple[Pair, int]]] = {}
     for pair, times in spends:
         families.setdefault(type(pair), []).append((pair, times))
@@ -210,7 +217,9 @@ def line(near: Neighbourhood, epsilon: tuple[float, float], log_delta: float) ->
     if not np.all(known[1] < 0.1):
         decays[1:] = near.whole.decay(place.tilt, nodes.imag[1:])
     tail = _tail(near.whole, place.tilt, count * step)
-    return Line(place.tilt, step, nodes, *known, decays, tail, place.chernoff)
+    made = Line(place.tilt, step, nodes, *known, decays, tail, place.chernoff)
+    near.whole.lines.append(made)
+    return made
 
 
 def _last(whole: Composition, place: Place, wanted: float) -> float | None:
@@ -383,7 +392,7 @@ def _shape(c: Array) -> Array:
 
 def epsilon(spends: Spends, delta: float) -> Bounds | None:
     """Return a bracket of epsilon at ``0 < delta < 1``, at worst Chernoff's; None without that."""
-    whole = composition(spends)
+    whole = composition(tuple(spends))
     log_delta = math.log(delta)
     c, highest = saddle(whole, log_delta)
     if not highest < math.inf:
@@ -456,14 +465,23 @@ def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | None:
 
     One line serves a run of epsilons: Poisson's sum holds on any.
     """
-    whole = composition(spends)
+    whole = composition(tuple(spends))
+    low, high = np.zeros(len(epsilons)), np.ones(len(epsilons))
+    wide = np.ones(len(epsilons), dtype=np.bool_)
+    for known in tuple(whole.lines):
+        log_low, log_high, _ = known.brackets(epsilons)
+        low, high = np.maximum(low, _exp(log_low, -1)), np.minimum(high, _exp(log_high, 1))
+        wide &= log_high - log_low > _WIDE
     order = np.argsort(epsilons)
+    order = order[wide[order]]
+    if not len(order):
+        return low, high
     ends = float(epsilons[order[0]]), float(epsilons[order[-1]])
     first = _saddle_at(whole, ends[0], 1.0)
     if first is None:
         return None
     near = neighbourhood(whole, first, _saddle_at(whole, ends[1], first) or first)
-    low, high = np.zeros(len(epsilons)), near.chernoff(epsilons)
+    high = np.minimum(high, near.chernoff(epsilons))
     runs = [order]
     while runs:
         some = runs.pop()

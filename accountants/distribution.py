@@ -32,6 +32,9 @@ from accountants.rounding import UNIT, Array, ceiling, flooring, up
 _TINY = 1e-100
 """No more is computed of losses that add up to less than this."""
 
+_LOOSE = 1e-4
+"""A contour's bracket of delta that is relatively wider is compared with a lattice's."""
+
 _FAR = 1e-7
 """A contour's bracket that is wider than this is compared with a lattice's."""
 
@@ -326,7 +329,7 @@ def _computed(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
     if _bounded(spends) and _largest(spends, False).upper < _TINY:
         return _trivial(spends, epsilons)
     found = _attempt(lambda: contour.profile(spends, epsilons))
-    if found is None or not np.all(found[1] <= found[0] * (1 + _FAR)):
+    if found is None or not np.all(found[1] <= found[0] * (1 + _LOOSE)):
         try:
             other = lattice.profile(spends, epsilons)
         except (InapplicableError, ArithmeticError):
