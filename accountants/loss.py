@@ -24,7 +24,7 @@ the others that exist follow, so a new loss need only define `pair`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -142,6 +142,19 @@ def _profile(pair: Pair, failure: float, epsilon: float) -> Bounds:
     least = failure if pair.attained() else 0.0
     lower = least + (1 - least) * lower
     return Bounds(max(0.0, down(lower)), min(1.0, up(failure + (1 - failure) * upper)))
+
+
+def mirrored(profile: Callable[[float], Bounds], epsilon: float) -> Bounds:
+    """Return delta at a negative epsilon: ``1 - e^eps + e^eps delta(-eps)``, the other way round.
+
+    Parameters
+    ----------
+    profile
+        That of a loss whose two directions have the same profile.
+    """
+    known, ratio = profile(-epsilon), math.exp(epsilon)
+    lower = down(-math.expm1(epsilon) + ratio * known.lower, 8)
+    return Bounds(max(0.0, lower), min(1.0, up(-math.expm1(epsilon) + ratio * known.upper, 8)))
 
 
 def parameters(loss: PrivacyLoss) -> dict[str, object]:

@@ -188,7 +188,8 @@ def _touches_alike(term: Term, part: Term) -> None:
         case Parallel(choices=choices) if len(choices) > 1:
             raise InapplicableError(
                 f"{type(term).__name__} has no bound for a Parallel inside: a unit that replaces "
-                "another may lie in another choice; put the Parallel outside of it"
+                "another may lie in another choice; put the Parallel outside of it where a "
+                "replaced unit keeps its choice, else charge the choices in sequence"
             )
         case Parallel(choices=parts) | Sequential(parts=parts):
             for one in parts:

@@ -166,6 +166,8 @@ def window(sum_: Cumulant, tilt: float, span: tuple[float, float], low: float | 
         low = mean - min(6 / tilt, 6 * widest)
     low = min(max(low, 0.0, span[0]), span[1])
     high = max(low, mean)
+    if not math.isfinite(low + mean + spread) or not spread > 0:
+        raise InapplicableError("no window of losses can be found: their moments are not known")
     rates = np.geomspace(0.02 / max(spread, 1 / tilt), 60 / spread, 100)
     base = float(sum_(np.array([tilt]))[0])
     up, down = sum_(tilt + rates) - base, sum_(tilt - rates) - base

@@ -9,7 +9,7 @@ from attrs import field, frozen
 
 from accountants.bounds import Bounds
 from accountants.errors import nonnegative, probability, whole
-from accountants.loss import PrivacyLoss
+from accountants.loss import PrivacyLoss, mirrored
 from accountants.losses.pure import Pure, ResponsePair
 from accountants.notions import pure as notion
 from accountants.rounding import Array, down, up
@@ -73,6 +73,8 @@ class Approximate(PrivacyLoss):
 
     def profile(self, epsilon: float) -> Bounds:
         """Return ``delta + (1 - delta)`` times randomized response's profile."""
+        if epsilon < 0:
+            return mirrored(self.profile, epsilon)
         rest = Pure(self.epsilon).profile(epsilon)
         low = self.delta + (1 - self.delta) * rest.lower
         high = self.delta + (1 - self.delta) * rest.upper

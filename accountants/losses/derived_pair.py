@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 from attrs import frozen
 
+from accountants.bounds import Bounds
 from accountants.discretise import from_profile
 from accountants.losses.pure import Pure, ResponsePair
 from accountants.notions.renyi import Curve
@@ -40,6 +42,21 @@ class ResponseBound(ResponsePair):
     def attained(self) -> bool:
         """Return False."""
         return False
+
+
+@frozen
+class PureBound(Pure):
+    """A pure epsilon that nobody claims to be attained: no lower bounds follow from it."""
+
+    response_pair: ClassVar[bool] = False
+
+    def pair(self) -> ResponsePair:
+        """Return randomized response, as a bound."""
+        return ResponseBound(self.epsilon)
+
+    def profile(self, epsilon: float) -> Bounds:
+        """Return randomized response's, as a bound."""
+        return Bounds(0.0, super().profile(epsilon).upper)
 
 
 def log_deltas(curve: Curve, epsilons: Array) -> tuple[Array, Array]:

@@ -215,9 +215,9 @@ class DiscreteLaplacePair(Pair):
         whole_theta = (z + 0.5) * s
         theta = whole_theta - 1j * math.pi * np.rint(whole_theta.imag / math.pi)
         theta = np.where(theta == 0, 1e-200, theta)  # R is entire
-        one, many = expm1(-2 * theta), expm1(-2 * d * theta)
         tanh = math.tanh(s / 2)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            one, many = expm1(-2 * theta), expm1(-2 * d * theta)
             rest = (2 + many) / 2 + tanh / 2 * (2 + one) * many / one
             x = np.maximum(theta.real, 1e-200)
             small, smaller = np.expm1(-2 * x), np.expm1(-2 * d * x)

@@ -145,7 +145,7 @@ def _inside(loss: Array, rate: float) -> Array:
     """Return ``log(1 + (e^loss - 1)/q)`` of losses that are not negative."""
     with np.errstate(over="ignore"):
         ratio = np.expm1(np.minimum(loss, 600.0)) / rate
-    near = np.log1p(np.where(ratio < np.inf, ratio, 0.0))
+    near = np.log1p(np.maximum(np.where(ratio < np.inf, ratio, 0.0), 0.0))
     # where the ratio is large: log(e^loss - 1) - log q, to which 1 adds nothing
     far = np.log(np.maximum(np.expm1(np.minimum(loss, 600.0)), 1e-300))
     far = np.where(loss < 600, far, loss) - math.log(rate)

@@ -12,7 +12,7 @@ from attrs import field, frozen
 from accountants.bounds import Bounds
 from accountants.complexes import Complex, expm1, log1p
 from accountants.errors import nonnegative, whole
-from accountants.loss import PrivacyLoss
+from accountants.loss import PrivacyLoss, mirrored
 from accountants.pair import Pair, right_half, summed
 from accountants.rounding import UNIT, Array, down, up
 
@@ -94,6 +94,8 @@ class Laplace(PrivacyLoss):
 
     def profile(self, epsilon: float) -> Bounds:
         """Return ``1 - e^{(eps - eps0)/2}``, the profile of one coordinate."""
+        if epsilon < 0:
+            return mirrored(self.profile, epsilon)
         exact = -math.expm1(min(0.0, (epsilon - self.epsilon) / 2))
         return Bounds(max(0.0, down(exact, 8)), min(1.0, up(exact, 8)))
 

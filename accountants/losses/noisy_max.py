@@ -25,7 +25,7 @@ from attrs import frozen
 from accountants.errors import DomainError, nonnegative, positive
 from accountants.loss import PrivacyLoss
 from accountants.losses.bounded_range import BoundedRange
-from accountants.losses.pure import Pure
+from accountants.losses.derived_pair import PureBound
 from accountants.rounding import ceiling
 
 
@@ -85,7 +85,7 @@ class GumbelNoisyMax(BoundedRange):
 
 
 @frozen
-class LaplaceNoisyMax(Pure):
+class LaplaceNoisyMax(PureBound):
     """Report noisy max with Laplace noise of scale b: ``epsilon = 2 Delta/b``; monotone, Delta/b.
 
     References
@@ -103,7 +103,7 @@ class LaplaceNoisyMax(Pure):
 
 
 @frozen
-class ExponentialNoisyMax(Pure):
+class ExponentialNoisyMax(PureBound):
     """Report noisy max with exponential noise of scale b: ``epsilon = 2 Delta/b``, or Delta/b.
 
     The law is that of permute-and-flip with c = 1/b (`accountants.losses.permute_and_flip`).

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from attrs import frozen
 
-from accountants.losses.pure import Pure
+from accountants.losses.derived_pair import PureBound
 
 
 @frozen
-class PermuteAndFlip(Pure):
+class PermuteAndFlip(PureBound):
     """Candidates in random order; each is taken with probability ``e^{c (q - max q)}``.
 
     With scores that move by at most Delta, ``epsilon = 2 c Delta``; ``c Delta`` where all of the

@@ -13,7 +13,7 @@ from accountants.atoms import Atoms
 from accountants.bounds import Bounds
 from accountants.complexes import Complex, expm1, log1p
 from accountants.errors import nonnegative, whole
-from accountants.loss import PrivacyLoss
+from accountants.loss import PrivacyLoss, mirrored
 from accountants.losses.laplace import Laplace
 from accountants.notions import pure as notion
 from accountants.pair import Pair, right_half, summed
@@ -68,6 +68,8 @@ class Pure(PrivacyLoss):
 
     def profile(self, epsilon: float) -> Bounds:
         """Return ``(e^eps0 - e^eps)_+ / (1 + e^eps0)``."""
+        if epsilon < 0:
+            return mirrored(self.profile, epsilon)
         if epsilon >= self.epsilon:
             return Bounds(0.0, 0.0)
         exact = -math.expm1(epsilon - self.epsilon) / (1 + math.exp(-self.epsilon))
