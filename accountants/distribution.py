@@ -239,7 +239,10 @@ def _on_lattice(spends: contour.Spends, delta: float, most: float) -> Bounds:
         return lattice.epsilon(spends, delta)
     except (InapplicableError, ArithmeticError) as refusal:
         if not most < math.inf:
-            raise InapplicableError(f"no bracket of this composition: {refusal}") from None
+            why = (
+                refusal if isinstance(refusal, InapplicableError) else "beyond the range of floats"
+            )
+            raise InapplicableError(f"no bracket of this composition: {why}") from None
         return Bounds(0.0, most)
 
 

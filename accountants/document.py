@@ -6,7 +6,7 @@
 ``kind`` names a class of `accountants.terms` or, where a loss stands, of `accountants.losses`; the
 other keys are its parameters, and those that have a default may be left out. A loss stands as
 ``loss`` of a Spend and inside of other losses, a term everywhere else. Numbers are written with
-all their digits; infinities are the texts "inf" and "-inf", fractions {"fraction": "1/3"}.
+all their digits; infinities are {"float": "inf"}, fractions {"fraction": "1/3"}.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _plain(value: Any, place: str) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float) and not math.isnan(value):
-        return value if math.isfinite(value) else str(value)
+        return value if math.isfinite(value) else {"float": str(value)}
     if isinstance(value, Fraction):
         return {"fraction": str(value)}
     if isinstance(value, tuple | list):
@@ -173,12 +173,14 @@ def _value(document: Any, place: str, base: type, depth: int) -> Any:
     if isinstance(document, Mapping):
         if set(document) == {"fraction"}:
             return _fraction(document["fraction"], place)
+        if document in ({"float": "inf"}, {"float": "-inf"}):  # JSON has no number for them
+            return float(document["float"])
         return _node(document, place, base, depth)
     if isinstance(document, list | tuple):
         return tuple(
             _value(item, f"{place}[{i}]", base, depth + 1) for i, item in enumerate(document)
         )
-    return {"inf": math.inf, "-inf": -math.inf}.get(document, document) if document else document
+    return document
 
 
 def _fraction(text: Any, place: str) -> Fraction:
@@ -201,4 +203,4 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _constant(text: str) -> float:
-    raise DomainError(f"{text} is no number of JSON; an infinity is the text 'inf'")
+    raise DomainError(f'{text} is no number of JSON; an infinity is {{"float": "inf"}}')

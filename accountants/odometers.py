@@ -36,6 +36,7 @@ from accountants.filters.renyi import ORDERS, divergences, orders_of
 from accountants.filters.sums import Spent, exact, rest, set_aside
 from accountants.loss import PrivacyLoss
 from accountants.notions import gaussian, pure, renyi
+from accountants.notions.gaussian import LARGEST
 from accountants.rounding import Array, ceiling, down, up
 
 
@@ -306,6 +307,11 @@ class GaussianOdometer(Odometer):
     def __attrs_post_init__(self) -> None:
         if not self.ratio > 1:
             raise DomainError(f"GaussianOdometer.ratio must be above 1, got {self.ratio!r}")
+        if math.log(self.first) + self.count * math.log(self.ratio) > math.log(LARGEST):
+            raise DomainError(
+                "GaussianOdometer's budgets first * ratio^j must stay below 1e150 up to count, got "
+                f"first = {self.first!r}, ratio = {self.ratio!r}, count = {self.count!r}"
+            )
         _share(self)
 
     def start(self) -> Spent:

@@ -52,12 +52,17 @@ class Spend(Term):
     """One mechanism's loss; ``name`` is the node that pays it."""
 
     loss: PrivacyLoss = field()
-    name: str = ""
+    name: str = field(default="")
 
     @loss.validator
     def _is_loss(self, _: object, loss: PrivacyLoss) -> None:
         if not isinstance(loss, PrivacyLoss):
             raise DomainError(f"Spend needs a PrivacyLoss, got {loss!r}")
+
+    @name.validator
+    def _is_text(self, _: object, name: str) -> None:
+        if not isinstance(name, str):
+            raise DomainError(f"Spend.name must be a text, got {name!r}")
 
 
 @frozen

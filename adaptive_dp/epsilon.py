@@ -92,7 +92,7 @@ def _solution(name: str, found: Calibration) -> str:
     upper = shown(found.epsilon.upper, upward=True, digits=12)
     return (
         f"{what}  {found.value!r}\n"
-        f"epsilon <= {upper} at delta = {found.delta:g} ({found.accountant})"
+        f"epsilon <= {upper} at delta = {found.delta!r} ({found.accountant})"
     )
 
 
@@ -119,12 +119,12 @@ def _described(options: Namespace) -> tuple[Term, str]:
     steps, rate = options.steps if options.steps is not None else 1, options.sampling_rate
     if options.laplace_scale is not None:
         scale = options.laplace_scale
-        loss, text = _laplace(scale), f"Laplace noise of scale {scale:g} times the l1 sensitivity"
+        loss, text = _laplace(scale), f"Laplace noise of scale {scale!r} times the l1 sensitivity"
     else:
         z = options.noise_multiplier
-        loss, text = _gaussian(z), f"Gaussian noise of {z:g} times the l2 sensitivity"
+        loss, text = _gaussian(z), f"Gaussian noise of {z!r} times the l2 sensitivity"
     often = "one release" if steps == 1 else f"{steps} releases"
-    sampled = "" if rate is None else f", each on a Poisson sample at rate {rate:g}"
+    sampled = "" if rate is None else f", each on a Poisson sample at rate {rate!r}"
     return _steps(loss, rate, steps), f"{often}: {text}{sampled}\none unit is added or removed"
 
 
@@ -187,8 +187,8 @@ def _table(
     upper = shown(found.upper, upward=True)
     lower = shown(found.lower, upward=False)
     if math.isinf(found.upper):
-        return "\n".join([*rows, "", f"no {what} is proven to hold at {given} = {value:g}"])
-    rows += ["", f"{what} <= {upper} at {given} = {value:g} (not below {lower})"]
+        return "\n".join([*rows, "", f"no {what} is proven to hold at {given} = {value!r}"])
+    rows += ["", f"{what} <= {upper} at {given} = {value!r} (not below {lower})"]
     return "\n".join(rows)
 
 

@@ -69,7 +69,7 @@ class TestQuestions:
         assert set(found) == {"delta", "accountants", "epsilon"}
         assert found["delta"]["lower"] <= 0.1269367375066439 <= found["delta"]["upper"]
         text = printed(capsys, "delta", "--noise-multiplier", "1", "--epsilon", "1")
-        assert text.splitlines()[-1] == "delta <= 0.126937 at epsilon = 1 (not below 0.126936)"
+        assert text.splitlines()[-1] == "delta <= 0.126937 at epsilon = 1.0 (not below 0.126936)"
 
     def test_what_has_no_bound(self, capsys: pytest.CaptureFixture[str]) -> None:
         found = parsed(capsys, "epsilon", "--noise-multiplier", "1", "--delta", "0")

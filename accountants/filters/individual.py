@@ -158,7 +158,7 @@ def _boxed(what: str, value: Private[T]) -> Private[T]:
 def _floats(values: Array) -> Array:
     try:
         return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):  # whose message would quote the values
+    except (TypeError, ValueError, OverflowError):  # whose message would quote the values
         raise DomainError("IndividualFilter needs an array of numbers, one each record") from None
 
 

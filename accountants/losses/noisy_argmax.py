@@ -60,13 +60,15 @@ def _log_q(votes: Sequence[float], sigma: float) -> float:
     """
     try:
         counts = np.sort(np.asarray(votes, dtype=np.float64).ravel())[::-1]
-    except (TypeError, ValueError):  # whose message would quote the votes
+    except (TypeError, ValueError, OverflowError):  # whose message would quote the votes
         return 0.0
     if len(counts) == 0 or not np.all(np.isfinite(counts)):
         return 0.0
     if len(counts) == 1:
         return -math.inf
-    logs = special.log_ndtr(-(counts[0] - counts[1:]) / (math.sqrt(2) * sigma))
+    with np.errstate(all="ignore"):  # a warning would tell of the votes
+        logs = special.log_ndtr(-(counts[0] - counts[1:]) / (math.sqrt(2) * sigma))
+    logs = np.nan_to_num(np.maximum(logs, -1e300), nan=0.0)
     largest = float(logs.max())
     total = largest + math.log(float(np.exp(logs - largest).sum()))
     # log_ndtr(-x) moves by about x^2 = 2 |log| times a relative error of x

@@ -184,6 +184,13 @@ def test_what_has_no_form() -> None:
 
 def test_infinities_and_fractions() -> None:
     with pytest.raises(AccountingError, match="finite"):
-        from_document({"kind": "Spend", "loss": {"kind": "Gaussian", "mu": "inf"}})
+        from_document({"kind": "Spend", "loss": {"kind": "Gaussian", "mu": {"float": "inf"}}})
     half = {"kind": "Spend", "loss": {"kind": "Gaussian", "mu": {"fraction": "1/2"}}}
     assert from_document(half) == Spend(Gaussian(mu=float(Fraction(1, 2))))
+
+
+def test_a_name_that_reads_like_a_number_stays_a_name() -> None:
+    term = Parallel([Spend(Laplace(0.1), name="inf"), Spend(Laplace(0.2), "-inf")], ["inf", "b"])
+    assert from_json(to_json(term)) == term
+    with pytest.raises(DomainError, match=r"Spend\.name must be a text"):
+        Spend(Laplace(0.1), name=5)  # type: ignore[arg-type]
