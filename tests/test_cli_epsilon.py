@@ -75,7 +75,7 @@ class TestQuestions:
         found = parsed(capsys, "epsilon", "--noise-multiplier", "1", "--delta", "0")
         assert found["epsilon"]["upper"] == "inf"
         text = printed(capsys, "epsilon", "--noise-multiplier", "1", "--delta", "0")
-        assert text.splitlines()[-1] == "no epsilon is proven to hold at delta = 0"
+        assert text.splitlines()[-1] == "no epsilon is proven to hold at delta = 0.0"
 
     def test_a_term(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         path = tmp_path / "term.json"
