@@ -308,6 +308,10 @@ class Neighbourhood:
         gap: Array = bound - bound[np.isfinite(bound)].min(initial=math.inf)
         return np.where(np.isnan(gap), np.inf, gap)
 
+    def epsilons(self, log_delta: float) -> Array:
+        """Return Chernoff's bound of epsilon at each tilt."""
+        return _chernoff_epsilon(self.tilts, self.moments, log_delta)
+
     def chernoff(self, epsilons: Array) -> Array:
         """Return Chernoff's bound of delta at each epsilon."""
         c, shape = self.tilts, _shape(self.tilts)
@@ -375,14 +379,24 @@ def saddle(whole: Composition, log_delta: float) -> tuple[float, float]:
     """
 
     def bound(c: Array) -> Array:
-        moment, shape = whole.upper(c), _shape(c)
-        noise = 16 * UNIT * (np.abs(moment) + np.abs(shape) + abs(log_delta))
-        return up((moment + shape - log_delta + noise) / c)
+        return _chernoff_epsilon(c, whole.upper(c), log_delta)
 
-    size = max(float(whole.upper(np.ones(1))[0]), 1e-300)
-    start = math.sqrt(-2 * log_delta / min(size, 1e300))
-    c = lowest(bound, min(max(start, 1e-6), 1e12))
+    c = lowest(bound, _guess(whole, log_delta))
     return c, float(bound(np.array([c]))[0])
+
+
+def _guess(whole: Composition, log_delta: float) -> float:
+    """Return the best tilt of a normal loss with K(1) for its variance."""
+    size = max(float(whole.upper(np.ones(1))[0]), 1e-300)
+    return min(max(math.sqrt(-2 * log_delta / min(size, 1e300)), 1e-6), 1e12)
+
+
+def _chernoff_epsilon(c: Array, moments: Array, log_delta: float) -> Array:
+    """Return Chernoff's bound of epsilon at each tilt, rounded up."""
+    shape = _shape(c)
+    noise = 16 * UNIT * (np.abs(moments) + np.abs(shape) + abs(log_delta))
+    bound: Array = up((moments + shape - log_delta + noise) / c)
+    return np.where(np.isnan(bound), np.inf, bound)
 
 
 def _shape(c: Array) -> Array:
@@ -394,13 +408,20 @@ def epsilon(spends: Spends, delta: float) -> Bounds | None:
     """Return a bracket of epsilon at ``0 < delta < 1``, at worst Chernoff's; None without that."""
     whole = composition(tuple(spends))
     log_delta = math.log(delta)
-    c, highest = saddle(whole, log_delta)
+    near = neighbourhood(whole, *[_guess(whole, log_delta)] * 2)
+    every = near.epsilons(log_delta)
+    at = int(np.argmin(every))
+    if not 4 <= at < len(every) - 8:  # the guess is far off: search
+        c, _ = saddle(whole, log_delta)
+        near = neighbourhood(whole, c, c)
+        every = near.epsilons(log_delta)
+        at = int(np.argmin(every))
+    c, highest = float(near.tilts[at]), float(every[at])
     if not highest < math.inf:
         return None
     if highest <= 0:  # Chernoff's bound at epsilon 0 is delta or less
         return Bounds(0.0, 0.0)
-    near, start = neighbourhood(whole, c, c), highest
-    best = Bounds(0.0, highest)
+    start, best = highest, Bounds(0.0, highest)
     for _ in range(_ROUNDS):  # of heavy tails Chernoff's epsilon is far off, and its place too
         found = line(near, (max(0.0, start - 2 / c), start), log_delta)
         bounds = None if found is None else _solve(found, log_delta, start)

@@ -324,7 +324,7 @@ def _layers(height: Array, width: Array) -> tuple[Array, Array]:
     known = np.sort(height[height > 0])
     if not len(known):
         return np.zeros(1), np.zeros(1)
-    levels = np.unique(known[np.linspace(0, len(known) - 1, 24).astype(int)])
+    levels = np.unique(known[np.linspace(0, len(known) - 1, 16).astype(int)])
     edges = np.concatenate([[0.0], np.cumsum(width)])
     weights, widths = [np.zeros(0)], [np.zeros(0)]
     for level, below in zip(levels, np.concatenate([[0.0], levels[:-1]]), strict=True):
