@@ -305,8 +305,7 @@ def _mu(spends: contour.Spends) -> tuple[float, float]:
     square = sum((Fraction(getattr(pair, "mu", 0.0)) ** 2 * n for pair, n in spends), Fraction())
     if square > Fraction(gaussian.LARGEST) ** 2:
         return gaussian.LARGEST, math.inf
-    root = math.sqrt(ceiling(square))
-    return root * (1 - 8 * UNIT), up(root, 2)
+    return math.sqrt(flooring(square)) * (1 - 8 * UNIT), up(math.sqrt(ceiling(square)), 2)
 
 
 # --- delta

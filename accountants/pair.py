@@ -123,6 +123,14 @@ class Pair:
             total = total + times * pair.decay(tilt, beyond)
         return total * (1 - 1e-12)
 
+    def mirrored_moment(self, z: Complex) -> tuple[Complex, Array] | None:
+        """Return `log_moment` at ``-1 - z``, for families that must not round that sum."""
+        return self.log_moment(-1 - z)
+
+    def mirrored_decay(self, tilt: float, beyond: Array) -> Array:
+        """Return `decay` on the line through ``-1 - tilt``."""
+        return self.decay(-1 - tilt, beyond)
+
     def reversed(self) -> Pair:
         """Return the pair (Q, P); a pair with the same loss both ways returns itself."""
         return Reversed(self)
@@ -199,11 +207,11 @@ class Reversed(Pair):
 
     def log_moment(self, z: Complex) -> tuple[Complex, Array] | None:
         """Return the pair's at ``-1 - z``."""
-        return self.pair.log_moment(-1 - z)
+        return self.pair.mirrored_moment(z)
 
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return the pair's on the line through ``-1 - tilt``."""
-        return self.pair.decay(-1 - tilt, beyond)
+        return self.pair.mirrored_decay(tilt, beyond)
 
     def reversed(self) -> Pair:
         """Return the pair itself."""

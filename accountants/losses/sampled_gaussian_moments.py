@@ -11,7 +11,8 @@ same function. ``M - 1 = E_Q (e^{s l} - 1)`` by the trapezoid rule, step h, on `
   ``2 e^{y^2/2} (g E R^a + 1) / (e^{2 pi |y| / h} - 1)`` (Trefethen and Weideman 2014, Thm 5.1).
 * What lies outside is at most ``E R^a 1[outside] + P(outside)``: for a > 0 left of -X, where
   ``R <= 1``, and right of Y, where ``R <= r (q + (1-q)/r_Y)`` (for a <= 1, ``R^a <= (1-q)^a +
-  (q r)^a``), by Gaussian tails; for a < 0 left of -X, where ``R >= q r`` and ``R >= 1 - q``. The
+  (q r)^a``), by Gaussian tails; for a < 0 left of -X, where ``R >= q r``, ``R >= 1 - q`` and
+  ``R >= r^q``. The
   rule's own sum there is under a falling density, so it is at most the integral and a step
   more, which the margin of X and Y covers.
 """
@@ -199,6 +200,8 @@ def _outside(mu: float, rate: float, a: Array, left: float, right: float) -> Arr
     above = np.where(a <= 1, split, both)  # (x + y)^a <= x^a + y^a there
     flat = a * math.log1p(-rate) + float(log_phi(-left))
     below = np.minimum(flat, a * math.log(rate) + shifted + log_phi(-a * mu - left))
+    b = rate * a
+    below = np.minimum(below, b * (b - 1) * mu * mu / 2 + log_phi(-b * mu - left))
     tail = np.where(a >= 0, above, below)
     return np.asarray(2 * (beyond + np.exp(np.minimum(700.0, tail + 1e-9 * (1 + np.abs(tail))))))
 

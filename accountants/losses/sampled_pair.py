@@ -30,7 +30,7 @@ def sampled_pair(body: Pair, rate: float) -> Pair:
         return SampledGaussianPair(body, rate)
     if isinstance(body, ResponsePair) and body.top() < 600:
         body = body.atoms()
-    if isinstance(body, Atoms) and body.top() < 600:
+    if isinstance(body, Atoms) and body.top() < 600 and not body.loss_error:
         return _sampled_atoms(body, rate)
     return SampledPair(body, rate)
 
@@ -109,6 +109,14 @@ class SampledGaussianPair(SampledPair):
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return the bounds from the density of the loss."""
         return moments.decay(self.body.mu, self.rate, tilt + 1, beyond)
+
+    def mirrored_moment(self, z: Complex) -> tuple[Complex, Array]:
+        """Return ``log E_Q R^{-z}``: next to z = 0 the error is relative to z."""
+        return moments.log_moment(self.body.mu, self.rate, -z)
+
+    def mirrored_decay(self, tilt: float, beyond: Array) -> Array:
+        """Return the bounds at ``R^-tilt``."""
+        return moments.decay(self.body.mu, self.rate, -tilt, beyond)
 
 
 def _mixture(loss: float, rate: float) -> float:

@@ -351,3 +351,41 @@ def test_certify_takes_it():
     assert bounds is not None
     assert bounds.lower > 17.42
     assert tightest(answers).bounds.upper <= bounds.upper
+
+
+def test_a_reversed_moment_next_to_zero_is_known_to_its_own_size():
+    for mu, rate, z in ((3.0, 0.9, 2.3e-5), (1.0, 0.5, 1.3e-9)):
+        pair = sampled_pair(GaussianPair(mu), rate).reversed()
+        (value,), (error,) = pair.log_moment(np.array([z + 0j]))
+        with mp.workdps(40):
+            m, q = real(mu), real(rate)
+            mean = mp.quad(
+                lambda x, m=m, q=q, z=z: (
+                    mp.npdf(x) * mp.expm1(-real(z) * mp.log1p(q * mp.expm1(m * x - m * m / 2)))
+                ),
+                mp.linspace(-16, 16, 33),
+            )
+        assert abs(mp.mpf(float(value.real)) - mp.log1p(mean)) <= error
+
+
+def test_sampling_costs_no_more_than_none_after_1e10_steps():
+    nearly_all = state_of((sampled(1.0, 1 - 2.0**-53), 10**10))
+    everything = state_of((Gaussian(1.0), 10**10))
+    accountant = Distribution()
+    assert accountant.epsilon(nearly_all, 1e-5).lower <= accountant.epsilon(everything, 1e-5).upper
+
+
+def test_a_sample_of_a_sample_of_a_response():
+    eps, first, second = 553.4379935863222, 0.22138134806520585, 1.301271140852365e-245
+    inner = Sampled(Composite({Pure(eps): 1}), first)
+    outer = Sampled(Composite({inner: 1}), second)
+    truth = mp.log1p(real(second) * real(first) * mp.expm1(real(eps)))
+    assert Distribution().epsilon(state_of((outer, 1)), 0.0).upper >= truth
+
+
+@pytest.mark.parametrize(
+    ("mu", "rate", "times", "delta"), [(1e-4, 0.1, 100, 1e-10), (1e-5, 0.01, 10**4, 1e-6)]
+)
+def test_many_orders_below_one(mu, rate, times, delta):
+    bounds = Distribution().epsilon(state_of((sampled(mu, rate), times)), delta)
+    assert bounds.upper - bounds.lower < 1e-6
