@@ -12,6 +12,7 @@ from attrs import field, frozen
 from accountants.bounds import Bounds
 from accountants.errors import DomainError, InapplicableError, whole
 from accountants.loss import PrivacyLoss
+from accountants.losses.derived_pair import implied
 from accountants.losses.gaussian import GaussianPair
 from accountants.notions import concentrated, gaussian, pure, renyi
 from accountants.pair import Pair
@@ -71,12 +72,12 @@ class Composite(PrivacyLoss):
     spends: Spends = field(converter=_spends)
 
     def pair(self) -> Pair | None:
-        """Return a single loss's pair, or that of Gaussians: their squares of mu add up."""
+        """Return a single loss's pair, that of Gaussians together, or what pure or mu implies."""
         if len(self.spends) == 1 and self.spends[0][1] == 1:
             return self.spends[0][0].pair()
         mu = self.mu() if all(loss.gaussian_pair for loss, _ in self.spends) else None
         if mu is None:
-            return None
+            return implied(self)
         square = sum((Fraction(loss.mu() or 0.0) ** 2 * n for loss, n in self.spends), Fraction())
         return GaussianPair(mu, exact=Fraction(mu) ** 2 == square)
 

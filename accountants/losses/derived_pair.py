@@ -17,7 +17,10 @@ from attrs import frozen
 
 from accountants.bounds import Bounds
 from accountants.discretise import from_profile
+from accountants.loss import PrivacyLoss
+from accountants.losses.gaussian import GaussianPair
 from accountants.losses.pure import Pure, ResponsePair
+from accountants.losses.unattained import Unattained
 from accountants.notions.renyi import Curve
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array, down, up
@@ -42,6 +45,14 @@ class ResponseBound(ResponsePair):
     def attained(self) -> bool:
         """Return False."""
         return False
+
+
+def implied(loss: PrivacyLoss) -> Pair | None:
+    """Return a pair that the loss's pure epsilon implies, or else its mu."""
+    eps, mu = loss.pure(), loss.mu()
+    if eps is not None:
+        return ResponseBound(eps)
+    return None if mu is None else Unattained(GaussianPair(mu))
 
 
 @frozen

@@ -10,10 +10,7 @@ from attrs import field, frozen
 
 from accountants.errors import DomainError
 from accountants.loss import PrivacyLoss
-from accountants.losses.derived_pair import ResponseBound, curve_pair
-from accountants.losses.gaussian import GaussianPair
-from accountants.losses.unattained import Unattained
-from accountants.notions.renyi import divergence
+from accountants.losses.derived_pair import implied
 from accountants.pair import Pair
 from accountants.rounding import Array
 
@@ -49,15 +46,11 @@ class Envelope(PrivacyLoss):
         return max(loss.failure() for loss in self.losses)
 
     def pair(self) -> Pair | None:
-        """Return a pair that its pure epsilon, its mu or its Renyi curve implies."""
-        eps, mu = self.pure(), self.mu()
-        if eps is not None:
-            return ResponseBound(eps)
-        if mu is not None:
-            return Unattained(GaussianPair(mu))
-        if self.renyi(np.array([2.0])) is None:
-            return None
-        return curve_pair(lambda orders: divergence(self, orders))
+        """Return a pair that its pure epsilon or its mu implies.
+
+        A Renyi curve alone implies one too, but a dear one (`derived_pair.curve_pair`).
+        """
+        return implied(self)
 
     def pure(self) -> float | None:
         """Return the largest pure epsilon."""

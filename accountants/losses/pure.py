@@ -138,9 +138,9 @@ class ResponsePair(Pair):
         """Return the same pair as its two losses (one where they are equal)."""
         eps = self.epsilon
         if eps == 0:
-            return Atoms((0.0,), (1.0,), (1.0,))
+            return Atoms((0.0,), (1.0,), (1.0,), exact=self.attained())
         (p,), (q,) = _above(eps, np.array([0.0]))
-        return Atoms((-eps, eps), (q, p), (p, q), 16 * UNIT, multiple=eps)
+        return Atoms((-eps, eps), (q, p), (p, q), 16 * UNIT, self.attained(), eps)
 
     def reversed(self) -> ResponsePair:
         """Return the pair itself: mirrored."""
