@@ -45,8 +45,6 @@ _KEPT = 24
 _NODES = 2**12
 """A line that needs more nodes than this is refused."""
 
-_OCTAVES = 2.0 ** np.arange(12)
-
 
 @frozen(slots=False, eq=False)
 class Composition:
@@ -131,59 +129,98 @@ class Line:
     chernoff: tuple[tuple[float, float], ...]
 
     @cached_property
-    def _fixed(self) -> tuple[Complex, Array, Array]:
-        """Return the terms' logs at epsilon 0 less K(c), their errors, and terms unknown.
+    def _terms(self) -> _Terms:
+        """Return what does not depend on epsilon.
 
         A node whose moment is lost in its rounding counts as unknown up to its decay.
         """
         z = self.nodes
         known = self.errors < 0.1
-        logs = np.where(known, self.values - self.values[0].real, 0.0) - np.log(z * (z + 1))
+        weight = np.where(np.arange(len(z)) > 0, 1.0, 0.5) / np.abs(z * (z + 1))
+        with np.errstate(over="ignore", invalid="ignore"):
+            grown = np.exp(np.where(known, self.values.real - self.values[0].real, 0.0))
         errors = 32 * UNIT * (4 + np.abs(self.values)) + self.errors + self.errors[0]
-        unknown = np.where(known, 0.0, np.exp(self.decays) / np.abs(z * (z + 1)))
-        return logs, np.where(known, errors, 0.0), np.where(known, 0.0, unknown)
+        return _Terms(
+            np.where(known, weight * grown, 0.0),
+            np.where(known, self.values.imag, 0.0) - np.angle(z) - np.angle(z + 1),
+            np.where(known, errors, 0.0),
+            float(np.where(known, 0.0, weight * np.exp(self.decays)).sum() * (1 + 1e-9)),
+        )
 
-    def brackets(self, epsilon: Array) -> tuple[Array, Array, Array]:
-        """Return lower and upper bounds of ``log delta(eps)``, and its slope (a guess).
+    def brackets(self, epsilon: Array) -> tuple[Array, Array]:
+        """Return lower and upper bounds of ``log delta(eps)``.
+
+        A term's error x makes it wrong by at most ``e^x - 1 <= x + x^2`` of its modulus.
 
         Parameters
         ----------
         epsilon
             Shape (m,), any real numbers.
         """
-        logs, errors, unknown = self._fixed
-        turn = self.nodes.imag[:, None] * epsilon
-        terms = np.exp(logs[:, None] - 1j * turn) * (unknown == 0)[:, None]
-        terms[0] /= 2
-        share = self.step / math.pi
-        total = share * terms.real.sum(axis=0)
-        slope = -share * (terms * self.nodes[:, None]).real.sum(axis=0)
-        moved = np.expm1(np.minimum(errors[:, None] + 8 * UNIT * np.abs(turn), 600.0))
-        moved = moved + (len(logs) + 16) * UNIT
-        wrong = share * ((np.abs(terms) * moved).sum(axis=0) + float(unknown.sum()) * (1 + 1e-9))
-        wrong = wrong + math.exp(self.tail)
+        terms, share, turn = self._terms, self.step / math.pi, self.nodes.imag
+        sizes, errors, units = terms.sizes, terms.errors, 8 * UNIT * np.abs(epsilon)
+        total = share * (sizes @ np.cos(terms.angles[:, None] - turn[:, None] * epsilon))
+        moved = sizes @ (errors + errors * errors) + (len(sizes) + 16) * UNIT * sizes.sum()
+        moved = moved + units * (sizes @ (turn + 2 * errors * turn))
+        moved = moved + units * units * (sizes @ (turn * turn))
+        wrong = share * (moved * (1 + 1e-9) + terms.unknown) + math.exp(self.tail)
+        wrong = np.where(errors.max() + units * turn[-1] <= 1, wrong, np.inf)
         scale = float(self.values[0].real) - self.tilt * epsilon
         slack = float(self.errors[0]) + 8 * UNIT * (np.abs(scale) + 1 + self.tilt * np.abs(epsilon))
         lower = total - wrong - self._aliases(epsilon, scale - slack)
         with np.errstate(divide="ignore", invalid="ignore"):
             high = np.log(total + wrong) + scale + slack
             low = np.where(lower > 0, np.log(lower), -np.inf) + scale - slack
-            guess = np.where(total > 0, slope / total, -self.tilt)
         known = np.isfinite(high) & (total + wrong > 0)
-        return np.where(known, low, -np.inf), np.where(known, high, np.inf), guess
+        return np.where(known, low, -np.inf), np.where(known, high, np.inf)
+
+    def towards(self, epsilon: float, log_delta: float) -> tuple[float, float]:
+        """Return Halley's step from ``epsilon`` to where log delta is ``log_delta``, and a slope.
+
+        Guesses both, from the sum alone.
+        """
+        terms, turn = self._terms, self.nodes.imag
+        angles = terms.angles - turn * epsilon
+        real, imaginary = terms.sizes * np.cos(angles), terms.sizes * np.sin(angles)
+        total = float(real.sum())
+        if not total > 0:
+            return math.nan, -self.tilt
+        turned, squared = float(turn @ imaginary) / total, float((turn * turn) @ real) / total
+        slope = turned - self.tilt
+        bend = self.tilt * (self.tilt - 2 * turned) - squared - slope * slope
+        value = math.log(self.step / math.pi * total) + float(self.values[0].real)
+        miss = value - self.tilt * epsilon - log_delta
+        return -2 * miss * slope / (2 * slope * slope - miss * bend), slope
 
     def _aliases(self, epsilon: Array, scale: Array) -> Array:
         """Return the bound of all other terms of Poisson's sum, in units of ``e^scale``."""
         period = 2 * math.pi / self.step
         shrink = self.tilt * period
         left = np.exp(np.minimum(600, -shrink - scale)) / -math.expm1(-shrink)
-        best = np.full(len(epsilon), np.inf)
-        for b, moment in self.chernoff:
-            fall = (b - self.tilt) * period
-            log_right = moment - b * epsilon - fall - scale - math.log1p(b)
-            best = np.minimum(best, np.exp(np.minimum(600, log_right)) / -math.expm1(-fall))
-        total: Array = (left + best) * (1 + 1e-9)
+        b, moments = (np.array(part)[:, None] for part in zip(*self.chernoff, strict=True))
+        fall = (b - self.tilt) * period
+        log_right = moments - b * epsilon - fall - scale - np.log1p(b)
+        right = np.exp(np.minimum(600, log_right)) / -np.expm1(-fall)
+        total: Array = (left + right.min(axis=0)) * (1 + 1e-9)
         return total
+
+
+@frozen(eq=False)
+class _Terms:
+    """The terms of a line's sum at epsilon 0, in units of ``e^{K(c)}``.
+
+    Parameters
+    ----------
+    sizes, angles, errors
+        Modulus, argument and bound of the relative error of each; size 0 where it is unknown.
+    unknown
+        A bound of the sum of the moduli of those.
+    """
+
+    sizes: Array
+    angles: Array
+    errors: Array
+    unknown: float
 
 
 def line(near: Neighbourhood, epsilon: tuple[float, float], log_delta: float) -> Line | None:
@@ -202,9 +239,10 @@ def line(near: Neighbourhood, epsilon: tuple[float, float], log_delta: float) ->
     place = near.best(epsilon, wanted)
     if place is None:
         return None
-    last = _last(near.whole, place, wanted - (place.moment - place.tilt * epsilon[1]))
-    if last is None:
+    reach = _reach(near.whole, place, wanted - (place.moment - place.tilt * epsilon[1]))
+    if reach is None:
         return None
+    last, tail = reach
     step = 2 * math.pi / place.period
     count = max(8, math.ceil(last / step))
     if count > _NODES:
@@ -216,29 +254,31 @@ def line(near: Neighbourhood, epsilon: tuple[float, float], log_delta: float) ->
     decays = np.zeros(count + 1)
     if not np.all(known[1] < 0.1):
         decays[1:] = near.whole.decay(place.tilt, nodes.imag[1:])
-    tail = _tail(near.whole, place.tilt, count * step)
     made = Line(place.tilt, step, nodes, *known, decays, tail, place.chernoff)
     near.whole.lines.append(made)
     return made
 
 
-def _last(whole: Composition, place: Place, wanted: float) -> float | None:
-    """Return T beyond which the integrand is below e^wanted; None where it never is."""
+def _reach(whole: Composition, place: Place, wanted: float) -> tuple[float, float] | None:
+    """Return T, and the log of a bound of the integrand's rest beyond it, at most ``wanted``.
+
+    ``sum_j sup decay(T_j) (1/T_j - 1/T_{j+1}) / pi`` over rising T_j from T; None where it is
+    nowhere small enough.
+    """
     variance = 2 * place.moment / (place.tilt * (1 + place.tilt))
     first = math.sqrt(2 * max(1.0, -wanted) / max(variance, 1e-300))
-    reach = np.asarray(first * np.geomspace(0.25, 1e6, 50), dtype=np.float64)
-    bound = whole.decay(place.tilt, reach) - np.log(math.pi * reach)
-    enough = np.flatnonzero(bound <= wanted)
-    return float(reach[enough[0]]) if len(enough) else None
+    for reach in (_NEAR, _FAR):  # the nearer costs less
+        ends = np.asarray(first * reach, dtype=np.float64)
+        share = np.append(1 / ends[:-1] - 1 / ends[1:], 1 / ends[-1])
+        rest = np.cumsum((np.exp(whole.decay(place.tilt, ends)) * share)[::-1])[::-1] / math.pi
+        tails = np.log(rest * (1 + 1e-9) + 1e-320)
+        enough = np.flatnonzero(tails <= wanted)
+        if len(enough):
+            return float(ends[enough[0]]), float(tails[enough[0]])
+    return None
 
 
-def _tail(whole: Composition, tilt: float, last: float) -> float:
-    """Return the log of ``sum_j sup decay(T_j) (1/T_j - 1/T_{j+1}) / pi`` over octaves T_j."""
-    starts = np.asarray(last * _OCTAVES, dtype=np.float64)
-    share = np.where(np.arange(len(starts)) < len(starts) - 1, 0.5, 1.0) / starts
-    with np.errstate(divide="ignore"):
-        total = float((np.exp(whole.decay(tilt, starts)) * share).sum()) / math.pi
-    return math.log(total * (1 + 1e-9) + 1e-320)
+_NEAR, _FAR = np.geomspace(0.7, 6.0, 12), np.geomspace(6.0, 1e6, 50)
 
 
 # --- where to put the line
@@ -300,6 +340,8 @@ class Neighbourhood:
             return None
         above = np.flatnonzero(known & (c > c[at] * 1.01))[:24]
         pairs = tuple((float(c[i]), float(self.moments[i])) for i in above)
+        if not pairs:
+            return None
         return Place(float(c[at]), float(self.moments[at]), max(float(period[at]), 1e-300), pairs)
 
     def _gap(self, epsilon: float) -> Array:
@@ -441,44 +483,39 @@ _NARROW = 1e-9
 
 def _solve(found: Line, log_delta: float, start: float) -> Bounds | None:
     """Return where the bracket of log delta(eps) crosses ``log_delta``: both ends evaluated."""
-    slack = 4 * UNIT * (1 + abs(log_delta))
-
-    def at(eps: float) -> tuple[float, float, float]:
-        low, high, slope = found.brackets(np.array([eps]))
-        return float(low[0]), float(high[0]), min(float(slope[0]), -1e-300)
-
-    root, rate = start, -found.tilt
+    root = start
     for _ in range(12):
-        low, high, rate = at(root)
-        if not high < math.inf:
-            return None
-        middle = (low + high) / 2 if low > -math.inf else high
-        moved = max(0.0, root - (middle - log_delta) / rate)
-        if abs(moved - root) <= 1e-14 * root or (moved == 0.0 and root == 0.0):
+        step, slope = found.towards(root, log_delta)
+        moved = max(0.0, root + step)
+        close = abs(moved - root) * found.tilt <= 1e-5  # its cube is what is left
+        if not moved < math.inf:
             break
         root = moved
-    low, high, rate = at(root)
-    width = max(high - low if low > -math.inf else 1.0, 4 * slack) / -rate + 4 * UNIT * root
-    return _ends(at, root, width, log_delta, slack)
+        if close:
+            break
+    low, high = (float(end[0]) for end in found.brackets(np.array([root])))
+    if not high < math.inf:
+        return None
+    slack = 4 * UNIT * (1 + abs(log_delta))
+    width = max(high - low if low > -math.inf else 1.0, 4 * slack) / max(-slope, 1e-300)
+    return _ends(found, root, width + 4 * UNIT * root, log_delta, slack)
 
 
-def _ends(
-    at: Callable[[float], tuple[float, float, float]],
-    root: float,
-    width: float,
-    log_delta: float,
-    slack: float,
-) -> Bounds | None:
+def _ends(found: Line, root: float, width: float, log_delta: float, slack: float) -> Bounds | None:
     """Return the bracket of the root whose ends are seen to lie on their sides."""
-    upper, step = root, width
-    while not at(upper)[1] <= log_delta - slack:
-        upper, step = root + step, step * 2
-        if step > 1e3 * (1 + root):
+    lower, upper, step = max(0.0, root - width), root + width, width
+    while True:
+        low, high = found.brackets(np.array([lower, upper]))
+        below, above = lower <= 0 or low[0] > log_delta + slack, high[1] <= log_delta - slack
+        if below and above:
+            return Bounds(lower, upper)
+        if not above:
+            upper = root + 2 * step
+        if not below:
+            lower = max(0.0, root - 2 * step)
+        step *= 2
+        if not above and step > 1e3 * (1 + root):
             return None
-    lower, step = root, width
-    while lower > 0 and not at(lower)[0] > log_delta + slack:
-        lower, step = max(0.0, root - step), step * 2
-    return Bounds(lower, upper)
 
 
 def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | None:
@@ -490,7 +527,7 @@ def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | None:
     low, high = np.zeros(len(epsilons)), np.ones(len(epsilons))
     wide = np.ones(len(epsilons), dtype=np.bool_)
     for known in tuple(whole.lines):
-        log_low, log_high, _ = known.brackets(epsilons)
+        log_low, log_high = known.brackets(epsilons)
         low, high = np.maximum(low, _exp(log_low, -1)), np.minimum(high, _exp(log_high, 1))
         wide &= log_high - log_low > _WIDE
     order = np.argsort(epsilons)
@@ -525,7 +562,7 @@ def _run(near: Neighbourhood, epsilons: Array) -> tuple[Array, Array] | None:
         found = line(near, ends, least)
         if found is None:
             return None if np.all(low == -np.inf) else (low, high)
-        some_low, some_high, _ = found.brackets(epsilons)
+        some_low, some_high = found.brackets(epsilons)
         low, high = np.maximum(low, some_low), np.minimum(high, some_high)
         if high.min() > least - 1 or np.all(high - low <= _WIDE):
             break

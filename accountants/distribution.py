@@ -22,7 +22,6 @@ from accountants.accountant import Chain, Floor, bracket
 from accountants.bounds import Bounds
 from accountants.concentrated import remaining
 from accountants.errors import InapplicableError, nonnegative, probability, whole
-from accountants.lattices import lattice
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
 from accountants.notions import approximate, gaussian, renyi
@@ -92,16 +91,16 @@ class Distribution:
         whole_ = _whole(state)
         if delta >= 1:
             return Bounds(0.0, 0.0)
-        lower, upper = state.floor.epsilon(delta), math.inf
+        lower, upper = 0.0, math.inf
         rest = remaining(delta, whole_.failure[1])
         most = _ceiling_remaining(delta, whole_.failure[0])
         if rest >= 0:
             found = _epsilon(whole_, rest)
-            upper = found.upper
-            if most == rest:
-                return bracket(max(lower, found.lower), upper)
-        if upper > lower and 0 <= most < 1:
-            lower = max(lower, _epsilon(whole_, most).lower)
+            lower, upper = found.lower if most == rest else 0.0, found.upper
+        if most != rest and 0 <= most < 1:
+            lower = _epsilon(whole_, most).lower
+        if _wide(lower, upper):
+            lower = max(lower, state.floor.epsilon(delta))
         return bracket(lower, upper)
 
     def delta(self, state: DistributionState, epsilon: float) -> Bounds:
@@ -178,12 +177,14 @@ def _failure(losses: dict[PrivacyLoss, int]) -> tuple[Fraction, Fraction]:
     total, logs, sure = Fraction(), 0.0, True
     for loss, times in losses.items():
         each = loss.failure()
+        if each == 0:
+            continue
         if each >= 1:
             return Fraction(), Fraction(1)
         total += Fraction(each) * times
         logs += times * math.log1p(-each)
         pair = loss.pair()
-        sure = sure and (each == 0 or (pair is not None and pair.attained()))
+        sure = sure and pair is not None and pair.attained()
     if total == 0:
         return Fraction(), Fraction()
     product, slack = -math.expm1(logs), (8 + 2 * len(losses)) * UNIT
@@ -227,14 +228,20 @@ def _one_way(spends: contour.Spends, delta: float) -> Bounds:
         return Bounds(0.0, most)
     with np.errstate(all="ignore"):  # what overflows is no bound, and is not taken for one
         found = _attempt(lambda: contour.epsilon(spends, delta))
-        if found is None or found.upper - found.lower > _FAR * (1 + found.lower):
+        if found is None or _wide(found.lower, found.upper):
             found = _narrower(found, lambda: _on_lattice(spends, delta, most))
     upper = min(found.upper, most)
     return Bounds(min(found.lower, upper) if attained else 0.0, upper)
 
 
+def _wide(lower: float, upper: float) -> bool:
+    return not upper - lower <= _FAR * (1 + lower)
+
+
 def _on_lattice(spends: contour.Spends, delta: float, most: float) -> Bounds:
     """Return the lattice's bracket; where it has none, the largest loss, if there is one."""
+    from accountants.lattices import lattice  # here: most questions do without
+
     try:
         return lattice.epsilon(spends, delta)
     except (InapplicableError, ArithmeticError) as refusal:
@@ -332,6 +339,8 @@ def _computed(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
         return _trivial(spends, epsilons)
     found = _attempt(lambda: contour.profile(spends, epsilons))
     if found is None or not np.all(found[1] <= found[0] * (1 + _LOOSE)):
+        from accountants.lattices import lattice  # here: most questions do without
+
         try:
             other = lattice.profile(spends, epsilons)
         except (InapplicableError, ArithmeticError):

@@ -21,13 +21,11 @@ from functools import lru_cache
 import numpy as np
 from attrs import field, frozen
 
+from accountants import losses
 from accountants.errors import DomainError, InapplicableError
 from accountants.loss import PrivacyLoss
-from accountants.losses.allocated import Allocated as AllocatedLoss
 from accountants.losses.composite import Composite, covers, split
 from accountants.losses.envelope import Envelope
-from accountants.losses.fixed_size import FixedSize
-from accountants.losses.replaced_sample import ReplacedSample as ReplacedSampleLoss
 from accountants.losses.sampled import Sampled as SampledLoss
 from accountants.notions.gaussian import LARGEST
 from accountants.terms import (
@@ -99,10 +97,10 @@ def worlds(term: Term) -> Worlds:
             return _each(worlds(part), lambda body: SampledLoss(body, rate))
         case ReplacedSample(part=part, rate=rate):
             _touches_alike(term, part)
-            return _each(worlds(part), lambda body: ReplacedSampleLoss(body, rate))
+            return _each(worlds(part), lambda body: losses.ReplacedSample(body, rate))
         case Subset(part=part, size=size, of=of):
             _touches_alike(term, part)
-            return _each(worlds(part), lambda body: FixedSize(body, size, of))
+            return _each(worlds(part), lambda body: losses.FixedSize(body, size, of))
         case Allocated(part=part, steps=steps, times=times):
             return _allocated(worlds(part), steps, times)
         case Grouped(part=part, size=size):
@@ -207,7 +205,7 @@ def _allocated(inner: Worlds, steps: int, times: int) -> Worlds:
     """
     if len(inner.alternatives) > 1:
         inner = Worlds(inner.common, (World({_envelope(inner.alternatives): 1}),), False)
-    allocated = _each(inner, lambda body: AllocatedLoss(body, steps // times), times)
+    allocated = _each(inner, lambda body: losses.Allocated(body, steps // times), times)
     return Worlds(allocated.common, allocated.alternatives, inner.exact and steps == 1)
 
 

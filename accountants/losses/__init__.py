@@ -5,21 +5,20 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from accountants.losses.allocated import Allocated
 from accountants.losses.approximate import Approximate
 from accountants.losses.composite import Composite
 from accountants.losses.envelope import Envelope
-from accountants.losses.fixed_size import FixedSize
 from accountants.losses.gaussian import Gaussian
 from accountants.losses.laplace import Laplace
 from accountants.losses.pure import Pure
-from accountants.losses.replaced_sample import ReplacedSample
 from accountants.losses.sampled import Sampled
 
 if TYPE_CHECKING:
+    from accountants.losses.allocated import Allocated
     from accountants.losses.bounded_range import BoundedRange
     from accountants.losses.discrete_gaussian import DiscreteGaussian
     from accountants.losses.discrete_laplace import DiscreteLaplace
+    from accountants.losses.fixed_size import FixedSize
     from accountants.losses.given_curve import RenyiCurve, ZeroConcentrated
     from accountants.losses.given_gaussian import GaussianBound
     from accountants.losses.given_profile import PrivacyProfile, TradeOff
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from accountants.losses.permute_and_flip import PermuteAndFlip
     from accountants.losses.private_selection import PoissonSelection, PrivateSelection
     from accountants.losses.randomized_response import RandomizedResponse
+    from accountants.losses.replaced_sample import ReplacedSample
     from accountants.losses.shuffled import Shuffled
     from accountants.losses.smooth_gaussian import Sanitisation, SmoothSanitisation
     from accountants.losses.sparse_vector import SparseVector
@@ -86,6 +86,9 @@ __all__ = [
 ]
 
 _LATER = {
+    "ReplacedSample": "replaced_sample",
+    "FixedSize": "fixed_size",
+    "Allocated": "allocated",
     "BoundedRange": "bounded_range",
     "DiscreteGaussian": "discrete_gaussian",
     "DiscreteLaplace": "discrete_laplace",

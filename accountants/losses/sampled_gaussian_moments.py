@@ -25,6 +25,7 @@ from typing import TypeVar
 
 import numpy as np
 from attrs import evolve, frozen
+from numpy.typing import NDArray
 
 from accountants import special
 from accountants.complexes import Complex, expm1, log1p
@@ -41,6 +42,9 @@ AnyArray = TypeVar("AnyArray", Array, Complex)
 _NODES = 2**20
 """No more values of the integrand than this at once."""
 
+_FEW = 2**15
+"""Up to so many values it costs less to compute a few more than to group the points."""
+
 
 def log_moment(mu: float, rate: float, s: Complex) -> tuple[Complex, Array]:
     """Return ``log E_Q R^s`` and bounds of its error; ``0 < rate < 1``, ``mu > 0``.
@@ -49,12 +53,25 @@ def log_moment(mu: float, rate: float, s: Complex) -> tuple[Complex, Array]:
     """
     points = np.ravel(s)
     value, error = np.zeros(len(points), dtype=np.complex128), np.full(len(points), np.inf)
-    far, fast = (np.log2(1 + np.abs(part) * (mu / 16)) for part in (points.real, points.imag))
-    kinds = np.ceil(far / 2) + 1000 * np.ceil(fast / 2) + 1e6 * (points.real < 0)
-    for kind in set(kinds.tolist()):
-        some = np.flatnonzero(kinds == kind)
-        value[some], error[some] = _on_nodes(mu, rate, points[some])
+    for kind in _kinds(mu, points):
+        value[kind], error[kind] = _on_nodes(mu, rate, points[kind])
     return value.reshape(np.shape(s)), error.reshape(np.shape(s))
+
+
+def _kinds(mu: float, points: Complex) -> list[NDArray[np.intp]]:
+    """Return which points share their nodes: a few that ask for few nodes always do."""
+    left = np.flatnonzero(points.real < 0)
+    right = np.flatnonzero(points.real >= 0)
+    kinds: list[NDArray[np.intp]] = []
+    for some in (left, right):
+        far, fast = (mu * np.abs(part[some]) for part in (points.real, points.imag))
+        reach = (far.max(initial=0.0) + 2 * _TAIL) * (fast.max(initial=0.0) + 2 * _TAIL)
+        if len(some) and reach * len(some) < _FEW:
+            kinds.append(some)
+            continue
+        sort = np.ceil(np.log2(1 + far / 16) / 2) + 1000 * np.ceil(np.log2(1 + fast / 16) / 2)
+        kinds += [some[sort == each] for each in np.unique(sort)]
+    return kinds
 
 
 @frozen
@@ -215,10 +232,9 @@ def decay(mu: float, rate: float, a: float, beyond: Array) -> Array:
     Let phi be the characteristic function of the loss under the law proportional to R^a, and V
     its variance. ``G = |phi|^2`` has ``|G''| <= 2 V``, so between two points d apart it exceeds
     the larger of its values there by at most ``V d^2 / 4``: points at which it is computed give
-    its supremum between them, up to some last point. Beyond, `_uniform_parts` bounds it.
+    its supremum between them, up to the last point. Beyond, `_uniform_parts` bounds it.
     """
-    first = 2.0 ** math.floor(math.log2(float(beyond.min())))
-    starts, bounds = _suprema(mu, rate, a, first)
+    starts, bounds = _suprema(mu, rate, a, float(beyond.min()), float(beyond.max()))
     seen = bounds[np.maximum(np.searchsorted(starts, np.ravel(beyond), side="right") - 1, 0)]
     return np.minimum(_uniform(mu, rate, a, np.ravel(beyond)), seen).reshape(np.shape(beyond))
 
@@ -232,10 +248,13 @@ def _uniform(mu: float, rate: float, a: float, beyond: Array) -> Array:
 
 
 @lru_cache(maxsize=256)
-def _suprema(mu: float, rate: float, a: float, first: float) -> tuple[Array, Array]:
-    """Return points t, ``first`` the first, and bounds of ``log |phi|`` from each of them on."""
+def _suprema(mu: float, rate: float, a: float, first: float, last: float) -> tuple[Array, Array]:
+    """Return points t, ``first`` the first, and bounds of ``log |phi|`` from each of them on.
+
+    The last is ``last``, or four over the standard deviation if that is less.
+    """
     variance = _variance(mu, rate, a)
-    last = max(2 * first, 4 / math.sqrt(variance))
+    last = max(1.01 * first, min(last, 4 / math.sqrt(variance)))
     t = np.geomspace(first, last, 2 + math.ceil(3 * math.log(last / first)))
     square = _square(mu, rate, a, t)
     for _ in range(6):  # halve the gaps that cost more than a tenth of what is gained
