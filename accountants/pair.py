@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from attrs import frozen
@@ -216,6 +216,25 @@ class Reversed(Pair):
     def reversed(self) -> Pair:
         """Return the pair itself."""
         return self.pair
+
+
+class Symmetric(Pair):
+    """Base of a pair whose loss has the same laws both ways: Q sees -L as P sees L."""
+
+    __slots__ = ()
+
+    def below(self, loss: Array) -> tuple[Array, Array]:
+        """Return the tails above ``-l``, exchanged."""
+        p, q = self.above(-loss)
+        return q, p
+
+    def bottom(self) -> float:
+        """Return minus the top."""
+        return -self.top()
+
+    def reversed(self) -> Self:
+        """Return the pair itself."""
+        return self
 
 
 def right_half(z: Complex) -> tuple[Complex, Array]:

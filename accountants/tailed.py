@@ -17,12 +17,12 @@ from attrs import field, frozen
 
 from accountants.atoms import Atoms
 from accountants.discretise import Guarantees, Vertex, vertices
-from accountants.pair import Pair
+from accountants.pair import Symmetric
 from accountants.rounding import UNIT, Array
 
 
 @frozen(cache_hash=True)
-class TailedAtoms(Pair):
+class TailedAtoms(Symmetric):
     """Symmetric atoms, and beyond them tails that fall exponentially; not attained.
 
     Parameters
@@ -56,21 +56,12 @@ class TailedAtoms(Pair):
         low = loss < -self.atoms.top()
         return np.where(low, 1 - lost_p, p + tail_p), np.where(low, 1 - lost_q, q + tail_q)
 
-    def below(self, loss: Array) -> tuple[Array, Array]:
-        """Return the tails above ``-l``, exchanged."""
-        p, q = self.above(-np.asarray(loss, dtype=np.float64))
-        return q, p
-
     def _tail(self, loss: Array) -> tuple[Array, Array]:
         """Return P's and Q's masses above losses of at least s."""
         start, c = self.atoms.top(), self.rate
         beyond = loss - start
         p = self.mass * np.exp(-c * beyond)
         return p, self.mass * (c / (1 + c)) * math.exp(-start) * np.exp(-(1 + c) * beyond)
-
-    def reversed(self) -> TailedAtoms:
-        """Return the pair itself: it is its own mirror image."""
-        return self
 
 
 def with_tails(guarantees: Guarantees, rate: float) -> TailedAtoms | None:

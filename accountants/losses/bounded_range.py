@@ -13,7 +13,7 @@ from accountants.bounds import Bounds
 from accountants.complexes import Complex, expm1, log1p
 from accountants.errors import nonnegative, whole
 from accountants.loss import PrivacyLoss
-from accountants.pair import Pair, right_half, summed
+from accountants.pair import Pair, Symmetric, right_half, summed
 from accountants.rounding import UNIT, Array, down, up
 
 
@@ -141,7 +141,7 @@ def _curve(eps: float, rho: float, orders: Array) -> Array:
 
 
 @frozen
-class BoundedRangePair(Pair):
+class BoundedRangePair(Symmetric):
     """The pair of the largest profile: L has no atoms, and the same law reversed.
 
     Under P its density is ``e^{l/2}/(4 sinh(eps/2))`` on [-eps, eps]. With w = z + 1/2,
@@ -166,11 +166,6 @@ class BoundedRangePair(Pair):
         p, q = np.where(loss < -eps, 1.0, p), np.where(loss < -eps, 1.0, q)
         return np.where(loss < eps, p, 0.0), np.where(loss < eps, q, 0.0)
 
-    def below(self, loss: Array) -> tuple[Array, Array]:
-        """Return the tails above ``-l``, exchanged."""
-        p, q = self.above(-loss)
-        return q, p
-
     def tail_error(self) -> float:
         """Return that of an exponential of a difference."""
         return (16 + 4 * self.epsilon) * UNIT
@@ -178,10 +173,6 @@ class BoundedRangePair(Pair):
     def top(self) -> float:
         """Return epsilon."""
         return self.epsilon
-
-    def bottom(self) -> float:
-        """Return minus epsilon."""
-        return -self.epsilon
 
     def log_moment(self, z: Complex) -> tuple[Complex, Array]:
         """Return the logarithm of the formula, near 1 from the moment less 1."""
@@ -210,10 +201,6 @@ class BoundedRangePair(Pair):
             bound = np.log(np.maximum(above, 1e-300) / np.maximum(size, 1e-300) / sinhc**2)
         result: Array = np.minimum(0.0, bound / 2 + 16 * UNIT * (1 + np.abs(bound)))
         return result
-
-    def reversed(self) -> BoundedRangePair:
-        """Return the pair itself: mirrored."""
-        return self
 
 
 def _log_moment(eps: Array, z: Complex) -> tuple[Complex, Array]:

@@ -13,7 +13,7 @@ from accountants.complexes import Complex
 from accountants.errors import DomainError, positive, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.discrete_gaussian_sums import log_theta_ratio, upper_tail
-from accountants.pair import Pair
+from accountants.pair import Symmetric
 from accountants.rounding import UNIT, Array, ceiling, up
 
 
@@ -100,7 +100,7 @@ class DiscreteGaussian(PrivacyLoss):
 
 
 @frozen
-class DiscreteGaussianPair(Pair):
+class DiscreteGaussianPair(Symmetric):
     """The noise shifted by d = ``sensitivity``, against the noise; the same reversed.
 
     ``L = d (2y + d)/(2 sigma^2)`` with y the noise under P, and ``d (2y - d)/(2 sigma^2)`` under
@@ -128,11 +128,6 @@ class DiscreteGaussianPair(Pair):
         q = upper_tail(self.sigma, np.floor((steps + d) / 2) + 1)
         return p, q
 
-    def below(self, loss: Array) -> tuple[Array, Array]:
-        """Return the tails above ``-l``, exchanged."""
-        p, q = self.above(-loss)
-        return q, p
-
     def tail_error(self) -> float:
         """Return that of `upper_tail`."""
         return 2e-12
@@ -156,7 +151,3 @@ class DiscreteGaussianPair(Pair):
             value = base + value
             error = error + 8 * UNIT * (2 * np.abs(base) + np.abs(value))
         return value, np.where(np.isfinite(error), error, np.inf)
-
-    def reversed(self) -> DiscreteGaussianPair:
-        """Return the pair itself: mirrored."""
-        return self

@@ -12,7 +12,7 @@ from attrs import field, frozen
 from accountants.complexes import Complex, expm1, log1p
 from accountants.errors import DomainError, positive, whole
 from accountants.loss import PrivacyLoss
-from accountants.pair import Pair, right_half
+from accountants.pair import Symmetric, right_half
 from accountants.rounding import UNIT, Array, ceiling, up
 
 
@@ -118,7 +118,7 @@ class DiscreteLaplace(PrivacyLoss):
 
 
 @frozen
-class DiscreteLaplacePair(Pair):
+class DiscreteLaplacePair(Symmetric):
     """The noise shifted by d = ``sensitivity``, against the noise; the same reversed.
 
     With s = 1/scale, r = e^-s, and theta = (z + 1/2) s,
@@ -151,11 +151,6 @@ class DiscreteLaplacePair(Pair):
         p, q = np.where(every, 1.0, p), np.where(every, 1.0, q)
         return np.where(some, p, 0.0), np.where(some, q, 0.0)
 
-    def below(self, loss: Array) -> tuple[Array, Array]:
-        """Return the tails above ``-l``, exchanged."""
-        p, q = self.above(-loss)
-        return q, p
-
     def tail_error(self) -> float:
         """Return that of exponentials of up to s (d + 1)."""
         return (32 + 4 * sum(self._losses())) * UNIT
@@ -163,10 +158,6 @@ class DiscreteLaplacePair(Pair):
     def top(self) -> float:
         """Return ``s d``, rounded up."""
         return ceiling(Fraction(self.sensitivity) / Fraction(self.scale))
-
-    def bottom(self) -> float:
-        """Return ``-s d``, rounded down."""
-        return -self.top()
 
     def spacing(self) -> float:
         """Return s, or 2s where d is even (the losses are odd or even multiples of s)."""
@@ -230,10 +221,6 @@ class DiscreteLaplacePair(Pair):
             value = z * eps + np.log(rest)
             error = 2 * moved + 8 * UNIT * (1 + np.abs(value) + np.abs(z) * eps)
         return value, np.where(moved < 0.5, error, np.inf)
-
-    def reversed(self) -> DiscreteLaplacePair:
-        """Return the pair itself: mirrored."""
-        return self
 
 
 def _beyond(x: Complex) -> Complex:

@@ -15,7 +15,7 @@ from accountants.complexes import Complex
 from accountants.errors import nonnegative, whole
 from accountants.loss import PrivacyLoss
 from accountants.notions.gaussian import epsilon, profile
-from accountants.pair import Pair
+from accountants.pair import Pair, Symmetric
 from accountants.rounding import UNIT, Array, up
 
 
@@ -96,7 +96,7 @@ class Gaussian(PrivacyLoss):
 
 
 @frozen
-class GaussianPair(Pair):
+class GaussianPair(Symmetric):
     """N(mu, 1) against N(0, 1): L is N(mu^2/2, mu^2) under P, and the reversed pair is the same.
 
     ``log E_P e^{zL} = z (z+1) mu^2 / 2``.
@@ -111,19 +111,12 @@ class GaussianPair(Pair):
 
     def above(self, loss: Array) -> tuple[Array, Array]:
         """Return the normal tails; without a shift the loss is 0."""
-        return self._tails(loss, 1.0)
-
-    def below(self, loss: Array) -> tuple[Array, Array]:
-        """Return the normal tails; without a shift the loss is 0."""
-        return self._tails(loss, -1.0)
-
-    def _tails(self, loss: Array, side: float) -> tuple[Array, Array]:
         if self.mu == 0:
-            beyond = np.where(side * loss < 0, 1.0, 0.0)
+            beyond = np.where(loss < 0, 1.0, 0.0)
             return beyond, beyond
         with np.errstate(over="ignore"):
             x, half = loss / self.mu, self.mu / 2
-        return special.ndtr(-side * (x - half)), special.ndtr(-side * (x + half))
+        return special.ndtr(half - x), special.ndtr(-half - x)
 
     def tail_error(self) -> float:
         """Return ndtr's error where it is above 1e-300, at most 37 deviations out.
@@ -135,10 +128,6 @@ class GaussianPair(Pair):
     def top(self) -> float:
         """Return 0 without a shift, else infinity."""
         return math.inf if self.mu else 0.0
-
-    def bottom(self) -> float:
-        """Return 0 without a shift, else minus infinity."""
-        return -math.inf if self.mu else 0.0
 
     def log_moment(self, z: Complex) -> tuple[Complex, Array]:
         """Return ``z (z+1) mu^2 / 2``."""
@@ -162,10 +151,6 @@ class GaussianPair(Pair):
     def decays(cls, spends: Sequence[tuple[Pair, int]], tilt: float, beyond: Array) -> Array:
         """Return one formula for them all."""
         return -_square(spends) / 2 * beyond * beyond * (1 - 16 * UNIT)
-
-    def reversed(self) -> GaussianPair:
-        """Return the pair itself: mirrored at mu/2."""
-        return self
 
 
 def _square(spends: Sequence[tuple[Pair, int]]) -> float:

@@ -39,7 +39,7 @@ from accountants.losses.pure import ResponsePair
 from accountants.losses.symmetric import Half, convexity, log_moment
 from accountants.losses.unattained import Unattained
 from accountants.notions.gaussian import LARGEST
-from accountants.pair import Pair
+from accountants.pair import Pair, Symmetric
 from accountants.rounding import UNIT, Array, down, up
 
 LARGEST_LOSS = 600.0
@@ -176,7 +176,7 @@ def _response(eps: float, rate: float) -> Atoms:
 
 
 @frozen
-class MixedPair(Pair):
+class MixedPair(Symmetric):
     """The pair of this module's docstring; ``0 < q < 1``, ``inner`` symmetric."""
 
     inner: Pair = field()
@@ -202,19 +202,10 @@ class MixedPair(Pair):
         p = np.where(loss >= 0, (1 - q) * q_above + q * p_above, q_below)
         return p, np.where(loss >= 0, q_above, (1 - q) * q_below + q * p_below)
 
-    def below(self, loss: Array) -> tuple[Array, Array]:
-        """Return the tails above ``-l``, exchanged."""
-        p, q = self.above(-loss)
-        return q, p
-
     def top(self) -> float:
         """Return ``log(1 + q (e^top - 1))`` of the inner pair's top."""
         top = self.inner.top()
         return amplified(top, self.rate) if top < math.inf else top
-
-    def bottom(self) -> float:
-        """Return minus the top."""
-        return -self.top()
 
     def log_moment(self, z: Complex) -> tuple[Complex, Array] | None:
         """Return it by quadrature, for a Gaussian or a Laplace body."""
@@ -251,10 +242,6 @@ class MixedPair(Pair):
         if isinstance(self.inner, LaplacePair) and 0 < self.inner.epsilon <= LARGEST_LOSS:
             return _Laplace(self.inner.epsilon, self.rate)
         return None
-
-    def reversed(self) -> MixedPair:
-        """Return the pair itself."""
-        return self
 
 
 def _log_peak(power: float, w: Array, log_rest: Array) -> float:

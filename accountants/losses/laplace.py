@@ -13,7 +13,7 @@ from accountants.bounds import Bounds
 from accountants.complexes import Complex, expm1, log1p
 from accountants.errors import nonnegative, whole
 from accountants.loss import PrivacyLoss, mirrored
-from accountants.pair import Pair, right_half, summed
+from accountants.pair import Pair, Symmetric, right_half, summed
 from accountants.rounding import UNIT, Array, down, up
 
 
@@ -123,7 +123,7 @@ def _curve(eps: float | Array, order: Array) -> Array:
 
 
 @frozen
-class LaplacePair(Pair):
+class LaplacePair(Symmetric):
     """Lap(eps, 1) against Lap(0, 1), the same reversed.
 
     L lies in [-eps, eps]; under P it has mass 1/2 at eps, ``e^-eps / 2`` at -eps and the density
@@ -142,11 +142,6 @@ class LaplacePair(Pair):
         q = np.where(loss < -eps, 1.0, np.exp(-(inside + eps) / 2) / 2)
         return np.where(loss < eps, p, 0.0), np.where(loss < eps, q, 0.0)
 
-    def below(self, loss: Array) -> tuple[Array, Array]:
-        """Return the tails above ``-l``, exchanged."""
-        p, q = self.above(-loss)
-        return q, p
-
     def tail_error(self) -> float:
         """Return that of an exponential of a difference."""
         return (16 + 4 * self.epsilon) * UNIT
@@ -154,10 +149,6 @@ class LaplacePair(Pair):
     def top(self) -> float:
         """Return epsilon."""
         return self.epsilon
-
-    def bottom(self) -> float:
-        """Return minus epsilon."""
-        return -self.epsilon
 
     def spacing(self) -> float:
         """Return epsilon: both atoms are multiples of it."""
@@ -182,10 +173,6 @@ class LaplacePair(Pair):
         eps = np.array([pair.top() for pair, _ in spends])
         times = np.array([count for _, count in spends], dtype=np.float64)
         return times @ _decay(eps[:, None], abs(tilt + 0.5), beyond) * (1 - 1e-12)
-
-    def reversed(self) -> LaplacePair:
-        """Return the pair itself: mirrored."""
-        return self
 
 
 def _decay(eps: Array, a: float, beyond: Array) -> Array:

@@ -16,7 +16,7 @@ from accountants.errors import nonnegative, whole
 from accountants.loss import PrivacyLoss, mirrored
 from accountants.losses.laplace import Laplace
 from accountants.notions import pure as notion
-from accountants.pair import Pair, right_half, summed
+from accountants.pair import Pair, Symmetric, right_half, summed
 from accountants.rounding import UNIT, Array, down, up
 
 
@@ -86,7 +86,7 @@ class Pure(PrivacyLoss):
 
 
 @frozen
-class ResponsePair(Pair):
+class ResponsePair(Symmetric):
     """Binary randomized response: L is eps or -eps, with odds ``e^eps`` under P.
 
     With ``p = 1 / (1 + e^-eps)``: ``E_P e^{zL} = p e^{z eps} + (1 - p) e^{-z eps}``, which does
@@ -99,11 +99,6 @@ class ResponsePair(Pair):
         """Return the mass at eps, or everything."""
         return _above(self.epsilon, loss)
 
-    def below(self, loss: Array) -> tuple[Array, Array]:
-        """Return the tails above ``-l``, exchanged."""
-        p, q = self.above(-loss)
-        return q, p
-
     def tail_error(self) -> float:
         """Return that of an exponential."""
         return 16 * UNIT
@@ -111,10 +106,6 @@ class ResponsePair(Pair):
     def top(self) -> float:
         """Return epsilon."""
         return self.epsilon
-
-    def bottom(self) -> float:
-        """Return minus epsilon."""
-        return -self.epsilon
 
     def spacing(self) -> float:
         """Return epsilon."""
@@ -141,10 +132,6 @@ class ResponsePair(Pair):
             return Atoms((0.0,), (1.0,), (1.0,), exact=self.attained())
         (p,), (q,) = _above(eps, np.array([0.0]))
         return Atoms((-eps, eps), (q, p), (p, q), 16 * UNIT, self.attained(), eps)
-
-    def reversed(self) -> ResponsePair:
-        """Return the pair itself: mirrored."""
-        return self
 
 
 def _above(eps: float, loss: Array) -> tuple[Array, Array]:

@@ -14,7 +14,7 @@ from accountants.complexes import Complex, expm1, log1p
 from accountants.errors import nonnegative, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.pure import Pure, ResponsePair
-from accountants.pair import Pair
+from accountants.pair import Pair, Symmetric
 from accountants.rounding import UNIT, Array, down, up
 
 
@@ -140,7 +140,7 @@ def _masses(epsilon: float, categories: int) -> tuple[float, float, float]:
 
 
 @frozen
-class AnswerPair(Pair):
+class AnswerPair(Symmetric):
     """L is eps, 0 or -eps, under P with masses a, c and b, under Q with b, c and a.
 
     ``b = 1/(e^eps + k - 1)``, ``a = e^eps b``, ``c = (k-2) b``, so that
@@ -160,11 +160,6 @@ class AnswerPair(Pair):
             np.select(where, [1.0, swapped + other, swapped], 0.0),
         )
 
-    def below(self, loss: Array) -> tuple[Array, Array]:
-        """Return the tails above ``-l``, exchanged."""
-        p, q = self.above(-loss)
-        return q, p
-
     def tail_error(self) -> float:
         """Return that of an exponential of eps and a few sums."""
         return 32 * UNIT
@@ -172,10 +167,6 @@ class AnswerPair(Pair):
     def top(self) -> float:
         """Return epsilon."""
         return self.epsilon
-
-    def bottom(self) -> float:
-        """Return minus epsilon."""
-        return -self.epsilon
 
     def spacing(self) -> float:
         """Return epsilon."""
@@ -221,7 +212,3 @@ class AnswerPair(Pair):
         losses = (-self.epsilon, 0.0, self.epsilon)
         masses = (swapped, other, kept)
         return Atoms(losses, masses, masses[::-1], 32 * UNIT, multiple=self.epsilon)
-
-    def reversed(self) -> AnswerPair:
-        """Return the pair itself: mirrored."""
-        return self

@@ -35,7 +35,7 @@ from accountants.loss import PrivacyLoss, _profile
 from accountants.losses.composite import Composite
 from accountants.losses.joint_convexity import LARGEST_LOSS, Mixed, gaussian, is_body, single
 from accountants.losses.symmetric import Half, log_moment
-from accountants.pair import Pair
+from accountants.pair import Pair, Symmetric
 from accountants.rounding import UNIT, Array, up
 
 _LARGEST_MU = 30.0
@@ -139,7 +139,7 @@ def _response(eps: float, rate: float, exact: bool) -> Atoms:
 
 
 @frozen
-class ReplacedGaussianPair(Pair):
+class ReplacedGaussianPair(Symmetric):
     """``(1-q) N(0, 1) + q N(mu, 1)`` against ``(1-q) N(0, 1) + q N(-mu, 1)``; ``0 < q < 1``.
 
     L rises in the outcome x and is odd: with ``m = mu^2 / 2``,
@@ -162,11 +162,6 @@ class ReplacedGaussianPair(Pair):
         rest = (1 - q) * special.ndtr(-x)
         return rest + q * special.ndtr(self.mu - x), rest + q * special.ndtr(-self.mu - x)
 
-    def below(self, loss: Array) -> tuple[Array, Array]:
-        """Return the tails above ``-l``, exchanged."""
-        p, q = self.above(-loss)
-        return q, p
-
     def _outcome(self, loss: Array) -> Array:
         """Return x; where sinh is large its logarithm is taken, to which 1 adds nothing."""
         size, m = np.abs(loss), self.mu * self.mu / 2
@@ -183,10 +178,6 @@ class ReplacedGaussianPair(Pair):
     def log_moment(self, z: Complex) -> tuple[Complex, Array]:
         """Return it by quadrature over the outcomes above 0."""
         return log_moment(_Positive(self.mu, self.rate), z)
-
-    def reversed(self) -> ReplacedGaussianPair:
-        """Return the pair itself: mirrored."""
-        return self
 
 
 @frozen
