@@ -144,5 +144,8 @@ def test_imports_stand_at_the_top() -> None:
         for inner in ast.walk(node)
         for target in imported(module, inner)
     }
-    slow = {("adaptive_dp.commands", "adaptive_dp.demo.plan")}  # it calibrates when it is imported
+    slow = {  # one calibrates when it is imported, the other is seldom needed
+        ("adaptive_dp.commands", "adaptive_dp.demo.plan"),
+        ("accountants.distribution", "accountants.lattices.lattice"),
+    }
     assert late - typing_only <= slow
