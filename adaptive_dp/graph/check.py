@@ -13,6 +13,7 @@ from adaptive_dp.graph.merge import described, digest
 from adaptive_dp.graph.operation import Query, require
 from adaptive_dp.graph.repeat import Repeat, State
 from adaptive_dp.graph.roles import PartOperation, SampleOperation, SourceOperation
+from adaptive_dp.graph.steps import admitted
 
 Path = tuple[str, ...]
 DEPTH = 64
@@ -144,10 +145,12 @@ def flows(handle: Handle) -> None:
             )
     elif kind == "release":
         query = handle.inputs[0].operation if handle.inputs else None
-        require(
-            inside == [True] and isinstance(query, Query),
-            "a release has one input, a query: a private value with a sensitivity",
-        )
+        if inside[:1] != [True] or any(inside[1:]) or not isinstance(query, Query):
+            raise DeclarationError(
+                "a release has one private input, its first: a query, a private value with a "
+                "sensitivity; beside it only released values"
+            )
+        admitted(query, handle.domain, len(inside) - 1)
         _limited(handle)
     elif handle.colour == "private":
         if isinstance(handle.operation, SourceOperation):

@@ -10,7 +10,7 @@ take released handles only, so a type checker finds a leak before the plan is bu
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NoReturn, TypeVar
 
 import attrs
@@ -18,8 +18,8 @@ from attrs import field, frozen
 
 from adaptive_dp.graph.errors import DeclarationError, LeakError
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.operation import Colour, Operation, require
-from adaptive_dp.graph.steps import Constant, Parameter, Post, Release
+from adaptive_dp.graph.operation import Colour, Operation, Query, require
+from adaptive_dp.graph.steps import Constant, Parameter, Post, Release, admitted
 
 T = TypeVar("T", covariant=True)
 R = TypeVar("R")
@@ -92,13 +92,17 @@ class Public(Released[T]):
 class PrivateQuery(Private[T]):
     """A query: a private value with a sensitivity, ready to be released."""
 
-    def release(self, mechanism: Mechanism, *, name: str = "") -> Released[T]:
+    def release(
+        self, mechanism: Mechanism, *, given: Sequence[Released[Any]] = (), name: str = ""
+    ) -> Released[T]:
         """Return the value as ``mechanism`` releases it.
 
         Parameters
         ----------
         mechanism
             For example ``dp.Laplace(scale=2)``; parameters may be ``dp.Free``.
+        given
+            Released values that the mechanism follows, where it needs any.
         name
             How tables call the release; by default the output's name.
 
@@ -109,7 +113,14 @@ class PrivateQuery(Private[T]):
             "release needs a Mechanism such as dp.Laplace(scale=1), got "
             f"{type(mechanism).__name__}",
         )
-        return Released(Release(mechanism, name), (self,))
+        assert isinstance(self.operation, Query)
+        for i, handle in enumerate(given):
+            require(
+                isinstance(handle, Handle) and handle.colour != "private",
+                f"given[{i}] must be a released handle, got {handle!r}; release it first",
+            )
+        admitted(self.operation, mechanism, len(given))
+        return Released(Release(mechanism, name), (self, *given))
 
 
 def public(value: R) -> Public[R]:

@@ -14,6 +14,9 @@ say in which norm distances are measured, and write two methods::
             return accountants.Laplace(distance / self.scale)
 
 It is a frozen attrs class: certify, calibrate, run, draw and the plan document know it.
+
+A mechanism may read another kind of private value than an array (`reads`), release another shape
+than its value's (`shape`), choose a candidate (`chooses`), or follow released values (`given`).
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import math
 from typing import Any, ClassVar, dataclass_transform
 
 import attrs
-from numpy.typing import NDArray
+import numpy as np
 
 from accountants import PrivacyLoss
 from adaptive_dp.graph.convert import POSITIVE, number, positive
@@ -63,7 +66,16 @@ class Mechanism:
     Attributes
     ----------
     norm
-        1, 2 or ``math.inf``: the norm in which `loss` takes its distance.
+        The norm in which `loss` takes its distance: 1, 2 or ``math.inf``; or 0, which counts the
+        rows that change.
+    reads
+        The type of the private value that it needs; a query says what it gives.
+    chooses
+        True where it releases the index of a candidate, which the query then presents; NaN
+        chooses none.
+    given
+        How many released values `release` gets after the stream: the loss must hold whatever
+        they are.
     theorem
         What the loss rests on, with author, year and number.
     sampler
@@ -71,6 +83,9 @@ class Mechanism:
     """
 
     norm: ClassVar[float] = 1
+    reads: ClassVar[type] = np.ndarray
+    chooses: ClassVar[bool] = False
+    given: ClassVar[int] = 0
     theorem: ClassVar[str] = ""
     sampler: ClassVar[str] = ""
 
@@ -78,28 +93,38 @@ class Mechanism:
         """Turn the subclass into a frozen attrs class, in place."""
         super().__init_subclass__()
         attrs.frozen(cls, slots=False)
-        if cls.norm not in (1, 2, math.inf):
+        if cls.norm not in (0, 1, 2, math.inf):
             raise DeclarationError(
-                f"{cls.__name__}.norm must be 1, 2 or math.inf, got {cls.norm!r}"
+                f"{cls.__name__}.norm must be 1, 2, math.inf, or 0 to count rows, got {cls.norm!r}"
             )
 
-    def release(self, value: NDArray[Any], stream: Stream) -> Any:
+    def release(self, value: Any, stream: Stream, *given: Any) -> Any:
         """Return the randomised value.
 
         Parameters
         ----------
         value
-            A float64 array of the query's shape, a scalar's is (); a copy, free to change.
+            A float64 array of the query's shape, a scalar's is (); a copy, free to change. What
+            the query gives, where `reads` says that it is no array.
         stream
             All randomness is drawn from it.
+        given
+            Copies of the released values that ``.release(..., given=[...])`` names.
 
         Returns
         -------
         numpy.ndarray
-            Real numbers of the same shape; the plan keeps them as float64. Anything else fails
-            the run.
+            Real numbers of the shape that `shape` says; the plan keeps them as float64. Anything
+            else fails the run.
         """
         raise NotImplementedError(f"{type(self).__name__} must define release(value, stream)")
+
+    def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of what is released, from the value's: by default the same.
+
+        A choice, and what is released of a value that is no array, has the shape ().
+        """
+        return () if self.chooses else value
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the privacy loss between values at most ``distance`` apart in `norm`."""
@@ -108,6 +133,12 @@ class Mechanism:
     def deviation(self) -> float | None:
         """Return the noise's standard deviation on each coordinate; None to have it simulated."""
         return None
+
+    def redrawn(self) -> bool:
+        """Whether releasing what was released once more shows how much noise is in it."""
+        kind = type(self)
+        plain = kind.reads is np.ndarray and not kind.chooses and not kind.given
+        return plain and kind.shape is Mechanism.shape
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters by name."""

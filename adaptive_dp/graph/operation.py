@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.fields import fields_of
@@ -79,6 +81,9 @@ class Operation:
 class Query(Operation):
     """A private value with a sensitivity: what a mechanism releases."""
 
+    gives: ClassVar[type] = np.ndarray
+    """The type of its value: numbers, or something that only some mechanisms read."""
+
     def sensitivity(self, domain: Any, change: Change, norm: float) -> float:
         """Return the most that one unit's change moves the value, in the l_``norm`` norm.
 
@@ -89,7 +94,7 @@ class Query(Operation):
         change
             The change as it arrives at the query's input.
         norm
-            1, 2 or infinity.
+            1, 2 or infinity; 0 counts the rows that change.
         """
         raise NotImplementedError
 
@@ -100,6 +105,10 @@ class Query(Operation):
     def present(self, value: Any) -> Any:
         """Return a released value in the form that its reader expects (post-processing)."""
         return value
+
+    def candidate(self, index: int) -> Any:
+        """Return what a mechanism chose, by its index among the value's coordinates."""
+        return index
 
 
 def operation(kind: str) -> type[Operation] | None:

@@ -19,7 +19,7 @@ from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.repeat import Repeat
 from adaptive_dp.graph.roles import SourceOperation
 from adaptive_dp.graph.secret import Secret
-from adaptive_dp.graph.spread import scalar, spread
+from adaptive_dp.graph.spread import spread
 from adaptive_dp.graph.steps import Parameter, Post, Release
 from adaptive_dp.graph.structure import Node, Structure
 from adaptive_dp.graph.table import result_html, result_text
@@ -175,7 +175,7 @@ class _Run:
             query = node.handle.inputs[0].operation
             self.raw[node.name] = value
             assert isinstance(query, Query)
-            value = scalar(query.present(value.copy()))
+            value = operation.presented(query, value)
         self.opened[node.name] = value
 
     def _misshapen(self, node: Node, operation: Release, query: str) -> RunError:
@@ -185,14 +185,17 @@ class _Run:
         for zeros.
         """
         shape = np.shape(self.secrets[query].reveal())
-        try:
-            returned = operation.mechanism.release(np.zeros(shape), SeededStream(0))
-            got = f"a {type(returned).__name__} of shape {np.shape(returned)}"
-        except Exception as error:
-            got = type(error).__name__
+        got = ""
+        if operation.mechanism.redrawn():
+            try:
+                returned = operation.mechanism.release(np.zeros(shape), SeededStream(0))
+                got = f"a {type(returned).__name__} of shape {np.shape(returned)}"
+            except Exception as error:
+                got = type(error).__name__
+            got = f"; for zeros it gives {got}"
         return RunError(
             f"node {node.name!r}: {type(operation.mechanism).__name__}.release must return real "
-            f"numbers of its value's shape {shape}, which it did not; for zeros it gives {got}. "
+            f"numbers of shape {operation.mechanism.shape(shape)}, which it did not{got}. "
             "Nothing was released."
         )
 

@@ -18,12 +18,6 @@ FAILURES = (Exception, SystemExit)
 """What a user's functions may raise on other noise than they got."""
 
 
-def scalar(value: Any) -> Any:
-    """Return an array without dimensions as a float, anything else as it is."""
-    array = np.asarray(value) if isinstance(value, np.ndarray | np.generic) else None
-    return float(array) if array is not None and array.ndim == 0 else value
-
-
 def spread(
     outputs: Iterable[tuple[Path, Handle]],
     structure: Structure,
@@ -71,7 +65,10 @@ def _redraw(
     if isinstance(operation, Release):
         query = node.handle.inputs[0].operation
         assert isinstance(query, Query)
-        return scalar(query.present(operation.run([raw[node.name]], SeededStream(k, *node.key))))
+        if not operation.mechanism.redrawn():
+            return None
+        again = operation.run([raw[node.name]], SeededStream(k, *node.key))
+        return operation.presented(query, again)
     if isinstance(operation, Parameter):
         return operation.run([node.handle.inputs[0].domain], SeededStream(k))
     inputs = [values[structure.of(i).name] for i in node.handle.inputs]
@@ -88,7 +85,7 @@ def _exact(node: Node, raw: Mapping[str, Any]) -> list[Any]:
     known = release.mechanism.deviation()
     if known is None:
         return []
-    return [scalar(query.present(raw[node.name] + sign * known)) for sign in (-1, 1)]
+    return [release.presented(query, raw[node.name] + sign * known) for sign in (-1, 1)]
 
 
 def _deviation(draws: list[Any]) -> Any:

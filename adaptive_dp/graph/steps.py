@@ -13,7 +13,7 @@ from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.fresh import fresh
 from adaptive_dp.graph.functions import Function
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.operation import Colour, Operation, require
+from adaptive_dp.graph.operation import Colour, Operation, Query, require
 from adaptive_dp.noise.stream import Stream
 
 
@@ -78,14 +78,49 @@ class Release(Operation):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
         """Return the randomised value as float64; None where the mechanism gives no such."""
-        value = np.array(inputs[0], dtype=np.float64)  # a copy: a mechanism may change it in place
-        return conforming(self.mechanism.release(value, stream), value.shape)
+        value, *given = inputs
+        if self.mechanism.reads is np.ndarray:
+            value = np.array(value, dtype=np.float64)  # a copy: a mechanism may change it in place
+        shape = self.mechanism.shape(np.shape(value) if isinstance(value, np.ndarray) else ())
+        return conforming(self.mechanism.release(value, stream, *given), shape)
+
+    def presented(self, query: Query, raw: NDArray[np.float64]) -> Any:
+        """Return what was released in the form that its reader expects."""
+        if self.mechanism.chooses:
+            return None if np.isnan(raw) else query.candidate(int(raw))
+        kept = type(self.mechanism).shape is Mechanism.shape
+        return scalar(query.present(raw.copy()) if kept else raw.copy())
+
+
+def admitted(query: Query, mechanism: Mechanism, given: int) -> None:
+    """Refuse a mechanism that cannot release a query's value, or lacks what it is given."""
+    kind, name = type(mechanism), type(mechanism).__name__
+    require(
+        issubclass(query.gives, kind.reads),
+        f"{name} reads {kind.reads.__name__}, but a {query.kind} gives {query.gives.__name__}; "
+        "choose a mechanism for it, or another query",
+    )
+    require(
+        kind.norm != 0 or query.gives is not np.ndarray,
+        f"{name} counts the rows that change (norm 0), which numbers do not tell; say norm 1, 2 or "
+        "math.inf",
+    )
+    require(
+        given == kind.given,
+        f"{name} follows {kind.given} released values, got {given}; pass them as given=[...]",
+    )
+
+
+def scalar(value: Any) -> Any:
+    """Return an array without dimensions as a float, anything else as it is."""
+    array = np.asarray(value) if isinstance(value, np.ndarray | np.generic) else None
+    return float(array) if array is not None and array.ndim == 0 else value
 
 
 def conforming(released: Any, shape: tuple[int, ...]) -> NDArray[np.float64] | None:
     """Return what a mechanism released as an array of its own, or None if it breaks the contract.
 
-    See `Mechanism.release`: real numbers, of the value's shape.
+    See `Mechanism.release`: real numbers, of that shape.
     """
     array = np.asarray(released)
     fits = array.dtype.kind in "biuf" and array.shape == shape
