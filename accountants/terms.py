@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable
 
 from attrs import field, frozen
 
+from accountants import runs
 from accountants.errors import DomainError, probability, whole
 from accountants.loss import PrivacyLoss
 
@@ -199,6 +200,19 @@ class Allocated(Term):
             )
 
 
+@frozen
+class Selected(Term):
+    """The best of a random number of runs of the part; nothing of the others is released.
+
+    The number of runs is truncated negative binomial with ``shape`` and ``stopping`` (see
+    `accountants.PrivateSelection`), independent of all else, and stays unseen.
+    """
+
+    part: Term = field(converter=_term)
+    shape: float = field(converter=runs.shape)
+    stopping: float = field(converter=runs.stopping)
+
+
 def _size(value: int) -> int:
     return whole("Grouped.size", value)
 
@@ -230,6 +244,8 @@ def pruned(term: Term, only: Callable[[str], bool]) -> Term:
             return Subset(pruned(part, only), size, of)
         case Allocated(part=part, steps=steps, times=times):
             return Allocated(pruned(part, only), steps, times)
+        case Selected(part=part, shape=shape, stopping=stopping):
+            return Selected(pruned(part, only), shape, stopping)
         case Grouped(part=part, size=size):
             return Grouped(pruned(part, only), size)
     raise TypeError(f"unknown term {type(term).__name__}")

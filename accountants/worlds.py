@@ -35,6 +35,7 @@ from accountants.terms import (
     Repeated,
     ReplacedSample,
     Sampled,
+    Selected,
     Sequential,
     Spend,
     Subset,
@@ -103,6 +104,9 @@ def worlds(term: Term) -> Worlds:
             return _each(worlds(part), lambda body: losses.FixedSize(body, size, of))
         case Allocated(part=part, steps=steps, times=times):
             return _allocated(worlds(part), steps, times)
+        case Selected(part=part, shape=shape, stopping=stopping):
+            inner = _one(worlds(part))
+            return _each(inner, lambda body: losses.PrivateSelection(body, shape, stopping))
         case Grouped(part=part, size=size):
             return _group(worlds(part), size)
     raise DomainError(f"worlds needs a term, got {term!r}; wrap a loss in Spend")
@@ -196,6 +200,8 @@ def _touches_alike(term: Term, part: Term) -> None:
             _touches_alike(term, inner)
         case Subset(part=inner) | Allocated(part=inner) | Grouped(part=inner):
             _touches_alike(term, inner)
+        case Selected(part=inner):
+            _touches_alike(term, inner)
 
 
 def _allocated(inner: Worlds, steps: int, times: int) -> Worlds:
@@ -203,10 +209,16 @@ def _allocated(inner: Worlds, steps: int, times: int) -> Worlds:
 
     A unit may lie in another world in each step, so several are replaced by their envelope.
     """
-    if len(inner.alternatives) > 1:
-        inner = Worlds(inner.common, (World({_envelope(inner.alternatives): 1}),), False)
+    inner = _one(inner)
     allocated = _each(inner, lambda body: losses.Allocated(body, steps // times), times)
     return Worlds(allocated.common, allocated.alternatives, inner.exact and steps == 1)
+
+
+def _one(inner: Worlds) -> Worlds:
+    """Return one world above all: for a unit that may lie in another one in each run."""
+    if len(inner.alternatives) == 1:
+        return inner
+    return Worlds(inner.common, (World({_envelope(inner.alternatives): 1}),), False)
 
 
 def _group(inner: Worlds, size: int) -> Worlds:

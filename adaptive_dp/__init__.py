@@ -4,8 +4,8 @@ Declare
     `dataset` and what hangs on it (`Table`, `Column`, `Vectors`): transforms, and queries such as
     ``people["income"].sum()``. A query is private until its ``.release(mechanism)``, with
     `Laplace`, `Gaussian` or a `Mechanism` of your own, whose noise may be `Free`.
-    `post`, `parameter`, `public`, `repeat` and `group` build on what is released; `AdaSSP` is a
-    learner for ``people.solve(...)``.
+    `post`, `parameter`, `public`, `repeat`, `select` and `group` build on what is released;
+    `AdaSSP` is a learner for ``people.solve(...)``.
 Certify, run, look
     `Pipeline` is what hangs above the outputs that are wanted: ``calibrate``, ``certify``, ``run``,
     ``simulate``, ``diff``, ``svg``, ``to_json``. `report` and `markdown` write a `Certificate` for
@@ -46,6 +46,7 @@ from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.repeat import repeat
 from adaptive_dp.graph.run import Result
 from adaptive_dp.graph.secret import Secret
+from adaptive_dp.graph.select import select
 from adaptive_dp.graph.verify import Verdict, verify
 from adaptive_dp.primitives import Gaussian, Laplace
 from adaptive_dp.queries import Column, Table, Vectors, dataset
@@ -96,6 +97,7 @@ __all__ = [
     "public",
     "repeat",
     "report",
+    "select",
     "verify",
 ]
 

@@ -92,8 +92,14 @@ def loops() -> dp.Pipeline:
     def twice(bounds: dp.Released[Any]) -> dp.Released[Any]:
         return dp.repeat(halve, 2, start=bounds)
 
+    def tried(limit: dp.Released[Any]) -> tuple[dp.Released[Any], dp.Released[Any]]:
+        below = table.filter(table["x"] <= limit).count().release(noisy(20))
+        return dp.post(add, below, total), below
+
     return dp.Pipeline(
-        median=dp.repeat(halve, 3, start=[0.0, 10.0]), nested=dp.repeat(twice, 2, start=[0, 10])
+        median=dp.repeat(halve, 3, start=[0.0, 10.0]),
+        nested=dp.repeat(twice, 2, start=[0, 10]),
+        best=dp.select(tried, [0.0, 5.0], stopping=0.5),
     )
 
 

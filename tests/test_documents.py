@@ -65,7 +65,7 @@ class TestSchemas:
             own = attrs.fields(cls)
             names = {f.name for f in own}
             required = {f.name for f in own if f.default is attrs.NOTHING}
-            if kind == "repeat":
+            if kind in ("repeat", "select"):
                 names, required = names | {"body"}, required | {"body"}
             assert set(node["properties"]) - {"id", "kind", "inputs"} == names
             assert set(node["required"]) - {"id", "kind", "inputs"} == required
@@ -654,7 +654,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
             at(d, "loop")["body"].append({"id": "c2", "kind": "count", "inputs": ["bound"]}),
             at(d, "loop").update(result="c2"),
         ),
-        r"\(repeat\): the body of a repeat returns a private value: people",
+        r"\(repeat\): the body of a loop returns a private value: people",
     ),
     "repeat without a result": (setting("loop", result="nobody"), r"\(repeat\).result: no node"),
     "a state of an old name": (

@@ -257,10 +257,10 @@ def test_nothing_of_the_body_is_read_outside(which: str, first: bool) -> None:
     loop = dp.repeat(body, 2, start=0)
     outside = dp.post(add, leaked[which])
     names = ("a", "b") if first else ("b", "a")
-    with pytest.raises(dp.DeclarationError, match="belongs to the body of a repeat"):
+    with pytest.raises(dp.DeclarationError, match="belongs to the body of a loop"):
         dp.Pipeline(**{names[0]: outside, names[1]: loop})
     if which != "release":  # a release alone, without its loop, is a release
-        with pytest.raises(dp.DeclarationError, match="belongs to the body of a repeat"):
+        with pytest.raises(dp.DeclarationError, match="belongs to the body of a loop"):
             dp.Pipeline(a=outside)
 
 

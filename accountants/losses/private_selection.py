@@ -38,6 +38,7 @@ from typing import ClassVar
 import numpy as np
 from attrs import field, frozen
 
+from accountants import runs
 from accountants.bounds import Bounds
 from accountants.errors import DomainError, positive
 from accountants.loss import PrivacyLoss
@@ -56,29 +57,6 @@ def _base(value: PrivacyLoss) -> PrivacyLoss:
         raise DomainError(f"private selection needs the loss of one run, got {value!r}")
     renyi.divergence(value, np.array([2.0]))  # refuses here a loss that has no curve
     return value
-
-
-def _shape(value: float) -> float:
-    try:
-        shape = float(value)
-    except (TypeError, ValueError, OverflowError):
-        shape = math.nan
-    if isinstance(value, bool | str) or not -1 < shape <= 1e6:
-        raise DomainError(
-            "PrivateSelection.shape must be a number above -1 and at most 1e6 (1 is geometric, 0 "
-            f"logarithmic), got {value!r}"
-        )
-    return shape
-
-
-def _stopping(value: float) -> float:
-    stopping = positive("PrivateSelection.stopping", value)
-    if not 1e-100 <= stopping < 1:
-        raise DomainError(
-            f"PrivateSelection.stopping must be at least 1e-100 and below 1, got {value!r}; a "
-            "single run costs its own loss"
-        )
-    return stopping
 
 
 def _mean(value: float) -> float:
@@ -165,16 +143,12 @@ class PrivateSelection(_Selection):
     )
 
     base: PrivacyLoss = field(converter=_base)
-    shape: float = field(converter=_shape)
-    stopping: float = field(converter=_stopping)
+    shape: float = field(converter=runs.shape)
+    stopping: float = field(converter=runs.stopping)
 
     def runs(self) -> float:
         """Return ``eta (1 - gamma) / (gamma (1 - gamma^eta))``, its limit at eta = 0."""
-        log_gamma = math.log(self.stopping)
-        x = self.shape * log_gamma
-        ratio = x / math.expm1(x) if x else 1.0
-        mean = (1 - self.stopping) / (self.stopping * -log_gamma) * ratio
-        return max(1.0, up(mean, 64 + 4 * max(x, 0.0)))
+        return runs.expected(self.shape, self.stopping)
 
     def pure(self) -> float | None:
         """Return ``(2 + eta)`` times the run's."""

@@ -16,9 +16,9 @@ from adaptive_dp.graph.convert import POSITIVE, number, positive
 from adaptive_dp.graph.errors import CalibrationError
 from adaptive_dp.graph.fields import evolved
 from adaptive_dp.graph.handles import Handle, rebuilt
+from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import require
-from adaptive_dp.graph.repeat import Repeat
 from adaptive_dp.graph.steps import Release
 from adaptive_dp.graph.structure import Path, Structure, structure
 
@@ -103,7 +103,7 @@ def _map(root: Handle, change: Callable[[Mechanism], Mechanism], done: dict[int,
             stack.extend((i, False) for i in handle.inputs)
             continue
         operation = handle.operation
-        if isinstance(operation, Repeat):
+        if isinstance(operation, Loop):
             done.setdefault(id(operation.state), operation.state)
             _map(operation.result, change, done)
             if done[id(operation.result)] is not operation.result:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.repeat import Repeat
 from adaptive_dp.graph.roles import PartOperation, SampleOperation, SourceOperation, part_title
 from adaptive_dp.graph.steps import Release
 from adaptive_dp.graph.structure import Node, Structure
@@ -55,7 +55,7 @@ def regions(charge: Charge) -> list[str]:
         operation = node.handle.operation
         if isinstance(operation, PartOperation):
             found.append(part_title(node.handle))
-        elif isinstance(operation, SampleOperation | Repeat):
+        elif isinstance(operation, SampleOperation | Loop):
             found.append(operation.label())
     return found
 
@@ -78,7 +78,7 @@ def _charge(structure: Structure, node: Node) -> Charge:
         else:
             with_loops += [*begins, step]
     last = with_loops[-1]
-    if isinstance(last.handle.operation, Repeat):  # the release alone is inside: query last
+    if isinstance(last.handle.operation, Loop):  # the release alone is inside: query last
         query = chain[-1]
         with_loops.remove(query)
         with_loops.append(query)

@@ -9,9 +9,9 @@ from typing import Any
 from adaptive_dp.graph.change import UNBOUNDED
 from adaptive_dp.graph.errors import DeclarationError, LeakError, NeighborError
 from adaptive_dp.graph.handles import Handle, lineage, path
+from adaptive_dp.graph.loop import Loop, State
 from adaptive_dp.graph.merge import described, digest
 from adaptive_dp.graph.operation import Query, require
-from adaptive_dp.graph.repeat import Repeat, State
 from adaptive_dp.graph.roles import PartOperation, SampleOperation, SourceOperation
 from adaptive_dp.graph.steps import admitted
 
@@ -49,7 +49,7 @@ def checked(
         flows(handle)
         if isinstance(handle.operation, SourceOperation):
             _source(handle.operation, sources)
-        if isinstance(handle.operation, Repeat):
+        if isinstance(handle.operation, Loop):
             loops.append(handle.operation)
     _scopes([handle for _, handle in flat], {id(loop): _body(loop) for loop in loops}, ())
     return sorted(flat, key=lambda pair: pair[0])
@@ -71,7 +71,7 @@ def _distinct(paths: Sequence[Path]) -> None:
         )
 
 
-def _body(loop: Repeat) -> set[int]:
+def _body(loop: Loop) -> set[int]:
     """Return the handles of a loop's body, its state included."""
     found = _reachable(iter([loop.result]))
     return {id(loop.state)} | {id(handle) for handle in found if loop.inside(handle)}
@@ -83,7 +83,7 @@ def _scopes(
     """Refuse a handle of a repeat's body that is read from outside of the body."""
     seen: set[int] = set()
     queue = list(roots)
-    inner: dict[int, Repeat] = {}
+    inner: dict[int, Loop] = {}
     foreign: set[int] = set().union(*(b for key, b in bodies.items() if key not in around))
     while queue:
         handle = queue.pop()
@@ -94,11 +94,11 @@ def _scopes(
         lost = isinstance(handle.operation, State) and not within
         require(
             not lost and id(handle) not in foreign,
-            f"{handle!r} belongs to the body of a repeat and is read from outside of it; return it "
+            f"{handle!r} belongs to the body of a loop and is read from outside of it; return it "
             "as (a part of) the round's result",
         )
         queue.extend(handle.inputs)
-        if isinstance(handle.operation, Repeat) and id(handle.operation) not in around:
+        if isinstance(handle.operation, Loop) and id(handle.operation) not in around:
             inner[id(handle.operation)] = handle.operation
     for key, loop in inner.items():
         _scopes([loop.result], bodies, (*around, key))
@@ -128,7 +128,7 @@ def _reachable(roots: Iterator[Handle]) -> Iterator[Handle]:
             seen.add(id(handle))
             yield handle
             queue.extend(handle.inputs)
-            if isinstance(handle.operation, Repeat):
+            if isinstance(handle.operation, Loop):
                 queue.append(handle.operation.result)
 
 
@@ -136,11 +136,11 @@ def flows(handle: Handle) -> None:
     """Check that private values flow along one input, and out through releases only."""
     kind = handle.operation.kind
     inside = [i.colour == "private" for i in handle.inputs]
-    if kind in ("repeat", "group"):
+    if isinstance(handle.operation, Loop) or kind == "group":
         require(bool(inside) and not inside[0], f"the first input of a {kind} must be released")
-        if isinstance(handle.operation, Repeat) and handle.operation.result.colour == "private":
+        if isinstance(handle.operation, Loop) and handle.operation.result.colour == "private":
             raise LeakError(
-                f"the body of a repeat returns a private value: {path(handle.operation.result)}; "
+                f"the body of a loop returns a private value: {path(handle.operation.result)}; "
                 "release it first"
             )
     elif kind == "release":

@@ -12,13 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from accountants import PrivacyLoss, Repeated, Sampled, Sequential, Spend, Term
+from accountants import PrivacyLoss, Sampled, Sequential, Spend, Term
 from accountants.rounding import up
 from adaptive_dp.graph.change import UNBOUNDED, Change
 from adaptive_dp.graph.charge import Charge, releases
 from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.operation import Query
-from adaptive_dp.graph.repeat import Repeat
 from adaptive_dp.graph.roles import PartOperation, PartsDomain, SampleOperation, part_title
 from adaptive_dp.graph.structure import Node, Structure
 from adaptive_dp.graph.touch import one_part, several_parts
@@ -59,8 +59,8 @@ def paid(charges: Iterable[Charge]) -> dict[str, tuple[PrivacyLoss, int]]:
     found = {}
     for charge in charges:
         loss = _loss(charge, up(distance(charge, charge.mechanism.norm), 8))
-        loops = [n.handle.operation for n in charge.chain if isinstance(n.handle.operation, Repeat)]
-        found[charge.node.name] = (loss, math.prod(loop.times for loop in loops))
+        loops = [n.handle.operation for n in charge.chain if isinstance(n.handle.operation, Loop)]
+        found[charge.node.name] = (loss, math.prod(loop.rounds() for loop in loops))
     return found
 
 
@@ -83,8 +83,8 @@ def _compile(charges: Sequence[Charge], change: Change, position: int) -> Term:
     for at, found in inner.values():
         members, here = [charge for charge, _ in found], found[0][1]
         operation = members[0].chain[at].handle.operation
-        if isinstance(operation, Repeat):
-            parts.append(Repeated(_compile(members, here, at + 1), operation.times))
+        if isinstance(operation, Loop):
+            parts.append(operation.term(_compile(members, here, at + 1)))
         elif isinstance(operation, SampleOperation):
             after = operation.change(here)
             parts.append(Sampled(_compile(members, after, at + 1), operation.rate))
@@ -94,7 +94,7 @@ def _compile(charges: Sequence[Charge], change: Change, position: int) -> Term:
 
 
 def _region(node: Node) -> bool:
-    return isinstance(node.handle.operation, PartOperation | SampleOperation | Repeat)
+    return isinstance(node.handle.operation, PartOperation | SampleOperation | Loop)
 
 
 def _region_key(charge: Charge, at: int) -> str:
@@ -108,7 +108,7 @@ def _step(charge: Charge, change: Change, at: int) -> Change:
 
 def _walk(charge: Charge, change: Change, start: int, stop: int) -> Change:
     for at in range(start, stop):
-        if not isinstance(charge.chain[at].handle.operation, Repeat):
+        if not isinstance(charge.chain[at].handle.operation, Loop):
             change = _step(charge, change, at)
     return change
 

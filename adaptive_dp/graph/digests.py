@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.merge import Merged, described, digest
-from adaptive_dp.graph.repeat import Repeat
 
 
 def digests(nodes: Merged) -> dict[int, str]:
@@ -14,7 +14,7 @@ def digests(nodes: Merged) -> dict[int, str]:
     for handle in sorted(nodes.order, key=lambda h: nodes.born[id(h)]):
         operation = handle.operation
         parts = [*described(operation), [result[id(nodes.of(i))] for i in handle.inputs]]
-        if isinstance(operation, Repeat):
+        if isinstance(operation, Loop):
             parts.append(result[id(nodes.of(operation.result))])
         if operation.kind == "state":
             loop = nodes.loops[id(handle)][-1]

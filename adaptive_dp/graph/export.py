@@ -6,7 +6,7 @@ from typing import Any
 
 import networkx as nx
 
-from adaptive_dp.graph.repeat import Repeat
+from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.roles import PartOperation, part_title
 from adaptive_dp.graph.steps import Release
 from adaptive_dp.graph.structure import Node, Structure
@@ -51,5 +51,5 @@ def _attributes(node: Node, structure: Structure) -> dict[str, Any]:
 
 
 def _title(node: Node) -> str:
-    assert isinstance(node.handle.operation, Repeat)
+    assert isinstance(node.handle.operation, Loop)
     return f"{node.name}: {node.handle.operation.label()}"

@@ -17,7 +17,7 @@ from attrs import field, frozen
 from adaptive_dp.graph.convert import texts
 from adaptive_dp.graph.errors import DeclarationError, RunError
 
-OWN = ("adaptive_dp.solvers", "adaptive_dp.demo")
+OWN = ("adaptive_dp.solvers", "adaptive_dp.demo", "adaptive_dp.graph.scored")
 """Where the functions of documents may come from without permission."""
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from adaptive_dp.graph.encode import encode
 from adaptive_dp.graph.group import Group
 from adaptive_dp.graph.handles import Handle
+from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.operation import Operation
-from adaptive_dp.graph.repeat import Repeat
 
 
 class Merged:
@@ -51,7 +51,7 @@ class Merged:
                 stack.append((handle, True))
                 stack.extend((child, False) for child in reversed(handle.inputs))
                 continue
-            if isinstance(handle.operation, Repeat):
+            if isinstance(handle.operation, Loop):
                 loop = handle.operation
                 self._add(loop.state, (*around, handle))
                 self.visit(loop.result, (*around, handle))
@@ -70,7 +70,7 @@ class Merged:
             if id(handle) not in found:
                 found.add(id(handle))
                 queue.extend(handle.inputs)
-                if isinstance(handle.operation, Repeat):
+                if isinstance(handle.operation, Loop):
                     queue.append(handle.operation.result)
         return found
 
@@ -107,13 +107,13 @@ class Merged:
         inputs = [self._keys[id(self.of(i))] for i in handle.inputs]
         # the class itself: of two from outside of the library even the names may be equal
         key: Any = [*described(operation), id(type(operation)), inputs]
-        if isinstance(operation, Repeat):
+        if isinstance(operation, Loop):
             key.append(self._keys[id(self.of(operation.result))])
         return digest(key)
 
 
-def _body(loop: Handle) -> Repeat:
-    assert isinstance(loop.operation, Repeat)
+def _body(loop: Handle) -> Loop:
+    assert isinstance(loop.operation, Loop)
     return loop.operation
 
 

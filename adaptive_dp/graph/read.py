@@ -23,9 +23,11 @@ from adaptive_dp.graph.errors import DocumentError, PlanError
 from adaptive_dp.graph.fields import fields_of
 from adaptive_dp.graph.functions import permitted
 from adaptive_dp.graph.handles import Handle, Private, Public, Released
+from adaptive_dp.graph.loop import Loop, State, frontier
 from adaptive_dp.graph.operation import Operation, operation
 from adaptive_dp.graph.pipeline import Pipeline
-from adaptive_dp.graph.repeat import Repeat, State, frontier
+from adaptive_dp.graph.repeat import Repeat
+from adaptive_dp.graph.select import Select
 from adaptive_dp.graph.structure import Path
 from adaptive_dp.graph.untrusted import check_values, unique_json
 from adaptive_dp.graph.write import FORMAT
@@ -115,8 +117,8 @@ class _Reader:
 
     def _node(self, entry: Mapping[str, Any], where: str) -> Handle:
         kind = entry.get("kind")
-        if kind == "repeat":
-            return self._repeat(entry, where)
+        if kind in ("repeat", "select"):
+            return self._loop(entry, where, Repeat if kind == "repeat" else Select)
         cls = operation(kind) if isinstance(kind, str) else None
         if cls is None or cls is State:
             raise DocumentError(
@@ -141,8 +143,9 @@ class _Reader:
             raise DocumentError(f"{where}: {error}") from None
         return handle
 
-    def _repeat(self, entry: Mapping[str, Any], where: str) -> Handle:
-        keys = {"id", "kind", "inputs", "times", "state", "body", "result"}
+    def _loop(self, entry: Mapping[str, Any], where: str, kind: type[Loop]) -> Handle:
+        own = {f.name for f in fields_of(kind)} - {"state", "result"}
+        keys = {"id", "kind", "inputs", "state", "body", "result"} | own
         fields(where, entry, keys, keys)
         start = self.handle(*only(entry["inputs"], f"{where}.inputs"))
         state = Released[Any](State())
@@ -155,7 +158,8 @@ class _Reader:
         result = self.handle(entry["result"], f"{where}.result")
         self.handles = outside  # the body is read by itself alone
         try:
-            body = Repeat(entry["times"], state, result)
+            values: dict[str, Any] = {name: entry[name] for name in own}
+            body = kind(**values, state=state, result=result)
             handle = Released[Any](body, (start, *frontier(body)))
             flows(handle)
         except (PlanError, *_WRONG) as error:

@@ -2,55 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
 from attrs import field, frozen
 
+from accountants import Repeated, Term
 from adaptive_dp.graph.convert import number, whole
 from adaptive_dp.graph.errors import DeclarationError, LeakError
 from adaptive_dp.graph.handles import Handle, Released, path, public
-from adaptive_dp.graph.operation import Colour, Operation, require
-from adaptive_dp.graph.roles import SourceOperation
-from adaptive_dp.noise.stream import Stream
+from adaptive_dp.graph.loop import Loop, State, frontier
+from adaptive_dp.graph.operation import require
 
 T = TypeVar("T")
 
 
 @frozen(eq=False)
-class State(Operation):
-    """What the body reads: the result of the round before."""
-
-    kind: ClassVar[str] = "state"
-    colour: ClassVar[Colour] = "released"
-
-    def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
-        """Refuse: the executor binds the state in each round."""
-        raise DeclarationError("the state of a repeat exists only inside of its body")
-
-
-@frozen(eq=False)
-class Repeat(Operation):
-    """``times`` rounds of a body; the outer graph stays acyclic.
+class Repeat(Loop):
+    """``times`` rounds of a body, each with the result of the round before.
 
     Parameters
     ----------
     times
         A whole number of at least 1.
-    state
-        The handle that stands for the round before, in the body. Handles made after it
-        are inside the body and run (and are paid for) in each round.
-    result
-        What a round returns.
     """
 
     kind: ClassVar[str] = "repeat"
-    colour: ClassVar[Colour] = "released"
-    random: ClassVar[bool] = True
 
     times: int = field(converter=number)
-    state: Handle
-    result: Handle
 
     @times.validator
     def _whole(self, _: object, times: int) -> None:
@@ -63,14 +42,13 @@ class Repeat(Operation):
         """Return the number of rounds."""
         return f"repeat {self.times} times"
 
-    def parameters(self) -> dict[str, Any]:
-        """Return the number of rounds; the body is written on its own."""
-        return {"times": self.times}
+    def rounds(self) -> int:
+        """Return the number of rounds."""
+        return self.times
 
-    def inside(self, handle: Handle) -> bool:
-        """Whether a handle belongs to the body; a data set is the same in every round."""
-        source = isinstance(handle.operation, SourceOperation)
-        return not source and handle.serial >= self.state.serial
+    def term(self, body: Term) -> Term:
+        """Return the body, so many times."""
+        return Repeated(body, self.times)
 
 
 def repeat(
@@ -107,7 +85,7 @@ def repeat(
     if initial.colour == "private":
         raise LeakError(f"repeat: the start is private: {path(initial)}; release it first")
     state: Released[T] = Released(State())
-    Repeat(times, state, state)  # refuses times before the body is built
+    Repeat(times, state=state, result=state)  # refuses times before the body is built
     result = body(state)
     if not isinstance(result, Handle):
         raise DeclarationError(
@@ -117,22 +95,5 @@ def repeat(
         raise LeakError(
             f"repeat: the body returns a private value: {path(result)}; release it first"
         )
-    operation = Repeat(times, state, result)
+    operation = Repeat(times, state=state, result=result)
     return Released(operation, (initial, *frontier(operation)))
-
-
-def frontier(operation: Repeat) -> tuple[Handle, ...]:
-    """Return the handles from outside that the body reads, in order of creation."""
-    found: dict[int, Handle] = {}
-    seen: set[int] = set()
-    queue = [operation.result]
-    while queue:
-        handle = queue.pop()
-        if id(handle) in seen or handle is operation.state:
-            continue
-        seen.add(id(handle))
-        if operation.inside(handle):
-            queue.extend(handle.inputs)
-        else:
-            found[handle.serial] = handle
-    return tuple(found[serial] for serial in sorted(found))

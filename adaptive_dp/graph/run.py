@@ -15,10 +15,11 @@ from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.certify import certificate
 from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
 from adaptive_dp.graph.fresh import fresh
+from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.operation import Query
-from adaptive_dp.graph.repeat import Repeat
 from adaptive_dp.graph.roles import SourceOperation
 from adaptive_dp.graph.secret import Secret
+from adaptive_dp.graph.select import Select
 from adaptive_dp.graph.spread import spread
 from adaptive_dp.graph.steps import Parameter, Post, Release
 from adaptive_dp.graph.structure import Node, Structure
@@ -154,8 +155,8 @@ class _Run:
         if node.name in self.opened or node.name in self.secrets:
             return
         operation = node.handle.operation
-        if isinstance(operation, Repeat):
-            self.opened[node.name] = self._repeat(node, operation)
+        if isinstance(operation, Loop):
+            self.opened[node.name] = self._loop(node, operation)
             return
         names = [self.structure.of(i).name for i in node.handle.inputs]
         private = node.handle.colour == "private" or isinstance(operation, Release)
@@ -237,24 +238,34 @@ class _Run:
             "find out."
         )
 
-    def _repeat(self, node: Node, operation: Repeat) -> Any:
-        state = self.structure.of(operation.state).name
-        result = self.structure.of(operation.result).name
-        body = [n for n in self.structure if node.name in n.loops]
-        value = self.opened[self.structure.of(node.handle.inputs[0]).name]
+    def _loop(self, node: Node, operation: Loop) -> Any:
+        start = self.opened[self.structure.of(node.handle.inputs[0]).name]
         outer = self.round
-        for k in range(operation.times):
-            for inner in body:
-                self.opened.pop(inner.name, None)
-                self.secrets.pop(inner.name, None)
-            self.opened[state] = value
-            self.round = (*outer, k)
-            for inner in body:
-                if inner.loops[-1] == node.name:
-                    self.value(inner)
-            value = self.opened[result]
-        self.round = outer
-        return value
+        if isinstance(operation, Select):
+            stream = self._stream(node)
+            best = None
+            for k in range(operation.draw(stream)):
+                candidate = operation.candidate(start, stream)
+                best = operation.better(best, candidate, self._round(node, operation, candidate, k))
+                self.round = outer
+            return best
+        for k in range(operation.rounds()):
+            start = self._round(node, operation, start, k)
+            self.round = outer
+        return start
+
+    def _round(self, node: Node, operation: Loop, state: Any, k: int) -> Any:
+        """Return what the body returns in one round, all that is random in it drawn afresh."""
+        body = [n for n in self.structure if node.name in n.loops]
+        for inner in body:
+            self.opened.pop(inner.name, None)
+            self.secrets.pop(inner.name, None)
+        self.opened[self.structure.of(operation.state).name] = state
+        self.round = (*self.round, k)
+        for inner in body:
+            if inner.loops[-1] == node.name:
+                self.value(inner)
+        return self.opened[self.structure.of(operation.result).name]
 
     def _stream(self, node: Node) -> Stream:
         if self.seed is None:

@@ -12,7 +12,7 @@ from accountants.loss import parameters
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.charge import Charge, regions
 from adaptive_dp.graph.encode import encode
-from adaptive_dp.graph.repeat import Repeat
+from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.roles import PartOperation
 from adaptive_dp.graph.touch import SEVERAL
 
@@ -92,7 +92,7 @@ def _touched(parts: Sequence[str], labels: set[str]) -> bool:
 
 
 def _way(charge: Charge) -> str:
-    steps = [n for n in charge.chain[:-1] if not isinstance(n.handle.operation, Repeat)]
+    steps = [n for n in charge.chain[:-1] if not isinstance(n.handle.operation, Loop)]
     return " > ".join(
         n.handle.operation.label()
         for n in steps

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from adaptive_dp.graph.handles import Handle
+from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.operation import Query
-from adaptive_dp.graph.repeat import Repeat
 from adaptive_dp.graph.steps import Parameter, Release
 from adaptive_dp.graph.structure import Node, Path, Structure
 from adaptive_dp.noise.stream import SeededStream
@@ -60,7 +60,7 @@ def _redraw(
     node: Node, structure: Structure, raw: Mapping[str, Any], values: Mapping[str, Any], k: int
 ) -> Any:
     operation = node.handle.operation
-    if isinstance(operation, Repeat):
+    if isinstance(operation, Loop):
         return None
     if isinstance(operation, Release):
         query = node.handle.inputs[0].operation

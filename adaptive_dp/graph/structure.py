@@ -14,10 +14,10 @@ from attrs import field, frozen
 
 from adaptive_dp.graph.digests import digests
 from adaptive_dp.graph.handles import Handle
+from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.membership import memberships, titles
 from adaptive_dp.graph.merge import Merged
 from adaptive_dp.graph.naming import names
-from adaptive_dp.graph.repeat import Repeat
 
 Path = tuple[str, ...]
 
@@ -125,6 +125,6 @@ def structure(outputs: Sequence[tuple[Path, Handle]]) -> Structure:
 
 def _reads(handle: Handle) -> Sequence[Handle]:
     """Return a node's inputs; what a repeat's body reads, the body's nodes show."""
-    if isinstance(handle.operation, Repeat):
+    if isinstance(handle.operation, Loop):
         return handle.inputs[0], handle.operation.result
     return handle.inputs

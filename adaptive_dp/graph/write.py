@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from adaptive_dp.graph.encode import encode
 from adaptive_dp.graph.handles import Handle
-from adaptive_dp.graph.repeat import Repeat, State
+from adaptive_dp.graph.loop import Loop, State
 from adaptive_dp.graph.structure import Node, Structure
 
 if TYPE_CHECKING:
@@ -59,16 +59,16 @@ class _Writer:
     def _node(self, node: Node) -> dict[str, Any]:
         operation = node.handle.operation
         entry: dict[str, Any] = {"id": node.name, "kind": operation.kind}
-        if isinstance(operation, Repeat):
-            return entry | self._repeat(node, operation)
+        if isinstance(operation, Loop):
+            return entry | self._loop(node, operation)
         if node.handle.inputs:
             entry["inputs"] = [self.reference(i) for i in node.handle.inputs]
         return entry | {k: encode(v) for k, v in operation.parameters().items()}
 
-    def _repeat(self, node: Node, operation: Repeat) -> dict[str, Any]:
+    def _loop(self, node: Node, operation: Loop) -> dict[str, Any]:
         return {
             "inputs": [self.reference(node.handle.inputs[0])],
-            "times": operation.times,
+            **operation.parameters(),
             "state": self.structure.of(operation.state).name,
             "body": self.nodes(node.name),
             "result": self.reference(operation.result),

@@ -1,0 +1,138 @@
+"""Private selection over a subgraph: its cost, its law, its refusals."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy import stats
+
+import accountants
+import adaptive_dp as dp
+from adaptive_dp.graph.loop import State
+from adaptive_dp.graph.select import Select
+from adaptive_dp.noise import SeededStream
+
+FRAME = {"age": np.arange(0.0, 100.0)}
+
+
+def people() -> dp.Table:
+    return dp.dataset("people", columns={"age": (0, 100)})
+
+
+def closeness(count: float, goal: float) -> float:
+    return -abs(count - goal)
+
+
+def tried(table: dp.Table, scale: Any = 2.0) -> Any:
+    def body(limit: dp.Released[float]) -> tuple[dp.Released[float], dp.Released[float]]:
+        near = table.filter(table["age"] < limit).count().release(dp.Laplace(scale=scale))
+        return near, dp.post(closeness, near, goal=50)
+
+    return body
+
+
+def test_it_costs_what_the_theorem_says() -> None:
+    plan = dp.Pipeline(best=dp.select(tried(people()), [10, 50, 90], stopping=0.1))
+    # three times a run's epsilon for a geometric number of runs (Liu and Talwar 2019, Thm 3.2)
+    assert plan.certify().epsilon == pytest.approx(1.5, rel=1e-9)
+    assert plan.certify().epsilon >= 1.5
+    other = dp.Pipeline(best=dp.select(tried(people()), [10], stopping=0.1, shape=0))
+    assert other.certify().epsilon == pytest.approx(1.0, rel=1e-9)
+    assert "best of about 10 runs" in str(plan.graph.nodes(data=True))
+
+
+def test_renyi_and_the_term_agree_with_the_loss() -> None:
+    many = accountants.Selected(accountants.Spend(accountants.Gaussian(mu=0.1)), 1.0, 0.02)
+    alone = accountants.PrivateSelection(accountants.Gaussian(mu=0.1), 1.0, 0.02)
+    found = accountants.certify(many, delta=1e-6)["renyi"].bounds
+    same = accountants.certify(accountants.Spend(alone), delta=1e-6)["renyi"].bounds
+    assert found is not None
+    assert same is not None
+    assert found.upper == pytest.approx(same.upper, rel=1e-12)
+    text = accountants.to_json(many)
+    assert accountants.from_json(text) == many
+
+
+def test_a_choice_inside_may_be_another_in_each_run() -> None:
+    """The candidate may move the unit: the envelope of the choices is charged."""
+    part = accountants.Parallel(
+        [accountants.Spend(accountants.Pure(0.1)), accountants.Spend(accountants.Gaussian(0.2))]
+    )
+    found = accountants.worlds(accountants.Selected(part, 1.0, 0.1))
+    assert len(found.alternatives) == 1
+    assert not found.exact
+
+
+def test_the_best_candidate_wins_and_none_else_is_told() -> None:
+    plan = dp.Pipeline(best=dp.select(tried(people()), [10, 50, 90], stopping=0.02))
+    best = plan.simulate(seed=3, people=FRAME)["best"]
+    assert best["candidate"] == 50
+    assert best["score"] == -abs(best["value"] - 50)
+    assert set(best) == {"candidate", "score", "value"}
+
+
+@pytest.mark.parametrize(("shape", "stopping"), [(1.0, 0.2), (0.0, 0.1), (0.5, 0.1), (2.5, 0.3)])
+def test_the_number_of_runs_has_its_law(shape: float, stopping: float) -> None:
+    """Chi-square against the exact law; rejects a true one once in 10^7, and a wrong gamma."""
+    state: Any = dp.Released(State())
+    select = Select(shape, stopping, state=state, result=state)
+    stream = SeededStream(11)
+    counts = Counter(select.draw(stream) for _ in range(20_000))
+
+    def misfit(gamma: float) -> float:
+        eta = mp.mpf(shape)
+        mass = [(1 - mp.mpf(gamma)) ** k * mp.rf(eta, k) / mp.factorial(k) for k in range(1, 200)]
+        if shape == 0:
+            mass = [(1 - mp.mpf(gamma)) ** k / k for k in range(1, 200)]
+        p = np.array([float(m / sum(mass)) for m in mass])
+        kept = np.flatnonzero(p * 20_000 > 20)
+        seen = np.array([counts[k + 1] for k in kept], dtype=float)
+        rest = 20_000 - seen.sum(), 20_000 * (1 - p[kept].sum())
+        seen, want = np.append(seen, rest[0]), np.append(20_000 * p[kept], rest[1])
+        return float(stats.chi2.sf(((seen - want) ** 2 / want).sum(), len(seen) - 1))
+
+    assert misfit(stopping) > 1e-7
+    assert misfit(stopping * 1.2) < 1e-7
+    mean = sum(k * n for k, n in counts.items()) / 20_000
+    assert mean == pytest.approx(accountants.runs.expected(shape, stopping), rel=0.05)
+
+
+def test_a_score_that_is_no_number_is_the_worst() -> None:
+    state: Any = dp.Released(State())
+    select = Select(1.0, 0.5, state=state, result=state)
+    worst = select.better(None, 1, {"value": 0, "score": math.nan})
+    assert worst["score"] == -math.inf
+    assert select.better(worst, 2, {"value": 0, "score": -1e300})["candidate"] == 2
+    first = select.better(None, "a", {"value": 0, "score": 1})
+    assert select.better(first, "b", {"value": 0, "score": 1})["candidate"] == "a"
+
+
+def test_it_calibrates_and_goes_into_documents() -> None:
+    free = dp.Pipeline(best=dp.select(tried(people(), dp.Free("b")), [10, 50], stopping=0.1))
+    plan = free.calibrate(epsilon=1.0, delta=1e-6)
+    assert 0.99 < plan.certify().epsilon <= 1.0
+    table = dp.load(plan.to_json(), allow=[__name__])
+    assert table.fingerprint == plan.fingerprint
+    assert (
+        table.simulate(seed=1, people=FRAME)["best"]
+        == (plan.simulate(seed=1, people=FRAME)["best"])
+    )
+
+
+def test_what_is_refused() -> None:
+    table = people()
+    with pytest.raises(dp.DeclarationError, match="stopping must be at least"):
+        dp.select(tried(table), [1], stopping=1.0)
+    with pytest.raises(dp.DeclarationError, match="shape must be a number above -1"):
+        dp.select(tried(table), [1], stopping=0.5, shape=-1)
+    with pytest.raises(dp.DeclarationError, match="at least one candidate"):
+        dp.select(tried(table), [], stopping=0.5)
+    with pytest.raises(dp.DeclarationError, match="two released handles"):
+        dp.select(lambda c: c, [1], stopping=0.5)  # type: ignore[arg-type, return-value]
+    with pytest.raises(dp.DeclarationError, match="the score is private"):
+        dp.select(lambda c: (c, table.count()), [1], stopping=0.5)  # type: ignore[arg-type, return-value]
