@@ -60,7 +60,7 @@ class Select(Loop):
 
     def rounds(self) -> int:
         """Return the expected number of runs."""
-        return math.ceil(runs.expected(self.shape, self.stopping))
+        return math.ceil(runs.expected(self.shape, self.stopping) * (1 - 1e-9))
 
     def term(self, body: Term) -> Term:
         """Return the body, selected."""
