@@ -3,7 +3,8 @@
 Declare
     `dataset` and what hangs on it (`Table`, `Column`, `Vectors`): transforms, and queries such as
     ``people["income"].sum()``. A query is private until its ``.release(mechanism)``, with
-    `Laplace`, `Gaussian` or a `Mechanism` of your own, whose noise may be `Free`.
+    `Laplace`, `Gaussian`, `DiscreteLaplace`, `DiscreteGaussian`, `Norm` or a `Mechanism` of your
+    own, whose noise may be `Free`.
     `post`, `parameter`, `public`, `repeat` and `group` build on what is released; `AdaSSP` is a
     learner for ``people.solve(...)``.
 Certify, run, look
@@ -47,7 +48,7 @@ from adaptive_dp.graph.repeat import repeat
 from adaptive_dp.graph.run import Result
 from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.verify import Verdict, verify
-from adaptive_dp.primitives import Gaussian, Laplace
+from adaptive_dp.primitives import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Norm
 from adaptive_dp.queries import Column, Table, Vectors, dataset
 from adaptive_dp.report import markdown, report
 from adaptive_dp.solvers import AdaSSP
@@ -64,6 +65,8 @@ __all__ = [
     "Column",
     "DataError",
     "DeclarationError",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
     "DocumentError",
     "Free",
     "Gaussian",
@@ -72,6 +75,7 @@ __all__ = [
     "LeakError",
     "Mechanism",
     "NeighborError",
+    "Norm",
     "Operation",
     "Pipeline",
     "PlanError",

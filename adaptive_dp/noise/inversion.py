@@ -65,7 +65,7 @@ def invert(
     for start in range(0, count, BLOCK):
         words = stream.words(min(BLOCK, count - start))
         prefix = words >> np.uint64(64 - BITS)
-        y = place((prefix.view(np.int64) + 0.5) * 2.0**-BITS)
+        y = place(np.asarray((prefix.view(np.int64) + 0.5) * 2.0**-BITS, dtype=np.float64))
         whole = np.floor(y)
         y -= whole
         y -= 0.5

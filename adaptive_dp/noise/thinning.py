@@ -45,7 +45,9 @@ def _kept(stream: Stream, sigma: float, drawn: Integers) -> NDArray[np.bool_]:
     for start in range(0, len(drawn), BLOCK):
         block = drawn[start : start + BLOCK]
         words = stream.words((len(block) + 1) // 2).view(np.uint32)[: len(block)]
-        kept[start : start + len(block)] = _coins(words >> np.uint32(32 - BITS), sigma, block, stream)
+        kept[start : start + len(block)] = _coins(
+            words >> np.uint32(32 - BITS), sigma, block, stream
+        )
     return kept
 
 
@@ -88,5 +90,5 @@ def drop_rate(k: int, sigma: float, digits: int) -> Decimal:
     middle = erfc(standard(0, 1, sigma, inner), inner)
     with precision(inner):
         mass = (here - there) / 2 if here is not None else 1 - there
-        fall = (-(Decimal(k) / Decimal(sigma)) ** 2 / 2).exp()
+        fall = (-((Decimal(k) / Decimal(sigma)) ** 2) / 2).exp()
         return 1 - fall * (1 - middle) / mass
