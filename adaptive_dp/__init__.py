@@ -3,9 +3,9 @@
 Declare
     `dataset` and what hangs on it (`Table`, `Column`, `Vectors`): transforms, and queries such as
     ``people["income"].sum()``. A query is private until its ``.release(mechanism)``, with
-    `Laplace`, `Gaussian` or a `Mechanism` of your own, whose noise may be `Free`.
-    `post`, `parameter`, `public`, `repeat`, `select` and `group` build on what is released;
-    `AdaSSP` is a learner for ``people.solve(...)``.
+    a mechanism (`Laplace` and all the others listed in the reference) or a `Mechanism` of your own,
+    whose noise may be `Free`. `post`, `parameter`, `public`, `repeat`, `select` and `group` build
+    on what is released; `AdaSSP` is a learner for ``people.solve(...)``.
 Certify, run, look
     `Pipeline` is what hangs above the outputs that are wanted: ``calibrate``, ``certify``, ``run``,
     ``simulate``, ``diff``, ``svg``, ``to_json``. `report` and `markdown` write a `Certificate` for
@@ -48,7 +48,7 @@ from adaptive_dp.graph.run import Result
 from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.select import select
 from adaptive_dp.graph.verify import Verdict, verify
-from adaptive_dp.primitives import Gaussian, Laplace
+from adaptive_dp.primitives import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Norm
 from adaptive_dp.queries import Column, Table, Vectors, dataset
 from adaptive_dp.report import markdown, report
 from adaptive_dp.solvers import AdaSSP
@@ -65,6 +65,8 @@ __all__ = [
     "Column",
     "DataError",
     "DeclarationError",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
     "DocumentError",
     "Free",
     "Gaussian",
@@ -73,6 +75,7 @@ __all__ = [
     "LeakError",
     "Mechanism",
     "NeighborError",
+    "Norm",
     "Operation",
     "Pipeline",
     "PlanError",

@@ -93,7 +93,7 @@ class Mechanism:
         """Turn the subclass into a frozen attrs class, in place."""
         super().__init_subclass__()
         attrs.frozen(cls, slots=False)
-        if cls.norm not in (0, 1, 2, math.inf):
+        if not isinstance(cls.norm, property) and cls.norm not in (0, 1, 2, math.inf):
             raise DeclarationError(
                 f"{cls.__name__}.norm must be 1, 2, math.inf, or 0 to count rows, got {cls.norm!r}"
             )
@@ -129,6 +129,22 @@ class Mechanism:
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the privacy loss between values at most ``distance`` apart in `norm`."""
         raise NotImplementedError(f"{type(self).__name__} must define loss(distance)")
+
+    def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
+        """Return the loss of releasing a query: by default ``loss(distance)``.
+
+        A mechanism that rounds its value before it adds noise adds here what that moves.
+
+        Parameters
+        ----------
+        distance
+            The most that one unit moves the query's value, in `norm`.
+        dimension
+            The number of its coordinates.
+        step
+            A number of which they are whole multiples, whatever the data; 0 where none is known.
+        """
+        return self.loss(distance)
 
     def deviation(self) -> float | None:
         """Return the noise's standard deviation on each coordinate; None to have it simulated."""

@@ -102,6 +102,13 @@ class Query(Operation):
         """Return the number of coordinates of the value; 1 for a scalar."""
         return 1
 
+    def step(self, domain: Any) -> float:
+        """Return a number of which every coordinate is a whole multiple, as a float, exactly.
+
+        Whatever the data; 0 where none is known.
+        """
+        return 0.0
+
     def present(self, value: Any) -> Any:
         """Return a released value in the form that its reader expects (post-processing)."""
         return value

@@ -1,21 +1,24 @@
 """Streams of random 64-bit words, and samplers over them.
 
-`SecureStream` takes every word from the operating system, keeps no buffer and no state:
-nothing to seed, to pickle, or to copy into a forked process. `SeededStream` is for
-research and tests only.
+`SecureStream` takes every word from the operating system, or from a cipher that it keys anew
+for each call. It keeps no buffer and no state: nothing to seed, to pickle, or to copy into a
+forked process. `SeededStream` is for research and tests only.
 
-The Laplace and Gaussian samplers work in float64 and are accurate to its rounding; they
-are not exact in their lowest bits, which certificates say.
+The Laplace and Gaussian samplers here work in float64 and are accurate to its rounding; they
+are not exact in their lowest bits, which certificates say. The exact ones draw whole numbers
+and stand beside this file.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from adaptive_dp.noise.box_muller import standard_normals
+from adaptive_dp.noise.keystream import secure_bytes
 
 Floats = NDArray[np.float64]
 Shape = tuple[int, ...]
@@ -49,21 +52,16 @@ class Stream:
         return scale * magnitude * sign
 
     def gaussian(self, sigma: float, shape: Shape = ()) -> Floats:
-        """Return Gaussian noise of standard deviation ``sigma`` (Box and Muller 1958)."""
-        count = math.prod(shape)
-        half = (count + 1) // 2
-        radius = np.sqrt(-2 * np.log(self.uniform((half,))))
-        angle = 2 * np.pi * self.uniform((half,))
-        both = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])
-        return sigma * both[:count].reshape(shape)
+        """Return Gaussian noise of standard deviation ``sigma`` (see `box_muller`)."""
+        return sigma * standard_normals(self.words, math.prod(shape)).reshape(shape)
 
 
 class SecureStream(Stream):
-    """Words from the operating system's cryptographic source."""
+    """Words from the operating system's cryptographic source, many of them by `keystream`."""
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """Return fresh words; nothing is kept."""
-        return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+        return np.frombuffer(secure_bytes(8 * count), dtype=np.uint64)
 
     def __repr__(self) -> str:
         return "SecureStream()"

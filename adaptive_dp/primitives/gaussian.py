@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
 from accountants import Gaussian as GaussianLoss
 from accountants import PrivacyLoss
+from accountants.rounding import up
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
-from adaptive_dp.noise.stream import FLOAT_SAMPLER, Stream
+from adaptive_dp.noise import lattice
+from adaptive_dp.noise.rounded_gaussian import rounded_gaussian
+from adaptive_dp.noise.stream import Stream
 
 
 class Gaussian(Mechanism):
     """Add independent N(0, sigma^2) to each coordinate: ``mu = Delta_2 / sigma``, any epsilon.
+
+    What is released is a whole number of steps of a power of two, about sigma / 2^26. It is the
+    continuous mechanism's release of the value rounded to steps g, rounded to steps: exactly (see
+    `adaptive_dp.noise.lattice`; beyond 2^62 steps, of probability below e^-(2^68), noise is
+    clamped). Rounding d coordinates adds ``g sqrt(d)`` to Delta_2, and nothing where the query's
+    values are whole steps, as counts are while sigma is below 2^26.
 
     Parameters
     ----------
@@ -32,17 +42,23 @@ class Gaussian(Mechanism):
 
     norm: ClassVar[float] = 2
     theorem: ClassVar[str] = "Balle & Wang 2018, Thm 8"
-    sampler: ClassVar[str] = f"Gaussian, {FLOAT_SAMPLER}"
+    sampler: ClassVar[str] = "Gaussian, exact, rounded to a power-of-two step"
 
     sigma: float = noise_parameter("sigma")
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the value with noise."""
-        return value + stream.gaussian(self.sigma, value.shape)
+        unit = lattice.step(self.sigma)
+        return lattice.noisy(value, rounded_gaussian(stream, self.sigma / unit, value.size), unit)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss at l2 distance ``distance``."""
         return GaussianLoss(distance / self.sigma)
+
+    def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
+        """Return the loss at ``distance`` and what rounding adds to it."""
+        added = math.sqrt(dimension) * lattice.moved(step, lattice.step(self.sigma))
+        return self.loss(up(distance + added, 8) if added else distance)
 
     def deviation(self) -> float:
         """Return sigma."""

@@ -9,12 +9,21 @@ from numpy.typing import NDArray
 
 from accountants import Laplace as LaplaceLoss
 from accountants import PrivacyLoss
+from accountants.rounding import up
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
-from adaptive_dp.noise.stream import FLOAT_SAMPLER, Stream
+from adaptive_dp.noise import lattice
+from adaptive_dp.noise.rounded_laplace import rounded_laplace
+from adaptive_dp.noise.stream import Stream
 
 
 class Laplace(Mechanism):
     """Add independent Laplace noise of scale b to each coordinate: ``epsilon = Delta_1 / b``.
+
+    What is released is a whole number of steps of a power of two, about b / 2^26. It is the
+    continuous mechanism's release of the value rounded to steps g, rounded to steps: exactly (see
+    `adaptive_dp.noise.lattice`; beyond 2^62 steps, of probability below e^-(2^34), noise is
+    clamped). Rounding d coordinates adds d g to Delta_1, and nothing where the query's values are
+    whole steps, as counts are while b is below 2^26.
 
     Parameters
     ----------
@@ -33,17 +42,23 @@ class Laplace(Mechanism):
 
     norm: ClassVar[float] = 1
     theorem: ClassVar[str] = "Dwork, McSherry, Nissim & Smith 2006, Prop. 1"
-    sampler: ClassVar[str] = f"Laplace, {FLOAT_SAMPLER}"
+    sampler: ClassVar[str] = "Laplace, exact, rounded to a power-of-two step"
 
     scale: float = noise_parameter("b")
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the value with noise."""
-        return value + stream.laplace(self.scale, value.shape)
+        unit = lattice.step(self.scale)
+        return lattice.noisy(value, rounded_laplace(stream, self.scale / unit, value.size), unit)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss at l1 distance ``distance``."""
         return LaplaceLoss(distance / self.scale)
+
+    def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
+        """Return the loss at ``distance`` and what rounding adds to it."""
+        added = dimension * lattice.moved(step, lattice.step(self.scale))
+        return self.loss(up(distance + added, 8) if added else distance)
 
     def deviation(self) -> float:
         """Return ``sqrt(2) b``."""

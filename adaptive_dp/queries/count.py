@@ -29,6 +29,10 @@ class Count(Query):
         """Return r, or 0 for the exchange of a fixed number of rows (any norm)."""
         return 0.0 if change.replaced and change.fixed else float(change.rows)
 
+    def step(self, domain: Any) -> float:
+        """Return 1."""
+        return 1.0
+
     def run(self, inputs: Sequence[Any], stream: Stream) -> float:
         """Return the count."""
         total = inputs[0].total(

@@ -70,6 +70,10 @@ class Histogram(Query):
         lengths: dict[float, float] = {1: rows + less, 2: math.hypot(rows, less)}
         return lengths.get(norm, rows)
 
+    def step(self, domain: Values) -> float:
+        """Return 1."""
+        return 1.0
+
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
         """Return the counts, shape (bins,)."""
         selected = inputs[0]

@@ -81,6 +81,10 @@ class Sum(Query):
         """Return `interval_sensitivity` (one number: any norm)."""
         return interval_sensitivity(self.bounds, change)
 
+    def step(self, domain: Values) -> float:
+        """Return the grid's."""
+        return grid.step(self.bounds.largest, grid.BITS)
+
     def run(self, inputs: Sequence[Any], stream: Stream) -> float:
         """Return the sum."""
         return column_sum(inputs[0], self.bounds)
@@ -138,6 +142,10 @@ class VectorSum(Query):
     def sensitivity(self, domain: Ball, change: Change, norm: float) -> float:
         """Return `ball_sensitivity`."""
         return ball_sensitivity(domain, change, norm)
+
+    def step(self, domain: Ball) -> float:
+        """Return the grid's."""
+        return grid.ball(np.zeros((1, self.width)), self.radius)[1]
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
         """Return the sum, shape (d,)."""
