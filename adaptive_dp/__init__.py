@@ -47,7 +47,16 @@ from adaptive_dp.graph.repeat import repeat
 from adaptive_dp.graph.run import Result
 from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.verify import Verdict, verify
-from adaptive_dp.primitives import Gaussian, Laplace
+from adaptive_dp.primitives import (
+    Exponential,
+    Gaussian,
+    GaussianSparseVector,
+    Laplace,
+    NoisyMax,
+    PermuteAndFlip,
+    QuantileExponential,
+    SparseVector,
+)
 from adaptive_dp.queries import Column, Table, Vectors, dataset
 from adaptive_dp.report import markdown, report
 from adaptive_dp.solvers import AdaSSP
@@ -65,23 +74,29 @@ __all__ = [
     "DataError",
     "DeclarationError",
     "DocumentError",
+    "Exponential",
     "Free",
     "Gaussian",
+    "GaussianSparseVector",
     "Handle",
     "Laplace",
     "LeakError",
     "Mechanism",
     "NeighborError",
+    "NoisyMax",
     "Operation",
+    "PermuteAndFlip",
     "Pipeline",
     "PlanError",
     "Private",
     "Public",
+    "QuantileExponential",
     "Query",
     "Released",
     "Result",
     "RunError",
     "Secret",
+    "SparseVector",
     "Table",
     "Vectors",
     "Verdict",

@@ -1,6 +1,21 @@
 """Mechanisms: one file each, with its release, its loss and its source."""
 
+from adaptive_dp.primitives.exponential import Exponential
 from adaptive_dp.primitives.gaussian import Gaussian
 from adaptive_dp.primitives.laplace import Laplace
+from adaptive_dp.primitives.noisy_max import NoisyMax
+from adaptive_dp.primitives.permute_and_flip import PermuteAndFlip
+from adaptive_dp.primitives.quantile import QuantileExponential
+from adaptive_dp.primitives.sparse_vector import SparseVector
+from adaptive_dp.primitives.sparse_vector_gaussian import GaussianSparseVector
 
-__all__ = ["Gaussian", "Laplace"]
+__all__ = [
+    "Exponential",
+    "Gaussian",
+    "GaussianSparseVector",
+    "Laplace",
+    "NoisyMax",
+    "PermuteAndFlip",
+    "QuantileExponential",
+    "SparseVector",
+]
