@@ -48,7 +48,19 @@ from adaptive_dp.graph.run import Result
 from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.select import select
 from adaptive_dp.graph.verify import Verdict, verify
-from adaptive_dp.primitives import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Norm
+from adaptive_dp.primitives import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Exponential,
+    Gaussian,
+    GaussianSparseVector,
+    Laplace,
+    NoisyMax,
+    Norm,
+    PermuteAndFlip,
+    QuantileExponential,
+    SparseVector,
+)
 from adaptive_dp.queries import Column, Table, Vectors, dataset
 from adaptive_dp.report import markdown, report
 from adaptive_dp.solvers import AdaSSP
@@ -68,24 +80,30 @@ __all__ = [
     "DiscreteGaussian",
     "DiscreteLaplace",
     "DocumentError",
+    "Exponential",
     "Free",
     "Gaussian",
+    "GaussianSparseVector",
     "Handle",
     "Laplace",
     "LeakError",
     "Mechanism",
     "NeighborError",
+    "NoisyMax",
     "Norm",
     "Operation",
+    "PermuteAndFlip",
     "Pipeline",
     "PlanError",
     "Private",
     "Public",
+    "QuantileExponential",
     "Query",
     "Released",
     "Result",
     "RunError",
     "Secret",
+    "SparseVector",
     "Table",
     "Vectors",
     "Verdict",

@@ -81,6 +81,22 @@ def vectors() -> dp.Pipeline:
     )
 
 
+def choices() -> dp.Pipeline:
+    table = people()
+    regions = table["region"].histogram()
+    several = table.counts([table["x"] >= 1, table["region"].isin(["A", "B"]), table["y"] < 2])
+    gaussian = dp.GaussianSparseVector(9.0, 12.0, threshold=4, queries=3)
+    return dp.Pipeline(
+        counts=several.release(noisy(6)),
+        mode=regions.release(dp.Exponential(scale=2.0)),
+        bin=table["z"].histogram([0, 1, 2.5]).release(dp.PermuteAndFlip(scale=2.0)),
+        most=several.release(dp.NoisyMax(scale=3.0, noise="laplace")),
+        above=several.release(dp.SparseVector(scale=5.0, threshold=4, count=2, monotone=True)),
+        numbers=several.release(dp.SparseVector(scale=5.0, threshold=4, numeric=8.0)),
+        gaussian=several.release(gaussian),
+    )
+
+
 def loops() -> dp.Pipeline:
     table = people()
     total = table.count().release(noisy())
@@ -150,6 +166,7 @@ PLANS: dict[str, Callable[[], dp.Pipeline]] = {
     "partitions": partitions,
     "exchanged": lambda: partitions("replace_one"),
     "vectors": vectors,
+    "choices": choices,
     "loops": loops,
     "free": free,
     "learner": learner,

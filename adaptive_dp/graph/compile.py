@@ -45,20 +45,24 @@ def terms(structure: Structure) -> list[tuple[str, Term]]:
 
 def distance(charge: Charge, norm: float) -> float:
     """Return how far one unit moves a release's query where it lies wholly on its path."""
+    return max(_sensitivity(charge, change, norm) for change in _arriving(charge))
+
+
+def _arriving(charge: Charge) -> list[Change]:
+    """Return the changes that may arrive at a query where a unit lies wholly on its path."""
     changes = [charge.source.initial()]
     if changes[0].replaced and any(
         isinstance(n.handle.operation, PartOperation) for n in charge.chain
     ):
         changes.append(changes[0].one_sided)  # the unit may move into the part, or out of it
-    stop = len(charge.chain) - 1
-    return max(_sensitivity(charge, _walk(charge, c, 1, stop), norm) for c in changes)
+    return [_walk(charge, change, 1, len(charge.chain) - 1) for change in changes]
 
 
 def paid(charges: Iterable[Charge]) -> dict[str, tuple[PrivacyLoss, int]]:
     """Return each release's loss where a unit lies wholly on its path, and how often it is paid."""
     found = {}
     for charge in charges:
-        loss = _loss(charge, up(distance(charge, charge.mechanism.norm), 8))
+        loss = _loss(charge, _arriving(charge))
         loops = [n.handle.operation for n in charge.chain if isinstance(n.handle.operation, Loop)]
         found[charge.node.name] = (loss, math.prod(loop.rounds() for loop in loops))
     return found
@@ -149,19 +153,26 @@ def _spend(charge: Charge, change: Change) -> Term:
             f"({parameter}); call plan.calibrate(epsilon=..., delta=...) or "
             f"plan.fix({parameter.name}=...)"
         )
-    # moved up, so that a mechanism's own division cannot round the loss below the truth
-    far = up(_sensitivity(charge, change, mechanism.norm), 8)
-    return Spend(_loss(charge, far), charge.node.name)
+    return Spend(_loss(charge, [change]), charge.node.name)
 
 
-def _loss(charge: Charge, far: float) -> PrivacyLoss:
+def _loss(charge: Charge, changes: Sequence[Change]) -> PrivacyLoss:
     """Return the mechanism's loss; whatever it raises becomes a typed error with the place."""
     mechanism = charge.mechanism
+    # moved up, so that a mechanism's own division cannot round the loss below the truth
+    far = up(max(_sensitivity(charge, change, mechanism.norm) for change in changes), 8)
+    query = charge.chain[-1].handle
+    assert isinstance(query.operation, Query)
     try:
-        query = charge.chain[-1].handle
-        assert isinstance(query.operation, Query)
-        shape = query.operation.dimension(query.domain), query.operation.step(query.domain)
-        loss = mechanism.cost(far, *shape)
+        if mechanism.spans:
+            spans = [query.operation.span(query.domain, change) for change in changes]
+            loss = mechanism.loss(far, span=up(max(spans), 8))  # type: ignore[call-arg]
+        else:
+            dimension, step = (
+                query.operation.dimension(query.domain),
+                query.operation.step(query.domain),
+            )
+            loss = mechanism.cost(far, dimension, step)
     except Exception as error:  # no data is near: the cause may be shown
         raise DeclarationError(
             f"{charge.node.name}: {mechanism}.loss({far:g}) failed: {error}"

@@ -76,6 +76,8 @@ class Mechanism:
     given
         How many released values `release` gets after the stream: the loss must hold whatever
         they are.
+    spans
+        True where `loss` takes the span beside the distance: see `Query.span`.
     theorem
         What the loss rests on, with author, year and number.
     sampler
@@ -86,6 +88,7 @@ class Mechanism:
     reads: ClassVar[type] = np.ndarray
     chooses: ClassVar[bool] = False
     given: ClassVar[int] = 0
+    spans: ClassVar[bool] = False
     theorem: ClassVar[str] = ""
     sampler: ClassVar[str] = ""
 
@@ -127,7 +130,11 @@ class Mechanism:
         return () if self.chooses else value
 
     def loss(self, distance: float) -> PrivacyLoss:
-        """Return the privacy loss between values at most ``distance`` apart in `norm`."""
+        """Return the privacy loss between values at most ``distance`` apart in `norm`.
+
+        A mechanism that `spans` takes a second argument, ``span``: no two coordinates move farther
+        apart than that.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define loss(distance)")
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:

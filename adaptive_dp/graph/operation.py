@@ -10,6 +10,7 @@ their first; others are released or public values on which they depend. An opera
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
@@ -97,6 +98,14 @@ class Query(Operation):
             1, 2 or infinity; 0 counts the rows that change.
         """
         raise NotImplementedError
+
+    def span(self, domain: Any, change: Change) -> float:
+        """Return the most by which one unit's change moves two coordinates apart.
+
+        Twice what one coordinate moves will always do; where all move the same way (monotone, as
+        counts do when a unit appears), once is enough. What chooses among scores is charged by it.
+        """
+        return 2 * self.sensitivity(domain, change, math.inf)
 
     def dimension(self, domain: Any) -> int:
         """Return the number of coordinates of the value; 1 for a scalar."""

@@ -114,16 +114,16 @@ class Filter(Operation):
         """Return the change with units that may vanish."""
         return evolve(change, fixed=False)
 
+    def keep(self, columns: Columns, operand: Any) -> NDArray[np.bool_]:
+        """Return which rows meet the condition."""
+        values = columns[self.column]
+        if self.test == "in":
+            return category_index(values, operand) >= 0
+        with np.errstate(invalid="ignore"):
+            result: NDArray[np.bool_] = _TESTS[self.test](numbers(values), float(operand))
+        return result
+
     def run(self, inputs: Sequence[Any], stream: Stream) -> Rows:
         """Return the rows that meet the condition."""
         operand = inputs[1] if len(inputs) > 1 else self.operand
-
-        def keep(columns: Columns) -> NDArray[np.bool_]:
-            values = columns[self.column]
-            if self.test == "in":
-                return category_index(values, operand) >= 0
-            with np.errstate(invalid="ignore"):
-                result: NDArray[np.bool_] = _TESTS[self.test](numbers(values), float(operand))
-            return result
-
-        return inputs[0].where(keep)  # type: ignore[no-any-return]
+        return inputs[0].where(lambda columns: self.keep(columns, operand))  # type: ignore[no-any-return]

@@ -74,6 +74,15 @@ class Histogram(Query):
         """Return 1."""
         return 1.0
 
+    def span(self, domain: Values, change: Change) -> float:
+        """Return r where a unit appears: all counts grow; a + b for a rows against b."""
+        return float(change.both if change.replaced else change.rows)
+
+    def candidate(self, index: int) -> Any:
+        """Return the category, or the bin as a text such as ``[0, 10)``."""
+        keys = bins("the column", self.edges) if self.edges is not None else self.keys or ()
+        return keys[index]
+
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
         """Return the counts, shape (bins,)."""
         selected = inputs[0]

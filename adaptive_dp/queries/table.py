@@ -16,6 +16,7 @@ from adaptive_dp.graph.handles import Handle, Private, PrivateQuery, Released, l
 from adaptive_dp.graph.operation import require
 from adaptive_dp.queries.columns import Clip, ColumnOf
 from adaptive_dp.queries.count import Count
+from adaptive_dp.queries.counts import Counts, of_constant
 from adaptive_dp.queries.domains import Categories
 from adaptive_dp.queries.filter import Condition, Filter
 from adaptive_dp.queries.gram import Gram, SmallestEigenvalue
@@ -98,18 +99,7 @@ class Table(Private[Rows]):
 
     def filter(self, condition: Condition) -> Table:
         """Return the rows that meet a condition such as ``people["age"] >= 18``."""
-        if not isinstance(condition, Condition):
-            raise DeclarationError(
-                "filter needs a condition such as table['age'] >= 18, got "
-                f"{type(condition).__name__}; for equality use table['region'].isin(['A'])"
-            )
-        if condition.table is not None and (
-            lineage(condition.table)[0].operation != lineage(self)[0].operation
-        ):
-            raise DeclarationError(
-                f"the condition on {condition.column!r} is one of another data set "
-                f"({condition.table.operation.label()}); write it with a column of this table"
-            )
+        self._own("filter", condition)
         inputs = (self,) if condition.handle is None else (self, condition.handle)
         return Table(Filter(condition.column, condition.test, condition.operand), inputs)
 
@@ -155,6 +145,32 @@ class Table(Private[Rows]):
     def count(self) -> PrivateQuery[float]:
         """Return the number of rows."""
         return PrivateQuery(Count(), (self,))
+
+    def counts(self, conditions: Sequence[Condition]) -> PrivateQuery[Array]:
+        """Return the numbers of rows that meet each condition, such as ``people["age"] >= 18``."""
+        require(
+            isinstance(conditions, list | tuple),
+            f"counts needs a list of conditions, got {type(conditions).__name__}; for one use "
+            "table.filter(condition).count()",
+        )
+        for condition in conditions:
+            self._own("counts", condition)
+        return PrivateQuery(Counts([of_constant(c) for c in conditions]), (self,))
+
+    def _own(self, what: str, condition: Condition) -> None:
+        """Refuse what is no condition on this table's data."""
+        if not isinstance(condition, Condition):
+            raise DeclarationError(
+                f"{what} needs a condition such as table['age'] >= 18, got "
+                f"{type(condition).__name__}; for equality use table['region'].isin(['A'])"
+            )
+        if condition.table is not None and (
+            lineage(condition.table)[0].operation != lineage(self)[0].operation
+        ):
+            raise DeclarationError(
+                f"the condition on {condition.column!r} is one of another data set "
+                f"({condition.table.operation.label()}); write it with a column of this table"
+            )
 
     def vectors(
         self, names: Sequence[str], *, scale: bool = False, intercept: bool = False

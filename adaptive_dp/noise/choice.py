@@ -1,0 +1,64 @@
+"""An exact choice among weights ``m_i e^{-x_i}``.
+
+A uniform u in [0, 1) falls between two partial sums of the weights over their total. Floats
+find which, nearly always; where u lies too near to a partial sum to tell, more of its bits and
+tighter bounds of the weights decide (see `adaptive_dp.noise.coins`). So the law is exact: no
+weight is lost, however small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_dp.noise.coins import DOUBT, exp_bounds, word
+from adaptive_dp.noise.stream import Stream
+
+Floats = NDArray[np.float64]
+Exact = Callable[[int], Fraction]
+
+
+def choose(exponents: Floats, exact: Exact, counts: NDArray[np.int64], stream: Stream) -> int:
+    """Return i with probability proportional to ``counts[i] e^{-x_i}``.
+
+    Parameters
+    ----------
+    exponents
+        The x as floats, each off by less than 2^-45 of itself; not negative, one of them small.
+    exact
+        x by its index.
+    counts
+        Whole numbers from 1 to 2^53.
+    """
+    sums = np.cumsum(counts * np.exp(-exponents))
+    drawn, total = word(stream), float(sums[-1])
+    # exp of an x below 1000 is off by 2^-42 at most, and one of more is nothing here
+    slack = total * (8 * DOUBT + len(sums) * 2.0**-50)
+    below = np.searchsorted(sums, drawn * 2.0**-64 * total - slack, side="right")
+    above = np.searchsorted(sums, (drawn + 1) * 2.0**-64 * total + slack, side="right")
+    if below == above < len(sums):
+        return int(below)
+    return _decided(exact, counts.tolist(), drawn, stream)
+
+
+def _decided(exact: Exact, counts: Sequence[int], drawn: int, stream: Stream) -> int:
+    """Return the choice of the uniform number that begins with the word ``drawn``."""
+    exponents, bits = [exact(i) for i in range(len(counts))], 64
+    while True:
+        # u in [drawn, drawn + 1] / 2^bits
+        bounds = {x: exp_bounds(x, bits + 64) for x in set(exponents)}
+        lows = list(accumulate(m * bounds[x][0] for m, x in zip(counts, exponents, strict=True)))
+        highs = list(accumulate(m * bounds[x][1] for m, x in zip(counts, exponents, strict=True)))
+        found = _first(lows, (drawn + 1) * highs[-1], bits)
+        if found is not None and (not found or highs[found - 1] << bits <= drawn * lows[-1]):
+            return found
+        drawn, bits = drawn << 64 | word(stream), bits + 64
+
+
+def _first(lows: Sequence[int], least: int, bits: int) -> int | None:
+    """Return the first partial sum that is surely above all that u may be."""
+    return next((i for i, low in enumerate(lows) if low << bits >= least), None)
