@@ -2,8 +2,7 @@
 
 The value is rounded to whole steps n, the noise is a whole number K of steps drawn exactly, and
 what is released is n + K, correctly rounded to a float and clamped to the largest: a function of
-the integer n + K alone. So nothing of the value is in the low bits, and every value reaches the
-same outputs.
+the integer n + K alone. So low bits tell nothing, and whatever the value, outputs are whole steps.
 
 If K is continuous noise Z rounded to whole steps, then n + K is n + Z rounded: a function of the
 mechanism that adds continuous noise to n steps, whose theorem holds as it stands. What rounding

@@ -43,10 +43,12 @@ class Uniform:
         """Whether the number is below ``threshold``; draws what bits it takes."""
         while True:
             digits = self.bits * 30103 // 100000 + 4  # 10^-digits is below a cell's thousandth
-            found, off = Fraction(threshold(digits)), Fraction(1, 10**digits)
-            if Fraction(self.prefix + 1, 2**self.bits) <= found - off:
+            found, off = threshold(digits), Fraction(2, 10**digits)
+            # far below a cell it counts as 0: as a fraction it might have billions of digits
+            exact = Fraction(found) if found.adjusted() >= -digits else Fraction(0)
+            if Fraction(self.prefix + 1, 2**self.bits) <= exact - off:
                 return True
-            if Fraction(self.prefix, 2**self.bits) >= found + off:
+            if Fraction(self.prefix, 2**self.bits) >= exact + off:
                 return False
             self.prefix = self.prefix << 64 | int(self.stream.words(1)[0])
             self.bits += 64
