@@ -79,8 +79,8 @@ class GaussianSparseVector(Mechanism):
             return Pure(0.0)
         # less noise than there is, at worst
         return GaussianSparseVectorLoss(
-            min(down(self.threshold_sigma / distance), 1e300),
-            min(down(self.query_sigma / distance), 1e300),
+            down(min(self.threshold_sigma / distance, 1e300)),
+            down(min(self.query_sigma / distance, 1e300)),
             self.queries,
             self.count,
             monotone=widest(distance, span) <= distance,
