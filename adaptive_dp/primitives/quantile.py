@@ -14,14 +14,11 @@ from adaptive_dp.graph.instance import Ranked
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.noise.choice import choose
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.primitives.scores import EXACT, Floats, cost, finite, gaps
+from adaptive_dp.primitives.scores import EXACT, cost, finite, gaps
 from adaptive_dp.rows.grid import step
 
 POINTS = 30
 """The interval is cut into at least 2^30 steps, where floats are as fine as that."""
-
-RANKS = 2.0**-20
-"""A quantile's share is rounded to multiples of this."""
 
 
 class QuantileExponential(Mechanism):
@@ -83,30 +80,6 @@ def points(lower: float, upper: float) -> tuple[float, int, int]:
     unit = max(step(upper - lower, POINTS), step(max(abs(lower), abs(upper)), 52))
     first, last = math.ceil(Fraction(lower) / Fraction(unit)), math.floor(upper / unit)
     return unit, first, last
-
-
-def rank_scores(below: NDArray[np.int64], size: int, share: float) -> Floats:
-    """Return ``-|below - share * size|``: how far a point's rank is from a quantile's.
-
-    Exact for fewer than 2^32 rows, the share being a multiple of 2^-20 (`rank_share`). A row that
-    appears moves it by at most ``max(share, 1 - share)``, one that is exchanged by at most 1.
-    """
-    return -np.abs(below.astype(np.float64) - share * size)
-
-
-def rank_share(share: float) -> float:
-    """Return the multiple of 2^-20 next to a share between 0 and 1."""
-    return round(share / RANKS) * RANKS
-
-
-def rank_sensitivity(share: float, rows: int, replaced: bool) -> float:
-    """Return the most that `rank_scores` move where ``rows`` rows appear, or are exchanged.
-
-    A row that appears below t adds ``1 - share`` to the difference, another row ``-share``. Rows
-    that are exchanged for as many, or fewer, add ``below`` in [-rows, rows] and take ``share`` for
-    each that is missing: never more than ``rows``.
-    """
-    return float(rows) if replaced else rows * max(share, 1 - share)
 
 
 def _below(count: int, stream: Stream) -> int:

@@ -77,9 +77,10 @@ class GaussianSparseVector(Mechanism):
         """Return the loss between values that move by at most ``distance``, apart by ``span``."""
         if distance == 0:
             return Pure(0.0)
+        # less noise than there is, at worst
         return GaussianSparseVectorLoss(
-            down(self.threshold_sigma / distance),
-            down(self.query_sigma / distance),
+            down(min(self.threshold_sigma / distance, 1e300)),
+            down(min(self.query_sigma / distance, 1e300)),
             self.queries,
             self.count,
             monotone=widest(distance, span) <= distance,
