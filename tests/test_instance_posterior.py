@@ -13,7 +13,7 @@ from accountants import Gaussian
 from accountants.errors import DomainError
 from adaptive_dp.instance import closed_form, quadratic
 from adaptive_dp.instance.worst_posterior import (
-    PosteriorBounds,
+    RidgeBounds,
     largest_gamma,
     worst_epsilon,
     worst_profile,
@@ -165,7 +165,7 @@ def brute(bounds, gamma, epsilon, points=20):
     ],
 )
 def test_the_worst_pair_bounds_every_pair(curvature, gamma, epsilon, removals):
-    bounds = PosteriorBounds(
+    bounds = RidgeBounds(
         curvature=curvature, ridge=0.3, norm=1.0, residual=2.0, removals=removals
     )
     bound = worst_profile(epsilon, gamma, bounds)
@@ -183,7 +183,7 @@ def test_the_worst_profile_of_an_added_record_is_not_always_at_the_largest_lever
         exact(epsilon, less, end * math.sqrt(less))[1]
         > exact(epsilon, corner, end * math.sqrt(corner))[1]
     )
-    bounds = PosteriorBounds(curvature=4, ridge=0, norm=1, residual=end, removals=False)
+    bounds = RidgeBounds(curvature=4, ridge=0, norm=1, residual=end, removals=False)
     assert worst_profile(epsilon, 1.0, bounds) >= exact(epsilon, less, end * math.sqrt(less))[1]
 
 
@@ -196,7 +196,7 @@ def test_no_record_of_random_data_sets_exceeds_the_worst(seed):
     y = np.clip(rng.normal(size=n), -1, 1)
     mean, _ = posterior(x, y, ridge, 1.0)
     least = float(np.linalg.eigvalsh(x.T @ x)[0]) + ridge
-    bounds = PosteriorBounds(
+    bounds = RidgeBounds(
         curvature=least * (1 - 1e-12),
         ridge=ridge * (1 - 1e-12),
         norm=1,
@@ -220,7 +220,7 @@ def test_the_largest_gamma_is_attained_by_a_data_set():
     x, y = np.ones((n, 1)), np.full(n, -1.0)
     mean, _ = posterior(x, y, ridge, 1.0)
     residual = 1 + abs(float(mean[0]))
-    added = PosteriorBounds(
+    added = RidgeBounds(
         curvature=n + ridge, ridge=ridge, norm=1, residual=residual, removals=False
     )
     gamma = largest_gamma(1.0, 1e-6, added)
@@ -230,32 +230,32 @@ def test_the_largest_gamma_is_attained_by_a_data_set():
 
 
 def test_the_reference_calibration():
-    bounds = PosteriorBounds(curvature=100, ridge=1, norm=1, residual=2, removals=False)
+    bounds = RidgeBounds(curvature=100, ridge=1, norm=1, residual=2, removals=False)
     delta = 1e-6 / 3
     gamma = largest_gamma(0.5, delta, bounds)
     assert gamma == pytest.approx(0.2346, abs=5e-5)
     assert closed_form.data_set_epsilon(delta, 0.0937, bounds) <= 0.5
     assert closed_form.data_set_epsilon(delta, 0.0938, bounds) > 0.5
     assert worst_epsilon(delta, 0.2714, bounds) > 0.5  # what the printed Remark 11 allows
-    both = PosteriorBounds(curvature=100, ridge=1, norm=1, residual=2)
+    both = RidgeBounds(curvature=100, ridge=1, norm=1, residual=2)
     assert 0.22 < largest_gamma(0.5, delta, both) < gamma
 
 
 def test_calibration_says_zero_where_nothing_fits():
-    bounds = PosteriorBounds(curvature=1, ridge=1, norm=1, residual=1)
+    bounds = RidgeBounds(curvature=1, ridge=1, norm=1, residual=1)
     assert largest_gamma(0.01, 1e-6, bounds) == 0  # the leverage alone costs more
     assert largest_gamma(1.0, 0.0, bounds) == 0
-    loose = PosteriorBounds(curvature=1, ridge=0, norm=1, residual=1)  # nothing may be left
+    loose = RidgeBounds(curvature=1, ridge=0, norm=1, residual=1)  # nothing may be left
     assert largest_gamma(1.0, 1e-6, loose) == 0
     assert worst_epsilon(1e-6, 1.0, loose) == math.inf
     with pytest.raises(DomainError, match="no eigenvalue below the ridge"):
-        PosteriorBounds(curvature=1, ridge=2, norm=1, residual=1)
+        RidgeBounds(curvature=1, ridge=2, norm=1, residual=1)
 
 
 def test_removals_must_be_covered():
     """One record (1, 1) against none: bounds at the larger set that cover additions only fail."""
     ridge, delta = 0.2, 1e-3
-    larger = PosteriorBounds(
+    larger = RidgeBounds(
         curvature=1 + ridge, ridge=ridge, norm=1, residual=1 + 1 / (1 + ridge), removals=False
     )
     m = 1 / ridge
@@ -264,7 +264,7 @@ def test_removals_must_be_covered():
     assert max(exact(epsilon, m, math.sqrt(gamma * m))) > 20 * delta
     epsilon = worst_epsilon(delta, gamma, larger)
     assert max(exact(epsilon, m, math.sqrt(gamma * m))) > 20 * delta
-    covered = PosteriorBounds(
+    covered = RidgeBounds(
         curvature=1 + ridge, ridge=ridge, norm=1, residual=1 + 1 / (1 + ridge)
     )
     epsilon = worst_epsilon(delta, gamma, covered)
@@ -318,7 +318,7 @@ def test_the_corrected_data_set_bound_holds_where_the_printed_fails():
         lipschitz, t = size + 1, math.log(2 / delta)
         printed = math.sqrt(gamma * lipschitz**2 * t / ridge) + (1 + t) / (2 * ridge)
         printed += gamma * lipschitz**2 / (2 * (ridge + 1))
-        bounds = PosteriorBounds(
+        bounds = RidgeBounds(
             curvature=ridge, ridge=ridge, norm=1, residual=lipschitz, removals=False
         )
         ours = closed_form.data_set_epsilon(delta, gamma, bounds)

@@ -22,7 +22,7 @@ import numpy as np
 
 from accountants.errors import DomainError, probability
 from accountants.rounding import Array, up
-from adaptive_dp.instance.worst_posterior import PosteriorBounds
+from adaptive_dp.instance.worst_posterior import RidgeBounds
 
 
 def record_epsilon(delta: float, leverage: Array | float, gap: Array | float) -> Array:
@@ -42,7 +42,7 @@ def record_epsilon(delta: float, leverage: Array | float, gap: Array | float) ->
     return up(np.abs(shift - shape) / 2 + m * t + g * math.sqrt(2 * t), 16) + rounding
 
 
-def data_set_epsilon(delta: float, gamma: float, bounds: PosteriorBounds) -> float:
+def data_set_epsilon(delta: float, gamma: float, bounds: RidgeBounds) -> float:
     """Return ``sqrt(2 gamma t) L / sqrt(h) + gamma L^2 / (2 (h + B^2)) + t B^2 / h``.
 
     For all records that may be added; for those that may be removed too, at the curvature and

@@ -52,23 +52,23 @@ _GOLDEN = 1.618  # below (1 + sqrt 5) / 2
 
 
 def _curvature(value: float) -> float:
-    return positive("PosteriorBounds.curvature", value)
+    return positive("RidgeBounds.curvature", value)
 
 
 def _ridge(value: float) -> float:
-    return nonnegative("PosteriorBounds.ridge", value)
+    return nonnegative("RidgeBounds.ridge", value)
 
 
 def _norm(value: float) -> float:
-    return positive("PosteriorBounds.norm", value)
+    return positive("RidgeBounds.norm", value)
 
 
 def _residual(value: float) -> float:
-    return nonnegative("PosteriorBounds.residual", value)
+    return nonnegative("RidgeBounds.residual", value)
 
 
 @frozen
-class PosteriorBounds:
+class RidgeBounds:
     """What is known of a data set, and which records may come or go.
 
     Parameters
@@ -96,17 +96,20 @@ class PosteriorBounds:
     def __attrs_post_init__(self) -> None:
         if self.ridge > self.curvature:
             raise DomainError(
-                f"PosteriorBounds.ridge = {self.ridge!r} exceeds curvature = {self.curvature!r}, "
+                f"RidgeBounds.ridge = {self.ridge!r} exceeds curvature = {self.curvature!r}, "
                 "but X'X + ridge I has no eigenvalue below the ridge; pass curvature=ridge or more"
             )
 
     def leverage(self) -> float:
         """Return the largest leverage, at the smaller data set; infinite if nothing bounds it."""
-        square = up(self.norm * self.norm, 2)
-        least = self.curvature
-        if self.removals:
-            least = max(down(self.curvature - square, 2), self.ridge)
-        return up(square / least, 2) if least > 0 else math.inf
+        least = self.least()
+        return up(self.norm * self.norm / least, 4) if least > 0 else math.inf
+
+    def least(self) -> float:
+        """Return the least curvature of the smaller data set, which may be 0."""
+        if not self.removals:
+            return self.curvature
+        return max(down(self.curvature - up(self.norm * self.norm, 2), 2), self.ridge)
 
     def gap(self, gamma: float, leverage: float) -> float:
         """Return the largest gap there."""
@@ -114,7 +117,7 @@ class PosteriorBounds:
         return up(math.sqrt(gamma) * math.sqrt(leverage) * self.residual * grown, 16)
 
 
-def worst_profile(epsilon: float, gamma: float, bounds: PosteriorBounds) -> float:
+def worst_profile(epsilon: float, gamma: float, bounds: RidgeBounds) -> float:
     """Return the worst delta(epsilon) of all pairs, in both directions, from above.
 
     Parameters
@@ -143,7 +146,7 @@ def worst_profile(epsilon: float, gamma: float, bounds: PosteriorBounds) -> floa
     return max(float(removed), float(added))
 
 
-def worst_epsilon(delta: float, gamma: float, bounds: PosteriorBounds) -> float:
+def worst_epsilon(delta: float, gamma: float, bounds: RidgeBounds) -> float:
     """Return an epsilon that holds at ``delta`` for all pairs, in both directions.
 
     The least, but for additions of a large leverage or a large epsilon, where it is above it.
@@ -164,7 +167,7 @@ def worst_epsilon(delta: float, gamma: float, bounds: PosteriorBounds) -> float:
     return high
 
 
-def largest_gamma(epsilon: float, delta: float, bounds: PosteriorBounds) -> float:
+def largest_gamma(epsilon: float, delta: float, bounds: RidgeBounds) -> float:
     """Return the largest gamma at which every pair is (epsilon, delta)-close, from below.
 
     What is returned has been checked. It is 0 where no gamma will do: the leverage alone then
@@ -172,7 +175,7 @@ def largest_gamma(epsilon: float, delta: float, bounds: PosteriorBounds) -> floa
 
     Examples
     --------
-    >>> bounds = PosteriorBounds(curvature=100, ridge=1, norm=1, residual=2, removals=False)
+    >>> bounds = RidgeBounds(curvature=100, ridge=1, norm=1, residual=2, removals=False)
     >>> round(largest_gamma(0.5, 1e-6 / 3, bounds), 4)
     0.2346
     """
