@@ -165,9 +165,7 @@ def brute(bounds, gamma, epsilon, points=20):
     ],
 )
 def test_the_worst_pair_bounds_every_pair(curvature, gamma, epsilon, removals):
-    bounds = RidgeBounds(
-        curvature=curvature, ridge=0.3, norm=1.0, residual=2.0, removals=removals
-    )
+    bounds = RidgeBounds(curvature=curvature, ridge=0.3, norm=1.0, residual=2.0, removals=removals)
     bound = worst_profile(epsilon, gamma, bounds)
     truth = brute(bounds, gamma, epsilon)
     assert truth <= bound
@@ -220,9 +218,7 @@ def test_the_largest_gamma_is_attained_by_a_data_set():
     x, y = np.ones((n, 1)), np.full(n, -1.0)
     mean, _ = posterior(x, y, ridge, 1.0)
     residual = 1 + abs(float(mean[0]))
-    added = RidgeBounds(
-        curvature=n + ridge, ridge=ridge, norm=1, residual=residual, removals=False
-    )
+    added = RidgeBounds(curvature=n + ridge, ridge=ridge, norm=1, residual=residual, removals=False)
     gamma = largest_gamma(1.0, 1e-6, added)
     m, g = pair(x, y, ridge, gamma, (np.ones(1), 1.0))
     assert quadratic.epsilon(1e-6, m, g) == pytest.approx(1.0, abs=1e-9)
@@ -264,9 +260,7 @@ def test_removals_must_be_covered():
     assert max(exact(epsilon, m, math.sqrt(gamma * m))) > 20 * delta
     epsilon = worst_epsilon(delta, gamma, larger)
     assert max(exact(epsilon, m, math.sqrt(gamma * m))) > 20 * delta
-    covered = RidgeBounds(
-        curvature=1 + ridge, ridge=ridge, norm=1, residual=1 + 1 / (1 + ridge)
-    )
+    covered = RidgeBounds(curvature=1 + ridge, ridge=ridge, norm=1, residual=1 + 1 / (1 + ridge))
     epsilon = worst_epsilon(delta, gamma, covered)
     assert max(exact(epsilon, m, math.sqrt(gamma * m))) <= delta
 

@@ -39,7 +39,7 @@ def composed_mus(mus: Sequence[ArrayLike]) -> Array:
     total: Array = np.zeros(())
     for mu in mus:
         total = np.hypot(total, _checked(mu))
-    return up(total, 4 * len(mus))
+    return np.where(total > 0, up(total, 4 * len(mus)), total)
 
 
 def renyi_epsilons(divergences: ArrayLike, orders: Array, delta: float) -> Array:

@@ -33,15 +33,15 @@ from adaptive_dp.queries.gram import Gram
 from adaptive_dp.rows.memory import MemoryRows
 
 _SUMS = ("count", "sum", "vector_sum", "histogram", "gram")
-_STEPS = ("dataset", "bound", "filter", "partition", "part", "column", "clip")
-_STEPS = (*_STEPS, "vectors", "norm_clip", "times")
+_ROWS = ("dataset", "bound", "filter", "partition", "part")
+_STEPS = (*_ROWS, "column", "clip", "vectors", "norm_clip", "times")
 
 
 def per_instance(plan: Pipeline, /, **data: Any) -> Secret[Array]:
     """Return the epsilon that the plan costs each unit of the data, at the plan's delta.
 
-    Exact where all noise is Gaussian; otherwise the least of Renyi composition and of the sum of
-    the Laplace losses beside the exact Gaussian. The plan must release counts, sums, sums of
+    Exact where all noise is Gaussian; otherwise the least of Renyi composition, of the sum of the
+    Laplace losses beside the exact Gaussian, and of the plan's certificate. The plan must release counts, sums, sums of
     vectors, histograms or second moments of one data set by `Gaussian` or `Laplace`, under
     add/remove or zero-out neighbours, without samples, repeats and released values in its
     queries.
@@ -90,7 +90,8 @@ def per_instance(plan: Pipeline, /, **data: Any) -> Secret[Array]:
         )
     hidden = Secret(next(iter(data.values())))
     del data
-    return Secret(_guarded(charges, hidden, plan.delta))
+    most = plan.certify().epsilon
+    return Secret(np.minimum(_guarded(charges, hidden, plan.delta), most))
 
 
 def _refuse(charge: Charge) -> None:
@@ -145,8 +146,8 @@ def _epsilons(charges: Sequence[Charge], rows: Any, delta: float) -> Array:
         far = up(np.minimum(length, distance(charge, charge.mechanism.norm)), 8)
         kind = gaussian if isinstance(charge.mechanism, Gaussian) else laplace
         (scale,) = charge.mechanism.parameters().values()
-        kind.append(up(far / scale, 2))
-    return _composed(gaussian, laplace, delta)
+        kind.append(np.where(length > 0, up(far / scale, 2), 0.0))  # nothing loses nothing
+    return np.where(lengths.any(axis=0), _composed(gaussian, laplace, delta), 0.0)
 
 
 def _composed(gaussian: list[Array], laplace: list[Array], delta: float) -> Array:
@@ -184,7 +185,8 @@ def _contributions(charges: Sequence[Charge], rows: MemoryRows) -> list[float]:
         largest = float(np.abs(vector).max(initial=0.0))
         length = largest * float(np.linalg.norm(vector / (largest or 1.0), charge.mechanism.norm))
         query = charge.chain[-1].handle.operation
-        lengths.append(up(length, len(vector) + 4) + _rounding(query, len(vector)))
+        more = up(length, len(vector) + 4) + _rounding(query, len(vector))
+        lengths.append(more if length > 0 else 0.0)
     return lengths
 
 
