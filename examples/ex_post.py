@@ -44,7 +44,7 @@ if __name__ == "__main__":
     print("released theta:", theta.round(3), "losses of the records:", found)
     shown = found.reveal()
     print(
-        f"median {np.median(shown):.4f}, largest {shown.max():.3f}, "
+        f"ex-post epsilon: median {np.median(shown):.4f}, largest {shown.max():.3f}, "
         f"worst case at this outcome {worst(noise):.3f}"
     )
     if len(sys.argv) > 1:

@@ -254,6 +254,34 @@ def test_the_objective_figure():
     assert worst == pytest.approx(0.436, abs=1e-3)
 
 
+def test_the_minimiser_moves_by_plus_the_gradient_at_the_other_minimiser():
+    """``t - t' = (mean Hessian without z)^-1 grad l(t'; z)``; printed with a minus (Lemma 17)."""
+
+    def gradient(t):
+        return special.expit(t - 0.2) + 2 * special.expit(2 * t + 1) + 0.3 * t - 0.8
+
+    def record(t):
+        return 1.3 * special.expit(1.3 * t - 0.4)
+
+    def curvature(t):
+        a, b = special.expit(t - 0.2), special.expit(2 * t + 1)
+        return a * (1 - a) + 4 * b * (1 - b) + 0.3
+
+    without = optimize.brentq(gradient, -50, 50, xtol=1e-14)
+    whole = optimize.brentq(lambda t: gradient(t) + record(t), -50, 50, xtol=1e-14)
+    nodes, weights = np.polynomial.legendre.leggauss(60)
+    s = (nodes + 1) / 2
+    mean = (curvature(s * without + (1 - s) * whole) * weights / 2).sum()
+    assert without - whole == pytest.approx(record(whole) / mean, rel=1e-10)
+    assert abs(without - whole + record(whole) / mean) > 0.1  # the printed sign
+    # in ridge regression the Hessian is constant, and ours is the same identity
+    x, y, ridge = np.array([[1.0], [0.5]]), np.array([1.0, -1.0]), 0.5
+    theta, left = fit(x, y, ridge), fit(x[:1], y[:1], ridge)
+    moved = (x[1] @ theta - y[1]) * x[1] / (x[0] @ x[0] + ridge)
+    assert left - theta == pytest.approx(moved, rel=1e-12)
+    assert records(x, y, ridge).influence[1] == pytest.approx(abs(moved[0]), rel=1e-12)
+
+
 # -- sums and composition --------------------------------------------------------------------------
 
 

@@ -41,10 +41,10 @@ def per_instance(plan: Pipeline, /, **data: Any) -> Secret[Array]:
     """Return the epsilon that the plan costs each unit of the data, at the plan's delta.
 
     Exact where all noise is Gaussian; otherwise the least of Renyi composition, of the sum of the
-    Laplace losses beside the exact Gaussian, and of the plan's certificate. The plan must release counts, sums, sums of
-    vectors, histograms or second moments of one data set by `Gaussian` or `Laplace`, under
-    add/remove or zero-out neighbours, without samples, repeats and released values in its
-    queries.
+    Laplace losses beside the exact Gaussian, and of the plan's certificate. The plan must release
+    counts, sums, sums of vectors, histograms or second moments of one data set by `Gaussian` or
+    `Laplace`, under add/remove or zero-out neighbours, without samples, repeats and released
+    values in its queries.
 
     Parameters
     ----------
