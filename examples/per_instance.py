@@ -66,7 +66,8 @@ if __name__ == "__main__":
         found, beside, everywhere = losses(n)
         print(
             f"n = {n:6}: epsilon of the records: median {np.median(found):.2g}, "
-            f"largest {found.max():.2g}, any record beside this data set {beside:.2g}, any data set {everywhere:.2g}"
+            f"largest {found.max():.2g}, any record beside this data set {beside:.2g}, "
+            f"any data set {everywhere:.2g}"
         )
     frame = {"age": [5.0, 40.0, 95.0], "town": ["a", "b", "nowhere"]}
     private = per_instance(plan, people=frame)

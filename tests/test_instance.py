@@ -330,6 +330,41 @@ def test_renyi_of_the_posterior_proves_no_less_than_the_exact_epsilon():
     assert (proven <= 1.2 * exact + 1e-3).all()
 
 
+def test_two_posterior_samples_against_an_integral_of_their_product():
+    """The sum rule of one pair: above the exact composition of two, and not far."""
+    m, g, epsilon = 0.05, 0.2, 0.8
+    x = np.linspace(-9, 9, 1501)
+    p = np.exp(-x * x / 2)
+    q = np.exp(-((x - g / (1 + m)) ** 2) * (1 + m) / 2)
+    p, q = p / p.sum(), q / q.sum()
+    pp, qq = np.outer(p, p), np.outer(q, q)
+    exact = max(
+        np.maximum(pp - math.exp(epsilon) * qq, 0).sum(),
+        np.maximum(qq - math.exp(epsilon) * pp, 0).sum(),
+    )
+    proven = renyi_epsilons(2 * quadratic.renyi(ORDERS, m, g), ORDERS, float(exact))
+    assert epsilon <= proven <= 1.3 * epsilon
+    single = float(quadratic.epsilon(float(exact) / 2, m, g))
+    assert proven < 2 * single
+
+
+def test_the_worst_instance_of_randomized_response_is_its_loss():
+    """Two answers, each kept with probability e/(1+e): by enumeration, at every epsilon."""
+    keep = math.e / (1 + math.e)
+    tables = {}
+    for rows in itertools.product((0, 1), repeat=2):
+        first, second = ([keep, 1 - keep] if bit == 0 else [1 - keep, keep] for bit in rows)
+        tables[rows] = np.outer(first, second).ravel()
+    for epsilon in (0.0, 0.3, 0.9, 1.0):
+        worst = 0.0
+        for rows, i in itertools.product(tables, range(2)):
+            near = tuple(1 - bit if k == i else bit for k, bit in enumerate(rows))
+            gain = np.maximum(tables[rows] - math.exp(epsilon) * tables[near], 0).sum()
+            worst = max(worst, float(gain))
+        truth = accountants.RandomizedResponse(1.0).profile(epsilon)
+        assert truth.lower - 1e-12 <= worst <= truth.upper + 1e-12
+
+
 def test_laplace_curves_bound_those_of_the_accountants():
     for pure in (1e-3, 0.2, 3.0, 50.0):
         orders = ORDERS[::8]

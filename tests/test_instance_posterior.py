@@ -85,6 +85,19 @@ def test_the_profiles_against_an_integral_of_both_densities():
         assert quadratic.added(epsilon, m, g) == pytest.approx(added, rel=1e-6)
 
 
+def test_the_order_of_pairs():
+    """Harder to tell apart: less gap; or less leverage at the same g^2 / (m (1 + m)), or less."""
+    rng = np.random.default_rng(3)
+    for _ in range(40):
+        m, g = 10 ** rng.uniform(-4, 1.5), 10 ** rng.uniform(-2, 1)
+        epsilon = (m + g) * 10 ** rng.uniform(-2, 0.7)
+        less = m * rng.uniform(0.01, 1)
+        other = g * math.sqrt(less * (1 + less) / (m * (1 + m)))
+        most = exact(epsilon, m, g)
+        for pair in ((m, g * rng.uniform(0.1, 1)), (less, other)):
+            assert all(a <= b for a, b in zip(exact(epsilon, *pair), most, strict=True))
+
+
 def test_epsilon_is_where_the_profile_crosses_delta():
     leverages, gaps = np.meshgrid([1e-9, 1e-3, 0.1, 3.0], [0.0, 1e-6, 0.1, 2.0])
     epsilons = quadratic.epsilon(1e-6, leverages, gaps)

@@ -24,10 +24,10 @@ from numpy.typing import ArrayLike
 
 from accountants import special
 from accountants.errors import positive
-from accountants.rounding import UNIT, Array, up
+from accountants.rounding import Array, up
 from adaptive_dp.graph.errors import DataError
 from adaptive_dp.graph.secret import Secret
-from adaptive_dp.instance.ridge import table
+from adaptive_dp.instance.ridge import rounding, table
 
 
 def objective_losses(
@@ -35,8 +35,8 @@ def objective_losses(
 ) -> Secret[Array]:
     """Return ``|log p_Z(theta) / p_{Z - i}(theta)|`` for every record i of the data Z.
 
-    An ex-post loss: of the theta that was released, not of the mechanism before it ran. Rounded
-    up by ``8 (n + d)`` units times the condition of the Hessian.
+    An ex-post loss: of the theta that was released, not of the mechanism before it ran. Rounding
+    goes outward (see `adaptive_dp.instance.ridge.rounding`).
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def _losses(a: Array, label: Array, theta: Array, ridge: float, sigma: float) ->
         return np.full(len(a), np.inf)
     values, vectors = np.linalg.eigh(hessian)
     values = np.maximum(values, ridge / 2)
-    blur = 8 * (sum(a.shape) + 8) * UNIT * float(values[-1] / values[0])
+    blur = rounding(a, float(values[-1] / values[0]))
     square = np.einsum("ij,ij->i", a, a)
     share = curvature * (((a @ vectors) ** 2) / values).sum(axis=1)
     share = np.minimum(share, up(curvature * square / (curvature * square + ridge), 8))

@@ -41,8 +41,8 @@ class Records:
 def records(x: ArrayLike, y: ArrayLike, ridge: float) -> Records:
     """Return leverage, prediction error and influence of all records.
 
-    Rounding goes outward: by ``8 (n + d)`` units times the condition of H. What overflows or is
-    ill-conditioned past that is infinite. A row that holds no finite number counts as zeros.
+    Rounding goes outward, see `rounding`; what overflows or is ill-conditioned past that is
+    infinite. A row that holds no finite number counts as zeros.
 
     Parameters
     ----------
@@ -59,18 +59,30 @@ def records(x: ArrayLike, y: ArrayLike, ridge: float) -> Records:
             return Records(*(np.full(len(a), np.inf) for _ in range(3)))
         values, vectors = np.linalg.eigh(h)
         least = max(float(values[0]), ridge / 2)
-        blur = 8 * (sum(a.shape) + 8) * UNIT * float(values[-1]) / least
+        blur = rounding(a, float(values[-1]) / least)
         solved = (a @ vectors / np.maximum(values, least)) @ vectors.T
         theta = solved.T @ b
         square = np.einsum("ij,ij->i", a, a)
         inside = np.einsum("ij,ij->i", a, solved) * (1 + blur)
         inside = np.minimum(inside, up(square / (square + ridge), 8))  # for X'X >= x x'
         left = (1 - inside) * (1 - blur) if blur < 0.5 else np.zeros(len(a))
-        slack = blur * (np.abs(b) + np.sqrt(square) * np.linalg.norm(theta))
+        size = float(np.linalg.norm(theta) + np.linalg.norm(b) / np.sqrt(values[-1]))
+        slack = blur * (np.abs(b) + np.sqrt(square) * size)
         error = up((np.abs(b - a @ theta) + slack) / left, 8)
         influence = up(error * np.linalg.norm(solved, axis=1) * (1 + blur), 8)
         found = up(inside / left, 8), error, influence
     return Records(*(np.where((left > 0) & np.isfinite(v), v, np.inf) for v in found))
+
+
+def rounding(a: Array, condition: float) -> float:
+    """Return how far, relatively, rounding may move what is solved with ``A'A``.
+
+    To form the matrix and right-hand sides of n rows and d columns costs at most n units in each
+    entry, so ``n d`` of its norm, and to solve a few times ``d^2``; the condition multiplies both
+    (Higham 2002, Thm 7.2).
+    """
+    n, d = a.shape
+    return float(8 * (n + d + 8) * d * UNIT * condition)
 
 
 def table(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:

@@ -184,14 +184,15 @@ def largest_gamma(epsilon: float, delta: float, bounds: RidgeBounds) -> float:
     def holds(gamma: float) -> bool:
         return worst_profile(epsilon, gamma, bounds) <= delta
 
+    least, step = 1e-290, 2.0**16
+    if not holds(least):
+        return 0.0
     low = 1.0
     while not holds(low):
-        low /= 16
-        if low < 1e-290:
-            return 0.0
-    high = low * 16
-    while holds(high) and high < 1e290:
-        low, high = high, high * 16
+        low = max(low / step, least)
+    high = low * step
+    while high < 1e290 and holds(high):
+        low, high = high, high * step
     while high > low * (1 + 1e-12):
         middle = math.sqrt(low) * math.sqrt(high)
         low, high = (middle, high) if holds(middle) else (low, middle)
