@@ -8,6 +8,7 @@ by the parts that its rows are in, and by nothing else.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from accountants.rounding import Array, up
 from adaptive_dp.graph.charge import Charge, releases
 from adaptive_dp.graph.compile import distance
 from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
-from adaptive_dp.graph.operation import Operation
+from adaptive_dp.graph.operation import Operation, Query
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.secret import Secret
 from adaptive_dp.instance.composition import (
@@ -143,11 +144,23 @@ def _epsilons(charges: Sequence[Charge], rows: Any, delta: float) -> Array:
     gaussian: list[Array] = [np.zeros(lengths.shape[1])]
     laplace: list[Array] = [np.zeros(lengths.shape[1])]
     for charge, length in zip(charges, lengths, strict=True):
-        far = up(np.minimum(length, distance(charge, charge.mechanism.norm)), 8)
+        most = distance(charge, charge.mechanism.norm)
         kind = gaussian if isinstance(charge.mechanism, Gaussian) else laplace
-        (scale,) = charge.mechanism.parameters().values()
-        kind.append(np.where(length > 0, up(far / scale, 2), 0.0))  # nothing loses nothing
+        kind.append(np.array([_cost(charge, min(own, most)) for own in length.tolist()]))
     return np.where(lengths.any(axis=0), _composed(gaussian, laplace, delta), 0.0)
+
+
+def _cost(charge: Charge, own: float) -> float:
+    """Return the mu, or the pure epsilon, of a release at a unit's own length.
+
+    With what the mechanism's rounding adds, but for a unit that contributes nothing.
+    """
+    query = charge.chain[-1].handle
+    assert isinstance(query.operation, Query)
+    shape = query.operation.dimension(query.domain), query.operation.step(query.domain)
+    loss = charge.mechanism.cost(up(own, 8), *shape)
+    value = loss.mu() if isinstance(charge.mechanism, Gaussian) else loss.pure()
+    return 0.0 if own == 0 else math.inf if value is None else up(value, 2)
 
 
 def _composed(gaussian: list[Array], laplace: list[Array], delta: float) -> Array:

@@ -42,7 +42,7 @@ def records(x: ArrayLike, y: ArrayLike, ridge: float) -> Records:
     """Return leverage, prediction error and influence of all records.
 
     Rounding goes outward, see `rounding`; what overflows or is ill-conditioned past that is
-    infinite. A row that holds no finite number counts as zeros.
+    infinite. A row with a number that is not finite counts as zeros.
 
     Parameters
     ----------
