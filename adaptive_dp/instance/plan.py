@@ -1,0 +1,211 @@
+"""What each unit of a data set loses by a whole plan: its own contributions, composed.
+
+Each release adds noise to a sum over units. With or without one unit the sum moves by what that
+unit contributes, after every bound, filter and partition on the way; so its loss is that of the
+mechanism at the length of its own contribution, never above the certified one. A unit is charged
+by the parts that its rows are in, and by nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from accountants.rounding import Array, up
+from adaptive_dp.graph.charge import Charge, releases
+from adaptive_dp.graph.compile import distance
+from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
+from adaptive_dp.graph.operation import Operation, Query
+from adaptive_dp.graph.pipeline import Pipeline
+from adaptive_dp.graph.secret import Secret
+from adaptive_dp.instance.composition import (
+    ORDERS,
+    composed_mus,
+    gaussian_epsilons,
+    laplace_renyi,
+    renyi_epsilons,
+)
+from adaptive_dp.noise.stream import SecureStream
+from adaptive_dp.primitives import Gaussian, Laplace
+from adaptive_dp.queries.gram import Gram
+from adaptive_dp.rows.memory import MemoryRows
+
+_SUMS = ("count", "sum", "vector_sum", "histogram", "gram")
+_ROWS = ("dataset", "bound", "filter", "partition", "part")
+_STEPS = (*_ROWS, "column", "clip", "vectors", "norm_clip", "times")
+
+
+def per_instance(plan: Pipeline, /, **data: Any) -> Secret[Array]:
+    """Return the epsilon that the plan costs each unit of the data, at the plan's delta.
+
+    Exact where all noise is Gaussian; otherwise the least of Renyi composition, of the sum of the
+    Laplace losses beside the exact Gaussian, and of the plan's certificate. The plan must release
+    counts, sums, sums of vectors, histograms or second moments of one data set by `Gaussian` or
+    `Laplace`, under add/remove or zero-out neighbours, without samples, repeats and released
+    values in its queries.
+
+    Parameters
+    ----------
+    plan
+        With a delta: ``plan.with_delta(1e-6)``, unless all noise is Laplace.
+    data
+        The data set by its name, as for `Pipeline.run`.
+
+    Returns
+    -------
+    Secret
+        One number for each unit, in the order in which they first appear in the data;
+        ``.reveal()`` shows them, which releases them unprotected.
+
+    Raises
+    ------
+    DeclarationError
+        If the plan releases anything else, which the message names.
+    DataError
+        If the data does not fit its declaration.
+
+    References
+    ----------
+    Wang 2019, Def. 2.2; Feldman and Zrnic 2021, sec. 4 (norms of one's own contributions).
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> plan = dp.Pipeline(total=people["age"].sum().release(dp.Laplace(scale=200)))
+    >>> losses = per_instance(plan, people={"age": [0.0, 20.0, 100.0]})
+    >>> losses, losses.reveal().round(6).tolist()
+    (<private>, [0.0, 0.1, 0.5])
+    """
+    charges = releases(plan.structure)
+    for charge in charges:
+        _refuse(charge)
+    names = {charge.source.name for charge in charges}
+    if len(names) != 1 or set(data) != names:
+        raise DataError(
+            f"per_instance reads one data set, here {sorted(names)}, got {sorted(data)}; pass it "
+            "by its name, such as per_instance(plan, people=frame)"
+        )
+    hidden = Secret(next(iter(data.values())))
+    del data
+    most = plan.certify().epsilon
+    return Secret(np.minimum(_guarded(charges, hidden, plan.delta), most))
+
+
+def _refuse(charge: Charge) -> None:
+    """Raise unless the loss of the release is that of a unit's own contribution."""
+    where, query = charge.node.name, charge.chain[-1]
+    if charge.source.neighbors == "replace_one":
+        raise DeclarationError(
+            f"{where}: under replace_one a record's loss depends on what replaces it; declare the "
+            "data set with neighbors='add_remove'"
+        )
+    for node in charge.chain:
+        known = _SUMS if node is query else _STEPS
+        if node.handle.operation.kind not in known or len(node.handle.inputs) > 1:
+            raise DeclarationError(
+                f"{where}: {node.name!r} ({node.handle.operation.kind}) has no per-instance loss "
+                f"here; known are {', '.join(_SUMS)} of rows that depend on no sample, repeat or "
+                "released value"
+            )
+    if type(charge.mechanism) not in (Gaussian, Laplace) or len(charge.node.handle.inputs) > 1:
+        raise DeclarationError(
+            f"{where}: {type(charge.mechanism).__name__} has no per-instance loss here; release "
+            "with Gaussian or Laplace"
+        )
+    if charge.mechanism.free():
+        raise DeclarationError(f"{where}: its noise is still free; call plan.calibrate(...) first")
+
+
+def _guarded(charges: Sequence[Charge], data: Secret[Any], delta: float) -> Array:
+    failed = ""
+    try:
+        with np.errstate(all="ignore"):  # a warning would tell of the data
+            return _epsilons(charges, charges[0].source.bind(data.reveal()), delta)
+    except (DataError, KeyboardInterrupt) as error:
+        failed, stopped = str(error), isinstance(error, KeyboardInterrupt)
+    except BaseException:
+        failed, stopped = "", False
+    if stopped:  # outside of the handler, so that no traceback holds the data
+        raise KeyboardInterrupt
+    if failed:
+        raise DataError(failed)
+    raise RunError("per_instance failed; the cause is withheld, since it may carry private data")
+
+
+def _epsilons(charges: Sequence[Charge], rows: Any, delta: float) -> Array:
+    if not isinstance(rows, MemoryRows):
+        raise DataError("per_instance reads data in memory: arrays, a mapping of columns, a frame")
+    lengths = np.array([_contributions(charges, one) for one in _units(rows)])
+    lengths = lengths.reshape(-1, len(charges)).T  # a row for each release, without units too
+    gaussian: list[Array] = [np.zeros(lengths.shape[1])]
+    laplace: list[Array] = [np.zeros(lengths.shape[1])]
+    for charge, length in zip(charges, lengths, strict=True):
+        most = distance(charge, charge.mechanism.norm)
+        kind = gaussian if isinstance(charge.mechanism, Gaussian) else laplace
+        kind.append(np.array([_cost(charge, min(own, most)) for own in length.tolist()]))
+    return np.where(lengths.any(axis=0), _composed(gaussian, laplace, delta), 0.0)
+
+
+def _cost(charge: Charge, own: float) -> float:
+    """Return the mu, or the pure epsilon, of a release at a unit's own length.
+
+    With what the mechanism's rounding adds, but for a unit that contributes nothing.
+    """
+    query = charge.chain[-1].handle
+    assert isinstance(query.operation, Query)
+    shape = query.operation.dimension(query.domain), query.operation.step(query.domain)
+    loss = charge.mechanism.cost(up(own, 8), *shape)
+    value = loss.mu() if isinstance(charge.mechanism, Gaussian) else loss.pure()
+    return 0.0 if own == 0 else math.inf if value is None else up(value, 2)
+
+
+def _composed(gaussian: list[Array], laplace: list[Array], delta: float) -> Array:
+    """Return the least epsilon of what is known of these Gaussian and Laplace losses."""
+    mu, pure = composed_mus(gaussian), up(sum(laplace[1:], laplace[0]), 2 * len(laplace))
+    basic = up(gaussian_epsilons(mu, delta) + pure)
+    if delta == 0 or not pure.any():
+        return basic
+    curves = up(ORDERS * mu[:, None] * mu[:, None] / 2)
+    curves = up(sum((laplace_renyi(ORDERS, t) for t in laplace), curves), 2 * len(laplace))
+    return np.minimum(basic, renyi_epsilons(curves, ORDERS, delta))
+
+
+def _units(rows: MemoryRows) -> Iterator[MemoryRows]:
+    """Return the rows of each unit, units in the order of their first row."""
+    codes, first, inverse = np.unique(rows.units, return_index=True, return_inverse=True)
+    order = np.argsort(inverse, kind="stable")
+    ends = np.r_[0, np.cumsum(np.bincount(inverse, minlength=len(codes)))]
+    for unit in np.argsort(first):
+        own = order[ends[unit] : ends[unit + 1]]
+        yield MemoryRows({name: v[own] for name, v in rows.columns.items()}, rows.units[own])
+
+
+def _contributions(charges: Sequence[Charge], rows: MemoryRows) -> list[float]:
+    """Return the length of one unit's contribution to each release, in its mechanism's norm."""
+    values: dict[str, Any] = {}
+    stream, lengths = SecureStream(), []
+    for charge in charges:
+        value: Any = rows
+        for node in charge.chain[1:]:
+            if node.name not in values:
+                values[node.name] = node.handle.operation.run([value], stream)
+            value = values[node.name]
+        vector = np.atleast_1d(np.asarray(value, dtype=np.float64))
+        largest = float(np.abs(vector).max(initial=0.0))
+        length = largest * float(np.linalg.norm(vector / (largest or 1.0), charge.mechanism.norm))
+        query = charge.chain[-1].handle.operation
+        more = up(length, len(vector) + 4) + _rounding(query, len(vector))
+        lengths.append(more if length > 0 else 0.0)
+    return lengths
+
+
+def _rounding(query: Operation, size: int) -> float:
+    """Return how far the rounding of second moments may move them between two data sets.
+
+    At most ``2^-20.5 R^2`` in each entry (see `Gram`); the other sums are exact.
+    """
+    return 2.0**-20 * query.radius**2 * size if isinstance(query, Gram) else 0.0
