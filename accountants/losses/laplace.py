@@ -13,6 +13,7 @@ from accountants.bounds import Bounds
 from accountants.complexes import Complex, expm1, log1p
 from accountants.errors import nonnegative, whole
 from accountants.loss import PrivacyLoss, mirrored
+from accountants.losses import laplace_sums
 from accountants.pair import Pair, Symmetric, right_half, summed
 from accountants.rounding import UNIT, Array, down, up
 
@@ -166,6 +167,10 @@ class LaplacePair(Symmetric):
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return the logarithm of the bound of `_decay`."""
         return self.decays(((self, 1),), tilt, beyond)
+
+    def composed(self, times: int, epsilon: Array) -> tuple[Array, Array] | None:
+        """Return the sum of `accountants.losses.laplace_sums`."""
+        return laplace_sums.profile(self.epsilon, times, epsilon)
 
     @classmethod
     def decays(cls, spends: Sequence[tuple[Pair, int]], tilt: float, beyond: Array) -> Array:
