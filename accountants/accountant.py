@@ -115,7 +115,7 @@ class Floor:
 
     def epsilon(self, delta: float) -> float:
         """Return a lower bound of the tight epsilon at ``delta``."""
-        lower = gaussian.epsilon(self._mu(), delta).lower if delta > 0 else 0.0
+        lower = gaussian.floor(self._mu(), delta)
         if self.dearest is not None:
             lower = max(lower, approximate.floor(self.dearest, delta))
         return lower

@@ -126,6 +126,15 @@ class Composite(PrivacyLoss):
             return self.spends[0][0].profile(epsilon)
         return None
 
+    def epsilon_at(self, delta: float) -> Bounds | None:
+        """Return the root of the exact profile of Gaussian pairs, or what a single loss knows."""
+        if all(loss.gaussian_pair for loss, _ in self.spends):
+            mu = self.mu()
+            return None if mu is None else gaussian.epsilon(mu, delta)
+        if len(self.spends) == 1 and self.spends[0][1] == 1:
+            return self.spends[0][0].epsilon_at(delta)
+        return None
+
     def grouped(self, size: int) -> Composite:
         """Return the composition of the grouped losses."""
         return Composite(tuple((loss.grouped(size), times) for loss, times in self.spends))

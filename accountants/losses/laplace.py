@@ -100,6 +100,14 @@ class Laplace(PrivacyLoss):
         exact = -math.expm1(min(0.0, (epsilon - self.epsilon) / 2))
         return Bounds(max(0.0, down(exact, 8)), min(1.0, up(exact, 8)))
 
+    def epsilon_at(self, delta: float) -> Bounds:
+        """Return ``eps0 + 2 log(1 - delta)``, where the profile is delta."""
+        if delta >= 1:
+            return Bounds(0.0, 0.0)
+        fall = 2 * math.log1p(-delta)
+        exact, wrong = self.epsilon + fall, 8 * UNIT * (self.epsilon - fall)
+        return Bounds(max(0.0, exact - wrong), min(self.epsilon, max(0.0, exact + wrong)))
+
     def grouped(self, size: int) -> Laplace:
         """Return ``Laplace(size * epsilon)``: shifts add (triangle inequality)."""
         k = whole("group size", size)

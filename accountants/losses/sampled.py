@@ -125,6 +125,18 @@ class Sampled(PrivacyLoss):
             return None
         return Bounds(max(0.0, down(self.rate * low.lower)), min(1.0, up(self.rate * high.upper)))
 
+    def epsilon_at(self, delta: float) -> Bounds | None:
+        """Return ``log(1 + q (e^eps - 1))`` of the body's epsilon at ``delta / q``."""
+        if delta >= self.rate:
+            return Bounds(0.0, 0.0)
+        inside = delta / self.rate
+        low = self.body.epsilon_at(min(1.0, up(inside)))
+        high = self.body.epsilon_at(max(0.0, down(inside)))
+        if low is None or high is None or high.upper > 600:
+            return None
+        lower = down(math.log1p(self.rate * math.expm1(low.lower)), 16)
+        return Bounds(max(0.0, lower), up(math.log1p(self.rate * math.expm1(high.upper)), 16))
+
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by body and rate (the mixture is monotone in both)."""
         if isinstance(other, Sampled):

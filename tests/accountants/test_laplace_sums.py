@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import cache
 
 import mpmath as mp
 import numpy as np
@@ -35,7 +35,7 @@ def exact(e: float, k: int, epsilon: float) -> mp.mpf:
     with mp.workdps(80):
         e_, eps, total = mp.mpf(e), mp.mpf(epsilon), mp.mpf(0)
 
-        @lru_cache(maxsize=None)
+        @cache
         def antiderivative(j: int, s: int) -> mp.mpf:
             """The j-th from 0 of ``2 sinh(y/2)``, at ``y = (2s - k) e - epsilon``."""
             half = ((2 * s - k) * e_ - eps) / 2
