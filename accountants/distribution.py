@@ -40,10 +40,16 @@ _FAR = 1e-7
 
 @frozen
 class DistributionState:
-    """The losses as they are, and what no accountant can go below."""
+    """The losses as they are."""
 
     losses: Chain = field(factory=Chain)
-    floor: Floor = field(factory=Floor)
+
+    def floor(self) -> Floor:
+        """Return what no accountant can go below."""
+        found = Floor()
+        for loss, times in self.losses.items().items():
+            found = found.add(loss, times)
+        return found
 
 
 @frozen
@@ -83,7 +89,7 @@ class Distribution:
         times = whole("times", times, least=0)
         if loss.pair() is None:
             raise InapplicableError(f"{type(loss).__name__} has no dominating pair")
-        return DistributionState(state.losses.add(loss, times), state.floor.add(loss, times))
+        return DistributionState(state.losses.add(loss, times))
 
     def epsilon(self, state: DistributionState, delta: float) -> Bounds:
         """Return a bracket of the tight epsilon at ``delta``."""
@@ -100,13 +106,14 @@ class Distribution:
         if most != rest and 0 <= most < 1:
             lower = _epsilon(whole_, most).lower
         if _wide(lower, upper):
-            lower = max(lower, state.floor.epsilon(delta))
+            lower = max(lower, state.floor().epsilon(delta))
         return bracket(lower, upper)
 
     def delta(self, state: DistributionState, epsilon: float) -> Bounds:
         """Return a bracket of the tight delta at ``epsilon``."""
         lower, upper = self.profile(state, np.array([nonnegative("epsilon", epsilon)]))
-        return bracket(min(1.0, max(float(lower[0]), state.floor.delta(epsilon))), float(upper[0]))
+        least = max(float(lower[0]), state.floor().delta(epsilon))
+        return bracket(min(1.0, least), float(upper[0]))
 
     def profile(self, state: DistributionState, epsilons: Array) -> tuple[Array, Array]:
         """Return lower and upper bounds of delta at many epsilons (shape (m,), none negative)."""
@@ -162,13 +169,14 @@ def _whole(state: DistributionState) -> _Whole:
         assert pair is not None
         if not pair.top() <= 0 <= pair.bottom():  # else nothing is lost
             forward[pair] = forward.get(pair, 0) + times
-    backward: dict[Pair, int] = {}
-    for pair, times in forward.items():
-        reverse = pair.reversed()
-        backward[reverse] = backward.get(reverse, 0) + times
     directions = [tuple(forward.items())]
-    if backward != forward:
-        directions.append(tuple(backward.items()))
+    if any(pair.reversed() is not pair for pair in forward):
+        backward: dict[Pair, int] = {}
+        for pair, times in forward.items():
+            reverse = pair.reversed()
+            backward[reverse] = backward.get(reverse, 0) + times
+        if backward != forward:
+            directions.append(tuple(backward.items()))
     return _Whole(tuple(directions), _failure(losses))
 
 

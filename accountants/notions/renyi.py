@@ -96,6 +96,28 @@ def epsilon(curve: Curve, delta: float) -> tuple[float, float]:
     return max(0.0, best), order
 
 
+def epsilon_linear(slope: float, delta: float) -> tuple[float, float]:
+    """Return `epsilon` of the curve ``slope alpha``, whose best order is a root.
+
+    The conversion is least where ``slope x^2 + log(1 + x) = -log delta``, ``x = alpha - 1``: in
+    ``log x`` the left side rises and is convex, so Newton's steps from the right fall to the root.
+    """
+    if delta == 0 or not slope < math.inf:
+        return math.inf, math.inf
+    height = -math.log(delta)
+    x = min(math.sqrt(height / slope) if slope > 0 else math.inf, math.expm1(min(height, 700.0)))
+    for _ in range(20):
+        x = min(max(x, 1e-6), 1e12)
+        miss = slope * x * x + math.log1p(x) - height
+        step = miss / (2 * slope * x * x + x / (1 + x))
+        x *= math.exp(-max(-1.0, min(step, 1.0)))
+        if abs(step) < 1e-9:
+            break
+    order = 1 + min(max(x, 1e-6), 1e12)
+    at = np.array([order])
+    return max(0.0, float(convert(up(at * slope), at, delta)[0])), order
+
+
 def log_delta(curve: Curve, epsilon_: float) -> float:
     """Return the log of the least delta that the curve proves at ``epsilon_``."""
 
@@ -116,7 +138,7 @@ def _least(proven: Callable[[Array], Array]) -> tuple[float, float]:
     points' distance of the one before.
     """
     logs, best, order = _GRID, math.inf, math.inf
-    for zoom in range(5):
+    for zoom in range(6):
         orders = 1 + np.exp(logs)
         values = proven(orders)
         at = int(np.argmin(values))
