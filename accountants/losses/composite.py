@@ -12,7 +12,6 @@ from attrs import field, frozen
 from accountants.bounds import Bounds
 from accountants.errors import DomainError, InapplicableError, whole
 from accountants.loss import PrivacyLoss
-from accountants.losses.derived_pair import implied
 from accountants.losses.gaussian import GaussianPair
 from accountants.notions import concentrated, gaussian, pure, renyi
 from accountants.pair import Pair
@@ -77,6 +76,8 @@ class Composite(PrivacyLoss):
             return self.spends[0][0].pair()
         mu = self.mu() if all(loss.gaussian_pair for loss, _ in self.spends) else None
         if mu is None:
+            from accountants.losses.derived_pair import implied  # here: seldom needed
+
             return implied(self)
         square = sum((Fraction(loss.mu() or 0.0) ** 2 * n for loss, n in self.spends), Fraction())
         return GaussianPair(mu, exact=Fraction(mu) ** 2 == square)

@@ -33,7 +33,6 @@ from accountants.errors import DomainError, probability
 from accountants.loss import PrivacyLoss
 from accountants.losses import sampled_gaussian
 from accountants.losses.composite import Composite
-from accountants.losses.sampled_pair import sampled_pair
 from accountants.losses.unattained import Unattained
 from accountants.notions.gaussian import LARGEST
 from accountants.pair import Pair
@@ -81,6 +80,8 @@ class Sampled(PrivacyLoss):
         body = self.body.pair()
         if body is None or self.rate == 1:
             return body
+        from accountants.losses.sampled_pair import sampled_pair  # here: a contour's alone
+
         pair = sampled_pair(body, self.rate)
         return Unattained(pair) if self.body.failure() > 0 else pair
 
