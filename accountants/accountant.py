@@ -11,7 +11,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Protocol, TypeVar
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from accountants.bounds import Bounds
 from accountants.loss import PrivacyLoss
@@ -107,15 +107,15 @@ class Floor:
         mu = loss.mu() if loss.gaussian_pair else None
         if mu is not None:  # less than the whole mu is a lower bound as well
             square = Fraction(min(mu, gaussian.LARGEST)) ** 2
-            return evolve(self, square=self.square + square * times)
+            return Floor(self.square + square * times, self.dearest, self.rank)
         variation = loss.profile(0.0)
         if variation is not None and (rank := (variation.lower, loss.pure() or 0.0)) > self.rank:
-            return evolve(self, dearest=loss, rank=rank)
+            return Floor(self.square, loss, rank)
         return self
 
     def epsilon(self, delta: float) -> float:
         """Return a lower bound of the tight epsilon at ``delta``."""
-        lower = gaussian.epsilon(self._mu(), delta).lower if delta > 0 else 0.0
+        lower = gaussian.floor(self._mu(), delta)
         if self.dearest is not None:
             lower = max(lower, approximate.floor(self.dearest, delta))
         return lower

@@ -13,7 +13,7 @@ from accountants.bounds import Bounds
 from accountants.errors import nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.notions import concentrated, renyi
-from accountants.rounding import ceiling, flooring, up
+from accountants.rounding import ceiling, flooring
 
 
 @frozen
@@ -110,4 +110,4 @@ def _upper(state: ConcentratedState, delta: float) -> float:
     if rest <= 0:
         return math.inf
     rho = ceiling(state.rho)
-    return renyi.epsilon(lambda orders: up(orders * rho), rest)[0]
+    return renyi.epsilon_linear(rho, rest)[0]

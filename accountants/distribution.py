@@ -3,8 +3,8 @@
 Every loss enters by its dominating pair; the privacy losses of a composition add, in each of
 the two directions (Zhu, Dong and Wang 2022, Thm 10), and the worse direction certifies. The
 composed hockey-stick comes from a contour integral where the moments decay
-(`accountants.contour`), else from a lattice (`accountants.lattices`). Both are brackets, so where
-both are asked the better ends of the two hold.
+(`accountants.contour`), else from a closed form of copies of one pair (`Pair.composed`), else from
+a lattice (`accountants.lattices`). All are brackets, so where two are asked the better ends hold.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import TypeVar
 import numpy as np
 from attrs import field, frozen
 
-from accountants import contour
+from accountants import contour, roots
 from accountants.accountant import Chain, Floor, bracket
 from accountants.bounds import Bounds
 from accountants.concentrated import remaining
 from accountants.errors import InapplicableError, nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
-from accountants.notions import approximate, gaussian, renyi
+from accountants.notions import gaussian, renyi
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array, ceiling, flooring, up
 
@@ -40,10 +40,16 @@ _FAR = 1e-7
 
 @frozen
 class DistributionState:
-    """The losses as they are, and what no accountant can go below."""
+    """The losses as they are."""
 
     losses: Chain = field(factory=Chain)
-    floor: Floor = field(factory=Floor)
+
+    def floor(self) -> Floor:
+        """Return what no accountant can go below."""
+        found = Floor()
+        for loss, times in self.losses.items().items():
+            found = found.add(loss, times)
+        return found
 
 
 @frozen
@@ -83,7 +89,7 @@ class Distribution:
         times = whole("times", times, least=0)
         if loss.pair() is None:
             raise InapplicableError(f"{type(loss).__name__} has no dominating pair")
-        return DistributionState(state.losses.add(loss, times), state.floor.add(loss, times))
+        return DistributionState(state.losses.add(loss, times))
 
     def epsilon(self, state: DistributionState, delta: float) -> Bounds:
         """Return a bracket of the tight epsilon at ``delta``."""
@@ -100,13 +106,14 @@ class Distribution:
         if most != rest and 0 <= most < 1:
             lower = _epsilon(whole_, most).lower
         if _wide(lower, upper):
-            lower = max(lower, state.floor.epsilon(delta))
+            lower = max(lower, state.floor().epsilon(delta))
         return bracket(lower, upper)
 
     def delta(self, state: DistributionState, epsilon: float) -> Bounds:
         """Return a bracket of the tight delta at ``epsilon``."""
         lower, upper = self.profile(state, np.array([nonnegative("epsilon", epsilon)]))
-        return bracket(min(1.0, max(float(lower[0]), state.floor.delta(epsilon))), float(upper[0]))
+        least = max(float(lower[0]), state.floor().delta(epsilon))
+        return bracket(min(1.0, least), float(upper[0]))
 
     def profile(self, state: DistributionState, epsilons: Array) -> tuple[Array, Array]:
         """Return lower and upper bounds of delta at many epsilons (shape (m,), none negative)."""
@@ -162,13 +169,14 @@ def _whole(state: DistributionState) -> _Whole:
         assert pair is not None
         if not pair.top() <= 0 <= pair.bottom():  # else nothing is lost
             forward[pair] = forward.get(pair, 0) + times
-    backward: dict[Pair, int] = {}
-    for pair, times in forward.items():
-        reverse = pair.reversed()
-        backward[reverse] = backward.get(reverse, 0) + times
     directions = [tuple(forward.items())]
-    if backward != forward:
-        directions.append(tuple(backward.items()))
+    if any(pair.reversed() is not pair for pair in forward):
+        backward: dict[Pair, int] = {}
+        for pair, times in forward.items():
+            reverse = pair.reversed()
+            backward[reverse] = backward.get(reverse, 0) + times
+        if backward != forward:
+            directions.append(tuple(backward.items()))
     return _Whole(tuple(directions), _failure(losses))
 
 
@@ -229,13 +237,34 @@ def _one_way(spends: contour.Spends, delta: float) -> Bounds:
     with np.errstate(all="ignore"):  # what overflows is no bound, and is not taken for one
         found = _attempt(lambda: contour.epsilon(spends, delta))
         if found is None or _wide(found.lower, found.upper):
-            found = _narrower(found, lambda: _on_lattice(spends, delta, most))
+            found = _closed(spends, delta, found, most) or _narrower(
+                found, lambda: _on_lattice(spends, delta, most)
+            )
     upper = min(found.upper, most)
     return Bounds(min(found.lower, upper) if attained else 0.0, upper)
 
 
 def _wide(lower: float, upper: float) -> bool:
     return not upper - lower <= _FAR * (1 + lower)
+
+
+def _closed(
+    spends: contour.Spends, delta: float, known: Bounds | None, most: float
+) -> Bounds | None:
+    """Return the root of a closed form of the whole composition; None where there is none."""
+    (pair, times), *others = spends
+    lower, upper = (known.lower, known.upper) if known is not None else (0.0, math.inf)
+    upper = min(upper, most)
+    if others or not lower < upper < math.inf:
+        return None
+    lower, upper = roots.enclosure(
+        lambda epsilons: pair.composed(times, epsilons) or _unknown(epsilons), delta, lower, upper
+    )
+    return None if _wide(lower, upper) else Bounds(lower, upper)
+
+
+def _unknown(epsilons: Array) -> tuple[Array, Array]:
+    return np.zeros(len(epsilons)), np.ones(len(epsilons))
 
 
 def _on_lattice(spends: contour.Spends, delta: float, most: float) -> Bounds:
@@ -266,14 +295,14 @@ def _attempt(compute: Callable[[], Answer | None]) -> Answer | None:
 
 def _single(pair: Pair, delta: float, attained: bool) -> Bounds:
     """Return the root of the pair's own profile."""
-
-    def profile(epsilon: float) -> Bounds:
-        low, high = pair.profile(np.array([epsilon]))
-        return Bounds(min(float(low[0]), float(high[0])), float(high[0]))
-
-    upper = min(approximate.solve(profile, delta, upper=True), max(0.0, pair.top()))
-    lower = approximate.solve(profile, delta, upper=False) if attained else 0.0
-    return bracket(lower, upper)
+    top = max(0.0, pair.top())
+    right = top if top < math.inf else 1.0
+    while top == math.inf and pair.profile(np.array([right]))[1][0] > delta:
+        right *= 2
+        if right > 1e300:
+            return Bounds(0.0, math.inf)
+    lower, upper = roots.enclosure(pair.profile, delta, 0.0, right)
+    return bracket(lower if attained else 0.0, upper)
 
 
 def _narrower(found: Bounds | None, other: Callable[[], Bounds]) -> Bounds:
@@ -338,7 +367,9 @@ def _computed(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
     if _bounded(spends) and _largest(spends, False).upper < _TINY:
         return _trivial(spends, epsilons)
     found = _attempt(lambda: contour.profile(spends, epsilons))
-    if found is None or not np.all(found[1] <= found[0] * (1 + _LOOSE)):
+    if _loose(found) and len(spends) == 1:
+        found = spends[0][0].composed(spends[0][1], epsilons) or found
+    if found is None or _loose(found):
         from accountants.lattices import lattice  # here: most questions do without
 
         try:
@@ -349,6 +380,10 @@ def _computed(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
             return other
         return np.maximum(found[0], other[0]), np.minimum(found[1], other[1])
     return found
+
+
+def _loose(found: tuple[Array, Array] | None) -> bool:
+    return found is None or not np.all(found[1] <= found[0] * (1 + _LOOSE))
 
 
 def _trivial(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:

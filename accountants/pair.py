@@ -135,6 +135,13 @@ class Pair:
         """Return the pair (Q, P); a pair with the same loss both ways returns itself."""
         return Reversed(self)
 
+    def composed(self, times: int, epsilon: Array) -> tuple[Array, Array] | None:
+        """Return bounds of the hockey-stick of ``times`` copies, eps >= 0; None without a formula.
+
+        It is asked where the log-moments are of no use, and may refuse what costs too much.
+        """
+        return None
+
     def profile(self, epsilon: Array) -> tuple[Array, Array]:
         """Return lower and upper bounds of ``P(L > eps) - e^eps Q(L > eps)``, at any real eps.
 

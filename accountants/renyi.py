@@ -61,8 +61,9 @@ class Renyi:
     def compose(self, state: RenyiState, loss: PrivacyLoss, times: int = 1) -> RenyiState:
         """Add the loss's curve and failure, ``times`` times."""
         times = whole("times", times, least=0)
-        renyi.divergence(loss, np.array([2.0]))  # refuses here a loss that has no curve
         eps, mu = loss.pure(), loss.mu() if loss.gaussian_pair else None
+        if eps is None and mu is None:
+            renyi.divergence(loss, np.array([2.0]))  # refuses here a loss that has no curve
         if mu is not None and not mu <= gaussian.LARGEST:  # its curve is infinite
             mu = None
         pure = None
@@ -79,7 +80,7 @@ class Renyi:
     def epsilon(self, state: RenyiState, delta: float) -> Bounds:
         """Return the best order's epsilon at what the failures leave of ``delta``."""
         delta = probability("delta", delta)
-        return bracket(state.floor.epsilon(delta), _upper(state, _curve(state), delta))
+        return bracket(state.floor.epsilon(delta), _upper(state, delta))
 
     def delta(self, state: RenyiState, epsilon: float) -> Bounds:
         """Return the least delta at which the bound is at most ``epsilon``."""
@@ -108,13 +109,17 @@ def _or_infinite(value: float | None) -> float:
 
 
 def _curve(state: RenyiState) -> renyi.Curve:
-    slope = up(ceiling(state.square) / 2)
+    slope = _slope(state)
     rest = list(state.rest.items().items())
 
     def curve(orders: Array) -> Array:
         return up(orders * slope + renyi.total(rest, orders))
 
     return curve
+
+
+def _slope(state: RenyiState) -> float:
+    return up(ceiling(state.square) / 2)
 
 
 def _delta(state: RenyiState, epsilon: float) -> float:
@@ -127,7 +132,7 @@ def _delta(state: RenyiState, epsilon: float) -> float:
     return min(1.0, ceiling(failure + (1 - failure) * Fraction(rest)))
 
 
-def _upper(state: RenyiState, curve: renyi.Curve, delta: float) -> float:
+def _upper(state: RenyiState, delta: float) -> float:
     if delta >= 1:  # holds always, even of what surely fails
         return 0.0
     rest = remaining(delta, state.failure)
@@ -136,4 +141,6 @@ def _upper(state: RenyiState, curve: renyi.Curve, delta: float) -> float:
     if rest < 0:
         return math.inf
     best = math.inf if state.pure is None else ceiling(state.pure)
-    return min(best, renyi.epsilon(curve, rest)[0])
+    if state.rest.last is None:
+        return min(best, renyi.epsilon_linear(_slope(state), rest)[0])
+    return min(best, renyi.epsilon(_curve(state), rest)[0])

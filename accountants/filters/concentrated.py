@@ -19,7 +19,6 @@ from accountants.filters.sums import (
 )
 from accountants.loss import PrivacyLoss
 from accountants.notions import concentrated, renyi
-from accountants.rounding import up
 
 
 def _rho(value: float) -> float:
@@ -96,7 +95,7 @@ def of_rho(rho: float, delta: float) -> float:
         return 0.0
     if delta <= 0:
         return math.inf
-    return renyi.epsilon(lambda orders: up(orders * rho), delta)[0]
+    return renyi.epsilon_linear(rho, delta)[0]
 
 
 def rho_within(epsilon: float, delta: float) -> float:

@@ -15,7 +15,7 @@ from accountants.filters.concentrated import rho_within
 from accountants.filters.sums import Guarantee, SumFilter, exact, rest, set_aside
 from accountants.loss import PrivacyLoss
 from accountants.notions import renyi
-from accountants.rounding import UNIT, Array, down, up
+from accountants.rounding import UNIT, Array, down
 
 ORDERS = tuple(1 + 2.0**k for k in range(-1, 9))
 """From 1.5 to 257."""
@@ -99,7 +99,7 @@ class RenyiFilter(SumFilter):
         epsilon, left = nonnegative("epsilon", epsilon), rest(delta, failures)
         rho = rho_within(epsilon, left)
         if order is None:
-            order = renyi.epsilon(lambda orders: up(orders * rho), left)[1]
+            order = renyi.epsilon_linear(rho, left)[1]
         (chosen,) = orders_of("order", order)
         budget = budget_at(chosen, epsilon, left)
         if budget < 0:

@@ -12,7 +12,6 @@ from attrs import field, frozen
 from accountants.bounds import Bounds
 from accountants.errors import DomainError, InapplicableError, whole
 from accountants.loss import PrivacyLoss
-from accountants.losses.derived_pair import implied
 from accountants.losses.gaussian import GaussianPair
 from accountants.notions import concentrated, gaussian, pure, renyi
 from accountants.pair import Pair
@@ -77,6 +76,8 @@ class Composite(PrivacyLoss):
             return self.spends[0][0].pair()
         mu = self.mu() if all(loss.gaussian_pair for loss, _ in self.spends) else None
         if mu is None:
+            from accountants.losses.derived_pair import implied  # here: seldom needed
+
             return implied(self)
         square = sum((Fraction(loss.mu() or 0.0) ** 2 * n for loss, n in self.spends), Fraction())
         return GaussianPair(mu, exact=Fraction(mu) ** 2 == square)
@@ -124,6 +125,15 @@ class Composite(PrivacyLoss):
             return None if mu is None else gaussian.profile(mu, epsilon)
         if len(self.spends) == 1 and self.spends[0][1] == 1:
             return self.spends[0][0].profile(epsilon)
+        return None
+
+    def epsilon_at(self, delta: float) -> Bounds | None:
+        """Return the root of the exact profile of Gaussian pairs, or what a single loss knows."""
+        if all(loss.gaussian_pair for loss, _ in self.spends):
+            mu = self.mu()
+            return None if mu is None else gaussian.epsilon(mu, delta)
+        if len(self.spends) == 1 and self.spends[0][1] == 1:
+            return self.spends[0][0].epsilon_at(delta)
         return None
 
     def grouped(self, size: int) -> Composite:

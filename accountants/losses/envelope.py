@@ -10,7 +10,6 @@ from attrs import field, frozen
 
 from accountants.errors import DomainError
 from accountants.loss import PrivacyLoss
-from accountants.losses.derived_pair import implied
 from accountants.pair import Pair
 from accountants.rounding import Array
 
@@ -50,6 +49,8 @@ class Envelope(PrivacyLoss):
 
         A Renyi curve alone implies one too, but a dear one (`derived_pair.curve_pair`).
         """
+        from accountants.losses.derived_pair import implied  # here: seldom needed
+
         return implied(self)
 
     def pure(self) -> float | None:

@@ -13,6 +13,7 @@ from accountants.bounds import Bounds
 from accountants.complexes import Complex, expm1, log1p
 from accountants.errors import nonnegative, whole
 from accountants.loss import PrivacyLoss, mirrored
+from accountants.losses import laplace_sums
 from accountants.pair import Pair, Symmetric, right_half, summed
 from accountants.rounding import UNIT, Array, down, up
 
@@ -99,6 +100,14 @@ class Laplace(PrivacyLoss):
         exact = -math.expm1(min(0.0, (epsilon - self.epsilon) / 2))
         return Bounds(max(0.0, down(exact, 8)), min(1.0, up(exact, 8)))
 
+    def epsilon_at(self, delta: float) -> Bounds:
+        """Return ``eps0 + 2 log(1 - delta)``, where the profile is delta."""
+        if delta >= 1:
+            return Bounds(0.0, 0.0)
+        fall = 2 * math.log1p(-delta)
+        exact, wrong = self.epsilon + fall, 8 * UNIT * (self.epsilon - fall)
+        return Bounds(max(0.0, exact - wrong), min(self.epsilon, max(0.0, exact + wrong)))
+
     def grouped(self, size: int) -> Laplace:
         """Return ``Laplace(size * epsilon)``: shifts add (triangle inequality)."""
         k = whole("group size", size)
@@ -166,6 +175,10 @@ class LaplacePair(Symmetric):
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return the logarithm of the bound of `_decay`."""
         return self.decays(((self, 1),), tilt, beyond)
+
+    def composed(self, times: int, epsilon: Array) -> tuple[Array, Array] | None:
+        """Return the sum of `accountants.losses.laplace_sums`."""
+        return laplace_sums.profile(self.epsilon, times, epsilon)
 
     @classmethod
     def decays(cls, spends: Sequence[tuple[Pair, int]], tilt: float, beyond: Array) -> Array:

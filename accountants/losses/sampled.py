@@ -33,7 +33,6 @@ from accountants.errors import DomainError, probability
 from accountants.loss import PrivacyLoss
 from accountants.losses import sampled_gaussian
 from accountants.losses.composite import Composite
-from accountants.losses.sampled_pair import sampled_pair
 from accountants.losses.unattained import Unattained
 from accountants.notions.gaussian import LARGEST
 from accountants.pair import Pair
@@ -81,6 +80,8 @@ class Sampled(PrivacyLoss):
         body = self.body.pair()
         if body is None or self.rate == 1:
             return body
+        from accountants.losses.sampled_pair import sampled_pair  # here: a contour's alone
+
         pair = sampled_pair(body, self.rate)
         return Unattained(pair) if self.body.failure() > 0 else pair
 
@@ -124,6 +125,18 @@ class Sampled(PrivacyLoss):
         if low is None or high is None:
             return None
         return Bounds(max(0.0, down(self.rate * low.lower)), min(1.0, up(self.rate * high.upper)))
+
+    def epsilon_at(self, delta: float) -> Bounds | None:
+        """Return ``log(1 + q (e^eps - 1))`` of the body's epsilon at ``delta / q``."""
+        if delta >= self.rate:
+            return Bounds(0.0, 0.0)
+        inside = delta / self.rate
+        low = self.body.epsilon_at(min(1.0, up(inside)))
+        high = self.body.epsilon_at(max(0.0, down(inside)))
+        if low is None or high is None or high.upper > 600:
+            return None
+        lower = down(math.log1p(self.rate * math.expm1(low.lower)), 16)
+        return Bounds(max(0.0, lower), up(math.log1p(self.rate * math.expm1(high.upper)), 16))
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by body and rate (the mixture is monotone in both)."""

@@ -59,13 +59,12 @@ def curve(mu: float, orders: Array, rate: float) -> Array:
 def _curve(mu: float, wanted: bytes, rate: float) -> Array:
     orders: Array = np.frombuffer(wanted, dtype=np.float64)
     result = np.full_like(orders, np.inf)
-    for i, order in enumerate(orders.tolist()):
-        if order <= LARGEST_ORDER:
-            result[i] = _chord(mu, order, rate)
     for most in (4.0, 16.0, _REAL):  # together, since they share their nodes
         some = np.flatnonzero((orders > most / 4) & (orders <= most) & (orders % 1 != 0))
         if len(some):
-            result[some] = np.minimum(result[some], _trapezoid(mu, orders[some], rate))
+            result[some] = _trapezoid(mu, orders[some], rate)
+    for i in np.flatnonzero(np.isinf(result) & (orders <= LARGEST_ORDER)).tolist():
+        result[i] = _chord(mu, float(orders[i]), rate)
     result[:] = up(result / (orders - 1), 8)
     return result
 

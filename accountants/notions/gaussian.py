@@ -95,6 +95,11 @@ def epsilon(mu_: float, delta: float) -> Bounds:
     return Bounds(_root(mu_, delta, -1), _root(mu_, delta, 1))
 
 
+def floor(mu_: float, delta: float) -> float:
+    """Return the lower end of `epsilon` alone."""
+    return _root(mu_, delta, -1) if 0 < mu_ <= LARGEST and delta > 0 else 0.0
+
+
 def _root(mu_: float, delta: float, side: int) -> float:
     """Return where a bound of the profile crosses ``delta``, on its own side of the crossing.
 

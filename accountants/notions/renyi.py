@@ -25,7 +25,8 @@ from accountants.rounding import UNIT, Array, up
 Curve = Callable[[Array], Array]
 """Orders in, divergences out; an upper bound, infinite where nothing is known."""
 
-_GRID = np.concatenate([[1e-3, 1e-2], np.geomspace(0.05, 1e4, 60), np.geomspace(2e4, 1e9, 12)])
+_GRID = np.log(np.geomspace(1e-3, 1e9, 41))
+"""Logarithms of alpha - 1 where the search starts."""
 
 
 def divergence(loss: PrivacyLoss, orders: Array) -> Array:
@@ -83,37 +84,80 @@ def convert(divergences: Array, orders: Array, delta: float) -> Array:
 
 
 def epsilon(curve: Curve, delta: float) -> tuple[float, float]:
-    """Return the least epsilon that the curve proves at ``delta``, and the order that proves it.
-
-    A grid of orders finds the valley, five zooms by a factor of eight its floor.
-    """
+    """Return the least epsilon that the curve proves at ``delta``, and the order that proves it."""
     if delta == 0:
         return math.inf, math.inf
-    log_orders = np.log(_GRID)
-    best, order = math.inf, math.inf
-    for _ in range(6):
-        orders = 1 + np.exp(log_orders)
+
+    def proven(orders: Array) -> Array:
         with np.errstate(over="ignore"):  # an infinite divergence proves nothing
-            values = convert(curve(orders), orders, delta)
-        at = int(np.argmin(values))
-        if values[at] < best:
-            best, order = float(values[at]), float(orders[at])
-        left, right = log_orders[max(at - 1, 0)], log_orders[min(at + 1, len(orders) - 1)]
-        log_orders = np.linspace(left, right, 17)
+            return convert(curve(orders), orders, delta)
+
+    best, order = _least(proven)
     return max(0.0, best), order
+
+
+def epsilon_linear(slope: float, delta: float) -> tuple[float, float]:
+    """Return `epsilon` of the curve ``slope alpha``, whose best order is a root.
+
+    The conversion is least where ``slope x^2 + log(1 + x) = -log delta``, ``x = alpha - 1``: in
+    ``log x`` the left side rises and is convex, so Newton's steps from the right fall to the root.
+    """
+    if delta == 0 or not slope < math.inf:
+        return math.inf, math.inf
+    height = -math.log(delta)
+    x = min(math.sqrt(height / slope) if slope > 0 else math.inf, math.expm1(min(height, 700.0)))
+    for _ in range(20):
+        x = min(max(x, 1e-6), 1e12)
+        miss = slope * x * x + math.log1p(x) - height
+        step = miss / (2 * slope * x * x + x / (1 + x))
+        x *= math.exp(-max(-1.0, min(step, 1.0)))
+        if abs(step) < 1e-9:
+            break
+    order = 1 + min(max(x, 1e-6), 1e12)
+    at = np.array([order])
+    return max(0.0, float(convert(up(at * slope), at, delta)[0])), order
 
 
 def log_delta(curve: Curve, epsilon_: float) -> float:
     """Return the log of the least delta that the curve proves at ``epsilon_``."""
-    log_orders, best = np.log(_GRID), 0.0
-    for _ in range(6):
-        orders = 1 + np.exp(log_orders)
+
+    def proven(orders: Array) -> Array:
         with np.errstate(over="ignore"):  # an infinite divergence proves nothing
             exponent = np.maximum((orders - 1) * (up(curve(orders)) - epsilon_), -1e300)
         shape = (orders - 1) * np.log1p(-1 / orders) - np.log(orders)
-        values = exponent + shape + 16 * UNIT * (1 + np.abs(exponent) + np.abs(shape))
+        noise = 16 * UNIT * (1 + np.abs(exponent) + np.abs(shape))
+        return np.asarray(exponent + shape + noise)
+
+    return min(0.0, _least(proven)[0])
+
+
+def _least(proven: Callable[[Array], Array]) -> tuple[float, float]:
+    """Return about the least value over all orders, and its order.
+
+    A grid finds the valley, a finer one its floor, then parabolas: each has a quarter of the
+    points' distance of the one before.
+    """
+    logs, best, order = _GRID, math.inf, math.inf
+    for zoom in range(6):
+        orders = 1 + np.exp(logs)
+        values = proven(orders)
         at = int(np.argmin(values))
-        best = min(best, float(values[at]))
-        left, right = log_orders[max(at - 1, 0)], log_orders[min(at + 1, len(orders) - 1)]
-        log_orders = np.linspace(left, right, 17)
-    return best
+        if values[at] < best:
+            best, order = float(values[at]), float(orders[at])
+        middle = min(max(at, 1), len(logs) - 2)
+        if zoom == 0:
+            logs = np.linspace(logs[middle - 1], logs[middle + 1], 9)
+        else:
+            step = float(logs[1] - logs[0])
+            logs = logs[middle] + step * (_vertex(values[middle - 1 : middle + 2]) + _AROUND)
+    return best, order
+
+
+_AROUND = np.array([-0.5, -0.25, 0.0, 0.25, 0.5])
+
+
+def _vertex(values: Array) -> float:
+    """Return where the parabola through values at -1, 0 and 1 is least, at most 1 away."""
+    left, middle, right = values.tolist()
+    bend = left - 2 * middle + right
+    return max(-1.0, min(1.0, (left - right) / (2 * bend))) if 0 < bend < math.inf else 0.0
