@@ -2,8 +2,8 @@
 
 Mironov 2012: outputs that float noise reaches from one value and not from its neighbour. Haney,
 Desfontaines, Hartman, Shrestha and Hay 2022: the same through the rounding of the sum, by Gaussian
-noise too. Casacuberta, Shoemate, Vadhan and Wagaman 2022: float sums move by more than a
-sensitivity.
+noise too. Float sums (Casacuberta, Shoemate, Vadhan and Wagaman 2022) are the matter of
+tests/test_rounding.py.
 """
 
 from __future__ import annotations
