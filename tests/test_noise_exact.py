@@ -158,7 +158,7 @@ def test_samples_follow_their_law_and_not_one_wrong_by_a_percent(law, scale):
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize(("bits", "scale", "count"), [(26, 5.0, 40_000), (22, 0.7, 10_000)])
+@pytest.mark.parametrize(("bits", "scale", "count"), [(26, 5.0, 8000), (22, 0.7, 4000)])
 def test_short_words_are_refined_often_and_follow_the_law(law, bits, scale, count, monkeypatch):
     """With so few bits a share of the draws is refined; the coins of thinning have one bit."""
     monkeypatch.setattr(inversion, "BITS", bits if law != "discrete Gaussian" else 4)
@@ -181,7 +181,7 @@ def test_short_words_are_refined_often_and_follow_the_law(law, bits, scale, coun
 def test_short_coins_thin_exactly(bits, monkeypatch):
     """At s = 1, outside of its use, every fifth draw is dropped, most coins are refined."""
     monkeypatch.setattr(thinning, "BITS", bits)
-    sample = thinning.thinned(SeededStream(11), 1.0, 4000)
+    sample = thinning.thinned(SeededStream(11), 1.0, 1500)
     edges, masses = bins(discrete_gaussian_tail, 1.0, 24)
     assert statistic(sample, edges, masses) <= 1
     plain = rounded_gaussian(SeededStream(11), 1.0, 200_000)

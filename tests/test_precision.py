@@ -2,8 +2,8 @@
 
 Mironov 2012: outputs that float noise reaches from one value and not from its neighbour. Haney,
 Desfontaines, Hartman, Shrestha and Hay 2022: the same through the rounding of the sum, by Gaussian
-noise too. Casacuberta, Shoemate, Vadhan and Wagaman 2022: float sums move by more than a
-sensitivity.
+noise too. Float sums (Casacuberta, Shoemate, Vadhan and Wagaman 2022) are the matter of
+tests/test_rounding.py.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def test_noise_beyond_what_floats_hold_is_added_as_an_integer():
 
 
 def reached(release, value, count, seed):
-    """Return the set of outputs' low 40 bits of mantissa from one value."""
+    """Return the outputs that so many draws reach from one value, sorted."""
     found = release(np.full(count, value), SeededStream(seed))
     return np.unique(np.ascontiguousarray(found))
 
@@ -82,11 +82,7 @@ def naive_gaussian(value, stream):
 
 
 def holes(release, one, other, probe, count=100_000):
-    """Return how much more often outputs from ``one`` pass a test of ``other`` than its own.
-
-    The test of a value v: the noise that the output implies, minus v, is a float that added to v
-    gives the output again, and has as many zero bits as noise of its size that was rounded to v.
-    """
+    """Return how much more often outputs from one value pass ``probe`` than from the other."""
     found = [release(np.full(count, v), SeededStream(9)) for v in (one, other)]
     return abs(float(np.mean(probe(found[0]))) - float(np.mean(probe(found[1]))))
 

@@ -77,5 +77,6 @@ class DiscreteGaussian(Mechanism):
         if self.sigma >= 8:
             return float(self.sigma)
         k = np.arange(100.0)
-        mass = np.exp(-((k / self.sigma) ** 2) / 2)
+        with np.errstate(over="ignore"):  # far out there is no mass
+            mass = np.exp(-((k / self.sigma) ** 2) / 2)
         return math.sqrt(2 * float(k * k @ mass) / (2 * float(mass.sum()) - 1))
