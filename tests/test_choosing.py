@@ -118,6 +118,17 @@ def test_the_quick_way_and_the_exact_one_agree(monkeypatch: pytest.MonkeyPatch) 
             assert found == exact
 
 
+def test_reals_are_the_same_either_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    for draw in (real.exponential, real.laplace, real.normal):
+        for seed in range(150):
+            quick = draw(Quick(seed))
+            with monkeypatch.context() as patch:
+                patch.setattr(coins, "DOUBT", 1e3)
+                exact = draw(Quick(seed))
+            assert quick.near() == exact.near()
+            assert quick.bounds(256) == exact.bounds(256)
+
+
 # --- digits
 
 
@@ -167,6 +178,33 @@ def test_a_choice_is_decided_by_as_many_words_as_it_needs() -> None:
                 )
                 assert found == (i if shift < 0 else i + 1)
                 assert len(words.left) == 2
+
+
+@pytest.mark.parametrize("doubt", [coins.DOUBT, 1e3])
+def test_choices_near_the_edges_are_those_of_many_digits(
+    doubt: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choice, "DOUBT", doubt)
+    draw = np.random.default_rng(4)
+    for _ in range(150):
+        size = int(draw.integers(1, 9))
+        exponents = [Fraction(float(x)) for x in draw.exponential(draw.choice([1, 99]), size)]
+        exponents[int(draw.integers(size))] = Fraction(0)
+        counts = draw.choice(np.array([1, 2, 5, 2**31, 2**52 + 1]), size)
+        near = np.array([float(x) for x in exponents])
+        sums = np.cumsum(counts * np.exp(-near))
+        edge = int(sums[draw.integers(size)] / sums[-1] * 2**64) + int(draw.integers(-9, 9))
+        words = [min(max(edge, 0), 2**64 - 1), *draw.integers(0, 2**63, 20).tolist()]
+        found = choice.choose(near, exponents.__getitem__, counts, Told(words))
+        with mpmath.workdps(120):
+            digits = sum(w << 64 * (4 - i) for i, w in enumerate(words[:5]))
+            u = mpmath.mpf(digits) / mpmath.mpf(2) ** 320
+            weights = [
+                m * mpmath.exp(-mpmath.mpf(x.numerator) / x.denominator)
+                for m, x in zip(counts.tolist(), exponents, strict=True)
+            ]
+            ends = list(itertools.accumulate(weights))
+            assert found == next(i for i, end in enumerate(ends) if u < end / ends[-1])
 
 
 def test_the_least_of_chances_is_one() -> None:

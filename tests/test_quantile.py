@@ -67,7 +67,7 @@ def test_draws_have_the_law_of_every_point(case: Any) -> None:
     counts = np.array([seen.count(t) for t in grid])
     assert stats.chisquare(counts, expected * len(seen)).pvalue > ALPHA
     if len(values) > 1:
-        wrong = law(values, lower, upper, q, 0.75)[1]
+        wrong = law(values, lower, upper, q, 0.4)[1]
         assert stats.chisquare(counts, wrong * len(seen)).pvalue < ALPHA
 
 
@@ -153,7 +153,7 @@ def test_every_point_has_a_chance_and_so_have_far_ones() -> None:
     value, mechanism = ranks(values, 0.0, 1.0, 0.5), dp.QuantileExponential(scale=1.0)
     lowest = mechanism.release(value, Told([0] * 60))
     highest = mechanism.release(value, Told([2**64 - 1] * 47 + [0] * 9))
-    assert (float(lowest), float(highest)) == (0.0, 1.0)
+    assert (float(lowest), float(highest)) == (0.0, 0.5625)  # the first point past all values
 
 
 def test_it_finds_the_median_of_much_data() -> None:

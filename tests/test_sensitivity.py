@@ -108,6 +108,8 @@ QUERIES = {
     "sum of clipped": (lambda t: t["x"].clip(-0.1, 0.3).sum(), X, NORMS, []),
     "mean": (lambda t: t["x"].mean(), X, NORMS, scalars("x", [-1.0])),
     "mean of positive": (lambda t: t["p"].mean(), P, NORMS, scalars("p", [2.0])),
+    "counts": (lambda t: t.counts([t["x"] >= 0, t["x"] >= -0.5]), X[:3], NORMS, []),
+    "counts apart": (lambda t: t.counts([t["x"] >= 1, t["x"] < 1]), X, (math.inf,), []),
     "histogram": (lambda t: t["c"].histogram(), CATEGORIES, NORMS, []),
     "histogram of bins": (lambda t: t["x"].histogram([-1.0, 0.0, 1.0, 3.0]), X, NORMS, []),
     "histogram of inner bins": (lambda t: t["x"].histogram([0.5, 1.0, 2.0]), X, (), []),

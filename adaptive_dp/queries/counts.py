@@ -76,6 +76,10 @@ class Counts(Query):
         lengths: dict[float, float] = {1: float(count), 2: math.sqrt(count)}
         return lengths.get(norm, 1.0) * change.rows
 
+    def step(self, domain: Table) -> float:
+        """Return 1."""
+        return 1.0
+
     def span(self, domain: Table, change: Change) -> float:
         """Return r where a unit appears: all counts grow; a + b for a rows against b."""
         return float(change.both if change.replaced else change.rows)
