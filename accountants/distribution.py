@@ -252,13 +252,12 @@ def _closed(
     spends: contour.Spends, delta: float, known: Bounds | None, most: float
 ) -> Bounds | None:
     """Return the root of a closed form of the whole composition; None where there is none."""
-    (pair, times), *others = spends
     lower, upper = (known.lower, known.upper) if known is not None else (0.0, math.inf)
     upper = min(upper, most)
-    if others or not lower < upper < math.inf:
+    if len(spends) > 1 or not lower < upper < math.inf:
         return None
     lower, upper = roots.enclosure(
-        lambda epsilons: pair.composed(times, epsilons) or _unknown(epsilons), delta, lower, upper
+        lambda epsilons: _copies(spends, epsilons) or _unknown(epsilons), delta, lower, upper
     )
     return None if _wide(lower, upper) else Bounds(lower, upper)
 
@@ -302,6 +301,9 @@ def _single(pair: Pair, delta: float, attained: bool) -> Bounds:
         if right > 1e300:
             return Bounds(0.0, math.inf)
     lower, upper = roots.enclosure(pair.profile, delta, 0.0, right)
+    if _wide(lower, upper):  # bounds far apart cross delta far apart, each at a root of its own
+        lower = roots.enclosure(lambda x: (pair.profile(x)[0],) * 2, delta, 0.0, right)[0]
+        upper = roots.enclosure(lambda x: (pair.profile(x)[1],) * 2, delta, 0.0, right)[1]
     return bracket(lower if attained else 0.0, upper)
 
 
@@ -367,23 +369,29 @@ def _computed(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
     if _bounded(spends) and _largest(spends, False).upper < _TINY:
         return _trivial(spends, epsilons)
     found = _attempt(lambda: contour.profile(spends, epsilons))
-    if _loose(found) and len(spends) == 1:
-        found = spends[0][0].composed(spends[0][1], epsilons) or found
-    if found is None or _loose(found):
-        from accountants.lattices import lattice  # here: most questions do without
-
-        try:
-            other = lattice.profile(spends, epsilons)
-        except (InapplicableError, ArithmeticError):
-            return found or _trivial(spends, epsilons)
-        if found is None:
-            return other
-        return np.maximum(found[0], other[0]), np.minimum(found[1], other[1])
-    return found
+    for other in (_copies, _folded):
+        if found is not None and np.all(found[1] <= found[0] * (1 + _LOOSE)):
+            break
+        second = other(spends, epsilons)
+        if found is not None and second is not None:
+            second = np.maximum(found[0], second[0]), np.minimum(found[1], second[1])
+        found = second or found
+    return found or _trivial(spends, epsilons)
 
 
-def _loose(found: tuple[Array, Array] | None) -> bool:
-    return found is None or not np.all(found[1] <= found[0] * (1 + _LOOSE))
+def _copies(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return a closed form of copies of one pair."""
+    return spends[0][0].composed(spends[0][1], epsilons) if len(spends) == 1 else None
+
+
+def _folded(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return the lattice's bounds."""
+    from accountants.lattices import lattice  # here: most questions do without
+
+    try:
+        return lattice.profile(spends, epsilons)
+    except (InapplicableError, ArithmeticError):
+        return None
 
 
 def _trivial(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:

@@ -64,8 +64,8 @@ def enclosure(
     Returns
     -------
     tuple
-        Two points between those: ``left``, or one whose lower bound is at least ``delta``, and
-        ``right``, or one whose upper bound is at most that; close together where the bounds are.
+        Two points between those: ``left``, or one whose lower bound is above ``delta``, and
+        ``right``, or one whose upper bound is not; close together where the bounds are.
         Each round asks some points around the crossing of the last bounds' chord, and some that
         shorten the bracket in any case.
     """
@@ -73,7 +73,7 @@ def enclosure(
     ends: list[tuple[float, float]] = []
     for _ in range(64):
         low, high = profile(points)
-        before, left = right - left, float(points[low >= delta].max(initial=left))
+        before, left = right - left, float(points[low > delta].max(initial=left))
         right = float(points[(high <= delta) & (points >= left)].min(initial=right))
         width = right - left
         if not width > 1e-11 * right or (len(points) > 2 and width > 0.3 * before):
