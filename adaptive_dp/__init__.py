@@ -46,8 +46,19 @@ from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.repeat import repeat
 from adaptive_dp.graph.run import Result
 from adaptive_dp.graph.secret import Secret
+from adaptive_dp.graph.stability import Choice, Stability
 from adaptive_dp.graph.verify import Verdict, verify
-from adaptive_dp.primitives import Gaussian, Laplace
+from adaptive_dp.primitives import (
+    DistanceToInstability,
+    Gaussian,
+    Laplace,
+    ProposeTestRelease,
+    ReleasedSensitivity,
+    SmoothCauchy,
+    SmoothLaplace,
+    SmoothLaplaceLogNormal,
+    SmoothStudent,
+)
 from adaptive_dp.queries import Column, Table, Vectors, dataset
 from adaptive_dp.report import markdown, report
 from adaptive_dp.solvers import AdaSSP
@@ -61,9 +72,11 @@ __all__ = [
     "AdaSSP",
     "CalibrationError",
     "Certificate",
+    "Choice",
     "Column",
     "DataError",
     "DeclarationError",
+    "DistanceToInstability",
     "DocumentError",
     "Free",
     "Gaussian",
@@ -76,12 +89,19 @@ __all__ = [
     "Pipeline",
     "PlanError",
     "Private",
+    "ProposeTestRelease",
     "Public",
     "Query",
     "Released",
+    "ReleasedSensitivity",
     "Result",
     "RunError",
     "Secret",
+    "SmoothCauchy",
+    "SmoothLaplace",
+    "SmoothLaplaceLogNormal",
+    "SmoothStudent",
+    "Stability",
     "Table",
     "Vectors",
     "Verdict",
