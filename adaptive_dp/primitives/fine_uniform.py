@@ -16,11 +16,9 @@ def fine_uniform(stream: Stream) -> float:
     The exponent is how many coins came up tails before the first head: a uniform number of k
     fixed bits has no small values of its own, and noise made of it no tail beyond them.
     """
-    zeros = 0
-    while zeros < DEEPEST:
-        word = int(stream.words(1)[0])
-        zeros += 64 - word.bit_length()
-        if word:
-            break
-    mantissa = 2**52 + (int(stream.words(1)[0]) >> 12)
-    return math.ldexp(float(mantissa), -53 - zeros)
+    first, second = stream.words(2).tolist()
+    zeros = 64 - first.bit_length()
+    while not first and zeros < DEEPEST:
+        first = int(stream.words(1)[0])
+        zeros += 64 - first.bit_length()
+    return math.ldexp(float(2**52 + (second >> 12)), -53 - zeros)

@@ -22,9 +22,9 @@ def integer_noise(epsilon: float, stream: Stream) -> int:
 
     The binary digits of G are independent: the i-th is 1 with odds ``r^{2^i}`` to 1. Each is a coin
     of a float probability, drawn exactly (`fine_uniform` is rounded down to floats), and each
-    float is within 2^-51 of its probability; of at most 60 digits and two variables that is
-    below `ROUNDING`, by which noise is made for less than ``epsilon``. Digits whose probability
-    is below e^-190 are 0.
+    float is within a relative 2^-50 of its probability. Of at most 60 digits and two variables
+    that is below `ROUNDING`, for so much less than ``epsilon`` the noise is made. Digits whose
+    probability is below e^-190 are 0.
     """
     used = epsilon - ROUNDING
     return _geometric(used, stream) - _geometric(used, stream)

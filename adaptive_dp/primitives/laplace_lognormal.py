@@ -76,7 +76,8 @@ class SmoothLaplaceLogNormal(Mechanism):
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the zCDP loss of ``distance`` changed rows."""
-        return steps_loss(ZeroConcentrated(up(paid(self.epsilon) ** 2 / 2)), distance)
+        epsilon = min(paid(self.epsilon), 1e140)  # far beyond what noise is made for
+        return steps_loss(ZeroConcentrated(up(epsilon * epsilon / 2)), distance)
 
 
 def lognormal_split(epsilon: float) -> tuple[float, float]:

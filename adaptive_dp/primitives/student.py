@@ -101,8 +101,8 @@ class SmoothStudent(Mechanism):
     norm: ClassVar[float] = 0
     reads: ClassVar[type] = Stability
     theorem: ClassVar[str] = (
-        "Nissim, Raskhodnikova & Smith 2007, Lemma 2.5; Bun & Steinke 2019, sec. 3.1; exact loss of "
-        "Student's t (hyperbolic distance)"
+        "Nissim, Raskhodnikova & Smith 2007, Lemma 2.5; Bun & Steinke 2019, sec. 3.1; exact loss "
+        "of Student's t (hyperbolic distance)"
     )
     sampler: ClassVar[str] = f"Student's t, {FLOAT_SAMPLER}, rounded to a grid of the bounds"
 

@@ -62,10 +62,10 @@ def instability(counts: NDArray[np.float64], exchange: bool) -> Choice:
 
     Another candidate j is chosen once it has more, or as many and stands before: once its deficit
     of g falls by ``g + 1`` for j behind, by g for j before. A row added or removed takes 1 from it;
-    one exchanged takes 2, a row of the chosen that becomes one of j. The least such number of steps,
-    less 1, is how many there are before one more may change the choice. That there are
-    always rows to take is assumed, which can only make the distance smaller: it stays 1-Lipschitz
-    and is 0 at the edge.
+    one exchanged takes 2, a row of the chosen that becomes one of j. The least such number of
+    steps, less 1, is how many there are before one more may change the choice. That there always
+    are rows to take is assumed, which can only make the distance smaller: it still moves by at
+    most 1 a step, and is 0 at the edge.
 
     Examples
     --------

@@ -105,7 +105,8 @@ class Variance(Query):
         wide = self.bounds.upper - self.bounds.lower
         require(
             wide == 0 or 1e-140 <= wide <= 1e140,
-            f"bounds {self.bounds} are too far apart, or too close, for a square; rescale the column",
+            f"bounds {self.bounds} are too far apart, or too close, for squares; "
+            "rescale the column",
         )
         return inputs[0]  # type: ignore[no-any-return]
 
