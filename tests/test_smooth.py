@@ -11,6 +11,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
+from test_smooth_sensitivity import Data, data_sets, neighbours, of
 
 import accountants
 import adaptive_dp as dp
@@ -51,6 +52,27 @@ def test_students_loss_is_epsilon_and_not_more_over_all_shifts_and_stretches(
             worst = max(worst, float(np.abs(log_ratio(z, b, s, d)).max()))
         assert worst <= epsilon
         assert worst >= epsilon * (1 - 1e-4)
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+@pytest.mark.parametrize("d", [1.0, 3.0])
+def test_the_whole_release_is_private_on_all_small_data_sets(d: float, exchange: bool) -> None:
+    """Before rounding: the exact densities of the median with noise, over all neighbours."""
+    epsilon = 1.0
+    beta = smoothness(epsilon, d)
+    a = largest_shift(epsilon, beta, d)
+    y = np.concatenate([np.linspace(-40, 40, 801), np.geomspace(40, 1e8, 60)])
+
+    def log_density(x: Data) -> np.ndarray:
+        data = of(x, 0.5, exchange)
+        scale = data.smooth(beta, least=1e-6) / a
+        return student_log_density((y - data.value) / scale, d) - math.log(scale)
+
+    worst = 0.0
+    for x in data_sets(range(4)):
+        for other in neighbours(x, exchange):
+            worst = max(worst, float(np.abs(log_density(x) - log_density(other)).max()))
+    assert 0.9 * epsilon <= worst <= epsilon
 
 
 def test_students_loss_against_mpmath() -> None:

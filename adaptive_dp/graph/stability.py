@@ -53,7 +53,7 @@ class Stability(ABC):
         """Return the beta-smooth sensitivity ``S(x) = max_k e^{-beta k} A_k``, at least ``least``.
 
         The least function with ``S >= A_0`` and ``S(x) <= e^beta S(x')`` for neighbours (Nissim,
-        Raskhodnikova and Smith 2007, Lemma 3.3); too large by at most a relative `SLACK`.
+        Raskhodnikova and Smith 2007, Def. 2.2); too large by at most a relative `SLACK`.
         """
         found = _largest(self.local, self.last, lambda k, a: math.exp(-beta * k) * a, least)
         return found * (1 + SLACK / 2)

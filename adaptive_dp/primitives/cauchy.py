@@ -30,19 +30,19 @@ class SmoothCauchy(Mechanism):
 
     References
     ----------
-    Nissim, Raskhodnikova and Smith 2007, Lemma 2.7 (Cauchy noise, ``a = beta = eps/6``); the exact
-    loss is derived in `largest_shift`.
+    Nissim, Raskhodnikova and Smith 2007, section 2.2 (Cauchy noise, ``a = beta = eps/6``); the
+    exact loss is derived in `largest_shift`.
 
     Examples
     --------
-    >>> SmoothCauchy(epsilon=1.0).loss(distance=2)
-    Pure(epsilon=2.0000000000000004)
+    >>> SmoothCauchy(epsilon=1.0).loss(distance=1)
+    Pure(epsilon=1.0)
     """
 
     norm: ClassVar[float] = 0
     reads: ClassVar[type] = Stability
     theorem: ClassVar[str] = (
-        "Nissim, Raskhodnikova & Smith 2007, Lemma 2.7; exact loss of Cauchy laws (hyperbolic "
+        "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; exact loss of Cauchy laws (hyperbolic "
         "distance)"
     )
     sampler: ClassVar[str] = f"Cauchy, {FLOAT_SAMPLER}, rounded to a grid of the bounds"

@@ -39,8 +39,9 @@ class SmoothLaplaceLogNormal(Mechanism):
       half its square in zCDP.
     * A stretch by e^b: ``X e^{sigma (Y + b / sigma)}``, a function of a normal variable shifted by
       ``b / sigma``: ``(b / sigma)^2 / 2``.
-    * One after the other: the roots of the rhos add up (Bun and Steinke 2016, Lemma 5.2, with the
-      orders ``k alpha`` and ``(k alpha - 1)/(k - 1)`` at the best k).
+    * One after the other the roots of the rhos add up, by the inequality ``D_alpha(P||R) <=
+      k alpha/(k alpha - 1) D_{(k alpha - 1)/(k - 1)}(P||Q) + D_{k alpha}(Q||R)`` at the best k,
+      ``1 + sqrt(rho_1/rho_2)``, as for groups (Bun and Steinke 2016, section 5).
 
     Half of eps for each, and ``sigma^2 = 1/3``, maximise ``a beta``.
 
@@ -51,7 +52,7 @@ class SmoothLaplaceLogNormal(Mechanism):
 
     References
     ----------
-    Bun and Steinke 2019, section 3.2 (Laplace log-normal); the proof is as above.
+    Bun and Steinke 2019 (Laplace log-normal); the proof is as above.
 
     Examples
     --------
@@ -62,8 +63,7 @@ class SmoothLaplaceLogNormal(Mechanism):
     norm: ClassVar[float] = 0
     reads: ClassVar[type] = Stability
     theorem: ClassVar[str] = (
-        "Nissim, Raskhodnikova & Smith 2007, Lemma 2.5; Bun & Steinke 2019, sec. 3.2 (Laplace "
-        "log-normal)"
+        "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; Bun & Steinke 2019 (Laplace log-normal)"
     )
     sampler: ClassVar[str] = f"Laplace log-normal, {FLOAT_SAMPLER}, rounded to a grid of the bounds"
 

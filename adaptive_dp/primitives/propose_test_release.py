@@ -47,7 +47,7 @@ class ProposeTestRelease(Mechanism):
 
     References
     ----------
-    Dwork and Lei 2009, section 3; Dwork and Roth 2014, section 7.2; the constants as above.
+    Dwork and Lei 2009; Dwork and Roth 2014, section 7.2; the constants as above.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class ProposeTestRelease(Mechanism):
 
     norm: ClassVar[float] = 0
     reads: ClassVar[type] = Stability
-    theorem: ClassVar[str] = "Dwork & Lei 2009, sec. 3 (propose-test-release)"
+    theorem: ClassVar[str] = "Dwork & Lei 2009; Dwork & Roth 2014, sec. 7.2 (propose-test-release)"
     sampler: ClassVar[str] = (
         f"two-sided geometric on whole numbers; Laplace, {FLOAT_SAMPLER}, rounded to a grid of the "
         "bounds"

@@ -76,7 +76,7 @@ class SmoothLaplace(Mechanism):
 
     References
     ----------
-    Nissim, Raskhodnikova and Smith 2007, Lemma 2.9 (``beta = eps / (2 log(2/delta))``); the exact
+    Nissim, Raskhodnikova and Smith 2007, section 2.2 (``beta = eps / (2 log(2/delta))``); the exact
     delta is derived in `failure`.
 
     Examples
@@ -88,7 +88,7 @@ class SmoothLaplace(Mechanism):
     norm: ClassVar[float] = 0
     reads: ClassVar[type] = Stability
     theorem: ClassVar[str] = (
-        "Nissim, Raskhodnikova & Smith 2007, Lemma 2.9; exact delta of shifted and stretched "
+        "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; exact delta of shifted and stretched "
         "Laplace laws"
     )
     sampler: ClassVar[str] = f"Laplace, {FLOAT_SAMPLER}, rounded to a grid of the bounds"

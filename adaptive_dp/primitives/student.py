@@ -50,7 +50,7 @@ def largest_shift(epsilon: float, beta: float, degrees: float) -> float:
     Examples
     --------
     >>> round(largest_shift(1.0, 0.5, degrees=1.0), 4)  # 0.5 by the sum of the parts
-    0.9096
+    1.0422
     """
     d, b = degrees, beta
     if d * b >= epsilon:
@@ -63,7 +63,7 @@ def largest_shift(epsilon: float, beta: float, degrees: float) -> float:
 
 
 def student(degrees: float, stream: Stream) -> float:
-    """Return a draw of Student's t (Bailey 1994, eq. 2): ``sqrt(d (U^{-2/d} - 1)) cos(2 pi V)``."""
+    """Return a draw of Student's t (Bailey 1994): ``sqrt(d (U^{-2/d} - 1)) cos(2 pi V)``."""
     radius = math.expm1(-2 / degrees * math.log(fine_uniform(stream)))
     return math.sqrt(degrees * radius) * math.cos(2 * math.pi * float(stream.uniform()))
 
@@ -89,8 +89,8 @@ class SmoothStudent(Mechanism):
 
     References
     ----------
-    Nissim, Raskhodnikova and Smith 2007, Lemma 2.5 (noise in proportion to S); Bun and Steinke
-    2019, section 3.1 (Student's t); the exact loss is derived in `largest_shift`.
+    Nissim, Raskhodnikova and Smith 2007, section 2.2 (noise in proportion to S); Bun and
+    Steinke 2019 (Student's t); the exact loss is derived in `largest_shift`.
 
     Examples
     --------
@@ -101,7 +101,7 @@ class SmoothStudent(Mechanism):
     norm: ClassVar[float] = 0
     reads: ClassVar[type] = Stability
     theorem: ClassVar[str] = (
-        "Nissim, Raskhodnikova & Smith 2007, Lemma 2.5; Bun & Steinke 2019, sec. 3.1; exact loss "
+        "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; Bun & Steinke 2019; exact loss "
         "of Student's t (hyperbolic distance)"
     )
     sampler: ClassVar[str] = f"Student's t, {FLOAT_SAMPLER}, rounded to a grid of the bounds"
