@@ -28,8 +28,7 @@ def trimmed_mean(x: Data, share: float) -> float:
 
 
 def spread(x: Data) -> Spread:
-    values = np.array(sorted(x), dtype=np.float64)
-    return Spread(values, 4.0, np.concatenate([[0.0], np.cumsum(values)]))
+    return Spread(np.array([round(4 * v) for v in sorted(x)], dtype=np.int64), 16, 0.25)
 
 
 def lawful(ours: Any, brute: Brute, exact_until: Any = None) -> None:
@@ -75,7 +74,7 @@ def test_a_trimmed_mean_is_steadier_than_a_mean() -> None:
 
 EMPTY: list[Stability] = [
     Trimmed(np.array([]), 1.0, 2.0, 0.1),
-    Spread(np.array([]), 4.0, np.array([0.0])),
+    Spread(np.array([], dtype=np.int64), 16, 0.25),
     Own(np.array([]), 1.0, 2.0, len, lambda v, k: 0.0),
 ]
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from attrs import frozen
 
 SLACK = 2.0**-43
-"""Relative error, upward, of what `Stability.smooth` and `Stability.linear` return."""
+"""Relative error, upward, of what `Stability.smooth` returns."""
 
 
 class Stability(ABC):
@@ -53,7 +53,8 @@ class Stability(ABC):
         """Return the beta-smooth sensitivity ``S(x) = max_k e^{-beta k} A_k``, at least ``least``.
 
         The least function with ``S >= A_0`` and ``S(x) <= e^beta S(x')`` for neighbours (Nissim,
-        Raskhodnikova and Smith 2007, Def. 2.2); too large by at most a relative `SLACK`.
+        Raskhodnikova and Smith 2007, Def. 2.2). Too large by at most a relative `SLACK`, while it
+        is above 1e-200 of the width (``beta k`` is then rounded by less than 2^-44).
         """
         found = _largest(self.local, self.last, lambda k, a: math.exp(-beta * k) * a, least)
         return found * (1 + SLACK / 2)
@@ -61,7 +62,8 @@ class Stability(ABC):
     def linear(self, slope: float, least: float = 0.0) -> float:
         """Return ``max_k A_k - slope k``, at least ``least``: it moves by at most ``slope`` a step.
 
-        Where A_0 itself moves by no more, it is A_0. Too large by at most a relative `SLACK`.
+        Where A_0 itself moves by no more, it is A_0. Never below A_0, and exact to 2^-42 of the
+        width.
         """
         found = _largest(self.local, self.last, lambda k, a: a - slope * k, least)
         return found * (1 + SLACK / 2)

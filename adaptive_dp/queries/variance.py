@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -12,12 +13,12 @@ from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.operation import Query, require
 from adaptive_dp.graph.stability import Stability
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.queries.columns import Floats
 from adaptive_dp.queries.domains import Interval, Values, interval
 from adaptive_dp.queries.order import ordered
 from adaptive_dp.queries.row_steps import counted, row_steps
 from adaptive_dp.queries.sum import bounded
-from adaptive_dp.queries.trimmed_mean import mean
+from adaptive_dp.rows.grid import step
+from adaptive_dp.rows.rows import Integers
 
 
 @frozen(repr=False)
@@ -31,36 +32,45 @@ class Spread(Stability):
     k zeros, and without the k + 1 least and with k times W. The set of w at k lies in that of a
     neighbour at k + 1, so the bound keeps the laws of `Stability.local`.
 
+    Values are whole numbers of a unit, so that sums are exact and both laws hold to the last bit.
+
     Parameters
     ----------
     values
-        In ascending order, less the column's lower bound.
-    width
-        W.
-    sums
-        Of the first 0, 1, ..., n values.
+        Whole numbers in ascending order, from 0 to ``top``, which is W.
+    top
+        At most 2^21.
+    unit
+        A power of two.
     """
 
-    values: Floats
-    width: float
-    sums: Floats
-    lower: float = 0.0
+    values: Integers
+    top: int
+    unit: float
+    sums: Integers = field(init=False)
+    lower: float = field(default=0.0, init=False)
+    upper: float = field(init=False)
+
+    @sums.default
+    def _sums(self) -> Integers:
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.values)])
+
+    @upper.default
+    def _upper(self) -> float:
+        return (self.top * self.unit) ** 2 / 4
 
     def __repr__(self) -> str:
         return "<private values>"
 
     @property
-    def upper(self) -> float:  # type: ignore[override]
-        """``W^2 / 4``."""
-        return self.width * self.width / 4
-
-    @property
     def value(self) -> float:
         """The variance; 0 where there are no values."""
-        if not len(self.values):
+        n = len(self.values)
+        if not n:
             return 0.0
-        found = mean((self.values - mean(self.values)) ** 2)
-        return min(self.upper, max(0.0, found))
+        some = range(0, n, SQUARES)
+        squares = sum(int((self.values[i : i + SQUARES] ** 2).sum()) for i in some)
+        return (n * squares - int(self.sums[n]) ** 2) / n**2 * self.unit**2
 
     @property
     def last(self) -> int:
@@ -68,17 +78,20 @@ class Spread(Stability):
         return max(0, len(self.values) - 1)
 
     def local(self, distance: int) -> float:
-        """Return the bound of the class docstring, with room for the rounding of both variances."""
+        """Return the bound of the class docstring, with room for the rounding of two variances."""
         n, k = len(self.values), int(distance)
         if n < 2:
             return 0.0
         kept = max(0, n - 1 - k)
-        free = (n - 1 - kept) * self.width
-        low = float(self.sums[kept]) / (n - 1)
-        high = (float(self.sums[n] - self.sums[n - kept]) + free) / (n - 1)
-        room = n * self.width * 2.0**-50  # n additions of at most n W, over n
-        reach = min(self.width, max(self.width - low, high) + room)
-        return min(self.upper, reach * reach * ((n - 1) / n / n) + self.upper * 2.0**-46)
+        low = int(self.sums[kept])
+        high = int(self.sums[n] - self.sums[n - kept]) + (n - 1 - kept) * self.top
+        reach = max(self.top * (n - 1) - low, high)  # of mu, times n - 1
+        moved = reach**2 / (n**2 * (n - 1)) * self.unit**2
+        return min(self.upper, moved + self.upper * 2.0**-50)
+
+
+SQUARES = 2**20
+"""So many squares of numbers up to 2^21 add up below 2^63."""
 
 
 @frozen
@@ -117,5 +130,7 @@ class Variance(Query):
     def run(self, inputs: Sequence[Any], stream: Stream) -> Spread:
         """Return the sorted values, from the lower bound on."""
         wide = self.bounds.upper - self.bounds.lower
-        values = np.clip(ordered(inputs[0], self.bounds) - self.bounds.lower, 0.0, wide)
-        return Spread(values, wide, np.concatenate([[0.0], np.cumsum(values)]))
+        unit = step(wide, 20)
+        top = math.floor(wide / unit)
+        apart = ordered(inputs[0], self.bounds) - self.bounds.lower
+        return Spread(np.clip(np.rint(apart / unit), 0, top).astype(np.int64), top, unit)
