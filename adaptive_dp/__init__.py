@@ -47,10 +47,12 @@ from adaptive_dp.graph.repeat import repeat
 from adaptive_dp.graph.run import Result
 from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.select import select
+from adaptive_dp.graph.stability import Choice, Stability
 from adaptive_dp.graph.verify import Verdict, verify
 from adaptive_dp.primitives import (
     DiscreteGaussian,
     DiscreteLaplace,
+    DistanceToInstability,
     Exponential,
     Gaussian,
     GaussianSparseVector,
@@ -58,7 +60,13 @@ from adaptive_dp.primitives import (
     NoisyMax,
     Norm,
     PermuteAndFlip,
+    ProposeTestRelease,
     QuantileExponential,
+    ReleasedSensitivity,
+    SmoothCauchy,
+    SmoothLaplace,
+    SmoothLaplaceLogNormal,
+    SmoothStudent,
     SparseVector,
 )
 from adaptive_dp.queries import Column, Table, Vectors, dataset
@@ -74,11 +82,13 @@ __all__ = [
     "AdaSSP",
     "CalibrationError",
     "Certificate",
+    "Choice",
     "Column",
     "DataError",
     "DeclarationError",
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "DistanceToInstability",
     "DocumentError",
     "Exponential",
     "Free",
@@ -96,14 +106,21 @@ __all__ = [
     "Pipeline",
     "PlanError",
     "Private",
+    "ProposeTestRelease",
     "Public",
     "QuantileExponential",
     "Query",
     "Released",
+    "ReleasedSensitivity",
     "Result",
     "RunError",
     "Secret",
+    "SmoothCauchy",
+    "SmoothLaplace",
+    "SmoothLaplaceLogNormal",
+    "SmoothStudent",
     "SparseVector",
+    "Stability",
     "Table",
     "Vectors",
     "Verdict",

@@ -160,6 +160,35 @@ def constants() -> dp.Pipeline:
     )
 
 
+def largest(values: np.ndarray) -> float:
+    return float(values[-1]) if len(values) else -5.0
+
+
+def jump(values: np.ndarray, distance: int) -> float:
+    """The most that `largest` moves: to the upper bound, or down by the values beside it."""
+    inside = np.concatenate([np.full(distance + 2, -5.0), values])
+    return float(max(10 - inside[-1 - distance], inside[-1] - inside[-2 - distance]))
+
+
+def instances() -> dp.Pipeline:
+    table = people("replace_one", unit=None)
+    x, region = table["x"], table["region"]
+    test, low = dp.ProposeTestRelease(epsilon=1.0, delta=1e-7, bound=2.0), x.quantile(0.1)
+    return dp.Pipeline(
+        median=x.median().release(dp.SmoothStudent(epsilon=1.0)),
+        low=low.release(dp.SmoothCauchy(epsilon=0.5)),
+        part=table.partition("region")["A"]["x"].median().release(dp.SmoothCauchy(epsilon=0.5)),
+        high=x.quantile(0.9).release(dp.SmoothLaplace(epsilon=1.0, delta=1e-7)),
+        trimmed=x.trimmed_mean(0.1).release(dp.SmoothLaplaceLogNormal(epsilon=0.5)),
+        variance=x.variance().release(
+            dp.ReleasedSensitivity(epsilon=1.0, delta=1e-7, slope=0.1, logarithmic=False)
+        ),
+        largest=x.instance(largest, jump, range=(-5, 10)).release(test),
+        mode=region.mode().release(dp.DistanceToInstability(epsilon=1.0, delta=1e-7)),
+        bin=x.mode([-5, 0, 10]).release(dp.DistanceToInstability(epsilon=1.0, delta=1e-7)),
+    )
+
+
 PLANS: dict[str, Callable[[], dp.Pipeline]] = {
     "columns": columns,
     "filters": filters,
@@ -171,6 +200,7 @@ PLANS: dict[str, Callable[[], dp.Pipeline]] = {
     "free": free,
     "learner": learner,
     "constants": constants,
+    "instances": instances,
 }
 
 

@@ -387,14 +387,14 @@ def lists(universe, count):
 
 
 def test_every_query_is_searched():
-    """A query that is added to the library must be added here."""
+    """A query that is added to the library must be added here, if it gives numbers."""
     kinds = {ask(table("add_remove", None)).operation.kind for ask, *_ in QUERIES.values()}
 
     def known(cls):
         return {cls} | {found for sub in cls.__subclasses__() for found in known(sub)}
 
     library = {c for c in known(Query) - {Query} if c.__module__.startswith("adaptive_dp.")}
-    assert {c.kind for c in library} == kinds
+    assert {c.kind for c in library if c.gives is np.ndarray} == kinds
 
 
 def test_the_executor_path_is_that_of_a_run():

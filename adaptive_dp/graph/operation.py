@@ -85,6 +85,9 @@ class Query(Operation):
     gives: ClassVar[type] = np.ndarray
     """The type of its value: numbers, or something that only some mechanisms read."""
 
+    assumption: ClassVar[str] = ""
+    """A sentence for certificates, where its sensitivity rests on what no program can check."""
+
     def sensitivity(self, domain: Any, change: Change, norm: float) -> float:
         """Return the most that one unit's change moves the value, in the l_``norm`` norm.
 

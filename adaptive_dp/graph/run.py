@@ -15,13 +15,14 @@ from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.certify import certificate
 from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
 from adaptive_dp.graph.fresh import fresh
+from adaptive_dp.graph.functions import Function
 from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.roles import SourceOperation
 from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.select import Select
 from adaptive_dp.graph.spread import spread
-from adaptive_dp.graph.steps import Parameter, Post, Release
+from adaptive_dp.graph.steps import Parameter, Release
 from adaptive_dp.graph.structure import Node, Structure
 from adaptive_dp.graph.table import result_html, result_text
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
@@ -91,8 +92,9 @@ def execute(plan: Pipeline, data: Mapping[str, Secret[Any]], seed: int | None) -
             "with plan.with_delta(1e-6) ('delta' in a plan document), or calibrate the plan"
         )
     for node in structure:
-        if isinstance(node.handle.operation, Post):
-            node.handle.operation.function.resolve()
+        for parameter in node.handle.operation.parameters().values():
+            if isinstance(parameter, Function):
+                parameter.resolve()
     run = _Run(structure, _bound(structure, data), seed)
     for node in structure:
         if not node.loops:

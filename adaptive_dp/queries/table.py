@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from adaptive_dp.graph.change import Neighbors
 from adaptive_dp.graph.convert import anything
 from adaptive_dp.graph.errors import DeclarationError, LeakError
+from adaptive_dp.graph.functions import Function
 from adaptive_dp.graph.handles import Handle, Private, PrivateQuery, Released, lineage, path
 from adaptive_dp.graph.operation import require
 from adaptive_dp.queries.columns import Clip, ColumnOf
@@ -22,10 +23,16 @@ from adaptive_dp.queries.filter import Condition, Filter
 from adaptive_dp.queries.gram import Gram, SmallestEigenvalue
 from adaptive_dp.queries.histogram import Histogram
 from adaptive_dp.queries.mean import Mean
+from adaptive_dp.queries.mode import Mode
+from adaptive_dp.queries.order import Quantile
+from adaptive_dp.queries.own_instance import Instance
 from adaptive_dp.queries.partition import Part, Partition
+from adaptive_dp.queries.row_steps import exchanged
 from adaptive_dp.queries.sample import Sample
 from adaptive_dp.queries.source import BoundContributions, Source
 from adaptive_dp.queries.sum import Sum, VectorSum, bounded
+from adaptive_dp.queries.trimmed_mean import TrimmedMean
+from adaptive_dp.queries.variance import Variance
 from adaptive_dp.queries.vectors import NormClip, Times, VectorsOf
 from adaptive_dp.rows import Rows
 
@@ -249,6 +256,83 @@ class Column(Private[Array], Generic[S]):
         declared = self.domain.column
         keys = declared.values if edges is None and isinstance(declared, Categories) else None
         return PrivateQuery(Histogram(keys, edges), (self,))
+
+    def median(self) -> PrivateQuery[float]:
+        """Return the median (the lower of two), for mechanisms that read a `Stability`."""
+        return self.quantile(0.5)
+
+    def quantile(self, q: float) -> PrivateQuery[float]:
+        """Return the value of rank ``ceil(q n)``, for mechanisms that read a `Stability`.
+
+        Parameters
+        ----------
+        q
+            Between 0 and 1, rounded to six decimals.
+        """
+        return PrivateQuery(Quantile(bounded(self.domain), q, exchanged(self)), (self,))
+
+    def trimmed_mean(self, share: float) -> PrivateQuery[float]:
+        """Return the mean without ``share`` of the values at either end.
+
+        Its table must have ``replace_one`` neighbours whose rows are the units.
+        """
+        return PrivateQuery(
+            TrimmedMean(bounded(self.domain), share), (self._fixed("trimmed_mean"),)
+        )
+
+    def variance(self) -> PrivateQuery[float]:
+        """Return the variance, under the same condition as `trimmed_mean`."""
+        return PrivateQuery(Variance(bounded(self.domain)), (self._fixed("variance"),))
+
+    def mode(self, edges: Sequence[float] | None = None) -> PrivateQuery[Any]:
+        """Return the most frequent category, or bin, for `DistanceToInstability`."""
+        declared = self.domain.column
+        keys = declared.values if edges is None and isinstance(declared, Categories) else None
+        return PrivateQuery(Mode(keys, edges, exchanged(self)), (self,))
+
+    def instance(
+        self,
+        function: Callable[[Array], float],
+        local: Callable[[Array, int], float],
+        *,
+        range: tuple[float, float],
+    ) -> PrivateQuery[float]:
+        """Return a function of your own of the values, for mechanisms that read a `Stability`.
+
+        Parameters
+        ----------
+        function
+            Called with the values, clipped to the column's bounds, in ascending order.
+        local
+            Called with them and with k = 0, 1, 2, ...: the most that the function moves in one step
+            from any data set within k steps, or a bound of it that grows with k and is at most
+            what it is at k + 1 for a neighbour. A step adds or removes a row; under ``replace_one``
+            of a whole table whose rows are the units it exchanges one.
+        range
+            Bounds of the function; its value is clipped to them.
+        """
+        require(
+            callable(function) and callable(local),
+            "instance needs two functions: one of the values, and one of the values and a distance",
+        )
+        query = Instance(
+            bounded(self.domain),
+            range,
+            Function.of(function),
+            Function.of(local),
+            exchanged(self),
+        )
+        return PrivateQuery(query, (self,))
+
+    def _fixed(self, what: str) -> Column[S]:
+        """Return the column, or refuse one of which the number of rows may change."""
+        require(
+            exchanged(self),
+            f"{what} needs a fixed number of rows: ask it of a table with "
+            "neighbors='replace_one' whose rows are the units, before filters and partitions; or "
+            "use median() or quantile(q)",
+        )
+        return self
 
     def isin(self, values: Sequence[Any]) -> Condition:
         """Return the condition that the column has one of ``values``."""

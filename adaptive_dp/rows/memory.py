@@ -77,6 +77,10 @@ class MemoryRows:
         assert result is not None
         return result
 
+    def values(self, block: Callable[[Columns], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return each row's number; the rows in memory are one block."""
+        return block(self.columns)
+
     def _take(self, keep: NDArray[np.bool_]) -> MemoryRows:
         return MemoryRows({k: v[keep] for k, v in self.columns.items()}, self.units[keep])
 

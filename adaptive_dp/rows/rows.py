@@ -1,9 +1,11 @@
 """What the library asks of data, and all that it asks.
 
-Queries are sums over rows of whole numbers: each query maps a block of rows to an array of
+Most queries are sums over rows of whole numbers: each query maps a block of rows to an array of
 int64, and the blocks' arrays are added as integers. Integer addition is exact and knows no
 order, so the sum is the same to the last bit however the rows are split, and one row moves
 it by at most what the row's own share can be: the sensitivity proofs need both.
+
+Queries that are no sums (quantiles, say) look at each row's value: `Rows.values`.
 
 How a cell is read depends on that cell alone (`adaptive_dp.rows.cells`): were a column's type
 inferred from its values, one person could change what everybody's are.
@@ -85,5 +87,13 @@ class Rows(Protocol):
         """Return the sum over blocks (of at most `BLOCK` rows) of ``block``, as exact integers.
 
         With no rows at all, ``block`` is called once on empty columns, for the shape.
+        """
+        ...
+
+    def values(self, block: Callable[[Columns], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return what ``block`` makes of each row, one after the other, in any order.
+
+        ``block`` maps a block of n rows (of any size) to n numbers. With no rows at all it is
+        called once on empty columns.
         """
         ...

@@ -1,0 +1,178 @@
+"""Propose-test-release, and noise for a released bound of the local sensitivity: exact deltas."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from test_smooth_sensitivity import data_sets, neighbours, of, quantile
+
+import adaptive_dp as dp
+from adaptive_dp.graph.stability import FOREVER
+from adaptive_dp.noise.stream import SeededStream
+from adaptive_dp.primitives.integer_noise import threshold
+from adaptive_dp.queries.order import Sorted
+
+
+def mass(epsilon: float, k: int) -> float:
+    r = math.exp(-epsilon)
+    return (1 - r) / (1 + r) * r ** abs(k)
+
+
+def above(epsilon: float, k: int) -> float:
+    """P(N > k)."""
+    r = math.exp(-epsilon)
+    return r ** (k + 1) / (1 + r) if k >= 0 else 1 - r**-k / (1 + r)
+
+
+def stick(p: float, q: float, scale: float, shift: float, epsilon: float) -> float:
+    """``sup_E p Lap(0)(E) - e^eps q Lap(shift)(E)``, exactly: the ratio falls from left to right.
+
+    It is ``log(p/q) + shift/scale`` left of 0, and falls by twice that up to ``shift``.
+    """
+    if p <= 0:
+        return 0.0
+    high = math.log(p / q) + shift / scale - epsilon
+    cut = math.inf if high - 2 * shift / scale >= 0 else high * scale / 2 if high > 0 else -math.inf
+    below = 0.5 * math.exp(cut / scale) if cut < 0 else 1 - 0.5 * math.exp(-cut / scale)
+    x = cut - shift
+    other = 0.5 * math.exp(x / scale) if x < 0 else 1 - 0.5 * math.exp(-x / scale)
+    return max(0.0, p * below - math.exp(epsilon) * q * other)
+
+
+def exact_delta(step: float, cut: int, epsilon: float) -> float:
+    """The worst delta at epsilon of propose-test-release, with ``step`` for either part.
+
+    Over all pairs of distances: within 1 and one of them positive, f moves by at most the bound;
+    both 0, f moves by anything.
+    """
+    worst = 0.0
+    for d in range(3 * cut):
+        for e in (d - 1, d, d + 1):
+            if e < 0:
+                continue
+            p, q = above(step, cut - d), above(step, cut - e)
+            silent = max(0.0, (1 - p) - math.exp(epsilon) * (1 - q))
+            said = p if d == e == 0 else stick(p, q, 1 / step, 1.0, epsilon)
+            worst = max(worst, silent + said)
+    return worst
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.4, 3.0])
+def test_propose_test_release_is_as_private_as_it_says(epsilon: float) -> None:
+    for delta in (1e-2, 1e-3, 1e-6):
+        half = epsilon / 2
+        cut = threshold(half, delta)
+        assert exact_delta(half, cut, epsilon) <= delta
+        if cut > 0:
+            assert exact_delta(half, cut, epsilon) > delta * math.exp(-half) * 0.9
+            assert exact_delta(half, cut - 1, epsilon) > delta
+
+
+def test_the_published_threshold_spends_half_of_delta() -> None:
+    """(2 eps, 2 delta) is what is printed; with log(1/delta)/eps it is (2 eps, delta/2)."""
+    step, delta = 0.7, 1e-3
+    real = math.log(1 / delta) / step
+    assert 0.5 * math.exp(-step * real) == pytest.approx(5e-4)
+    ours = exact_delta(step, math.floor(real), 2 * step)
+    assert ours <= delta
+    assert threshold(step, delta) < real
+
+
+def test_distances_to_a_large_sensitivity_move_by_one_step() -> None:
+    for exchange, bound in itertools.product((True, False), (0.0, 0.75, 2.0, 3.9)):
+        for x in data_sets(range(1, 5)):
+            here = of(x, 0.5, exchange).within(bound)
+            jumps = [abs(quantile(x, 0.5) - quantile(y, 0.5)) for y in neighbours(x, exchange)]
+            assert (here == 0) == (max(jumps) > bound)
+            for y in neighbours(x, exchange):
+                there = of(y, 0.5, exchange).within(bound)
+                assert abs(here - there) <= 1 or min(here, there) == FOREVER
+
+
+def test_it_is_released_where_the_bound_holds_far_around() -> None:
+    many = Sorted(np.linspace(0, 1, 5001), 0.0, 1.0, 0.5, False)
+    mechanism = dp.ProposeTestRelease(epsilon=1.0, delta=1e-6, bound=0.02)
+    found = [float(mechanism.release(many, SeededStream(k))) for k in range(50)]
+    assert not np.isnan(found).any()
+    assert np.abs(np.array(found) - 0.5).max() < 1
+    tight = dp.ProposeTestRelease(epsilon=1.0, delta=1e-6, bound=1e-5)
+    assert np.isnan([float(tight.release(many, SeededStream(k))) for k in range(50)]).all()
+
+
+def released_delta(levels: tuple[int, int], shift: float, apart: float, half: float) -> float:
+    """An upper bound of the exact delta at 2 half, for a delta of 1e-2: by each noise's mass.
+
+    B is not released; were it, the delta would be this sum over its values.
+    """
+    cut = threshold(half, 1e-2)
+    total = 0.0
+    for b in range(-60, 120):  # the level of B
+        p, q = (mass(half, b - cut - level) for level in levels)
+        total += stick(p, q, math.exp(apart * b) / half, shift, 2 * half)
+    return total
+
+
+@pytest.mark.parametrize("half", [0.5, 1.0])
+@pytest.mark.parametrize("apart", [0.1, 0.5])
+def test_a_released_sensitivity_is_as_private_as_it_says(half: float, apart: float) -> None:
+    """Levels within 1, and f moving by the smaller of both sensitivities."""
+    worst = 0.0
+    for levels in ((0, 0), (0, 1), (1, 0)):
+        worst = max(worst, released_delta(levels, 1.0, apart, half))
+    assert 1e-4 < worst <= 1e-2
+
+
+def test_without_an_offset_it_is_not() -> None:
+    total = sum(
+        stick(mass(1.0, b), mass(1.0, b), math.exp(0.5 * b), 1.0, 2.0) for b in range(-60, 60)
+    )
+    assert total > 1e-2
+
+
+@pytest.mark.parametrize("logarithmic", [True, False])
+@pytest.mark.parametrize("slope", [1e-9, 0.05, 0.5, 3.0])
+def test_the_bound_covers_the_sensitivity_and_moves_by_one_level(
+    logarithmic: bool, slope: float
+) -> None:
+    mechanism = dp.ReleasedSensitivity(
+        epsilon=1.0, delta=1e-6, slope=slope, logarithmic=logarithmic
+    )
+    for exchange in (True, False):
+        for x in data_sets(range(1, 4)):
+            here = of(x, 0.5, exchange)
+            bound = mechanism.bounded(here, 0)
+            assert bound >= here.local(0)
+            for y in neighbours(x, exchange):
+                other = of(y, 0.5, exchange)
+                below, over = (mechanism.bounded(other, k) for k in (-1, 1))
+                assert below * (1 - 1e-12) <= bound <= over * (1 + 1e-12)
+
+
+def test_extreme_slopes_and_noises() -> None:
+    data = Sorted(np.array([0.2, 0.5, 0.9]), 0.0, 1.0, 0.5, False)
+    for slope, logarithmic in itertools.product((1e-300, 1e299), (True, False)):
+        mechanism = dp.ReleasedSensitivity(
+            epsilon=1.0, delta=1e-6, slope=slope, logarithmic=logarithmic
+        )
+        for moved in (-(10**9), 0, 10**9):
+            assert mechanism.bounded(data, moved) > 0
+        assert 0 <= float(mechanism.release(data, SeededStream(1))) <= 1
+
+
+def test_in_a_plan() -> None:
+    x = dp.dataset("t", columns={"x": (0, 1)})["x"].median()
+    plan = dp.Pipeline(
+        tested=x.release(dp.ProposeTestRelease(epsilon=dp.Free("e"), delta=1e-7, bound=0.1)),
+        bounded=x.release(dp.ReleasedSensitivity(epsilon=dp.Free("e"), delta=1e-7, slope=0.1)),
+    ).calibrate(epsilon=2.0, delta=1e-6)
+    assert plan.certify().epsilon <= 2.0
+    assert dp.load(plan.to_json()).fingerprint == plan.fingerprint
+    result = plan.simulate(seed=1, t={"x": np.linspace(0, 1, 3001)})
+    assert result["bounded"] == pytest.approx(0.5, abs=0.1)
+    assert result["tested"] == pytest.approx(0.5, abs=0.99)
+    few = plan.simulate(seed=1, t={"x": np.array([0.0, 1.0])})
+    assert math.isnan(few["tested"])
+    assert 0 <= few["bounded"] <= 1
