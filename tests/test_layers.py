@@ -20,8 +20,9 @@ MAY_IMPORT = {
     "queries": {"graph", "rows", "noise", "accountants"},
     "primitives": {"graph", "rows", "noise", "accountants"},
     "report": {"graph", "rows", "noise", "accountants"},
+    "instance": {"queries", "primitives", "graph", "rows", "noise", "accountants"},
     "schemas": set(),
-    "solvers": {"queries", "primitives", "graph", "rows", "noise", "accountants"},
+    "solvers": {"instance", "queries", "primitives", "graph", "rows", "noise", "accountants"},
 }
 """The rooms that each room may import, beside itself; a room that is not named is on top."""
 TOP = {"adaptive_dp", "__main__", "cli", "commands", "epsilon", "planfile", "demo"}

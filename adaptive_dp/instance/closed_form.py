@@ -4,8 +4,8 @@ With leverage m and prediction error e of the data set without the record, and `
 
 ``epsilon = |g^2/(1+m) - log(1+m)| / 2 + m t + g sqrt(2 t)``, ``g = sqrt(gamma m) |e|``.
 
-It holds for the loss ``a - g Z + (m/2) Z^2`` of the record's removal, since ``|Z| <= sqrt(2 t)`` but
-for delta, and for that of its addition if ``t >= 1``: that one is at most
+It holds for the loss ``a - g Z + (m/2) Z^2`` of the data set without the record, since
+``|Z| <= sqrt(2 t)`` but for delta, and for that of the one with it if ``t >= 1``: this is at most
 ``log(1+m)/2 + g^2 / (2 (1+m)^2) + g sqrt(2 t)``, and ``log(1+m) <= m t``.
 
 As printed (Wang 2019, eqs. 4.3 and 4.4, and Remark 11) the terms in t are a half and ``1/sqrt 2``

@@ -58,7 +58,7 @@ def epsilon(delta: float, leverage: Array | float, gap: Array | float) -> Array:
     Examples
     --------
     >>> float(epsilon(1e-6, leverage=0.01, gap=0.1).round(4))
-    0.5182
+    0.4795
     """
     delta = probability("delta", delta)
     leverage, gap = np.broadcast_arrays(np.asarray(leverage, float), np.asarray(gap, float))

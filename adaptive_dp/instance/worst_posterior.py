@@ -12,7 +12,8 @@ with a public gamma and ridge. Let Z be a data set of which two bounds are known
 left, m with ``m / (1 + m) = x'H^-1 x``, is at most ``N = norm^2 / max(curvature - norm^2, ridge)``,
 and the prediction error there is ``(1 + m) |e|``, ``|e| <= residual`` the error at Z.
 
-By the order of pairs (see `adaptive_dp.instance.quadratic`), whose invariant is ``u = E / sqrt(1 + m)``, ``E = g / sqrt(m)``:
+By the order of pairs (see `adaptive_dp.instance.quadratic`), whose invariant is
+``u = E / sqrt(1 + m)``, ``E = g / sqrt(m)``:
 
 * Removals have ``u = sqrt(gamma) |e| sqrt(1 + m)``, which grows with m and ``|e|``; so the corner
   ``(N, sqrt(gamma) (1 + N) residual)`` is the worst of them. It is above every addition too,
@@ -22,8 +23,9 @@ By the order of pairs (see `adaptive_dp.instance.quadratic`), whose invariant is
   both profiles. Since ``tanh(t) <= min(1, t)``, that is so (a) for ``E^2 <= 1 + m``; (b) for the
   profile of what is removed, where ``r^2 >= E^2 / (1 + m)``, up to ``m = (1 + sqrt 5) / 2``; (c)
   for that of what is added, where ``r^2 >= E^2 / (1 + m) - 2 epsilon``, as long as
-  ``2 epsilon <= F^2 (1 + M - M^2) / (1 + M)^2``. Then the corner (M, F) is the worst; elsewhere
-  ``(M, F sqrt(1 + M))`` bounds all by the invariant.
+  ``2 epsilon <= F^2 (1 + M - M^2) / (1 + M)^2``. Then the corner (M, F) is the worst. Elsewhere,
+  by the invariant, ``(M, F sqrt(1 + M))`` bounds all, and ``(M, F sqrt((1 + M) / (1 + k)))`` all of
+  a leverage of k or more.
 
 Additions suffice where both bounds are known of the smaller of two data sets, since the loss of a
 pair holds in both directions. Where they are known of the data set at hand, which may be the
@@ -47,6 +49,18 @@ from accountants.rounding import down, up
 from adaptive_dp.instance import quadratic
 
 _GOLDEN = 1.618  # below (1 + sqrt 5) / 2
+
+
+def _curvature(value: float) -> float:
+    return positive("PosteriorBounds.curvature", value)
+
+
+def _ridge(value: float) -> float:
+    return nonnegative("PosteriorBounds.ridge", value)
+
+
+def _norm(value: float) -> float:
+    return positive("PosteriorBounds.norm", value)
 
 
 def _residual(value: float) -> float:
@@ -73,9 +87,9 @@ class PosteriorBounds:
         the smaller of any two neighbours.
     """
 
-    curvature: float = field(converter=lambda v: positive("PosteriorBounds.curvature", v))
-    ridge: float = field(converter=lambda v: nonnegative("PosteriorBounds.ridge", v))
-    norm: float = field(converter=lambda v: positive("PosteriorBounds.norm", v))
+    curvature: float = field(converter=_curvature)
+    ridge: float = field(converter=_ridge)
+    norm: float = field(converter=_norm)
     residual: float = field(converter=_residual)
     removals: bool = True
 
@@ -123,7 +137,8 @@ def worst_profile(epsilon: float, gamma: float, bounds: PosteriorBounds) -> floa
     end = up(math.sqrt(gamma) * bounds.residual, 4)
     small = end <= 1
     low = 2 * up(epsilon) <= down(end * end * (1 + m - m * m) / (1 + m) ** 2, 16)
-    removed = quadratic.removed(epsilon, m, gap if m <= _GOLDEN or small else far)
+    mid = up(gap * math.sqrt((1 + m) / (1 + min(m, _GOLDEN))), 8)
+    removed = quadratic.removed(epsilon, m, gap if small else mid)
     added = quadratic.added(epsilon, m, gap if small or low else far)
     return max(float(removed), float(added))
 
@@ -158,7 +173,7 @@ def largest_gamma(epsilon: float, delta: float, bounds: PosteriorBounds) -> floa
     Examples
     --------
     >>> bounds = PosteriorBounds(curvature=100, ridge=1, norm=1, residual=2, removals=False)
-    >>> round(largest_gamma(0.5, 3.3e-7, bounds), 4)
+    >>> round(largest_gamma(0.5, 1e-6 / 3, bounds), 4)
     0.2346
     """
     epsilon, delta = nonnegative("epsilon", epsilon), probability("delta", delta)
