@@ -75,7 +75,7 @@ class Mechanism:
         chooses none.
     given
         How many released values `release` gets after the stream: the loss must hold whatever
-        they are.
+        they are, or `premises` must refuse those for which it does not.
     theorem
         What the loss rests on, with author, year and number.
     sampler
@@ -129,6 +129,18 @@ class Mechanism:
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the privacy loss between values at most ``distance`` apart in `norm`."""
         raise NotImplementedError(f"{type(self).__name__} must define loss(distance)")
+
+    def premises(self, release: Any) -> None:
+        """Refuse a release (a handle) whose inputs are not what the loss rests on.
+
+        For a mechanism whose loss does not hold whatever is `given`, but for what certain
+        releases give.
+
+        Raises
+        ------
+        DeclarationError
+            If they are others.
+        """
 
     def deviation(self) -> float | None:
         """Return the noise's standard deviation on each coordinate; None to have it simulated."""
