@@ -18,7 +18,7 @@ from adaptive_dp.graph.convert import number, positive
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import Mechanism, budget_parameter
 from adaptive_dp.graph.steps import Release
-from adaptive_dp.instance.gaussian_promise import coldest, within
+from adaptive_dp.instance.gaussian_promise import within
 from adaptive_dp.instance.truncated import ball_draw
 from adaptive_dp.instance.worst_posterior import PosteriorBounds
 from adaptive_dp.noise.stream import FLOAT_SAMPLER, Stream
@@ -165,14 +165,6 @@ class TruncatedPosterior(Mechanism):
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the bounded range of ``distance`` rows that come or go."""
         return BoundedRange(up(distance * self.gamma * (1 + self.radius) ** 2 / 2, 16))
-
-
-def allowed_gamma(
-    ridge: float, bound: float, size: float, *, mu: float, failure: float
-) -> float:
-    """Return the largest gamma that passes `PosteriorSample`'s test; 0 where none does."""
-    known = bounds_of(ridge, bound, size)
-    return 0.0 if known is None else coldest(known, mu, failure)
 
 
 def passes(

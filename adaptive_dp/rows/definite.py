@@ -9,7 +9,7 @@ curvatures of 1e-3 or more.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from decimal import Context, Decimal, Overflow, DivisionByZero, InvalidOperation, localcontext
+from decimal import Context, Decimal, DivisionByZero, InvalidOperation, Overflow, localcontext
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -115,8 +115,9 @@ def least_eigenvalue(moments: Moments, bits: int) -> int:
 
     def below(steps: int) -> bool:
         moved = steps * Decimal(2) ** -bits
-        shifted = [[v - moved if i == j else v for j, v in enumerate(row)]
-                   for i, row in enumerate(matrix)]
+        shifted = [
+            [v - moved if i == j else v for j, v in enumerate(row)] for i, row in enumerate(matrix)
+        ]
         return steps <= 0 or factor(shifted) is not None
 
     low, high, width = guess, guess + 1, 1

@@ -9,14 +9,15 @@ from attrs import field, frozen
 from adaptive_dp.graph.convert import texts
 from adaptive_dp.graph.group import group
 from adaptive_dp.graph.handles import Released, post, public
-from adaptive_dp.instance.posterior_sample import PosteriorSample, allowed_gamma
-from adaptive_dp.primitives.gaussian_bound import LowerBound, UpperBound
+from adaptive_dp.instance.gaussian_promise import coldest
+from adaptive_dp.instance.posterior_sample import PosteriorSample, bounds_of
+from adaptive_dp.primitives.gaussian_bound import LowerBound, UpperBound, margin
 from adaptive_dp.queries.moments import LEAST, MOST, REACH, SLACK, CoefficientNorm, LeastEigenvalue
 from adaptive_dp.queries.table import Table
 from adaptive_dp.solvers.adassp import Coefficients, largest_mu
 from adaptive_dp.solvers.regression import Regression, budget, columns, inside, regression
 
-BOUND, FAILURE = 0.05, 1 / 16
+BOUND, FAILURE = 0.1, 1 / 16
 """Each bound's share of mu^2, and of delta."""
 
 SAMPLE_FAILURE = 1 / 4
@@ -31,7 +32,7 @@ class AdaOPS:
     divided by their largest norm, or clipped to ``norm`` and divided by it. Released are
 
     1. a lower bound l of the least eigenvalue of ``X'X``; from it the ridge,
-       ``max(1, 2 sqrt(d) / mu - l)`` by default: noise against bias;
+       ``max(1, max(2 sqrt(d) / mu, 3/2 c) - l)`` by default, c the margin of 2;
     2. an upper bound of ``log(1 + |theta|)``, theta the ridge's coefficients: with
        ``h = ridge + l`` it moves by at most ``log(1 + 1/h)``;
     3. one draw of ``N(theta, (1/gamma) (X'X + ridge I)^-1)``, gamma the largest for which the exact
@@ -44,7 +45,7 @@ class AdaOPS:
     says. 3 holds for all pairs of neighbours for which the bounds are right, and by the theorem of
     `adaptive_dp.primitives.gaussian_bound` each bound's failure costs its probability, once. So the
     whole is ``(epsilon, delta)`` with ``mu^2 = mu_1^2 + mu_2^2 + mu_3^2`` and
-    ``delta = f_1 + f_2 + f_3 + (1 - f_1 - f_2 - f_3) delta_mu(epsilon)``; 1 and 2 take a twentieth of
+    ``delta = f_1 + f_2 + f_3 + (1 - f_1 - f_2 - f_3) delta_mu(epsilon)``; 1 and 2 take a tenth of
     mu^2 each. One row a unit, under add_remove or zero_out.
 
     Parameters
@@ -106,7 +107,13 @@ class AdaOPS:
         )
         share = mu * math.sqrt(1 - 2 * BOUND)
         ridge = (
-            post(least_ridge, bound, width=rows.width, mu=share)
+            post(
+                least_ridge,
+                bound,
+                width=rows.width,
+                mu=share,
+                margin=margin(sigma, failure, REACH),
+            )
             if self.ridge is None
             else public(float(self.ridge))
         )
@@ -124,10 +131,18 @@ class AdaOPS:
         )
 
 
-def least_ridge(bound: float, *, width: int, mu: float) -> float:
-    """Return the ridge: the draw's noise falls in ``h = ridge + bound``, the bias rises.
+def least_ridge(bound: float, *, width: int, mu: float, margin: float) -> float:
+    """Return the ridge: with ``h = ridge + bound`` the draw's noise falls, the bias rises.
 
     The draw adds ``d / gamma`` to the sum of squares, about ``d (1 + |theta|)^2 / (mu^2 h)``, the
-    ridge up to ``ridge |theta|^2``; at ``|theta| = 1`` they balance at ``h = 2 sqrt(d) / mu``.
+    ridge up to ``ridge |theta|^2``; at ``|theta| = 1`` they balance at ``h = 2 sqrt(d) / mu``. The
+    upper bound of ``1 + |theta|`` has a factor of about ``e^{margin / h}``, which must not run away.
     """
-    return max(1.0, 2 * math.sqrt(width) / mu - max(0.0, bound))
+    height = max(2 * math.sqrt(width) / mu, 1.5 * margin)
+    return max(1.0, height - max(0.0, bound))
+
+
+def allowed_gamma(ridge: float, bound: float, size: float, *, mu: float, failure: float) -> float:
+    """Return the largest gamma that passes `PosteriorSample`'s test; 0 where none does."""
+    known = bounds_of(ridge, bound, size)
+    return 0.0 if known is None else coldest(known, mu, failure)
