@@ -4,8 +4,8 @@ Declare
     `dataset` and what hangs on it (`Table`, `Column`, `Vectors`): transforms, and queries such as
     ``people["income"].sum()``. A query is private until its ``.release(mechanism)``, with
     `Laplace`, `Gaussian` or a `Mechanism` of your own, whose noise may be `Free`.
-    `post`, `parameter`, `public`, `repeat` and `group` build on what is released; `AdaSSP`, `AdaOPS`,
-    `OPS` and `OutputPerturbation` are learners for ``people.solve(...)``.
+    `post`, `parameter`, `public`, `repeat` and `group` build on what is released; `AdaSSP`,
+    `AdaOPS`, `OPS` and `OutputPerturbation` are learners for ``people.solve(...)``.
 Certify, run, look
     `Pipeline` is what hangs above the outputs that are wanted: ``calibrate``, ``certify``, ``run``,
     ``simulate``, ``diff``, ``svg``, ``to_json``. `report` and `markdown` write a `Certificate` for
@@ -47,7 +47,8 @@ from adaptive_dp.graph.repeat import repeat
 from adaptive_dp.graph.run import Result
 from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.verify import Verdict, verify
-from adaptive_dp.instance.posterior_sample import PosteriorSample, TruncatedPosterior
+from adaptive_dp.instance.posterior_sample import PosteriorSample
+from adaptive_dp.instance.truncated_posterior import TruncatedPosterior
 from adaptive_dp.primitives import Gaussian, Laplace, LowerBound, UpperBound
 from adaptive_dp.queries import Column, Table, Vectors, dataset
 from adaptive_dp.report import markdown, report

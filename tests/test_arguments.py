@@ -244,7 +244,9 @@ class Returning(dp.Mechanism):
 def test_what_is_no_release_of_the_value_fails_the_run(what: str) -> None:
     query = table()["x"].histogram([0, 1, 2, 11])
     made = dp.Pipeline(h=query.release(Returning(b=1.0, what=what)))
-    message = r"node 'h'.*(Returning.release must return real numbers of shape \(3,\)|failed)"
+    message = (
+        r"node 'h'.*(Returning.release must return real numbers of shape \(3,\)|failed)"
+    )
     with pytest.raises(dp.RunError, match=message) as caught:
         made.run(t=FRAME)
     assert caught.value.__context__ is None

@@ -89,9 +89,7 @@ def test_its_parameters_are_checked() -> None:
 
 
 def test_its_norm_is_checked() -> None:
-    with pytest.raises(
-        dp.DeclarationError, match=r"norm must be 1, 2, math.inf, or 0 to count rows, got 1.5"
-    ):
+    with pytest.raises(dp.DeclarationError, match=r"norm must be 1, 2, math.inf, or 0 to count rows, got 1.5"):
 
         class Wrong(dp.Mechanism):
             norm: ClassVar[float] = 1.5

@@ -1,4 +1,4 @@
-"""Samples of the ridge posterior: calibrated to released bounds, and cut off at a ball."""
+"""A sample of the ridge posterior, at a temperature that released bounds allow."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ import numpy as np
 from attrs import field
 from numpy.typing import NDArray
 
-from accountants import Approximate, BoundedRange, PrivacyLoss
+from accountants import Approximate, PrivacyLoss
 from accountants import Gaussian as GaussianLoss
 from accountants.losses.composite import Composite
 from accountants.rounding import down, up
-from adaptive_dp.graph.convert import number, positive
+from adaptive_dp.graph.convert import number
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import Mechanism, budget_parameter
 from adaptive_dp.graph.steps import Release
 from adaptive_dp.instance.gaussian_promise import within
-from adaptive_dp.instance.truncated import ball_draw
 from adaptive_dp.instance.worst_posterior import PosteriorBounds
 from adaptive_dp.noise.stream import FLOAT_SAMPLER, Stream
 from adaptive_dp.primitives.gaussian_bound import LowerBound, UpperBound, probable
@@ -28,13 +27,13 @@ from adaptive_dp.rows.definite import Matrix, Moments, Vector, backward, precise
 
 
 class PosteriorSample(Mechanism):
-    """One draw of ``N(theta, (1/gamma) H^-1)``, ``H = X'X + ridge I``, ``theta = H^-1 X'y``; or NaN.
+    """A draw of ``N(theta, (1/gamma) H^-1)``, ``H = X'X + ridge I``, ``theta = H^-1 X'y``, or NaN.
 
     It follows four released values: the ridge, gamma, a `LowerBound` l of the least eigenvalue of
     ``X'X``, and an `UpperBound` u of what `CoefficientNorm` says of that ridge and l. Let Z be the
     smaller of two neighbours. Where the bounds are right, ``H >= (ridge + l) I`` at Z, and every
-    record has there ``|y - x'theta| <= 1 + T`` with ``log(1 + T) = u log(1 + 1/(ridge + l))``. So the
-    worst loss of all such pairs, in both directions, is a function of released values
+    record has there ``|y - x'theta| <= 1 + T`` with ``log(1 + T) = u log(1 + 1/(ridge + l))``. So
+    the worst loss of all such pairs, in both directions, is a function of released values
     (`adaptive_dp.instance.worst_posterior`). Where it is not within the promise at the gamma that
     was proposed (`adaptive_dp.instance.gaussian_promise`), NaN is returned: propose, test, release.
 
@@ -102,69 +101,6 @@ class PosteriorSample(Mechanism):
                 "eigenvalue, an UpperBound release of the coefficient norm], all of the moments "
                 "that it samples, the last for that ridge and that bound; see dp.AdaOPS"
             )
-
-
-class TruncatedPosterior(Mechanism):
-    """One draw of the posterior ``N(theta, (1/gamma) H^-1)`` kept to the ball ``|w| <= radius``.
-
-    Its density is ``exp(-gamma (|y - Xw|^2 + ridge |w|^2) / 2)`` on the ball, up to a constant. A row
-    with ``|x| <= 1, |y| <= 1`` moves the exponent by ``gamma (y - x'w)^2 / 2``, between 0 and
-    ``gamma (1 + radius)^2 / 2``: the log ratio of two neighbours has that range, for any data.
-
-    Without the ball no gamma would do for all data: n rows of ``|x| = sqrt(ridge / n)``, y = 1,
-    make ``|theta| = sqrt(n / ridge) / 2``, and with it the loss of the next row as large as one
-    likes. With at most n rows ``|theta| <= sqrt(n / ridge) / 2`` is the bound.
-
-    It is drawn by rejection. With the minimiser w* in the ball and its multiplier k, the exponent
-    is at most that of ``N(w*, (H + k I)^-1 / gamma)``, by ``gamma k (radius^2 - |w|^2) / 2`` less on
-    the ball. How long that takes depends on the data.
-
-    Parameters
-    ----------
-    gamma
-        The inverse temperature: the loss's range is ``gamma (1 + radius)^2 / 2`` for a row.
-    ridge
-        Of the prior ``N(0, I / (gamma ridge))``; of it depends how many draws are rejected.
-    radius
-        Of the ball, in [2^-20, 2^20].
-
-    References
-    ----------
-    Wang, Fienberg and Smola 2015, Thm 1 (one posterior sample), with the range in place of the
-    absolute value; Dimitrakakis et al. 2017.
-    """
-
-    norm: ClassVar[float] = 0
-    reads: ClassVar[type] = Moments
-    theorem: ClassVar[str] = "Wang, Fienberg & Smola 2015, Thm 1, as a bounded range"
-    sampler: ClassVar[str] = f"truncated Gaussian by rejection, {FLOAT_SAMPLER}"
-
-    gamma: float = budget_parameter("gamma")
-    ridge: float = field(converter=number)
-    radius: float = field(converter=number)
-
-    def __attrs_post_init__(self) -> None:
-        for name, value, low, high in (
-            ("ridge", self.ridge, 2.0**-9, 2.0**40),
-            ("radius", self.radius, 2.0**-20, 2.0**20),
-        ):
-            if not (positive(value) and low <= value <= high):
-                raise DeclarationError(
-                    f"TruncatedPosterior.{name} must be in [{low:g}, {high:g}], got {value!r}"
-                )
-
-    def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
-        """Return that of the coefficients."""
-        return (value[0] - 1,)
-
-    def release(self, value: Moments, stream: Stream) -> NDArray[Any]:
-        """Return the draw."""
-        found = ball_draw(value, stream, self.gamma, self.ridge, self.radius)
-        return rounded(found, 2.0 ** (math.floor(math.log2(self.radius)) - 40))
-
-    def loss(self, distance: float) -> PrivacyLoss:
-        """Return the bounded range of ``distance`` rows that come or go."""
-        return BoundedRange(up(distance * self.gamma * (1 + self.radius) ** 2 / 2, 16))
 
 
 def passes(

@@ -136,7 +136,7 @@ def least_ridge(bound: float, *, width: int, mu: float, margin: float) -> float:
 
     The draw adds ``d / gamma`` to the sum of squares, about ``d (1 + |theta|)^2 / (mu^2 h)``, the
     ridge up to ``ridge |theta|^2``; at ``|theta| = 1`` they balance at ``h = 2 sqrt(d) / mu``. The
-    upper bound of ``1 + |theta|`` has a factor of about ``e^{margin / h}``, which must not run away.
+    upper bound of ``1 + |theta|`` has a factor of about ``e^{margin / h}``: it must not run away.
     """
     height = max(2 * math.sqrt(width) / mu, 1.5 * margin)
     return max(1.0, height - max(0.0, bound))

@@ -10,7 +10,7 @@ from adaptive_dp.graph.free import Free
 from adaptive_dp.graph.group import group
 from adaptive_dp.graph.handles import Released
 from adaptive_dp.graph.operation import require
-from adaptive_dp.instance.posterior_sample import TruncatedPosterior
+from adaptive_dp.instance.truncated_posterior import TruncatedPosterior
 from adaptive_dp.queries.moments import LEAST, MOST
 from adaptive_dp.queries.table import Table
 from adaptive_dp.solvers.adassp import Coefficients
@@ -23,7 +23,7 @@ class OPS:
 
     Features and target are mapped from their declared bounds onto [-1, 1], rows (with an intercept)
     divided by their largest norm R, or clipped to ``norm`` and divided by it. The draw's density is
-    ``exp(-gamma (|y - Xw|^2 + ridge |w|^2) / 2)`` on ``|w| <= R radius``. One row that comes or goes
+    ``exp(-gamma (|y - Xw|^2 + ridge |w|^2) / 2)`` on ``|w| <= R radius``. A row that comes or goes
     moves the log density by a range of ``gamma (1 + R radius)^2 / 2``, so a budget of epsilon gives
     ``gamma = 2 epsilon / (1 + R radius)^2``; delta is not used. `AdaOPS` knows the data, and
     therefore needs less noise where they are many.

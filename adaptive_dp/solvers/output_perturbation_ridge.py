@@ -63,7 +63,7 @@ class OutputPerturbation:
         """Return the coefficients by feature, in the data's units, ``"intercept"`` first."""
         require(
             (epsilon is None) == (delta is None),
-            "OutputPerturbation needs epsilon and delta, or neither of them to leave its noise free",
+            "OutputPerturbation needs epsilon and delta, or neither to leave its noise free",
         )
         rows = regression(table, self.features, self.target, self.norm)
         query = rows.query(ConstrainedCoefficients(self.ridge, rows.radius * self.radius))

@@ -65,7 +65,7 @@ class Regression:
 def regression(
     table: Table, features: tuple[str, ...], target: str, norm: float | None
 ) -> Regression:
-    """Return the regression of ``target`` on ``features``; rows longer than ``norm`` are clipped."""
+    """Return the regression of ``target`` on ``features``; longer rows are clipped to ``norm``."""
     bounds = [table.domain.interval(name) for name in features]
     goal = table.domain.interval(target)
     vectors = table.vectors(features, scale=True, intercept=True)
@@ -100,7 +100,8 @@ def budget(kind: str, epsilon: float | None, delta: float | None) -> tuple[float
         epsilon is not None and delta is not None,
         f"{kind} calibrates itself to a budget: solve({kind}(...), epsilon=..., delta=...)",
     )
-    assert epsilon is not None and delta is not None
+    assert epsilon is not None
+    assert delta is not None
     require(
         0 < epsilon < math.inf and 1e-15 <= delta < 0.5,
         f"{kind} needs epsilon > 0 and delta in [1e-15, 0.5), got {epsilon!r} and {delta!r}",
