@@ -158,7 +158,7 @@ def margin(sigma: float, failure: float, reach: float) -> float:
 
 def failing(mechanism: LowerBound | UpperBound, distance: float) -> PrivacyLoss:
     """Return the loss of a bound at a distance that it reaches over."""
-    if distance > mechanism.reach:
+    if distance > mechanism.reach * (1 + 1e-10):  # the margin is 1e-9 wider
         raise DeclarationError(
             f"{type(mechanism).__name__}(reach={mechanism.reach:g}) cannot bound values "
             f"{distance:g} apart; give it a reach of at least the query's sensitivity"
