@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from attrs import field, frozen
 
 from adaptive_dp.graph.convert import texts
@@ -32,7 +33,7 @@ class AdaOPS:
     divided by their largest norm, or clipped to ``norm`` and divided by it. Released are
 
     1. a lower bound l of the least eigenvalue of ``X'X``; from it the ridge,
-       ``max(1, max(2 sqrt(d) / mu, 3/2 c) - l)`` by default, c the margin of 2;
+       ``max(1, h - l)`` by default, h where the draw's noise balances the bias;
     2. an upper bound of ``log(1 + |theta|)``, theta the ridge's coefficients: with
        ``h = ridge + l`` it moves by at most ``log(1 + 1/h)``;
     3. one draw of ``N(theta, (1/gamma) (X'X + ridge I)^-1)``, gamma the largest for which the exact
@@ -134,11 +135,14 @@ class AdaOPS:
 def least_ridge(bound: float, *, width: int, mu: float, margin: float) -> float:
     """Return the ridge: with ``h = ridge + bound`` the draw's noise falls, the bias rises.
 
-    The draw adds ``d / gamma`` to the sum of squares, about ``d (1 + |theta|)^2 / (mu^2 h)``, the
-    ridge up to ``ridge |theta|^2``; at ``|theta| = 1`` they balance at ``h = 2 sqrt(d) / mu``. The
-    upper bound of ``1 + |theta|`` has a factor of about ``e^{margin / h}``: it must not run away.
+    The draw adds ``d / gamma`` to the sum of squares, about ``d (1 + |theta|)^2 / (mu^2 h)``, times
+    up to ``e^{2 margin / h}`` for the bound of ``1 + |theta|``; the ridge up to ``ridge |theta|^2``.
+    The h that balances them at ``|theta| = 1`` is aimed at.
     """
-    height = max(2 * math.sqrt(width) / mu, 1.5 * margin)
+    heights = np.geomspace(1.0, 2.0**30, 1000)
+    with np.errstate(over="ignore"):
+        noise = 4 * width / mu**2 * np.exp(2 * margin / heights) / heights
+    height = float(heights[np.argmin(heights + noise)])
     return max(1.0, height - max(0.0, bound))
 
 
