@@ -49,6 +49,8 @@ from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.select import select
 from adaptive_dp.graph.stability import Choice, Stability
 from adaptive_dp.graph.verify import Verdict, verify
+from adaptive_dp.instance.posterior_sample import PosteriorSample
+from adaptive_dp.instance.truncated_posterior import TruncatedPosterior
 from adaptive_dp.primitives import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -57,6 +59,7 @@ from adaptive_dp.primitives import (
     Gaussian,
     GaussianSparseVector,
     Laplace,
+    LowerBound,
     NoisyMax,
     Norm,
     PermuteAndFlip,
@@ -68,10 +71,11 @@ from adaptive_dp.primitives import (
     SmoothLaplaceLogNormal,
     SmoothStudent,
     SparseVector,
+    UpperBound,
 )
 from adaptive_dp.queries import Column, Table, Vectors, dataset
 from adaptive_dp.report import markdown, report
-from adaptive_dp.solvers import AdaSSP
+from adaptive_dp.solvers import OPS, AdaOPS, AdaSSP, OutputPerturbation
 
 try:
     __version__ = _version("adaptive-dp")
@@ -79,6 +83,8 @@ except _NotInstalled:  # read from its folder
     __version__ = "unknown"
 
 __all__ = [
+    "OPS",
+    "AdaOPS",
     "AdaSSP",
     "CalibrationError",
     "Certificate",
@@ -97,14 +103,17 @@ __all__ = [
     "Handle",
     "Laplace",
     "LeakError",
+    "LowerBound",
     "Mechanism",
     "NeighborError",
     "NoisyMax",
     "Norm",
     "Operation",
+    "OutputPerturbation",
     "PermuteAndFlip",
     "Pipeline",
     "PlanError",
+    "PosteriorSample",
     "Private",
     "ProposeTestRelease",
     "Public",
@@ -122,6 +131,8 @@ __all__ = [
     "SparseVector",
     "Stability",
     "Table",
+    "TruncatedPosterior",
+    "UpperBound",
     "Vectors",
     "Verdict",
     "budget_parameter",

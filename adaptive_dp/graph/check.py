@@ -151,6 +151,7 @@ def flows(handle: Handle) -> None:
                 "sensitivity; beside it only released values"
             )
         admitted(query, handle.domain, len(inside) - 1)
+        handle.domain.premises(handle)
         _limited(handle)
     elif handle.colour == "private":
         if isinstance(handle.operation, SourceOperation):

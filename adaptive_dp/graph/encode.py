@@ -14,6 +14,9 @@ from adaptive_dp.graph.free import Free
 from adaptive_dp.graph.functions import Function
 from adaptive_dp.graph.mechanism import Mechanism
 
+SHIPPED = ("adaptive_dp.primitives.", "adaptive_dp.instance.")
+"""Where the library's own mechanisms are; documents name them without their module."""
+
 
 def encode(value: Any) -> Any:
     """Return ``value`` as JSON: numbers, texts, lists and mappings, the rest under a tag."""
@@ -45,6 +48,6 @@ def encode(value: Any) -> Any:
 
 def mechanism_name(cls: type[Mechanism]) -> str:
     """Return a mechanism's short name if the library ships it, else its dotted name."""
-    if cls.__module__.startswith("adaptive_dp.primitives."):
+    if cls.__module__.startswith(SHIPPED):
         return cls.__name__
     return f"{cls.__module__}:{cls.__qualname__}"

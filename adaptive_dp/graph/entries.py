@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from adaptive_dp.graph.encode import SHIPPED
 from adaptive_dp.graph.errors import DocumentError, PlanError
 from adaptive_dp.graph.fields import fields_of
 from adaptive_dp.graph.free import Free
@@ -166,7 +167,7 @@ def _class(name: Any, where: str, allow: Collection[str]) -> type[Mechanism]:
     module = name.rpartition(":")[0]
     if not module:
         for cls in _all(Mechanism):
-            if cls.__name__ == name and cls.__module__.startswith("adaptive_dp.primitives."):
+            if cls.__name__ == name and cls.__module__.startswith(SHIPPED):
                 return cls
         raise DocumentError(f"{where}.mechanism: the library has no mechanism {name!r}")
     if module not in allow:

@@ -75,7 +75,7 @@ class Mechanism:
         chooses none.
     given
         How many released values `release` gets after the stream: the loss must hold whatever
-        they are.
+        they are, or `premises` must refuse those for which it does not.
     spans
         True where `loss` takes the span beside the distance: see `Query.span`.
     theorem
@@ -152,6 +152,18 @@ class Mechanism:
             A number of which they are whole multiples, whatever the data; 0 where none is known.
         """
         return self.loss(distance)
+
+    def premises(self, release: Any) -> None:
+        """Refuse a release (a handle) whose inputs are not what the loss rests on.
+
+        For a mechanism whose loss does not hold whatever is `given`, but for what certain
+        releases give.
+
+        Raises
+        ------
+        DeclarationError
+            If they are others.
+        """
 
     def deviation(self) -> float | None:
         """Return the noise's standard deviation on each coordinate; None to have it simulated."""

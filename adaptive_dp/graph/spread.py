@@ -32,7 +32,9 @@ def spread(
     by its name, before they take their reader's form. What is released is released: whatever
     fails here costs its own estimate and no more.
     """
-    again = [n for n in structure if n.handle.colour != "private" and not n.loops]
+    outputs = list(outputs)
+    reached = _reached(outputs, structure)
+    again = [n for n in structure if n.name in reached and not n.loops]
     samples: dict[str, list[Any]] = {n.name: [] for n in again}
     try:
         with np.errstate(all="ignore"):
@@ -45,6 +47,20 @@ def spread(
         samples = {name: [] for name in samples}
     for path, handle in outputs:
         yield path, _estimate(structure.of(handle), samples, raw)
+
+
+def _reached(outputs: Iterable[tuple[Path, Handle]], structure: Structure) -> set[str]:
+    """Return the nodes whose redrawn values outputs need: none that only lead to a release."""
+    found: set[str] = set()
+    queue = [handle for _, handle in outputs]
+    while queue:
+        handle = queue.pop()
+        name = structure.of(handle).name
+        if name not in found and handle.colour != "private":
+            found.add(name)
+            if not isinstance(handle.operation, Release | Parameter | Loop):
+                queue.extend(handle.inputs)
+    return found
 
 
 def _estimate(node: Node, samples: Mapping[str, list[Any]], raw: Mapping[str, Any]) -> Any:

@@ -6,6 +6,7 @@ from adaptive_dp.primitives.discrete_laplace import DiscreteLaplace
 from adaptive_dp.primitives.distance_to_instability import DistanceToInstability
 from adaptive_dp.primitives.exponential import Exponential
 from adaptive_dp.primitives.gaussian import Gaussian
+from adaptive_dp.primitives.gaussian_bound import LowerBound, UpperBound
 from adaptive_dp.primitives.laplace import Laplace
 from adaptive_dp.primitives.laplace_lognormal import SmoothLaplaceLogNormal
 from adaptive_dp.primitives.noisy_max import NoisyMax
@@ -27,6 +28,7 @@ __all__ = [
     "Gaussian",
     "GaussianSparseVector",
     "Laplace",
+    "LowerBound",
     "NoisyMax",
     "Norm",
     "PermuteAndFlip",
@@ -38,4 +40,5 @@ __all__ = [
     "SmoothLaplaceLogNormal",
     "SmoothStudent",
     "SparseVector",
+    "UpperBound",
 ]

@@ -1,5 +1,8 @@
 """Learners: each a subgraph of queries and primitives."""
 
+from adaptive_dp.solvers.adaops import AdaOPS
 from adaptive_dp.solvers.adassp import AdaSSP
+from adaptive_dp.solvers.ops import OPS
+from adaptive_dp.solvers.output_perturbation_ridge import OutputPerturbation
 
-__all__ = ["AdaSSP"]
+__all__ = ["OPS", "AdaOPS", "AdaSSP", "OutputPerturbation"]

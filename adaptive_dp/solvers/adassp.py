@@ -104,7 +104,7 @@ class AdaSSP:
             vectors = vectors.clip(norm=self.norm)
         gram, eigenvalue = vectors.gram(), vectors.smallest_eigenvalue()
         moments = vectors.times(table[self.target], scale=True).sum()
-        change = _change(table)
+        change = change_at(table)
         sizes = [
             query.operation.sensitivity(query.inputs[0].domain, change, 2)  # type: ignore[attr-defined]
             for query in (gram, moments, eigenvalue)
@@ -196,7 +196,7 @@ def in_units(
     return {"intercept": intercept, **slopes}
 
 
-def _change(table: Table) -> Change:
+def change_at(table: Table) -> Change:
     """Return the change of one unit as it arrives at the table, for the noise's weights."""
     first, *chain = lineage(table)
     source: Any = first.operation

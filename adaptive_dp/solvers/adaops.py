@@ -1,0 +1,152 @@
+"""AdaOPS: ridge regression by one posterior sample, as cold as the data at hand allow."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from attrs import field, frozen
+
+from adaptive_dp.graph.convert import texts
+from adaptive_dp.graph.group import group
+from adaptive_dp.graph.handles import Released, post, public
+from adaptive_dp.instance.gaussian_promise import coldest
+from adaptive_dp.instance.posterior_sample import PosteriorSample, bounds_of
+from adaptive_dp.primitives.gaussian_bound import LowerBound, UpperBound, margin
+from adaptive_dp.queries.moments import LEAST, MOST, REACH, SLACK, CoefficientNorm, LeastEigenvalue
+from adaptive_dp.queries.table import Table
+from adaptive_dp.solvers.adassp import Coefficients, largest_mu
+from adaptive_dp.solvers.regression import Regression, budget, columns, inside, regression
+
+BOUND, FAILURE = 0.1, 1 / 16
+"""Each bound's share of mu^2, and of delta."""
+
+SAMPLE_FAILURE = 1 / 4
+"""The sample's share of delta; the rest is the Gaussians'."""
+
+
+@frozen
+class AdaOPS:
+    """Ridge regression by one posterior sample whose temperature follows the data, as a subgraph.
+
+    Features and target are mapped from their declared bounds onto [-1, 1], rows (with an intercept)
+    divided by their largest norm, or clipped to ``norm`` and divided by it. Released are
+
+    1. a lower bound l of the least eigenvalue of ``X'X``; from it the ridge,
+       ``max(1, h - l)`` by default, h where the draw's noise balances the bias;
+    2. an upper bound of ``log(1 + |theta|)``, theta the ridge's coefficients: with
+       ``h = ridge + l`` it moves by at most ``log(1 + 1/h)``;
+    3. one draw of ``N(theta, (1/gamma) (X'X + ridge I)^-1)``, gamma the largest for which the exact
+       loss is a Gaussian's of mu, by what 1 and 2 say, but for a failure.
+
+    With gamma given, it is proposed and tested instead: where what 1 and 2 say does not allow it,
+    the coefficients are NaN (generalised propose-test-release).
+
+    *Privacy.* 1 and 2 are Gaussian releases whose losses hold for all data; that of 2 whatever 1
+    says. 3 holds for all pairs of neighbours for which the bounds are right, and by the theorem of
+    `adaptive_dp.primitives.gaussian_bound` each bound's failure costs its probability, once. So the
+    whole is ``(epsilon, delta)`` with ``mu^2 = mu_1^2 + mu_2^2 + mu_3^2`` and
+    ``delta = f_1 + f_2 + f_3 + (1 - f_1 - f_2 - f_3) delta_mu(epsilon)``; 1 and 2 take a tenth of
+    mu^2 each. One row a unit, under add_remove or zero_out.
+
+    Parameters
+    ----------
+    features
+        Columns with bounds.
+    target
+        A column with bounds.
+    norm
+        By default the largest that the scaled features can have, so that nothing is clipped.
+    ridge
+        A public ridge, for rows of norm at most 1, instead of one that follows l.
+    gamma
+        A public gamma to propose, for rows of norm at most 1.
+
+    References
+    ----------
+    Wang 2018 (AdaOPS); Redberg, Zhu and Wang 2023 (generalised propose-test-release). Neither the
+    papers' constants nor their losses are used: those are not private as printed.
+    """
+
+    features: tuple[str, ...] = field(converter=texts)
+    target: str
+    norm: float | None = None
+    ridge: float | None = None
+    gamma: float | None = None
+
+    def __attrs_post_init__(self) -> None:
+        columns("AdaOPS", self.features, self.target)
+        if self.ridge is not None:
+            inside("AdaOPS.ridge", self.ridge, LEAST, MOST)
+        if self.gamma is not None:
+            inside("AdaOPS.gamma", self.gamma, 1e-100, 1e100)
+
+    def build(
+        self, table: Table, epsilon: float | None, delta: float | None
+    ) -> Released[Coefficients]:
+        """Return the coefficients by feature, in the data's units, ``"intercept"`` first.
+
+        Parameters
+        ----------
+        table
+            The rows to learn from, one a unit.
+        epsilon, delta
+            The learner's budget.
+        """
+        total = budget("AdaOPS", epsilon, delta)
+        rows = regression(table, self.features, self.target, self.norm)
+        name = "AdaOPS" if self.gamma is None else "propose-test-release"
+        return group(name, rows.coefficients(self._sample(rows, *total)), table)
+
+    def _sample(self, rows: Regression, epsilon: float, delta: float) -> Released[object]:
+        spare = delta * (1 - 2 * FAILURE - SAMPLE_FAILURE)
+        mu = largest_mu(epsilon, spare) * (1 - 1e-9)
+        failure = delta * FAILURE * (1 - 1e-9)
+        sigma = (1 + SLACK) * (1 + 1e-9) / (mu * math.sqrt(BOUND))
+        bound = rows.query(LeastEigenvalue()).release(
+            LowerBound(sigma, failure, REACH), name="smallest_eigenvalue"
+        )
+        share = mu * math.sqrt(1 - 2 * BOUND)
+        ridge = (
+            post(
+                least_ridge,
+                bound,
+                width=rows.width,
+                mu=share,
+                margin=margin(sigma, failure, REACH),
+            )
+            if self.ridge is None
+            else public(float(self.ridge))
+        )
+        size = rows.query(CoefficientNorm(), ridge, bound).release(
+            UpperBound(sigma, failure, REACH), name="coefficient_norm"
+        )
+        promise = {"mu": share, "failure": delta * SAMPLE_FAILURE * (1 - 1e-9)}
+        gamma = (
+            post(allowed_gamma, ridge, bound, size, **promise)
+            if self.gamma is None
+            else public(float(self.gamma))
+        )
+        return rows.exact().release(
+            PosteriorSample(**promise), given=[ridge, gamma, bound, size], name="posterior_sample"
+        )
+
+
+def least_ridge(bound: float, *, width: int, mu: float, margin: float) -> float:
+    """Return the ridge: with ``h = ridge + bound`` the draw's noise falls, the bias rises.
+
+    The draw adds ``d / gamma`` to the sum of squares, about ``d (1 + |theta|)^2 / (mu^2 h)``, times
+    up to ``e^{2 margin / h}`` for the bound of ``1 + |theta|``; the ridge up to
+    ``ridge |theta|^2``. The h that balances them at ``|theta| = 1`` is aimed at.
+    """
+    heights = np.geomspace(1.0, 2.0**30, 1000)
+    with np.errstate(over="ignore"):
+        noise = 4 * width / mu**2 * np.exp(2 * margin / heights) / heights
+    height = float(heights[np.argmin(heights + noise)])
+    return max(1.0, height - max(0.0, bound))
+
+
+def allowed_gamma(ridge: float, bound: float, size: float, *, mu: float, failure: float) -> float:
+    """Return the largest gamma that passes `PosteriorSample`'s test; 0 where none does."""
+    known = bounds_of(ridge, bound, size)
+    return 0.0 if known is None else coldest(known, mu, failure)

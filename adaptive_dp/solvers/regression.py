@@ -1,0 +1,121 @@
+"""What the regressions from exact moments share: their rows, and the way back to units."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from adaptive_dp.graph.convert import positive
+from adaptive_dp.graph.handles import Private, PrivateQuery, Released, post
+from adaptive_dp.graph.operation import Query, require
+from adaptive_dp.queries.moments import ExactMoments, MomentsOf
+from adaptive_dp.queries.table import Table
+from adaptive_dp.solvers.adassp import Coefficients, in_units
+
+
+@frozen(eq=False)
+class Regression:
+    """Features and target of a table, mapped from their declared bounds onto [-1, 1].
+
+    Parameters
+    ----------
+    features, target
+        Columns with bounds.
+    radius
+        By what the features, with an intercept, are divided to lie in the unit ball.
+    moments
+        Their exact second moments, private.
+    """
+
+    features: tuple[str, ...]
+    bounds: list[list[float]]
+    goal: list[float]
+    radius: float
+    moments: Private[Any]
+
+    @property
+    def width(self) -> int:
+        """The number of coefficients, the intercept's included."""
+        return len(self.features) + 1
+
+    def query(self, operation: Query, *beside: Released[Any]) -> PrivateQuery[Any]:
+        """Return a query of the moments."""
+        return PrivateQuery(operation, (self.moments, *beside))
+
+    def exact(self) -> PrivateQuery[Any]:
+        """Return the moments as a query."""
+        return self.query(ExactMoments())
+
+    def coefficients(self, theta: Released[Any]) -> Released[Coefficients]:
+        """Return coefficients of the unit ball in the data's units."""
+        return post(
+            back,
+            theta,
+            names=list(self.features),
+            bounds=self.bounds,
+            goal=self.goal,
+            radius=self.radius,
+        )
+
+
+def regression(
+    table: Table, features: tuple[str, ...], target: str, norm: float | None
+) -> Regression:
+    """Return the regression of ``target`` on ``features``; longer rows are clipped to ``norm``."""
+    bounds = [table.domain.interval(name) for name in features]
+    goal = table.domain.interval(target)
+    vectors = table.vectors(features, scale=True, intercept=True)
+    if norm is not None:
+        vectors = vectors.clip(norm=norm)
+    radius = vectors.domain.radius
+    moments: Private[Any] = Private(MomentsOf(radius, target, goal), (vectors,))
+    sides = [[b.lower, b.upper] for b in bounds]
+    return Regression(features, sides, [goal.lower, goal.upper], radius, moments)
+
+
+def columns(kind: str, features: tuple[str, ...], target: str) -> None:
+    """Refuse to learn from no features, or from the target itself."""
+    require(len(features) > 0, f"{kind} needs at least one feature")
+    require(
+        target not in features,
+        f"{kind}'s target {target!r} is among its features; take it out",
+    )
+
+
+def inside(what: str, value: Any, low: float, high: float) -> None:
+    """Refuse a number that is not in [low, high]."""
+    require(
+        positive(value) and low <= value <= high,
+        f"{what} must be a number in [{low:g}, {high:g}], got {value!r}",
+    )
+
+
+def budget(kind: str, epsilon: float | None, delta: float | None) -> tuple[float, float]:
+    """Return the budget of a learner that needs one."""
+    require(
+        epsilon is not None and delta is not None,
+        f"{kind} calibrates itself to a budget: solve({kind}(...), epsilon=..., delta=...)",
+    )
+    assert epsilon is not None
+    assert delta is not None
+    require(
+        0 < epsilon < math.inf and 1e-15 <= delta < 0.5,
+        f"{kind} needs epsilon > 0 and delta in [1e-15, 0.5), got {epsilon!r} and {delta!r}",
+    )
+    return float(epsilon), float(delta)
+
+
+def back(
+    theta: Any,
+    *,
+    names: Sequence[str],
+    bounds: Sequence[Sequence[float]],
+    goal: Sequence[float],
+    radius: float,
+) -> Coefficients:
+    """Return coefficients in the data's units, from those of features divided by ``radius``."""
+    return in_units(np.asarray(theta) / radius, names=names, bounds=bounds, goal=goal)
