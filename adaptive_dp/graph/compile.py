@@ -12,6 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
+
 from accountants import PrivacyLoss, Sampled, Sequential, Spend, Term
 from accountants.rounding import up
 from adaptive_dp.graph.change import UNBOUNDED, Change
@@ -167,12 +169,11 @@ def _loss(charge: Charge, changes: Sequence[Change]) -> PrivacyLoss:
         if mechanism.spans:
             spans = [query.operation.span(query.domain, change) for change in changes]
             loss = mechanism.loss(far, span=up(max(spans), 8))  # type: ignore[call-arg]
+        elif mechanism.reads is not np.ndarray:
+            loss = mechanism.loss(far)
         else:
-            dimension, step = (
-                query.operation.dimension(query.domain),
-                query.operation.step(query.domain),
-            )
-            loss = mechanism.cost(far, dimension, step)
+            dimension = query.operation.dimension(query.domain)
+            loss = mechanism.cost(far, dimension, query.operation.step(query.domain))
     except Exception as error:  # no data is near: the cause may be shown
         raise DeclarationError(
             f"{charge.node.name}: {mechanism}.loss({far:g}) failed: {error}"

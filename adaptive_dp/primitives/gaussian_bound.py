@@ -4,7 +4,8 @@ Let D, D' be neighbours, and f move by at most ``reach`` between them. What is r
 
 ``f(D) + N(0, sigma^2) - (reach + q sigma)``, with ``P(N(0, 1) > q) = failure``,
 
-is below both f(D) and f(D') with probability at least ``1 - failure``, under D and under D'. A
+is below both f(D) and f(D') with probability at least ``1 - failure``, under D and under D'. (It is
+rounded to a lattice, a rising function of the same: what follows holds of that.) A
 mechanism that follows it may rely on that: its loss need hold only where the bound is right.
 
 **Theorem.** *A plan whose mechanisms' losses hold where the bounds are right is dominated by the
@@ -49,7 +50,9 @@ from accountants.losses.composite import Composite
 from adaptive_dp.graph.convert import number, positive
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
-from adaptive_dp.noise.stream import FLOAT_SAMPLER, Stream
+from adaptive_dp.noise import lattice
+from adaptive_dp.noise.stream import Stream
+from adaptive_dp.primitives.gaussian import Gaussian
 
 THEOREM = "Gaussian: Balle & Wang 2018, Thm 8; one-sided bound, derived in gaussian_bound.py"
 
@@ -90,7 +93,7 @@ class LowerBound(Mechanism):
 
     norm: ClassVar[float] = 2
     theorem: ClassVar[str] = THEOREM
-    sampler: ClassVar[str] = f"Gaussian, {FLOAT_SAMPLER}"
+    sampler: ClassVar[str] = Gaussian.sampler
 
     sigma: float = noise_parameter("sigma")
     failure: float = attrs.field(converter=number, validator=probable)
@@ -98,12 +101,16 @@ class LowerBound(Mechanism):
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the value with noise, less the margin."""
-        noisy: NDArray[Any] = value + stream.gaussian(self.sigma, value.shape)
+        noisy = Gaussian(self.sigma).release(value, stream)
         return noisy - margin(self.sigma, self.failure, self.reach)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the Gaussian's loss with the failure; distances above ``reach`` are refused."""
-        return failing(self, distance)
+        return failing(self, distance, GaussianLoss(distance / self.sigma))
+
+    def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
+        """Return the loss at ``distance`` and what rounding adds to it."""
+        return failing(self, distance, Gaussian(self.sigma).cost(distance, dimension, step))
 
     def deviation(self) -> float:
         """Return sigma."""
@@ -125,7 +132,7 @@ class UpperBound(Mechanism):
 
     norm: ClassVar[float] = 2
     theorem: ClassVar[str] = THEOREM
-    sampler: ClassVar[str] = f"Gaussian, {FLOAT_SAMPLER}"
+    sampler: ClassVar[str] = Gaussian.sampler
 
     sigma: float = noise_parameter("sigma")
     failure: float = attrs.field(converter=number, validator=probable)
@@ -133,12 +140,16 @@ class UpperBound(Mechanism):
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the value with noise and the margin."""
-        noisy: NDArray[Any] = value + stream.gaussian(self.sigma, value.shape)
+        noisy = Gaussian(self.sigma).release(value, stream)
         return noisy + margin(self.sigma, self.failure, self.reach)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the Gaussian's loss with the failure; distances above ``reach`` are refused."""
-        return failing(self, distance)
+        return failing(self, distance, GaussianLoss(distance / self.sigma))
+
+    def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
+        """Return the loss at ``distance`` and what rounding adds to it."""
+        return failing(self, distance, Gaussian(self.sigma).cost(distance, dimension, step))
 
     def deviation(self) -> float:
         """Return sigma."""
@@ -148,20 +159,21 @@ class UpperBound(Mechanism):
 def margin(sigma: float, failure: float, reach: float) -> float:
     """Return ``reach + q sigma``, rounded up; q the normal quantile that ``failure`` exceeds.
 
+    A step of the noise's lattice is added: value and noise are each rounded by half of one.
+
     Examples
     --------
     >>> round(margin(2.0, 1e-6, 1.0), 4)
     10.5068
     """
-    return (reach + sigma * -float(special.ndtri(failure))) * (1 + 1e-9)
+    return (reach + lattice.step(sigma) + sigma * -float(special.ndtri(failure))) * (1 + 1e-9)
 
 
-def failing(mechanism: LowerBound | UpperBound, distance: float) -> PrivacyLoss:
-    """Return the loss of a bound at a distance that it reaches over."""
+def failing(mechanism: LowerBound | UpperBound, distance: float, noise: PrivacyLoss) -> PrivacyLoss:
+    """Return the loss of a bound at a distance that it reaches over, from its noise's."""
     if distance > mechanism.reach * (1 + 1e-10):  # the margin is 1e-9 wider
         raise DeclarationError(
             f"{type(mechanism).__name__}(reach={mechanism.reach:g}) cannot bound values "
             f"{distance:g} apart; give it a reach of at least the query's sensitivity"
         )
-    noise = GaussianLoss(distance / mechanism.sigma)
     return Composite(((noise, 1), (Approximate(0.0, mechanism.failure), 1)))
