@@ -139,7 +139,7 @@ def test_delta_and_epsilon_agree(term: Term, epsilon: float) -> None:
         if bounds.upper < 1:
             back = measure(every, accountant, delta=bounds.upper).bounds
             assert back is not None
-            assert back.upper <= epsilon * (1 + 1e-9) + 1e-10  # next to 0 a bracket's width
+            assert back.upper <= epsilon * (1 + 1e-9) + 1e-7  # a bracket may be so wide
 
 
 @truth.steady(40)
