@@ -11,6 +11,7 @@ from accountants import Gaussian as GaussianLoss
 from accountants import PrivacyLoss
 from accountants.rounding import up
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
+from adaptive_dp.graph.operation import require
 from adaptive_dp.noise import lattice
 from adaptive_dp.noise.rounded_gaussian import rounded_gaussian
 from adaptive_dp.noise.stream import Stream
@@ -63,3 +64,22 @@ class Gaussian(Mechanism):
     def deviation(self) -> float:
         """Return sigma."""
         return self.sigma
+
+
+def sigma_for(mu: float, distance: float, dimension: int) -> float:
+    """Return a sigma at which a release costs at most ``mu``, its rounding included.
+
+    A step is at most ``sigma / 2^26``, and d coordinates move by ``sqrt(d)`` of them.
+
+    Examples
+    --------
+    >>> round(sigma_for(0.5, 1.0, 1), 6)
+    2.0
+    """
+    rounding = math.sqrt(dimension) * 2.0**-lattice.BITS
+    require(
+        mu > 2 * rounding,
+        f"a Gaussian release of {dimension} numbers needs mu above {2 * rounding:.3g}, got {mu!r}: "
+        "its noise is drawn in steps; raise epsilon or delta",
+    )
+    return distance * (1 + 1e-12) / (mu - rounding)

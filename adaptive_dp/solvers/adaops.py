@@ -12,6 +12,7 @@ from adaptive_dp.graph.group import group
 from adaptive_dp.graph.handles import Released, post, public
 from adaptive_dp.instance.gaussian_promise import coldest
 from adaptive_dp.instance.posterior_sample import PosteriorSample, bounds_of
+from adaptive_dp.primitives.gaussian import sigma_for
 from adaptive_dp.primitives.gaussian_bound import LowerBound, UpperBound, margin
 from adaptive_dp.queries.moments import LEAST, MOST, REACH, SLACK, CoefficientNorm, LeastEigenvalue
 from adaptive_dp.queries.table import Table
@@ -102,7 +103,7 @@ class AdaOPS:
         spare = delta * (1 - 2 * FAILURE - SAMPLE_FAILURE)
         mu = largest_mu(epsilon, spare) * (1 - 1e-9)
         failure = delta * FAILURE * (1 - 1e-9)
-        sigma = (1 + SLACK) * (1 + 1e-9) / (mu * math.sqrt(BOUND))
+        sigma = sigma_for(mu * math.sqrt(BOUND), (1 + SLACK) * (1 + 1e-9), 1)
         bound = rows.query(LeastEigenvalue()).release(
             LowerBound(sigma, failure, REACH), name="smallest_eigenvalue"
         )

@@ -16,9 +16,9 @@ from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.convert import texts
 from adaptive_dp.graph.free import Free
 from adaptive_dp.graph.group import group
-from adaptive_dp.graph.handles import Released, lineage, parameter, post
-from adaptive_dp.graph.operation import require
-from adaptive_dp.primitives.gaussian import Gaussian
+from adaptive_dp.graph.handles import Handle, Released, lineage, parameter, post
+from adaptive_dp.graph.operation import Query, require
+from adaptive_dp.primitives.gaussian import Gaussian, sigma_for
 from adaptive_dp.queries.table import Table
 
 Coefficients = dict[str, float]
@@ -105,11 +105,9 @@ class AdaSSP:
         gram, eigenvalue = vectors.gram(), vectors.smallest_eigenvalue()
         moments = vectors.times(table[self.target], scale=True).sum()
         change = change_at(table)
-        sizes = [
-            query.operation.sensitivity(query.inputs[0].domain, change, 2)  # type: ignore[attr-defined]
-            for query in (gram, moments, eigenvalue)
+        noise = [
+            self._noise(query, change, epsilon, delta) for query in (gram, moments, eigenvalue)
         ]
-        noise = [self._noise(size, epsilon, delta) for size in sizes]
         matrix = gram.release(noise[0], name="second_moments")
         cross = moments.release(noise[1], name="cross_moments")
         least = eigenvalue.release(noise[2], name="smallest_eigenvalue")
@@ -131,10 +129,16 @@ class AdaSSP:
         )
         return group("AdaSSP", result, table)
 
-    def _noise(self, size: float, epsilon: float | None, delta: float | None) -> Gaussian:
+    def _noise(
+        self, query: Handle, change: Change, epsilon: float | None, delta: float | None
+    ) -> Gaussian:
+        operation, domain = query.operation, query.inputs[0].domain
+        assert isinstance(operation, Query)
+        size = operation.sensitivity(domain, change, 2)
         if epsilon is None or delta is None:
             return Gaussian(sigma=Free(self.free, weight=size * self.weight))
-        return Gaussian(sigma=size * (1 + 1e-12) / largest_mu(epsilon / 3, delta / 3))
+        share = largest_mu(epsilon / 3, delta / 3)
+        return Gaussian(sigma=sigma_for(share, size, operation.dimension(domain)))
 
 
 def largest_mu(epsilon: float, delta: float) -> float:

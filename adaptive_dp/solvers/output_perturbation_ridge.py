@@ -9,7 +9,7 @@ from adaptive_dp.graph.free import Free
 from adaptive_dp.graph.group import group
 from adaptive_dp.graph.handles import Released
 from adaptive_dp.graph.operation import require
-from adaptive_dp.primitives.gaussian import Gaussian
+from adaptive_dp.primitives.gaussian import Gaussian, sigma_for
 from adaptive_dp.queries.moments import LEAST, MOST, ConstrainedCoefficients
 from adaptive_dp.queries.table import Table
 from adaptive_dp.solvers.adassp import Coefficients, change_at, largest_mu
@@ -71,7 +71,8 @@ class OutputPerturbation:
         if epsilon is None or delta is None:
             noise = Gaussian(sigma=Free(self.free, weight=size))
         else:
-            noise = Gaussian(sigma=size * (1 + 1e-12) / largest_mu(epsilon, delta))
+            width = len(self.features) + 1
+            noise = Gaussian(sigma=sigma_for(largest_mu(epsilon, delta), size, width))
         return group(
             "output perturbation",
             rows.coefficients(query.release(noise, name="coefficients")),
