@@ -131,6 +131,18 @@ def learner() -> dp.Pipeline:
     return dp.Pipeline(theta=people().solve(solver, epsilon=1.0, delta=1e-6))
 
 
+def regressions() -> dp.Pipeline:
+    table = people(rows=1)
+    learners: dict[str, dp.AdaOPS | dp.OPS | dp.OutputPerturbation] = {
+        "adapted": dp.AdaOPS(["x"], "y"),
+        "proposed": dp.AdaOPS(["x"], "y", ridge=9.0, gamma=0.5),
+        "truncated": dp.OPS(["x"], "y"),
+        "perturbed": dp.OutputPerturbation(["x"], "y", ridge=30.0),
+    }
+    fits = {name: table.solve(s, epsilon=1.0, delta=1e-7) for name, s in learners.items()}
+    return dp.Pipeline(**fits)
+
+
 def constants() -> dp.Pipeline:
     """Constants and columns that look like a document's own words."""
     count = people().count().release(noisy())
@@ -199,6 +211,7 @@ PLANS: dict[str, Callable[[], dp.Pipeline]] = {
     "loops": loops,
     "free": free,
     "learner": learner,
+    "regressions": regressions,
     "constants": constants,
     "instances": instances,
 }

@@ -136,9 +136,9 @@ class AdaOPS:
 def least_ridge(bound: float, *, width: int, mu: float, margin: float) -> float:
     """Return the ridge: with ``h = ridge + bound`` the draw's noise falls, the bias rises.
 
-    The draw adds ``d / gamma`` to the sum of squares, about ``d (1 + |theta|)^2 / (mu^2 h)``, times
-    up to ``e^{2 margin / h}`` for the bound of ``1 + |theta|``; the ridge up to
-    ``ridge |theta|^2``. The h that balances them at ``|theta| = 1`` is aimed at.
+    The draw adds ``d / gamma`` to the sum of squares, about ``d (1 + |theta|)^2 / (mu^2 h)``, and
+    ``e^{2 margin / h}`` times as much where the bound of ``1 + |theta|`` is that far off; the ridge
+    adds up to ``ridge |theta|^2``. The h that balances them at ``|theta| = 1`` is aimed at.
     """
     heights = np.geomspace(1.0, 2.0**30, 1000)
     with np.errstate(over="ignore"):
