@@ -58,12 +58,25 @@ def _described(charge: Charge) -> dict[str, Any]:
     }
 
 
+def _plain(value: Any) -> Any:
+    """Return a loss's parameter for people: of losses with their counts, each loss."""
+    if isinstance(value, int | float | str):
+        return value
+    if isinstance(value, tuple) and all(isinstance(v, tuple) and len(v) == 2 for v in value):
+        return ", ".join(_said(loss) + (f" x {n}" if n > 1 else "") for loss, n in value)
+    return str(value)
+
+
+def _said(loss: PrivacyLoss) -> str:
+    inside = ", ".join(
+        f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in parameters(loss).items()
+    )
+    return f"{type(loss).__name__} {inside}"
+
+
 def _lost(loss: PrivacyLoss, conversions: Mapping[str, str]) -> dict[str, Any]:
     """Return the loss with its parameters, and how each accountant reads it."""
-    plain = {
-        name: value if isinstance(value, int | float | str) else str(value)
-        for name, value in parameters(loss).items()
-    }
+    plain = {name: _plain(value) for name, value in parameters(loss).items()}
     return {
         "loss": {"kind": type(loss).__name__} | plain,
         "source": loss.theorem,
