@@ -14,7 +14,8 @@ import adaptive_dp as dp
 from accountants import BoundedRange
 from adaptive_dp.graph.change import Change
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.queries.moments import ConstrainedCoefficients, MomentsDomain
+from adaptive_dp.queries.constrained_coefficients import ConstrainedCoefficients
+from adaptive_dp.queries.moments import MomentsDomain
 from adaptive_dp.rows.definite import Moments, constrained
 
 STREAM = SeededStream(0)
