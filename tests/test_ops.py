@@ -14,7 +14,8 @@ import adaptive_dp as dp
 from accountants import BoundedRange
 from adaptive_dp.graph.change import Change
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.queries.moments import ConstrainedCoefficients, MomentsDomain
+from adaptive_dp.queries.constrained_coefficients import ConstrainedCoefficients
+from adaptive_dp.queries.moments import MomentsDomain
 from adaptive_dp.rows.definite import Moments, constrained
 
 STREAM = SeededStream(0)
@@ -120,6 +121,14 @@ class TestDraws:
         off = np.abs((draws**2).mean(axis=0) - second)
         assert np.all(off < 6 * (draws**2).std(axis=0) / math.sqrt(1500) + 1e-3)
         assert np.linalg.norm(draws, axis=1).max() <= radius * (1 + 1e-12)
+
+    def test_a_prior_that_would_not_fit(self) -> None:
+        """In 30 coordinates next to no draw of ``N(0, I / (gamma ridge))`` is in the ball."""
+        sampler = dp.TruncatedPosterior(gamma=0.01, ridge=0.01, radius=1.0)
+        draws = [sampler.release(moments(np.zeros((1, 31))), SeededStream(k)) for k in range(20)]
+        sizes = np.linalg.norm(draws, axis=1)
+        assert sizes.max() <= 1
+        assert sizes.mean() > 0.5
 
     def test_its_parameters(self) -> None:
         for wrong in ({"ridge": 0.0}, {"radius": math.nan}, {"radius": 1e9}, {"gamma": -1.0}):

@@ -42,7 +42,8 @@ class TruncatedPosterior(Mechanism):
     gamma
         The inverse temperature: the loss's range is ``gamma (1 + radius)^2 / 2`` for a row.
     ridge
-        Of the prior ``N(0, I / (gamma ridge))``; of it depends how many draws are rejected.
+        Of the prior ``N(0, I / (gamma ridge))``. What is used is at least
+        ``2 d / (gamma radius^2)``, so that the prior fits into the ball.
     radius
         Of the ball, in [2^-20, 2^20].
 
@@ -77,7 +78,9 @@ class TruncatedPosterior(Mechanism):
 
     def release(self, value: Moments, stream: Stream) -> NDArray[Any]:
         """Return the draw."""
-        found = ball_draw(value, stream, self.gamma, self.ridge, self.radius)
+        fitting = 2 * (len(value) - 1) / (self.gamma * self.radius**2)
+        ridge = min(max(self.ridge, fitting), 2.0**100)
+        found = ball_draw(value, stream, self.gamma, ridge, self.radius)
         return rounded(found, 2.0 ** (math.floor(math.log2(self.radius)) - 40))
 
     def loss(self, distance: float) -> PrivacyLoss:

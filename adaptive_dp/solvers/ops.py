@@ -39,8 +39,8 @@ class OPS:
     norm
         By default the largest that the scaled features can have.
     ridge
-        For rows of norm at most 1; by default ``4 d / (gamma (R radius)^2)``, or as at epsilon = 1
-        where gamma is free: the prior then fits into the ball.
+        For rows of norm at most 1. What is used is at least ``2 d / (gamma (R radius)^2)``: the
+        prior fits into the ball.
     free
         Where no budget is given: the name of the free parameter.
 
@@ -53,14 +53,13 @@ class OPS:
     target: str
     radius: float = 1.0
     norm: float | None = None
-    ridge: float | None = None
+    ridge: float = LEAST
     free: str = "gamma"
 
     def __attrs_post_init__(self) -> None:
         columns("OPS", self.features, self.target)
         inside("OPS.radius", self.radius, 1e-3, 1e3)
-        if self.ridge is not None:
-            inside("OPS.ridge", self.ridge, LEAST, MOST)
+        inside("OPS.ridge", self.ridge, LEAST, MOST)
 
     def build(
         self, table: Table, epsilon: float | None, delta: float | None
@@ -74,10 +73,7 @@ class OPS:
         radius = rows.radius * self.radius
         weight = down(2 / (1 + radius) ** 2, 32)
         gamma = weight * (1.0 if epsilon is None else epsilon)
-        ridge = self.ridge
-        if ridge is None:
-            ridge = min(MOST, max(LEAST, 4 * rows.width / (gamma * radius**2)))
         cold = Free(self.free, weight=weight) if epsilon is None else down(gamma, 4)
-        sampler = TruncatedPosterior(cold, ridge, radius)
+        sampler = TruncatedPosterior(cold, self.ridge, radius)
         sample = rows.exact().release(sampler, name="posterior_sample")
         return group("OPS", rows.coefficients(sample), table)

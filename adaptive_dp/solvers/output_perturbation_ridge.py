@@ -10,7 +10,8 @@ from adaptive_dp.graph.group import group
 from adaptive_dp.graph.handles import Released
 from adaptive_dp.graph.operation import require
 from adaptive_dp.primitives.gaussian import Gaussian, sigma_for
-from adaptive_dp.queries.moments import LEAST, MOST, ConstrainedCoefficients
+from adaptive_dp.queries.constrained_coefficients import ConstrainedCoefficients
+from adaptive_dp.queries.moments import LEAST, MOST
 from adaptive_dp.queries.table import Table
 from adaptive_dp.solvers.adassp import Coefficients, change_at, largest_mu
 from adaptive_dp.solvers.regression import columns, inside, regression
