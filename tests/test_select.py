@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from typing import Any
 
 import mpmath as mp
@@ -14,7 +15,7 @@ from scipy import stats
 import accountants
 import adaptive_dp as dp
 from adaptive_dp.graph.loop import State
-from adaptive_dp.graph.select import Select
+from adaptive_dp.graph.select import Select, _first
 from adaptive_dp.noise import SeededStream
 
 FRAME = {"age": np.arange(0.0, 100.0)}
@@ -136,3 +137,65 @@ def test_what_is_refused() -> None:
         dp.select(lambda c: c, [1], stopping=0.5)  # type: ignore[arg-type, return-value]
     with pytest.raises(dp.DeclarationError, match="the score is private"):
         dp.select(lambda c: (c, table.count()), [1], stopping=0.5)  # type: ignore[arg-type, return-value]
+
+
+def kept(*values: Any) -> list[Any]:
+    return list(values)
+
+
+def test_a_run_is_charged_whole_whatever_stands_outside_of_the_loop() -> None:
+    """Of n counts, each over one filter more, the worst event of a selection is worked out."""
+    n, stopping = 20, 0.1 * 2.0**-20
+    tables = [people()]
+    for _ in range(n - 1):
+        tables.append(tables[-1].filter(tables[-1]["age"] >= 0))
+
+    def body(candidate: Any) -> Any:
+        value = dp.post(kept, *[t.count().release(dp.Laplace(scale=n)) for t in tables])
+        return value, dp.post(kept, value)
+
+    plan = dp.Pipeline(best=dp.select(body, [0], stopping=stopping)).with_delta(1e-2)
+    epsilon = plan.certify().epsilon
+
+    # all counts are c, or all c + 1; best: all answers are at least c + 1, then: all at most c
+    def chosen(best: float, next_best: float) -> float:
+        upper = stopping + (1 - stopping) * best
+        return stopping * next_best / (upper * (upper + (1 - stopping) * next_best))
+
+    likely, unlikely = 0.5**n, (math.exp(-1 / n) / 2) ** n
+    delta = chosen(unlikely, likely) - math.exp(epsilon) * chosen(likely, unlikely)
+    assert delta <= 1e-2
+    assert epsilon > 2
+
+
+def test_runs_over_several_parts_samples_or_data_sets_outside_are_refused() -> None:
+    def select(tables: Any) -> Any:
+        def body(candidate: Any) -> Any:
+            value = dp.post(kept, *[t.count().release(dp.Laplace(scale=9)) for t in tables])
+            return value, dp.post(kept, value)
+
+        return dp.Pipeline(best=dp.select(body, [0], stopping=0.1))
+
+    table = dp.dataset("people", columns={"age": [1, 2]}, neighbors="replace_one")
+    parts = table.partition("age")
+    several = [
+        [parts[1], parts[2]],
+        [parts[1], table],
+        [people().sample(0.5), people().sample(0.5)],
+        [people(), dp.dataset("others", columns={"age": (0, 100)})],
+    ]
+    for tables in several:
+        with pytest.raises(dp.DeclarationError, match="several data sets"):
+            select(tables).certify()
+    assert select([parts[1], parts[1].filter(table["age"] >= 0)]).certify().epsilon > 0
+
+
+@pytest.mark.parametrize("shape", [1e-40, 3e-60, -7e-60, 1e-80, 5e-324, 1e6, -1 + 2**-52])
+@pytest.mark.parametrize("stopping", [0.1, 1e-9, 1 - 2**-53])
+def test_the_chance_of_a_single_run_at_extreme_shapes(shape: float, stopping: float) -> None:
+    with localcontext(Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN)):
+        found = _first(Decimal(shape), Decimal(stopping))
+    with mp.workdps(500):
+        eta, gamma = mp.mpf(shape), mp.mpf(stopping)
+        exact = (1 - gamma) * eta / mp.expm1(-eta * mp.log(gamma))
+        assert abs(mp.mpf(str(found)) / exact - 1) < 1e-50

@@ -22,8 +22,12 @@ from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.roles import PartOperation, PartsDomain, SampleOperation, part_title
+from adaptive_dp.graph.select import Select
 from adaptive_dp.graph.structure import Node, Structure
 from adaptive_dp.graph.touch import one_part, several_parts
+
+Place = tuple[Charge, Change, int]
+"""A charge, the change that arrives at a position of its chain, and that position."""
 
 
 def term(structure: Structure) -> Term:
@@ -37,11 +41,13 @@ def term(structure: Structure) -> Term:
 def terms(structure: Structure) -> list[tuple[str, Term]]:
     """Return the term of each data set."""
     by_source: dict[str, list[Charge]] = {}
-    for charge in releases(structure):
+    charges = releases(structure)
+    _undivided(charges)
+    for charge in charges:
         by_source.setdefault(charge.chain[0].name, []).append(charge)
     result = []
     for name, found in by_source.items():
-        result.append((name, _compile(found, found[0].source.initial(), 1)))
+        result.append((name, _compile([(c, c.source.initial(), 1) for c in found])))
     return result
 
 
@@ -70,33 +76,58 @@ def paid(charges: Iterable[Charge]) -> dict[str, tuple[PrivacyLoss, int]]:
     return found
 
 
-def _compile(charges: Sequence[Charge], change: Change, position: int) -> Term:
-    """Return the term of charges that share their chain up to ``position``."""
+def _compile(found: Sequence[Place]) -> Term:
+    """Return the term of charges that share their regions so far, each from a position on."""
     parts: list[Term] = []
-    inner: dict[str, tuple[int, list[tuple[Charge, Change]]]] = {}
-    for charge in charges:
+    inner: dict[str, list[Place]] = {}
+    for charge, change, position in found:
         here, at = change, position
         while at < len(charge.chain) - 1 and not _region(charge.chain[at]):
             here = _step(charge, here, at)
             at += 1
         node = charge.chain[at]
-        if _region(node):
-            # equal regions reached over different filters see different changes
-            key = f"{_region_key(charge, at)}|{here}|{at}"
-            inner.setdefault(key, (at, []))[1].append((charge, here))
-        else:
+        if not _region(node):
             parts.append(_spend(charge, here))
-    for at, found in inner.values():
-        members, here = [charge for charge, _ in found], found[0][1]
-        operation = members[0].chain[at].handle.operation
+            continue
+        key = _region_key(charge, at)
+        if not isinstance(node.handle.operation, Loop):
+            # equal regions reached over different filters see different changes; a loop's rounds
+            # are one mechanism, whatever they read: only a whole round is repeated or selected
+            key += f"|{here}|{at}"
+        inner.setdefault(key, []).append((charge, here, at))
+    for members in inner.values():
+        charge, here, at = members[0]
+        operation = charge.chain[at].handle.operation
         if isinstance(operation, Loop):
-            parts.append(operation.term(_compile(members, here, at + 1)))
+            parts.append(operation.term(_compile([(c, h, i + 1) for c, h, i in members])))
         elif isinstance(operation, SampleOperation):
             after = operation.change(here)
-            parts.append(Sampled(_compile(members, after, at + 1), operation.rate))
+            body = _compile([(c, after, at + 1) for c, _, _ in members])
+            parts.append(Sampled(body, operation.rate))
         else:
-            parts.append(_partition(members, here, at))
+            parts.append(_partition([c for c, _, _ in members], here, at))
     return parts[0] if len(parts) == 1 else Sequential(parts)
+
+
+def _undivided(charges: Iterable[Charge]) -> None:
+    """Refuse a selection whose runs release from different data sets, parts or samples outside.
+
+    A selection's bound is that of a whole run: runs cut into parts, each of them selected, do not
+    compose to it, since the best of the runs depends on all of them.
+    """
+    seen: dict[str, list[str]] = {}
+    for charge in charges:
+        around: list[str] = [charge.chain[0].name]
+        for node in charge.chain[1:]:
+            operation = node.handle.operation
+            if isinstance(operation, Select) and seen.setdefault(node.name, around[:]) != around:
+                raise DeclarationError(
+                    f"{node.name}: the body of a selection releases from several data sets, or "
+                    "from several parts or samples that are made outside of it, for which nothing "
+                    "is proven; release from one, or partition and sample inside of the body"
+                )
+            if isinstance(operation, PartOperation | SampleOperation):
+                around.append(node.name)
 
 
 def _region(node: Node) -> bool:
@@ -205,7 +236,7 @@ def _partition(charges: Sequence[Charge], change: Change, at: int) -> Term:
         label[operation.index] = part_title(charge.chain[at].handle)
 
     def inside(index: int, change: Change) -> Term:
-        return _compile(parts[index], change, at + 1)
+        return _compile([(c, change, at + 1) for c in parts[index]])
 
     if domain.whole_units or change.rows == 1:
         return one_part(inside, change, label)

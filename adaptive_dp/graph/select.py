@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from decimal import Context, Decimal, localcontext
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from typing import Any, ClassVar, TypeVar
 
 from attrs import field, frozen
@@ -69,7 +69,7 @@ class Select(Loop):
     def draw(self, stream: Stream) -> int:
         """Return K, by inversion: ``p_{k+1} = p_k (1 - gamma) (k + eta) / (k + 1)``."""
         high, middle, low = stream.words(3).tolist()
-        with localcontext(Context(prec=60)):
+        with localcontext(Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN)):
             left = (Decimal(high << 128 | middle << 64 | low) + Decimal("0.5")) / 2**192
             eta, gamma = Decimal(self.shape), Decimal(self.stopping)
             chance = _first(eta, gamma)
@@ -96,10 +96,14 @@ class Select(Loop):
 
 
 def _first(eta: Decimal, gamma: Decimal) -> Decimal:
-    """Return P(K = 1)."""
+    """Return P(K = 1); ``e^x - 1`` loses as many digits as x has zeros in front."""
     if eta == 0:
         return (1 - gamma) / -gamma.ln()
-    return (1 - gamma) * eta / ((-eta * gamma.ln()).exp() - 1)
+    with localcontext() as context:
+        x = -eta * gamma.ln()
+        context.prec += max(0, -x.adjusted())
+        grown = (-eta * gamma.ln()).exp() - 1
+    return (1 - gamma) * eta / grown
 
 
 def _number(score: Any) -> float:
