@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -58,6 +59,13 @@ def test_an_interval_is_obeyed_exactly(one, other, values):
         )
     spread = (int(whole.max()) - int(whole.min())) * step
     assert spread <= Fraction(high) - Fraction(low)
+
+
+def test_huge_rows_are_not_shortened_by_a_subnormal_factor():
+    for radius, value, width in itertools.product((6e-13, 1e-139, 1.0), (1e308, -1.7e308), (2, 7)):
+        whole, unit = grid.ball(np.full((1, width), value), radius)
+        assert 0.999 * radius**2 < float(norms(whole, unit)[0]) <= radius**2
+        assert norms(whole, unit)[0] <= Fraction(radius) ** 2
 
 
 def norms(whole, unit):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
@@ -137,6 +138,23 @@ def test_what_is_refused() -> None:
         dp.select(lambda c: c, [1], stopping=0.5)  # type: ignore[arg-type, return-value]
     with pytest.raises(dp.DeclarationError, match="the score is private"):
         dp.select(lambda c: (c, table.count()), [1], stopping=0.5)  # type: ignore[arg-type, return-value]
+
+
+def test_a_document_without_candidates_or_scores_fails_with_its_reason() -> None:
+    plan = dp.Pipeline(best=dp.select(tried(people()), [10, 50], stopping=0.1))
+    for value in ([], 3.0, {"a": 1}, "ab"):
+        document = json.loads(plan.to_json())
+        (start,) = (n for n in document["nodes"] if n["kind"] == "public")
+        start["value"] = value
+        changed = dp.load(json.dumps(document), allow=[__name__])
+        with pytest.raises(dp.RunError, match="at least one candidate"):
+            changed.simulate(seed=1, people=FRAME)
+    document = json.loads(plan.to_json())
+    (loop,) = (n for n in document["nodes"] if n["kind"] == "select")
+    loop["result"] = next(n["id"] for n in loop["body"] if n["kind"] == "release")
+    changed = dp.load(json.dumps(document), allow=[__name__])
+    with pytest.raises(dp.RunError, match="'value' and 'score'"):
+        changed.simulate(seed=1, people=FRAME)
 
 
 def kept(*values: Any) -> list[Any]:

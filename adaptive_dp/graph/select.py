@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 from attrs import field, frozen
 
 from accountants import Selected, Term, runs
-from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.graph.fresh import fresh
 from adaptive_dp.graph.handles import Handle, Released, path, post, public
 from adaptive_dp.graph.loop import Loop, State, frontier
@@ -82,6 +82,11 @@ class Select(Loop):
 
     def candidate(self, candidates: Sequence[Any], stream: Stream) -> Any:
         """Return one of the candidates, each as likely (to 2^-57 for fewer than 100)."""
+        if not isinstance(candidates, Sequence) or isinstance(candidates, str) or not candidates:
+            raise RunError(
+                "a selection needs a list of at least one candidate, got a "
+                f"{type(candidates).__name__}; nothing was released"
+            )
         (word,) = stream.words(1).tolist()
         return fresh(candidates[word * len(candidates) >> 64])
 
@@ -90,6 +95,11 @@ class Select(Loop):
 
         Rounds are independent and alike, so which of equal ones stands first is random.
         """
+        if not isinstance(found, dict) or not {"score", "value"} <= set(found):
+            raise RunError(
+                "a selection's body must return a mapping with 'value' and 'score', as dp.select "
+                "writes it; nothing was released"
+            )
         score = _number(found["score"])
         this = {"candidate": candidate, "score": score, "value": found["value"]}
         return this if best is None or score > best["score"] else best

@@ -65,12 +65,18 @@ class AboveThreshold:
         """Return whether the value is above; None once the run is over.
 
         NaN counts as 0, infinite values as the largest floats.
+
+        Raises
+        ------
+        DeclarationError
+            If the value is no number; nothing is spent.
         """
+        exact = _finite(value)
         self._last = None
         if not self.left or self.queries < 1:
             return None
         self.queries -= 1
-        exact, (scale, noise) = _finite(value), self._bar
+        scale, noise = self._bar
         terms = ((self._scale, self._draw(self._stream)), (-scale, noise))
         above = positive((exact, -self._threshold), terms)
         if above:
@@ -118,6 +124,16 @@ class AboveThreshold:
 
 
 def _finite(value: float) -> float:
-    number = float(value)
     most = sys.float_info.max
+    number: float | None
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number beyond all floats
+        return most if value > 0 else -most
+    except (TypeError, ValueError):
+        number = None
+    if number is None:  # outside of the handler: no cause that shows the value
+        raise DeclarationError(
+            f"sparse vector asks about numbers, got a {type(value).__name__}; pass a float"
+        )
     return 0.0 if math.isnan(number) else min(max(number, -most), most)

@@ -72,6 +72,10 @@ def ball(values: Floats, radius: float) -> tuple[Integers, float]:
     clean = np.nan_to_num(values, nan=0.0, posinf=radius, neginf=-radius)
     largest = np.abs(clean).max(axis=1, initial=0.0, keepdims=True)
     largest = np.where(largest > 0, largest, 1.0)
-    norms = largest * np.sqrt(((clean / largest) ** 2).sum(axis=1, keepdims=True))
-    shrink = np.minimum(1.0, inner / np.where(norms > 0, norms, 1.0))
-    return np.rint(clean * shrink / unit).astype(np.int64), unit
+    directions = clean / largest
+    lengths = np.sqrt((directions**2).sum(axis=1, keepdims=True))
+    with np.errstate(over="ignore"):
+        longer = largest * lengths > inner
+    # not by a factor inner / norm, which of huge rows would be a subnormal number
+    shortened = directions * (inner / np.where(longer, lengths, 1.0))
+    return np.rint(np.where(longer, shortened, clean) / unit).astype(np.int64), unit
