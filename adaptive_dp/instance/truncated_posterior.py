@@ -35,14 +35,15 @@ class TruncatedPosterior(Mechanism):
 
     It is drawn by rejection. With the minimiser w* in the ball and its multiplier k, the exponent
     is that of ``N(w*, (H + k I)^-1 / gamma)``, on the ball less ``gamma k (radius^2 - |w|^2) / 2``.
-    How long that takes depends on the data.
+    How long that takes depends on the data. So that it ends for few rows too, a prior wider than
+    the ball, ``gamma ridge radius^2 < d``, is narrowed to it; the loss does not depend on it.
 
     Parameters
     ----------
     gamma
         The inverse temperature: the loss's range is ``gamma (1 + radius)^2 / 2`` for a row.
     ridge
-        Of the prior ``N(0, I / (gamma ridge))``; of it depends how many draws are rejected.
+        Of the prior ``N(0, I / (gamma ridge))``; at least ``d / (gamma radius^2)`` is used.
     radius
         Of the ball, in [2^-20, 2^20].
 
@@ -77,7 +78,8 @@ class TruncatedPosterior(Mechanism):
 
     def release(self, value: Moments, stream: Stream) -> NDArray[Any]:
         """Return the draw."""
-        found = ball_draw(value, stream, self.gamma, self.ridge, self.radius)
+        ridge = max(self.ridge, min((len(value) - 1) / self.gamma / self.radius**2, 1e300))
+        found = ball_draw(value, stream, self.gamma, ridge, self.radius)
         return rounded(found, 2.0 ** (math.floor(math.log2(self.radius)) - 40))
 
     def loss(self, distance: float) -> PrivacyLoss:
