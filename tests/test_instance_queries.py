@@ -171,3 +171,19 @@ def test_in_a_plan_with_what_it_assumes() -> None:
     assert again.simulate(seed=4, t=frame)["top"] == result["top"]
     with pytest.raises(dp.DeclarationError, match="allow"):
         dp.load(plan.to_json()).simulate(seed=4, t=frame)
+
+
+@pytest.mark.parametrize("exchange", [False, True])
+@pytest.mark.parametrize("n", [0, 1, 2, 7])
+def test_own_local_sensitivities_below_the_width_stay_lawful(n: int, exchange: bool) -> None:
+    """The width that stands in far out must not come two steps sooner where a row is missing."""
+
+    def ours(rows: int) -> Own:
+        return Own(np.full(rows, 0.5), 0.0, 1.0, lambda v: 0.5, lambda v, k: 0.001)
+
+    here, there = ours(n), ours(n if exchange else n + 1)
+    for one, other in [(here, there), (there, here)]:
+        assert all(one.local(k) <= other.local(k + 1) for k in range(2 * n + 8))
+        assert one.smooth(0.5) <= math.exp(0.5) * other.smooth(0.5) * (1 + 1e-12)
+        assert one.linear(0.1) <= other.linear(0.1) + 0.1 + 1e-12
+    assert abs(here.within(0.01) - there.within(0.01)) <= 1

@@ -232,3 +232,44 @@ class TestSolvers:
         ):
             with pytest.raises(dp.DeclarationError):
                 made()
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        dp.Exponential(scale=1.0),
+        dp.NoisyMax(scale=1.0),
+        dp.PermuteAndFlip(scale=1.0),
+        dp.Gaussian(sigma=1.0),
+        dp.Laplace(scale=1.0),
+        dp.LowerBound(sigma=1.0, failure=1e-6, reach=10.0),
+    ],
+    ids=lambda m: type(m).__name__,
+)
+def test_moments_are_no_numbers_for_other_mechanisms(mechanism: dp.Mechanism) -> None:
+    """They are arrays in steps of 2^-38: noise for a sensitivity of 1 would hide nothing."""
+    people = dp.dataset("people", columns={"a": (0, 1), "y": (0, 1)})
+    sample = people.solve(dp.OPS(features=["a"], target="y"), epsilon=1.0)
+    document = dp.Pipeline(sample=sample).to_document()
+    nodes = {node["kind"]: node for node in document["nodes"] if node["kind"] != "release"}
+    plain = dp.Pipeline(c=people["a"].sum().release(dp.Laplace(scale=1.0))).to_document()
+    (release,) = [node for node in plain["nodes"] if node["kind"] == "release"]
+    queried = nodes["exact_moments"]
+    chain = [nodes[kind] for kind in ("dataset", "vectors", "moments")]
+    fields = {"mechanism": type(mechanism).__name__, **mechanism.parameters()}
+    edited = {
+        **plain,
+        "nodes": [*chain, queried, {**release, "inputs": [queried["id"]], "mechanism": fields}],
+        "outputs": [{"path": ["c"], "node": release["id"]}],
+    }
+    with pytest.raises(dp.DeclarationError, match=r"norm 0|norm is 0"):
+        dp.load(edited).with_delta(1e-6).certify()
+
+
+@pytest.mark.parametrize("gamma", [1e-100, 1e-4, 1.0])
+def test_few_rows_and_a_wide_prior_do_not_keep_the_sampler_waiting(gamma: float) -> None:
+    empty = np.full((7, 7), 0, dtype=object).view(Moments)
+    sampler = dp.TruncatedPosterior(gamma=gamma, ridge=2.0**-9, radius=1.0)
+    found = sampler.release(empty, SeededStream(1))
+    assert found.shape == (6,)
+    assert float(found @ found) <= 1 + 1e-9

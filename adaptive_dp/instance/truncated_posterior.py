@@ -35,7 +35,8 @@ class TruncatedPosterior(Mechanism):
 
     It is drawn by rejection. With the minimiser w* in the ball and its multiplier k, the exponent
     is that of ``N(w*, (H + k I)^-1 / gamma)``, on the ball less ``gamma k (radius^2 - |w|^2) / 2``.
-    How long that takes depends on the data.
+    How long that takes depends on the data. So that it ends for few rows too, a prior wider than
+    the ball, ``gamma ridge radius^2 < d``, is narrowed to it; the loss does not depend on it.
 
     Parameters
     ----------

@@ -116,9 +116,21 @@ class ExactMoments(Query):
         """Return the query."""
         return "regression moments"
 
+    def domain(self, inputs: Sequence[Any]) -> MomentsDomain:
+        """Return the input's."""
+        return inputs[0]  # type: ignore[no-any-return]
+
     def sensitivity(self, domain: MomentsDomain, change: Change, norm: float) -> float:
-        """Return the number of rows that come or go (norm 0), or how far they move an entry."""
-        return change.both * (1.0 if norm in (0, math.inf) else domain.width + 1.0)
+        """Return the number of rows that come or go; refuse any norm but 0.
+
+        The moments are arrays, which other mechanisms read too, but in steps of 2^-38.
+        """
+        require(
+            norm == 0,
+            "exact_moments say how many rows change, not how far they move: release them with "
+            f"PosteriorSample or TruncatedPosterior, whose norm is 0, got norm {norm!r}",
+        )
+        return float(change.both)
 
     def dimension(self, domain: MomentsDomain) -> int:
         """Return the number of coefficients."""

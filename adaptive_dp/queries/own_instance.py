@@ -46,8 +46,12 @@ class Own(Stability):
 
     @property
     def last(self) -> int:
-        """Nothing is known of when all is changed; at twice the rows, and two, all may be."""
-        return 2 * len(self.values) + 2
+        """Two beyond the number of rows: from there on the local sensitivity is the whole width.
+
+        It moves by at most 1 where a row is added or removed. If it moved by more, the width would
+        break the law ``local_k(x) <= local_{k+1}(x')``, however true the functions are.
+        """
+        return len(self.values) + 2
 
     def local(self, distance: int) -> float:
         """Return the local sensitivity at a distance, at most the width of the range."""
@@ -77,8 +81,8 @@ class Instance(Query):
     reads: ClassVar[type] = Values
     gives: ClassVar[type] = Own
     assumption: ClassVar[str] = (
-        "The local sensitivities of the plan's own functions (instance queries) are true at every "
-        "distance, and grow with it."
+        "The local sensitivities of the plan's own functions (instance queries) are exact at every "
+        "distance, or bounds that grow with it and are at most a neighbour's one step farther."
     )
 
     bounds: Interval = field(converter=interval)
