@@ -36,7 +36,7 @@ class TruncatedPosterior(Mechanism):
     It is drawn by rejection. With the minimiser w* in the ball and its multiplier k, the exponent
     is that of ``N(w*, (H + k I)^-1 / gamma)``, on the ball less ``gamma k (radius^2 - |w|^2) / 2``.
     How long that takes depends on the data. So that it ends for few rows too, a prior wider than
-    the ball, ``gamma ridge radius^2 < d``, is narrowed to it; the loss does not depend on it.
+    the ball, is narrowed; the loss does not depend on it.
 
     Parameters
     ----------
@@ -79,8 +79,7 @@ class TruncatedPosterior(Mechanism):
 
     def release(self, value: Moments, stream: Stream) -> NDArray[Any]:
         """Return the draw."""
-        fitting = 2 * (len(value) - 1) / (self.gamma * self.radius**2)
-        ridge = min(max(self.ridge, fitting), 2.0**100)
+        ridge = max(self.ridge, min(2 * (len(value) - 1) / self.gamma / self.radius**2, 1e300))
         found = ball_draw(value, stream, self.gamma, ridge, self.radius)
         return rounded(found, 2.0 ** (math.floor(math.log2(self.radius)) - 40))
 
