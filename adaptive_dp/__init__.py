@@ -49,6 +49,7 @@ from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.select import select
 from adaptive_dp.graph.stability import Choice, Stability
 from adaptive_dp.graph.verify import Verdict, verify
+from adaptive_dp.instance.perturbed_coefficients import PerturbedCoefficients
 from adaptive_dp.instance.posterior_sample import PosteriorSample
 from adaptive_dp.instance.truncated_posterior import TruncatedPosterior
 from adaptive_dp.primitives import (
@@ -75,7 +76,13 @@ from adaptive_dp.primitives import (
 )
 from adaptive_dp.queries import Column, Table, Vectors, dataset
 from adaptive_dp.report import markdown, report
-from adaptive_dp.solvers import OPS, AdaOPS, AdaSSP, OutputPerturbation
+from adaptive_dp.solvers import (
+    OPS,
+    AdaOPS,
+    AdaptiveOutputPerturbation,
+    AdaSSP,
+    OutputPerturbation,
+)
 
 try:
     __version__ = _version("adaptive-dp")
@@ -86,6 +93,7 @@ __all__ = [
     "OPS",
     "AdaOPS",
     "AdaSSP",
+    "AdaptiveOutputPerturbation",
     "CalibrationError",
     "Certificate",
     "Choice",
@@ -111,6 +119,7 @@ __all__ = [
     "Operation",
     "OutputPerturbation",
     "PermuteAndFlip",
+    "PerturbedCoefficients",
     "Pipeline",
     "PlanError",
     "PosteriorSample",

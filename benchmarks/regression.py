@@ -34,7 +34,7 @@ import numpy as np
 import adaptive_dp as dp
 
 DELTA = 1e-6
-LEARNERS = ("AdaOPS", "AdaSSP", "OPS", "output perturbation")
+LEARNERS = ("AdaOPS", "AdaSSP", "OPS", "adaptive perturbation", "output perturbation")
 
 
 def main() -> None:
@@ -103,6 +103,7 @@ def planned(
     learner = {
         "AdaOPS": dp.AdaOPS(features, target),
         "OPS": dp.OPS(features, target),
+        "adaptive perturbation": dp.AdaptiveOutputPerturbation(features, target),
         "output perturbation": dp.OutputPerturbation(features, target, ridge=3 * math.sqrt(count)),
     }[name]
     fit = table.solve(learner, epsilon=epsilon, delta=DELTA)

@@ -38,6 +38,7 @@ def main() -> None:
         "AdaOPS": dp.AdaOPS(FEATURES, "harvest"),
         "AdaSSP": dp.AdaSSP(FEATURES, "harvest"),
         "OPS": dp.OPS(FEATURES, "harvest"),
+        "adaptive perturbation": dp.AdaptiveOutputPerturbation(FEATURES, "harvest"),
         "output perturbation": dp.OutputPerturbation(FEATURES, "harvest", ridge=300.0),
     }
     for count in (2_000, 20_000, 200_000):

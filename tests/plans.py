@@ -133,7 +133,8 @@ def learner() -> dp.Pipeline:
 
 def regressions() -> dp.Pipeline:
     table = people(rows=1)
-    learners: dict[str, dp.AdaOPS | dp.OPS | dp.OutputPerturbation] = {
+    learners: dict[str, Any] = {
+        "bounded": dp.AdaptiveOutputPerturbation(["x"], "y"),
         "adapted": dp.AdaOPS(["x"], "y"),
         "proposed": dp.AdaOPS(["x"], "y", ridge=9.0, gamma=0.5),
         "truncated": dp.OPS(["x"], "y"),

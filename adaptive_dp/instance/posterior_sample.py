@@ -92,15 +92,19 @@ class PosteriorSample(Mechanism):
     def premises(self, release: Any) -> None:
         """Refuse to follow bounds that are not of the data that is sampled, or of this ridge."""
         query, ridge, _, bound, size = release.inputs
-        moments = query.inputs[0]
-        good = _bounds(bound, LowerBound, LeastEigenvalue) and bound.inputs[0].inputs[0] is moments
-        good = good and _bounds(size, UpperBound, CoefficientNorm)
-        if not good or not _same(size.inputs[0].inputs, (moments, ridge, bound)):
-            raise DeclarationError(
-                "PosteriorSample is given [ridge, gamma, a LowerBound release of the least "
-                "eigenvalue, an UpperBound release of the coefficient norm], all of the moments "
-                "that it samples, the last for that ridge and that bound; see dp.AdaOPS"
-            )
+        follows("PosteriorSample", query.inputs[0], ridge, bound, size)
+
+
+def follows(name: str, moments: Any, ridge: Any, bound: Any, size: Any) -> None:
+    """Refuse bounds that are not of these moments, or of this ridge (all are handles)."""
+    good = _bounds(bound, LowerBound, LeastEigenvalue) and bound.inputs[0].inputs[0] is moments
+    good = good and _bounds(size, UpperBound, CoefficientNorm)
+    if not good or not _same(size.inputs[0].inputs, (moments, ridge, bound)):
+        raise DeclarationError(
+            f"{name} is given a ridge, a LowerBound release of the least eigenvalue and, last, an "
+            "UpperBound release of the coefficient norm, all of the moments that it reads, the "
+            "last for that ridge and that bound; see dp.AdaOPS"
+        )
 
 
 def passes(

@@ -103,25 +103,8 @@ class AdaOPS:
         spare = delta * (1 - 2 * FAILURE - SAMPLE_FAILURE)
         mu = largest_mu(epsilon, spare) * (1 - 1e-9)
         failure = delta * FAILURE * (1 - 1e-9)
-        sigma = sigma_for(mu * math.sqrt(BOUND), (1 + SLACK) * (1 + 1e-9), 1)
-        bound = rows.query(LeastEigenvalue()).release(
-            LowerBound(sigma, failure, REACH), name="smallest_eigenvalue"
-        )
+        ridge, bound, size = released_bounds(rows, mu, failure, self.ridge)
         share = mu * math.sqrt(1 - 2 * BOUND)
-        ridge = (
-            post(
-                least_ridge,
-                bound,
-                width=rows.width,
-                mu=share,
-                margin=margin(sigma, failure, REACH),
-            )
-            if self.ridge is None
-            else public(float(self.ridge))
-        )
-        size = rows.query(CoefficientNorm(), ridge, bound).release(
-            UpperBound(sigma, failure, REACH), name="coefficient_norm"
-        )
         promise = {"mu": share, "failure": delta * SAMPLE_FAILURE * (1 - 1e-9)}
         gamma = (
             post(allowed_gamma, ridge, bound, size, **promise)
@@ -131,6 +114,32 @@ class AdaOPS:
         return rows.exact().release(
             PosteriorSample(**promise), given=[ridge, gamma, bound, size], name="posterior_sample"
         )
+
+
+def released_bounds(
+    rows: Regression, mu: float, failure: float, ridge: float | None
+) -> tuple[Released[float], Released[float], Released[float]]:
+    """Return a ridge, a lower bound of the least eigenvalue, an upper one of what it bounds.
+
+    Parameters
+    ----------
+    mu, failure
+        Of the whole: each bound takes a tenth of ``mu^2``, and fails with ``failure``.
+    ridge
+        A public one, or None for `least_ridge`.
+    """
+    sigma = sigma_for(mu * math.sqrt(BOUND), (1 + SLACK) * (1 + 1e-9), 1)
+    noise = LowerBound(sigma, failure, REACH), UpperBound(sigma, failure, REACH)
+    bound = rows.query(LeastEigenvalue()).release(noise[0], name="smallest_eigenvalue")
+    chosen: Released[float]
+    if ridge is None:
+        share = mu * math.sqrt(1 - 2 * BOUND)
+        wide = margin(sigma, failure, REACH)
+        chosen = post(least_ridge, bound, width=rows.width, mu=share, margin=wide)
+    else:
+        chosen = public(float(ridge))
+    size = rows.query(CoefficientNorm(), chosen, bound).release(noise[1], name="coefficient_norm")
+    return chosen, bound, size
 
 
 def least_ridge(bound: float, *, width: int, mu: float, margin: float) -> float:
