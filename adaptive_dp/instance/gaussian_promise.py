@@ -36,7 +36,7 @@ def coldest(bounds: RidgeBounds, mu: float, failure: float) -> float:
     --------
     >>> known = RidgeBounds(curvature=100, ridge=1, norm=1, residual=2, removals=False)
     >>> round(coldest(known, mu=0.2, failure=1e-7), 4)
-    0.9331
+    0.8206
     """
     # at a small leverage the gap is mu: gamma residual^2 / curvature = mu^2
     high = 2 * mu * mu * (bounds.curvature + 1) / bounds.residual**2
