@@ -135,22 +135,32 @@ def _least(proven: Callable[[Array], Array]) -> tuple[float, float]:
     """Return about the least value over all orders, and its order.
 
     A grid finds the valley, a finer one its floor, then parabolas: each has a quarter of the
-    points' distance of the one before.
+    points' distance of the one before. Where the floor is no parabola's, but a corner's, the
+    values beside the least are still larger: then the gap between them is searched.
     """
-    logs, best, order = _GRID, math.inf, math.inf
+    seen, found = np.zeros(0), np.zeros(0)
+    logs = _GRID
     for zoom in range(6):
-        orders = 1 + np.exp(logs)
-        values = proven(orders)
-        at = int(np.argmin(values))
-        if values[at] < best:
-            best, order = float(values[at]), float(orders[at])
-        middle = min(max(at, 1), len(logs) - 2)
+        values = proven(1 + np.exp(logs))
+        seen, found = np.append(seen, logs), np.append(found, values)
+        middle = min(max(int(np.argmin(values)), 1), len(logs) - 2)
         if zoom == 0:
             logs = np.linspace(logs[middle - 1], logs[middle + 1], 9)
         else:
             step = float(logs[1] - logs[0])
             logs = logs[middle] + step * (_vertex(values[middle - 1 : middle + 2]) + _AROUND)
-    return best, order
+    for _ in range(8):
+        order = np.argsort(seen, kind="stable")
+        at = int(np.argmin(found[order]))
+        beside = order[[max(at - 1, 0), min(at + 1, len(order) - 1)]]
+        least = float(found[order[at]])
+        if not math.isfinite(least) or found[beside].max() - least <= 1e-6 * abs(least):
+            break
+        left, right = seen[beside].tolist()
+        logs = np.linspace(left, right, 9)[1:-1]
+        seen, found = np.append(seen, logs), np.append(found, proven(1 + np.exp(logs)))
+    best = int(np.argmin(found))
+    return float(found[best]), 1 + math.exp(float(seen[best]))
 
 
 _AROUND = np.array([-0.5, -0.25, 0.0, 0.25, 0.5])

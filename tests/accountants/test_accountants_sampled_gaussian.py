@@ -9,7 +9,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from accountants import Composite, Gaussian, Renyi, Repeated, Sampled, Spend, measure
+from accountants import Composite, Gaussian, Renyi, Repeated, Sampled, Spend, measure, worlds
 from accountants import losses as families
 from accountants.losses import sampled_gaussian
 
@@ -104,3 +104,18 @@ def test_tiny_rates_at_whole_orders(mu: float, order: int, rate: float) -> None:
             for i in range(2, order + 1)
         )
         assert mp.mpf(sampled_gaussian._whole(mu, order, rate)) >= mp.log1p(exact)
+
+
+def test_the_best_order_is_found_at_a_corner_of_the_curve() -> None:
+    """A heavy tail's curve turns up at once: near the wall no parabola fits."""
+    one = Sampled(Spend(Gaussian(mu=1 / 0.6)), 1e-4)
+    term = Repeated(one, 100_000)
+    bounds = measure(term, Renyi(), delta=1e-7).bounds
+    (world,) = worlds(one)
+    (loss,) = world.spends
+    orders = 1 + np.linspace(4, 20, 8001)
+    shape = np.log1p(-1 / orders) - (math.log(1e-7) + np.log(orders)) / (orders - 1)
+    curve = loss.renyi(orders)
+    assert curve is not None
+    assert bounds is not None
+    assert bounds.upper <= float((1e5 * curve + shape).min()) * (1 + 1e-5)
