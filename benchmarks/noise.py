@@ -8,6 +8,14 @@ adaptive-dp[peers]``).
 
 from __future__ import annotations
 
+import os
+import sys
+
+sys.path[:] = [place for place in sys.path if place != os.path.dirname(os.path.abspath(__file__))]
+
+for _library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+
 import time
 from collections.abc import Callable
 from importlib import import_module
