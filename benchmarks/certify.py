@@ -5,6 +5,7 @@ certificate under all accountants, for n equal and n different releases, and for
 partitions.
 """
 
+# ruff: noqa: E402
 from __future__ import annotations
 
 import os

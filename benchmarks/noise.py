@@ -6,6 +6,7 @@ and diffprivlib's calls for exact noise, where they are installed (``pip install
 adaptive-dp[peers]``).
 """
 
+# ruff: noqa: E402
 from __future__ import annotations
 
 import os
