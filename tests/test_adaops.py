@@ -11,9 +11,9 @@ import pytest
 from scipy.stats import norm
 
 import adaptive_dp as dp
-from adaptive_dp.instance.gaussian_promise import coldest, within, worst_curve
+from adaptive_dp.instance.gaussian_promise import coldest, within
 from adaptive_dp.instance.posterior_sample import bounds_of
-from adaptive_dp.instance.worst_posterior import RidgeBounds
+from adaptive_dp.instance.worst_posterior import RidgeBounds, worst_curve
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.queries.moments import (
     REACH,

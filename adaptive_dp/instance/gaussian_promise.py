@@ -19,9 +19,8 @@ from functools import lru_cache
 import numpy as np
 
 from accountants.notions import gaussian
-from accountants.rounding import Array, down, up
-from adaptive_dp.instance import quadratic
-from adaptive_dp.instance.worst_posterior import RidgeBounds
+from accountants.rounding import Array
+from adaptive_dp.instance.worst_posterior import RidgeBounds, worst_curve
 
 _POINTS = 800
 """The grid goes on to a little after where the Gaussian's own loss is a failure's."""
@@ -77,27 +76,6 @@ def _promise(mu: float, failure: float) -> tuple[Array, Array]:
     points = np.concatenate([near, middle + np.linspace(0.0, far, _POINTS)])
     lower = [gaussian.profile(mu, float(e)).lower for e in points[1:]]
     return points, np.array([*lower, 0.0])
-
-
-def worst_curve(epsilons: Array, gamma: float, bounds: RidgeBounds) -> Array:
-    """Return upper bounds of delta at each epsilon, of all pairs and in both directions.
-
-    Only additions to the data set whose bounds they are: the corners are those of
-    `adaptive_dp.instance.worst_posterior.worst_profile`, for many epsilons at once.
-    """
-    assert not bounds.removals
-    m = bounds.leverage()
-    gap = bounds.gap(gamma, m)
-    if not (m <= quadratic.LARGEST and gap <= quadratic.LARGEST / 4):
-        return np.ones(np.shape(epsilons))
-    far = up(gap * math.sqrt(1 + m), 4)
-    end = up(math.sqrt(gamma) * bounds.residual, 4)
-    golden = 1.618  # below (1 + sqrt 5) / 2
-    mid = gap if end <= 1 else up(gap * math.sqrt((1 + m) / (1 + min(m, golden))), 8)
-    low = 2 * up(epsilons) <= down(end * end * (1 + m - m * m) / (1 + m) ** 2, 16)
-    removed = quadratic.removed(epsilons, m, mid)
-    added = quadratic.added(epsilons, m, np.where(low | (end <= 1), gap, far))
-    return np.maximum(removed, added)
 
 
 def down_all(values: Array) -> Array:

@@ -42,10 +42,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 from attrs import field, frozen
 
 from accountants.errors import DomainError, nonnegative, positive, probability
-from accountants.rounding import down, up
+from accountants.rounding import Array, down, up
 from adaptive_dp.instance import quadratic
 
 _GOLDEN = 1.618  # below (1 + sqrt 5) / 2
@@ -130,20 +131,24 @@ def worst_profile(epsilon: float, gamma: float, bounds: RidgeBounds) -> float:
         Which pairs.
     """
     epsilon, gamma = nonnegative("epsilon", epsilon), positive("gamma", gamma)
+    return float(worst_curve(np.asarray(epsilon), gamma, bounds))
+
+
+def worst_curve(epsilons: Array, gamma: float, bounds: RidgeBounds) -> Array:
+    """Return `worst_profile` at many epsilons at once, none of them negative."""
     m = bounds.leverage()
     gap = bounds.gap(gamma, m)
     if not (m <= quadratic.LARGEST and gap <= quadratic.LARGEST):
-        return 1.0
+        return np.ones(np.shape(epsilons))
     if bounds.removals:
-        return float(quadratic.profile(epsilon, m, gap))
+        return quadratic.profile(epsilons, m, gap)
     far = up(gap * math.sqrt(1 + m), 4)
     end = up(math.sqrt(gamma) * bounds.residual, 4)
-    small = end <= 1
-    low = 2 * up(epsilon) <= down(end * end * (1 + m - m * m) / (1 + m) ** 2, 16)
-    mid = up(gap * math.sqrt((1 + m) / (1 + min(m, _GOLDEN))), 8)
-    removed = quadratic.removed(epsilon, m, gap if small else mid)
-    added = quadratic.added(epsilon, m, gap if small or low else far)
-    return max(float(removed), float(added))
+    low = 2 * up(epsilons) <= down(end * end * (1 + m - m * m) / (1 + m) ** 2, 16)
+    mid = gap if end <= 1 else up(gap * math.sqrt((1 + m) / (1 + min(m, _GOLDEN))), 8)
+    removed = quadratic.removed(epsilons, m, mid)
+    added = quadratic.added(epsilons, m, np.where(low | (end <= 1), gap, far))
+    return np.maximum(removed, added)
 
 
 def worst_epsilon(delta: float, gamma: float, bounds: RidgeBounds) -> float:

@@ -122,11 +122,16 @@ class Sorted(Stability, Ranked):
         return left[able], right[able]
 
     def _at(self, index: Any) -> Floats:
-        n = len(self.values)
-        if n == 0:
-            return np.where(index < 1, self.lower, self.upper)
-        inside = self.values[np.clip(index, 1, n) - 1]
-        return np.where(index < 1, self.lower, np.where(index > n, self.upper, inside))
+        return statistics(self.values, self.lower, self.upper, index)
+
+
+def statistics(values: Floats, lower: float, upper: float, index: Any) -> Floats:
+    """Return the values of given ranks, from 1 on; the bounds for ranks before and after."""
+    n = len(values)
+    if n == 0:
+        return np.where(index < 1, lower, upper)
+    inside = values[np.clip(index, 1, n) - 1]
+    return np.where(index < 1, lower, np.where(index > n, upper, inside))
 
 
 def _quantile(value: Any) -> Any:

@@ -16,7 +16,7 @@ from adaptive_dp.graph.stability import Stability
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.columns import Floats
 from adaptive_dp.queries.domains import Interval, Values, interval
-from adaptive_dp.queries.order import PARTS, ordered
+from adaptive_dp.queries.order import PARTS, ordered, statistics
 from adaptive_dp.queries.row_steps import counted, row_steps
 from adaptive_dp.queries.sum import bounded
 
@@ -68,19 +68,14 @@ class Trimmed(Stability):
         if n == 0 or k >= n:
             return wide if n == 0 else self._room(wide / (n - 2 * t))
         left = np.arange(t - k, t + 2)
-        return self._room(
-            float((self._at(left + n - 2 * t + k) - self._at(left)).max()) / (n - 2 * t)
-        )
+        low = statistics(self.values, self.lower, self.upper, left)
+        high = statistics(self.values, self.lower, self.upper, left + n - 2 * t + k)
+        return self._room(float((high - low).max()) / (n - 2 * t))
 
     def _room(self, moved: float) -> float:
         """Return the bound with room, never more than the width."""
         rounding = 4 * np.spacing(max(abs(self.lower), abs(self.upper)))
         return min(self.upper - self.lower, moved * (1 + 2.0**-50) + float(rounding))
-
-    def _at(self, index: Any) -> Floats:
-        n = len(self.values)
-        inside = self.values[np.clip(index, 1, n) - 1]
-        return np.where(index < 1, self.lower, np.where(index > n, self.upper, inside))
 
 
 def mean(values: Floats) -> float:
