@@ -74,7 +74,43 @@ def _reach(instance: Any, attribute: Any, value: Any) -> None:
         )
 
 
-class LowerBound(Mechanism):
+class _Bound(Mechanism):
+    """What both bounds share: all but the side of the value that they release."""
+
+    norm: ClassVar[float] = 2
+    theorem: ClassVar[str] = THEOREM
+    sampler: ClassVar[str] = Gaussian.sampler
+
+    sigma: float = noise_parameter("sigma")
+    failure: float = attrs.field(converter=number, validator=probable)
+    reach: float = attrs.field(converter=number, validator=_reach)
+
+    def loss(self, distance: float) -> PrivacyLoss:
+        """Return the Gaussian's loss with the failure; distances above ``reach`` are refused."""
+        return self._failing(distance, GaussianLoss(distance / self.sigma))
+
+    def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
+        """Return the loss at ``distance`` and what rounding adds to it."""
+        return self._failing(distance, Gaussian(self.sigma).cost(distance, dimension, step))
+
+    def deviation(self) -> float:
+        """Return sigma."""
+        return self.sigma
+
+    def _margin(self) -> float:
+        return margin(self.sigma, self.failure, self.reach)
+
+    def _failing(self, distance: float, noise: PrivacyLoss) -> PrivacyLoss:
+        """Return the loss at a distance that is reached over, from the noise's."""
+        if distance > self.reach * (1 + 1e-10):  # the margin is 1e-9 wider
+            raise DeclarationError(
+                f"{type(self).__name__}(reach={self.reach:g}) cannot bound values "
+                f"{distance:g} apart; give it a reach of at least the query's sensitivity"
+            )
+        return Composite(((noise, 1), (Approximate(0.0, self.failure), 1)))
+
+
+class LowerBound(_Bound):
     """Release a number that is below the query's value, for both of any two neighbours.
 
     Parameters
@@ -91,33 +127,12 @@ class LowerBound(Mechanism):
     See the module.
     """
 
-    norm: ClassVar[float] = 2
-    theorem: ClassVar[str] = THEOREM
-    sampler: ClassVar[str] = Gaussian.sampler
-
-    sigma: float = noise_parameter("sigma")
-    failure: float = attrs.field(converter=number, validator=probable)
-    reach: float = attrs.field(converter=number, validator=_reach)
-
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the value with noise, less the margin."""
-        noisy = Gaussian(self.sigma).release(value, stream)
-        return noisy - margin(self.sigma, self.failure, self.reach)
-
-    def loss(self, distance: float) -> PrivacyLoss:
-        """Return the Gaussian's loss with the failure; distances above ``reach`` are refused."""
-        return failing(self, distance, GaussianLoss(distance / self.sigma))
-
-    def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
-        """Return the loss at ``distance`` and what rounding adds to it."""
-        return failing(self, distance, Gaussian(self.sigma).cost(distance, dimension, step))
-
-    def deviation(self) -> float:
-        """Return sigma."""
-        return self.sigma
+        return Gaussian(self.sigma).release(value, stream) - self._margin()
 
 
-class UpperBound(Mechanism):
+class UpperBound(_Bound):
     """Release a number that is above the query's value, for both of any two neighbours.
 
     Parameters
@@ -130,30 +145,9 @@ class UpperBound(Mechanism):
     See the module.
     """
 
-    norm: ClassVar[float] = 2
-    theorem: ClassVar[str] = THEOREM
-    sampler: ClassVar[str] = Gaussian.sampler
-
-    sigma: float = noise_parameter("sigma")
-    failure: float = attrs.field(converter=number, validator=probable)
-    reach: float = attrs.field(converter=number, validator=_reach)
-
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the value with noise and the margin."""
-        noisy = Gaussian(self.sigma).release(value, stream)
-        return noisy + margin(self.sigma, self.failure, self.reach)
-
-    def loss(self, distance: float) -> PrivacyLoss:
-        """Return the Gaussian's loss with the failure; distances above ``reach`` are refused."""
-        return failing(self, distance, GaussianLoss(distance / self.sigma))
-
-    def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
-        """Return the loss at ``distance`` and what rounding adds to it."""
-        return failing(self, distance, Gaussian(self.sigma).cost(distance, dimension, step))
-
-    def deviation(self) -> float:
-        """Return sigma."""
-        return self.sigma
+        return Gaussian(self.sigma).release(value, stream) + self._margin()
 
 
 def margin(sigma: float, failure: float, reach: float) -> float:
@@ -167,13 +161,3 @@ def margin(sigma: float, failure: float, reach: float) -> float:
     10.5068
     """
     return (reach + lattice.step(sigma) + sigma * -float(special.ndtri(failure))) * (1 + 1e-9)
-
-
-def failing(mechanism: LowerBound | UpperBound, distance: float, noise: PrivacyLoss) -> PrivacyLoss:
-    """Return the loss of a bound at a distance that it reaches over, from its noise's."""
-    if distance > mechanism.reach * (1 + 1e-10):  # the margin is 1e-9 wider
-        raise DeclarationError(
-            f"{type(mechanism).__name__}(reach={mechanism.reach:g}) cannot bound values "
-            f"{distance:g} apart; give it a reach of at least the query's sensitivity"
-        )
-    return Composite(((noise, 1), (Approximate(0.0, mechanism.failure), 1)))
