@@ -31,7 +31,6 @@ from collections.abc import Iterator
 import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
-from scipy import ndimage
 
 from accountants.losses.vote_gaps import Places
 from accountants.rounding import Array, up
@@ -90,6 +89,8 @@ def rows_near(values: Array) -> Array:
 
 def _largest(steps: Array, reach: int) -> Array:
     """Return the largest step in each place's window."""
+    from scipy import ndimage  # here: it takes long to import
+
     found: Array = ndimage.maximum_filter1d(rows_near(steps), 2 * reach + 1, axis=1, mode="nearest")
     return found
 

@@ -26,7 +26,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, special, stats
+from scipy import special
 
 from accountants.errors import DomainError, whole
 from accountants.rounding import Array
@@ -64,6 +64,8 @@ def chance(right: int, made: int, canaries: int, epsilon: float, delta: float) -
     >>> chance(2, 2, 2, epsilon=0.0, delta=0.0)
     0.25000000...
     """
+    from scipy import stats  # here: it takes long to import
+
     if not 0 <= right <= made <= canaries:
         raise DomainError(
             f"guesses must be 0 <= right <= made <= canaries, got {right}, {made}, {canaries}"
@@ -93,6 +95,7 @@ def least_epsilon(right: int, made: int, canaries: int, delta: float, share: flo
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu for which Gaussian DP gives (epsilon, delta) (Balle and Wang 2018)."""
+    from scipy import optimize  # here: it takes long to import
 
     def over(mu: float) -> float:
         a, b = special.log_ndtr(mu / 2 - epsilon / mu), special.log_ndtr(-mu / 2 - epsilon / mu)
@@ -228,6 +231,7 @@ def _middle(scores: Array) -> float:
 
 def _power(m: int, claimed: float, delta: float, share: float) -> float:
     """Return the least epsilon of randomized responses that all guesses would mostly show."""
+    from scipy import stats  # here: it takes long to import
 
     def shown(value: float) -> bool:
         hits = int(stats.binom.ppf(0.1, m, 1 / (1 + math.exp(-value))))
