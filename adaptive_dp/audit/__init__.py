@@ -6,16 +6,19 @@ witness says how. Where it does not, nothing is proven.
 
 `mechanism` audits one mechanism on pairs of values; `distinguish` anything that can be run on two
 neighbouring data sets (`Neighbors`); `pipeline` a whole plan, on pairs of data sets from a
-`gallery`; `one_run` a long training by a single run with canaries. They return an `Audit`. `static`
-looks through a plan without running it.
+`gallery`; `one_run` a long training by a single run with canaries, `planted` a whole plan by a run
+with canaries among its rows (`corners`, `mislabelled`). They return an `Audit`. `static` looks
+through a plan without running it.
 """
 
+from adaptive_dp.audit.canaries import corners, mislabelled
 from adaptive_dp.audit.claims import Claim, Claimed, claim
 from adaptive_dp.audit.distinguishing import distinguish
 from adaptive_dp.audit.mechanisms import mechanism
 from adaptive_dp.audit.one_run import one_run
 from adaptive_dp.audit.pairs import DataPair, gallery, search
 from adaptive_dp.audit.pipelines import pipeline
+from adaptive_dp.audit.planted import Score, Seen, planted
 from adaptive_dp.audit.result import Audit, Witness
 from adaptive_dp.audit.sides import LogRatio, Neighbors, Outcomes, Sampler
 from adaptive_dp.audit.statics import Finding, StaticAudit, static
@@ -30,14 +33,19 @@ __all__ = [
     "Neighbors",
     "Outcomes",
     "Sampler",
+    "Score",
+    "Seen",
     "StaticAudit",
     "Witness",
     "claim",
+    "corners",
     "distinguish",
     "gallery",
     "mechanism",
+    "mislabelled",
     "one_run",
     "pipeline",
+    "planted",
     "search",
     "static",
 ]

@@ -7,7 +7,7 @@ stay hidden, as in a run; what it chose is seen. A run that fails shows where.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -70,15 +70,19 @@ class Transcripts:
 
         What some releases give may be drawn already.
         """
-        run = _Recorded(self.structure, seed, frozenset(self.shown), given or {})
-        run.secrets.update(self.base.secrets)
-        run.opened.update(self.base.opened)
-        run.raw.update(self.base.raw)
+        run = Recorded(self.structure, seed, frozenset(self.shown), given or {})
+        self.begin(run)
         try:
             run.all()
         except RunError:
             run.told.append("failed")
         return run.told
+
+    def begin(self, run: Run) -> None:
+        """Give a run what is computed once."""
+        run.secrets.update(self.base.secrets)
+        run.opened.update(self.base.opened)
+        run.raw.update(self.base.raw)
 
     def sampler(self, width: int) -> Sampler:
         """Return the sampler; of numbers alone, rows of ``width`` where they end or fail early."""
@@ -146,7 +150,7 @@ class Transcripts:
         return max(1, *(len(flat(self.one(seed))) for seed in range(runs)))
 
 
-class _Recorded(Run):
+class Recorded(Run):
     """A run that remembers what it shows, in order."""
 
     def __init__(
@@ -159,6 +163,11 @@ class _Recorded(Run):
         super().__init__(structure, seed)
         self.shown, self.given = shown, given
         self.told: list[Any] = []
+        self._watcher: Callable[[Node, Run], None] | None = None
+
+    def watch_releases(self, watcher: Callable[[Node, Run], None]) -> None:
+        """Have ``watcher(node, run)`` called after each release."""
+        self._watcher = watcher
 
     def value(self, node: Node) -> None:
         """Compute a node's value, and note it if it is new and shown."""
@@ -171,6 +180,8 @@ class _Recorded(Run):
         if node.name in self.shown:
             raw = isinstance(node.handle.operation, Release)
             self.told.append(self.raw[node.name] if raw else fresh(self.opened[node.name]))
+            if raw and self._watcher is not None:
+                self._watcher(node, self)
 
     def _take(self, node: Node) -> None:
         operation, query = node.handle.operation, node.handle.inputs[0].operation

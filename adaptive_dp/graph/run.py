@@ -179,9 +179,14 @@ def _noisy(structure: Structure) -> None:
 
 def _result(plan: Pipeline, run: Run, paper: Certificate) -> Result:
     structure = run.structure
+    return Result(released(plan, run), paper, _nested(spread(plan.outputs, structure, run.raw)))
+
+
+def released(plan: Pipeline, run: Run) -> dict[str, Any]:
+    """Return a run's outputs by name, nested for outputs with parts."""
+    structure = run.structure
     # copies: no two outputs share an array or a list, nor does one with what the noise is read off
-    values = _nested((path, fresh(run.open(structure.of(h).name))) for path, h in plan.outputs)
-    return Result(values, paper, _nested(spread(plan.outputs, structure, run.raw)))
+    return _nested((path, fresh(run.open(structure.of(h).name))) for path, h in plan.outputs)
 
 
 def _what_is_left(plan: Pipeline, run: Run, randomness: Mapping[str, Any]) -> Result | None:
