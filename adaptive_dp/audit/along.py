@@ -3,11 +3,13 @@
 At a round's released parameters canary i has the clipped gradient g_i. The round releases
 ``r = sum over those sampled + noise``; its score is ``<g_i, r - q (B + S / 2)>`` with q the rate of
 samples, B the sum of the other rows' clipped gradients and S that of all canaries: what the round
-would release on average, each canary in by a fair coin. Of Gaussian noise it is, but for a
-constant, the log-likelihood ratio of in against out at one coin. It is a function of released
-values, the other rows and the canaries, never of the coins. Scores of rounds are added.
+would release on average, each canary in by a fair coin. With gradients at right angles, all rows in
+each round and Gaussian noise of one size it is, but for a factor, the log-likelihood ratio of in
+against out. It is a function of released values, the other rows and the canaries, never of the
+coins. Scores of rounds are added.
 
-Nothing hangs on the score being right but how much is found.
+Nothing hangs on the score being right but how much is found. Where rounds are samples, the other
+rows' own coins are noise as well: fewer other rows then show more.
 """
 
 from __future__ import annotations
@@ -96,8 +98,8 @@ class Along:
         bounds = [opened(self.structure.of(each).name) for each in beside]
         bound = released_bound(bounds[0]) if bounds else operation.bound
         of = [side.value(gradients, run) for side in (self.others, self.canaries)]
-        others, half = (operation.run([each, *bounds], SeededStream(0)) for each in of)
-        rest = np.ravel(run.raw[node.name]) - _rate(gradients) * (others + half / 2)
+        others, every = (operation.run([each, *bounds], SeededStream(0)) for each in of)
+        rest = np.ravel(run.raw[node.name]) - _rate(gradients) * (others + every / 2)
         found = products(of[1], bound, rest, relative=bool(bounds))
         if found.shape != self.scores.shape:
             raise DeclarationError(

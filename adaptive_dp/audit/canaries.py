@@ -118,14 +118,13 @@ def mislabelled(
         raise DomainError(f"values must be at least two different labels, got {len(known)}")
     if m > size:
         raise DomainError(f"count must be at most the number of rows, {size}, got {m}")
+    if not set(columns[target].tolist()) <= set(known):
+        raise DomainError(f"values must hold every label of the rows, got {len(known)} values")
     draw = np.random.default_rng(seed)
     which = draw.permutation(size)[:m]
     found = {name: column[which] for name, column in columns.items()}
     steps = draw.integers(1, len(known), size=m)
     place = {label: i for i, label in enumerate(known)}
-    wrong = []
-    for label, step in zip(found[target].tolist(), steps.tolist(), strict=True):
-        if label not in place:
-            raise DomainError(f"a label of the rows is none of values; they have {len(known)}")
-        wrong.append(known[(place[label] + step) % len(known)])
+    pairs = zip(found[target].tolist(), steps.tolist(), strict=True)
+    wrong = [known[(place[label] + step) % len(known)] for label, step in pairs]
     return {**found, target: np.asarray(wrong)}

@@ -9,8 +9,11 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar
 from uuid import uuid4
 
+from attrs import evolve
+
 from accountants.errors import BudgetError
 from accountants.filters.sums import Amount
+from accountants.rounding import shown
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.convert import number as numeric
 from adaptive_dp.graph.convert import whole
@@ -446,6 +449,49 @@ class Session:
         keys = self._identities.of(plan.structure)
         paid = [node.name for node in paid_nodes(plan.structure, entry["releases"])]
         return handle, plan.structure, keys, paid
+
+    def audit(
+        self,
+        /,
+        *,
+        samples: int = 20_000,
+        confidence: float = 0.95,
+        seed: int | None = None,
+        **data: Any,
+    ) -> Any:
+        """Return an `adaptive_dp.audit.Audit`: a lower bound on what the steps leak, by experiment.
+
+        What is audited is `pipeline`, all steps together, against what accountants certify of it;
+        a note names the session's certificate and what was spent. Each step is held fixed as it
+        was chosen, whatever the audit's own runs release before it: a leak by how steps were chosen
+        in view of earlier values is not seen (the filter's theorem covers that). The session's data
+        are not read, nothing is spent, and nothing recorded.
+
+        Parameters
+        ----------
+        samples, confidence, seed
+            As for `Pipeline.audit`.
+        data
+            As for `Pipeline.audit`: data among which adversarial units are put, by the data sets'
+            names; what the audit says is then as private as they are. Without, it is public.
+
+        Raises
+        ------
+        DeclarationError
+            If the session has run nothing.
+        DocumentError
+            If a step of another session cannot be read here, such as one with an own mechanism: an
+            audit without it would be of another analysis.
+        """
+        with self._lock:
+            plan, spent = self.pipeline, self.epsilon
+        found = plan.audit(samples=samples, confidence=confidence, seed=seed, **data)
+        notes = (
+            "each step is held fixed as it was chosen: how it was chosen is not audited",
+            f"the session's certificate: epsilon {self.budget.epsilon:g} at delta "
+            f"{self.budget.delta:g}, of which {shown(spent, upward=True)} is spent",
+        )
+        return evolve(found, notes=(*found.notes, *notes))
 
     def certificate(self) -> Certificate:
         """Return what the session promises, and what was spent of it.

@@ -1,0 +1,289 @@
+"""Audits of whole plans by one run, with canaries among their rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.linalg import hadamard
+
+import adaptive_dp as dp
+from accountants.errors import DomainError
+from adaptive_dp import audit
+from adaptive_dp.audit.along import products
+from adaptive_dp.audit.planted import Planted
+from adaptive_dp.graph.errors import DataError, DeclarationError
+from adaptive_dp.noise.stream import SeededStream
+from adaptive_dp.pate import gnmax
+from adaptive_dp.queries.network_gradients import NetworkGradients
+from adaptive_dp.queries.row_gradients import ClippedSum, RowGradients
+from adaptive_dp.rows.examples import Examples, examples
+
+SURE = 1 - 1e-7
+"""The bound of an audit at this confidence errs with a chance of 1e-7: no false alarm by that."""
+
+WIDTH = 256
+NAMES = [f"x{i}" for i in range(WIDTH)]
+COLUMNS: dict[str, Any] = {**dict.fromkeys(NAMES, (-1.0, 1.0)), "y": ["no", "yes"]}
+PEOPLE = dp.dataset("people", columns=COLUMNS)
+
+
+def frame(x: Any, y: Any) -> dict[str, Any]:
+    return {**{name: x[:, i] for i, name in enumerate(NAMES)}, "y": np.asarray(y)}
+
+
+def canaries() -> dict[str, Any]:
+    """Canaries at right angles, whose intercepts are a sixteenth of them."""
+    return frame(hadamard(WIDTH), np.where(np.arange(WIDTH) % 2, "yes", "no"))
+
+
+def crowd(size: int = 400) -> dict[str, Any]:
+    draw = np.random.default_rng(4)
+    x = draw.uniform(-1, 1, (size, WIDTH))
+    return frame(x, np.where(x[:, 0] > 0, "yes", "no"))
+
+
+def learner(people: dp.Table = PEOPLE, epsilon: float = 0.5, **more: Any) -> dp.Pipeline:
+    how = {"steps": 10, "rate": 1.0, **more}
+    model = people.solve(
+        dp.NoisySGD(features=NAMES, target="y", **how), epsilon=epsilon, delta=1e-6
+    )
+    return dp.Pipeline(model=model).with_delta(1e-6)
+
+
+# --- the score
+
+
+def made(width: int = 5, rows: int = 30) -> Examples:
+    draw = np.random.default_rng(2)
+    steps = np.rint(draw.uniform(-1, 1, (rows, width)) * 2**17)
+    labels = draw.choice([-1.0, 1.0], rows)
+    return examples(steps.astype(np.float32), 2.0**-18, labels, 2.0, np.arange(rows))
+
+
+@pytest.mark.parametrize("clip", [0.02, 0.3, 100.0, None])
+@pytest.mark.parametrize("network", [False, True])
+def test_products_are_those_of_each_row_alone(network: bool, clip: float | None) -> None:
+    """The query's own sum over one row, times the direction."""
+    rows, draw = made(), np.random.default_rng(3)
+    of: Any = RowGradients(dp.Logistic())
+    if network:
+        of = NetworkGradients.of(dp.Network(dp.Logistic(), hidden=3))
+    size = of.network.size(5) if network else 5
+    at, direction = draw.normal(size=size), draw.normal(size=size)
+    query, beside = ClippedSum(clip), [] if clip is not None else [0.07]
+    gradients = of.run([rows, at], SeededStream(0))
+    found = products(gradients, clip or 0.07, direction, relative=clip is None)
+    for i in range(len(rows)):
+        one = of.run([rows.only(np.array([i])), at], SeededStream(0))
+        alone = query.run([one, *beside], SeededStream(0)) @ direction
+        assert found[i] == pytest.approx(alone, abs=3e-5 * max(1.0, clip or 0.0))
+
+
+# --- learners
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"rate": 0.1, "steps": 20},
+        {"adaptive": dp.Clipping()},
+        {"loss": dp.Network(dp.Logistic(), hidden=3)},
+    ],
+)
+def test_learners_that_keep_their_promise_are_not_accused(more: Any) -> None:
+    found = audit.planted(
+        learner(**more), canaries(), data={"people": crowd()}, confidence=SURE, seed=1
+    )
+    assert found.verdict != "violation"
+    assert found.epsilon == pytest.approx(0.5, rel=0.02)
+    assert any("as private as they are" in note for note in found.notes)
+
+
+def quieter(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    honest = dp.Gaussian.release
+
+    def release(self: Any, value: Any, stream: Any) -> Any:
+        return honest(dp.Gaussian(sigma=self.sigma / factor), value, stream)
+
+    monkeypatch.setattr(dp.Gaussian, "release", release)
+
+
+@pytest.mark.parametrize("more", [{}, {"rate": 0.1, "steps": 40}, {"adaptive": dp.Clipping()}])
+def test_a_learner_with_too_little_noise_is_found(
+    more: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the plan declares is certified, what the code adds is twenty times less.
+
+    Where rounds are sampled nobody else is there, whose own coins would hide the canaries.
+    """
+    plan = learner(**more)
+    quieter(monkeypatch, 20)
+    data = None if "rate" in more else {"people": crowd()}
+    found = audit.planted(plan, canaries(), data=data, seed=1)
+    assert found.verdict == "violation"
+    assert found.epsilon_lower > 1.2 * found.epsilon
+
+
+def test_less_noise_shows_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Canaries at right angles, sure of their side: m right guesses show the most there can be."""
+    plan = learner()
+    seen = [audit.planted(plan, canaries(), seed=1).witness.right]
+    quieter(monkeypatch, 1000)
+    found = audit.planted(plan, canaries(), seed=1)
+    most = -np.log((0.05 / 3) ** (-1 / WIDTH) - 1)
+    assert seen[0] < found.witness.right == WIDTH
+    assert found.epsilon_lower == pytest.approx(most, rel=1e-2)
+
+
+def test_a_score_of_ones_own_sees_what_is_released() -> None:
+    shown = []
+
+    def score(seen: audit.Seen) -> Any:
+        shown.append(seen)
+        return [seen["model"][name] for name in NAMES]
+
+    plan = learner()
+    found = audit.planted(plan, frame(np.eye(WIDTH), ["yes"] * WIDTH), score, seed=1)
+    assert found.witness.tries == WIDTH
+    (seen,) = shown
+    assert set(seen.released) == {"model"}
+    assert len(seen.transcript) == 1 + 10 + 1  # the count, the rounds, the model
+    assert "array" not in repr(seen)
+
+
+def test_units_of_several_rows_and_zeroed_ones_take_canaries() -> None:
+    several = dp.dataset("people", columns=COLUMNS, unit="id", rows_per_unit=2)
+    data = {"people": {**crowd(), "id": np.repeat(np.arange(200), 2)}}
+    assert (
+        audit.planted(learner(several), canaries(), data=data, confidence=SURE, seed=1).samples == 1
+    )
+    zeroed = dp.dataset("people", columns=COLUMNS, neighbors="zero_out", size=400 + WIDTH)
+    found = audit.planted(
+        learner(zeroed), canaries(), data={"people": crowd()}, confidence=SURE, seed=1
+    )
+    assert found.verdict != "violation"
+    with pytest.raises(DataError, match="declares 656 units"):
+        audit.planted(learner(zeroed), canaries(), data={"people": crowd(401)}, seed=1)
+
+
+def test_each_canary_is_a_unit_behind_the_others() -> None:
+    data = {"x": [1.0, 2.0, 3.0], "id": ["a", "b", "a"]}
+    included = np.array([True, False, True])
+    planted = Planted(data, {"x": [7.0, 8.0, 9.0]}, included)
+    found = planted.open_rows({"x": "number"}, "id")
+    assert found.columns["x"].tolist() == [1, 2, 3, 7, 9]
+    assert found.units.tolist()[0] == found.units.tolist()[2]
+    assert len(set(found.units.tolist())) == 4
+    assert (
+        Planted(data, {"x": [7.0, 8.0, 9.0]}, included, 5).open_rows({"x": "number"}, "id").size()
+        == 5
+    )
+
+
+def test_what_the_theorem_does_not_cover_is_refused() -> None:
+    exchanged = dp.dataset("people", columns=COLUMNS, neighbors="replace_one")
+    with pytest.raises(DeclarationError, match="replace_one"):
+        audit.planted(learner(exchanged), canaries())
+    count = PEOPLE.count().release(dp.Gaussian(sigma=4))
+    with pytest.raises(DeclarationError, match="no epsilon is certified"):
+        audit.planted(dp.Pipeline(n=count), canaries())
+    with pytest.raises(DeclarationError, match="give a score"):
+        audit.planted(dp.Pipeline(n=count).with_delta(1e-6), canaries())
+    free = dp.Pipeline(n=PEOPLE.count().release(dp.Laplace(scale=dp.Free("b"))))
+    with pytest.raises(DeclarationError, match="free"):
+        audit.planted(free, canaries())
+    with pytest.raises(DeclarationError, match="into"):
+        audit.planted(learner(), canaries(), into="folk")
+    strange = {**canaries(), "y": np.array(["perhaps"] * WIDTH)}
+    with pytest.raises(DeclarationError, match="left out"):
+        audit.planted(learner(), strange, seed=1)
+    with pytest.raises(DomainError, match="canaries"):
+        audit.planted(learner(), {name: column[:3] for name, column in canaries().items()})
+    with pytest.raises(DomainError, match="shape"):
+        audit.planted(learner(), canaries(), lambda seen: np.zeros(3), seed=1)
+
+
+# --- canaries
+
+
+def test_canaries_are_what_they_say() -> None:
+    found = audit.corners(PEOPLE, 500, seed=0)
+    assert set(found) == set(NAMES) | {"y"}
+    x = np.stack([found[name] for name in NAMES], axis=1)
+    assert set(np.unique(x)) == {-1.0, 1.0}
+    assert abs(x.mean()) < 5.5 / np.sqrt(x.size)  # chance below 1e-7
+    rows = {"x": np.arange(50), "y": np.array(["a", "b", "c", "a", "b"] * 10)}
+    wrong = audit.mislabelled(rows, "y", ["a", "b", "c"], 50, seed=0)
+    assert sorted(wrong["x"]) == list(range(50))
+    assert (wrong["y"] != rows["y"][wrong["x"]]).all()
+    assert set(wrong["y"]) == {"a", "b", "c"}
+    for bad in (
+        {"count": 51},
+        {"values": ["a"]},
+        {"values": ["a", "b"]},
+        {"target": "z"},
+    ):
+        given = {"target": "y", "values": ["a", "b", "c"], "count": 5, **bad}
+        with pytest.raises(DomainError):
+            audit.mislabelled(rows, **given)
+    with pytest.raises(DeclarationError, match="corners"):
+        audit.corners(dp.dataset("p", columns={"x": None}), 5)
+
+
+# --- teachers
+
+PIXELS = [f"p{i}" for i in range(64)]
+DIGITS = dp.dataset("people", columns={**dict.fromkeys(PIXELS, (0, 16)), "digit": list(range(10))})
+
+
+def digits() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Real digits: private rows, and questions of digits from 4."""
+    sets = pytest.importorskip("sklearn.datasets")
+    x, y = sets.load_digits(return_X_y=True)
+    asked = np.flatnonzero(y >= 4)[-100:]
+    rest = np.setdiff1d(np.arange(len(y)), asked)
+
+    def rows(of: Any) -> dict[str, Any]:
+        return {**{name: x[of, i] for i, name in enumerate(PIXELS)}, "digit": y[of]}
+
+    return rows(rest), rows(asked)
+
+
+def voted(sigma: float, teachers: int) -> dp.Pipeline:
+    nearest = "sklearn.neighbors:KNeighborsClassifier"
+    taught = dp.pate.teachers(DIGITS, PIXELS, "digit", nearest, count=teachers, n_neighbors=1)
+    votes = taught.votes(taught.points("pool", 100))
+    return dp.Pipeline(labels=votes.release(dp.pate.GNMax(sigma=sigma))).with_delta(1e-6)
+
+
+def wrongly(plan: dp.Pipeline, confidence: float = 0.95) -> audit.Audit:
+    """Each canary is a question with a smaller digit; it shows where that is the answer."""
+    private, asked = digits()
+    wrong = np.random.default_rng(1).integers(0, asked["digit"])
+    planted = {**asked, "digit": wrong}
+    return audit.planted(
+        plan,
+        planted,
+        lambda seen: seen["labels"] == wrong,
+        data={"people": private, "pool": {name: asked[name] for name in PIXELS}},
+        confidence=confidence,
+        seed=2,
+    )
+
+
+@pytest.mark.parametrize(("sigma", "teachers"), [(50.0, 2), (2.0, 40)])
+def test_teachers_that_keep_their_promise_are_not_accused(sigma: float, teachers: int) -> None:
+    found = wrongly(voted(sigma, teachers), SURE)
+    assert found.verdict != "violation"
+    assert found.epsilon_lower < found.epsilon
+
+
+def test_teachers_whose_votes_get_no_noise_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two teachers one has the canary and votes as it says; ties go to the smaller digit."""
+    monkeypatch.setattr(gnmax, "noisy", lambda counts, sigma, stream: counts)
+    found = wrongly(voted(50.0, 2))
+    assert found.verdict == "violation"
+    assert found.witness.right >= 90
