@@ -28,14 +28,14 @@ def steps(session: dp.Session) -> None:
 
 
 def test_a_session_that_keeps_its_promise_is_not_accused() -> None:
-    """The three steps cost 1/4 + 1/4 + 1/2, which the audit cannot exceed, and comes near."""
+    """The three steps cost 1/4 + 1/4 + 1/2, of which the audit finds some and cannot find more."""
     with opened(seed=1) as session:
         steps(session)
         before = (session.spent, session.remaining, len(session._ledger.entries()))
-        found = session.audit(samples=8_000, confidence=SURE, seed=1)
+        found = session.audit(samples=1_000, confidence=SURE, seed=1)
         assert (session.spent, session.remaining, len(session._ledger.entries())) == before
     assert found.verdict != "violation"
-    assert 0.4 < found.epsilon_lower <= 1.0
+    assert 0.2 < found.epsilon_lower <= 1.0
     assert any("session's certificate: epsilon 2 at delta 1e-06" in note for note in found.notes)
     assert any("held fixed" in note for note in found.notes)
 
@@ -49,7 +49,7 @@ def test_a_step_that_leaks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(seed=1) as session:
         steps(session)
         monkeypatch.setattr(dp.Laplace, "release", quarter)
-        found = session.audit(samples=8_000, confidence=SURE, seed=1)
+        found = session.audit(samples=1_000, confidence=SURE, seed=1)
     assert found.verdict == "violation"
 
 
