@@ -128,7 +128,7 @@ def rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> MemoryR
     SchemaError
         If a column is missing, is not one-dimensional or not of its type, or the lengths differ.
     """
-    if isinstance(data, str | os.PathLike):
+    if isinstance(data, os.PathLike) or (isinstance(data, str) and files.names(data)):
         data = files.read(Path(data), columns, unit)
     wanted = [*columns, *([unit] if unit is not None and unit not in columns else [])]
     table = columns_of(data, wanted)
