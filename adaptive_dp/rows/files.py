@@ -12,7 +12,6 @@ from typing import IO, Any
 from adaptive_dp.rows.reading import SchemaError
 from adaptive_dp.rows.rows import Reading
 
-
 ENDINGS = (".csv", ".csv.gz", ".parquet")
 
 
