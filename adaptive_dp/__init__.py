@@ -13,7 +13,8 @@ Certify, run, look
 Audit
     `audit.mechanism` runs a mechanism on neighbouring values, and bounds what it leaks from below.
 Errors
-    All are a `PlanError`: what was given, what was expected, how to fix it.
+    What was given, what was expected, how to fix it. All are a `PlanError`, but for the two of
+    accountants: `BudgetError` (it does not fit) and `InapplicableError` (no accountant has it).
 
 >>> import adaptive_dp as dp
 >>> people = dp.dataset("people", columns={"income": (0, 200_000)}, unit="id", rows_per_unit=5)
@@ -27,6 +28,7 @@ True
 from importlib.metadata import PackageNotFoundError as _NotInstalled
 from importlib.metadata import version as _version
 
+from accountants.errors import BudgetError, InapplicableError
 from adaptive_dp import audit, pate
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.document import load
@@ -137,6 +139,7 @@ __all__ = [
     "AdaptiveOutputPerturbation",
     "BoostedSSP",
     "Budget",
+    "BudgetError",
     "CalibrationError",
     "Certificate",
     "Choice",
@@ -159,6 +162,7 @@ __all__ = [
     "Hinge",
     "Huber",
     "HuberHinge",
+    "InapplicableError",
     "Interrupted",
     "Laplace",
     "LeakError",

@@ -21,9 +21,8 @@ from adaptive_dp.graph.plain import plain
 from adaptive_dp.graph.run import Result
 from adaptive_dp.graph.visible import visible
 from adaptive_dp.planfile import content_of, importable, read_plan
-from adaptive_dp.queries.source import Source, reading
+from adaptive_dp.queries.source import Source
 from adaptive_dp.report import report
-from adaptive_dp.rows.files import read
 from adaptive_dp.session import certificate as checking
 
 FAILS, UNUSABLE, BROKE = 1, 2, 3
@@ -210,7 +209,7 @@ def writable(*paths: Path | None) -> None:
 
 
 def _tables(plan: Pipeline, given: list[str]) -> dict[str, Any]:
-    """Return the data sets of ``NAME=FILE`` texts."""
+    """Return the files of ``NAME=FILE`` texts, by the data set that each holds."""
     files = dict(_assignment(text) for text in given)
     if len(files) < len(given):
         raise DocumentError("--data names one data set twice")
@@ -227,7 +226,7 @@ def _tables(plan: Pipeline, given: list[str]) -> dict[str, Any]:
             f"the plan reads {', '.join(sources)}; pass "
             + " ".join(f"--data {name}=FILE" for name in missing)
         )
-    return {name: _table(sources[name], path) for name, path in files.items()}
+    return dict(files)
 
 
 def _assignment(text: str) -> tuple[str, Path]:
@@ -235,12 +234,6 @@ def _assignment(text: str) -> tuple[str, Path]:
     if not equals or not name or not path:
         raise DocumentError(f"--data needs NAME=FILE, got {text!r}")
     return name, Path(path)
-
-
-def _table(source: Source, path: Path) -> Any:
-    """Return a file's columns, read as what the plan declares them to be; units are texts."""
-    readings = {name: reading(declared) for name, declared in source.columns.items()}
-    return read(path, readings, source.unit)
 
 
 def _json(result: Result) -> str:

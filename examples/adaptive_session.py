@@ -9,7 +9,6 @@ import csv
 import gzip
 
 import adaptive_dp as dp
-from accountants import BudgetError
 from adaptive_dp.demo import DATA
 
 with gzip.open(DATA, "rt", encoding="utf-8") as file:
@@ -62,7 +61,7 @@ with dp.Session(budget=budget, accountant="gaussian", people=frame) as session:
             )
             print(f"spending {spending:,.0f}, with a noise of {100 * noise:,.0f}")
             noise /= 2
-    except BudgetError as refusal:
+    except dp.BudgetError as refusal:
         print("refused:", refusal)
 
     print(f"epsilon so far {session.epsilon:.3f} of {budget.epsilon}")

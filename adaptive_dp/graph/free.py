@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     class _Number(float):
-        def __new__(cls, name: str, weight: float = 1.0) -> Self: ...
+        def __new__(cls, name: str, weight: float | None = 1.0) -> Self: ...
 
 else:
     _Number = object
@@ -36,11 +36,13 @@ class Free(_Number):
     name
         Parameters of one name belong together; `Pipeline.fix` sets them by it.
     weight
-        Positive; typically the query's sensitivity.
+        Positive. None stands for the query's sensitivity, which takes its place when the query is
+        released: releases of one kind of noise then cost the same. It is what mechanisms have by
+        default: ``dp.Laplace()`` is ``dp.Laplace(scale=dp.Free("noise", weight=None))``.
     """
 
     name: str = field()
-    weight: float = field(default=1.0, converter=number)
+    weight: float | None = field(default=1.0, converter=number)
 
     @name.validator
     def _named(self, _: object, name: str) -> None:
@@ -48,11 +50,15 @@ class Free(_Number):
             raise DeclarationError(f"Free needs a name, got {name!r}; write Free('b')")
 
     @weight.validator
-    def _positive(self, _: object, weight: float) -> None:
-        if not positive(weight):
+    def _positive(self, _: object, weight: float | None) -> None:
+        if weight is not None and not positive(weight):
             raise DeclarationError(
                 f"Free({self.name!r}).weight must be a {POSITIVE}, got {weight!r}"
             )
 
     def __str__(self) -> str:
-        return self.name if self.weight == 1 else f"{self.weight:g} {self.name}"
+        return self.name if self.weight in (1, None) else f"{self.weight:g} {self.name}"
+
+
+IN_PROPORTION = Free("noise", weight=None)
+"""Noise in proportion to the query's sensitivity, left for calibration."""

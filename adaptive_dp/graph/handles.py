@@ -10,12 +10,14 @@ take released handles only, so a type checker finds a leak before the plan is bu
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NoReturn, TypeVar
 
 import attrs
 from attrs import field, frozen
 
+from adaptive_dp.graph.change import UNBOUNDED, Change
 from adaptive_dp.graph.errors import DeclarationError, LeakError
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Colour, Operation, Query, require
@@ -100,7 +102,9 @@ class PrivateQuery(Private[T]):
         Parameters
         ----------
         mechanism
-            For example ``dp.Laplace(scale=2)``; parameters may be ``dp.Free``.
+            For example ``dp.Laplace(scale=2)``; parameters may be ``dp.Free``. The common ones are
+            free by default: ``dp.Laplace()`` is noise in proportion to the query's sensitivity,
+            for `Pipeline.calibrate` to choose.
         given
             Released values that the mechanism follows, where it needs any.
         name
@@ -120,7 +124,30 @@ class PrivateQuery(Private[T]):
                 f"given[{i}] must be a released handle, got {handle!r}; release it first",
             )
         admitted(self.operation, mechanism, len(given))
+        if any(free.weight is None for free in mechanism.free().values()):
+            mechanism = mechanism.weighted(_sensitivity(self, mechanism.norm))
         return Released(Release(mechanism, name), (self, *given))
+
+
+def _sensitivity(query: Handle, norm: float) -> float:
+    """Return how far one unit moves a query, as a weight: infinite where nothing bounds that."""
+    change = change_at(query.inputs[0])
+    if change.rows == UNBOUNDED or norm == 0:
+        return math.inf
+    assert isinstance(query.operation, Query)
+    # the nearest norm that queries know, from above
+    known = next(p for p in (math.inf, 2, 1) if p <= norm)
+    return float(query.operation.sensitivity(query.inputs[0].domain, change, known))
+
+
+def change_at(handle: Handle) -> Change:
+    """Return the change of one unit as it arrives at a private value that is no query's."""
+    first, *chain = lineage(handle)
+    source: Any = first.operation
+    change: Change = source.initial()
+    for step in chain:
+        change = step.operation.change(change)
+    return change
 
 
 def once_more(handle: Handle) -> Handle:

@@ -35,18 +35,19 @@ from adaptive_dp.graph.free import Free
 from adaptive_dp.noise.stream import Stream
 
 
-def noise_parameter(symbol: str) -> Any:
+def noise_parameter(symbol: str, *, default: Any = attrs.NOTHING) -> Any:
     """Declare a positive parameter that is more private the larger it is (a noise scale)."""
-    return attrs.field(
-        converter=number, validator=_positive, metadata={"symbol": symbol, "role": "noise"}
-    )
+    return _parameter(symbol, "noise", default)
 
 
-def budget_parameter(symbol: str) -> Any:
+def budget_parameter(symbol: str, *, default: Any = attrs.NOTHING) -> Any:
     """Declare a positive parameter that is less private the larger it is (an epsilon)."""
-    return attrs.field(
-        converter=number, validator=_positive, metadata={"symbol": symbol, "role": "budget"}
-    )
+    return _parameter(symbol, "budget", default)
+
+
+def _parameter(symbol: str, role: str, default: Any) -> Any:
+    known = {"symbol": symbol, "role": role}
+    return attrs.field(default=default, converter=number, validator=_positive, metadata=known)
 
 
 def _positive(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -190,13 +191,25 @@ class Mechanism:
         """Return the parameters that are still free, by field name."""
         return {name: v for name, v in self.parameters().items() if isinstance(v, Free)}
 
+    def weighted(self, sensitivity: float) -> Mechanism:
+        """Return the mechanism with the weights that are left to a query's sensitivity."""
+        size = sensitivity if 0 < sensitivity < math.inf else 1.0
+        roles = {f.name: f.metadata.get("role", "noise") for f in fields_of(type(self))}
+        found = {
+            name: attrs.evolve(free, weight=size if roles[name] == "noise" else 1.0)
+            for name, free in self.free().items()
+            if free.weight is None
+        }
+        return evolved(self, **found) if found else self
+
     def fixed(self, multiplier: float) -> Mechanism:
         """Return the mechanism with its free parameters at ``multiplier`` times their weights."""
         solved = {}
         roles = {f.name: f.metadata.get("role", "noise") for f in fields_of(type(self))}
         for name, free in self.free().items():
             noise = roles[name] == "noise"
-            solved[name] = free.weight * multiplier if noise else free.weight / multiplier
+            weight = 1.0 if free.weight is None else free.weight
+            solved[name] = weight * multiplier if noise else weight / multiplier
         return evolved(self, **solved) if solved else self
 
     def __str__(self) -> str:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from accountants import DiscreteGaussian as DiscreteGaussianLoss
 from accountants import PrivacyLoss, Pure, ZeroConcentrated
 from accountants.rounding import ceiling, up
+from adaptive_dp.graph.free import IN_PROPORTION
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.noise import lattice
 from adaptive_dp.noise.discrete_gaussian import discrete_gaussian
@@ -47,7 +48,7 @@ class DiscreteGaussian(Mechanism):
     theorem: ClassVar[str] = "Canonne, Kamath & Steinke 2020, Thm 4"
     sampler: ClassVar[str] = "discrete Gaussian, exact"
 
-    sigma: float = noise_parameter("sigma")
+    sigma: float = noise_parameter("sigma", default=IN_PROPORTION)
 
     def __attrs_post_init__(self) -> None:
         within("DiscreteGaussian.sigma", self.sigma)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from accountants import DiscreteLaplace as DiscreteLaplaceLoss
 from accountants import PrivacyLoss, Pure
 from accountants.rounding import up
+from adaptive_dp.graph.free import IN_PROPORTION
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.noise import lattice
 from adaptive_dp.noise.discrete_laplace import discrete_laplace
@@ -43,7 +44,7 @@ class DiscreteLaplace(Mechanism):
     theorem: ClassVar[str] = "Ghosh, Roughgarden & Sundararajan 2009, section 2"
     sampler: ClassVar[str] = "discrete Laplace, exact"
 
-    scale: float = noise_parameter("b")
+    scale: float = noise_parameter("b", default=IN_PROPORTION)
 
     def __attrs_post_init__(self) -> None:
         within("DiscreteLaplace.scale", self.scale)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountants import BoundedRange, PrivacyLoss
+from adaptive_dp.graph.free import IN_PROPORTION
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.noise.choice import choose
 from adaptive_dp.noise.stream import Stream
@@ -48,7 +49,7 @@ class Exponential(Mechanism):
     theorem: ClassVar[str] = "McSherry & Talwar 2007, Thm 6; Dong, Durfee & Rogers 2020"
     sampler: ClassVar[str] = f"exponential mechanism by inversion, {EXACT}"
 
-    scale: float = noise_parameter("b")
+    scale: float = noise_parameter("b", default=IN_PROPORTION)
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the chosen index."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from accountants import Gaussian as GaussianLoss
 from accountants import PrivacyLoss
 from accountants.rounding import up
+from adaptive_dp.graph.free import IN_PROPORTION
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.graph.operation import require
 from adaptive_dp.noise import lattice
@@ -45,7 +46,7 @@ class Gaussian(Mechanism):
     theorem: ClassVar[str] = "Balle & Wang 2018, Thm 8"
     sampler: ClassVar[str] = "Gaussian, exact, rounded to a power-of-two step"
 
-    sigma: float = noise_parameter("sigma")
+    sigma: float = noise_parameter("sigma", default=IN_PROPORTION)
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the value with noise."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from accountants import Laplace as LaplaceLoss
 from accountants import PrivacyLoss
 from accountants.rounding import up
+from adaptive_dp.graph.free import IN_PROPORTION
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.noise import lattice
 from adaptive_dp.noise.rounded_laplace import rounded_laplace
@@ -44,7 +45,7 @@ class Laplace(Mechanism):
     theorem: ClassVar[str] = "Dwork, McSherry, Nissim & Smith 2006, Prop. 1"
     sampler: ClassVar[str] = "Laplace, exact, rounded to a power-of-two step"
 
-    scale: float = noise_parameter("b")
+    scale: float = noise_parameter("b", default=IN_PROPORTION)
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the value with noise."""

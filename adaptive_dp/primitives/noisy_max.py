@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountants import PrivacyLoss, report_noisy_max
+from adaptive_dp.graph.free import IN_PROPORTION
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.graph.operation import require
 from adaptive_dp.noise.choice import choose
@@ -65,7 +66,7 @@ class NoisyMax(Mechanism):
     )
     sampler: ClassVar[str] = f"report noisy max, {EXACT}"
 
-    scale: float = noise_parameter("b")
+    scale: float = noise_parameter("b", default=IN_PROPORTION)
     noise: str = attrs.field(default="laplace", validator=_known)
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:

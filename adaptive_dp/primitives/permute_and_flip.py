@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from accountants import PermuteAndFlip as PermuteAndFlipLoss
 from accountants import PrivacyLoss
+from adaptive_dp.graph.free import IN_PROPORTION
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.noise.coins import first_heads, permutation
 from adaptive_dp.noise.stream import Stream
@@ -46,7 +47,7 @@ class PermuteAndFlip(Mechanism):
     theorem: ClassVar[str] = "McKenna & Sheldon 2020, Thm 1"
     sampler: ClassVar[str] = f"permute-and-flip, {EXACT}"
 
-    scale: float = noise_parameter("b")
+    scale: float = noise_parameter("b", default=IN_PROPORTION)
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the chosen index."""

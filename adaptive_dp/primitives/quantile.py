@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountants import BoundedRange, PrivacyLoss
+from adaptive_dp.graph.free import IN_PROPORTION
 from adaptive_dp.graph.instance import Ranked
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.noise.choice import choose
@@ -51,7 +52,7 @@ class QuantileExponential(Mechanism):
     theorem: ClassVar[str] = "McSherry & Talwar 2007, Thm 6; Smith 2011, Alg. 2"
     sampler: ClassVar[str] = f"exponential mechanism on a power-of-two grid, {EXACT}"
 
-    scale: float = noise_parameter("b")
+    scale: float = noise_parameter("b", default=IN_PROPORTION)
 
     def release(self, value: Ranked, stream: Stream) -> NDArray[Any]:
         """Return the chosen point."""

@@ -135,7 +135,7 @@ class Source(SourceOperation):
         except Exception:  # its message may quote the data, its type tell of them
             failed = (
                 "the data cannot be read as columns of numbers or texts; pass a mapping of column "
-                "names to arrays, or a frame"
+                "names to arrays, a frame, or a file's path"
             )
         if failed:  # outside of the handler, so that no traceback holds the data
             raise DataError(f"dataset {self.name!r}: {failed}")

@@ -14,7 +14,9 @@ from adaptive_dp.graph.convert import anything
 from adaptive_dp.graph.errors import DeclarationError, LeakError
 from adaptive_dp.graph.functions import Function
 from adaptive_dp.graph.handles import Handle, Private, PrivateQuery, Released, lineage, path
+from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import require
+from adaptive_dp.queries.average import average
 from adaptive_dp.queries.columns import Clip, ColumnOf
 from adaptive_dp.queries.count import Count
 from adaptive_dp.queries.counts import Counts, of_constant
@@ -283,8 +285,32 @@ class Column(Private[Array], Generic[S]):
         return PrivateQuery(Sum(bounded(self.domain)), (self,))
 
     def mean(self) -> PrivateQuery[float]:
-        """Return the mean; the column needs bounds, and a public size to be of use."""
+        """Return the mean; the column needs bounds, and a public size to be of use.
+
+        Where the number of rows is private, `average` is far more accurate.
+        """
         return PrivateQuery(Mean(bounded(self.domain), self.domain.size), (self,))
+
+    def average(self, mechanism: Mechanism) -> Released[float]:
+        """Return the mean as a released sum over a released count, within the bounds.
+
+        Two releases, which cost the same. Where the number of rows is public (a declared ``size``),
+        `mean` needs one.
+
+        Parameters
+        ----------
+        mechanism
+            Releases the count, and with noise in proportion to the largest bound the sum; for
+            example ``dp.Laplace()``, or ``dp.Gaussian(sigma=20)``.
+        """
+        bounds = bounded(self.domain)
+        table = next(h for h in reversed(lineage(self)) if isinstance(h, Table))
+        require(
+            table.domain.size is None,
+            "the number of rows is public here, so there is nothing to release of it; use "
+            ".mean().release(mechanism)",
+        )
+        return average(self.sum(), table.count(), bounds, mechanism)
 
     def histogram(self, edges: Sequence[float] | None = None) -> PrivateQuery[Array]:
         """Return the counts by declared category, or between ``edges``."""

@@ -12,6 +12,13 @@ from typing import IO, Any
 from adaptive_dp.rows.reading import SchemaError
 from adaptive_dp.rows.rows import Reading
 
+ENDINGS = (".csv", ".csv.gz", ".parquet")
+
+
+def names(text: str) -> bool:
+    """Whether a text names a data file; any other may be data, which no error may show."""
+    return text.lower().endswith(ENDINGS) and "\n" not in text
+
 
 def read(path: Path, columns: Mapping[str, Reading], unit: str | None) -> Any:
     """Return the named columns of a file.
@@ -36,7 +43,7 @@ def read(path: Path, columns: Mapping[str, Reading], unit: str | None) -> Any:
     name = path.name.lower()
     if name.endswith(".parquet"):
         return _parquet(path)
-    if not name.endswith((".csv", ".csv.gz")):
+    if not name.endswith(ENDINGS):
         raise SchemaError(f"{path.name}: a data file ends in .csv, .csv.gz or .parquet")
     try:
         return _csv(path, {**columns, **({} if unit is None else {unit: "text"})})

@@ -1,15 +1,17 @@
-"""Rows in memory: NumPy arrays, and any frame that narwhals reads."""
+"""Rows in memory: NumPy arrays, any frame that narwhals reads, and files that fit."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
-from adaptive_dp.rows import cells
+from adaptive_dp.rows import cells, files
 from adaptive_dp.rows.reading import SchemaError, columns_of, length, read
 from adaptive_dp.rows.rows import BLOCK, Coins, Columns, Integers, Reading
 
@@ -113,7 +115,8 @@ def rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> MemoryR
     ----------
     data
         A mapping of column names to lists or one-dimensional arrays, a NumPy structured
-        array, or any eager frame that narwhals knows (pandas, polars, PyArrow).
+        array, any eager frame that narwhals knows (pandas, polars, PyArrow), or the path of a
+        CSV or Parquet file, which is read whole.
     columns
         The columns to read, and what each holds; the others are left alone.
     unit
@@ -125,6 +128,8 @@ def rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> MemoryR
     SchemaError
         If a column is missing, is not one-dimensional or not of its type, or the lengths differ.
     """
+    if isinstance(data, os.PathLike) or (isinstance(data, str) and files.names(data)):
+        data = files.read(Path(data), columns, unit)
     wanted = [*columns, *([unit] if unit is not None and unit not in columns else [])]
     table = columns_of(data, wanted)
     missing = [name for name in wanted if name not in table]

@@ -183,9 +183,9 @@ def columns_of(data: Any, wanted: Sequence[str]) -> Mapping[str, Any]:
     except TypeError:
         lazy = hasattr(data, "collect")
         raise SchemaError(
-            "data must be a mapping of column names to arrays, a structured array or a pandas, "
-            f"polars or PyArrow table, got {type(data).__name__}"
-            + ("; collect it first" if lazy else "")
+            "data must be a mapping of column names to arrays, a structured array, the path of a "
+            "CSV or Parquet file, or a pandas, polars or PyArrow table, got "
+            f"{type(data).__name__}" + ("; collect it first" if lazy else "")
         ) from None
     return {name: frame[name].to_native() for name in wanted if name in frame.columns}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from attrs import field, frozen
@@ -15,7 +14,7 @@ from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.convert import texts
 from adaptive_dp.graph.free import Free
 from adaptive_dp.graph.group import group
-from adaptive_dp.graph.handles import Handle, Released, lineage, parameter, post
+from adaptive_dp.graph.handles import Handle, Released, change_at, parameter, post
 from adaptive_dp.graph.operation import Query, require
 from adaptive_dp.primitives.gaussian import Gaussian, sigma_for
 from adaptive_dp.queries.of_moments import CrossOfMoments, EigenvalueOfMoments, GramOfMoments
@@ -165,13 +164,3 @@ def ridge(
     values, basis = np.linalg.eigh(matrix)
     raised = np.maximum(values + strength, sigma)
     return np.asarray(basis @ ((basis.T @ cross) / raised))
-
-
-def change_at(table: Table) -> Change:
-    """Return the change of one unit as it arrives at the table, for the noise's weights."""
-    first, *chain = lineage(table)
-    source: Any = first.operation
-    change: Change = source.initial()
-    for handle in chain:
-        change = handle.operation.change(change)
-    return change

@@ -14,7 +14,7 @@ from accountants.rounding import up
 from adaptive_dp.graph.convert import texts, whole
 from adaptive_dp.graph.free import Free
 from adaptive_dp.graph.group import group
-from adaptive_dp.graph.handles import PrivateQuery, Released, post
+from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, post
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import require
 from adaptive_dp.primitives.exponential import Exponential
@@ -30,7 +30,6 @@ from adaptive_dp.queries.candidate_losses import (
 )
 from adaptive_dp.queries.domains import number
 from adaptive_dp.queries.table import Table
-from adaptive_dp.solvers.adassp import change_at
 from adaptive_dp.solvers.regression import Coefficients, columns, in_units
 
 MECHANISMS: dict[str, type[Exponential] | type[PermuteAndFlip]] = {

@@ -14,7 +14,7 @@ from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.convert import texts
 from adaptive_dp.graph.free import Free
 from adaptive_dp.graph.group import group
-from adaptive_dp.graph.handles import Released, post
+from adaptive_dp.graph.handles import Released, change_at, post
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import require
 from adaptive_dp.primitives.objective_perturbation import (
@@ -23,7 +23,6 @@ from adaptive_dp.primitives.objective_perturbation import (
 )
 from adaptive_dp.problems import Logistic, Loss, names
 from adaptive_dp.queries.table import Table
-from adaptive_dp.solvers.adassp import change_at
 from adaptive_dp.solvers.budget import both_or_neither
 from adaptive_dp.solvers.linear import Model, linear
 from adaptive_dp.solvers.regression import columns

@@ -12,7 +12,7 @@ from attrs import field, frozen
 from adaptive_dp.graph.convert import texts
 from adaptive_dp.graph.free import Free
 from adaptive_dp.graph.group import group
-from adaptive_dp.graph.handles import PrivateQuery, Released, parameter, post
+from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, parameter, post
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Query, require
 from adaptive_dp.optimisers import Objective
@@ -26,7 +26,6 @@ from adaptive_dp.queries.domains import Categories, Interval
 from adaptive_dp.queries.minimiser import released_ridge
 from adaptive_dp.queries.moments import LEAST, MOST
 from adaptive_dp.queries.table import Table
-from adaptive_dp.solvers.adassp import change_at
 from adaptive_dp.solvers.linear import Linear, Model, budgeted, linear
 from adaptive_dp.solvers.regression import columns, inside, regression
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from adaptive_dp.graph.convert import texts
 from adaptive_dp.graph.free import Free
 from adaptive_dp.graph.group import group
-from adaptive_dp.graph.handles import PrivateQuery, Released, parameter, post
+from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, parameter, post
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import require
 from adaptive_dp.noise import lattice
@@ -21,7 +21,7 @@ from adaptive_dp.primitives.laplace import Laplace
 from adaptive_dp.queries.domains import Interval
 from adaptive_dp.queries.stacked_moments import StackedMoments
 from adaptive_dp.queries.table import Table
-from adaptive_dp.solvers.adassp import change_at, largest_mu
+from adaptive_dp.solvers.adassp import largest_mu
 from adaptive_dp.solvers.budget import both_or_neither
 from adaptive_dp.solvers.regression import Coefficients, columns, of_the_ball
 
