@@ -145,10 +145,10 @@ def test_a_query_that_declares_too_small_a_sensitivity_is_caught(
     """No data and no pair are given: the gallery has a unit at the bounds of the column."""
     query = PrivateQuery(SquaredSum(declared), (PEOPLE["age"],))
     plan = dp.Pipeline(squares=query.release(dp.Laplace(scale=declared)))
-    found = plan.audit(samples=3_000, seed=2)
+    found = plan.audit(samples=500, seed=2)
     assert (found.verdict == "violation") == wrong
     assert found.epsilon == pytest.approx(1.0)
-    assert found.epsilon_lower > (3.0 if wrong else 0.7)
+    assert found.epsilon_lower > (3.0 if wrong else 0.3)
 
 
 def test_noise_that_is_used_twice_is_caught_by_the_transcript_alone() -> None:
