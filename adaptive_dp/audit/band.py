@@ -21,9 +21,10 @@ together with probability at least ``1 - share``, by the union bound. Then, and 
 *Why these thresholds.* Own measurements, of Laplace and Gaussian laws, lower bounds of delta: 32
 thresholds by Bonferroni, half of them spread evenly and half geometrically into both tails, were
 within 0.003 of the equal-levels band over all order statistics (Berk and Jones 1979), whose exact
-level takes a recursion quadratic in the draws; 8 lose up to 0.03 in the middle, 256 up to 0.007. Dvoretzky, Kiefer and Wolfowitz's inequality with Massart's (1990) constant is up to 0.007
-better in the middle, but its width does not shrink in the tails, where an event decides at larger
-epsilon: there it shows 0 where these show more.
+level takes a recursion quadratic in the draws; 8 lose up to 0.03 in the middle, 256 up to 0.007.
+Dvoretzky, Kiefer and Wolfowitz's inequality with Massart's (1990) constant is up to 0.007 better
+in the middle, but its width does not shrink in the tails, where an event decides at larger epsilon:
+there it shows 0 where these show more.
 """
 
 from __future__ import annotations
