@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
+import prey
 import pytest
 
 import adaptive_dp as dp
 from adaptive_dp import audit
 from adaptive_dp.cli import FAILS, UNUSABLE, main
 from adaptive_dp.report import markdown, report
+from adaptive_dp.report.tradeoff import _most as drawn_claim
+from adaptive_dp.report.tradeoff import tradeoff
 
 HONEST = """
 import adaptive_dp as dp
@@ -90,3 +94,39 @@ def test_the_confidence_is_asked_for(plan: Path, capsys: pytest.CaptureFixture[s
     asked = ["audit", str(plan), "--samples", "400", "--confidence", "0.999", "--json"]
     assert main(asked) == 0
     assert json.loads(capsys.readouterr().out)["confidence"] == 0.999
+
+
+def test_reports_draw_what_was_shown_beside_the_claim() -> None:
+    """The drawing is one well-formed element with a title, a text and a table of its numbers."""
+    found = audit.mechanism(dp.Laplace(scale=0.5), (0.0, 1.0), 1.0, samples=5_000, seed=1)
+    drawn = tradeoff(found.document())
+    root = ElementTree.fromstring(drawn)
+    assert [each.tag for each in root][:2] == ["title", "desc"]
+    assert root.get("aria-labelledby") == "tradeoff-title tradeoff-text"
+    beyond = sum(each.right > each.claimed for each in found.tradeoff())
+    shown = [each for each in found.tradeoff() if each.right > 0]
+    assert beyond > 0
+    assert f"beyond the claim at {beyond} of {len(shown)} thresholds" in (root[1].text or "")
+    filled = [each for each in root.iter("circle") if each.get("fill") != "none"]
+    filled += [each for each in root.iter("rect") if each.get("fill") != "none"]
+    assert len(filled) == beyond + 2  # two of the legend
+    people = dp.dataset("people", columns={"age": (0, 100)})
+    plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=1)))
+    page = report(plan.certify(), audit=found)
+    assert drawn in page
+    assert "the drawing as a table" in page
+    assert "right by the claim, at most" in page
+
+
+def test_the_drawn_claim_is_the_one_that_thresholds_are_held_to() -> None:
+    """For two points of a claim, at the corners of a small audit."""
+    points = ((0.5, 0.1), (1.0, 1e-3))
+    held = audit.Claim("two points", points)
+    found = audit.distinguish(prey.response(0.3), held, samples=2_000, seed=1)
+    for each in found.tradeoff():
+        assert drawn_claim(points, each.wrong) == pytest.approx(each.claimed, rel=1e-9)
+
+
+def test_an_audit_without_thresholds_is_not_drawn() -> None:
+    assert tradeoff({}) == ""
+    assert tradeoff({"tradeoff": [], "claimed": [[1.0, 0.0]]}) == ""

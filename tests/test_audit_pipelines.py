@@ -12,6 +12,8 @@ import accountants
 import adaptive_dp as dp
 from adaptive_dp import audit
 from adaptive_dp.audit.transcripts import Transcripts
+from adaptive_dp.graph.handles import PrivateQuery
+from adaptive_dp.graph.operation import Query
 from adaptive_dp.pate import Ballots, BallotsSource, GNMax
 
 PEOPLE = dp.dataset("people", columns={"age": (0, 100), "sex": ["f", "m"]})
@@ -88,6 +90,25 @@ class Twice(dp.Mechanism):
         return accountants.Laplace(distance / self.scale)
 
 
+class SquaredSum(Query):
+    """A sum of squares that declares the move of a sum."""
+
+    kind: ClassVar[str] = "squared_sum_of_the_audits_tests"
+
+    def __init__(self, declared: float) -> None:
+        self.declared = declared
+
+    def parameters(self) -> dict[str, Any]:
+        return {"declared": self.declared}
+
+    def sensitivity(self, domain: Any, change: Any, norm: float) -> float:
+        return self.declared
+
+    def run(self, inputs: Any, stream: Any) -> Any:
+        cells = np.asarray(inputs[0].of(inputs[0].rows.columns), dtype=np.float64)
+        return np.array(np.sum(np.clip(np.nan_to_num(cells), 0, 100) ** 2))
+
+
 class Reusing(dp.Mechanism):
     """Every release in the process has the same noise."""
 
@@ -115,6 +136,19 @@ def test_a_value_smuggled_into_post_processing_is_caught() -> None:
 
 def test_a_double_spend_is_caught() -> None:
     assert caught(dp.Pipeline(n=count().release(Twice(scale=1))), PAIR)
+
+
+@pytest.mark.parametrize(("declared", "wrong"), [(100.0, True), (10_000.0, False)])
+def test_a_query_that_declares_too_small_a_sensitivity_is_caught(
+    declared: float, wrong: bool
+) -> None:
+    """No data and no pair are given: the gallery has a unit at the bounds of the column."""
+    query = PrivateQuery(SquaredSum(declared), (PEOPLE["age"],))
+    plan = dp.Pipeline(squares=query.release(dp.Laplace(scale=declared)))
+    found = plan.audit(samples=500, seed=2)
+    assert (found.verdict == "violation") == wrong
+    assert found.epsilon == pytest.approx(1.0)
+    assert found.epsilon_lower > (3.0 if wrong else 0.3)
 
 
 def test_noise_that_is_used_twice_is_caught_by_the_transcript_alone() -> None:

@@ -12,6 +12,7 @@ import pytest
 import accountants
 import adaptive_dp as dp
 from adaptive_dp import audit
+from adaptive_dp.audit import statics
 
 PEOPLE = dp.dataset("people", columns={"age": (0, 100)})
 SECRETS = np.arange(1000.0)
@@ -74,6 +75,35 @@ def test_a_function_that_reaches_data_is_found(way: str) -> None:
         "default": default,
     }[way]
     assert says(dp.Pipeline(n=dp.post(function, count())), "error", "looks like data")
+
+
+def test_what_holds_itself_is_looked_at_once() -> None:
+    ring: list[Any] = [1.0]
+    ring.append(ring)
+    table: dict[str, Any] = {"ring": ring}
+    table["self"] = table
+    assert found(dp.Pipeline(n=dp.post(lambda noisy: noisy + ring[0], count())))[0][0] == "note"
+    assert found(dp.Pipeline(n=dp.post(lambda noisy: table and noisy, count())))[0][0] == "note"
+    ring.append([SECRETS])
+    plan = dp.Pipeline(n=dp.post(lambda noisy: table and noisy, count()))
+    assert says(plan, "error", "looks like data (table)")
+
+    def itself(noisy: float, times: int = 2) -> float:
+        return itself(noisy, times - 1) if times else noisy
+
+    assert not says(dp.Pipeline(n=dp.post(itself, count())), "error", "")
+    loop = functools.partial(honest)
+    loop.__setstate__((loop, (), {}, {}))  # type: ignore[arg-type]
+    assert not says(dp.Pipeline(n=dp.post(loop, count())), "error", "")
+
+
+def test_shared_parts_are_looked_at_once() -> None:
+    """Thirty levels of sixty equal parts: one visit each, not 60^30."""
+    nest: Any = [1.0]
+    for _ in range(30):
+        nest = [nest] * 60
+    assert not statics._data(nest)
+    assert statics._data([nest, [SECRETS]])
 
 
 def test_an_attribute_is_no_global_of_its_name() -> None:

@@ -68,7 +68,7 @@ def upper(hits: int, tries: int, share: float) -> float:
     """Return an upper bound of a probability, wrong with probability at most ``share``."""
     if hits >= tries:
         return 1.0
-    found = float(special.betaincinv(hits + 1, tries - hits, 1 - share))
+    found = float(special.betainccinv(hits + 1, tries - hits, share))
     return min(1.0, found * (1 + _SLACK))
 
 
@@ -76,7 +76,7 @@ def odds(hits: int, tries: int, share: float) -> float:
     """Return a lower bound of p / (1 - p), without the cancellation in 1 - p."""
     if hits <= 0:
         return 0.0
-    rest = float(special.betaincinv(tries - hits + 1, hits, 1 - share))  # an upper bound of 1 - p
+    rest = float(special.betainccinv(tries - hits + 1, hits, share))  # an upper bound of 1 - p
     rest = min(1.0, rest * (1 + _SLACK))
     return (1 - rest) / rest if rest > 0 else math.inf
 

@@ -23,6 +23,27 @@ _DELTAS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.2, 0.4)
 """At these deltas a curve is tested, and at 0 where it is pure."""
 
 
+def allowed(confidence: float) -> float:
+    """Return the probability of an error that a confidence allows.
+
+    Raises
+    ------
+    DomainError
+        If the confidence is no number between 0 and 1, both excluded.
+    """
+    bad = isinstance(confidence, bool | str | bytes)
+    try:
+        level = math.nan if bad else float(confidence)
+    except (TypeError, ValueError, OverflowError):
+        level = math.nan
+    if not 0 < level < 1:
+        raise DomainError(
+            "confidence must be a number between 0 and 1, both excluded, such as 0.95, got "
+            f"{confidence!r}"
+        )
+    return 1 - level
+
+
 @frozen
 class Claim:
     """A claim, as points of its privacy profile.

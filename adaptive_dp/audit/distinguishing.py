@@ -4,6 +4,10 @@ Half by half: on the learning draws of each pair, scores are trained, and an eve
 the claim's curve are chosen; then the most promising pair alone is tested, with that one event, on
 fresh draws. So nothing is chosen on the draws that certify, and the confidence is spent once,
 however many pairs, scores, events and directions were looked at.
+
+Nine tenths of the error that the confidence allows are the event's; the last is that of a band over
+all thresholds of the event's score, which looks at all points of the claim. Either may refute it:
+by the union bound, one of them accuses what keeps its claim with at most the allowed probability.
 """
 
 from __future__ import annotations
@@ -12,13 +16,14 @@ import time
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from accountants.errors import DomainError, whole
 from accountants.rounding import Array
 from adaptive_dp.audit import bounds
+from adaptive_dp.audit.band import Band, Corner, counted, marks
 from adaptive_dp.audit.bounds import Guesses
-from adaptive_dp.audit.claims import Claim, Claimed
+from adaptive_dp.audit.claims import Claim, Claimed, allowed
 from adaptive_dp.audit.claims import claim as as_claim
 from adaptive_dp.audit.events import Event, Rates, choose, guessed, split
 from adaptive_dp.audit.features import Table, table
@@ -34,6 +39,9 @@ likelihood is known."""
 _ENOUGH = 100_000
 _TRAIN = 100_000
 """At most so many draws a side train a score; the others of the learning draws choose the event."""
+
+_BAND = 0.1
+"""The part of the allowed error that is the band's."""
 
 _CHUNK = 1 << 22
 """About so many numbers are held at once."""
@@ -61,8 +69,8 @@ def distinguish(
         Runs on each side of each pair, on average; at least 100. Of pairs but the most promising
         only the learning draws are made, four tenths of these or fewer.
     confidence
-        The probability with which each bound holds, and with which what keeps its claim is not
-        accused, however many pairs there are.
+        The probability with which each bound, and the whole band, holds, and with which what keeps
+        its claim is not accused, however many pairs there are.
     delta
         At which point of a curve to test; by default the learning draws choose.
     seed
@@ -80,27 +88,26 @@ def distinguish(
     if not many:
         raise DomainError("an audit needs at least one pair of neighbouring data sets")
     runs = whole("samples", samples, least=100)
-    if not 0 < confidence < 1:
-        raise DomainError(f"confidence must be between 0 and 1, got {confidence!r}")
-    held, share = as_claim(claim, delta), 1 - confidence
+    error = allowed(confidence)
+    held, share = as_claim(claim, delta), (1 - _BAND) * error
     part = _LEARN[all(each.log_ratio is not None for each in many)]
     learn = min(round(part * runs), max(_ENOUGH, runs // 10))
     tries = 2 * (runs - learn)
     plans = [_learned(pair, held, learn, tries, share, seed, i) for i, pair in enumerate(many)]
     best = max(range(len(many)), key=lambda i: plans[i].event.value)
     plan, pair = plans[best], many[best]
-    seen, all_right = _tested(plan, pair, tries, seed, best)
+    seen, all_right, band = _tested(plan, pair, tries, _BAND * error, seed, best)
     event = plan.event
     epsilon = bounds.epsilon(seen, event.delta, share, event.way)
     power = bounds.detectable(seen, event.epsilon, event.delta, share, event.way)
     verdict: Outcome = "consistent" if power <= 2 * event.epsilon + 1 else "underpowered"
-    return Audit(
+    found = Audit(
         claim=held.words,
         epsilon=event.epsilon,
         delta=event.delta,
         epsilon_lower=epsilon,
         delta_lower=bounds.delta(seen, event.epsilon, share, event.way),
-        mu_lower=bounds.mu_of_all(all_right, tries, share),
+        mu_lower=bounds.mu_of_all(all_right, tries, error),
         confidence=confidence,
         samples=runs,
         pairs=tuple(each.words for each in many),
@@ -110,14 +117,47 @@ def distinguish(
         assumptions=tuple(assumptions),
         seconds=time.perf_counter() - begun,
         seed=seed,
+        claimed=held.points,
+        band=band,
+    )
+    return found if found.verdict == "violation" else _pierced(found, band, event.scorer.words)
+
+
+def _pierced(found: Audit, band: Band, scorer: str) -> Audit:
+    """Return a violation where the band goes beyond a point of the claim, else the same audit."""
+
+    def beyond(option: tuple[Corner, float, float]) -> float:
+        corner, epsilon, delta = option
+        return (corner.epsilon(delta) - epsilon) / max(epsilon, 0.05)
+
+    options = [(c, *point) for c in band.corners() for point in found.claimed]
+    best = max(options, key=beyond, default=None)
+    if best is None or beyond(best) <= 0:
+        return found
+    corner, epsilon, delta = best
+    right, wrong = band.guesses(corner)
+    seen = Guesses(right, wrong, sum(band.draws), sides=1)
+    power = bounds.detectable(seen, epsilon, delta, 2 * band.level, "apart")
+    where = "at least" if corner.guess == "first" else "below"
+    words = f"by {scorer}: {corner.guess} where it is {where} {corner.threshold:.6g}"
+    return evolve(
+        found,
+        epsilon=epsilon,
+        delta=delta,
+        epsilon_lower=corner.epsilon(delta),
+        delta_lower=corner.delta(epsilon),
+        witness=Witness(found.witness.pair, words, right, wrong, seen.tries),
+        verdict="violation",
+        power=power,
     )
 
 
 @frozen(eq=False)
 class _Plan:
-    """What was learned about a pair: the event, and a score and threshold for mu."""
+    """What was learned of a pair: the event, thresholds for the band, a score and middle for mu."""
 
     event: Event
+    thresholds: Array
     scorer: Scorer
     middle: float
     width: int
@@ -170,12 +210,12 @@ def _learned(
     cut = min(round(0.6 * learn), _TRAIN)
     rng = np.random.default_rng(np.frombuffer(stream(seed, place, 2).words(4), dtype=np.uint64))
     learners = scorers(first.rows(slice(cut)), second.rows(slice(cut)), rng)
-    found: list[tuple[Event, Scorer, float, float]] = []
+    found: list[tuple[Event, Rates, float, float]] = []
 
     def consider(scorer: Scorer, a: Array, b: Array, known: bool) -> None:
         rates = Rates(a, b, known=known)
         event = choose(scorer, rates, held.points, tries, share)
-        found.append((event, scorer, *split(rates, tries, share)))
+        found.append((event, rates, *split(rates, tries, share)))
 
     if pair.log_ratio is not None:
         known = Scorer(_KNOWN, lambda _: np.zeros(0))
@@ -187,9 +227,12 @@ def _learned(
     if not found:
         constant = Scorer("nothing: all outcomes are alike", lambda t: np.zeros(len(t)))
         consider(constant, np.zeros(len(a)), np.zeros(len(b)), False)
-    event = max(found, key=lambda each: each[0].value)[0]
-    _, scorer, middle, _ = max(found, key=lambda each: each[3])
-    return _Plan(event, scorer, middle, width, pair.log_ratio)
+    event, rates, *_ = max(found, key=lambda each: each[0].value)
+    above = rates.counted[0] + rates.counted[1]
+    low = float(np.nextafter(event.low, np.inf)) if event.low > -np.inf else event.low
+    thresholds = marks(rates.cuts, above, rates.draws, (event.high, low))  # "second" up to its low
+    halved, _, middle, _ = max(found, key=lambda each: each[3])
+    return _Plan(event, thresholds, halved.scorer, middle, width, pair.log_ratio)
 
 
 def _widened(found: Table, width: int) -> Table:
@@ -200,14 +243,15 @@ def _widened(found: Table, width: int) -> Table:
 
 
 def _tested(
-    plan: _Plan, pair: Neighbors, tries: int, seed: int | None, place: int
-) -> tuple[Guesses, int]:
-    """Return the guesses in fresh tries, and how many are right of those at every try."""
+    plan: _Plan, pair: Neighbors, tries: int, share: float, seed: int | None, place: int
+) -> tuple[Guesses, int, Band]:
+    """Return the guesses in fresh tries, how many are right of those at every try, and a band."""
     coins = stream(seed, place, 3)
     rng = np.random.default_rng(np.frombuffer(coins.words(4), dtype=np.uint64))
     heads = int(rng.binomial(tries, 0.5))
     right = wrong = all_right = 0
     nothing = np.zeros(0)
+    above_each = np.zeros((2, len(plan.thresholds)), dtype=np.int64)
     for side, (sampler, count) in enumerate(((pair.first, heads), (pair.second, tries - heads))):
         source = stream(seed, place, 4 + side)
         for outcomes in _chunks(sampler, count, source, plan.width):
@@ -215,9 +259,12 @@ def _tested(
             mine = scores[id(plan.event.scorer)]
             hit, miss = guessed(plan.event, *((nothing, mine) if side else (mine, nothing)))
             right, wrong = right + hit, wrong + miss
+            above_each[side] += counted(mine, plan.thresholds)
             above = int(np.count_nonzero(scores[id(plan.scorer)] >= plan.middle))
             all_right += len(mine) - above if side else above
-    return Guesses(right, wrong, tries, plan.event.sides), all_right
+    first, second = (tuple(each) for each in above_each.tolist())
+    band = Band(tuple(plan.thresholds.tolist()), first, second, (heads, tries - heads), share)
+    return Guesses(right, wrong, tries, plan.event.sides), all_right, band
 
 
 def _chunks(sampler: Sampler, count: int, source: Stream, width: int) -> Iterator[Outcomes]:

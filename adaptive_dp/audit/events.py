@@ -85,6 +85,7 @@ class Rates:
             ranks = np.concatenate([near, tail, 1 - tail])
             self.cuts = np.unique(np.quantile(both, ranks, method="higher"))
         tries = len(both)
+        self.draws = tries
         self.drawn = math.inf if known else float(tries)
         self.counted = _above(first, second, self.cuts, tries, known=False)
         self.high = _above(first, second, self.cuts, tries, known=True) if known else self.counted

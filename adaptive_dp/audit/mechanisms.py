@@ -11,7 +11,7 @@ import numpy as np
 from accountants import PrivacyLoss
 from accountants.errors import DomainError
 from accountants.rounding import up
-from adaptive_dp.audit.claims import Claim, Claimed
+from adaptive_dp.audit.claims import Claim, Claimed, allowed
 from adaptive_dp.audit.claims import claim as as_claim
 from adaptive_dp.audit.distinguishing import distinguish
 from adaptive_dp.audit.likelihoods import INDEPENDENT, log_ratio
@@ -82,6 +82,7 @@ def mechanism(
     >>> found.verdict, found.epsilon_lower > 1.8
     ('violation', True)
     """
+    allowed(confidence)
     if audited.free():
         names = ", ".join(sorted(audited.free()))
         raise DomainError(f"{type(audited).__name__} has free parameters: {names}; give numbers")

@@ -31,7 +31,7 @@ from scipy import special
 from accountants.errors import DomainError, whole
 from accountants.rounding import Array
 from adaptive_dp.audit import bounds
-from adaptive_dp.audit.claims import Claim, Claimed
+from adaptive_dp.audit.claims import Claim, Claimed, allowed
 from adaptive_dp.audit.claims import claim as as_claim
 from adaptive_dp.audit.result import Audit, Outcome, Witness
 from adaptive_dp.audit.sides import stream
@@ -160,8 +160,7 @@ def one_run(
             "at a delta of it"
         )
     epsilon, delta = held.points[0]
-    if not 0 < confidence < 1:
-        raise DomainError(f"confidence must be between 0 and 1, got {confidence!r}")
+    error = allowed(confidence)
     included = stream(seed, 0).coins(0.5, m)
     scores = np.asarray(train(included.copy()), dtype=np.float64)
     if scores.shape != (m,):
@@ -170,14 +169,14 @@ def one_run(
     away = scores - _middle(scores)
     right = (away > 0) == included
     order = np.argsort(-np.abs(away), kind="stable")
-    share = (1 - confidence) / len(PARTS)
+    share = error / len(PARTS)
     tried = []
     for part in PARTS:
         made = max(1, round(part * m))
         hits = int(np.count_nonzero(right[order[:made]]))
         tried.append((least_epsilon(hits, made, m, delta, share), hits, made))
     lower, hits, made = max(tried)
-    mu = bounds.mu_of_all(int(np.count_nonzero(right)), m, 1 - confidence)
+    mu = bounds.mu_of_all(int(np.count_nonzero(right)), m, error)
     power = _power(m, epsilon, delta, share)
     verdict: Outcome = "consistent" if power <= 2 * epsilon + 1 else "underpowered"
     notes = [f"one run shows an epsilon of {least_epsilon(m, m, m, delta, share):.3g} at most"]
@@ -209,6 +208,7 @@ def one_run(
         seconds=time.perf_counter() - begun,
         seed=seed,
         tried="canaries",
+        claimed=held.points,
     )
 
 

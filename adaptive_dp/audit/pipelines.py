@@ -12,7 +12,7 @@ from attrs import evolve
 from accountants import Guarantee
 from accountants.errors import DomainError
 from adaptive_dp.audit.beside import beside
-from adaptive_dp.audit.claims import Claim, Claimed
+from adaptive_dp.audit.claims import Claim, Claimed, allowed
 from adaptive_dp.audit.claims import claim as as_claim
 from adaptive_dp.audit.distinguishing import distinguish
 from adaptive_dp.audit.features import table
@@ -89,6 +89,7 @@ def pipeline(
     >>> dp.audit.pipeline(plan, samples=2_000, seed=0).verdict
     'consistent'
     """
+    allowed(confidence)
     if data is not None:
         missing = {p.source.name for p in gallery(plan, limit=1)} - set(data)
         if missing:

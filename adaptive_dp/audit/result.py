@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import asdict, field, frozen
 
+from accountants.errors import nonnegative
 from accountants.rounding import shown
+from adaptive_dp.audit.band import Band, Corner
+from adaptive_dp.audit.curves import Points, implied, most
 from adaptive_dp.audit.plot import draw
 
 if TYPE_CHECKING:
@@ -44,6 +48,48 @@ class Witness:
     tries: int
 
 
+@frozen
+class ProfilePoint:
+    """One epsilon, with what was shown and what is claimed of delta.
+
+    Parameters
+    ----------
+    epsilon
+        In nats.
+    shown
+        A lower bound of delta. Those of all epsilon hold together with the audit's confidence.
+    claimed
+        At most this follows from the claim.
+    """
+
+    epsilon: float
+    shown: float
+    claimed: float
+
+
+@frozen
+class TradeoffPoint:
+    """A threshold on the audit's score, as an event by which to guess a side.
+
+    Parameters
+    ----------
+    guess, threshold
+        "first" where the score is at least the threshold, "second" where it is below.
+    wrong, right
+        At most so often the guess is made on the other side, and at least so often on its own. The
+        bounds of all thresholds hold together with the audit's confidence.
+    claimed
+        By the claim, what happens at most as often as ``wrong`` on one side happens at most so
+        often on the other: where ``right`` is more, the claim is refuted.
+    """
+
+    guess: Literal["first", "second"]
+    threshold: float
+    wrong: float
+    right: float
+    claimed: float
+
+
 @frozen(repr=False)
 class Audit:
     """The result of an audit. It never says "private": only what was, or could have been, found.
@@ -63,7 +109,9 @@ class Audit:
         With the confidence, the mechanism is mu-GDP for no smaller mu; of an audit by one run only
         if the canaries are independent of each other. Never used in the verdict.
     confidence
-        Of each of these numbers over all pairs together.
+        Over all pairs: that a claim that is kept is not refuted; of the lower bounds of epsilon and
+        of mu, each by itself; and of that of delta and all points of `profile` and `tradeoff`,
+        together.
     samples
         Runs on each side of each pair, on average; 1 of an audit by one run.
     pairs
@@ -86,6 +134,10 @@ class Audit:
         The seed of its randomness; None where that was the operating system's.
     tried
         What the tries are: "runs", or "canaries" of one run.
+    claimed
+        All points (epsilon, delta) of the claim.
+    band
+        How many of the fresh runs score at least each threshold; None of an audit by one run.
     """
 
     claim: str
@@ -105,14 +157,81 @@ class Audit:
     seconds: float = field(default=0.0, eq=False)
     seed: int | None = None
     tried: Literal["runs", "canaries"] = "runs"
+    claimed: Points = ()
+    band: Band | None = None
 
     def __bool__(self) -> bool:
         """Refuse: an audit is not a yes or no."""
         raise TypeError("an audit is no yes or no; look at its verdict")
 
+    def tradeoff(self) -> tuple[TradeoffPoint, ...]:
+        """Return what was shown of the trade-off: how often guesses are right, and how often wrong.
+
+        A corner for each threshold of the band and each guess. Where one goes beyond what is
+        claimed there, the verdict is a violation.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> found = dp.audit.mechanism(
+        ...     dp.Laplace(scale=1), (0.0, 1.0), 1.0, samples=10_000, seed=1
+        ... )
+        >>> all(each.right <= each.claimed for each in found.tradeoff())
+        True
+        """
+        return tuple(
+            TradeoffPoint(
+                each.guess, each.threshold, each.wrong, each.right, most(self.claimed, each.wrong)
+            )
+            for each in self._corners()
+        )
+
+    def profile(self, epsilons: Sequence[float] | None = None) -> tuple[ProfilePoint, ...]:
+        """Return what was shown of the privacy profile: delta at each epsilon.
+
+        Parameters
+        ----------
+        epsilons
+            In nats, at least 0; by default 41 from 0 to somewhat above what was claimed and shown,
+            and the one that was tested.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> found = dp.audit.mechanism(
+        ...     dp.Laplace(scale=1), (0.0, 1.0), 1.0, samples=10_000, seed=1
+        ... )
+        >>> [round(each.claimed, 2) for each in found.profile([0.0, 0.5, 1.0])]
+        [0.46, 0.29, 0.0]
+        >>> all(each.shown <= each.claimed for each in found.profile())
+        True
+        """
+        corners = self._corners()
+        asked = self._epsilons() if epsilons is None else epsilons
+        points = [nonnegative("epsilon", each) for each in asked]
+        return tuple(
+            ProfilePoint(e, self._delta(e, corners), implied(self.claimed, e)) for e in points
+        )
+
+    def _corners(self) -> tuple[Corner, ...]:
+        return () if self.band is None else self.band.corners()
+
+    def _epsilons(self) -> list[float]:
+        highest = max(self.epsilon, self.epsilon_lower, 0.1) * 1.25
+        return sorted({*(highest * k / 40 for k in range(41)), self.epsilon})
+
+    def _delta(self, epsilon: float, corners: tuple[Corner, ...]) -> float:
+        """Return the most that is shown: by the band, or by the event, for delta falls."""
+        found = max((each.delta(epsilon) for each in corners), default=0.0)
+        if epsilon <= self.epsilon:
+            found = max(found, self.delta_lower)
+        return max(found, self.delta) if epsilon < self.epsilon_lower else found
+
     def document(self) -> dict[str, Any]:
         """Return everything as JSON values; infinity is the text "inf"."""
         found: dict[str, Any] = {"format": FORMAT, **asdict(self)}
+        found["tradeoff"] = [asdict(each) for each in self.tradeoff()]
+        found["profile"] = [asdict(each) for each in self.profile()]
         return {
             name: "inf" if isinstance(value, float) and value == math.inf else value
             for name, value in found.items()

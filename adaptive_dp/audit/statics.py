@@ -193,11 +193,14 @@ def _named(function: Function) -> str:
 
 
 def _held(call: Any, depth: int = 0) -> Iterator[str]:
-    """Yield the names under which a function holds tables, arrays or long lists."""
+    """Yield the names under which a function holds tables, arrays or long lists.
+
+    As deep as three calls, so that a function may hold itself.
+    """
     if isinstance(call, functools.partial):
         values: dict[str, Any] = {f"argument {i}": v for i, v in enumerate(call.args)}
         values |= call.keywords
-        yield from _held(call.func, depth)
+        yield from _held(call.func, depth + 1) if depth < 3 else ()
     elif isinstance(call, types.MethodType):
         values = {"self": call.__self__}
         yield from _held(call.__func__, depth)
@@ -239,15 +242,32 @@ _SMALL = 64
 
 
 def _data(value: Any) -> bool:
-    if isinstance(value, np.ndarray):
-        return value.size > _SMALL
-    if isinstance(value, list | tuple | set | frozenset):
-        return len(value) > _SMALL or any(_data(each) for each in value)
-    if isinstance(value, Mapping):
-        return len(value) > _SMALL or any(_data(each) for each in value.values())
-    kind = type(value)
-    frame = kind.__name__ in ("DataFrame", "Series", "LazyFrame", "Table", "Tensor", "Secret")
-    return frame or kind.__name__ in ("MemoryRows", "Examples")
+    """Say whether a value looks like data, or holds such; each container is looked at once."""
+    seen: set[int] = set()
+    todo = [value]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, np.ndarray | list | tuple | set | frozenset | Mapping):
+            if (each.size if isinstance(each, np.ndarray) else len(each)) > _SMALL:
+                return True
+            if id(each) not in seen:  # it may hold itself
+                seen.add(id(each))
+                todo += _parts(each)
+        elif type(each).__name__ in _TABLES:
+            return True
+    return False
+
+
+_TABLES = (
+    *("DataFrame", "Series", "LazyFrame", "Table", "Tensor", "Secret"),
+    *("MemoryRows", "Examples"),
+)
+
+
+def _parts(held: Any) -> list[Any]:
+    if isinstance(held, np.ndarray):
+        return held.ravel().tolist() if held.dtype == object else []
+    return list(held.values() if isinstance(held, Mapping) else held)
 
 
 def _twins(structure: Structure) -> Iterator[Finding]:

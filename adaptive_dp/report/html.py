@@ -19,6 +19,7 @@ from adaptive_dp.graph.run import Result
 from adaptive_dp.report import markdown as said
 from adaptive_dp.report.parts import ROWS, Row, escape, fold, small, table
 from adaptive_dp.report.style import STYLE
+from adaptive_dp.report.tradeoff import tradeoff
 from adaptive_dp.report.values import values as released
 
 __all__ = ["report"]
@@ -139,7 +140,23 @@ def _accountants(certificate: Mapping[str, Any]) -> str:
 
 def _audited(certificate: Mapping[str, Any], audit: said.Audited) -> str:
     head, rows = said.audited(certificate, audit)
-    return table(head, [("", [escape(cell) for cell in row]) for row in rows], "audit")
+    found = audit if isinstance(audit, Mapping) else audit.document()
+    drawn = tradeoff(found)
+    if drawn:
+        drawn = (
+            f'<div class="scroll" tabindex="0" role="group" aria-label="Trade-off">{drawn}</div>'
+        )
+        drawn += fold("the drawing as a table", _cells(*said.corners(found), "thresholds"))
+    profile = _cells(*said.profile(found), "points")
+    return (
+        _cells(head, rows, "audit")
+        + drawn
+        + (fold("delta at each epsilon, shown and claimed", profile) if profile else "")
+    )
+
+
+def _cells(head: Sequence[str], rows: Sequence[Sequence[str]], what: str) -> str:
+    return table(head, [("", [escape(cell) for cell in row]) for row in rows], what)
 
 
 def _nodes(certificate: Mapping[str, Any]) -> str:

@@ -263,6 +263,34 @@ def audited(certificate: Document, audit: Audited) -> tuple[list[str], list[list
     return ["audit", "found"], rows
 
 
+def corners(audit: Document) -> tuple[list[str], list[list[str]]]:
+    """Return the table of an audit's trade-off, a row a threshold."""
+    rows = [
+        [
+            f"{each['guess']} where {'at least' if each['guess'] == 'first' else 'below'} "
+            f"{number(each['threshold'])}",
+            outward(each["wrong"], upward=True),
+            outward(each["right"], upward=False),
+            outward(each["claimed"], upward=True),
+        ]
+        for each in audit.get("tradeoff") or ()
+    ]
+    return ["guess", "wrong, at most", "right, at least", "right by the claim, at most"], rows
+
+
+def profile(audit: Document) -> tuple[list[str], list[list[str]]]:
+    """Return the table of an audit's privacy profile, a row an epsilon."""
+    rows = [
+        [
+            number(each["epsilon"]),
+            outward(each["shown"], upward=False),
+            outward(each["claimed"], upward=True),
+        ]
+        for each in audit.get("profile") or ()
+    ]
+    return ["ε", "δ shown, at least", "δ claimed, at most"], rows
+
+
 def nodes(certificate: Document) -> tuple[list[str], list[list[str]]]:
     """Return the table of releases, a row a node."""
     head = ["node", "query", "mechanism", "times", "distance", "loss", "theorem", "source"]
