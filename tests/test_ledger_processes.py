@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +13,10 @@ import pytest
 
 import adaptive_dp as dp
 from accountants import BudgetError
+from adaptive_dp.cli import main
 from adaptive_dp.graph.errors import LedgerError
 from adaptive_dp.session import Budget, Session, values
+from adaptive_dp.session import session as core
 from adaptive_dp.session.chain import broken
 from adaptive_dp.session.sqlite import SQLiteLedger
 
@@ -94,6 +98,39 @@ def grants(session: Session, most: int) -> int:
             break
         found += 1
     return found
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_what_was_paid_and_not_released_is_lost_and_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Killed after the spend is on the disk, and before anything is drawn."""
+    path, query = tmp_path / "a.db", PEOPLE.count().release(dp.Laplace(scale=8.0))
+
+    def opened() -> Session:
+        return Session(budget=Budget(1.0), accountant="basic", ledger=path, people=ROWS)
+
+    def work() -> None:
+        monkeypatch.setattr(core.Run, "value", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        opened().run(query, name="lost")
+
+    assert in_child(work) == -signal.SIGKILL
+    assert main(["ledger", "show", str(path), "--json"]) == 0
+    assert [step["released"] for step in json.loads(capsys.readouterr().out)["steps"]] == ["no"]
+    with opened() as session:
+        assert session.spent.costs[0] == pytest.approx(0.125)
+        value = session.run(query, name="again")  # nobody knows the lost value: it is paid anew
+        assert session.run(query) == value
+        assert session.spent.costs[0] == pytest.approx(0.25)
+        paper = session.certificate()
+    assert dp.verify(paper).holds
+    assert paper.document["session"]["odometer"]["epsilon"] == pytest.approx(0.25)
+    assert main(["ledger", "show", str(path)]) == 0
+    lost, again, *rest = capsys.readouterr().out.splitlines()[2:]
+    assert " no " in lost
+    assert " yes " in again
+    assert any(line.startswith("1 paid and not released") for line in rest)
+    assert main(["ledger", "verify", str(path)]) == 0
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
