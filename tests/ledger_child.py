@@ -132,7 +132,7 @@ def killed(folder: Path, server: str, points: int, instants: int) -> None:
         name = f"{folder.name}-instant-{i}"
         path = place(folder, server, name)
         pid = forked(lambda p=path: steps(p), folder / f"{name}.out")
-        time.sleep(draw.uniform(0, 0.3))
+        time.sleep(draw.uniform(0, 0.3 if server == "file" else 1.0))
         os.kill(pid, signal.SIGKILL)
         assert os.waitpid(pid, 0)[1] == signal.SIGKILL
 
@@ -180,7 +180,7 @@ def spend(path: str, attempts: int, most: int) -> None:
             found = ledger.spend(seen, decide)
         except LedgerError:
             lost += 1
-            time.sleep(0.1)
+            time.sleep(0.3)
             continue
         seen += len(found)
         granted += bool(found) and found[-1]["pid"] == os.getpid()

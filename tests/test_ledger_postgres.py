@@ -141,7 +141,7 @@ def test_processes_spend_on_after_the_server_was_restarted(owned: Server, tmp_pa
     """What a process was granted is recorded; of what was lost on the way, some may be as well."""
     url = place(tmp_path, owned.url, "restarted")
     ledger, done = opened(url), []
-    work = threading.Thread(target=lambda: done.extend(child("many", tmp_path, url, 3, 250, 10**6)))
+    work = threading.Thread(target=lambda: done.extend(child("many", tmp_path, url, 3, 120, 10**6)))
     work.start()
     while len({e["pid"] for e in ledger.entries()}) < 3:
         time.sleep(0.1)
@@ -153,7 +153,7 @@ def test_processes_spend_on_after_the_server_was_restarted(owned: Server, tmp_pa
     assert not list(broken(entries))
     for pid, granted, lost in done:
         assert granted <= sum(e["pid"] == pid for e in entries) <= granted + lost
-        assert granted + lost == 250
+        assert granted + lost == 120
         assert lost > 0
     assert len(entries) > before + 3
 
