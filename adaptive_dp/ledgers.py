@@ -21,6 +21,19 @@ from adaptive_dp.session.opened import opened
 from adaptive_dp.session.recompute import Recomputed, exported, imported, recomputed
 from adaptive_dp.session.stored import StoredLedger
 
+COLUMNS = {
+    "number": "entry",
+    "time": "time (UTC)",
+    "name": "name",
+    "part": "part",
+    "what": "what",
+    "cost": "cost",
+    "released": "released",
+    "epsilon": "epsilon so far",
+    "by": "by",
+}
+"""What is shown of a spend: its name in JSON, and above the table."""
+
 
 def show(options: Namespace) -> int:
     """Print the spends of a ledger, with the epsilon after each."""
@@ -28,12 +41,18 @@ def show(options: Namespace) -> int:
     found = recomputed(entries, allow=options.allow)
     rows = list(_rows(entries, found))
     if options.json:
-        names = ("number", "time", "name", "what", "cost", "epsilon", "by")
-        document = {"steps": [dict(zip(names, row, strict=True)) for row in rows]}
+        document = {"steps": [dict(zip(COLUMNS, row, strict=True)) for row in rows]}
         say(json.dumps(document | _summary(found)))
         return 0
-    header = ("entry", "time (UTC)", "name", "what", "cost", "epsilon so far", "by")
-    say(table(header, [[visible(cell) for cell in row] for row in rows]) if rows else "no spends")
+    usual = {"part": "", "released": "yes"}  # columns that are left out where they say nothing
+    told = [
+        i
+        for i, name in enumerate(COLUMNS)
+        if name not in usual or any(row[i] != usual[name] for row in rows)
+    ]
+    header = [list(COLUMNS.values())[i] for i in told]
+    cells = [[visible(row[i]) for i in told] for row in rows]
+    say(table(header, cells) if rows else "no spends")
     say("\n" + "\n".join(visible(line) for line in _lines(found)))
     return 0
 
@@ -99,6 +118,10 @@ def _summary(found: Recomputed) -> dict[str, Any]:
     }
     if budget is not None:
         document["budget"] = {"epsilon": budget.epsilon, "delta": budget.delta}
+    document["parts"] = {
+        name: {"share": part.share, "epsilon": plain(part.epsilon), "left": part.left}
+        for name, part in found.parts.items()
+    }
     return document
 
 
@@ -110,6 +133,17 @@ def _lines(found: Recomputed) -> Iterator[str]:
             f"{found.spends} spends, epsilon {spent} of {epsilon:g} at delta = {delta:g}, by "
             f"{found.theorem}"
         )
+        for name, part in found.parts.items():
+            of, at = (shown(x, upward=True) for x in (part.share, part.share * delta))
+            spent = shown(part.epsilon, upward=True)
+            left = shown(100 * part.left, upward=False, digits=3)
+            yield (
+                f"part {name!r}: {of} of the budget, epsilon {spent} at delta = {at}, "
+                f"{left}% of it left"
+            )
+    lost = found.spends - len(found.released)
+    if lost:
+        yield f"{lost} paid and not released: stopped in between, or still at work"
     yield f"{found.entries} entries, the last with the hash {found.head}"
     yield from (f"DOES NOT HOLD: {reason}" for reason in found.reasons)
 
@@ -123,8 +157,10 @@ def _rows(entries: list[dict[str, Any]], found: Recomputed) -> Iterator[tuple[st
             str(i),
             str(entry.get("time", "")),
             str(entry.get("name", "")),
+            str(entry.get("part", "")),
             _what(entry),
             _cost(entry),
+            "yes" if i in found.released else "no",
             "?" if after is None else shown(after, upward=True),
             str(entry.get("by", "")),
         )

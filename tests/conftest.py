@@ -13,6 +13,7 @@ SLOW = (
     "test_follow_the_leader.py::test_bands_err_less_than_the_tree[1000-1]",
     "test_grid.py::test_vectors_near_the_sphere[100]",
     "test_kept.py::test_a_stopped_run_goes_on[9]",
+    "test_ledger_postgres.py::test_a_killed_session_has_recorded_whatever_it_said[points]",
     "test_rounding.py::test_a_mean_with_a_public_size_far_from_zero",
     "test_select.py::test_the_number_of_runs_has_its_law[2.5-0.3]",
     "test_sklearn.py::test_scikit_learns_own_checks[PrivateLinearSVC]",

@@ -1,7 +1,8 @@
 """Processes of the ledger tests, forked from one that has imported the library.
 
-``python ledger_child.py killed FOLDER INSTANTS`` kills a session at every point of its work, and at
-random instants; ``python ledger_child.py many PATH PROCESSES ATTEMPTS MOST`` spends at once.
+``python ledger_child.py killed FOLDER PLACE POINTS INSTANTS`` kills a session at every point of its
+work (if POINTS is 1), and at random instants: in files of the folder, or in schemas of the server
+at a URL. ``python ledger_child.py many FOLDER PLACE PROCESSES ATTEMPTS MOST`` spends at once.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -16,25 +18,43 @@ from pathlib import Path
 from typing import Any
 
 import adaptive_dp as dp
-from adaptive_dp.session import Budget, Session
+from adaptive_dp.graph.errors import LedgerError
+from adaptive_dp.session import Budget, Session, values
 from adaptive_dp.session import session as core
+from adaptive_dp.session.chain import broken
+from adaptive_dp.session.opened import opened
+from adaptive_dp.session.postgres import PostgresLedger
 from adaptive_dp.session.sqlite import SQLiteLedger
 from adaptive_dp.session.stored import StoredLedger
 
 BUDGET = Budget(4.0)
 PEOPLE = dp.dataset("people", columns={"age": (0, 100)})
 ROWS = {"age": [30.0, 40.0, 50.0] * 10}
+DATABASE = ("_begin", "_insert", "_commit")
 METHODS: list[tuple[type, str]] = [
-    (SQLiteLedger, "_begin"),
-    (SQLiteLedger, "_insert"),
-    (SQLiteLedger, "_commit"),
+    *((kind, name) for kind in (SQLiteLedger, PostgresLedger) for name in DATABASE),
     (StoredLedger, "spend"),
     (Session, "_take"),
     (Session, "_pay"),
     (core.Run, "value"),
     (Session, "_note"),
 ]
-POINTS = [f"{when} {name}" for _, name in METHODS for when in ("before", "after")]
+POINTS = [f"{when} {name}" for _, name in METHODS[3:] for when in ("before", "after")]
+
+
+def child(*arguments: object) -> list[list[int]]:
+    """Run this file in a process of its own, and return the numbers that it prints, by lines."""
+    root = str(Path(__file__).parent.parent)
+    given = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    found = subprocess.run(
+        [sys.executable, __file__, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        env={**os.environ, "PYTHONPATH": given},
+    )
+    assert found.returncode == 0, found.stderr
+    return [[int(word) for word in line.split()] for line in found.stdout.splitlines() if line]
 
 
 def session(path: str) -> Session:
@@ -89,44 +109,91 @@ def forked(work: Callable[[], Any], out: Path) -> int:
     return pid
 
 
-def killed(folder: Path, instants: int) -> None:
-    for i, point in enumerate(POINTS):
+def place(folder: Path, server: str, name: str) -> str:
+    """Return a new place for a ledger: a file, or a schema on a server."""
+    if server == "file":
+        return str(folder / f"{name}.db")
+    import psycopg
+
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{name}"'.encode())
+    return f"{server}?options=-csearch_path%3D{name}"
+
+
+def killed(folder: Path, server: str, points: int, instants: int) -> None:
+    for i, point in enumerate(POINTS if points else ()):
         for often in (1, 4):
-            path = folder / f"{i}-{often}.db"
-            pid = forked(
-                lambda p=path, q=point, n=often: steps_until(str(p), q, n), path.with_suffix(".out")
-            )
+            name = f"{folder.name}-{i}-{often}"
+            path, out = place(folder, server, name), folder / f"{name}.out"
+            pid = forked(lambda p=path, q=point, n=often: steps_until(p, q, n), out)
             assert os.waitpid(pid, 0)[1] == signal.SIGKILL, point
     draw = random.Random(7)
     for i in range(instants):
-        path = folder / f"instant-{i}.db"
-        pid = forked(lambda p=path: steps(str(p)), path.with_suffix(".out"))
-        time.sleep(draw.uniform(0, 0.3))
+        name = f"{folder.name}-instant-{i}"
+        path = place(folder, server, name)
+        pid = forked(lambda p=path: steps(p), folder / f"{name}.out")
+        time.sleep(draw.uniform(0, 0.3 if server == "file" else 1.0))
         os.kill(pid, signal.SIGKILL)
         assert os.waitpid(pid, 0)[1] == signal.SIGKILL
 
 
+def recorded(folder: Path, server: str) -> int:
+    """Check what killed sessions have said against their ledgers, and return how much it is."""
+    said = 0
+    for out in sorted(folder.glob("*.out")):
+        lines = out.read_text().split("\n")[:-1]  # the last line may have been cut
+        path = place(folder, server, out.stem)
+        try:
+            ledger = opened(path, create=False)
+        except LedgerError:
+            assert not lines
+            continue
+        entries = ledger.entries()
+        assert not list(broken(entries))
+        paid = {e["number"] for e in entries if e["kind"] == "spend"}
+        known = [e for e in entries if e["kind"] == "release"]
+        assert all(e["of"] in paid and e["of"] < e["number"] for e in known)
+        written = [str(values.read(v)) for e in known for v in e["values"].values()]
+        assert lines == written[: len(lines)]
+        assert len(lines) <= len(written) <= len(paid) <= len(lines) + 1
+        said += len(lines)
+        ledger.close()
+        with session(path) as after:
+            after.run(PEOPLE.count().release(dp.Laplace(scale=100.0)), again=True)
+            gone = after.spent.costs[0]
+            assert abs(gone - 0.01 * (len(paid) + 1)) < 1e-9 * gone
+    return said
+
+
 def spend(path: str, attempts: int, most: int) -> None:
-    """Try to append entries while there are fewer than ``most``, and say how many it got."""
-    ledger, seen, granted = SQLiteLedger(path), 0, 0
+    """Try to append entries while there are fewer than ``most``; say how many it got, and lost.
+
+    Lost are those of which an error came: whether they were recorded, the ledger alone knows.
+    """
+    ledger, seen, granted, lost = opened(path), 0, 0, 0
 
     def decide(new: Any) -> Any:
         return {"kind": "spend", "pid": os.getpid()} if seen + len(new) < most else None
 
     for _ in range(attempts):
-        found = ledger.spend(seen, decide)
+        try:
+            found = ledger.spend(seen, decide)
+        except LedgerError:
+            lost += 1
+            time.sleep(0.3)
+            continue
         seen += len(found)
         granted += bool(found) and found[-1]["pid"] == os.getpid()
-    print(granted)
+    print(os.getpid(), granted, lost)
 
 
-def many(path: Path, processes: int, attempts: int, most: int) -> None:
-    outs = [path.with_suffix(f".{i}") for i in range(processes)]
-    pids = [forked(lambda: spend(str(path), attempts, most), out) for out in outs]
+def many(folder: Path, path: str, processes: int, attempts: int, most: int) -> None:
+    outs = [folder / f"many.{i}" for i in range(processes)]
+    pids = [forked(lambda: spend(path, attempts, most), out) for out in outs]
     assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * processes
-    print(sum(int(out.read_text()) for out in outs))
+    print("".join(out.read_text() for out in outs))
 
 
 if __name__ == "__main__":
-    mode, place, *numbers = sys.argv[1:]
-    {"killed": killed, "many": many}[mode](Path(place), *map(int, numbers))
+    mode, folder, place_, *numbers = sys.argv[1:]
+    {"killed": killed, "many": many}[mode](Path(folder), place_, *map(int, numbers))

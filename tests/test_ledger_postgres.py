@@ -1,96 +1,109 @@
-"""A ledger in a real PostgreSQL server, where the machine has one."""
+"""A ledger in a real PostgreSQL server, where there is one (see `postgres_server`)."""
 
 from __future__ import annotations
 
+import json
 import os
-import pwd
-import shutil
+import re
+import select
 import socket
-import subprocess
-import tempfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ledger_child import child, place, recorded
+from postgres_server import PROGRAMS, VARIABLE, Server, private
 
 import adaptive_dp as dp
 from accountants import BudgetError
+from adaptive_dp.cli import FAILS, main
 from adaptive_dp.graph.errors import LedgerError
-from adaptive_dp.session import Budget, Session
+from adaptive_dp.session import Budget, Session, postgres
 from adaptive_dp.session.chain import broken
 from adaptive_dp.session.opened import opened
+from adaptive_dp.session.recompute import recomputed
 
 psycopg = pytest.importorskip("psycopg")
-BINARIES = [Path(found) for found in (shutil.which("initdb"),) if found]
-BINARIES += sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-pytestmark = pytest.mark.skipif(not BINARIES, reason="the machine has no PostgreSQL server")
+pytestmark = pytest.mark.skipif(
+    not PROGRAMS and VARIABLE not in os.environ,
+    reason=f"the machine has no PostgreSQL server, and {VARIABLE} names none",
+)
 
 PEOPLE = dp.dataset("people", columns={"age": (0, 100)})
 ROWS = {"age": [30.0, 40.0, 50.0] * 10}
+QUERY = PEOPLE.count().release(dp.Laplace(scale=10.0))
+OWNED = pytest.mark.skipif(not PROGRAMS, reason="needs a server of its own, to restart it")
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    """The URL of a server of our own, on a port of this machine alone; it refuses to be root."""
-    folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
-    binaries = BINARIES[0].resolve().parent
-    user = None
-    if os.geteuid() == 0:
-        user = next(
-            (n for n in ("postgres", "nobody") if n in {p[0] for p in pwd.getpwall()}), None
-        )
-        if user is None:
-            pytest.skip("PostgreSQL does not run as root, and there is no other user")
-        shutil.chown(folder, user)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+def owned() -> Iterator[Server]:
+    with private() as server:
+        yield server
 
-    def call(*arguments: str) -> None:
-        subprocess.run(
-            arguments, check=True, user=user, cwd=folder, timeout=120, stdout=subprocess.DEVNULL
-        )
 
-    data = str(folder / "data")
-    call(str(binaries / "initdb"), "-D", data, "-A", "trust", "-U", "tester", "--no-sync")
-    options = f"-p {port} -c listen_addresses=127.0.0.1 -k {folder} -c synchronous_commit=off"
-    control = str(binaries / "pg_ctl")
-    call(control, "-D", data, "-w", "-l", str(folder / "log"), "-o", options, "start")
-    try:
-        yield f"postgresql://tester@127.0.0.1:{port}/postgres"
-    finally:
-        call(control, "-D", data, "-m", "immediate", "stop")
-        shutil.rmtree(folder, ignore_errors=True)
+@pytest.fixture(scope="module")
+def server(request: pytest.FixtureRequest) -> str:
+    given = os.environ.get(VARIABLE, "")
+    found: str = given or request.getfixturevalue("owned").url
+    return found
 
 
 @pytest.fixture
-def url(server: str, request: pytest.FixtureRequest) -> str:
+def url(server: str, request: pytest.FixtureRequest) -> Iterator[str]:
     """A schema of its own for each test."""
-    name = f"s{abs(hash(request.node.name))}"
+    name = f"test_{os.getpid()}_{abs(hash(request.node.name))}"
+    yield place(Path(), server, name)
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"CREATE SCHEMA {name}")
-    return f"{server}?options=-csearch_path%3D{name}"
+        connection.execute(f"DROP SCHEMA {name} CASCADE")
 
 
 def session(url: str, budget: float) -> Session:
     return Session(budget=Budget(budget), accountant="basic", ledger=url, people=ROWS)
 
 
+def execute(url: str, *statements: str) -> list[Any]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in statements:
+            found = connection.execute(statement)
+        return list(found.fetchall()) if found.description else []
+
+
+def spend(_: object) -> dict[str, Any]:
+    return {"kind": "spend"}
+
+
 def test_a_session_goes_on_where_the_table_stands(url: str) -> None:
-    query = PEOPLE.count().release(dp.Laplace(scale=10.0))
     with pytest.raises(LedgerError, match="no ledger"):
         opened(url, create=False)
     with session(url, 0.15) as one:
-        value = one.run(query)
-        assert one._ledger._connection.execute("SHOW synchronous_commit").fetchone() == ("on",)  # type: ignore[attr-defined]
+        value = one.run(QUERY)
     with session(url, 0.15) as two:
-        assert two.run(query) == value
+        assert two.run(QUERY) == value
         with pytest.raises(BudgetError):
-            two.run(query, again=True)
+            two.run(QUERY, again=True)
     entries = opened(url).entries()
     assert [e["kind"] for e in entries] == ["open", "spend", "release"]
     assert not list(broken(entries))
+    assert recomputed(entries).holds
+
+
+def test_each_transaction_syncs_and_waits_no_longer_than_it_may(url: str) -> None:
+    ledger: Any = opened(url)
+    shown: dict[str, str] = {}
+
+    def look(_: object) -> None:
+        names = ("synchronous_commit", "lock_timeout", "idle_in_transaction_session_timeout")
+        for name in names:
+            (shown[name],) = ledger._connection.execute(f"SHOW {name}").fetchone()
+
+    ledger.spend(0, look)
+    assert list(shown.values()) == ["on", "1min", "30s"]
+    for i in range(8):  # more often than the driver waits until it prepares a statement
+        assert ledger.spend(i, spend)[-1]["number"] == i
 
 
 def test_writers_together_get_exactly_what_there_is(url: str) -> None:
@@ -100,9 +113,7 @@ def test_writers_together_get_exactly_what_there_is(url: str) -> None:
         with session(url, 1.0 + 1e-9) as running:
             try:
                 for _ in range(5):
-                    granted.append(
-                        running.run(PEOPLE.count().release(dp.Laplace(scale=10.0)), again=True)
-                    )
+                    granted.append(running.run(QUERY, again=True))
             except BudgetError:
                 pass
 
@@ -115,50 +126,365 @@ def test_writers_together_get_exactly_what_there_is(url: str) -> None:
     assert sum(e["kind"] == "spend" for e in opened(url).entries()) == 10
 
 
+def test_eight_processes_get_together_exactly_what_there_is(url: str, tmp_path: Path) -> None:
+    rows = child("many", tmp_path, url, 8, 30, 120)  # of 240 attempts
+    assert [sum(column) for column in list(zip(*rows, strict=True))[1:]] == [120, 0]
+    entries = opened(url).entries()
+    assert len(entries) == 120
+    assert not list(broken(entries))
+    for pid, granted, _ in rows:
+        assert sum(e["pid"] == pid for e in entries) == granted
+
+
+@OWNED
+def test_processes_spend_on_after_the_server_was_restarted(owned: Server, tmp_path: Path) -> None:
+    """What a process was granted is recorded; of what was lost on the way, some may be as well."""
+    url = place(tmp_path, owned.url, "restarted")
+    ledger, done = opened(url), []
+    work = threading.Thread(target=lambda: done.extend(child("many", tmp_path, url, 3, 120, 10**6)))
+    work.start()
+    while len({e["pid"] for e in ledger.entries()}) < 3:
+        time.sleep(0.1)
+    owned.stop()
+    owned.start()
+    before = len(ledger.entries())
+    work.join()
+    entries = ledger.entries()
+    assert not list(broken(entries))
+    for pid, granted, lost in done:
+        assert granted <= sum(e["pid"] == pid for e in entries) <= granted + lost
+        assert granted + lost == 120
+        assert lost > 0
+    assert len(entries) > before + 3
+
+
+@pytest.mark.parametrize(("points", "instants"), [(1, 0), (0, 10)], ids=["points", "instants"])
+def test_a_killed_session_has_recorded_whatever_it_said(
+    server: str, tmp_path: Path, points: int, instants: int
+) -> None:
+    child("killed", tmp_path, server, points, instants)
+    assert len(list(tmp_path.glob("*.out"))) == 16 * 2 * points + instants
+    assert recorded(tmp_path, server) > 10
+    names = [out.stem for out in tmp_path.glob("*.out")]
+    execute(server, *(f'DROP SCHEMA "{name}" CASCADE' for name in names))
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_session_shares_its_budget(url: str) -> None:
     with session(url, 0.2 + 1e-9) as running:
-        query = PEOPLE.count().release(dp.Laplace(scale=10.0))
-        running.run(query)
+        running.run(QUERY)
         pid = os.fork()
         if pid == 0:
             code = 1
             try:
-                running.run(query, again=True)
+                running.run(QUERY, again=True)
                 code = 0
             finally:
                 os._exit(code)
         assert os.waitpid(pid, 0)[1] == 0
         with pytest.raises(BudgetError):
-            running.run(query, again=True)
+            running.run(QUERY, again=True)
 
 
 def test_entries_stay(url: str) -> None:
     with session(url, 1.0):
         pass
-    with psycopg.connect(url, autocommit=True) as connection:
-        for statement in ("UPDATE {} SET hash = ''", "DELETE FROM {}", "TRUNCATE {}"):
-            with pytest.raises(psycopg.Error, match="append-only"):
-                connection.execute(statement.format("adaptive_dp_ledger"))
+    for statement in ("UPDATE {} SET hash = ''", "DELETE FROM {}", "TRUNCATE {}"):
+        with pytest.raises(psycopg.Error, match="append-only"):
+            execute(url, statement.format("adaptive_dp_ledger"))
+
+
+TAMPER = {
+    "change": "UPDATE {} SET entry = replace(entry, '\"mu\"', '\"nu\"') WHERE number = 2",
+    "content": "UPDATE {} SET entry = replace(entry, 'basic', 'renyi') WHERE number = 0",
+    "hash": "UPDATE {} SET hash = 'a' || substr(hash, 2) WHERE number = 2",
+    "garbage": "UPDATE {} SET entry = '{{' WHERE number = 2",
+    "delete": "DELETE FROM {} WHERE number = 2",
+    "close the gap": "DELETE FROM {} WHERE number = 1; "
+    "UPDATE {} SET number = number - 1 WHERE number > 1",
+    "first": "DELETE FROM {} WHERE number = 0",
+    "insert": "INSERT INTO {} SELECT 9, hash || 'x', entry FROM {} WHERE number = 2",
+    "swap": "UPDATE {} SET number = 9 WHERE number = 1; "
+    "UPDATE {} SET number = 1 WHERE number = 2; UPDATE {} SET number = 2 WHERE number = 9",
+}
+
+
+@pytest.mark.parametrize("how", TAMPER)
+def test_tampering_is_found(url: str, how: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with session(url, 1.0) as running:
+        running.run(QUERY)
+        running.run(QUERY, again=True)
+        table = "adaptive_dp_ledger"
+        statements = TAMPER[how].replace("{}", table).replace("{{", "{")
+        was = execute(url, f"SELECT hash || entry FROM {table} ORDER BY number")
+        execute(
+            url,
+            f"ALTER TABLE {table} DISABLE TRIGGER kept; {statements}; "
+            f"ALTER TABLE {table} ENABLE TRIGGER kept",
+        )
+        changed = execute(url, f"SELECT hash || entry FROM {table} ORDER BY number") != was
+        assert changed == (how != "change")  # there is no mu in the ledger: nothing to find
+        if changed:
+            with pytest.raises(LedgerError):
+                session(url, 1.0)
+            with pytest.raises(LedgerError):
+                opened(url).spend(0, spend)
+    assert main(["ledger", "verify", url, "--json"]) == (FAILS if changed else 0)
+    assert json.loads(capsys.readouterr().out)["holds"] != changed
+
+
+def test_an_open_session_sees_that_the_end_was_cut(url: str) -> None:
+    with session(url, 1.0) as running:
+        running.run(QUERY)
+        execute(
+            url,
+            "ALTER TABLE adaptive_dp_ledger DISABLE TRIGGER kept; "
+            "DELETE FROM adaptive_dp_ledger WHERE number = 2; "
+            "ALTER TABLE adaptive_dp_ledger ENABLE TRIGGER kept",
+        )
+        with pytest.raises(LedgerError, match="lost"):
+            running.run(QUERY, again=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DROP TRIGGER kept ON adaptive_dp_ledger",
+        "ALTER TABLE adaptive_dp_ledger DISABLE TRIGGER kept",
+        "ALTER TABLE adaptive_dp_ledger ENABLE REPLICA TRIGGER kept",
+        "ALTER TABLE adaptive_dp_ledger SET UNLOGGED",
+        "CREATE OR REPLACE FUNCTION adaptive_dp_ledger_kept() RETURNS trigger LANGUAGE plpgsql "
+        "AS 'BEGIN RETURN NULL; END'",
+        "CREATE RULE mute AS ON INSERT TO adaptive_dp_ledger DO INSTEAD NOTHING",
+        "CREATE TRIGGER more BEFORE INSERT ON adaptive_dp_ledger FOR EACH STATEMENT "
+        "EXECUTE FUNCTION adaptive_dp_ledger_kept()",
+    ],
+)
+def test_a_changed_table_is_refused(url: str, change: str) -> None:
+    opened(url).close()
+    execute(url, change)
+    with pytest.raises(LedgerError, match="was changed"):
+        opened(url)
+
+
+def test_an_entry_that_the_table_does_not_take_is_an_error(url: str) -> None:
+    """A rule that is made while a session is open."""
+    with session(url, 1.0) as running:
+        running.run(QUERY)
+        execute(url, "CREATE RULE mute AS ON INSERT TO adaptive_dp_ledger DO INSTEAD NOTHING")
+        with pytest.raises(LedgerError, match="did not take"):
+            running.run(QUERY, again=True)
+        assert running.spent.costs[0] == pytest.approx(0.1)
+
+
+def test_a_role_that_owns_nothing_can_spend_and_not_change(url: str) -> None:
+    opened(url).close()
+    (schema,) = re.findall(r"%3D(.*)$", url)
+    role = f"role_{schema}"
+    execute(
+        url,
+        f"CREATE ROLE {role} LOGIN",
+        f"GRANT USAGE ON SCHEMA {schema} TO {role}",
+        f"GRANT SELECT, INSERT, UPDATE ON {schema}.adaptive_dp_ledger TO {role}",
+    )
+    theirs = re.sub(r"//[^@/]*@", f"//{role}@", url)
+    try:
+        with session(theirs, 1.0) as running:
+            running.run(QUERY)
+        for statement in (
+            "UPDATE adaptive_dp_ledger SET hash = ''",
+            "DELETE FROM adaptive_dp_ledger",
+            "DROP TABLE adaptive_dp_ledger",
+            "ALTER TABLE adaptive_dp_ledger DISABLE TRIGGER kept",
+            "SET session_replication_role = replica",
+        ):
+            with pytest.raises(psycopg.Error, match=r"append-only|denied|owner"):
+                execute(theirs, statement)
+        assert len(opened(url).entries()) == 3
+    finally:
+        execute(url, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def cut_all(url: str) -> None:
+    """Break all other connections to the tests' schema, as a server that restarts does."""
+    execute(
+        url,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid != pg_backend_pid() "
+        "AND backend_type = 'client backend' AND datname = current_database()",
+    )
 
 
 def test_a_connection_that_breaks_is_an_error_and_is_made_again(url: str) -> None:
     ledger = opened(url)
 
-    def kill(_: object) -> dict[str, object]:
-        with psycopg.connect(url, autocommit=True) as other:
-            other.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE pid != pg_backend_pid() AND backend_type = 'client backend'"
-            )
-        return {"kind": "spend"}
+    def kill(_: object) -> dict[str, Any]:
+        cut_all(url)
+        return spend(_)
 
     with pytest.raises(LedgerError, match="could not be written"):
         ledger.spend(0, kill)
-    assert ledger.spend(0, lambda _: {"kind": "spend"})[0]["number"] == 0
+    assert ledger.spend(0, spend)[0]["number"] == 0
+    cut_all(url)
+    assert len(ledger.entries()) == 1  # to read again does no harm
+    cut_all(url)
+    with pytest.raises(LedgerError, match="could not be written"):
+        ledger.spend(1, spend)
+    assert ledger.spend(1, spend)[0]["number"] == 1
+
+
+def test_a_session_outlives_idle_connections(url: str) -> None:
+    with session(url, 1.0) as running:
+        for i in range(3):
+            running.run(QUERY, again=i > 0)
+            cut_all(url)
+            assert running.spent.costs[0] == pytest.approx(0.1 * (i + 1))
+            cut_all(url)
+    assert recomputed(opened(url).entries()).holds
+
+
+class Line:
+    """A line to a server that breaks when a message passes: before it, or before its answer."""
+
+    def __init__(self, url: str, message: bytes, when: str) -> None:
+        found = re.search(r"@([^:/]+):(\d+)", url)
+        assert found is not None
+        self._to, self._message, self._when = (found[1], int(found[2])), message, when
+        self.armed = False
+        self._listens = socket.create_server(("127.0.0.1", 0))
+        self.url = url.replace(found[0], f"@127.0.0.1:{self._listens.getsockname()[1]}")
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        self._listens.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client, _ = self._listens.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._carry, args=(client,), daemon=True).start()
+
+    def _carry(self, client: socket.socket) -> None:
+        with client, socket.create_connection(self._to) as server, suppress(OSError):
+            while True:
+                for source in select.select([client, server], [], [])[0]:
+                    data = source.recv(1 << 16)
+                    breaks = source is client and self.armed and self._message in data
+                    if not data or (breaks and self._when == "before"):
+                        self.armed = self.armed and not breaks
+                        return
+                    (client if source is server else server).sendall(data)
+                    if breaks:
+                        self.armed = False
+                        client.close()
+                        time.sleep(0.2)  # the server answers nobody
+                        return
+
+
+@pytest.mark.parametrize(
+    ("message", "when", "recorded_"),
+    [
+        (b"LOCK TABLE", "before", 0),
+        (b"INSERT INTO", "before", 0),
+        (b"INSERT INTO", "after", 0),
+        (b"COMMIT\0", "before", 0),
+        (b"COMMIT\0", "after", 1),
+    ],
+)
+def test_a_line_that_breaks_while_it_is_decided_releases_nothing(
+    url: str, message: bytes, when: str, recorded_: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A spend may be recorded that nobody knows of: it is paid, and its value was never drawn."""
+    line, drawn = Line(url, message, when), []
+    inner = dp.Laplace.release
+    monkeypatch.setattr(
+        dp.Laplace,
+        "release",
+        lambda *given: drawn.append(1) or inner(*given),  # type: ignore[func-returns-value]
+    )
+    try:
+        with session(line.url, 1.0) as running:
+            first = running.run(QUERY)
+            count = len(drawn)
+            line.armed = True
+            with pytest.raises(LedgerError, match="could not be written"):
+                running.run(QUERY, again=True)
+            assert len(drawn) == count
+            time.sleep(0.3)  # what was asked of the server is done
+            assert running.spent.costs[0] == pytest.approx(0.1 * (1 + recorded_))
+            assert running.run(QUERY) == first
+            running.run(QUERY, again=True)
+            assert running.spent.costs[0] == pytest.approx(0.1 * (2 + recorded_))
+            assert dp.verify(running.certificate()).holds
+    finally:
+        line.close()
+    found = recomputed(opened(url).entries())
+    assert found.holds
+    assert (found.spends, len(found.released)) == (2 + recorded_, 2)
+
+
+def test_a_release_whose_answer_is_lost_is_known_when_it_was_recorded(url: str) -> None:
+    line = Line(url, b"COMMIT\0", "after")
+    note = Session._note
+
+    def armed(self: Session, *rest: Any) -> None:
+        line.armed = True
+        Session._note = note  # type: ignore[method-assign]
+        note(self, *rest)
+
+    try:
+        with session(line.url, 1.0) as running:
+            Session._note = armed  # type: ignore[method-assign]
+            with pytest.raises(LedgerError):
+                running.run(QUERY)
+            time.sleep(0.3)
+            running.run(QUERY)
+            assert running.spent.costs[0] == pytest.approx(0.1)
+    finally:
+        Session._note = note  # type: ignore[method-assign]
+        line.close()
+
+
+@pytest.mark.parametrize("limit", ["lock_timeout", "statement_timeout"])
+def test_who_waits_too_long_is_refused_and_goes_on(
+    url: str, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holds: Any = opened(url)
+    waits = opened(url + "%20-cstatement_timeout%3D200" if limit == "statement_timeout" else url)
+
+    def within(_: object) -> dict[str, Any]:
+        if limit == "lock_timeout":
+            monkeypatch.setattr(postgres, "PATIENCE", 0.2)
+        with pytest.raises(LedgerError, match=r"could not be written: canceling statement"):
+            waits.spend(0, spend)
+        return spend(_)
+
+    assert holds.spend(0, within)[0]["number"] == 0
+    assert waits.spend(0, spend)[-1]["number"] == 1
+
+
+def test_who_vanishes_while_deciding_holds_nobody_up(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "PATIENCE", 0.3)
+    ledger = opened(url)
+
+    def long(_: object) -> dict[str, Any]:
+        time.sleep(0.8)
+        opened(url).spend(0, spend)
+        return spend(_)
+
+    with pytest.raises(LedgerError, match="could not be written"):
+        ledger.spend(0, long)
+    assert [e["number"] for e in ledger.spend(0, spend)] == [0, 1]
+
+
+def refused(call: Callable[[], object]) -> str:
+    with pytest.raises(LedgerError, match="could not be opened") as found:
+        call()
+    return str(found.value)
 
 
 def test_a_server_that_is_not_there() -> None:
-    with pytest.raises(LedgerError, match="could not be opened") as found:
-        opened("postgresql://me:secret@127.0.0.1:1/none")
-    assert "secret" not in str(found.value)
+    assert "secret" not in refused(lambda: opened("postgresql://me:secret@127.0.0.1:1/none"))

@@ -1,16 +1,29 @@
-"""What a session may spend and has spent, as a whole and in each of its parts."""
+"""What a session may spend and has spent, as a whole and in each of its parts.
+
+A part's share stands in every spend that was made in it. So whoever reads a ledger keeps the limits
+of all its parts, and recomputes whether they were kept. Before the first spend in a part there is
+nothing to limit, and nothing is written: sessions may have opened it with different shares. The
+first spend, in its transaction, settles which one holds; whoever meant another is refused.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
 
 from accountants.filters.choose import filter_for
 from accountants.filters.sums import SumFilter
 from accountants.odometers import Odometer
-from accountants.rounding import down
+from accountants.rounding import down, flooring
+from adaptive_dp.graph.operation import require
 from adaptive_dp.session.budget import Budget
+from adaptive_dp.session.ledger import require_ledger
 from adaptive_dp.session.spends import Costs, Spends, odometer_for
 
 Sums = tuple[Spends[SumFilter], Spends[Odometer]]
 """Spends as the filter adds them up, and as the odometer does."""
+Inside = tuple[tuple[str, float], ...]
+"""A part: the names and shares of those around it and its own, outermost first; () for no part."""
 
 
 class Account:
@@ -29,58 +42,111 @@ class Account:
         self.filter = filter_for(accountant, budget.epsilon, budget.delta, budget.failures)
         self.odometer = odometer_for(accountant, budget.delta, budget.failures)
         self.spends, self.read_off = Spends(self.filter), Spends(self.odometer)
-        self.shares: dict[str, float] = {}
+        self.settled: dict[str, float] = {}
+        self._shares: dict[str, float] = {}
         self._parts: dict[str, Sums] = {}
-        self._history: list[tuple[str, Costs]] = []
 
-    def sums(self, part: str) -> Sums:
-        """Return the sums of a part, or of the whole session ('')."""
-        return self._parts[part] if part else (self.spends, self.read_off)
+    def sums(self, part: Inside) -> Sums:
+        """Return the sums of a part, or of the whole session (())."""
+        self.agree(part)
+        return self._parts[part[-1][0]] if part else (self.spends, self.read_off)
 
-    def check(self, costs: Costs, part: str) -> None:
+    def check(self, costs: Costs, part: Inside) -> None:
         """Refuse costs that do not fit, into the session's budget or that of a part around.
 
         Raises
         ------
         accountants.BudgetError
             If they do not fit.
+        DeclarationError
+            If another session was the first to spend in the part, and gave it another share.
         """
-        for name in _around(part):
-            self._parts[name][0].check(costs)
-        self.spends.check(costs)
+        self.agree(part)
+        for _, spends in self.limits(part):
+            spends.check(costs)
 
-    def add(self, costs: Costs, part: str) -> None:
-        """Pay costs, here and in the parts around that are open."""
-        inner = [self._parts[name] for name in _around(part) if name in self._parts]
+    def limits(self, part: Inside) -> Iterator[tuple[str, Spends[SumFilter]]]:
+        """Yield what limits a spend: the parts it is in, and ('') the whole session."""
+        yield from ((name, self._parts[name][0]) for name, _ in part)
+        yield "", self.spends
+
+    def add(self, costs: Costs, part: Inside) -> None:
+        """Pay costs, in the whole session and in the parts that the ledger says they are in."""
+        self.settle(part)
+        inner = [self._parts[name] for name, _ in part]
         for spends, read_off in ((self.spends, self.read_off), *inner):
             spends.add(costs)
             read_off.add(costs)
-        self._history.append((part, costs))
 
-    def share(self, around: str, value: float) -> float:
-        """Return a share of a part's share, of the session's budget."""
-        if not around:
-            return value
-        outer = self.shares[around]
-        return outer if value == 1 else down(outer * value, 4)
+    def settle(self, part: Inside) -> None:
+        """Take over the shares that a spend in the ledger says.
 
-    def open(self, part: str, share: float) -> None:
-        """Open a part, with what was spent in it before."""
+        Raises
+        ------
+        LedgerError
+            If a spend before it said otherwise.
+        """
+        for name, share in part:
+            before = self.settled.get(name, share)
+            require_ledger(
+                before == share,
+                f"a spend gives the part {name!r} {share!r} of the budget, and one before it "
+                f"{before!r}",
+            )
+        for name, share in part:
+            if self._shares.get(name) != share:  # nothing was spent in it, whatever it had here
+                self._limit(name, share)
+            self.settled[name] = share
+
+    def agree(self, part: Inside) -> None:
+        """Refuse a part with another share than the ledger, or this session, gives it."""
+        for name, share in part:
+            found = self._shares[name]
+            require(
+                found == share,
+                f"the part {name!r} has {found!r} of the session's budget, not {share!r}; a part's "
+                "share stays what it is: open it with that, or choose another name",
+            )
+
+    def opened(self, around: Inside, name: str, value: float) -> Inside:
+        """Open a part with a share of the one around it, or refuse another share than it has."""
+        self.agree(around)
+        outer_name, outer = around[-1] if around else ("", 1.0)
+        full = f"{outer_name}/{name}" if around else name
+        share = outer if value == 1 else value if not around else down(outer * value, 4)
+        require(share > 0, f"the part {full!r} would have a share of {share!r}, which is nothing")
+        if full not in self._shares:
+            self._limit(full, share)
+        inside = (*around, (full, share))
+        self.agree(inside)
+        return inside
+
+    def left(self, name: str) -> float:
+        """Return which fraction of a part's limit is left, in the currency that limits; a floor."""
+        spends = self._parts[name][0]
+        keeps, spent = spends.keeps, spends.worst()
+        pairs = zip(keeps.budgets(), spent.sums, strict=True)
+        known = [max(Fraction(), 1 - s / b) if b > 0 else Fraction() for b, s in pairs]
+        return flooring(min(known) if keeps.every else max(known))
+
+    def epsilon(self, name: str) -> float:
+        """Return what was spent in a part, as an epsilon at its share of delta."""
+        read_off = self._parts[name][1]
+        return read_off.keeps.epsilon(read_off.worst())
+
+    def _limit(self, name: str, share: float) -> None:
+        """Give a part in which nothing was spent its limits."""
         limits = [self.budget.epsilon, self.budget.delta, self.budget.failures]
         if share != 1:
             limits = [max(0.0, down(share * limit, 4)) for limit in limits]
         spends = Spends(filter_for(self.accountant, *limits))
         read_off = Spends(odometer_for(self.accountant, limits[1], limits[2]))
-        for of, costs in self._history:
-            if part in _around(of):
-                spends.add(costs)
-                read_off.add(costs)
         # last: whoever is interrupted before it has opened nothing
-        self._parts[part] = (spends, read_off)
-        self.shares[part] = share
+        self._parts[name] = (spends, read_off)
+        self._shares[name] = share
 
 
-def _around(part: str) -> list[str]:
-    """Return a part and those around it, outermost first."""
+def names_of(part: str) -> list[str]:
+    """Return a part's name and those of the parts around it, outermost first."""
     names = part.split("/") if part else []
     return ["/".join(names[: i + 1]) for i in range(len(names))]

@@ -9,7 +9,7 @@ from accountants.document import from_document, to_document
 from accountants.terms import Spend
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.structure import Node
-from adaptive_dp.session.account import Account
+from adaptive_dp.session.account import Account, Inside, names_of
 from adaptive_dp.session.declared import declarations
 from adaptive_dp.session.ledger import Entry, require_ledger
 from adaptive_dp.session.spends import Costs
@@ -45,7 +45,7 @@ def opening(account: Account, others: Sequence[Entry]) -> Entry | None:
 
 
 def spending(
-    plan: Pipeline, new: Sequence[Node], costs: Costs, *, name: str, part: str, edition: str
+    plan: Pipeline, new: Sequence[Node], costs: Costs, *, name: str, part: Inside, edition: str
 ) -> Entry:
     """Return the entry of a step that is about to be released.
 
@@ -63,7 +63,8 @@ def spending(
     return {
         "kind": "spend",
         "name": name,
-        "part": part,
+        "part": part[-1][0] if part else "",
+        "shares": [share for _, share in part],
         "edition": edition,
         "data": {k: list(v) for k, v in declarations(plan.structure).items()},
         "plan": plan.to_document(),
@@ -104,6 +105,26 @@ def costs_of(entry: Mapping[str, Any]) -> Costs:
         assert isinstance(term, Spend)
         found.append((tuple((str(p), int(i)) for p, i in place), term.loss))
     return placed(tuple(found), str(entry["edition"]))
+
+
+def part_of(entry: Mapping[str, Any]) -> Inside:
+    """Return the part that a spend of a ledger was made in, with the shares that it says.
+
+    Raises
+    ------
+    LedgerError
+        If it says none that a session gives.
+    """
+    names, shares = names_of(str(entry["part"])), entry.get("shares", [])
+    known = isinstance(shares, list) and all(
+        isinstance(s, int | float) and not isinstance(s, bool) and 0 < s <= 1 for s in shares
+    )
+    require_ledger(
+        known and len(shares) == len(names) and shares == sorted(shares, reverse=True),
+        f"a spend in the part {entry['part']!r} says the shares {shares!r}, and not one in (0, 1] "
+        "for each part around it, none larger than the one before",
+    )
+    return tuple(zip(names, map(float, shares), strict=True))
 
 
 def placed(costs: Costs, edition: str) -> Costs:

@@ -9,6 +9,7 @@ from adaptive_dp.graph.handles import Released
 from adaptive_dp.session.forecast import Forecast
 
 if TYPE_CHECKING:
+    from adaptive_dp.session.account import Inside
     from adaptive_dp.session.session import Session
 
 T = TypeVar("T")
@@ -21,6 +22,9 @@ class Part:
     delta and failures, by a filter of its own; the session's filter stands above it. What was
     released anywhere in the session is known here as well, at no cost.
 
+    The first spend in a part settles its share, for all sessions of the ledger: whoever opened it
+    with another is refused from then on.
+
     Attributes
     ----------
     name
@@ -29,35 +33,36 @@ class Part:
         Of the session's budget.
     """
 
-    def __init__(self, session: Session, name: str, share: float) -> None:
-        self._session, self.name, self.share = session, name, share
+    def __init__(self, session: Session, inside: Inside) -> None:
+        self._session, self._inside = session, inside
+        self.name, self.share = inside[-1]
 
     def run(self, handle: Released[T], *, name: str = "", again: bool = False) -> T:
         """Return the value of a handle; see `Session.run`."""
-        return self._session._run(handle, name, again, self.name)  # type: ignore[no-any-return]
+        return self._session._run(handle, name, again, self._inside)  # type: ignore[no-any-return]
 
     def what_if(self, handle: Released[T], *, again: bool = False) -> Forecast:
         """Return what a step would cost and leave of this part; see `Session.what_if`."""
-        return self._session._forecast(handle, again, self.name)
+        return self._session._forecast(handle, again, self._inside)
 
     def part(self, name: str, share: float) -> Part:
         """Return a part of this part, with at most that share of its budget."""
-        return self._session._part(name, share, self.name)
+        return self._session._part(name, share, self._inside)
 
     @property
     def remaining(self) -> Amount:
         """What is left of the share, rounded down; the session may have less left."""
-        return self._session._left(self.name)
+        return self._session._left(self._inside)
 
     @property
     def spent(self) -> Amount:
         """What was spent through this part, rounded up."""
-        return self._session._gone(self.name)
+        return self._session._gone(self._inside)
 
     @property
     def epsilon(self) -> float:
         """What was spent through this part, as an epsilon at its share of delta: an odometer."""
-        return self._session._reading(self.name)
+        return self._session._reading(self._inside)
 
     def __repr__(self) -> str:
         return f"<part {self.name!r}: {self.share:g} of the session's budget>"

@@ -6,9 +6,15 @@ path. For several ledgers in one database, make a schema for each, and say so in
 
 Each transaction locks the table against other writers before it reads, and waits for the server to
 have the entry on its disk (``synchronous_commit = on``, whatever the server's default). A server
-that runs with ``fsync = off`` is refused. Where the connection breaks during a commit, nobody
-knows whether the entry is there: it is an error, and no value is drawn; what was spent then is
-wasted, never unrecorded.
+that runs with ``fsync = off`` is refused, and so is an unlogged table, which a crash empties.
+
+Where the connection breaks during a commit, nobody knows whether the entry is there: it is an
+error, and no value is drawn; what was spent then is wasted, never unrecorded. The next spend waits
+for the lock of the one that broke, so that it sees what became of it. A client that vanishes in the
+middle of a transaction holds that lock for half of `PATIENCE` at most: the server then ends it.
+
+What a server promises ends with the server. One that fails over to a replica which is not
+synchronous can lose what it had committed; open sessions notice, later ones cannot.
 """
 
 from __future__ import annotations
@@ -21,17 +27,18 @@ from adaptive_dp.graph.errors import LedgerError
 from adaptive_dp.session.ledger import require_ledger
 from adaptive_dp.session.stored import PATIENCE, Row, StoredLedger
 
-_FUNCTION = """
-CREATE FUNCTION adaptive_dp_ledger_kept() RETURNS trigger LANGUAGE plpgsql AS
-$$ BEGIN RAISE EXCEPTION 'a ledger is append-only'; END $$
-"""
+_BODY = " BEGIN RAISE EXCEPTION 'a ledger is append-only'; END "
 _SCHEMA = (
     "CREATE TABLE adaptive_dp_ledger "
     "(number bigint PRIMARY KEY, hash text NOT NULL UNIQUE, entry text NOT NULL)",
-    _FUNCTION,
+    f"CREATE FUNCTION adaptive_dp_ledger_kept() RETURNS trigger LANGUAGE plpgsql AS $${_BODY}$$",
     "CREATE TRIGGER kept BEFORE UPDATE OR DELETE OR TRUNCATE ON adaptive_dp_ledger "
     "FOR EACH STATEMENT EXECUTE FUNCTION adaptive_dp_ledger_kept()",
 )
+_KEPT = "SELECT tgtype, tgenabled, prosrc FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid "
+_KEPT += "WHERE tgrelid = 'adaptive_dp_ledger'::regclass AND NOT tgisinternal"
+_BEFORE_CHANGES = 2 + 8 + 16 + 32
+"""A trigger's type: before, for each statement; delete, update, truncate."""
 _MAKING = 4702111234474983745
 """An advisory lock for those who make the table."""
 
@@ -66,12 +73,12 @@ class PostgresLedger(StoredLedger):
             pass  # whatever is wrong is said now
 
     def _connect(self) -> Any:
-        connection = self._driver.connect(self._url, autocommit=True, connect_timeout=10)
+        connection = self._driver.connect(
+            self._url, autocommit=True, connect_timeout=10, **_OPTIONS
+        )
         try:
             (syncs,) = connection.execute("SHOW fsync").fetchone()
             require_ledger(syncs == "on", f"the server of {self.place} runs with fsync = {syncs}")
-            connection.execute(f"SET lock_timeout = {int(PATIENCE * 1000)}")
-            connection.execute("SET synchronous_commit = on")
             if self._create and not _there(connection):
                 with connection.transaction():
                     connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
@@ -79,6 +86,10 @@ class PostgresLedger(StoredLedger):
                         for statement in _SCHEMA:
                             connection.execute(statement)
             require_ledger(_there(connection), f"there is no ledger at {self.place}")
+            require_ledger(
+                _protected(connection),
+                f"the table of {self.place}, or the trigger that protects it, was changed",
+            )
         except BaseException:
             connection.close()
             raise
@@ -91,18 +102,27 @@ class PostgresLedger(StoredLedger):
         return " ".join(str(error).split())
 
     def _begin(self, connection: Any) -> None:
-        connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-        # what is read after this lock is all that others wrote before
-        connection.execute("LOCK TABLE adaptive_dp_ledger IN EXCLUSIVE MODE")
+        wait = int(PATIENCE * 1000)
+        connection.execute(
+            "BEGIN ISOLATION LEVEL READ COMMITTED;"
+            # of this transaction: a pooler may give each to another of its connections
+            f"SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = {wait};"
+            f"SET LOCAL idle_in_transaction_session_timeout = {wait // 2};"
+            # what is read after this lock is all that others wrote before
+            "LOCK TABLE adaptive_dp_ledger IN EXCLUSIVE MODE"
+        )
 
     def _commit(self, connection: Any) -> None:
         connection.execute("COMMIT")
 
     def _roll_back(self, connection: Any) -> None:
-        if connection.closed or connection.broken:
+        if self._broken(connection):
             self._drop()
         else:
             connection.execute("ROLLBACK")
+
+    def _broken(self, connection: Any) -> bool:
+        return bool(connection.closed or connection.broken)
 
     def _rows(self, connection: Any, start: int) -> Iterable[Row]:
         found: list[Row] = connection.execute(
@@ -112,7 +132,20 @@ class PostgresLedger(StoredLedger):
         return found
 
     def _insert(self, connection: Any, row: Row) -> None:
-        connection.execute("INSERT INTO adaptive_dp_ledger VALUES (%s, %s, %s)", row)
+        made = connection.execute("INSERT INTO adaptive_dp_ledger VALUES (%s, %s, %s)", row)
+        # a rule or a trigger of somebody's can drop a row without an error
+        require_ledger(made.rowcount == 1, f"{self.place} did not take an entry")
+
+
+_OPTIONS = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": int(PATIENCE * 1000),
+    "prepare_threshold": None,
+}
+"""A server that does not answer is given up, where the system's own patience is hours; and nothing
+is prepared on a connection, which a pooler may give to somebody else."""
 
 
 def _without(secret: re.Match[str]) -> str:
@@ -126,3 +159,15 @@ def _there(connection: Any) -> bool:
         "AND schemaname = current_schema())"
     ).fetchone()
     return bool(found)
+
+
+def _protected(connection: Any) -> bool:
+    """Whether the table is logged, and its trigger as it was made."""
+    triggers = connection.execute(_KEPT).fetchall()
+    (kept,) = connection.execute(
+        "SELECT relpersistence = 'p' AND relkind = 'r' AND "
+        "NOT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = pg_class.oid) "
+        "FROM pg_class WHERE oid = 'adaptive_dp_ledger'::regclass"
+    ).fetchone()
+    known = [(kind, body, str(when)) for kind, when, body in triggers]
+    return bool(kept) and known in ([(_BEFORE_CHANGES, _BODY, when)] for when in ("O", "A"))

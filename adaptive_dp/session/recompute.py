@@ -6,7 +6,8 @@ A chain shows that entries are those that were written; this shows that what was
   in every currency of the session's filter;
 - whatever a step computed was paid for in it, or released before;
 - each value that is kept belongs to a spend, and each spend has released once;
-- the sums never exceed the budget, under the filter theorem of the first entry;
+- the sums never exceed the budget, under the filter theorem of the first entry, and those of a part
+  never the share that its first spend gave it, which stays what it is;
 - a data set is declared once, and all protect units in the same sense.
 
 What it cannot show. Whoever can write a whole ledger can write another, right in itself: steps that
@@ -23,19 +24,19 @@ from typing import Any
 from attrs import field, frozen
 
 from accountants import AccountingError
-from accountants.filters.choose import filter_for
-from accountants.filters.sums import Amount, Spent, SumFilter
+from accountants.filters.sums import Amount, Spent
 from adaptive_dp.graph.document import load
 from adaptive_dp.graph.errors import DocumentError, LedgerError, PlanError
 from adaptive_dp.graph.functions import permitted
 from adaptive_dp.graph.structure import Structure
 from adaptive_dp.graph.untrusted import unique_json
+from adaptive_dp.session.account import Account, Inside
 from adaptive_dp.session.budget import Budget
 from adaptive_dp.session.chain import GENESIS, broken
 from adaptive_dp.session.declared import agree, declarations
-from adaptive_dp.session.entries import FORMAT, costs_of, placed
+from adaptive_dp.session.entries import FORMAT, costs_of, part_of, placed
 from adaptive_dp.session.needs import costs_for, needed, paid_nodes, pays
-from adaptive_dp.session.spends import Costs, Spends, odometer_for
+from adaptive_dp.session.spends import Costs
 
 TOLERANCE = 1e-9
 """Room for the rounding of other versions of NumPy and SciPy."""
@@ -49,6 +50,25 @@ UNREADABLE = (
     ArithmeticError,
     RecursionError,
 )
+
+
+@frozen
+class PartFound:
+    """What a recomputation found of a part in which something was spent.
+
+    Parameters
+    ----------
+    share
+        Of the whole budget, its limit.
+    epsilon
+        What was spent in it, at its share of delta.
+    left
+        Which fraction of its limit is left, in the currency that limits it; rounded down.
+    """
+
+    share: float
+    epsilon: float
+    left: float
 
 
 @frozen
@@ -71,6 +91,11 @@ class Recomputed:
         In the currencies of the filter.
     running
         For each spend by its entry's number, the epsilon after it.
+    released
+        The numbers of the spends whose values were released. A spend without is one whose session
+        was stopped in between, or is at work: it is paid, and nobody knows its values.
+    parts
+        What was spent in each part, by its name.
     """
 
     reasons: tuple[str, ...]
@@ -83,6 +108,8 @@ class Recomputed:
     spent: Amount | None = None
     remaining: Amount | None = None
     running: dict[int, float] = field(factory=dict)
+    released: frozenset[int] = frozenset()
+    parts: dict[str, PartFound] = field(factory=dict)
 
     @property
     def holds(self) -> bool:
@@ -125,17 +152,23 @@ def recomputed(
             reasons += [f"entry {i}: {reason}" for reason in audit.found(i, entry)]
         except UNREADABLE as error:
             reasons.append(f"entry {i} cannot be read: {_said(error)}")
+    account = audit.account
     return Recomputed(
         tuple(reasons),
         len(entries),
         len(audit.releases),
         last,
         audit.budget,
-        audit.filter.theorem,
-        audit.odometer.epsilon(audit.read_off.worst()),
-        audit.filter.spent(audit.spends.worst()),
-        audit.filter.remaining(audit.spends.worst()),
+        account.filter.theorem,
+        account.odometer.epsilon(account.read_off.worst()),
+        account.filter.spent(account.spends.worst()),
+        account.filter.remaining(account.spends.worst()),
         audit.running,
+        frozenset(audit.released),
+        {
+            name: PartFound(share, account.epsilon(name), account.left(name))
+            for name, share in sorted(account.settled.items())
+        },
     )
 
 
@@ -149,12 +182,11 @@ class _Audit:
             raise DocumentError(f"'format' must be {FORMAT!r}, got {first.get('format')!r}")
         self.modules = modules
         self.budget = Budget(*first["budget"])
-        b, name = self.budget, first["accountant"]
-        self.filter: SumFilter = filter_for(name, b.epsilon, b.delta, b.failures)
+        name = first["accountant"]
+        self.account = Account(self.budget, name)
+        self.filter = self.account.filter
         if first["theorem"] != self.filter.theorem:
             raise DocumentError(f"the theorem of {name!r} is {self.filter.theorem!r}")
-        self.odometer = odometer_for(name, b.delta, b.failures)
-        self.spends, self.read_off = Spends(self.filter), Spends(self.odometer)
         self.releases: dict[int, list[str]] = {}
         self.known: set[str] = set()
         self.released: set[int] = set()
@@ -187,13 +219,21 @@ class _Audit:
         short = self._short(claimed, truth)
         reasons += short
         costs = truth if short else claimed
+        part: Inside = ()
         try:
-            self.spends.check(costs)
-        except AccountingError as error:
-            reasons.append(f"it does not fit into what was left: {error}")
-        self.spends.add(costs)
-        self.read_off.add(costs)
-        self.running[number] = self.odometer.epsilon(self.read_off.worst())
+            part = part_of(entry)
+            self.account.settle(part)
+        except UNREADABLE as error:
+            part, reasons = (), [*reasons, f"it is in no part: {_said(error)}"]
+        for name, spends in self.account.limits(part):
+            try:
+                spends.check(costs)
+            except AccountingError as error:
+                of = f" of the part {name!r}" if name else ""
+                reasons.append(f"it does not fit into what was left{of}: {error}")
+        self.account.add(costs, part)
+        read_off = self.account.read_off
+        self.running[number] = read_off.keeps.epsilon(read_off.worst())
         return reasons
 
     def _release(self, entry: dict[str, Any]) -> list[str]:

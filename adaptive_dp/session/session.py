@@ -27,11 +27,11 @@ from adaptive_dp.graph.roles import PublicSource
 from adaptive_dp.graph.run import Run, rehearsed
 from adaptive_dp.graph.steps import Release
 from adaptive_dp.graph.structure import Node, Structure
-from adaptive_dp.session.account import Account, Sums
+from adaptive_dp.session.account import Account, Inside, Sums
 from adaptive_dp.session.budget import Budget
 from adaptive_dp.session.certificate import certificate_of
 from adaptive_dp.session.declared import agree, declarations
-from adaptive_dp.session.entries import costs_of, opening, placed, readable, spending
+from adaptive_dp.session.entries import costs_of, opening, part_of, placed, readable, spending
 from adaptive_dp.session.forecast import Forecast, priced
 from adaptive_dp.session.identity import Identities
 from adaptive_dp.session.kept import Kept
@@ -183,7 +183,7 @@ class Session:
         LeakError, DeclarationError, DataError, RunError
             As for a plan. A `RunError` comes after the spend is recorded.
         """
-        return self._run(handle, name, again, "")  # type: ignore[no-any-return]
+        return self._run(handle, name, again, ())  # type: ignore[no-any-return]
 
     def what_if(self, handle: Released[T], *, again: bool = False) -> Forecast:
         """Return what a step would cost, and what it would leave; nothing is read or spent.
@@ -193,7 +193,7 @@ class Session:
         handle, again
             As `run` takes them.
         """
-        return self._forecast(handle, again, "")
+        return self._forecast(handle, again, ())
 
     def part(self, name: str, share: float) -> Part:
         """Return a sub-session that can spend at most a share of this session's budget.
@@ -204,11 +204,17 @@ class Session:
             What the ledger calls it. A part of that name goes on where it stood.
         share
             In (0, 1]. Shares may sum to more than 1: each is a limit, and no part is promised that
-            others leave it as much.
-        """
-        return self._part(name, share, "")
+            others leave it as much. The first spend in a part writes its share in the ledger, and
+            so settles it.
 
-    def _run(self, handle: Any, name: str, again: bool, part: str) -> Any:
+        Raises
+        ------
+        DeclarationError
+            If the part has another share, in this session or in the ledger.
+        """
+        return self._part(name, share, ())
+
+    def _run(self, handle: Any, name: str, again: bool, part: Inside) -> Any:
         with self._lock:
             plan, handle = self._asked(handle, again)
             structure = plan.structure
@@ -262,7 +268,7 @@ class Session:
         known -= {end.name} if again else set()
         return known, needed(structure, end, known)
 
-    def _forecast(self, handle: Any, again: bool, part: str) -> Forecast:
+    def _forecast(self, handle: Any, again: bool, part: Inside) -> Forecast:
         with self._lock:
             plan, handle = self._asked(handle, again)
             structure = plan.structure
@@ -291,7 +297,7 @@ class Session:
                 read_off.keeps.epsilon(read_off.after(costs)),
             )
 
-    def _part(self, name: str, share: float, around: str) -> Part:
+    def _part(self, name: str, share: float, around: Inside) -> Part:
         value = numeric(share)
         require(
             isinstance(name, str) and name != "" and "/" not in name,
@@ -303,17 +309,7 @@ class Session:
         )
         with self._lock:
             self._take(self._ledger.entries(self._seen))
-            full = f"{around}/{name}" if around else name
-            of_all = self._account.share(around, float(value))
-            if full not in self._account.shares:
-                self._account.open(full, of_all)
-            found = self._account.shares[full]
-            require(
-                found == of_all,
-                f"the part {full!r} has {found:g} of the session's budget, not {of_all:g}; a "
-                "part's share stays what it is",
-            )
-            return Part(self, full, found)
+            return Part(self, self._account.opened(around, name, float(value)))
 
     def _admit(self, structure: Structure) -> None:
         """Refuse a data set that the session knows by another declaration."""
@@ -327,7 +323,7 @@ class Session:
                 self._declared.setdefault(name, declarations(structure)[name])
 
     def _pay(
-        self, plan: Pipeline, structure: Structure, new: Sequence[Node], name: str, part: str
+        self, plan: Pipeline, structure: Structure, new: Sequence[Node], name: str, part: Inside
     ) -> int:
         bare = tuple(costs_for(structure, new))
         priced(bare, self._account.filter, self.accountant, self.budget)
@@ -362,7 +358,7 @@ class Session:
         for entry in entries:
             readable(entry, self._seen)
             if entry["kind"] == "spend":
-                self._account.add(costs_of(entry), entry["part"])
+                self._account.add(costs_of(entry), part_of(entry))
                 for name, (digest, neighbors) in entry["data"].items():
                     self._declared.setdefault(name, (digest, neighbors))
                 self._steps.append(entry)
@@ -374,12 +370,12 @@ class Session:
     @property
     def remaining(self) -> Amount:
         """What is left in each of the filter's currencies, rounded down."""
-        return self._left("")
+        return self._left(())
 
     @property
     def spent(self) -> Amount:
         """What is spent in each of the filter's currencies, rounded up."""
-        return self._gone("")
+        return self._gone(())
 
     @property
     def epsilon(self) -> float:
@@ -387,23 +383,23 @@ class Session:
 
         It holds however the analyst chose when to stop, by the theorem of the odometer.
         """
-        return self._reading("")
+        return self._reading(())
 
-    def _sums(self, part: str) -> Sums:
+    def _sums(self, part: Inside) -> Sums:
         self._take(self._ledger.entries(self._seen))
         return self._account.sums(part)
 
-    def _left(self, part: str) -> Amount:
+    def _left(self, part: Inside) -> Amount:
         with self._lock:
             spends = self._sums(part)[0]
             return spends.keeps.remaining(spends.worst())
 
-    def _gone(self, part: str) -> Amount:
+    def _gone(self, part: Inside) -> Amount:
         with self._lock:
             spends = self._sums(part)[0]
             return spends.keeps.spent(spends.worst())
 
-    def _reading(self, part: str) -> float:
+    def _reading(self, part: Inside) -> float:
         with self._lock:
             spends = self._sums(part)[1]
             return spends.keeps.epsilon(spends.worst())
@@ -423,24 +419,28 @@ class Session:
         """
         with self._lock:
             self._take(self._ledger.entries(self._seen))
-            require(bool(self._steps), "the session has run nothing yet")
-            names: dict[str, Handle] = {}
-            for i, entry in enumerate(self._steps, 1):
-                number, title = entry["number"], entry["name"]
-                name, k = title or f"step {i}", 1
-                while name in names:
-                    k += 1
-                    name = f"{title or f'step {i}'} ({k})"
-                if number not in self._ran:
-                    step = self._own.get(number) or self._from(entry)
-                    self._ran[number] = self._record.add(*step)
-                    self._own.pop(number, None)
-                names[name] = self._ran[number]
-            return Pipeline.of(
-                [((name,), handle) for name, handle in names.items()],
-                self.budget.delta,
-                adaptive=tuple(names),
-            )
+            return self._whole()
+
+    def _whole(self) -> Pipeline:
+        """Return what was run as far as the ledger was read."""
+        require(bool(self._steps), "the session has run nothing yet")
+        names: dict[str, Handle] = {}
+        for i, entry in enumerate(self._steps, 1):
+            number, title = entry["number"], entry["name"]
+            name, k = title or f"step {i}", 1
+            while name in names:
+                k += 1
+                name = f"{title or f'step {i}'} ({k})"
+            if number not in self._ran:
+                step = self._own.get(number) or self._from(entry)
+                self._ran[number] = self._record.add(*step)
+                self._own.pop(number, None)
+            names[name] = self._ran[number]
+        return Pipeline.of(
+            [((name,), handle) for name, handle in names.items()],
+            self.budget.delta,
+            adaptive=tuple(names),
+        )
 
     def _from(self, entry: Entry) -> tuple[Handle, Structure, Mapping[str, str], list[str]]:
         """Return a step that another session ran, as `Record.add` takes it."""
@@ -501,13 +501,15 @@ class Session:
         hash of the ledger. `adaptive_dp.verify` recomputes all of it from the steps.
         """
         with self._lock:
+            self._take(self._ledger.entries(self._seen))  # once: others may be spending
+            spends, read_off = self._account.sums(())
             return certificate_of(
-                self.pipeline,
+                self._whole(),
                 self.budget,
                 self.accountant,
-                spent=self.spent,
-                remaining=self.remaining,
-                epsilon=self.epsilon,
+                spent=spends.keeps.spent(spends.worst()),
+                remaining=spends.keeps.remaining(spends.worst()),
+                epsilon=read_off.keeps.epsilon(read_off.worst()),
                 head=self._head,
                 entries=self._seen,
                 seed=self._seed,

@@ -65,6 +65,7 @@ class StoredLedger:
                     own = canonical({k: v for k, v in whole.items() if k != "hash"})
                     with self._errors("written"):
                         self._insert(connection, (number + 1, whole["hash"], own))
+                    with self._errors("written, as far as is known"):
                         self._commit(connection)
                     self._last = (number + 1, whole["hash"])
                     found.append(whole)
@@ -79,13 +80,11 @@ class StoredLedger:
 
     def entries(self, after: int = 0) -> list[Entry]:
         """Return the entries, those that came first left out."""
-        with self._using() as connection, self._errors("read"):
-            return self._after(connection, after)
+        return self._read(lambda connection: self._after(connection, after))
 
     def unchecked(self) -> list[Entry]:
         """Return the entries as they stand there, damaged or not: for those who look into it."""
-        with self._using() as connection, self._errors("read"):
-            return [entry_of(row) for row in self._rows(connection, -(2**62))]
+        return self._read(lambda c: [entry_of(row) for row in self._rows(c, -(2**62))])
 
     def close(self) -> None:
         """Let go of files and connections."""
@@ -98,6 +97,19 @@ class StoredLedger:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a ledger cannot be pickled; open it again by its path or URL")
+
+    def _read(self, read: Callable[[Any], list[Entry]]) -> list[Entry]:
+        """Read, on a new connection where the old one has broken: to read twice does no harm."""
+        with self._using() as connection:
+            try:
+                with self._errors("read"):
+                    return read(connection)
+            except LedgerError:
+                if not self._broken(connection):
+                    raise
+                self._drop()
+        with self._using() as connection, self._errors("read"):
+            return read(connection)
 
     def _after(self, connection: Any, seen: int) -> list[Entry]:
         """Return the entries from a number on; the last one known must be what it was."""
@@ -176,6 +188,10 @@ class StoredLedger:
 
     def _reason(self, error: Exception) -> str:
         return str(error)
+
+    def _broken(self, connection: Any) -> bool:
+        """Whether a connection is of no more use."""
+        return False
 
     def _connect(self) -> Any:
         raise NotImplementedError
