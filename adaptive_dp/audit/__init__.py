@@ -19,7 +19,6 @@ from adaptive_dp.audit.one_run import one_run
 from adaptive_dp.audit.pairs import DataPair, gallery, search
 from adaptive_dp.audit.pipelines import pipeline
 from adaptive_dp.audit.planted import Score, Seen, planted
-from adaptive_dp.audit.result import Audit, Witness
 from adaptive_dp.audit.result import Audit, ProfilePoint, TradeoffPoint, Witness
 from adaptive_dp.audit.sides import LogRatio, Neighbors, Outcomes, Sampler
 from adaptive_dp.audit.statics import Finding, StaticAudit, static
