@@ -7,6 +7,7 @@ from accountants.filters.sums import SumFilter
 from accountants.odometers import Odometer
 from accountants.rounding import down
 from adaptive_dp.session.budget import Budget
+from adaptive_dp.session.currency import currency_for
 from adaptive_dp.session.spends import Costs, Spends, odometer_for
 
 Sums = tuple[Spends[SumFilter], Spends[Odometer]]
@@ -26,9 +27,9 @@ class Account:
 
     def __init__(self, budget: Budget, accountant: str) -> None:
         self.budget, self.accountant = budget, accountant
-        self.filter = filter_for(accountant, budget.epsilon, budget.delta, budget.failures)
-        self.odometer = odometer_for(accountant, budget.delta, budget.failures)
-        self.spends, self.read_off = Spends(self.filter), Spends(self.odometer)
+        self.currency = currency_for(accountant, budget)
+        self.spends = Spends(self.currency.filter)
+        self.read_off = Spends(self.currency.odometer)
         self.shares: dict[str, float] = {}
         self._parts: dict[str, Sums] = {}
         self._history: list[tuple[str, Costs]] = []
@@ -45,6 +46,8 @@ class Account:
         accountants.BudgetError
             If they do not fit.
         """
+        if not self.currency.refuses:
+            return
         for name in _around(part):
             self._parts[name][0].check(costs)
         self.spends.check(costs)

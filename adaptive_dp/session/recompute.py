@@ -23,19 +23,21 @@ from typing import Any
 from attrs import field, frozen
 
 from accountants import AccountingError
-from accountants.filters.choose import filter_for
+from accountants.errors import InapplicableError
 from accountants.filters.sums import Amount, Spent, SumFilter
 from adaptive_dp.graph.document import load
 from adaptive_dp.graph.errors import DocumentError, LedgerError, PlanError
 from adaptive_dp.graph.functions import permitted
-from adaptive_dp.graph.structure import Structure
+from adaptive_dp.graph.structure import Node, Structure
 from adaptive_dp.graph.untrusted import unique_json
 from adaptive_dp.session.budget import Budget
 from adaptive_dp.session.chain import GENESIS, broken
+from adaptive_dp.session.currency import currency_for
 from adaptive_dp.session.declared import agree, declarations
 from adaptive_dp.session.entries import FORMAT, costs_of, placed
+from adaptive_dp.session.individual import admitted
 from adaptive_dp.session.needs import costs_for, needed, paid_nodes, pays
-from adaptive_dp.session.spends import Costs, Spends, odometer_for
+from adaptive_dp.session.spends import Costs, Spends
 
 TOLERANCE = 1e-9
 """Room for the rounding of other versions of NumPy and SciPy."""
@@ -131,9 +133,9 @@ def recomputed(
         len(audit.releases),
         last,
         audit.budget,
-        audit.filter.theorem,
-        audit.odometer.epsilon(audit.read_off.worst()),
-        audit.filter.spent(audit.spends.worst()),
+        audit.currency.theorem,
+        audit.currency.epsilon(audit.read_off),
+        audit.currency.spent(audit.spends.worst()),
         audit.filter.remaining(audit.spends.worst()),
         audit.running,
     )
@@ -150,16 +152,17 @@ class _Audit:
         self.modules = modules
         self.budget = Budget(*first["budget"])
         b, name = self.budget, first["accountant"]
-        self.filter: SumFilter = filter_for(name, b.epsilon, b.delta, b.failures)
-        if first["theorem"] != self.filter.theorem:
-            raise DocumentError(f"the theorem of {name!r} is {self.filter.theorem!r}")
-        self.odometer = odometer_for(name, b.delta, b.failures)
-        self.spends, self.read_off = Spends(self.filter), Spends(self.odometer)
+        self.currency = currency_for(name, b)
+        if first["theorem"] != self.currency.theorem:
+            raise DocumentError(f"the theorem of {name!r} is {self.currency.theorem!r}")
+        self.filter: SumFilter = self.currency.filter
+        self.spends, self.read_off = Spends(self.filter), Spends(self.currency.odometer)
         self.releases: dict[int, list[str]] = {}
         self.known: set[str] = set()
         self.released: set[int] = set()
         self.declared: dict[str, tuple[str, str]] = {}
         self.running: dict[int, float] = {}
+        self.edition: Any = None
 
     def found(self, number: int, entry: Any) -> list[str]:
         """Take in an entry, and return what is wrong with it."""
@@ -175,7 +178,10 @@ class _Audit:
         self.releases[number] = digests
         structure = load(entry["plan"], allow=self.modules).structure
         new = paid_nodes(structure, digests)
-        reasons = self._unpaid(structure, digests) + self._declares(structure, entry)
+        reasons = self._unpaid(structure, digests)
+        if not self.currency.refuses:
+            reasons += self._individual(structure, new, entry)
+        reasons += self._declares(structure, entry)
         unknown = len(digests) - len({node.digest for node in new})
         if unknown:
             reasons.append(f"{unknown} of its releases are not in its plan, or listed twice")
@@ -188,12 +194,13 @@ class _Audit:
         reasons += short
         costs = truth if short else claimed
         try:
-            self.spends.check(costs)
+            if self.currency.refuses:
+                self.spends.check(costs)
         except AccountingError as error:
             reasons.append(f"it does not fit into what was left: {error}")
         self.spends.add(costs)
         self.read_off.add(costs)
-        self.running[number] = self.odometer.epsilon(self.read_off.worst())
+        self.running[number] = self.currency.epsilon(self.read_off)
         return reasons
 
     def _release(self, entry: dict[str, Any]) -> list[str]:
@@ -227,6 +234,20 @@ class _Audit:
             for node in structure
             if node.name in reads and pays(node) and node.digest not in digests
         ]
+
+    def _individual(
+        self, structure: Structure, new: Sequence[Node], entry: dict[str, Any]
+    ) -> list[str]:
+        """Say why a step has no price for each record, or was made on other data."""
+        reasons = []
+        self.edition = entry["edition"] if self.edition is None else self.edition
+        if entry["edition"] != self.edition:
+            reasons.append(f"its edition is not that of the spends before it, {self.edition!r}")
+        try:
+            admitted(structure, new, self.declared)
+        except (PlanError, InapplicableError) as error:
+            reasons.append(str(error))
+        return reasons
 
     def _declares(self, structure: Structure, entry: dict[str, Any]) -> list[str]:
         """Say which data set is declared otherwise than before, or than the entry says."""
