@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from accountants import Private
 from accountants.errors import InapplicableError
-from accountants.rounding import Array, up
+from accountants.rounding import UNIT, Array, up
 from adaptive_dp.graph.charge import Charge
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.run import Run, guarded
@@ -61,6 +61,7 @@ def price(charge: Charge) -> Price:
         With what is possible. It hangs on the plan alone.
     """
     mechanism, query = charge.mechanism, charge.chain[-1].handle
+    assert isinstance(query.operation, Query)
     kind = type(query.operation)
     _need(charge, charge.source.neighbors == "add_remove", "the neighbours are not add_remove")
     _need(charge, not charge.node.loops, "it is released in a loop")
@@ -86,7 +87,6 @@ def price(charge: Charge) -> Price:
         kind.contributions is not Query.contributions and _own(query.operation),
         f"a {query.operation.kind} is no plain sum over rows",
     )
-    assert isinstance(query.operation, Query)
     sigma, step = mechanism.deviation(), query.operation.step(query.domain)
     rounding = mechanism.cost(0.0, query.operation.dimension(query.domain), step).mu()
     assert sigma is not None
@@ -123,10 +123,11 @@ def norms(
         names = everyone.reveal()
         whose, each = query.contributions(run.secrets[charge.chain[-2].name].reveal())
         index = np.searchsorted(names, whose)
-        # not a sum of floats in any order: one of k numbers is off by a relative k 2^-53
-        most = int(np.bincount(index, minlength=1).max())
-        total = np.bincount(index, weights=each, minlength=len(names))
-        return Private(np.where(total == 0, 0.0, up(total, most) if most > 1 else total))
+        total: Array = np.bincount(index, weights=each, minlength=len(names))
+        # a float sum of k numbers is off by a relative k 2^-53; k of the unit's own rows, since
+        # what a unit pays must not hang, by its last bit, on how many rows another one has
+        most: Array = np.bincount(index, minlength=len(names)) + 1.0
+        return Private(np.where(most > 2, total + total * (most * UNIT), total))
 
     return guarded(charge.node.name, added)
 

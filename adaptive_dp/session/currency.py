@@ -5,6 +5,8 @@ from __future__ import annotations
 from attrs import frozen
 
 from accountants.filters.choose import filter_for
+from accountants.filters.gaussian import GaussianFilter
+from accountants.filters.individual import IndividualFilter
 from accountants.filters.sums import Amount, Spent, SumFilter
 from accountants.odometers import Odometer
 from accountants.rounding import ceiling
@@ -34,15 +36,20 @@ class Currency:
         Reads what was spent.
     theorem
         Of the claim.
-    refuses
-        False under ``"individual"``.
+    individual
+        The filter of each record, under ``"individual"``.
     """
 
     budget: Budget
     filter: SumFilter
     odometer: Odometer
     theorem: str
-    refuses: bool
+    individual: IndividualFilter | None = None
+
+    @property
+    def refuses(self) -> bool:
+        """Whether a budget refuses steps; else records leave them."""
+        return self.individual is None
 
     @property
     def reading_theorem(self) -> str:
@@ -71,7 +78,7 @@ def currency_for(accountant: str, budget: Budget) -> Currency:
     limits = budget.epsilon, budget.delta, budget.failures
     if accountant != INDIVIDUAL:
         found = filter_for(accountant, *limits)
-        return Currency(budget, found, odometer_for(accountant, *limits[1:]), found.theorem, True)
-    theorem = individual_filter(budget).theorem
-    prices, odometer = filter_for("gaussian", *limits), odometer_for("gaussian", *limits[1:])
-    return Currency(budget, prices, odometer, theorem, False)
+        return Currency(budget, found, odometer_for(accountant, *limits[1:]), found.theorem)
+    each = individual_filter(budget)
+    prices, odometer = GaussianFilter(each.mu), odometer_for("gaussian", *limits[1:])
+    return Currency(budget, prices, odometer, each.theorem, each)

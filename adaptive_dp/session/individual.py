@@ -56,16 +56,16 @@ class Individuals:
 
     Parameters
     ----------
-    budget
-        Of every record.
+    keeps
+        The filter, the same for every record.
     edition
         Of the data.
     kept
         The session's data.
     """
 
-    def __init__(self, budget: Budget, edition: str, kept: Kept) -> None:
-        self.filter = individual_filter(budget)
+    def __init__(self, keeps: IndividualFilter, edition: str, kept: Kept) -> None:
+        self.filter = keeps
         self._edition, self._kept = edition, kept
         self._entries: list[Entry] = []
         self._state: _State | None = None

@@ -34,7 +34,7 @@ from adaptive_dp.session.declared import agree, declarations
 from adaptive_dp.session.entries import costs_of, opening, placed, readable, spending
 from adaptive_dp.session.forecast import Forecast, priced
 from adaptive_dp.session.identity import Identities
-from adaptive_dp.session.individual import INDIVIDUAL, Individuals
+from adaptive_dp.session.individual import Individuals
 from adaptive_dp.session.kept import Kept
 from adaptive_dp.session.known import Known, written
 from adaptive_dp.session.ledger import Entry, Ledger, MemoryLedger
@@ -129,13 +129,14 @@ class Session:
         self._edition = uuid4().hex if edition is None else edition
         self._account, self._kept = Account(budget, accountant), Kept(data)
         self._individuals: Individuals | None = None
-        if accountant == INDIVIDUAL:
+        each = self._account.currency.individual
+        if each is not None:
             require(
                 ledger is None or edition is not None,
                 "with accountant='individual' what records have spent is found by going through "
                 "the ledger's steps again, on the very same rows: say edition='2024-06' for them",
             )
-            self._individuals = Individuals(budget, self._edition, self._kept)
+            self._individuals = Individuals(each, self._edition, self._kept)
         self._lock = threading.RLock()
         self._seen, self._head, self._closed = 0, "", False
         self._declared: dict[str, tuple[str, str]] = {}
@@ -230,14 +231,14 @@ class Session:
             end = structure.of(handle)
             known, wanted = self._wanted(structure, keys, end, again)
             self._admit(structure)
+            new = [n for n in structure if n.name in wanted and pays(n)]
+            charges = self._priced(structure, new)
             rehearsed(structure)
             run = Run(structure, self._seed)
             for known_name in known:
                 node = structure.nodes[known_name]
                 run.opened[known_name] = self._known.value(node, keys[known_name])
             self._kept.bind(run, keys, wanted)
-            new = [n for n in structure if n.name in wanted and pays(n)]
-            charges = self._priced(structure, new)
             if self._individuals is not None and new:
                 self._individuals.ready(structure)
             if new:
@@ -297,7 +298,8 @@ class Session:
             self._admit(structure)
             new = [n for n in structure if n.name in wanted and pays(n)]
             bare = tuple(costs_for(structure, new))
-            priced(bare, self._account.currency.filter, self.accountant, self.budget)
+            if self._individuals is None:
+                priced(bare, self._account.currency.filter, self.accountant, self.budget)
             costs = placed(bare, self._edition)
             spends, read_off = self._account.sums(part)
             before = spends.worst()
