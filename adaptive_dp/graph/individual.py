@@ -123,10 +123,11 @@ def norms(
         names = everyone.reveal()
         whose, each = query.contributions(run.secrets[charge.chain[-2].name].reveal())
         index = np.searchsorted(names, whose)
-        total: Array = np.bincount(index, weights=each, minlength=len(names))
+        total, most = np.zeros(len(names)), np.ones(len(names))
+        np.add.at(total, index, each)
+        np.add.at(most, index, 1.0)
         # a float sum of k numbers is off by a relative k 2^-53; k of the unit's own rows, since
         # what a unit pays must not hang, by its last bit, on how many rows another one has
-        most: Array = np.bincount(index, minlength=len(names)) + 1.0
         return Private(np.where(most > 2, total + total * (most * UNIT), total))
 
     return guarded(charge.node.name, added)
