@@ -1,8 +1,9 @@
-"""The individual Renyi filter: every record has a budget, and leaves when it is spent."""
+"""The individual Gaussian-DP filter: every record has a budget, and leaves when it is spent."""
 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import ClassVar, TypeVar
 
 import numpy as np
@@ -11,21 +12,16 @@ from numpy.typing import NDArray
 
 from accountants.data_dependent import Private
 from accountants.errors import DomainError, nonnegative, positive, whole
-from accountants.filters.renyi import orders_of
+from accountants.filters.gaussian import GaussianFilter
 from accountants.filters.sums import Guarantee
-from accountants.notions import renyi
-from accountants.rounding import Array, up
+from accountants.rounding import Array, flooring, up
 
 T = TypeVar("T")
 Mask = NDArray[np.bool_]
 
 
-def _order(value: float) -> float:
-    return orders_of("IndividualFilter.order", value)[0]
-
-
-def _budget(value: float) -> float:
-    return nonnegative("IndividualFilter.budget", value)
+def _mu(value: float) -> float:
+    return nonnegative("IndividualFilter.mu", value)
 
 
 @frozen(eq=False)
@@ -37,34 +33,39 @@ class IndividualState:
 
 @frozen
 class IndividualFilter:
-    """Each record takes part while its own ``sum D_a,t <= budget``.
+    """Each record takes part while its own ``sum mu_t^2 <= mu^2``; the whole is mu-GDP.
 
-    Let D be a data set, D' the same without record i, both directions. Whether another
-    record takes part depends on that record and on past outcomes, not on i. So a step that i
-    takes part in compares the active records with and without i, which its divergence bounds, and
-    a step that it does not take part in is the same under both: the sum over the steps
-    that i takes part in is what i loses, and it is at most the budget. A record may take part
-    again in a cheaper step.
+    Let D be a data set and D' the same without record i. A step chooses what is summed, and its
+    noise, by past outcomes; record j takes part in it if j's own sum of squares lets it, which
+    hangs on j and on past outcomes, and not on i. So given the past, for this one pair:
+
+    - where i does not take part, the step reads the same records under D and under D', and its
+      outcome has the same law;
+    - where i takes part, the two sums differ by what i adds to them, of l2 norm n: the step's
+      laws are two Gaussians n apart, ``(n / sigma)``-GDP.
+
+    What the pair loses is thus a composition of ``mu_t``-GDP steps, each mu_t a function of the
+    past (0 where i stays out), with ``sum mu_t^2 <= mu^2`` always: mu-GDP, by the theorem of
+    `GaussianFilter`, both ways. As i was any record, this holds for every pair of neighbours. A
+    record that cannot pay a step may take part in a cheaper one later.
 
     The neighbours add or remove one record; the number of records, who is active, and the
     sums are private, and nothing here raises or prints what depends on them.
 
     Parameters
     ----------
-    order
-        Above 1.
-    budget
-        Of the divergence at that order, the same for all records.
+    mu
+        The budget, the same for all records.
 
     References
     ----------
-    Feldman and Zrnic 2021 (individual privacy filter). Conversion: Canonne, Kamath and
-    Steinke 2020, Prop. 12.
+    Feldman and Zrnic 2021 (individual privacy filters, in Renyi DP); Smith and Thakurta 2022, and
+    Koskela, Tobaben and Honkela 2023 (Gaussian DP).
 
     Examples
     --------
-    >>> budget = IndividualFilter(order=8.0, budget=0.5)
-    >>> norms = Private(np.array([0.1, 0.3, 1.0]))
+    >>> budget = IndividualFilter(mu=0.5)
+    >>> norms = Private(np.array([0.1, 0.3, 1.5]))
     >>> costs = budget.gaussian(norms, sigma=2.0)
     >>> state, active = budget.spend(budget.start(3), costs)
     >>> active
@@ -74,27 +75,52 @@ class IndividualFilter:
     """
 
     name: ClassVar[str] = "individual"
-    theorem: ClassVar[str] = "individual Renyi filter: Feldman & Zrnic 2021"
+    theorem: ClassVar[str] = (
+        "individual Gaussian-DP filter: Feldman & Zrnic 2021; Smith & Thakurta 2022; Koskela, "
+        "Tobaben & Honkela 2023"
+    )
     adaptive: ClassVar[bool] = True
 
-    order: float = field(converter=_order)
-    budget: float = field(converter=_budget)
+    mu: float = field(converter=_mu)
+
+    @classmethod
+    def within(cls, epsilon: float, delta: float) -> IndividualFilter:
+        """Return the filter with the largest mu that keeps ``(epsilon, delta)``.
+
+        Raises
+        ------
+        InapplicableError
+            If delta is 0.
+        """
+        return cls(GaussianFilter.within(epsilon, delta).mu)
 
     def start(self, records: int) -> IndividualState:
         """Return the state of so many records that have spent nothing."""
         return IndividualState(Private(np.zeros(whole("records", records, least=0))))
 
-    def gaussian(self, norms: Private[Array], sigma: float) -> Private[Array]:
-        """Return what each record costs in a sum with noise ``N(0, sigma^2)`` at its own norm.
+    def gaussian(
+        self, norms: Private[Array], sigma: float, rounding: float = 0.0
+    ) -> Private[Array]:
+        """Return the square of the mu that each record costs in a sum with noise N(0, sigma^2).
 
-        ``a norm^2 / (2 sigma^2)``, by the norm of what the record adds to the sum.
+        ``(norm / sigma + rounding)^2``, rounded up; 0 for a record that adds nothing.
+
+        Parameters
+        ----------
+        norms
+            Shape (records,): bounds of the l2 norm of what each adds, 0 only where that is nothing.
+        sigma
+            The noise's standard deviation, in the units of the norms.
+        rounding
+            The mu by which a mechanism's own rounding can move apart values that differ.
         """
-        scale = positive("sigma", sigma)
+        scale, more = positive("sigma", sigma), nonnegative("rounding", rounding)
 
         def costs(values: Array) -> Array:
             with np.errstate(all="ignore"):
-                ratio = np.abs(_floats(values)) / scale
-                return np.where(ratio == 0, 0.0, up(self.order * ratio * ratio / 2, 8))
+                sizes = np.abs(_floats(values))
+                ratio = sizes / scale + more
+                return np.where(sizes == 0, 0.0, up(ratio * ratio, 8))
 
         return _boxed("norms", norms).map(costs)
 
@@ -104,12 +130,13 @@ class IndividualFilter:
         Parameters
         ----------
         costs
-            Shape (records,): for record i a bound of ``D_a(step(S) || step(S without i))`` and of
-            the reverse, for every set S of records with i in it. A cost that is no number at
-            least 0 cannot be paid.
+            Shape (records,): for record i the square of a mu such that, for every set S of
+            records with i in it, the step's outcomes on S and on S without i are mu-GDP. A cost
+            that is no number of at least 0 cannot be paid.
         """
         after = self._after(state, costs)
-        return after.map(lambda sums: sums <= self.budget)
+        limit = self._limit()
+        return after.map(lambda sums: sums <= limit)
 
     def spend(
         self, state: IndividualState, costs: Private[Array]
@@ -123,21 +150,21 @@ class IndividualFilter:
         return IndividualState(state.sums.map(lambda old: np.where(mask, new, old))), active
 
     def spent(self, state: IndividualState) -> Private[Array]:
-        """Return each record's sum, rounded up."""
+        """Return each record's sum of squares, rounded up."""
         return state.sums
 
     def remaining(self, state: IndividualState) -> Private[Array]:
         """Return what each record has left, rounded down; never below 0."""
-        return state.sums.map(
-            lambda sums: np.maximum(0.0, np.nextafter(self.budget - sums, -math.inf))
-        )
+        limit = self._limit()
+        return state.sums.map(lambda sums: np.maximum(0.0, np.nextafter(limit - sums, -math.inf)))
 
     def guarantee(self, delta: float) -> Guarantee:
-        """Return the epsilon of the whole at ``delta``, for every record."""
-        if not 0 < delta < 1:
-            return Guarantee(0.0 if delta >= 1 else math.inf, delta)
-        value = renyi.convert(np.array([self.budget]), np.array([self.order]), delta)
-        return Guarantee(max(0.0, float(value[0])), delta)
+        """Return the exact epsilon of mu-GDP at ``delta``, for every record."""
+        return GaussianFilter(self.mu).guarantee(delta)
+
+    def _limit(self) -> float:
+        """Return the square of mu, rounded down."""
+        return flooring(Fraction(self.mu) ** 2)
 
     def _after(self, state: IndividualState, costs: Private[Array]) -> Private[Array]:
         def added(sums: Array) -> Array:

@@ -79,6 +79,9 @@ class Mechanism:
     given
         How many released values `release` gets after the stream: the loss must hold whatever
         they are, or `premises` must refuse those for which it does not.
+    shifts
+        True where it adds independent N(0, sigma^2) to each coordinate, with `deviation` for sigma,
+        and releases what follows from that and from values rounded as `cost` says.
     spans
         True where `loss` takes the span beside the distance: see `Query.span`.
     selectable
@@ -94,6 +97,7 @@ class Mechanism:
     reads: ClassVar[type] = np.ndarray
     chooses: ClassVar[bool] = False
     given: ClassVar[int] = 0
+    shifts: ClassVar[bool] = False
     spans: ClassVar[bool] = False
     selectable: ClassVar[bool] = True
     theorem: ClassVar[str] = ""

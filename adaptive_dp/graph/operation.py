@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.errors import DeclarationError
@@ -22,6 +23,7 @@ from adaptive_dp.graph.fields import fields_of
 from adaptive_dp.noise.stream import Stream
 
 Colour = Literal["private", "released", "public"]
+Contributions = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
 class Operation:
@@ -34,6 +36,10 @@ class Operation:
 
     reads: ClassVar[type | None] = None
     """The domain that the first input must have; None where any will do."""
+
+    alone: ClassVar[bool] = False
+    """True where what becomes of a unit's rows hangs on those rows and on the plan, and on no other
+    row: a unit that is left out then changes nothing for others."""
 
     beside: ClassVar[int] = 0
     """How many released inputs a private operation may read beside its private one."""
@@ -158,6 +164,25 @@ class Query(Operation):
         Whatever the data; 0 where none is known.
         """
         return 0.0
+
+    def contributions(self, value: Any) -> Contributions:
+        """Return how far the query's value would move, in l2, if a row were left out.
+
+        Defined where the value is a sum over rows: what a row adds hangs on that row and on the
+        plan alone, whatever the other rows are.
+
+        Parameters
+        ----------
+        value
+            The value of the query's input.
+
+        Returns
+        -------
+        units, norms
+            Shape (rows,): whose each row is, and a bound for the value as `run` computes it,
+            rounding included; exactly 0 only where nothing at all would change.
+        """
+        raise NotImplementedError(f"{type(self).__name__} is no sum over rows")
 
     def present(self, value: Any) -> Any:
         """Return a released value in the form that its reader expects (post-processing)."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from attrs import field, frozen
@@ -35,6 +35,8 @@ from adaptive_dp.rows.memory import MemoryRows
 
 if TYPE_CHECKING:
     from adaptive_dp.graph.pipeline import Pipeline
+
+T = TypeVar("T")
 
 
 @frozen(eq=False, repr=False)
@@ -285,6 +287,38 @@ def _owned(value: Any) -> Any:
     return value
 
 
+def guarded(name: str, call: Callable[[], T]) -> T:
+    """Return what a call on private values returns; of what it raises nothing is told.
+
+    Parameters
+    ----------
+    name
+        Of the node, for the error.
+    call
+        The call.
+
+    Raises
+    ------
+    RunError
+        If it fails, whatever the cause.
+    """
+    stopped = False
+    try:
+        with np.errstate(all="ignore"):  # a warning would tell of the data
+            return call()
+    except KeyboardInterrupt:
+        stopped = True
+    except BaseException:  # the library's own too: an own mechanism may have set it off
+        pass
+    # outside of the handler, so that no traceback holds the cause or its data
+    if stopped:
+        raise KeyboardInterrupt
+    raise RunError(
+        f"node {name!r} failed; the cause is withheld, since it may carry private data. "
+        "Nothing was released. Run the plan on made-up data of the same schema to find it."
+    )
+
+
 class Run:
     """The values of one run; private ones are kept as `Secret`."""
 
@@ -372,27 +406,17 @@ class Run:
         )
 
     def _guarded(self, node: Node, names: list[str], stream: Stream) -> Any:
-        stopped = False
-        try:  # inputs are revealed in the call itself: no local variable of this frame holds them
-            with np.errstate(all="ignore"):  # a warning would tell of the data
-                return node.handle.operation.observed(
-                    [
-                        fresh(self.opened[n]) if n in self.opened else self.secrets[n].reveal()
-                        for n in names
-                    ],
-                    stream,
-                    partial(self.watch, node),
-                )
-        except KeyboardInterrupt:
-            stopped = True
-        except BaseException:  # the library's own too: an own mechanism may have set it off
-            pass
-        # outside of the handler, so that no traceback holds the cause or its data
-        if stopped:
-            raise KeyboardInterrupt
-        raise RunError(
-            f"node {node.name!r} failed; the cause is withheld, since it may carry private data. "
-            "Nothing was released. Run the plan on made-up data of the same schema to find it."
+        # inputs are revealed in the call itself: no local variable of this frame holds them
+        return guarded(
+            node.name,
+            lambda: node.handle.operation.observed(
+                [
+                    fresh(self.opened[n]) if n in self.opened else self.secrets[n].reveal()
+                    for n in names
+                ],
+                stream,
+                partial(self.watch, node),
+            ),
         )
 
     def _followed(self, node: Node, names: list[str], stream: Stream) -> Any:

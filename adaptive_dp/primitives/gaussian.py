@@ -43,6 +43,7 @@ class Gaussian(Mechanism):
     """
 
     norm: ClassVar[float] = 2
+    shifts: ClassVar[bool] = True
     theorem: ClassVar[str] = "Balle & Wang 2018, Thm 8"
     sampler: ClassVar[str] = "Gaussian, exact, rounded to a power-of-two step"
 

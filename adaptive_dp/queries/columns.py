@@ -59,6 +59,7 @@ class ColumnOf(Operation):
 
     kind: ClassVar[str] = "column"
     reads: ClassVar[type] = Table
+    alone: ClassVar[bool] = True
 
     name: str
 
@@ -91,6 +92,7 @@ class Clip(Operation):
 
     kind: ClassVar[str] = "clip"
     reads: ClassVar[type] = Values
+    alone: ClassVar[bool] = True
 
     lower: float = field(converter=_lower)
     upper: float = field(converter=_upper)

@@ -9,7 +9,7 @@ import numpy as np
 from attrs import frozen
 
 from adaptive_dp.graph.change import Change
-from adaptive_dp.graph.operation import Query
+from adaptive_dp.graph.operation import Contributions, Query
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import Table
 
@@ -32,6 +32,10 @@ class Count(Query):
     def step(self, domain: Any) -> float:
         """Return 1."""
         return 1.0
+
+    def contributions(self, value: Any) -> Contributions:
+        """Return 1 for each row."""
+        return value.units, np.ones(len(value.units))
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> float:
         """Return the count."""

@@ -9,15 +9,16 @@ from typing import Any, ClassVar
 import numpy as np
 from attrs import field, frozen
 
+from accountants.rounding import up
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.convert import anything
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.operation import Query, require
+from adaptive_dp.graph.operation import Contributions, Query, require
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.columns import Floats
 from adaptive_dp.queries.domains import Table
 from adaptive_dp.queries.filter import Filter
-from adaptive_dp.rows import Columns
+from adaptive_dp.rows import Columns, Rows
 from adaptive_dp.rows.rows import Integers
 
 Condition = tuple[str, str, Any]
@@ -87,6 +88,16 @@ class Counts(Query):
     def candidate(self, index: int) -> str:
         """Return the condition as a text such as ``age >= 18``."""
         return self._filters()[index].label()
+
+    def contributions(self, value: Rows) -> Contributions:
+        """Return ``sqrt(m)`` for a row that meets m conditions, rounded up."""
+        filters = self._filters()
+
+        def block(columns: Columns) -> Floats:
+            met = np.sum([f.keep(columns, f.operand) for f in filters], axis=0, dtype=np.float64)
+            return np.where(met == 0, 0.0, up(np.sqrt(met)))
+
+        return value.units, value.values(block)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
         """Return the counts, shape (conditions,)."""

@@ -66,6 +66,7 @@ class Filter(Operation):
 
     kind: ClassVar[str] = "filter"
     reads: ClassVar[type] = Table
+    alone: ClassVar[bool] = True
     beside: ClassVar[int] = 1
 
     column: str

@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field, frozen
+from numpy.typing import NDArray
 
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.convert import perhaps
-from adaptive_dp.graph.operation import Query, require
+from adaptive_dp.graph.operation import Contributions, Query, require
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.queries.columns import Floats
+from adaptive_dp.queries.columns import Floats, Selected
 from adaptive_dp.queries.domains import Categories, Values, edges_of, known, numeric
 from adaptive_dp.queries.partition import bin_index, bins, category_index
 from adaptive_dp.rows import Columns
@@ -83,18 +84,25 @@ class Histogram(Query):
         keys = bins("the column", self.edges) if self.edges is not None else self.keys or ()
         return keys[index]
 
+    def contributions(self, value: Selected) -> Contributions:
+        """Return 1 for a row that is in a bin."""
+        return value.rows.units, value.rows.values(
+            lambda columns: (self._index(value.of(columns)) >= 0).astype(np.float64)
+        )
+
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
         """Return the counts, shape (bins,)."""
         selected = inputs[0]
-        keys = self.keys or ()
-        width = len(self.edges) - 1 if self.edges is not None else len(keys)
+        width = len(self.edges) - 1 if self.edges is not None else len(self.keys or ())
 
         def block(columns: Columns) -> Integers:
-            values = selected.of(columns)
-            if self.edges is not None:
-                index = bin_index(values, self.edges)
-            else:
-                index = category_index(values, keys)
+            index = self._index(selected.of(columns))
             return np.bincount(index[index >= 0], minlength=width).astype(np.int64)
 
         return np.array([float(v) for v in selected.rows.total(block)])
+
+    def _index(self, values: NDArray[Any]) -> Integers:
+        """Return each value's bin, -1 for none."""
+        if self.edges is not None:
+            return bin_index(values, self.edges)
+        return category_index(values, self.keys or ())

@@ -31,6 +31,7 @@ class Partition(PartitionOperation):
 
     kind: ClassVar[str] = "partition"
     reads: ClassVar[type] = Table
+    alone: ClassVar[bool] = True
 
     by: str
     keys: tuple[Any, ...] | None = field(default=None, converter=perhaps)
@@ -86,6 +87,7 @@ class Part(PartOperation):
 
     kind: ClassVar[str] = "part"
     reads: ClassVar[type] = Parts
+    alone: ClassVar[bool] = True
 
     index: int
 

@@ -157,6 +157,7 @@ class BoundContributions(BoundOperation):
 
     kind: ClassVar[str] = "bound"
     reads: ClassVar[type] = Table
+    alone: ClassVar[bool] = True
 
     rows: int = field(converter=number)
     unit: str

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 from attrs import evolve, field, frozen
 
+from accountants.rounding import up
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.operation import Query, require
+from adaptive_dp.graph.operation import Contributions, Query, require
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.columns import Floats, Selected, numbers
 from adaptive_dp.queries.domains import Ball, Interval, Values, interval, number
@@ -85,6 +86,19 @@ class Sum(Query):
         """Return the grid's."""
         return grid.step(self.bounds.largest, grid.BITS)
 
+    def contributions(self, value: Selected) -> Contributions:
+        """Return each row's whole steps, times the step: exactly what it adds.
+
+        The total may be clamped, which moves no two totals apart.
+        """
+        bounds = self.bounds
+
+        def block(columns: Columns) -> Floats:
+            steps, unit = grid.interval(numbers(value.of(columns)), bounds.lower, bounds.upper)
+            return np.abs(steps) * unit
+
+        return value.rows.units, value.rows.values(block)
+
     def run(self, inputs: Sequence[Any], stream: Stream) -> float:
         """Return the sum."""
         return column_sum(inputs[0], self.bounds)
@@ -146,6 +160,21 @@ class VectorSum(Query):
     def step(self, domain: Ball) -> float:
         """Return the grid's."""
         return grid.ball(np.zeros((1, self.width)), self.radius)[1]
+
+    def contributions(self, value: Selected) -> Contributions:
+        """Return each row's length, in whole steps, times the step.
+
+        A row has at most some 2^20 steps in norm, so that the sum of its squares is exact; the
+        root is rounded up.
+        """
+        radius = self.radius
+
+        def block(columns: Columns) -> Floats:
+            steps, unit = grid.ball(value.of(columns), radius)
+            squares = (steps * steps).sum(axis=1)
+            return np.where(squares == 0, 0.0, up(np.sqrt(squares)) * unit)
+
+        return value.rows.units, value.rows.values(block)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
         """Return the sum, shape (d,)."""

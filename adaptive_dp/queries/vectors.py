@@ -38,6 +38,7 @@ class VectorsOf(Operation):
 
     kind: ClassVar[str] = "vectors"
     reads: ClassVar[type] = Table
+    alone: ClassVar[bool] = True
 
     names: tuple[str, ...] = field(converter=texts)
     scale: bool = False
@@ -100,6 +101,7 @@ class NormClip(Operation):
 
     kind: ClassVar[str] = "norm_clip"
     reads: ClassVar[type] = Ball
+    alone: ClassVar[bool] = True
 
     radius: float = field(converter=_norm)
 
@@ -136,6 +138,7 @@ class Times(Operation):
 
     kind: ClassVar[str] = "times"
     reads: ClassVar[type] = Ball
+    alone: ClassVar[bool] = True
 
     name: str
     bounds: Interval = field(converter=interval)

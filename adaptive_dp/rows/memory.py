@@ -66,6 +66,11 @@ class MemoryRows:
         np.minimum.at(least, codes[valid], parts[valid])
         return self.take(valid & (parts == least[codes]))
 
+    def among(self, units: Integers) -> MemoryRows:
+        """Return the rows of some units; always a copy: the time must not tell if all are."""
+        keep = np.isin(self.units, units)
+        return MemoryRows({k: v[keep] for k, v in self.columns.items()}, self.units[keep])
+
     def sample(self, rate: float, source: Coins) -> MemoryRows:
         """Return the rows of the units whose coin came up."""
         names, codes = np.unique(self.units, return_inverse=True)

@@ -87,6 +87,10 @@ class Rows(Protocol):
         """Return, of each unit, the rows in the least non-negative part that any of them is in."""
         ...
 
+    def among(self, units: Integers) -> Rows:
+        """Return the rows of the units that are named, in their order."""
+        ...
+
     def sample(self, rate: float, source: Coins) -> Rows:
         """Return the rows of a Poisson sample of the units."""
         ...

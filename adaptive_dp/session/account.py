@@ -17,6 +17,7 @@ from accountants.odometers import Odometer
 from accountants.rounding import down, flooring
 from adaptive_dp.graph.operation import require
 from adaptive_dp.session.budget import Budget
+from adaptive_dp.session.currency import currency_for
 from adaptive_dp.session.ledger import require_ledger
 from adaptive_dp.session.spends import Costs, Spends, odometer_for
 
@@ -39,9 +40,9 @@ class Account:
 
     def __init__(self, budget: Budget, accountant: str) -> None:
         self.budget, self.accountant = budget, accountant
-        self.filter = filter_for(accountant, budget.epsilon, budget.delta, budget.failures)
-        self.odometer = odometer_for(accountant, budget.delta, budget.failures)
-        self.spends, self.read_off = Spends(self.filter), Spends(self.odometer)
+        self.currency = currency_for(accountant, budget)
+        self.spends = Spends(self.currency.filter)
+        self.read_off = Spends(self.currency.odometer)
         self.settled: dict[str, float] = {}
         self._shares: dict[str, float] = {}
         self._parts: dict[str, Sums] = {}
@@ -62,6 +63,8 @@ class Account:
             If another session was the first to spend in the part, and gave it another share.
         """
         self.agree(part)
+        if not self.currency.refuses:
+            return
         for _, spends in self.limits(part):
             spends.check(costs)
 

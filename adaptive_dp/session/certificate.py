@@ -9,7 +9,7 @@ from typing import Any
 from attrs import evolve
 
 from accountants import ACCOUNTANTS, AccountingError
-from accountants.filters.choose import filter_for
+from accountants.errors import InapplicableError
 from accountants.filters.sums import Amount
 from adaptive_dp.graph import verify as plans
 from adaptive_dp.graph.certificate import Certificate, formed
@@ -21,9 +21,17 @@ from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.verify import Verdict, covers
 from adaptive_dp.session.budget import Budget
+from adaptive_dp.session.currency import NAMES, currency_for
+from adaptive_dp.session.individual import INDIVIDUAL, admitted
 from adaptive_dp.session.needs import costs_for, needed, pays
-from adaptive_dp.session.spends import ACCOUNTANTS as CURRENCIES
-from adaptive_dp.session.spends import Spends, odometer_for
+from adaptive_dp.session.spends import Spends
+
+PARTICIPATION = (
+    "Each record takes part in a step while its own budget lasts, and leaves unseen: no record's "
+    "budget refused a step, and what records have spent steered no step and is told nobody.",
+    "All steps of the ledger read the very same rows.",
+)
+"""What the individual filter takes for granted."""
 
 
 def certificate_of(
@@ -51,19 +59,19 @@ def certificate_of(
         adaptive=True,
         claim=claim,
     )
-    keeps = filter_for(accountant, budget.epsilon, budget.delta, budget.failures)
-    odometer = odometer_for(accountant, budget.delta, budget.failures)
+    currency = currency_for(accountant, budget)
     document = {
         **paper.document,
+        "assumptions": [*paper.document["assumptions"], *assumed(accountant)],
         "session": {
             "failures": budget.failures,
-            "theorem": keeps.theorem,
+            "theorem": currency.theorem,
             "steps": list(plan.adaptive),
-            "currencies": list(keeps.units()),
+            "currencies": list(currency.filter.units()),
             "spent": [_plain(cost) for cost in spent.costs],
             "remaining": [_plain(cost) for cost in remaining.costs],
             "failed": spent.failure,
-            "odometer": {"epsilon": _plain(epsilon), "theorem": odometer.theorem},
+            "odometer": {"epsilon": _plain(epsilon), "theorem": currency.reading_theorem},
             "ledger": {"head": head, "entries": entries},
         },
     }
@@ -96,11 +104,16 @@ def verify(certificate: Certificate, *, allow: Collection[str] = ()) -> Verdict:
     modules = permitted(allow)
     document = certificate.document
     formed(document)
-    verdict = plans.compared(document, load(document["plan"], allow=modules), adaptive=True)
+    ours = assumed(document["claim"]["accountant"])
+    said = document["assumptions"]
+    plain = {**document, "assumptions": [line for line in said if line not in ours]}
+    verdict = plans.compared(plain, load(document["plan"], allow=modules), adaptive=True)
     try:
         reasons = list(_replayed(document, load(document["plan"], allow=modules)))
     except (PlanError, AccountingError) as error:
         raise DocumentError(f"certificate.session cannot be recomputed: {error}") from None
+    if not all(line in said for line in ours):
+        reasons.append("it does not say what the filter of each record takes for granted")
     reasons = [*verdict.reasons, *reasons]
     claim = document["claim"]
     return evolve(
@@ -120,15 +133,16 @@ def _replayed(document: Mapping[str, Any], plan: Pipeline) -> Iterator[str]:
         sorted(map(str, session["steps"])) == sorted(outputs) and len(plan.outputs) == len(outputs),
         "its steps are not the plan's outputs",
     )
-    if claim["accountant"] not in CURRENCIES:
+    if claim["accountant"] not in NAMES:
         yield f"the accountant of the claim, {claim['accountant']!r}, has no filter"
         return
     budget = Budget(claim["epsilon"], claim["delta"], session["failures"])
-    keeps = filter_for(claim["accountant"], budget.epsilon, budget.delta, budget.failures)
-    odometer = odometer_for(claim["accountant"], budget.delta, budget.failures)
-    if not covers(budget.epsilon, keeps.guarantee(budget.delta).epsilon):
+    currency = currency_for(claim["accountant"], budget)
+    keeps, odometer = currency.filter, currency.odometer
+    if not covers(budget.epsilon, currency.promised()):
         yield "the filter promises less than is claimed"
-    if session["theorem"] != keeps.theorem or session["odometer"]["theorem"] != odometer.theorem:
+    theorems = session["theorem"], session["odometer"]["theorem"]
+    if theorems != (currency.theorem, currency.reading_theorem):
         yield "the theorems are not those of the filter and the odometer"
     if session["currencies"] != list(keeps.units()):
         yield "the currencies are not the filter's"
@@ -139,15 +153,22 @@ def _replayed(document: Mapping[str, Any], plan: Pipeline) -> Iterator[str]:
         above = needed(structure, structure.of(outputs[name]), ())
         new = {n for n in above if pays(structure.nodes[n])} - paid
         paid |= new
-        costs = costs_for(structure, [structure.nodes[n] for n in sorted(new)])
+        nodes = [structure.nodes[n] for n in sorted(new)]
+        costs = costs_for(structure, nodes)
         try:
-            spends.check(costs)
+            if currency.refuses:
+                spends.check(costs)
+            else:
+                admitted(structure, nodes, {})
+        except InapplicableError as error:
+            yield f"{name!r} is no step of this accountant: {error}"
+            return
         except AccountingError:
             yield f"{name!r} does not fit into the budget after the steps before it"
             return
         spends.add(costs)
         read_off.add(costs)
-    found = keeps.spent(spends.worst())
+    found = currency.spent(spends.worst())
     left = keeps.remaining(spends.worst())
     pairs = zip(session["spent"], found.costs, strict=False)
     if len(session["spent"]) != len(found.costs) or not all(covers(a, b) for a, b in pairs):
@@ -157,8 +178,13 @@ def _replayed(document: Mapping[str, Any], plan: Pipeline) -> Iterator[str]:
     pairs = zip(session["remaining"], left.costs, strict=False)
     if len(session["remaining"]) != len(left.costs) or not all(covers(b, a) for a, b in pairs):
         yield f"what remains is {list(left.costs)}, less than is said"
-    if not covers(session["odometer"]["epsilon"], odometer.epsilon(read_off.worst())):
-        yield f"the odometer reads {odometer.epsilon(read_off.worst())}, more than is said"
+    if not covers(session["odometer"]["epsilon"], currency.epsilon(read_off)):
+        yield f"the odometer reads {currency.epsilon(read_off)}, more than is said"
+
+
+def assumed(accountant: Any) -> tuple[str, ...]:
+    """Return what a claim rests on, beside what every certificate says, by its accountant."""
+    return PARTICIPATION if accountant == INDIVIDUAL else ()
 
 
 def _plain(value: float) -> float | str:

@@ -31,7 +31,7 @@ def opening(account: Account, others: Sequence[Entry]) -> Entry | None:
         "format": FORMAT,
         "budget": [budget.epsilon, budget.delta, budget.failures],
         "accountant": account.accountant,
-        "theorem": account.filter.theorem,
+        "theorem": account.currency.theorem,
     }
     if not others:
         return mine

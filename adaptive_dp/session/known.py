@@ -44,7 +44,8 @@ class Known:
     def add(self, run: Run, keys: Mapping[str, str], new: Iterable[Node]) -> None:
         """Take in what a run has released; the first of each stays."""
         for node in new:
-            self.values.setdefault(keys[node.name], run.opened[node.name])
+            if keys[node.name] not in self._raw:  # else another session released it first
+                self.values.setdefault(keys[node.name], run.opened[node.name])
 
 
 def written(run: Run, keys: Mapping[str, str], new: Iterable[Node]) -> dict[str, Any]:

@@ -24,17 +24,19 @@ from typing import Any
 from attrs import field, frozen
 
 from accountants import AccountingError
+from accountants.errors import InapplicableError
 from accountants.filters.sums import Amount, Spent
 from adaptive_dp.graph.document import load
 from adaptive_dp.graph.errors import DocumentError, LedgerError, PlanError
 from adaptive_dp.graph.functions import permitted
-from adaptive_dp.graph.structure import Structure
+from adaptive_dp.graph.structure import Node, Structure
 from adaptive_dp.graph.untrusted import unique_json
 from adaptive_dp.session.account import Account, Inside
 from adaptive_dp.session.budget import Budget
 from adaptive_dp.session.chain import GENESIS, broken
 from adaptive_dp.session.declared import agree, declarations
 from adaptive_dp.session.entries import FORMAT, costs_of, part_of, placed
+from adaptive_dp.session.individual import admitted
 from adaptive_dp.session.needs import costs_for, needed, paid_nodes, pays
 from adaptive_dp.session.spends import Costs
 
@@ -159,10 +161,10 @@ def recomputed(
         len(audit.releases),
         last,
         audit.budget,
-        account.filter.theorem,
-        account.odometer.epsilon(account.read_off.worst()),
-        account.filter.spent(account.spends.worst()),
-        account.filter.remaining(account.spends.worst()),
+        account.currency.theorem,
+        account.currency.epsilon(account.read_off),
+        account.currency.spent(account.spends.worst()),
+        account.currency.filter.remaining(account.spends.worst()),
         audit.running,
         frozenset(audit.released),
         {
@@ -184,14 +186,16 @@ class _Audit:
         self.budget = Budget(*first["budget"])
         name = first["accountant"]
         self.account = Account(self.budget, name)
-        self.filter = self.account.filter
-        if first["theorem"] != self.filter.theorem:
-            raise DocumentError(f"the theorem of {name!r} is {self.filter.theorem!r}")
+        self.currency = self.account.currency
+        self.filter = self.currency.filter
+        if first["theorem"] != self.currency.theorem:
+            raise DocumentError(f"the theorem of {name!r} is {self.currency.theorem!r}")
         self.releases: dict[int, list[str]] = {}
         self.known: set[str] = set()
         self.released: set[int] = set()
         self.declared: dict[str, tuple[str, str]] = {}
         self.running: dict[int, float] = {}
+        self.edition: Any = None
 
     def found(self, number: int, entry: Any) -> list[str]:
         """Take in an entry, and return what is wrong with it."""
@@ -207,7 +211,10 @@ class _Audit:
         self.releases[number] = digests
         structure = load(entry["plan"], allow=self.modules).structure
         new = paid_nodes(structure, digests)
-        reasons = self._unpaid(structure, digests) + self._declares(structure, entry)
+        reasons = self._unpaid(structure, digests)
+        if not self.currency.refuses:
+            reasons += self._individual(structure, new, entry)
+        reasons += self._declares(structure, entry)
         unknown = len(digests) - len({node.digest for node in new})
         if unknown:
             reasons.append(f"{unknown} of its releases are not in its plan, or listed twice")
@@ -225,15 +232,14 @@ class _Audit:
             self.account.settle(part)
         except UNREADABLE as error:
             part, reasons = (), [*reasons, f"it is in no part: {_said(error)}"]
-        for name, spends in self.account.limits(part):
+        for name, spends in self.account.limits(part) if self.currency.refuses else ():
             try:
                 spends.check(costs)
             except AccountingError as error:
                 of = f" of the part {name!r}" if name else ""
                 reasons.append(f"it does not fit into what was left{of}: {error}")
         self.account.add(costs, part)
-        read_off = self.account.read_off
-        self.running[number] = read_off.keeps.epsilon(read_off.worst())
+        self.running[number] = self.currency.epsilon(self.account.read_off)
         return reasons
 
     def _release(self, entry: dict[str, Any]) -> list[str]:
@@ -267,6 +273,20 @@ class _Audit:
             for node in structure
             if node.name in reads and pays(node) and node.digest not in digests
         ]
+
+    def _individual(
+        self, structure: Structure, new: Sequence[Node], entry: dict[str, Any]
+    ) -> list[str]:
+        """Say why a step has no price for each record, or was made on other data."""
+        reasons = []
+        self.edition = entry["edition"] if self.edition is None else self.edition
+        if entry["edition"] != self.edition:
+            reasons.append(f"its edition is not that of the spends before it, {self.edition!r}")
+        try:
+            admitted(structure, new, self.declared)
+        except (PlanError, InapplicableError) as error:
+            reasons.append(str(error))
+        return reasons
 
     def _declares(self, structure: Structure, entry: dict[str, Any]) -> list[str]:
         """Say which data set is declared otherwise than before, or than the entry says."""

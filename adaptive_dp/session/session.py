@@ -11,10 +11,12 @@ from uuid import uuid4
 
 from attrs import evolve
 
+from accountants import Private
 from accountants.errors import BudgetError
 from accountants.filters.sums import Amount
-from accountants.rounding import shown
+from accountants.rounding import Array, shown
 from adaptive_dp.graph.certificate import Certificate
+from adaptive_dp.graph.charge import Charge
 from adaptive_dp.graph.convert import number as numeric
 from adaptive_dp.graph.convert import whole
 from adaptive_dp.graph.document import load
@@ -34,6 +36,7 @@ from adaptive_dp.session.declared import agree, declarations
 from adaptive_dp.session.entries import costs_of, opening, part_of, placed, readable, spending
 from adaptive_dp.session.forecast import Forecast, priced
 from adaptive_dp.session.identity import Identities
+from adaptive_dp.session.individual import Individuals
 from adaptive_dp.session.kept import Kept
 from adaptive_dp.session.known import Known, written
 from adaptive_dp.session.ledger import Entry, Ledger, MemoryLedger
@@ -61,7 +64,9 @@ class Session:
         What all steps together may cost.
     accountant
         In which currency costs add up, one with a filter theorem: ``"renyi"``, ``"gaussian"``,
-        ``"concentrated"``, ``"advanced"`` or ``"basic"``.
+        ``"concentrated"``, ``"advanced"`` or ``"basic"``; or ``"individual"``: squares of mu as
+        under ``"gaussian"``, but each record has the budget for itself, and leaves unseen when it
+        is spent.
     ledger
         Where spends are recorded: the path of an SQLite file, a URL, or a `Ledger`. A session that
         is opened on a ledger which is already there goes on where that stands. None keeps no
@@ -73,7 +78,8 @@ class Session:
         Which state of the data this is, such as ``"2024-06"``. That spends in different parts of
         a partition touch different people holds between sessions of one ledger only where all of
         them read the very same rows, in the same order. Sessions that give one edition say so;
-        spends of sessions that do not add up, in whichever parts they are.
+        spends of sessions that do not add up, in whichever parts they are. With
+        ``accountant="individual"`` a ledger is of one edition, which must be named.
     data
         For each data set, by its name, a frame or a mapping of column names to arrays. Columns are
         copied when they are first read, so that nobody moves to another part later.
@@ -124,6 +130,15 @@ class Session:
         self.budget, self.accountant, self._seed = budget, accountant, number
         self._edition = uuid4().hex if edition is None else edition
         self._account, self._kept = Account(budget, accountant), Kept(data)
+        self._individuals: Individuals | None = None
+        each = self._account.currency.individual
+        if each is not None:
+            require(
+                ledger is None or edition is not None,
+                "with accountant='individual' what records have spent is found by going through "
+                "the ledger's steps again, on the very same rows: say edition='2024-06' for them",
+            )
+            self._individuals = Individuals(each, self._edition, self._kept)
         self._lock = threading.RLock()
         self._seen, self._head, self._closed = 0, "", False
         self._declared: dict[str, tuple[str, str]] = {}
@@ -147,6 +162,8 @@ class Session:
         with self._lock:
             self._closed = True
             self._kept.clear()
+            if self._individuals is not None:
+                self._individuals.clear()
             self._ledger.close()
 
     def __repr__(self) -> str:
@@ -222,25 +239,37 @@ class Session:
             end = structure.of(handle)
             known, wanted = self._wanted(structure, keys, end, again)
             self._admit(structure)
+            new = [n for n in structure if n.name in wanted and pays(n)]
+            charges = self._priced(structure, new)
             rehearsed(structure)
             run = Run(structure, self._seed)
             for known_name in known:
                 node = structure.nodes[known_name]
                 run.opened[known_name] = self._known.value(node, keys[known_name])
             self._kept.bind(run, keys, wanted)
-            new = [n for n in structure if n.name in wanted and pays(n)]
+            if self._individuals is not None and new:
+                self._individuals.ready(structure)
             if new:
                 number = self._pay(plan, structure, new, name, part)
                 run.round = (number,)
                 self._own[number] = (handle, structure, keys, [node.name for node in new])
-            for node in structure:
-                if node.name in wanted and not node.loops:
-                    run.value(node)
+            if self._individuals is not None and new:
+                self._individuals.compute(run, charges, wanted, number)
+            else:
+                for node in structure:
+                    if node.name in wanted and not node.loops:
+                        run.value(node)
             self._kept.keep(run, keys)
             self._read_openly(structure, wanted)
             if new:
                 self._note(run, keys, new, number)
             return fresh(run.open(end.name))
+
+    def _priced(self, structure: Structure, new: Sequence[Node]) -> Sequence[Charge]:
+        """Refuse a step that has no price for each record, where records have budgets."""
+        if self._individuals is None:
+            return ()
+        return self._individuals.admit(structure, new, self._declared)
 
     def _asked(self, handle: Any, again: bool) -> tuple[Pipeline, Any]:
         """Return a step as a plan, with everything that others have spent taken in."""
@@ -277,11 +306,13 @@ class Session:
             self._admit(structure)
             new = [n for n in structure if n.name in wanted and pays(n)]
             bare = tuple(costs_for(structure, new))
-            priced(bare, self._account.filter, self.accountant, self.budget)
+            if self._individuals is None:
+                priced(bare, self._account.currency.filter, self.accountant, self.budget)
             costs = placed(bare, self._edition)
             spends, read_off = self._account.sums(part)
             before = spends.worst()
             try:
+                self._priced(structure, new)
                 self._account.check(costs, part)
             except BudgetError as error:
                 refusal = str(error)
@@ -294,7 +325,9 @@ class Session:
                 not new,
                 spends.keeps.spent(grown(before, after)),
                 spends.keeps.remaining(after),
-                read_off.keeps.epsilon(read_off.after(costs)),
+                self.budget.epsilon
+                if self._individuals is not None
+                else read_off.keeps.epsilon(read_off.after(costs)),
             )
 
     def _part(self, name: str, share: float, around: Inside) -> Part:
@@ -306,6 +339,12 @@ class Session:
         require(
             isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1,
             f"a part's share must be a number in (0, 1], got {share!r}",
+        )
+        require(
+            self._individuals is None,
+            "a session with accountant='individual' has no parts: a share of each record's budget "
+            "would be spent unseen, and nobody could say what the others have left; open a "
+            "session with a smaller budget and a ledger of its own",
         )
         with self._lock:
             self._take(self._ledger.entries(self._seen))
@@ -326,13 +365,14 @@ class Session:
         self, plan: Pipeline, structure: Structure, new: Sequence[Node], name: str, part: Inside
     ) -> int:
         bare = tuple(costs_for(structure, new))
-        priced(bare, self._account.filter, self.accountant, self.budget)
+        priced(bare, self._account.currency.filter, self.accountant, self.budget)
         costs = placed(bare, self._edition)
         entry = spending(plan, new, bare, name=name, part=part, edition=self._edition)
 
         def decide(others: Sequence[Entry]) -> Entry:
             self._take(others)
             self._admit(structure)
+            self._priced(structure, new)
             self._account.check(costs, part)
             return entry
 
@@ -358,6 +398,8 @@ class Session:
         for entry in entries:
             readable(entry, self._seen)
             if entry["kind"] == "spend":
+                if self._individuals is not None:
+                    self._individuals.take(entry)
                 self._account.add(costs_of(entry), part_of(entry))
                 for name, (digest, neighbors) in entry["data"].items():
                     self._declared.setdefault(name, (digest, neighbors))
@@ -369,21 +411,51 @@ class Session:
 
     @property
     def remaining(self) -> Amount:
-        """What is left in each of the filter's currencies, rounded down."""
+        """What is left in each of the filter's currencies, rounded down.
+
+        With ``accountant="individual"``, what every record has left at least, by what is declared:
+        at 0 some may have left the sums, and steps go on.
+        """
         return self._left(())
 
     @property
     def spent(self) -> Amount:
-        """What is spent in each of the filter's currencies, rounded up."""
+        """What is spent in each of the filter's currencies, rounded up.
+
+        With ``accountant="individual"``, what no record has spent more than, by what is declared.
+        """
         return self._gone(())
 
     @property
     def epsilon(self) -> float:
         """What was spent so far, as an epsilon at the budget's delta: the odometer's reading.
 
-        It holds however the analyst chose when to stop, by the theorem of the odometer.
+        It holds however the analyst chose when to stop, by the theorem of the odometer. With
+        ``accountant="individual"`` it is the budget's: what was spent of it is private.
         """
         return self._reading(())
+
+    @property
+    def records(self) -> Private[Array]:
+        """What each record has spent, in squares of mu, where records have budgets.
+
+        Shape (units,), in the order in which units first appear in the data. It is as private as
+        they are: whoever opens it (`expose_private_value`) may check the data's keeper, and must
+        neither publish what is seen nor choose a step by it, which no budget covers.
+
+        Raises
+        ------
+        DeclarationError
+            If records have no budgets of their own here, or nothing was run yet.
+        """
+        with self._lock:
+            require(
+                self._individuals is not None and not self._closed,
+                "what each record has spent is kept by open sessions with accountant='individual'",
+            )
+            assert self._individuals is not None
+            self._take(self._ledger.entries(self._seen))
+            return self._individuals.spent()
 
     def _sums(self, part: Inside) -> Sums:
         self._take(self._ledger.entries(self._seen))
@@ -396,12 +468,13 @@ class Session:
 
     def _gone(self, part: Inside) -> Amount:
         with self._lock:
-            spends = self._sums(part)[0]
-            return spends.keeps.spent(spends.worst())
+            return self._account.currency.spent(self._sums(part)[0].worst())
 
     def _reading(self, part: Inside) -> float:
         with self._lock:
             spends = self._sums(part)[1]
+            if self._individuals is not None:
+                return self.budget.epsilon
             return spends.keeps.epsilon(spends.worst())
 
     @property

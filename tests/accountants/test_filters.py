@@ -372,7 +372,7 @@ def test_more_refusals() -> None:
 
 
 def test_individual_budgets_are_never_exceeded_and_everything_is_private() -> None:
-    budget = IndividualFilter(order=4.0, budget=0.3)
+    budget = IndividualFilter(mu=0.5)
     draw = np.random.default_rng(7)
     state = budget.start(50)
     exact = [Fraction()] * 50
@@ -382,21 +382,21 @@ def test_individual_budgets_are_never_exceeded_and_everything_is_private() -> No
         assert repr(active) == repr(state.sums) == "<private>"
         assert repr(state) == "IndividualState(sums=<private>)"
         for i, on in enumerate(active.expose_private_value()):
-            fits = exact[i] + Fraction(costs[i]) <= Fraction(0.3)
+            fits = exact[i] + Fraction(costs[i]) <= Fraction(1, 4)
             assert fits or not on  # rounding up may drop a record, never keep one
             exact[i] += Fraction(costs[i]) if on else 0
-    assert max(exact) <= Fraction(0.3)
+    assert max(exact) <= Fraction(1, 4)
     sums = budget.spent(state).expose_private_value()
     assert all(Fraction(s) >= e for s, e in zip(sums, exact, strict=True))
     np.testing.assert_allclose(sums, [float(e) for e in exact], rtol=1e-12)
     left = budget.remaining(state).expose_private_value()
-    assert all(Fraction(r) <= Fraction(0.3) - e for r, e in zip(left, exact, strict=True))
+    assert all(Fraction(r) <= Fraction(1, 4) - e for r, e in zip(left, exact, strict=True))
     with pytest.raises(TypeError):
         pickle.dumps(state)
 
 
 def test_a_dropped_record_may_take_part_in_a_cheaper_step() -> None:
-    budget = IndividualFilter(order=2.0, budget=1.0)
+    budget = IndividualFilter(mu=1.0)
     state, active = budget.spend(budget.start(2), Private(np.array([0.75, 0.5])))
     state, active = budget.spend(state, Private(np.array([0.5, 0.5])))
     assert active.expose_private_value().tolist() == [False, True]
@@ -405,7 +405,7 @@ def test_a_dropped_record_may_take_part_in_a_cheaper_step() -> None:
 
 
 def test_nothing_private_decides_an_error() -> None:
-    budget = IndividualFilter(order=2.0, budget=1.0)
+    budget = IndividualFilter(mu=1.0)
     costs = Private(np.array([math.nan, -1.0, math.inf, 0.0]))
     state, active = budget.spend(budget.start(4), costs)
     assert active.expose_private_value().tolist() == [False, False, False, True]
@@ -422,15 +422,19 @@ def test_nothing_private_decides_an_error() -> None:
 
 
 def test_individual_gaussian_costs_and_guarantee() -> None:
-    budget = IndividualFilter(order=8.0, budget=0.5)
+    budget = IndividualFilter(mu=0.5)
     norms = np.array([0.0, 1e-200, 0.1, 1.0, math.nan])
-    costs = budget.gaussian(Private(norms), sigma=2.0).expose_private_value()
-    for norm, cost in zip(norms[:4], costs[:4], strict=True):
-        truth = Fraction(8) * Fraction(norm) ** 2 / 8
-        assert truth <= Fraction(cost) <= truth * (1 + Fraction(1, 10**14)) + Fraction(1, 10**300)
-    assert math.isnan(costs[4])
-    assert budget.guarantee(1e-5) == RenyiFilter(8.0, 0.5).guarantee(1e-5)
+    for rounding in (0.0, 0.125):
+        costs = budget.gaussian(Private(norms), 2.0, rounding).expose_private_value()
+        for norm, cost in zip(norms[:4], costs[:4], strict=True):
+            truth = (Fraction(norm) / 2 + (Fraction(rounding) if norm else 0)) ** 2
+            assert truth <= Fraction(cost) <= truth * (1 + Fraction(1, 10**14)) + Fraction(1e-300)
+        assert math.isnan(costs[4])
+    assert budget.guarantee(1e-5) == GaussianFilter(0.5).guarantee(1e-5)
     assert math.isinf(budget.guarantee(0.0).epsilon)
+    assert IndividualFilter.within(1.0, 1e-6).guarantee(1e-6).epsilon <= 1.0
+    with pytest.raises(InapplicableError, match="delta"):
+        IndividualFilter.within(1.0, 0.0)
 
 
 @steady(200)
