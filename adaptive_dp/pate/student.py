@@ -28,7 +28,8 @@ from adaptive_dp.pate.model import (
 )
 from adaptive_dp.pate.points import Points, featured
 from adaptive_dp.pate.teachers import TeachersDomain
-from adaptive_dp.queries.domains import Column, column
+from adaptive_dp.queries import domains
+from adaptive_dp.queries.domains import Column
 from adaptive_dp.queries.labelled import open_handle
 
 Array = NDArray[np.float64]
@@ -130,10 +131,6 @@ class Student:
         return featured(data, self.features, self.norm, self.columns)
 
 
-def _columns(declared: Mapping[str, Any]) -> Mapping[str, Column]:
-    return {name: column(name, value) for name, value in declared.items()}
-
-
 def _settings(value: Mapping[str, Any]) -> dict[str, Any]:
     return settings(dict(value), "a student's model")
 
@@ -165,7 +162,7 @@ class Learn(Operation):
     unlabelled: bool = False
     features: tuple[str, ...] = field(default=(), converter=texts)
     norm: float | None = field(default=None, converter=number)
-    columns: Mapping[str, Column] = field(factory=dict, converter=_columns)
+    columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
 
     def __attrs_post_init__(self) -> None:
         require(len(self.classes) > 0, "a student needs at least one class, got none")
