@@ -14,6 +14,7 @@ from adaptive_dp.graph.convert import anything, number, texts
 from adaptive_dp.graph.errors import RunError
 from adaptive_dp.graph.functions import Function
 from adaptive_dp.graph.handles import Handle, Released
+from adaptive_dp.graph.loop import ancestors
 from adaptive_dp.graph.operation import Colour, Operation, require
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.ballots import BallotsSource
@@ -309,15 +310,3 @@ def classes(labels: Handle) -> tuple[Any, ...]:
         f"from {'teachers of different classes' if named else 'no votes'}",
     )
     return named.pop()
-
-
-def ancestors(handle: Handle) -> list[Handle]:
-    """Return a handle and all that it is computed from."""
-    found: dict[int, Handle] = {}
-    queue = [handle]
-    while queue:
-        this = queue.pop()
-        if id(this) not in found:
-            found[id(this)] = this
-            queue.extend(this.inputs)
-    return list(found.values())
