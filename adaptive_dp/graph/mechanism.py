@@ -23,7 +23,8 @@ say in which norm distances are measured, and write `release` and `loss`::
 
 It is a frozen attrs class: certify, calibrate, run, draw and the plan document know it. The value
 is rounded to whole steps g, to which whole steps of noise are added, since the low bits of
-``value + stream.laplace(...)`` would tell the value (Mironov 2012); `cost` adds what rounding moves.
+``value + stream.laplace(...)`` would tell the value (Mironov 2012); `cost` adds what rounding
+moves.
 
 A mechanism may read another kind of private value than an array (`reads`), release another shape
 than its value's (`shape`), choose a candidate (`chooses`), or follow released values (`given`).
