@@ -342,7 +342,7 @@ class TestAdaptiveClipping:
 class TestAudit:
     """NoisySGD on a pair that is as far apart as can be: nobody, and one person."""
 
-    draws = 600
+    draws = 400
 
     def outcomes(self, plan: dp.Pipeline, people: int, seed: int, draws: int) -> Any:
         """Return how far the model went towards the person."""
