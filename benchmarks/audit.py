@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-# in place of this folder, whose accountants.py would hide the package
 sys.path[0] = str(Path(__file__).parent.parent / "tests")
 import prey  # noqa: E402
 

@@ -14,19 +14,14 @@ with as many rounds, the rate, the clip, the step and the momentum of `NoisySGD`
 accountant. Their last columns: seconds a fit, and what their own accountants say was spent.
 """
 
-# ruff: noqa: E402
 from __future__ import annotations
-
-import os
-import sys
-
-sys.path[:] = [place for place in sys.path if place != os.path.dirname(os.path.abspath(__file__))]
 
 import argparse
 import csv
 import json
 import math
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path

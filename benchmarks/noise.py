@@ -12,8 +12,6 @@ from __future__ import annotations
 import os
 import sys
 
-sys.path[:] = [place for place in sys.path if place != os.path.dirname(os.path.abspath(__file__))]
-
 for _library in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 

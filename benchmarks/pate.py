@@ -16,13 +16,7 @@ The second compares questions chosen at random (PSQ) with questions that student
 package brings. In its place: even or odd digits of MNIST, 500 teachers. Everything is in one plan.
 """
 
-# ruff: noqa: E402
 from __future__ import annotations
-
-import os
-import sys
-
-sys.path[:] = [place for place in sys.path if place != os.path.dirname(os.path.abspath(__file__))]
 
 import argparse
 import importlib.util

@@ -9,9 +9,6 @@ on a few hundred queries. Both must agree.
 from __future__ import annotations
 
 import os
-import sys
-
-sys.path[:] = [place for place in sys.path if place != os.path.dirname(os.path.abspath(__file__))]
 
 for _library in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")

@@ -4,17 +4,25 @@ from typing import Any
 
 import accountants
 import adaptive_dp as dp
+from accountants.rounding import up
+from adaptive_dp.noise import lattice, rounded_laplace
 
 
 class TwoSided(dp.Mechanism):
-    """Laplace noise as the difference of two exponentials."""
+    """Laplace noise, in whole steps: the low bits of a sum of floats would tell the value."""
 
     scale: float = dp.noise_parameter("b")
     norm = 1
 
     def release(self, value: Any, stream: Any) -> Any:
         """Return the value with noise."""
-        return value + stream.laplace(self.scale, value.shape)
+        g = lattice.step(self.scale)
+        return lattice.noisy(value, rounded_laplace(stream, self.scale / g, value.size), g)
+
+    def cost(self, distance: float, dimension: int, step: float) -> accountants.PrivacyLoss:
+        """Return the loss of the distance and of what rounding adds to it."""
+        moved = dimension * lattice.moved(step, lattice.step(self.scale))
+        return self.loss(up(distance + moved, 4))
 
     def loss(self, distance: float) -> accountants.PrivacyLoss:
         """Return the loss at l1 distance ``distance``."""

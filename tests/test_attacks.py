@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 import pickle
 import subprocess
 import sys
 import time
-import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,6 +23,7 @@ from adaptive_dp.audit.values import value
 from adaptive_dp.noise.stream import SecureStream
 from adaptive_dp.session import Budget, Session
 from adaptive_dp.testing import check
+from adaptive_dp.testing.freshness import in_a_child
 
 SECRET = 271828.25
 HUGE = 2.0**52
@@ -33,26 +31,6 @@ HUGE = 2.0**52
 
 def plan_of(query: Any, mechanism: dp.Mechanism) -> dp.Pipeline:
     return dp.Pipeline(out=query.release(mechanism)).with_delta(1e-6)
-
-
-def in_a_child(act: Callable[[], Any]) -> Any:
-    """Return what a forked process makes of it."""
-    ours, theirs = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        child = os.fork()
-    if child == 0:
-        try:
-            os.close(ours)
-            with os.fdopen(theirs, "wb") as out:
-                out.write(pickle.dumps(act()))
-        finally:
-            os._exit(0)
-    os.close(theirs)
-    with os.fdopen(ours, "rb") as found:
-        text = found.read()
-    os.waitpid(child, 0)
-    return pickle.loads(text)
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "replace_one", "zero_out"])

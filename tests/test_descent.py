@@ -16,7 +16,6 @@ from scipy.stats import norm as normal
 
 import accountants
 import adaptive_dp as dp
-from adaptive_dp.graph import run as running
 from adaptive_dp.problems import Logistic, Loss, Multinomial
 from adaptive_dp.queries.row_gradients import LinearGradients
 from adaptive_dp.rows import examples, grid
@@ -343,7 +342,7 @@ class TestAdaptiveClipping:
 class TestAudit:
     """NoisySGD on a pair that is as far apart as can be: nobody, and one person."""
 
-    draws = 600
+    draws = 400
 
     def outcomes(self, plan: dp.Pipeline, people: int, seed: int, draws: int) -> Any:
         """Return how far the model went towards the person."""
@@ -367,9 +366,7 @@ class TestAudit:
                     found = max(found, math.log((low - delta) / high))
         return found
 
-    def test_it_stays_below_the_certificate_and_a_broken_one_does_not(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_it_stays_below_the_certificate_and_a_broken_one_does_not(self) -> None:
         table = dp.dataset("t", columns=COLUMNS)
         learner = dp.NoisySGD(
             ["x"], "s", steps=2, rate=0.98, learning_rate=1e-3, momentum=0.0, clip=0.1
@@ -377,8 +374,6 @@ class TestAudit:
         plan = dp.Pipeline(m=table.solve(learner)).with_delta(1e-5)
         sound, broken = plan.fix(sigma=2.0), plan.fix(sigma=0.2)
         paper = sound.certify()
-        # every run would certify its plan anew
-        monkeypatch.setattr(running, "certificate", lambda *_, **__: paper)
         least = self.least_epsilon(sound, 1e-5)
         assert 0.05 < least <= paper.epsilon
         assert self.least_epsilon(broken, 1e-5) > paper.epsilon

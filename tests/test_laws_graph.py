@@ -187,12 +187,11 @@ def test_the_order_and_the_names_of_outputs_change_no_bound(data, chance):
     plan = data.draw(plans(list(MECHANISMS), free=False))
     handles = [handle for _, handle in plan.outputs]
     expected = plan.certify(1e-6).bounds
-    for _ in range(2):
-        chance.shuffle(handles)
-        found = upper(**{f"n{i}": handle for i, handle in enumerate(handles)})
-        for name, bound in expected.items():
-            # common losses are added in another order, each sum moved outward by its rounding
-            assert found[name] == pytest.approx(bound.upper, rel=1e-9)
+    chance.shuffle(handles)
+    found = upper(**{f"n{i}": handle for i, handle in enumerate(handles)})
+    for name, bound in expected.items():
+        # common losses are added in another order, each sum moved outward by its rounding
+        assert found[name] == pytest.approx(bound.upper, rel=1e-9)
 
 
 @SETTINGS

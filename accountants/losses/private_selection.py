@@ -39,13 +39,12 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants import runs
-from accountants.bounds import Bounds
 from accountants.errors import DomainError, positive
 from accountants.loss import PrivacyLoss
-from accountants.losses.derived_pair import curve_pair, log_deltas
+from accountants.losses.curved import Curved, lowered
+from accountants.losses.derived_pair import log_deltas
 from accountants.notions import pure as notion
 from accountants.notions import renyi
-from accountants.pair import Pair
 from accountants.rounding import UNIT, Array, up
 
 _ORDERS = 1 + np.geomspace(1e-3, 1e6, 241)
@@ -63,7 +62,7 @@ def _mean(value: float) -> float:
     return positive("PoissonSelection.mean", value)
 
 
-class _Selection(PrivacyLoss):
+class _Selection(Curved):
     """What both families share: a failure, a curve, and all that follows from them."""
 
     base: PrivacyLoss
@@ -80,34 +79,12 @@ class _Selection(PrivacyLoss):
     def renyi(self, orders: Array) -> Array:
         """Return the theorem's bound at the order or the best of a grid of higher orders."""
         wanted = np.asarray(orders, dtype=np.float64)
-        every = np.concatenate([np.ravel(wanted), _ORDERS])
-        order = np.argsort(every, kind="stable")
-        some = self._bound(every[order])
-        best = np.empty_like(some)
-        best[order] = np.minimum.accumulate(some[::-1])[::-1]
-        curve = best[: wanted.size].reshape(wanted.shape)
+        curve = lowered(self._bound, wanted, _ORDERS)
         eps = self.pure()
         return curve if eps is None else np.minimum(curve, notion.to_renyi(eps, wanted))
 
     def _bound(self, orders: Array) -> Array:
         raise NotImplementedError
-
-    def pair(self) -> Pair | None:
-        """Return a pair that bounds every mechanism with this curve and pure epsilon."""
-        return self._pair
-
-    @cached_property
-    def _pair(self) -> Pair | None:
-        return curve_pair(self.renyi, self.pure())
-
-    def profile(self, epsilon: float) -> Bounds | None:
-        """Return the pair's, failure included, as an upper bound."""
-        pair = self.pair()
-        if pair is None:
-            return None
-        upper = float(pair.profile(np.array([epsilon]))[1][0])
-        failure = self.failure()
-        return Bounds(0.0, min(1.0, up(failure + (1 - failure) * upper, 8)))
 
 
 @frozen(slots=False, cache_hash=True)

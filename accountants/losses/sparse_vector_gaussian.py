@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 from attrs import evolve, field, frozen
 
 from accountants import special
-from accountants.bounds import Bounds
 from accountants.errors import DomainError, positive, whole
-from accountants.loss import PrivacyLoss
-from accountants.losses.derived_pair import curve_pair
+from accountants.losses.curved import Curved, lowered
 from accountants.losses.sparse_vector import flag
-from accountants.pair import Pair
 from accountants.rounding import UNIT, Array, down, up
 
 _CELL = 2**-6
@@ -40,7 +37,7 @@ def _count(value: int) -> int:
 
 
 @frozen(slots=False, cache_hash=True)
-class GaussianSparseVector(PrivacyLoss):
+class GaussianSparseVector(Curved):
     """Above threshold with Gaussian noise, on at most so many queries.
 
     Parameters
@@ -79,14 +76,9 @@ class GaussianSparseVector(PrivacyLoss):
     def renyi(self, orders: Array) -> Array:
         """Return the least of the bounds, at the order or the best of a grid of higher orders."""
         wanted = np.asarray(orders, dtype=np.float64)
-        every = np.concatenate([np.ravel(wanted), _HIGHER])
-        order = np.argsort(every, kind="stable")
-        some = self._bound(every[order])
-        best = np.empty_like(some)
-        best[order] = np.minimum.accumulate(some[::-1])[::-1]
         with np.errstate(over="ignore"):
             released = up(wanted * self.queries / (2 * self.query_noise) / self.query_noise, 8)
-        return np.minimum(best[: wanted.size].reshape(wanted.shape), released)
+        return np.minimum(lowered(self._bound, wanted, _HIGHER), released)
 
     def _bound(self, orders: Array) -> Array:
         moved = up((1.0 if self.monotone else 2.0) / self.query_noise)
@@ -95,20 +87,8 @@ class GaussianSparseVector(PrivacyLoss):
             shift = up(orders / (2 * self.threshold_noise) / self.threshold_noise, 8)
             return up(shift + up(self.hits * logs, 2) / (orders - 1), 8)
 
-    def pair(self) -> Pair | None:
-        """Return a pair that bounds every mechanism with this curve."""
-        return self._pair
-
-    @cached_property
-    def _pair(self) -> Pair | None:
-        return curve_pair(self.renyi)
-
-    def profile(self, epsilon: float) -> Bounds | None:
-        """Return the pair's, as an upper bound."""
-        pair = self.pair()
-        if pair is None:
-            return None
-        return Bounds(0.0, float(pair.profile(np.array([epsilon]))[1][0]))
+    def pure(self) -> None:
+        """Return None: no pure epsilon is known."""
 
     def grouped(self, size: int) -> GaussianSparseVector:
         """Return the loss for queries that move ``size`` times as far."""

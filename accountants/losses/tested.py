@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -11,9 +10,8 @@ from attrs import field, frozen
 from accountants.bounds import Bounds
 from accountants.errors import DomainError, nonnegative, positive, probability
 from accountants.loss import PrivacyLoss
-from accountants.losses.derived_pair import curve_pair
+from accountants.losses.curved import Curved
 from accountants.notions import pure, renyi
-from accountants.pair import Pair
 from accountants.rounding import Array, up
 
 
@@ -49,7 +47,7 @@ def _worst(value: PrivacyLoss) -> PrivacyLoss:
 
 
 @frozen(slots=False, cache_hash=True)
-class Tested(PrivacyLoss):
+class Tested(Curved):
     """What a model loses that is released only if its data passes a test that it loses little.
 
     Under any neighbour relation. The model M has the curve `worst` on all data sets; on data D,
@@ -120,20 +118,9 @@ class Tested(PrivacyLoss):
         rho = self.worst.rho()
         return None if rho is None else up(pure.to_rho(self.epsilon) + rho, 2)
 
-    def pair(self) -> Pair | None:
-        """Return a pair that bounds every mechanism with this curve and pure epsilon."""
-        return self._pair
-
-    @cached_property
-    def _pair(self) -> Pair | None:
-        return curve_pair(self.renyi, self.pure())
-
     def profile(self, epsilon: float) -> Bounds | None:
         """Return the larger of delta and the pair's; their sum at a negative epsilon."""
-        pair = self.pair()
-        if pair is None:
-            return None
-        curve = float(pair.profile(np.array([epsilon]))[1][0])
-        if epsilon >= 0:
-            return Bounds(0.0, min(1.0, max(self.delta, curve)))
-        return Bounds(0.0, min(1.0, up(self.delta + (1 - self.delta) * curve, 8)))
+        curve = self._promised(epsilon) if epsilon >= 0 else None
+        if curve is None:
+            return super().profile(epsilon)
+        return Bounds(0.0, min(1.0, max(self.delta, curve)))

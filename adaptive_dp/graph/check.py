@@ -9,7 +9,7 @@ from typing import Any
 from adaptive_dp.graph.change import UNBOUNDED
 from adaptive_dp.graph.errors import DeclarationError, LeakError, NeighborError
 from adaptive_dp.graph.handles import Handle, lineage, path
-from adaptive_dp.graph.loop import Loop, State
+from adaptive_dp.graph.loop import Loop, State, ancestors
 from adaptive_dp.graph.merge import described, digest
 from adaptive_dp.graph.operation import Query, require
 from adaptive_dp.graph.roles import PartOperation, SampleOperation, SourceOperation
@@ -45,7 +45,7 @@ def checked(
     _distinct([name for name, _ in flat])
     sources: dict[str, SourceOperation] = {}
     loops = []
-    for handle in _reachable(handle for _, handle in flat):
+    for handle in ancestors(*(handle for _, handle in flat), bodies=True):
         flows(handle)
         if isinstance(handle.operation, SourceOperation):
             declared(handle.operation, sources)
@@ -73,7 +73,7 @@ def _distinct(paths: Sequence[Path]) -> None:
 
 def _body(loop: Loop) -> set[int]:
     """Return the handles of a loop's body, its state included."""
-    found = _reachable(iter([loop.result]))
+    found = ancestors(loop.result, bodies=True)
     return {id(loop.state)} | {id(handle) for handle in found if loop.inside(handle)}
 
 
@@ -117,19 +117,6 @@ def _flat(prefix: Path, outputs: Mapping[Any, Any]) -> Iterator[tuple[Path, Hand
                 f"output {'.'.join(where)!r} must be a released handle or a mapping of such, got "
                 f"{type(value).__name__}; a constant is dp.public(value)"
             )
-
-
-def _reachable(roots: Iterator[Handle]) -> Iterator[Handle]:
-    seen: set[int] = set()
-    queue = list(roots)
-    while queue:
-        handle = queue.pop()
-        if id(handle) not in seen:
-            seen.add(id(handle))
-            yield handle
-            queue.extend(handle.inputs)
-            if isinstance(handle.operation, Loop):
-                queue.append(handle.operation.result)
 
 
 def flows(handle: Handle) -> None:

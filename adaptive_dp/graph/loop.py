@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from attrs import field, frozen
@@ -63,6 +63,20 @@ class Loop(Operation):
     def term(self, body: Term) -> Term:
         """Return what the rounds cost, from what one costs."""
         raise NotImplementedError(f"{type(self).__name__} must define term")
+
+
+def ancestors(*roots: Handle, bodies: bool = False) -> Iterator[Handle]:
+    """Yield handles and all that they are computed from; with ``bodies`` what loops do, too."""
+    seen: set[int] = set()  # else a graph whose ways meet again and again would take for ever
+    queue = list(roots)
+    while queue:
+        handle = queue.pop()
+        if id(handle) not in seen:
+            seen.add(id(handle))
+            yield handle
+            queue.extend(handle.inputs)
+            if bodies and isinstance(handle.operation, Loop):
+                queue.append(handle.operation.result)
 
 
 def frontier(operation: Loop) -> tuple[Handle, ...]:

@@ -1,19 +1,30 @@
 """The contract of a mechanism: its parameters, its release, its loss.
 
 Subclass `Mechanism`, annotate each parameter with `noise_parameter` or `budget_parameter`,
-say in which norm distances are measured, and write two methods::
+say in which norm distances are measured, and write `release` and `loss`::
+
+    from accountants.rounding import up
+    from adaptive_dp.noise import lattice, rounded_laplace
 
     class Noisy(dp.Mechanism):
         scale: float = dp.noise_parameter("b")
         norm = 1
 
         def release(self, value, stream):
-            return value + stream.laplace(self.scale, value.shape)
+            g = lattice.step(self.scale)
+            return lattice.noisy(value, rounded_laplace(stream, self.scale / g, value.size), g)
+
+        def cost(self, distance, dimension, step):
+            moved = dimension * lattice.moved(step, lattice.step(self.scale))
+            return self.loss(up(distance + moved, 4))
 
         def loss(self, distance):
             return accountants.Laplace(distance / self.scale)
 
-It is a frozen attrs class: certify, calibrate, run, draw and the plan document know it.
+It is a frozen attrs class: certify, calibrate, run, draw and the plan document know it. The value
+is rounded to whole steps g, to which whole steps of noise are added, since the low bits of
+``value + stream.laplace(...)`` would tell the value (Mironov 2012); `cost` adds what rounding
+moves.
 
 A mechanism may read another kind of private value than an array (`reads`), release another shape
 than its value's (`shape`), choose a candidate (`chooses`), or follow released values (`given`).

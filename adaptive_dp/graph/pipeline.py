@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import importlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -165,6 +166,16 @@ class Pipeline:
             chosen,
             adaptive=bool(self._adaptive),
         )
+
+    @cached_property
+    def _paper(self) -> Certificate:
+        return self.certify()
+
+    def _stamped(self, randomness: Mapping[str, Any]) -> Certificate:
+        """Return the certificate of a run; it is computed once, since a plan never changes."""
+        document = copy.deepcopy(self._paper.document)  # each run's own, which one may change
+        document["randomness"] |= randomness
+        return Certificate(document)
 
     def what_if(
         self,

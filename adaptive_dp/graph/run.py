@@ -88,15 +88,7 @@ def execute(
     _settled(plan)
     source = "the operating system" if seed is None else f"seed {seed}"
     randomness = {"source": source, "release": seed is None}
-    paper = certificate(
-        structure,
-        plan.to_document(),
-        plan.fingerprint,
-        plan.delta,
-        ACCOUNTANTS,
-        randomness,
-        adaptive=bool(plan.adaptive),
-    )
+    paper = plan._stamped(randomness)
     if seed is None and math.isinf(paper.epsilon):
         _noisy(structure)
         raise DeclarationError(

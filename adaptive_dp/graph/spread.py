@@ -29,12 +29,14 @@ def spread(
 
     Every release that was made gets fresh noise on top, what follows is recomputed, and the
     standard deviation over the draws is the answer; for a release itself it is the mechanism's
-    own, where that is known. It reads released values only: ``raw`` holds those of each release,
-    by its name, before they take their reader's form. What is released is released: whatever
-    fails here costs its own estimate and no more.
+    own, where that is known, and nothing is drawn for it. It reads released values only: ``raw``
+    holds those of each release, by its name, before they take their reader's form. What is
+    released is released: whatever fails here costs its own estimate and no more.
     """
     outputs = list(outputs)
-    reached = _reached(outputs, structure)
+    known = {name: _exact(structure.nodes[name], raw) for name in _releases(outputs, structure)}
+    drawn = [pair for pair in outputs if not known.get(structure.of(pair[1]).name)]
+    reached = _reached(drawn, structure)
     again = [n for n in structure if n.name in reached and not n.loops]
     samples: dict[str, list[Any]] = {n.name: [] for n in again}
     try:
@@ -47,7 +49,12 @@ def spread(
     except FAILURES:  # a function that fails on other noise than it got: no estimate
         samples = {name: [] for name in samples}
     for path, handle in outputs:
-        yield path, _estimate(structure.of(handle), samples, raw)
+        name = structure.of(handle).name
+        yield path, _estimate(known.get(name) or samples[name])
+
+
+def _releases(outputs: Iterable[tuple[Path, Handle]], structure: Structure) -> set[str]:
+    return {structure.of(h).name for _, h in outputs if isinstance(h.operation, Release)}
 
 
 def _reached(outputs: Iterable[tuple[Path, Handle]], structure: Structure) -> set[str]:
@@ -64,11 +71,10 @@ def _reached(outputs: Iterable[tuple[Path, Handle]], structure: Structure) -> se
     return found
 
 
-def _estimate(node: Node, samples: Mapping[str, list[Any]], raw: Mapping[str, Any]) -> Any:
+def _estimate(draws: list[Any]) -> Any:
     try:
         with np.errstate(all="ignore"):
-            exact = _exact(node, raw) if isinstance(node.handle.operation, Release) else []
-            return _deviation(exact or samples[node.name])
+            return _deviation(draws)
     except FAILURES:  # a value of a kind that has no deviation
         return None
 
@@ -97,14 +103,21 @@ def _redraw(
 
 
 def _exact(node: Node, raw: Mapping[str, Any]) -> list[Any]:
-    """Return two draws whose standard deviation is the mechanism's; none where it is unknown."""
+    """Return two draws whose standard deviation is the mechanism's; none where it is unknown.
+
+    Where what the user wrote fails, a draw without a value, of which nothing is estimated.
+    """
     release, query = node.handle.operation, node.handle.inputs[0].operation
     assert isinstance(release, Release)
     assert isinstance(query, Query)
-    known = release.mechanism.deviation()
-    if known is None:
-        return []
-    return [release.presented(query, raw[node.name] + sign * known) for sign in (-1, 1)]
+    try:
+        with np.errstate(all="ignore"):
+            known = release.mechanism.deviation()
+            if known is None:
+                return []
+            return [release.presented(query, raw[node.name] + sign * known) for sign in (-1, 1)]
+    except FAILURES:
+        return [None]
 
 
 def _deviation(draws: list[Any]) -> Any:

@@ -12,6 +12,7 @@ and stand beside this file.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,11 @@ class SeededStream(Stream):
     """
 
     def __init__(self, *seed: int) -> None:
-        self._generator = np.random.Generator(np.random.Philox(np.random.SeedSequence(list(seed))))
+        self._seed = seed
+
+    @cached_property
+    def _generator(self) -> np.random.Generator:  # most steps of a plan draw nothing
+        return np.random.Generator(np.random.Philox(np.random.SeedSequence(list(self._seed))))
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """Return the next words of the stream."""

@@ -11,7 +11,7 @@ from accountants import AccountingError
 from accountants.losses.votes import Votes
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Handle
-from adaptive_dp.graph.loop import Loop, State
+from adaptive_dp.graph.loop import Loop, State, ancestors
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.steps import Release
@@ -69,16 +69,7 @@ def fixed_questions(handle: Handle) -> bool:
     Else the questions are those of one course of events among many, and what they lose on the data
     bounds nothing: with other answers others would have been asked.
     """
-    queue: list[Handle] = [handle]
-    seen: set[int] = set()  # else a graph whose ways meet again and again would take for ever
-    while queue:
-        here = queue.pop()
-        if isinstance(here.operation, Release | Loop | State):
-            return False
-        if id(here) not in seen:
-            seen.add(id(here))
-            queue.extend(here.inputs)
-    return True
+    return not any(isinstance(h.operation, Release | Loop | State) for h in ancestors(handle))
 
 
 def order_known(value: Any) -> bool:

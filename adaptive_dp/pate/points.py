@@ -14,7 +14,8 @@ from adaptive_dp.graph.errors import DataError
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.roles import PublicSource, bindable
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.queries.domains import Column, column
+from adaptive_dp.queries import domains
+from adaptive_dp.queries.domains import Column
 from adaptive_dp.queries.examples import ExamplesOf
 from adaptive_dp.queries.source import reading
 from adaptive_dp.rows import SchemaError, grid, rows
@@ -26,10 +27,6 @@ class PointsDomain:
 
     size: int
     width: int
-
-
-def _columns(declared: Mapping[str, Any]) -> Mapping[str, Column]:
-    return {name: column(name, value) for name, value in declared.items()}
 
 
 @frozen
@@ -52,7 +49,7 @@ class Points(PublicSource):
     size: int = field(converter=number)
     features: tuple[str, ...] = field(converter=texts)
     norm: float | None = field(default=None, converter=number)
-    columns: Mapping[str, Column] = field(factory=dict, converter=_columns)
+    columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
 
     def __attrs_post_init__(self) -> None:
         bindable("points", self.name)

@@ -14,6 +14,7 @@ from adaptive_dp.graph.convert import anything, number, texts
 from adaptive_dp.graph.errors import RunError
 from adaptive_dp.graph.functions import Function
 from adaptive_dp.graph.handles import Handle, Released
+from adaptive_dp.graph.loop import ancestors
 from adaptive_dp.graph.operation import Colour, Operation, require
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.ballots import BallotsSource
@@ -28,7 +29,8 @@ from adaptive_dp.pate.model import (
 )
 from adaptive_dp.pate.points import Points, featured
 from adaptive_dp.pate.teachers import TeachersDomain
-from adaptive_dp.queries.domains import Column, column
+from adaptive_dp.queries import domains
+from adaptive_dp.queries.domains import Column
 from adaptive_dp.queries.labelled import open_handle
 
 Array = NDArray[np.float64]
@@ -130,10 +132,6 @@ class Student:
         return featured(data, self.features, self.norm, self.columns)
 
 
-def _columns(declared: Mapping[str, Any]) -> Mapping[str, Column]:
-    return {name: column(name, value) for name, value in declared.items()}
-
-
 def _settings(value: Mapping[str, Any]) -> dict[str, Any]:
     return settings(dict(value), "a student's model")
 
@@ -165,7 +163,7 @@ class Learn(Operation):
     unlabelled: bool = False
     features: tuple[str, ...] = field(default=(), converter=texts)
     norm: float | None = field(default=None, converter=number)
-    columns: Mapping[str, Column] = field(factory=dict, converter=_columns)
+    columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
 
     def __attrs_post_init__(self) -> None:
         require(len(self.classes) > 0, "a student needs at least one class, got none")
@@ -312,15 +310,3 @@ def classes(labels: Handle) -> tuple[Any, ...]:
         f"from {'teachers of different classes' if named else 'no votes'}",
     )
     return named.pop()
-
-
-def ancestors(handle: Handle) -> list[Handle]:
-    """Return a handle and all that it is computed from."""
-    found: dict[int, Handle] = {}
-    queue = [handle]
-    while queue:
-        this = queue.pop()
-        if id(this) not in found:
-            found[id(this)] = this
-            queue.extend(this.inputs)
-    return list(found.values())

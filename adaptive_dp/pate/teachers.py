@@ -33,7 +33,8 @@ from adaptive_dp.pate.kept import current
 from adaptive_dp.pate.model import described, settings
 from adaptive_dp.pate.points import Points, PointsDomain
 from adaptive_dp.pate.training import Ensemble, Part, Recipe, Rounds, rehearsed, trained
-from adaptive_dp.queries.domains import Categories, Column, Table, column
+from adaptive_dp.queries import domains
+from adaptive_dp.queries.domains import Categories, Column, Table
 from adaptive_dp.queries.examples import ExamplesOf, declarations
 from adaptive_dp.queries.labelled import open_handle
 from adaptive_dp.queries.partition import category_index
@@ -62,10 +63,6 @@ class TeachersDomain:
     classes: tuple[Any, ...]
     examples: ExamplesOf
     width: int
-
-
-def _columns(declared: Mapping[str, Any]) -> Mapping[str, Column]:
-    return {name: column(name, value) for name, value in declared.items()}
 
 
 def _settings(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,7 +106,7 @@ class Teach(Operation):
     count: int | None = field(default=None, converter=number)
     by: str | None = None
     norm: float | None = field(default=None, converter=number)
-    columns: Mapping[str, Column] = field(factory=dict, converter=_columns)
+    columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
 
     def label(self) -> str:
         """Return how many there are, or of what."""

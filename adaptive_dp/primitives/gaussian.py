@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from accountants import Gaussian as GaussianLoss
 from accountants import PrivacyLoss
+from accountants.notions import gaussian
+from accountants.roots import crossing
 from accountants.rounding import up
 from adaptive_dp.graph.free import IN_PROPORTION
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
@@ -85,3 +87,27 @@ def sigma_for(mu: float, distance: float, dimension: int) -> float:
         "its noise is drawn in steps; raise epsilon or delta",
     )
     return distance * (1 + 1e-12) / (mu - rounding)
+
+
+def largest_mu(epsilon: float, delta: float) -> float:
+    """Return the largest Gaussian-DP mu whose exact profile stays within (epsilon, delta).
+
+    Examples
+    --------
+    >>> round(1 / largest_mu(1.0, 1e-5), 5)
+    3.73063
+    """
+    require(
+        0 < epsilon < math.inf and 0 < delta < 1,
+        f"a Gaussian release needs epsilon > 0 and 0 < delta < 1, got {epsilon!r} and {delta!r}",
+    )
+
+    def room(mu: float) -> float:
+        return math.log(delta) - gaussian.log_profile(mu, epsilon, 1)
+
+    low, high = 1.0, 1.0
+    while room(low) <= 0:
+        low /= 2
+    while room(high) > 0:
+        high *= 2
+    return crossing(room, min(low, high), high)[0]

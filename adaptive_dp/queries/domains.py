@@ -139,6 +139,11 @@ def column(name: str, declared: Any) -> Column:
     )
 
 
+def columns(declared: Mapping[str, Any]) -> Mapping[str, Column]:
+    """Return the domain of each column, by its name."""
+    return {name: column(name, value) for name, value in declared.items()}
+
+
 def known(name: str, declared: Column, keys: Iterable[Any]) -> None:
     """Refuse keys that the column's declared categories do not have."""
     if isinstance(declared, Categories):

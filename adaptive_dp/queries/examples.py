@@ -50,10 +50,6 @@ class ExamplesDomain:
         return len(self.names)
 
 
-def _columns(declared: Mapping[str, Any]) -> Mapping[str, Column]:
-    return {name: domains.column(name, value) for name, value in declared.items()}
-
-
 def _norm(value: Any) -> float | None:
     return None if value is None else number("examples' norm", value)
 
@@ -92,7 +88,7 @@ class ExamplesOf(Operation):
     labels: str
     norm: float | None = field(default=None, converter=_norm)
     intercept: bool = True
-    columns: Mapping[str, Column] = field(factory=dict, converter=_columns)
+    columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
 
     def label(self) -> str:
         """Return what is learned from what."""

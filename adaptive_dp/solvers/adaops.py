@@ -12,11 +12,10 @@ from adaptive_dp.graph.group import group
 from adaptive_dp.graph.handles import Released, post, public
 from adaptive_dp.instance.gaussian_promise import coldest
 from adaptive_dp.instance.posterior_sample import PosteriorSample, bounds_of
-from adaptive_dp.primitives.gaussian import sigma_for
+from adaptive_dp.primitives.gaussian import largest_mu, sigma_for
 from adaptive_dp.primitives.gaussian_bound import LowerBound, UpperBound, margin
 from adaptive_dp.queries.moments import LEAST, MOST, REACH, SLACK, CoefficientNorm, LeastEigenvalue
 from adaptive_dp.queries.table import Table
-from adaptive_dp.solvers.adassp import largest_mu
 from adaptive_dp.solvers.budget import budget
 from adaptive_dp.solvers.regression import Coefficients, Regression, columns, inside, regression
 

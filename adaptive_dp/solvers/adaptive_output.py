@@ -10,10 +10,10 @@ from adaptive_dp.graph.convert import texts
 from adaptive_dp.graph.group import group
 from adaptive_dp.graph.handles import Released
 from adaptive_dp.instance.perturbed_coefficients import PerturbedCoefficients
+from adaptive_dp.primitives.gaussian import largest_mu
 from adaptive_dp.queries.moments import LEAST, MOST
 from adaptive_dp.queries.table import Table
 from adaptive_dp.solvers.adaops import BOUND, FAILURE, released_bounds
-from adaptive_dp.solvers.adassp import largest_mu
 from adaptive_dp.solvers.budget import budget
 from adaptive_dp.solvers.regression import Coefficients, columns, inside, regression
 

@@ -8,15 +8,13 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
-from accountants.notions import gaussian
-from accountants.roots import crossing
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.convert import texts
 from adaptive_dp.graph.free import Free
 from adaptive_dp.graph.group import group
 from adaptive_dp.graph.handles import Handle, Released, change_at, parameter, post
 from adaptive_dp.graph.operation import Query, require
-from adaptive_dp.primitives.gaussian import Gaussian, sigma_for
+from adaptive_dp.primitives.gaussian import Gaussian, largest_mu, sigma_for
 from adaptive_dp.queries.of_moments import CrossOfMoments, EigenvalueOfMoments, GramOfMoments
 from adaptive_dp.queries.table import Table
 from adaptive_dp.solvers.budget import both_or_neither
@@ -125,30 +123,6 @@ class AdaSSP:
             return Gaussian(sigma=Free(self.free, weight=size * self.weight))
         share = largest_mu(epsilon / 3, delta / 3)
         return Gaussian(sigma=sigma_for(share, size, operation.dimension(domain)))
-
-
-def largest_mu(epsilon: float, delta: float) -> float:
-    """Return the largest Gaussian-DP mu whose exact profile stays within (epsilon, delta).
-
-    Examples
-    --------
-    >>> round(1 / largest_mu(1.0, 1e-5), 5)
-    3.73063
-    """
-    require(
-        0 < epsilon < math.inf and 0 < delta < 1,
-        f"a Gaussian release needs epsilon > 0 and 0 < delta < 1, got {epsilon!r} and {delta!r}",
-    )
-
-    def room(mu: float) -> float:
-        return math.log(delta) - gaussian.log_profile(mu, epsilon, 1)
-
-    low, high = 1.0, 1.0
-    while room(low) <= 0:
-        low /= 2
-    while room(high) > 0:
-        high *= 2
-    return crossing(room, min(low, high), high)[0]
 
 
 def ridge(

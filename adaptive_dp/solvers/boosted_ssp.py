@@ -13,11 +13,10 @@ from adaptive_dp.graph.group import group
 from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, parameter, post, public
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.repeat import repeat
-from adaptive_dp.primitives.gaussian import Gaussian, sigma_for
+from adaptive_dp.primitives.gaussian import Gaussian, largest_mu, sigma_for
 from adaptive_dp.problems import Squared
 from adaptive_dp.queries.table import Table
 from adaptive_dp.solvers import boosted_steps as steps
-from adaptive_dp.solvers.adassp import largest_mu
 from adaptive_dp.solvers.budget import both_or_neither
 from adaptive_dp.solvers.linear import Model, linear
 from adaptive_dp.solvers.regression import columns

@@ -11,7 +11,7 @@ from attrs import frozen
 from accountants import ACCOUNTANTS
 from adaptive_dp.graph.calibrate import free_weights, solve
 from adaptive_dp.graph.handles import Handle, Released, post
-from adaptive_dp.graph.loop import State
+from adaptive_dp.graph.loop import State, ancestors
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.structure import structure
 from adaptive_dp.problems import Loss, Network
@@ -164,10 +164,4 @@ def budgeted(
 
 def _in_a_loop(table: Table) -> bool:
     """Whether a table reads the state of a loop, of which it is a part."""
-    queue: list[Handle] = [table]
-    while queue:
-        handle = queue.pop()
-        if isinstance(handle.operation, State):
-            return True
-        queue.extend(handle.inputs)
-    return False
+    return any(isinstance(handle.operation, State) for handle in ancestors(table))

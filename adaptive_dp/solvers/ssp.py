@@ -16,12 +16,11 @@ from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, paramet
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import require
 from adaptive_dp.noise import lattice
-from adaptive_dp.primitives.gaussian import Gaussian, sigma_for
+from adaptive_dp.primitives.gaussian import Gaussian, largest_mu, sigma_for
 from adaptive_dp.primitives.laplace import Laplace
 from adaptive_dp.queries.domains import Interval
 from adaptive_dp.queries.stacked_moments import StackedMoments
 from adaptive_dp.queries.table import Table
-from adaptive_dp.solvers.adassp import largest_mu
 from adaptive_dp.solvers.budget import both_or_neither
 from adaptive_dp.solvers.regression import Coefficients, columns, of_the_ball
 

@@ -52,7 +52,7 @@ def freshness_problems(mechanism: Mechanism, making: Making, notes: list[str]) -
         if draws(copy) == draws():
             yield "a pickled copy repeats its noise"
     if hasattr(os, "fork"):
-        children = [_forked(draws) for _ in range(2)]
+        children = [in_a_child(draws) for _ in range(2)]
         if None in children:
             notes.append("no forked child answered")
         elif children[0] == children[1] or draws() in children:
@@ -101,8 +101,8 @@ def _enough(drawn: list[bytes]) -> int | None:
     return None
 
 
-def _forked(draws: Callable[[], list[bytes]]) -> list[bytes] | None:
-    """Return what a child process draws; None where it fails."""
+def in_a_child(act: Callable[[], Any]) -> Any:
+    """Return what a forked process makes of it, which can be pickled; None where it fails."""
     ours, theirs = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of threads, of which the child uses none
@@ -111,7 +111,7 @@ def _forked(draws: Callable[[], list[bytes]]) -> list[bytes] | None:
         try:
             os.close(ours)
             with os.fdopen(theirs, "wb") as out:
-                out.write(pickle.dumps(draws()))
+                out.write(pickle.dumps(act()))
         finally:
             os._exit(0)
     os.close(theirs)

@@ -1,7 +1,7 @@
 """The accountants beside their peers: how long each takes, and how close it comes to the truth.
 
-    python benchmarks/accountants.py                 every case
-    python benchmarks/accountants.py a1 b --plot a.png
+    python benchmarks/accounting.py                 every case
+    python benchmarks/accounting.py a1 b --plot a.png
 
 Peers are whatever is installed of ``pip install 'adaptive-dp[peers]'``; one that is missing, fails
 or takes longer than ``--limit`` seconds has a row that says so. Seconds are of one query in this
@@ -15,9 +15,6 @@ from __future__ import annotations
 
 import os
 import sys
-
-sys.path[:] = [place for place in sys.path if place != os.path.dirname(os.path.abspath(__file__))]
-"""This file would hide the package of its name."""
 
 for _library in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
