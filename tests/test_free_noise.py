@@ -130,3 +130,17 @@ def test_a_session_reads_a_file_and_refuses_by_a_name_of_its_own(tmp_path: Path)
         assert 0 < n < 100
         with pytest.raises(dp.BudgetError):
             session.run(table().count().release(dp.Laplace(scale=1)))
+
+
+def test_released_counts_are_shown_with_what_they_count() -> None:
+    people = table()
+    plan = dp.Pipeline(
+        kinds=people["kind"].histogram().release(dp.Laplace(scale=1)),
+        nested={"ages": people["age"].histogram([0, 18, 70]).release(dp.Gaussian(sigma=1))},
+        rows=people.counts([people["age"] >= 18]).release(dp.Laplace(scale=1)),
+        kind=people["kind"].histogram().release(dp.Exponential(scale=1)),
+    )
+    found = plan.simulate(seed=0, people={"age": [1.0], "pay": [1.0], "kind": ["a"]})
+    for label in ("kinds[b]", "nested.ages[[0, 18)]", "rows[age >= 18", "kind "):
+        assert label in str(found), str(found)
+        assert label.strip() in found._repr_html_().replace("&gt;", ">")

@@ -19,6 +19,7 @@ from adaptive_dp.graph.charge import releases
 from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
 from adaptive_dp.graph.fresh import fresh
 from adaptive_dp.graph.functions import Function
+from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.interrupt import Interrupted, shortened
 from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.operation import Query
@@ -52,11 +53,14 @@ class Result(Mapping[str, Any]):
     noise
         For each output the expected noise, one standard deviation, in the value's shape;
         None where it is not known. Computed from released values alone.
+    entries
+        For outputs that are released counts, what each of them counts, as texts; else None.
     """
 
     released: dict[str, Any]
     certificate: Certificate
     noise: dict[str, Any] = field(factory=dict)
+    entries: dict[str, Any] = field(factory=dict)
 
     def __getitem__(self, name: str) -> Any:
         return self.released[name]
@@ -68,13 +72,13 @@ class Result(Mapping[str, Any]):
         return len(self.released)
 
     def __str__(self) -> str:
-        return result_text(self.released, self.noise)
+        return result_text(self.released, self.noise, self.entries)
 
     def __repr__(self) -> str:
         return f"<released {', '.join(self.released)}; {self.certificate!r}>"
 
     def _repr_html_(self) -> str:
-        return result_html(self.released, self.noise, self.certificate.document)
+        return result_html(self.released, self.noise, self.entries, self.certificate.document)
 
 
 def execute(
@@ -173,7 +177,21 @@ def _noisy(structure: Structure) -> None:
 
 def _result(plan: Pipeline, run: Run, paper: Certificate) -> Result:
     structure = run.structure
-    return Result(released(plan, run), paper, _nested(spread(plan.outputs, structure, run.raw)))
+    noise = _nested(spread(plan.outputs, structure, run.raw))
+    entries = _nested((path, _entries(handle)) for path, handle in plan.outputs)
+    return Result(released(plan, run), paper, noise, entries)
+
+
+def _entries(handle: Handle) -> tuple[str, ...] | None:
+    """Return what each entry of a released vector counts, where its query says so."""
+    operation = handle.operation
+    if not isinstance(operation, Release) or operation.mechanism.chooses:
+        return None
+    asked = handle.inputs[0]
+    query = asked.operation
+    if not isinstance(query, Query) or type(query).candidate is Query.candidate:
+        return None
+    return tuple(str(query.candidate(i)) for i in range(query.dimension(asked.domain)))
 
 
 def released(plan: Pipeline, run: Run) -> dict[str, Any]:

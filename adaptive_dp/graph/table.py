@@ -168,16 +168,21 @@ def certificate_html(document: Mapping[str, Any]) -> str:
     return f"<pre>{escape(certificate_text(document))}</pre>"
 
 
-def result_text(values: Mapping[str, Any], noise: Mapping[str, Any]) -> str:
+def result_text(
+    values: Mapping[str, Any], noise: Mapping[str, Any], entries: Mapping[str, Any]
+) -> str:
     """Return released values with their expected noise."""
-    return table(RESULT, _result(values, noise))
+    return table(RESULT, _result(values, noise, entries))
 
 
 def result_html(
-    values: Mapping[str, Any], noise: Mapping[str, Any], document: Mapping[str, Any]
+    values: Mapping[str, Any],
+    noise: Mapping[str, Any],
+    entries: Mapping[str, Any],
+    document: Mapping[str, Any],
 ) -> str:
     """Return released values with their expected noise, and the claim, for a notebook."""
-    rows = _result(values, noise)
+    rows = _result(values, noise, entries)
     lines = [*_stamp(document), *claim_lines(document)]
     said = "".join(f"<div>{escape(visible(line))}</div>" for line in lines)
     head, body = _cells("th", RESULT), "".join(_cells("td", row) for row in rows[:LIMIT])
@@ -191,19 +196,25 @@ def _cells(tag: str, row: Row) -> str:
     return f"<tr>{marked}</tr>"
 
 
-def _result(values: Mapping[str, Any], noise: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    return list(_values("", plain(values), plain(noise)))
+def _result(
+    values: Mapping[str, Any], noise: Mapping[str, Any], entries: Mapping[str, Any]
+) -> list[tuple[str, str, str]]:
+    return list(_values("", plain(values), plain(noise), entries))
 
 
-def _values(prefix: str, values: Mapping[str, Any], noise: Any) -> Iterator[tuple[str, str, str]]:
+def _values(
+    prefix: str, values: Mapping[str, Any], noise: Any, entries: Any
+) -> Iterator[tuple[str, str, str]]:
     for name, value in values.items():
         known = noise.get(name) if isinstance(noise, Mapping) else None
+        inside = entries.get(name) if isinstance(entries, Mapping) else None
         if isinstance(value, Mapping) and value:
-            yield from _values(f"{prefix}{name}.", value, known)
+            yield from _values(f"{prefix}{name}.", value, known, inside)
         elif _flat(value) and len(value) <= LISTED:
-            for i, item in enumerate(value):
+            counted = inside if inside and len(inside) == len(value) else range(len(value))
+            for i, (item, entry) in enumerate(zip(value, counted, strict=True)):
                 deviation = known[i] if _flat(known) and len(known) == len(value) else known
-                yield f"{prefix}{name}[{i}]", _short(item), _plus_minus(deviation)
+                yield f"{prefix}{name}[{entry}]", _short(item), _plus_minus(deviation)
         else:
             yield f"{prefix}{name}", _short(value), _plus_minus(known)
 
