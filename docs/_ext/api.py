@@ -45,8 +45,8 @@ def write(app: Sphinx, config: Config) -> None:
     pages = {slug(title): page(title, names) for title, names in found if has_classes(names)}
     listed = "\n".join(f"   {name}" for name in pages)
     pages["index"] = (
-        "From the docstrings\n===================\n\n"
-        "What each public name takes, gives and rests on, in the order of the\n"
+        "API\n===\n\n"
+        "What each public name takes, gives and rests on, from its docstring, in the order of the\n"
         ":doc:`list of names </reference>`.\n\n"
         f".. toctree::\n   :maxdepth: 1\n\n{listed}\n"
     )

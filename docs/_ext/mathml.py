@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from xml.sax.saxutils import escape
 
+from docutils.nodes import SkipNode
 from latex2mathml.converter import convert
 
 if TYPE_CHECKING:
@@ -12,32 +12,29 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 # Spellings that the converter lacks, in ones that it has.
-SPELLINGS = {r"\tfrac": r"\frac", r"\square": "□"}
+SPELLINGS = {r"\tfrac": r"\frac", r"\square": "□", "'": "′"}
 
 
 def mathml(text: str, display: str) -> str:
     """Return the MathML of a formula; ``display`` is "inline" or "block"."""
     for given, known in SPELLINGS.items():
         text = text.replace(given, known)
-    return convert(text, display=display)
+    found = convert(text, display=display)
+    if "\\" in found:
+        raise ValueError(f"the formula {text!r} has a command that latex2mathml does not know")
+    return found
 
 
 def inline(self: Any, node: nodes.math) -> None:
     """Write a formula within a line."""
     self.body.append(mathml(node.astext(), "inline"))
-    raise _skip()
+    raise SkipNode
 
 
 def block(self: Any, node: nodes.math_block) -> None:
     """Write a formula of its own."""
     self.body.append(f'<div class="formula">{mathml(node.astext(), "block")}</div>')
-    raise _skip()
-
-
-def _skip() -> Exception:
-    from docutils.nodes import SkipNode
-
-    return SkipNode()
+    raise SkipNode
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
