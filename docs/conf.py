@@ -20,6 +20,7 @@ extensions = [
 ]
 exclude_patterns = ["_build", "_ext"]
 default_role = "code"
+highlight_language = "text"  # of blocks that name none
 
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 4
