@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test slow check bench clean
+.PHONY: demo test slow check docs bench clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/adaptive-dp demo
@@ -20,6 +20,10 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.docs
+	@$(BIN)/python -m sphinx -W --keep-going -q -j auto -b html docs docs/_build
+	@echo "docs/_build/index.html"
 
 bench: $(VENV)/.demo
 	@$(BIN)/python benchmarks/certify.py
@@ -40,5 +44,10 @@ $(VENV)/.dev: $(VENV)/.test
 	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[cli,dev]'
 	@touch $@
 
+$(VENV)/.docs: $(VENV)/.demo
+	@echo "installing what the documentation needs (once) ..."
+	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[cli,docs]'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) demo-report.html demo-certificate.json
+	rm -rf $(VENV) docs/_build docs/api demo-report.html demo-certificate.json

@@ -1,46 +1,85 @@
 """What the pages of the documentation say works, as they stand."""
 
+import doctest
+import io
 import json
 import re
+import shlex
+from contextlib import redirect_stderr, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from adaptive_dp.cli import main
+
 PAGES = Path(__file__).parent.parent / "docs"
 
 
 NEEDS = pytest.mark.skipif(find_spec("sklearn") is None, reason="needs the sklearn extra")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "auditing.md",
-        "learning.md",
-        "learning/objective_perturbation.md",
-        "learning/output_perturbation.md",
-        "ledgers.md",
-        "mechanisms.md",
-        pytest.param("pate.md", marks=NEEDS),
-        "risk.md",
-        "sessions.md",
-        "testing.md",
-        pytest.param("sklearn.md", marks=NEEDS),
-    ],
+BLOCK = re.compile(
+    r"^```(python|console)\n(.*?)^```(?:\n+```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE
 )
-def test_every_block_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Python blocks run in order; a text block right after one is what it prints."""
+SAME = doctest.OutputChecker()
+
+
+def pages() -> list[object]:
+    """Return all pages that have a block to run; instance.md has a test of its own."""
+    found = []
+    for file in sorted(PAGES.rglob("*.md")):
+        name = file.relative_to(PAGES).as_posix()
+        text = file.read_text(encoding="utf-8")
+        if name != "instance.md" and "_build" not in file.parts and BLOCK.search(text):
+            found.append(pytest.param(name, marks=NEEDS if "sklearn" in text else []))
+    return found
+
+
+def commanded(block: str) -> str:
+    """Run the commands of a console block, and return it with what they print."""
+    shown = []
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            shown.append(line + "\n")
+            out, code = io.StringIO(), 0
+            with redirect_stdout(out), redirect_stderr(out):
+                try:
+                    code = main(shlex.split(line.removeprefix("$ adaptive-dp "), comments=True))
+                except SystemExit as stop:
+                    code = stop.code
+            shown.append(out.getvalue() + (f"exit code {code}\n" if code else ""))
+    return "".join(shown)
+
+
+@pytest.mark.parametrize("name", pages())
+def test_every_block_runs(
+    name: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Python blocks run in order; a text block right after one is what it prints.
+
+    One that begins with a comment such as ``# plan.py`` is written to that file as well. The
+    commands of a console block print what follows them, where ``...`` stands for anything.
+    """
     text = (PAGES / name).read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
     names = {"__name__": name.removesuffix(".md")}
-    found = re.findall(r"```python\n(.*?)```(?:\n+```text\n(.*?)```)?", text, flags=re.DOTALL)
-    printed = ""
-    for i, (block, said) in enumerate(found):
+    ran = ""
+    for i, (language, block, said) in enumerate(BLOCK.findall(text)):
+        if language == "console":
+            ran += (out := commanded(block))
+            assert SAME.check_output(block, out, doctest.ELLIPSIS), (
+                f"{name} block {i} prints:\n{out}"
+            )
+            continue
+        if file := re.match(r"# (\w+\.py)\n", block):
+            Path(file[1]).write_text(block, encoding="utf-8")
         exec(compile(block, f"{name} block {i}", "exec"), names)
         out = capsys.readouterr().out
         assert not said or out == said, f"{name} block {i} prints:\n{out}"
-        printed += out
-    assert printed
+        ran += out
+    assert ran
 
 
 @NEEDS

@@ -68,7 +68,7 @@ def places(charges: Sequence[Charge]) -> list[tuple[Where, PrivacyLoss]]:
 
     A place is the parts around it, outermost first; all units are in ``()``. A unit is in one part
     of each partition of a place, the same one whenever it is asked for, so that what is spent in
-    other parts does not touch it (see `docs/architecture.md`, Worlds). Charges for which that
+    other parts does not touch it (see `docs/explanation/worlds.md`). Charges for which that
     cannot be said by a place alone (units that are exchanged, that have several rows in several
     parts, partitions by chance, by foreign steps, or of rows that hang on released values) are
     charged to all units.

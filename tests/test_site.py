@@ -1,0 +1,82 @@
+"""The documentation names every public thing once, and all of its pages and links are there."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import accountants
+import adaptive_dp as dp
+
+PAGES = Path(__file__).parent.parent / "docs"
+MODULES = {"audit", "pate"}
+FILES = sorted(file for file in PAGES.rglob("*.md") if "_build" not in file.parts)
+
+
+@pytest.fixture(scope="module")
+def names():
+    """Return the module that reads reference.md, which needs no Sphinx."""
+    sys.path.insert(0, str(PAGES / "_ext"))
+    try:
+        import names
+    finally:
+        sys.path.pop(0)
+    return names
+
+
+@pytest.fixture(scope="module")
+def sections(names):
+    pytest.importorskip("sklearn")
+    return names.sections((PAGES / "reference.md").read_text(encoding="utf-8"))
+
+
+def test_the_reference_documents_every_public_name_once(sections):
+    paths = [name.path for _, found in sections for name in found]
+    assert len(paths) == len(set(paths))
+    public = {f"adaptive_dp.{name}" for name in set(dp.__all__) - MODULES - {"__version__"}}
+    public |= {f"accountants.{name}" for name in accountants.__all__}
+    assert public <= set(paths)
+
+
+def test_what_the_reference_documents_has_a_docstring(sections):
+    bare = [
+        name.path
+        for _, found in sections
+        for name in found
+        if callable(name.value) and not (name.value.__doc__ or "").strip()
+    ]
+    assert bare == []
+
+
+def test_names_in_the_glossary_exist(names):
+    text = (PAGES / "glossary.md").read_text(encoding="utf-8")
+    for written in re.findall(r"`((?:dp|accountants|adaptive_dp|pate|instance)\.[\w.]+)`", text):
+        head, _, rest = written.partition(".")
+        within = {"dp": f"adaptive_dp.{rest}", "accountants": written, "adaptive_dp": written}
+        assert names.reached(within.get(head, f"adaptive_dp.{written}")) is not None, written
+
+
+def anchors(file: Path) -> set[str]:
+    """Return the anchors that a page's headings make, as GitHub and MyST make them."""
+    text = re.sub(r"^```.*?^```", "", file.read_text(encoding="utf-8"), flags=re.DOTALL | re.M)
+    headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower().replace("`", "")).replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(PAGES).as_posix())
+def test_links_lead_somewhere(file):
+    text = file.read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([\w./-]*)(?:#([\w-]+))?\)", text)
+    links += re.findall(r"^\[\w+\]: ([\w./-]+)(?:#([\w-]+))?$", text, flags=re.MULTILINE)
+    for path, anchor in links:
+        target = file.parent / path if path else file
+        assert target.exists(), path
+        assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
+
+
+def test_every_page_has_its_place():
+    index = (PAGES / "index.md").read_text(encoding="utf-8")
+    for file in FILES:
+        page = file.relative_to(PAGES).with_suffix("").as_posix()
+        assert page == "index" or re.search(rf"^{page}$", index, flags=re.MULTILINE), page
