@@ -295,6 +295,12 @@ def mechanism(item: Mapping[str, Any]) -> str:
     return f"{item.get('mechanism')}({inside})"
 
 
+def route(item: Mapping[str, Any]) -> str:
+    """Write the way from the data to what is released."""
+    steps = [str(item[key]) for key in ("of", "query") if item.get(key)]
+    return " > ".join(steps) or NONE
+
+
 def distance(item: Mapping[str, Any]) -> str:
     """Write how far a neighbour can move the query, and in which norm."""
     norm = item.get("norm")

@@ -8,7 +8,8 @@ from typing import Any
 from adaptive_dp.graph.plain import plain
 from adaptive_dp.graph.visible import cut
 from adaptive_dp.report.markdown import number
-from adaptive_dp.report.parts import Row, escape, fold, table
+from adaptive_dp.report.parts import Row, escape, fold, scroll, table
+from adaptive_dp.report.whiskers import whiskers
 
 ENTRIES = 12  # entries of a value before the rest is folded
 MOST = 2000  # entries of a value that the page holds at all
@@ -22,8 +23,9 @@ def values(found: Mapping[str, Any]) -> str:
         value, noise = (
             (item.get("value"), item.get("noise")) if isinstance(item, Mapping) else (item, None)
         )
-        rows.append(("", [f"<strong>{escape(name)}</strong>", _value(plain(value), plain(noise))]))
-    note = "<p><small>± is the expected noise: one standard deviation.</small></p>"
+        shown = _value(plain(value), plain(noise)) + whiskers(plain(value), plain(noise))
+        rows.append(("", [f"<strong>{escape(name)}</strong>", shown]))
+    note = "<p><small>± and error bars are the expected noise: one standard deviation.</small></p>"
     return table(["output", "value"], rows, "outputs") + (note if rows else "")
 
 
@@ -58,9 +60,7 @@ def _folded(items: list[Any], title: str, write: Callable[[list[Any]], str]) -> 
     """Write a few items as they are; of many, the first few, and all of them folded."""
     if len(items) <= ENTRIES:
         return write(items)
-    return write(items[: ENTRIES // 2]) + fold(
-        f"all {title}", f'<div class="scroll">{write(items)}</div>'
-    )
+    return write(items[: ENTRIES // 2]) + fold(f"all {title}", scroll("Values", write(items)))
 
 
 def _names(pairs: list[tuple[str, str]]) -> str:
@@ -74,7 +74,7 @@ def _entries(items: list[str], left: int) -> str:
 
 def _matrix(cells: Sequence[Sequence[str]]) -> str:
     rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in cells)
-    return f'<div class="scroll"><table class="matrix"><tbody>{rows}</tbody></table></div>'
+    return scroll("Values", f'<table class="matrix"><tbody>{rows}</tbody></table>')
 
 
 def _is_deep(row: Sequence[Any]) -> bool:
