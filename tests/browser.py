@@ -41,7 +41,7 @@ class Browser:
         program = found()
         assert program
         to_read, to_write = os.pipe(), os.pipe()  # the browser reads 3 and writes 4
-        script = f"exec {program} \"$@\" 3<&{to_read[0]} 4>&{to_write[1]}"
+        script = f'exec {program} "$@" 3<&{to_read[0]} 4>&{to_write[1]}'
         self._process = subprocess.Popen(
             ["bash", "-c", script, "sh", *FLAGS, f"--user-data-dir={profile}", "about:blank"],
             pass_fds=(to_read[0], to_write[1]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from accountants.rounding import shown
 from adaptive_dp.report import markdown as said
@@ -60,9 +60,9 @@ def audited(certificate: Mapping[str, Any], audit: said.Audited) -> str:
 
 def bracket(lower: object, upper: object, reach: float) -> str:
     """Draw a bracket from 0 to ``reach``; one that goes beyond ends in an arrow."""
-    low = min(float(lower), reach) if _finite(lower) else 0.0  # type: ignore[arg-type]
-    beyond = not _finite(upper) or float(upper) > reach  # type: ignore[arg-type]
-    high = reach if beyond else float(upper)  # type: ignore[arg-type]
+    low = min(float(lower), reach) if _finite(lower) else 0.0
+    high = min(float(upper), reach) if _finite(upper) else reach
+    beyond = not _finite(upper) or upper > reach
     a, b = 190 * low / reach, 190 * high / reach
     end = f"M{b:.1f} 2l7 5l-7 5" if beyond else f"M{b:.1f} 1v12"
     return (
@@ -76,7 +76,7 @@ def steps(certificate: Mapping[str, Any], history: Sequence[tuple[str, float]]) 
     """Draw what a session has spent after each step, up to its budget, with a table."""
     budget = said.part(certificate, "claim").get("epsilon")
     known = [epsilon for _, epsilon in history if math.isfinite(epsilon)]
-    top = max([*known, float(budget) if _finite(budget) else 0.0]) or 1.0  # type: ignore[arg-type]
+    top = max([*known, float(budget) if _finite(budget) else 0.0]) or 1.0
     wide, high, left, low = 720.0, 200.0, 46.0, 168.0
     width = (wide - left - 10) / max(1, len(history))
     bars = []
@@ -93,7 +93,7 @@ def steps(certificate: Mapping[str, Any], history: Sequence[tuple[str, float]]) 
                 f'text-anchor="middle">{i + 1}</text>'
             )
     if _finite(budget):
-        at = low - 140 * float(budget) / top  # type: ignore[arg-type]
+        at = low - 140 * float(budget) / top
         bars.append(
             f'<path class="guide" d="M{left:g} {at:.1f}H{wide - 10:g}"/>'
             f'<text x="{left - 6:g}" y="{at + 4:.1f}" text-anchor="end">{said.number(budget)}'
@@ -119,6 +119,5 @@ def _up(value: float) -> str:
     return "∞" if math.isinf(value) else shown(value, upward=True, digits=5)
 
 
-def _finite(value: object) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and math.isfinite(value)  # type: ignore[arg-type]
+def _finite(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and value is not True and math.isfinite(value)

@@ -39,12 +39,13 @@ def _profile(guarantee: Guarantee, certificate: Mapping[str, Any]) -> str:
     lower, upper = guarantee.profile(grid)
     upper = np.minimum.accumulate(upper)
     lower = np.minimum(np.maximum.accumulate(lower[::-1])[::-1], upper)
+    kept = 1 + int(np.sum(upper >= LEAST))  # the first point below the axis ends the line
     drawn = plot(
         "Privacy profile: an upper bound of delta falls as epsilon grows; the table below has its "
         "values",
         Axis("ε", 0.0, reach),
         Axis("δ (probability)", LEAST, 1.0, log=True),
-        Curve(grid.tolist(), lower.tolist(), upper.tolist()),
+        Curve(grid[:kept].tolist(), lower[:kept].tolist(), upper[:kept].tolist()),
         mark=_claimed(certificate),
     )
     rows = [(number(d), guarantee.epsilon(d)) for d in (0.0, *DELTAS)]
@@ -64,7 +65,7 @@ def _profile(guarantee: Guarantee, certificate: Mapping[str, Any]) -> str:
 
 def _tradeoff(guarantee: Guarantee) -> str:
     """Draw the least false-negative rate: bounds of a decreasing function, made monotone so."""
-    smooth = np.concatenate([[0.0], np.geomspace(1e-5, 0.01, 25), np.linspace(0.01, 1.0, 100)])
+    smooth = np.concatenate([[0.0], np.geomspace(1e-5, 0.01, 25), np.linspace(0.01, 1.0, 180)])
     grid = np.unique(np.concatenate([smooth, RATES]))
     lower, upper = guarantee.tradeoff(grid, digits=2e-4)
     lower = np.maximum.accumulate(lower[::-1])[::-1]
@@ -112,7 +113,7 @@ def _reach(guarantee: Guarantee, certificate: Mapping[str, Any]) -> float:
     found: Sequence[float] = [guarantee.epsilon(d).upper for d in (LEAST, 1e-6, 1e-2)]
     found = [value for value in found if 0 < value < math.inf]
     at_least = 1.08 * claimed if isinstance(claimed, float) and math.isfinite(claimed) else 0.0
-    return max(1.05 * found[0] if found else 1.0, at_least)
+    return max(1.02 * found[0] if found else 1.0, at_least)
 
 
 def _claimed(certificate: Mapping[str, Any]) -> tuple[float, float, str] | None:

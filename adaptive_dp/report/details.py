@@ -8,7 +8,7 @@ from typing import Any
 import networkx as nx
 
 from adaptive_dp.report import markdown as said
-from adaptive_dp.report.diagram import anchor, around
+from adaptive_dp.report.diagram import anchor
 from adaptive_dp.report.parts import bar, escape, fold
 
 _MEANS = {
@@ -23,10 +23,10 @@ def details(graph: nx.DiGraph[str], certificate: Mapping[str, Any]) -> str:
     index = {key: i for i, key in enumerate(graph)}
     rows = {str(item.get("node")): item for item in certificate.get("nodes") or ()}
     cards = []
-    for key, before, after in around(graph):
+    for key in graph:
         lines = [*_plain(graph.nodes[key]), *_release(rows.get(key))]
         body = "".join(f"<dt>{escape(name)}</dt><dd>{html}</dd>" for name, html in lines)
-        for name, keys in (("reads", before), ("read by", after)):
+        for name, keys in (("reads", list(graph.pred[key])), ("read by", list(graph.succ[key]))):
             body += f"<dt>{name}</dt><dd>{_links(graph, keys, index)}</dd>" if keys else ""
         title = str(graph.nodes[key].get("label") or key)
         cards.append(

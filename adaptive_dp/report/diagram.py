@@ -7,7 +7,7 @@ Up to three groups open and close freely; of more, one is open at a time, with t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
 
@@ -20,7 +20,7 @@ from adaptive_dp.report.parts import escape
 
 FREELY = 3  # groups that open and close each by itself
 MOST = 30  # groups beyond which all are open, or all closed
-OPEN = 40  # nodes up to which groups are open at first
+OPEN = 25  # nodes up to which groups are open at first
 
 States = list[frozenset[str]]
 
@@ -68,9 +68,8 @@ def states(graph: nx.DiGraph[str]) -> States:
     if len(names) <= FREELY:
         found += [frozenset(some) for k in range(1, len(names)) for some in combinations(names, k)]
     elif len(names) <= MOST:
-        found += [
-            every - {n for path in paths if name in path[-1:] for n in path} for name in names
-        ]
+        around = [{n for path in paths if name == path[-1] for n in path} for name in names]
+        found += [every - some for some in around]
     return list(dict.fromkeys([*found, every]))
 
 
@@ -88,9 +87,3 @@ def _state(
     hidden = "" if closed == first else " hidden"
     names = escape(json.dumps(sorted(closed)))
     return f'<div class="{kind}" data-closed="{names}"{hidden}>{drawn}</div>'
-
-
-def around(graph: nx.DiGraph[str]) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield each node's key with those that it reads, and those that read it."""
-    for key in graph:
-        yield key, list(graph.pred[key]), list(graph.succ[key])

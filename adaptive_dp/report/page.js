@@ -14,6 +14,7 @@
     const svgOf = (state) => state.querySelector("svg");
     const shown = () => states.find((state) => !state.hidden);
     let zoom = 0; // 0 fits the width
+    const [LEAST, FIRST] = [0.7, 0.8]; // what would fit only below the one starts at the other
 
     for (const state of states) {
       for (const [name, says] of [["open", "Open"], ["close", "Close"]]) {
@@ -126,6 +127,11 @@
       return true;
     }
 
+    const started = svgOf(shown());
+    if (started.getBoundingClientRect().width < LEAST * started.viewBox.baseVal.width) {
+      zoom = FIRST;
+      size(shown());
+    }
     root.querySelector(".tools").addEventListener("click", (event) => {
       const what = event.target.dataset.do;
       if (what === "in") magnify(1.25);

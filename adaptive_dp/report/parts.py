@@ -29,7 +29,8 @@ def small(text: str) -> str:
 
 def fold(summary: str, body: str, kind: str = "") -> str:
     """Put HTML behind a line to click on; print opens it, but for what is ``raw``."""
-    return f"<details{f' class={kind}' if kind else ''}><summary>{escape(summary)}</summary>{body}</details>"
+    start = f'<details class="{kind}">' if kind else "<details>"
+    return f"{start}<summary>{escape(summary)}</summary>{body}</details>"
 
 
 def data(name: str, value: Any) -> str:
@@ -74,18 +75,21 @@ def table(head: Sequence[str], rows: Sequence[Row], what: str) -> str:
     if not rows:
         return ""
     titles = "".join(f'<th scope="col">{escape(title)}</th>' for title in head)
+    kind = "cards pairs" if len(head) == 2 else "cards"
 
     def write(some: Sequence[Row]) -> str:
         body = "".join(
-            f'<tr class="{kind}">'
+            f'<tr class="{row}">'
             + "".join(
                 f'<td data-label="{escape(title)}">{cell}</td>'
                 for title, cell in zip(head, cells, strict=True)
             )
             + "</tr>"
-            for kind, cells in some
+            for row, cells in some
         )
-        return f'<table class="cards"><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>'
+        return (
+            f'<table class="{kind}"><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>'
+        )
 
     rest = rows[ROWS:]
     more = f"{len(rest):,} more {what}"

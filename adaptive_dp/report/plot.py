@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from attrs import frozen
 
@@ -103,7 +104,7 @@ def _steps(
     """
     places = [_point(x, y, a, b) for a, b in zip(xs, ys, strict=True)]
     found = places[:1]
-    for a, b in zip(places, places[1:], strict=False):
+    for a, b in pairwise(places):
         found += [(a[0], b[1]) if ahead else (b[0], a[1]), b]
     return [
         p

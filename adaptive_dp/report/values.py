@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from adaptive_dp.graph.plain import plain
 from adaptive_dp.graph.visible import cut
@@ -52,8 +53,8 @@ def _value(value: Any, noise: Any) -> str:
         title = f"{len(value):,} entries"
         return _folded(items, title, lambda some: _entries(some, left if some is items else 0))
     if isinstance(value, str):
-        return f"<span>{escape(cut(number(value), LETTERS))}{_noise(noise)}</span>"
-    return f'<span class="number">{escape(number(value))}{_noise(noise)}</span>'
+        return f"<span>{escape(cut(number(value), LETTERS) + _noise(noise))}</span>"
+    return f'<span class="number">{escape(_measured(value, noise))}</span>'
 
 
 def _folded(items: list[Any], title: str, write: Callable[[list[Any]], str]) -> str:
@@ -90,5 +91,20 @@ def _at(noise: Any, key: Any) -> Any:
     return noise
 
 
+def _measured(value: Any, noise: Any) -> str:
+    """Write a number with as many digits as its noise leaves it, and two of the noise."""
+    known = _real(value) and _real(noise) and 0 < noise < 1e15
+    if not known:
+        return number(value) + _noise(noise)
+    places = max(0, 1 - math.floor(math.log10(noise)))
+    if abs(value) >= 1e15 or places > 9:
+        return f"{value:.4g} ± {noise:.2g}"
+    return f"{value:,.{places}f} ± {noise:,.{places}f}"
+
+
+def _real(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
 def _noise(noise: Any) -> str:
-    return f" ± {escape(number(noise))}" if isinstance(noise, int | float) else ""
+    return f" ± {number(noise)}" if isinstance(noise, int | float) else ""

@@ -1,4 +1,4 @@
-"""What other noise would cost: a grid that real accountants fill, so that the page computes nothing.
+"""What other noise would cost: a grid that real accountants fill; the page computes nothing.
 
 Each point is a plan with all noise, or that of one release, times a factor (budget parameters are
 divided by it), certified at some deltas. Sliders stop at points of the grid alone.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from time import perf_counter
+from functools import partial
+from time import process_time
 from typing import Any
 
 import attrs
@@ -25,9 +26,9 @@ from adaptive_dp.report.markdown import outward, part
 from adaptive_dp.report.parts import data, escape, fold, matrix, small
 
 FACTORS = (0.25, 0.5, 0.7, 0.85, 1.0, 1.2, 1.4, 2.0, 4.0)
-DELTAS = (0.0, 1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
-MOST = 6  # releases with a slider of their own
-SLOW = 0.4  # seconds for one plan beyond which single releases are left out
+DELTAS = (0.0, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
+MOST = 4  # releases with a slider of their own
+SLOW = 0.4  # seconds of the processor for one plan, beyond which single releases are left out
 ALL = "all releases"
 
 
@@ -46,21 +47,19 @@ def grid(plan: Pipeline, certificate: Mapping[str, Any]) -> Grid | None:
     claim = part(certificate, "claim")
     deltas = tuple(sorted({*DELTAS, float(claim.get("delta", 0.0))}))
     chosen = _chosen(claim.get("accountant"))
-    started = perf_counter()
+    started = process_time()
     base = _bounds(plan.term, deltas, chosen)
-    slow = perf_counter() - started > SLOW
-    terms = {f: base if f == 1.0 else _scaled(plan, f) for f in FACTORS}
-    if base is None or all(term is None for f, term in terms.items() if f != 1.0):
+    slow = process_time() - started > SLOW
+    kept = {f: s.term for f in FACTORS if f != 1.0 and (s := _scaled(plan, f)) is not None}
+    if base is None or not kept:
         return None
-    kept = {f: t.term for f, t in terms.items() if isinstance(t, Pipeline)}
 
     def row(make: Callable[[Term], Term]) -> tuple[tuple[float, ...], ...]:
         found = []
         for factor in FACTORS:
-            term = kept.get(factor)
-            bounds = (
-                base if factor == 1.0 else _bounds(make(term), deltas, chosen) if term else None
-            )
+            bounds = base if factor == 1.0 else None
+            if factor in kept:
+                bounds = _bounds(make(kept[factor]), deltas, chosen)
             found.append(bounds or tuple(math.inf for _ in deltas))
         return tuple(found)
 
@@ -68,16 +67,17 @@ def grid(plan: Pipeline, certificate: Mapping[str, Any]) -> Grid | None:
     names = [] if slow else _dearest(certificate)
     if len(names) > 1:
         for name in names[:MOST]:
-            found = row(lambda term, name=name: _mixed(plan.term, term, name))
+            found = row(partial(_mixed, plan.term, name))
             if len(set(found)) > 1:
                 epsilons[name] = found
     return Grid(deltas, epsilons)
 
 
 def _chosen(name: object) -> tuple[accountants.Accountant[Any], ...]:
-    """Return the accountant that was tightest for the claim, and a fast one."""
+    """Return the accountant that was tightest for the claim; where others may be, a fast one."""
     named = tuple(a for a in accountants.ACCOUNTANTS if a.name == name)
-    return named if any(isinstance(a, Renyi) for a in named) else (*named, Renyi())
+    tight = (accountants.Distribution, accountants.GaussianDP, Renyi)
+    return named if named and isinstance(named[0], tight) else (*named, Renyi())
 
 
 def _bounds(
@@ -115,7 +115,7 @@ def _louder(mechanism: Mechanism, factor: float) -> Mechanism:
     return evolved(mechanism, **changes) if changes else mechanism
 
 
-def _mixed(kept: Term, changed: Term, name: str) -> Term:
+def _mixed(kept: Term, name: str, changed: Term) -> Term:
     """Return a term with the spends of one name from another term of the same form."""
     if isinstance(kept, Spend):
         assert isinstance(changed, Spend)
@@ -123,12 +123,12 @@ def _mixed(kept: Term, changed: Term, name: str) -> Term:
     if isinstance(kept, Sequential):
         assert isinstance(changed, Sequential)
         pairs = zip(kept.parts, changed.parts, strict=True)
-        return Sequential([_mixed(a, b, name) for a, b in pairs])
+        return Sequential([_mixed(a, name, b) for a, b in pairs])
     if isinstance(kept, Parallel):
         assert isinstance(changed, Parallel)
         pairs = zip(kept.choices, changed.choices, strict=True)
-        return Parallel([_mixed(a, b, name) for a, b in pairs], kept.labels)
-    part_of = _mixed(kept.part, changed.part, name)  # type: ignore[attr-defined]
+        return Parallel([_mixed(a, name, b) for a, b in pairs], kept.labels)
+    part_of = _mixed(kept.part, name, changed.part)  # type: ignore[attr-defined]
     return attrs.evolve(kept, part=part_of)  # type: ignore[misc]
 
 

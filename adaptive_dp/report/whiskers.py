@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from adaptive_dp.graph.visible import cut
 from adaptive_dp.report.parts import escape
@@ -66,10 +66,9 @@ def _items(value: Any, noise: Any) -> list[tuple[str, float, float]]:
         pairs = [(str(i), v, s) for i, (v, s) in enumerate(zip(value, spreads, strict=True))]
     else:
         return []
-    return [(k, float(v), float(s)) for k, v, s in pairs] if all(map(_numeric, pairs)) else []
+    found = [(k, float(v), float(s)) for k, v, s in pairs if _numeric(v) and _numeric(s)]
+    return found if len(found) == len(pairs) else []
 
 
-def _numeric(pair: tuple[str, Any, Any]) -> bool:
-    return all(
-        isinstance(x, int | float) and not isinstance(x, bool) and abs(x) < 1e300 for x in pair[1:]
-    )
+def _numeric(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and abs(value) < 1e300

@@ -43,7 +43,9 @@ def box_mark(box: Box, left: float, right: float, centre: float, link: str | Non
     for lift in (5.0, 2.5, 0.0) if box.count > 1 else (0.0,):
         parts.append(rect(left + lift, top + lift, across, height, radius))
     for index, (text, size) in enumerate(sizes(box)):
-        shown = escape(cut(text, size, across - 23 - (0 if index else lock_width(box))))
+        sign = "▸ " if link == "" and not index else ""
+        room = across - 23 - width(sign, size) - (0 if index else lock_width(box))
+        shown = escape(sign + cut(text, size, room))
         kind, y = "detail" if index else "label", top + 22 + 16 * index
         parts.append(f'<text class="{kind}" x="{num(left + 13)}" y="{num(y)}">{shown}</text>')
     if lock_width(box):
