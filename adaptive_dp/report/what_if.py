@@ -110,7 +110,7 @@ def _louder(mechanism: Mechanism, factor: float) -> Mechanism:
     changes = {}
     for each in fields_of(type(mechanism)):
         role, value = each.metadata.get("role"), getattr(mechanism, each.name)
-        if role in ("noise", "budget") and isinstance(value, float):
+        if role in ("noise", "budget") and isinstance(value, int | float):
             changes[each.name] = value * factor if role == "noise" else value / factor
     return evolved(mechanism, **changes) if changes else mechanism
 
