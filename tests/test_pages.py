@@ -23,6 +23,7 @@ NEEDS = pytest.mark.skipif(find_spec("sklearn") is None, reason="needs the sklea
         "ledgers.md",
         "mechanisms.md",
         pytest.param("pate.md", marks=NEEDS),
+        "reports.md",
         "risk.md",
         "sessions.md",
         "testing.md",

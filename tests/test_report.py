@@ -122,6 +122,7 @@ def test_page_says_what_the_certificate_says() -> None:
     page = Page(report(certificate(), graph(), {"count": {"value": 5571.25, "noise": 7.0710678}}))
     for words in (
         "ε = 2.000000001",
+        "δ = 10⁻⁶",
         "δ = 1e-06",
         "Tightest accountant: renyi.",
         "each zper of people (at most 5 rows each)",
@@ -215,7 +216,14 @@ def test_values_of_every_shape() -> None:
         "text": {"value": "yes", "noise": None},
     }
     page = Page(report(certificate(), None, values))
-    for words in ("[ 1.00 ± 0.50 , 2.00 ± 0.25 ]", "4.00 ± 0.12", "1.0 ± 9.0", "[ 2.0 ± 8.0 ]", "[]", "yes"):
+    for words in (
+        "[ 1.00 ± 0.50 , 2.00 ± 0.25 ]",
+        "4.00 ± 0.12",
+        "1.0 ± 9.0",
+        "[ 2.0 ± 8.0 ]",
+        "[]",
+        "yes",
+    ):
         assert words in page.text
     for words in ("all 5,000 entries", "and 3,000 more", "30 × 40 matrix", "all 20 values", "k19"):
         assert words in page.text

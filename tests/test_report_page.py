@@ -8,13 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import plans
 import pytest
+from browser import Browser, found
 
 import adaptive_dp as dp
 from adaptive_dp.report.html import report
-
-import plans
-from browser import Browser, found
 
 pytestmark = pytest.mark.skipif(found() is None, reason="needs Chromium")
 
@@ -58,11 +57,8 @@ def opened(chromium: Browser, page: Path) -> Browser:
 
 def troubles(browser: Browser) -> list[Any]:
     """Return what the browser complained of."""
-    return [
-        event
-        for event in browser.events
-        if event["method"] in ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")
-    ]
+    told = ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")
+    return [event for event in browser.events if event["method"] in told]
 
 
 def test_the_page_asks_nobody_for_anything(opened: Browser, page: Path) -> None:
@@ -74,7 +70,8 @@ def test_the_page_asks_nobody_for_anything(opened: Browser, page: Path) -> None:
     ]
     assert [url for url in asked if not url.startswith("data:")] == [page.resolve().as_uri()]
     assert not troubles(opened)
-    assert opened.run("fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'refused')") == "refused"
+    sent = "fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'refused')"
+    assert opened.run(sent) == "refused"
     assert "Content Security Policy" in json.dumps(troubles(opened))
 
 
@@ -105,8 +102,9 @@ def test_a_box_shows_its_details(opened: Browser) -> None:
 
 
 def test_arrow_keys_go_from_box_to_box(opened: Browser) -> None:
-    assert opened.run("document.querySelectorAll('.state:not([hidden]) [tabindex=\"0\"]').length") == 1
-    opened.run("document.querySelector('.state:not([hidden]) [tabindex=\"0\"]').focus()")
+    stop = ".state:not([hidden]) [tabindex='0']"
+    assert opened.run(f'document.querySelectorAll("{stop}").length') == 1
+    opened.run(f'document.querySelector("{stop}").focus()')
     seen = [opened.run("document.activeElement.getAttribute('aria-label')")]
     for _ in range(3):
         opened.press("ArrowRight", 39)
@@ -138,8 +136,10 @@ def test_the_drawing_zooms_and_moves(opened: Browser) -> None:
     assert opened.run(width) == pytest.approx(before * 1.25**4, rel=0.02)
     opened.run("document.querySelector('.view').scrollTo(0, 0)")
     opened.run("document.querySelector('.view').scrollIntoView({behavior: 'instant'})")
-    at = opened.run("(b => [b.x + b.width - 60, b.y + 30])"
-                    "(document.querySelector('.view').getBoundingClientRect())")
+    at = opened.run(
+        "(b => [b.x + b.width - 60, b.y + 30])"
+        "(document.querySelector('.view').getBoundingClientRect())"
+    )
     for kind, x in (("mousePressed", 0), ("mouseMoved", -80), ("mouseReleased", -80)):
         opened.call(
             "Input.dispatchMouseEvent", type=kind, x=at[0] + x, y=at[1], button="left", buttons=1
@@ -151,6 +151,7 @@ def test_the_drawing_zooms_and_moves(opened: Browser) -> None:
 
 def test_sliders_show_what_was_computed(opened: Browser) -> None:
     grid = json.loads(opened.run("document.getElementById('what-if-data').textContent"))
+
     def answer() -> str:
         return opened.run("document.getElementById('wi-answer').textContent")
 
@@ -167,7 +168,6 @@ def test_sliders_show_what_was_computed(opened: Browser) -> None:
     opened.run("""(s => { s.selectedIndex = 1; s.dispatchEvent(new Event('input')) })
         (document.getElementById('wi-what'))""")
     assert answer() == f"ε ≤ {grid['epsilons'][1][0][-1]}"
-    assert "4" in opened.run("document.getElementById('wi-noise').getAttribute('max')") + "4"
 
 
 def test_the_certificate_can_be_taken_out_of_the_page(opened: Browser) -> None:
@@ -186,15 +186,19 @@ def test_everyone_can_use_it(chromium: Browser, page: Path, width: int, scheme: 
     chromium.open(page)
     assert chromium.run("document.documentElement.scrollWidth") <= width
     chromium.run("document.querySelectorAll('details:not(.raw)').forEach(d => { d.open = true })")
-    chromium.run("document.querySelector('.state:not([hidden]) a.box').dispatchEvent("
-                 "new MouseEvent('click', {bubbles: true, cancelable: true}))")
+    chromium.run(
+        "document.querySelector('.state:not([hidden]) a.box').dispatchEvent("
+        "new MouseEvent('click', {bubbles: true, cancelable: true}))"
+    )
     assert chromium.run("document.documentElement.scrollWidth") <= width
     chromium.run(Path(where.origin).with_name("axe.min.js").read_text(encoding="utf-8") + ";0")
     text = chromium.run(
-        "axe.run(document, {resultTypes: ['violations']}).then(r => JSON.stringify("
-        "r.violations.map(v => [v.id, v.nodes.slice(0, 3).map(n => n.html.slice(0, 200))])))"
+        "axe.run(document).then(r => JSON.stringify([r.passes.map(p => p.id), "
+        "r.violations.map(v => [v.id, v.nodes.slice(0, 3).map(n => n.html.slice(0, 200))])]))"
     )
-    assert json.loads(text) == []
+    passed, violated = json.loads(text)
+    assert violated == []
+    assert {"color-contrast", "aria-required-attr", "label", "region"} <= set(passed)
 
 
 def test_nothing_shifts_while_it_loads(opened: Browser) -> None:

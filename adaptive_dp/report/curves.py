@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+import accountants
 from accountants import AccountingError, Guarantee
 from accountants.rounding import shown
 from adaptive_dp.graph.pipeline import Pipeline
-from adaptive_dp.report.markdown import number, part
+from adaptive_dp.report.markdown import number, part, power
 from adaptive_dp.report.parts import escape, fold, matrix, small
 from adaptive_dp.report.plot import Axis, Curve, plot
 
@@ -25,11 +26,21 @@ def curves(plan: Pipeline, certificate: Mapping[str, Any]) -> str:
     if plan.adaptive:
         return ""
     try:
-        guarantee = Guarantee(plan.term)
-        drawn = [_profile(guarantee, certificate), _tradeoff(guarantee)]
+        drawn = [_profile(_guarantee(plan, certificate), certificate)]
+        drawn.append(_tradeoff(Guarantee(plan.term)))
     except AccountingError as error:
         return small(f"No accountant draws these curves: {error}")
     return f'<div class="columns">{"".join(drawn)}</div>'
+
+
+def _guarantee(plan: Pipeline, certificate: Mapping[str, Any]) -> Guarantee:
+    """Return the guarantee by the accountant of the claim and by the one that is mostly tight."""
+    claimed = part(certificate, "claim").get("accountant")
+    asked = [a for a in accountants.ACCOUNTANTS if a.name in (claimed, "distribution")]
+    try:
+        return Guarantee(plan.term, asked)
+    except AccountingError:
+        return Guarantee(plan.term)
 
 
 def _profile(guarantee: Guarantee, certificate: Mapping[str, Any]) -> str:
@@ -48,7 +59,7 @@ def _profile(guarantee: Guarantee, certificate: Mapping[str, Any]) -> str:
         Curve(grid[:kept].tolist(), lower[:kept].tolist(), upper[:kept].tolist()),
         mark=_claimed(certificate),
     )
-    rows = [(number(d), guarantee.epsilon(d)) for d in (0.0, *DELTAS)]
+    rows = [(power(d), guarantee.epsilon(d)) for d in (0.0, *DELTAS)]
     cells = [
         [d, shown(e.lower, upward=False, digits=5), _up(e.upper)]
         for d, e in rows
@@ -121,7 +132,7 @@ def _claimed(certificate: Mapping[str, Any]) -> tuple[float, float, str] | None:
     epsilon, delta = claim.get("epsilon"), claim.get("delta")
     if not isinstance(epsilon, float) or not isinstance(delta, float):
         return None
-    return epsilon, max(delta, LEAST), f"claim: ε ≤ {_up(epsilon)}, δ = {number(delta)}"
+    return epsilon, max(delta, LEAST), f"claim: ε ≤ {_up(epsilon)}, δ = {power(delta)}"
 
 
 def _up(value: float) -> str:

@@ -7,6 +7,7 @@ Up to three groups open and close freely; of more, one is open at a time, with t
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
@@ -21,6 +22,8 @@ from adaptive_dp.report.parts import escape
 FREELY = 3  # groups that open and close each by itself
 MOST = 30  # groups beyond which all are open, or all closed
 OPEN = 25  # nodes up to which groups are open at first
+
+SMALL, FIRST = 900.0, 0.75  # wider drawings start at this size, or fill the page if that is more
 
 States = list[frozenset[str]]
 
@@ -83,7 +86,16 @@ def _state(
     drawn = svg(graph, closed=closed, links=links)
     drawn = drawn.replace(f"<style>{STYLE}</style>", "", 1)  # once, in the head of the page
     drawn = drawn.replace(' xmlns="http://www.w3.org/2000/svg"', "", 1)
+    drawn = re.sub(r'width="([\d.]+)" height="([\d.]+)"', _sized, drawn, count=1)
     kind = "state all" if everything else "state"
     hidden = "" if closed == first else " hidden"
     names = escape(json.dumps(sorted(closed)))
     return f'<div class="{kind}" data-closed="{names}"{hidden}>{drawn}</div>'
+
+
+def _sized(found: re.Match[str]) -> str:
+    """Return the size at which a drawing is shown at first."""
+    wide, high = float(found[1]), float(found[2])
+    if wide <= SMALL:
+        return found[0]
+    return f'width="{FIRST * wide:.1f}" height="{FIRST * high:.1f}" data-wide=""'

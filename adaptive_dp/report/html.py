@@ -80,8 +80,8 @@ def report(
         "Audit": budgets.audited(document, audit) if audit is not None else "",
         "Accountants": budgets.accountants(document),
         "What if": _what_if(plan, document) if plan is not None else "",
-        "Curves": curves(plan, document) if plan is not None else "",
         "Share of the privacy budget": releases.shares(document),
+        "Curves": curves(plan, document) if plan is not None else "",
         "Releases": releases.releases(document),
         "Nodes": details(drawn, document) if drawn is not None else "",
         "Worst world": _list(said.worlds(document)),
@@ -123,6 +123,7 @@ def _list(items: Sequence[str]) -> str:
 
 def _head(certificate: Mapping[str, Any], titles: Sequence[str]) -> str:
     epsilon, delta = said.claim(certificate)
+    stated = said.part(certificate, "claim")
     banner = f'<p class="banner" role="alert">{said.BANNER}</p>'
     links = "".join(f'<li><a href="#{_anchor(t)}">{escape(t)}</a></li>' for t in titles)
     return (
@@ -130,7 +131,7 @@ def _head(certificate: Mapping[str, Any], titles: Sequence[str]) -> str:
         + (banner if said.is_simulated(certificate) else "")
         + "<h1>Privacy certificate</h1>"
         + f'<p class="claim"><span>ε ≤ {escape(said.rounded_claim(certificate))}</span> '
-        + f"<span>δ = {escape(delta)}</span></p>"
+        + f"<span>δ = {escape(said.power(stated.get('delta')))}</span></p>"
         + small(f"In full: ε = {epsilon}, δ = {delta}. {said.tightest(certificate)}")
         + "".join(f"<p>{escape(line)}</p>" for line in said.protects(certificate))
         + f'<nav aria-label="Sections"><ul>{links}</ul></nav></header>'

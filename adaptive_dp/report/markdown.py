@@ -33,6 +33,7 @@ Audited = WithDocument | Document
 
 BANNER = "Not for release: seeded simulation"
 NONE = "—"
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 NEIGHBORS = {
     "add_remove": "adding or removing",
     "replace_one": "replacing",
@@ -129,6 +130,21 @@ def outward(bound: object, *, upward: bool) -> str:
 def exact(value: object) -> str:
     """Format a number of the claim, in full."""
     return "∞" if value in ("inf", math.inf) else NONE if value is None else str(value)
+
+
+def power(value: object) -> str:
+    """Format a small probability, a power of ten as such.
+
+    Examples
+    --------
+    >>> power(1e-6), power(2e-6), power(0.0), power(None)
+    ('10⁻⁶', '2e-06', '0', '—')
+    """
+    if isinstance(value, float) and 0 < value < 0.01:
+        digits = f"{value:.0e}".partition("e")
+        if digits[0] == "1" and float(f"{value:.0e}") == value:
+            return "10" + str(int(digits[2])).translate(RAISED)
+    return number(value)
 
 
 def percent(share: object) -> str:

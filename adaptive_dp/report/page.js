@@ -13,8 +13,7 @@
     const stops = (state) => all(state, "a.box, [data-open], [data-close]");
     const svgOf = (state) => state.querySelector("svg");
     const shown = () => states.find((state) => !state.hidden);
-    let zoom = 0; // 0 fits the width
-    const [LEAST, FIRST] = [0.7, 0.8]; // what would fit only below the one starts at the other
+    let zoom = 0; // 0 is the size that the page was written with
 
     for (const state of states) {
       for (const [name, says] of [["open", "Open"], ["close", "Close"]]) {
@@ -46,7 +45,7 @@
     }
 
     function fit() {
-      zoom = 0;
+      zoom = Math.min(1.2, view.clientWidth / svgOf(shown()).viewBox.baseVal.width);
       size(shown());
     }
 
@@ -127,11 +126,6 @@
       return true;
     }
 
-    const started = svgOf(shown());
-    if (started.getBoundingClientRect().width < LEAST * started.viewBox.baseVal.width) {
-      zoom = FIRST;
-      size(shown());
-    }
     root.querySelector(".tools").addEventListener("click", (event) => {
       const what = event.target.dataset.do;
       if (what === "in") magnify(1.25);

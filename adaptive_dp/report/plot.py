@@ -12,11 +12,11 @@ from itertools import pairwise
 
 from attrs import frozen
 
+from adaptive_dp.report.markdown import RAISED
 from adaptive_dp.report.parts import escape
 
 WIDE, HIGH = 440.0, 300.0
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 14.0, 14.0, 44.0
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @frozen
@@ -53,7 +53,7 @@ class Axis:
     def tick(self, value: float) -> str:
         """Write a tick."""
         if self.log:
-            return "10" + str(round(math.log10(value))).translate(_RAISED)
+            return "10" + str(round(math.log10(value))).translate(RAISED)
         return self.write(value)
 
 
@@ -148,10 +148,11 @@ def _grid(x: Axis, y: Axis) -> list[str]:
 
 def _mark(x: Axis, y: Axis, a: float, b: float, text: str) -> str:
     across, down = _point(x, y, a, b)
-    left = across > WIDE * 0.62
-    anchor, shift = ("end", -9) if left else ("start", 9)
+    left = across > WIDE * 0.5  # beside a falling curve there is room below it, or above it
+    anchor, shift, drop = ("end", -9, 17) if left else ("start", 9, -8)
+    low = max(TOP + 12, min(HIGH - BOTTOM - 6, down + drop))
     return (
         f'<circle class="dot" cx="{across:.1f}" cy="{down:.1f}" r="4.5"/>'
-        f'<text class="said" x="{across + shift:.1f}" y="{max(TOP + 12, down - 8):.1f}" '
+        f'<text class="said" x="{across + shift:.1f}" y="{low:.1f}" '
         f'text-anchor="{anchor}">{escape(text)}</text>'
     )

@@ -22,7 +22,7 @@ from adaptive_dp.graph.errors import PlanError
 from adaptive_dp.graph.fields import evolved, fields_of
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.pipeline import Pipeline
-from adaptive_dp.report.markdown import outward, part
+from adaptive_dp.report.markdown import outward, part, power
 from adaptive_dp.report.parts import data, escape, fold, matrix, small
 
 FACTORS = (0.25, 0.5, 0.7, 0.85, 1.0, 1.2, 1.4, 2.0, 4.0)
@@ -166,10 +166,10 @@ def what_if(found: Grid, certificate: Mapping[str, Any]) -> str:
             "epsilons": texts,
             "ratios": ratios,
             "factors": [f"{f:g} ×" for f in FACTORS],
-            "deltas": [_delta(d) for d in found.deltas],
+            "deltas": [power(d) for d in found.deltas],
         },
     )
-    head = ["noise", *(f"δ = {_delta(d)}" for d in found.deltas)]
+    head = ["noise", *(f"δ = {power(d)}" for d in found.deltas)]
     rows = [[f"{f:g} ×", *texts[0][i]] for i, f in enumerate(FACTORS)]
     note = (
         "Each number is an upper bound that the library's accountants computed for a plan with "
@@ -183,7 +183,7 @@ def what_if(found: Grid, certificate: Mapping[str, Any]) -> str:
         f'<output id="wi-noise-says" for="wi-noise">1 ×</output>'
         f'<label for="wi-delta">δ</label><input id="wi-delta" type="range" min="0" '
         f'max="{len(found.deltas) - 1}" step="1" value="{at}">'
-        f'<output id="wi-delta-says" for="wi-delta">{escape(_delta(delta))}</output>'
+        f'<output id="wi-delta-says" for="wi-delta">{escape(power(delta))}</output>'
         '<p class="answer"><output id="wi-answer" for="wi-what wi-noise wi-delta" '
         f'aria-live="polite">ε ≤ {escape(texts[0][FACTORS.index(1.0)][at])}</output>'
         '<svg class="gauge" viewBox="0 0 200 14" preserveAspectRatio="none" aria-hidden="true">'
@@ -197,10 +197,6 @@ def what_if(found: Grid, certificate: Mapping[str, Any]) -> str:
 
 def _said(epsilon: float) -> str:
     return outward(epsilon, upward=True)
-
-
-def _delta(delta: float) -> str:
-    return f"{delta:g}"
 
 
 def _ratio(epsilon: float, claimed: object) -> float:
