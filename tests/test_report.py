@@ -183,6 +183,22 @@ def test_page_escapes_everything() -> None:
     assert not {"onerror"} & {name for name, _ in page.attributes}
 
 
+def test_no_bound_is_shown_too_low() -> None:
+    loss = {"kind": "Gaussian", "mu": 0.1234501}
+    session = {
+        "steps": ["a"],
+        "currencies": ["mu^2"],
+        "spent": [0.1234501],
+        "remaining": [0.5678999],
+        "odometer": {"epsilon": 0.4323701, "theorem": "t"},
+    }
+    odd = certificate(nodes=[entry("a", 1.0, loss=loss, distance=5.0000001)], session=session)
+    for text in (report(odd), markdown(odd)):
+        for words in ("Gaussian(mu=0.12346)", "5.0001 in L1", "ε = 0.43238"):
+            assert words in text
+        assert "0.12346 spent, 0.56789 left" in text
+
+
 def test_simulation_has_a_banner() -> None:
     seeded = certificate(randomness={"source": "seed 1", "release": False, "samplers": []})
     assert '<p class="banner" role="alert">Not for release: seeded simulation</p>' in report(seeded)

@@ -24,7 +24,7 @@ def details(graph: nx.DiGraph[str], certificate: Mapping[str, Any]) -> str:
     rows = {str(item.get("node")): item for item in certificate.get("nodes") or ()}
     cards = []
     for key in graph:
-        lines = [*_plain(graph.nodes[key]), *_release(rows.get(key))]
+        lines = [*_plain(graph.nodes[key], rows.get(key)), *_release(rows.get(key))]
         body = "".join(f"<dt>{escape(name)}</dt><dd>{html}</dd>" for name, html in lines)
         for name, keys in (("reads", list(graph.pred[key])), ("read by", list(graph.succ[key]))):
             body += f"<dt>{name}</dt><dd>{_links(graph, keys, index)}</dd>" if keys else ""
@@ -40,14 +40,14 @@ def _colour(node: Mapping[str, Any]) -> str:
     return node["colour"] if node.get("colour") in _MEANS else "private"
 
 
-def _plain(node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _plain(node: Mapping[str, Any], release: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
     yield "kind", escape(node.get("kind") or said.NONE)
-    if node.get("detail"):
+    if node.get("detail") and release is None:  # of a release, its mechanism says it
         yield "what", escape(node["detail"])
     yield "colour", escape(_MEANS[_colour(node)])
     if node.get("group"):
         yield "inside", escape(" › ".join(map(str, node["group"])))
-    if node.get("outputs"):
+    if set(node.get("outputs") or ()) - {node.get("label")}:
         yield "output", escape(", ".join(map(str, node["outputs"])))
 
 
@@ -64,7 +64,7 @@ def _release(item: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
     yield "sensitivity", escape(said.distance(item))
     yield "loss", escape(said.loss(item.get("loss")))
     yield "theorem", escape(item.get("theorem") or said.NONE)
-    yield "loss rests on", escape(item.get("source") or said.NONE)
+    yield "loss by", escape(item.get("source") or said.NONE)
     yield "sampler", escape(item.get("sampler") or said.NONE)
     yield "where", escape(", ".join(map(str, item.get("region") or ())) or "everywhere")
     yield "worst world", escape(said.number(item.get("in_worst_world")))

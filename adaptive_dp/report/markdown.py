@@ -34,6 +34,7 @@ Audited = WithDocument | Document
 BANNER = "Not for release: seeded simulation"
 NONE = "—"
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+COSTS = frozenset({"epsilon", "delta", "mu", "rho"})  # of losses; never shown too low
 NEIGHBORS = {
     "add_remove": "adding or removing",
     "replace_one": "replacing",
@@ -111,6 +112,9 @@ def number(value: object) -> str:
         return f"{value:,}"
     if value in ("inf", math.inf):
         return "∞"
+    if isinstance(value, float) and 1000 <= abs(value) < 1e15:
+        text = f"{value:,.{max(0, 4 - math.floor(math.log10(abs(value))))}f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
@@ -175,15 +179,19 @@ def session(certificate: Document) -> list[str]:
     if not found:
         return []
     odometer, ledger = part(found, "odometer"), part(found, "ledger")
+    reading = outward(odometer.get("epsilon"), upward=True)
     spent, left = list(found.get("spent") or ()), list(found.get("remaining") or ())
     names = [str(name) for name in found.get("currencies") or ()]
     rows = list(zip(names, spent, left, strict=False))
-    shown_rows = [f"{n}: {number(s)} spent, {number(r)} left" for n, s, r in rows[:3]]
+    shown_rows = [
+        f"{n}: {outward(s, upward=True)} spent, {outward(r, upward=False)} left"
+        for n, s, r in rows[:3]
+    ]
     more = [f"and {len(rows) - 3} more currencies"] if len(rows) > 3 else []
     return [
         f"Steps: {len(found.get('steps') or ())}.",
         f"Filter: {found.get('theorem') or NONE}.",
-        f"Spent so far, wherever the analyst stops: ε = {number(odometer.get('epsilon'))} "
+        f"Spent so far, wherever the analyst stops: ε = {reading} "
         f"({odometer.get('theorem') or NONE}).",
         "; ".join([*shown_rows, *more]) + ".",
         f"Ledger: {number(ledger.get('entries'))} entries, the last hash {ledger.get('head')}.",
@@ -321,7 +329,7 @@ def distance(item: Mapping[str, Any]) -> str:
     """Write how far a neighbour can move the query, and in which norm."""
     norm = item.get("norm")
     kind = f" in L{'∞' if norm in ('inf', math.inf) else norm}" if norm is not None else ""
-    return f"{plain(item.get('distance'))}{kind}"
+    return f"{outward(item.get('distance'), upward=True)}{kind}"
 
 
 def loss(item: object) -> str:
@@ -330,9 +338,10 @@ def loss(item: object) -> str:
         return plain(item)
     rest = {name: value for name, value in item.items() if name != "kind"}
     kind = str(item.get("kind") or "")
-    return (
-        f"{kind}({', '.join(f'{k}={plain(v)}' for k, v in rest.items())})" if kind else named(rest)
-    )
+    written = [
+        f"{k}={outward(v, upward=True) if k in COSTS else plain(v)}" for k, v in rest.items()
+    ]
+    return f"{kind}({', '.join(written)})" if kind else named(rest)
 
 
 def named(items: object) -> str:
