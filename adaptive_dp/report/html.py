@@ -18,6 +18,7 @@ import networkx as nx
 from accountants import AccountingError
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.errors import PlanError
+from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.plain import plain
 from adaptive_dp.graph.run import Result
@@ -61,6 +62,11 @@ def report(
     str
         A page that holds all it needs and loads nothing.
 
+    Raises
+    ------
+    DeclarationError
+        If the certificate is of another plan than the one that is passed.
+
     Examples
     --------
     >>> page = report({"claim": {"epsilon": 2.0, "delta": 1e-06, "accountant": "renyi"}})
@@ -70,6 +76,13 @@ def report(
     plan = graph if isinstance(graph, Pipeline) else None
     drawn = graph.graph if isinstance(graph, Pipeline) else graph
     document = said.document(certificate)
+    if plan is not None:
+        known = document.get("fingerprint", plan.fingerprint)
+        require(
+            known == plan.fingerprint,
+            f"the certificate is of another plan: its fingerprint is {known}, the plan's is "
+            f"{plan.fingerprint}; pass the plan that was certified",
+        )
     ran = values is not None
     if isinstance(values, Result):
         values = {k: {"value": v, "noise": values.noise.get(k)} for k, v in values.items()}
