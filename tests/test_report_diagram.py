@@ -56,9 +56,8 @@ def test_very_many_groups_are_all_open_or_all_closed() -> None:
 def test_every_state_is_drawn_once_and_leads_to_every_node() -> None:
     drawn = graph(("A",), ("B",), ())
     text = diagram(drawn, {"nodes": [{"node": "b0", "share": 0.25}]})
-    closed = [
-        json.loads(m.replace("&quot;", '"')) for m in re.findall(r'data-closed="(.*?)"', text)
-    ]
+    said = re.findall(r'data-closed="(.*?)"', text)
+    closed = [json.loads(names.replace("&quot;", '"')) for names in said]
     assert sorted(closed) == [[], ["A"], ["A", "B"], ["B"]]
     assert text.count('<div class="state') - text.count(" hidden>") == 1
     everything = text.partition('class="state all"')[2].partition("</svg>")[0]
@@ -70,9 +69,8 @@ def test_every_state_is_drawn_once_and_leads_to_every_node() -> None:
 
 
 def test_a_dearer_release_has_a_larger_box() -> None:
-    text = diagram(
-        graph(()), {"nodes": [{"node": "a0", "share": 0.9}, {"node": "b0", "share": 0.1}]}
-    )
+    nodes = [{"node": "a0", "share": 0.9}, {"node": "b0", "share": 0.1}]
+    text = diagram(graph(()), {"nodes": nodes})
     heights = {}
     for name in ("a0", "b0"):
         box = text.partition(f'aria-label="count: {name}')[2].partition("</a>")[0]

@@ -45,7 +45,8 @@
     }
 
     function fit() {
-      zoom = Math.min(1.2, view.clientWidth / svgOf(shown()).viewBox.baseVal.width);
+      const { width, height } = svgOf(shown()).viewBox.baseVal;
+      zoom = Math.min(1.2, view.clientWidth / width, (0.75 * window.innerHeight) / height);
       size(shown());
     }
 
