@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import plans
 import pytest
 from browser import Browser, found
@@ -126,6 +127,25 @@ def test_a_group_opens_and_closes_in_place(opened: Browser) -> None:
     opened.press("Enter", 13)
     assert opened.run(closed) == '["AdaSSP"]'
     assert opened.run("document.activeElement.dataset.open") == "AdaSSP"
+
+
+def test_of_many_groups_one_opens_at_a_time(chromium: Browser, tmp_path: Path) -> None:
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    for i, group in enumerate([("A",), ("A", "B"), ("C",), ("D",)]):
+        graph.add_node(f"n{i}", kind="count", label=f"n{i}", colour="public", group=group)
+    path = tmp_path / "groups.html"
+    path.write_text(report({}, graph), encoding="utf-8")
+    chromium.look()
+    chromium.open(path)
+    chromium.run("document.querySelector('[data-do=close]').click()")
+    closed = "document.querySelector('.state:not([hidden])').dataset.closed"
+    for name, left in (("A", "BCD"), ("B", "CD"), ("D", "ABC")):
+        chromium.run(f"document.querySelector('.state:not([hidden]) [data-open={name}]').focus()")
+        chromium.press("Enter", 13)
+        assert json.loads(chromium.run(closed)) == list(left)
+    chromium.press("Enter", 13)
+    assert json.loads(chromium.run(closed)) == list("ABCD")
+    assert not troubles(chromium)
 
 
 def test_the_drawing_zooms_and_moves(opened: Browser) -> None:

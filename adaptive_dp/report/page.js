@@ -63,11 +63,12 @@
       const next = open ? now.filter((n) => n !== name) : [...now, name];
       let state = closed.get(key(next));
       if (!state) {
-        const fits = states.filter((s) => JSON.parse(s.dataset.closed).includes(name) !== open);
-        const far = (s) => JSON.parse(s.dataset.closed).filter((n) => !next.includes(n)).length;
-        const near = (s) => next.filter((n) => !JSON.parse(s.dataset.closed).includes(n)).length;
-        fits.sort((a, b) => near(a) + far(a) - near(b) - far(b));
-        state = fits[0];
+        const shut = (s) => JSON.parse(s.dataset.closed);
+        const differ = (a, b) => a.filter((n) => !b.includes(n)).length;
+        const cost = (s) =>
+          open ? -shut(s).length : differ(shut(s), next) + differ(next, shut(s));
+        const fits = states.filter((s) => shut(s).includes(name) !== open);
+        state = fits.sort((a, b) => cost(a) - cost(b))[0];
       }
       show(state);
       const other = open ? "close" : "open";
@@ -78,7 +79,8 @@
     function focusOn(stop) {
       stops(shown()).forEach((each) => each.setAttribute("tabindex", each === stop ? "0" : "-1"));
       stop.focus({ preventScroll: true });
-      stop.scrollIntoView({ block: "nearest", inline: "nearest" });
+      const seen = stop.dataset.close ? stop.querySelector("text") : stop; // frames are wide
+      seen.scrollIntoView({ block: "nearest", inline: "nearest" });
     }
 
     function detail(id) {
