@@ -173,8 +173,8 @@ def what_if(found: Grid, certificate: Mapping[str, Any]) -> str:
     rows = [[f"{f:g} ×", *texts[0][i]] for i, f in enumerate(FACTORS)]
     note = (
         "Each number is an upper bound that the library's accountants computed for a plan with "
-        "that noise; ∞ where none has a bound, or a mechanism refuses such noise. Twice the noise is "
-        "twice the scale of each release, or half its epsilon."
+        "that noise; ∞ where none has a bound, or a mechanism refuses such noise. Twice the noise "
+        "is twice the scale of each release, or half its epsilon."
     )
     return (
         f'{block}<div class="sliders script">'
