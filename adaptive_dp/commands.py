@@ -35,7 +35,7 @@ def certify(options: Namespace) -> int:
     with _status("certifying"):
         certificate = plan.certify()
     if options.html:
-        options.html.write_text(report(certificate, plan.graph), encoding="utf-8")
+        options.html.write_text(report(certificate, plan), encoding="utf-8")
     say(certificate.to_json().rstrip("\n") if options.json else str(certificate))
     return 0
 
@@ -72,7 +72,7 @@ def audit(options: Namespace) -> int:
             seed=options.seed,
         )
     if options.html:
-        page = report(plan.certify(), plan.graph, audit=found)
+        page = report(plan.certify(), plan, audit=found)
         options.html.write_text(page, encoding="utf-8")
     say(found.to_json().rstrip("\n") if options.json else str(found))
     return FAILS if found.verdict == "violation" else 0
@@ -264,7 +264,7 @@ def _released(
 
 
 def _page(result: Result, plan: Pipeline) -> str:
-    return report(result.certificate, plan.graph, result)
+    return report(result.certificate, plan, result)
 
 
 @contextmanager

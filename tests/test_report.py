@@ -105,7 +105,7 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if "style" not in self.open:
+        if not {"style", "script"} & set(self.open):
             self.words.append(data)
 
 
@@ -122,13 +122,14 @@ def test_page_says_what_the_certificate_says() -> None:
     page = Page(report(certificate(), graph(), {"count": {"value": 5571.25, "noise": 7.0710678}}))
     for words in (
         "ε = 2.000000001",
+        "δ = 10⁻⁶",
         "δ = 1e-06",
         "Tightest accountant: renyi.",
         "each zper of people (at most 5 rows each)",
         "adding or removing one zper (add_remove)",
         "replacing one row (replace_one). The number of rows, 120, is public.",
         "noisy count",
-        "5571.2 ± 7.0711",
+        "5,571.2 ± 7.1",
         "renyi tightest",
         "does not apply: no mu",
         "2.5001",  # an upper bound is never rounded down
@@ -157,9 +158,16 @@ def test_page_is_self_contained() -> None:
     page = Page(text)
     assert "http://" not in text
     assert "https://" not in text
-    assert "default-src 'none'" in text
-    assert not {"script", "link", "img", "iframe", "object", "form"} & set(page.tags)
-    assert not {"src", "href", "onerror", "onclick"} & {name for name, _ in page.attributes}
+    assert "default-src 'none'; script-src 'sha256-" in text
+    assert "unsafe" not in text
+    assert not {"link", "img", "iframe", "object", "form", "base"} & set(page.tags)
+    assert page.tags.count("script") == 1
+    assert not {"src", "style", "onerror", "onclick"} & {name for name, _ in page.attributes}
+    links = [value or "" for name, value in page.attributes if name == "href"]
+    assert all(value.startswith("#") for value in links)
+    ids = [value for name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    assert {value[1:] for value in links} <= set(ids)
     assert text == report(certificate(), graph())
 
 
@@ -169,10 +177,26 @@ def test_page_escapes_everything() -> None:
     values = {HOSTILE: {"value": {HOSTILE: HOSTILE}, "noise": None}}
     text = report(hostile(certificate()), drawn, values)
     page = Page(text)
-    assert "<script" not in text
+    assert text.count("<script") == text.count("</script") == 1
     assert "<img" not in text
     assert HOSTILE in page.text
     assert not {"onerror"} & {name for name, _ in page.attributes}
+
+
+def test_no_bound_is_shown_too_low() -> None:
+    loss = {"kind": "Gaussian", "mu": 0.1234501}
+    session = {
+        "steps": ["a"],
+        "currencies": ["mu^2"],
+        "spent": [0.1234501],
+        "remaining": [0.5678999],
+        "odometer": {"epsilon": 0.4323701, "theorem": "t"},
+    }
+    odd = certificate(nodes=[entry("a", 1.0, loss=loss, distance=5.0000001)], session=session)
+    for text in (report(odd), markdown(odd)):
+        for words in ("Gaussian(mu=0.12346)", "5.0001 in L1", "ε = 0.43238"):
+            assert words in text
+        assert "0.12346 spent, 0.56789 left" in text
 
 
 def test_simulation_has_a_banner() -> None:
@@ -208,7 +232,14 @@ def test_values_of_every_shape() -> None:
         "text": {"value": "yes", "noise": None},
     }
     page = Page(report(certificate(), None, values))
-    for words in ("[ 1 ± 0.5 , 2 ± 0.25 ]", "4 ± 0.125", "good 1 ± 9", "[ 2 ± 8 ]", "[]", "yes"):
+    for words in (
+        "[ 1.00 ± 0.50 , 2.00 ± 0.25 ]",
+        "4.00 ± 0.12",
+        "1.0 ± 9.0",
+        "[ 2.0 ± 8.0 ]",
+        "[]",
+        "yes",
+    ):
         assert words in page.text
     for words in ("all 5,000 entries", "and 3,000 more", "30 × 40 matrix", "all 20 values", "k19"):
         assert words in page.text
@@ -217,7 +248,7 @@ def test_values_of_every_shape() -> None:
 def test_arrays_are_values_too() -> None:
     numpy = pytest.importorskip("numpy")
     page = Page(report({}, None, {"v": {"value": numpy.arange(3.0), "noise": numpy.float64(2)}}))
-    assert "[ 0 ± 2 , 1 ± 2 , 2 ± 2 ]" in page.text
+    assert "[ 0.0 ± 2.0 , 1.0 ± 2.0 , 2.0 ± 2.0 ]" in page.text
 
 
 def test_markdown_has_sound_tables() -> None:

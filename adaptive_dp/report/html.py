@@ -1,47 +1,55 @@
-"""A certificate as one self-contained HTML page: no script, no network, nothing to install.
+"""A certificate as one self-contained HTML page: no network, nothing to install.
 
 What is said comes from `adaptive_dp.report.markdown`, as plain strings; here it is escaped (by
-`parts.escape` alone) and set. A strict content security policy forbids the page to load anything.
+`parts.escape` alone) and set. All of it can be read without the script, which only shows and hides
+what is there: it computes no number. A strict content security policy forbids the page to load
+anything, or to run another script than its own.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import networkx as nx
 
+from accountants import AccountingError
 from adaptive_dp.graph.certificate import Certificate
-from adaptive_dp.graph.draw import svg
+from adaptive_dp.graph.errors import PlanError
+from adaptive_dp.graph.operation import require
+from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.plain import plain
 from adaptive_dp.graph.run import Result
+from adaptive_dp.report import assets, budgets, releases
 from adaptive_dp.report import markdown as said
-from adaptive_dp.report.parts import ROWS, Row, escape, fold, small, table
-from adaptive_dp.report.style import STYLE
-from adaptive_dp.report.tradeoff import tradeoff
+from adaptive_dp.report.curves import curves
+from adaptive_dp.report.details import details
+from adaptive_dp.report.diagram import diagram
+from adaptive_dp.report.parts import escape, fold, small, table
 from adaptive_dp.report.values import values as released
+from adaptive_dp.report.what_if import grid, what_if
 
 __all__ = ["report"]
-
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
 def report(
     certificate: Certificate | Mapping[str, Any],
-    graph: nx.DiGraph[str] | None = None,
+    graph: Pipeline | nx.DiGraph[str] | None = None,
     values: Result | Mapping[str, Any] | None = None,
     *,
     audit: said.Audited | None = None,
 ) -> str:
-    """Write a certificate, its graph and the released values as one HTML page.
+    """Write a certificate, its plan and the released values as one HTML page.
 
     Parameters
     ----------
     certificate : Certificate or mapping
         The certificate, or its document.
-    graph : networkx.DiGraph, optional
-        The graph to draw, such as ``plan.graph``.
+    graph : Pipeline or networkx.DiGraph, optional
+        The plan: its graph is drawn, and curves and what-ifs are computed from it, which takes a
+        few seconds. Or a graph alone, such as ``plan.graph``.
     values : Result or mapping, optional
         What a run released; or a mapping from the name of an output to
         ``{"value": ..., "noise": ...}``: a number, or nested lists and mappings of numbers, and
@@ -54,161 +62,111 @@ def report(
     str
         A page that holds all it needs and loads nothing.
 
+    Raises
+    ------
+    DeclarationError
+        If the certificate is of another plan than the one that is passed.
+
     Examples
     --------
     >>> page = report({"claim": {"epsilon": 2.0, "delta": 1e-06, "accountant": "renyi"}})
-    >>> page.startswith("<!DOCTYPE html>"), "<script" in page
+    >>> page.startswith("<!DOCTYPE html>"), "http" in page.replace("http-equiv", "")
     (True, False)
     """
-    certificate = said.document(certificate)
+    plan = graph if isinstance(graph, Pipeline) else None
+    drawn = graph.graph if isinstance(graph, Pipeline) else graph
+    document = said.document(certificate)
+    if plan is not None:
+        known = document.get("fingerprint", plan.fingerprint)
+        require(
+            known == plan.fingerprint,
+            f"the certificate is of another plan: its fingerprint is {known}, the plan's is "
+            f"{plan.fingerprint}; pass the plan that was certified",
+        )
     ran = values is not None
     if isinstance(values, Result):
         values = {k: {"value": v, "noise": values.noise.get(k)} for k, v in values.items()}
-    parts = [
-        _headline(certificate),
-        _section("The analysis", _drawing(graph, certificate) if graph is not None else ""),
-        _section("Released values", released(values or {})),
-        _section("Session", _list(said.session(certificate))),
-        _section("Audit", _audited(certificate, audit) if audit is not None else ""),
-        _section("Accountants", _accountants(certificate)),
-        _section("Share of the privacy budget", _bars(certificate)),
-        _section("Releases", _nodes(certificate)),
-        _section("Worst world", _list(said.worlds(certificate))),
-        _section("Assumptions", _list(said.assumptions(certificate))),
-        _section("Randomness", _list(said.randomness(certificate, ran=ran))),
-        _section("Versions", _versions(certificate)),
-        _section("Fingerprint", _code(certificate.get("fingerprint"))),
-        _section("Full certificate", _document(certificate)),
-    ]
+    sections = {
+        "The analysis": diagram(drawn, document) if drawn is not None else "",
+        "Released values": released(values or {}),
+        "Session": _session(document),
+        "Audit": budgets.audited(document, audit) if audit is not None else "",
+        "Accountants": budgets.accountants(document),
+        "What if": _what_if(plan, document) if plan is not None else "",
+        "Share of the privacy budget": releases.shares(document),
+        "Curves": curves(plan, document) if plan is not None else "",
+        "Releases": releases.releases(document),
+        "Nodes": details(drawn, document) if drawn is not None else "",
+        "Worst world": _list(said.worlds(document)),
+        "Assumptions": _list(said.assumptions(document)),
+        "Randomness": _list(said.randomness(document, ran=ran)),
+        "Versions": _versions(document),
+        "Fingerprint": _fingerprint(document),
+        "Full certificate": _document(document),
+    }
+    found = {title: body for title, body in sections.items() if body}
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{assets.policy()}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         '<meta name="referrer" content="no-referrer">'
-        f"<title>Privacy certificate</title><style>{STYLE}</style></head><body><main>\n"
-        + "\n".join(part for part in parts if part)
+        f"<title>Privacy certificate</title><style>{assets.style()}</style>"
+        f"<script>{assets.script()}</script></head><body>\n"
+        f"{_head(document, list(found))}<main>\n"
+        + "\n".join(_section(title, body) for title, body in found.items())
         + "\n</main></body></html>\n"
     )
 
 
+def _anchor(title: str) -> str:
+    return title.lower().replace(" ", "-")
+
+
 def _section(title: str, body: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>{body}</section>" if body else ""
+    name = _anchor(title)
+    return (
+        f'<section id="{name}" aria-labelledby="{name}-title">'
+        f'<h2 id="{name}-title">{escape(title)}</h2>{body}</section>'
+    )
 
 
 def _list(items: Sequence[str]) -> str:
     return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>" if items else ""
 
 
-def _code(text: object) -> str:
-    return f"<code>{escape(text)}</code>" if text else ""
-
-
-def _headline(certificate: Mapping[str, Any]) -> str:
+def _head(certificate: Mapping[str, Any], titles: Sequence[str]) -> str:
     epsilon, delta = said.claim(certificate)
+    stated = said.part(certificate, "claim")
     banner = f'<p class="banner" role="alert">{said.BANNER}</p>'
+    links = "".join(f'<li><a href="#{_anchor(t)}">{escape(t)}</a></li>' for t in titles)
     return (
-        (banner if said.is_simulated(certificate) else "")
-        + "<section><h1>Privacy certificate</h1>"
+        "<header>"
+        + (banner if said.is_simulated(certificate) else "")
+        + "<h1>Privacy certificate</h1>"
         + f'<p class="claim"><span>ε ≤ {escape(said.rounded_claim(certificate))}</span> '
-        + f"<span>δ = {escape(delta)}</span></p>"
+        + f"<span>δ = {escape(said.power(stated.get('delta')))}</span></p>"
         + small(f"In full: ε = {epsilon}, δ = {delta}. {said.tightest(certificate)}")
         + "".join(f"<p>{escape(line)}</p>" for line in said.protects(certificate))
-        + "</section>"
+        + f'<nav aria-label="Sections"><ul>{links}</ul></nav></header>'
     )
 
 
-def _drawing(graph: nx.DiGraph[str], certificate: Mapping[str, Any]) -> str:
-    """Draw the graph, with each release's share in its box."""
-    shared = nx.DiGraph(graph)
-    shares = {item.get("node"): item.get("share") for item in certificate.get("nodes") or ()}
-    nx.set_node_attributes(shared, {k: v for k, v in shares.items() if k in shared}, "share")
-    drawn = svg(shared).replace(' xmlns="http://www.w3.org/2000/svg"', "", 1)
-    return f'<div class="scroll" tabindex="0" role="group" aria-label="Drawing">{drawn}</div>'
+def _session(certificate: Mapping[str, Any]) -> str:
+    """Write what a session has spent, and step by step where its plan can be read."""
+    lines = _list(said.session(certificate))
+    if not lines:
+        return ""
+    room = importlib.import_module("adaptive_dp.session.steps")  # it stands on the graph
+    try:
+        steps = room.epsilon_by_step(Certificate(dict(certificate)))
+    except (PlanError, AccountingError) as error:
+        return lines + small(f"Its steps cannot be recomputed here: {error}")
+    return budgets.steps(certificate, steps) + lines
 
 
-def _accountants(certificate: Mapping[str, Any]) -> str:
-    head, rows = said.accountants(certificate)
-    marked: list[Row] = []
-    for name, *cells, remark in rows:
-        best, off = remark.startswith("tightest"), remark.startswith("does not apply")
-        tag = ' <span class="tag">tightest</span>' if best else ""
-        rest = remark.removeprefix("tightest").removeprefix("; ") if best else remark
-        kind = "best" if best else "off" if off else ""
-        marked.append((kind, [escape(name) + tag, *map(escape, [*cells, rest or said.NONE])]))
-    return table(head, marked, "accountants")
-
-
-def _audited(certificate: Mapping[str, Any], audit: said.Audited) -> str:
-    head, rows = said.audited(certificate, audit)
-    found = audit if isinstance(audit, Mapping) else audit.document()
-    drawn = tradeoff(found)
-    if drawn:
-        drawn = (
-            f'<div class="scroll" tabindex="0" role="group" aria-label="Trade-off">{drawn}</div>'
-        )
-        drawn += fold("the drawing as a table", _cells(*said.corners(found), "thresholds"))
-    profile = _cells(*said.profile(found), "points")
-    return (
-        _cells(head, rows, "audit")
-        + drawn
-        + (fold("delta at each epsilon, shown and claimed", profile) if profile else "")
-    )
-
-
-def _cells(head: Sequence[str], rows: Sequence[Sequence[str]], what: str) -> str:
-    return table(head, [("", [escape(cell) for cell in row]) for row in rows], what)
-
-
-def _nodes(certificate: Mapping[str, Any]) -> str:
-    """Write the table of releases: thirteen columns set as six, the lesser ones below."""
-    _, rows = said.nodes(certificate)
-    head = ["node", "mechanism", "distance", "loss", "theorem", "share"]
-    return table(head, [("", _node(row)) for row in rows], "releases")
-
-
-def _node(row: Sequence[str]) -> list[str]:
-    node, query, mechanism, times, distance, loss, theorem, source, conversions = row[:9]
-    share, worst, region, sampler = row[9:]
-    again = f" × {times}" if times != "1" else ""
-    tag = {"yes": '<small><span class="tag">worst world</span></small>'}
-    return [
-        f"<strong>{escape(node)}</strong>{small(f'query: {query}')}{small(f'where: {region}')}",
-        escape(mechanism + again) + small(f"sampler: {sampler}"),
-        escape(distance),
-        escape(loss),
-        escape(theorem)
-        + fold("loss and conversions", small(f"loss: {source}") + small(conversions)),
-        escape(share) + tag.get(worst, small(f"in worst world: {worst}")),
-    ]
-
-
-def _bars(certificate: Mapping[str, Any]) -> str:
-    """Draw the shares as bars, the largest first."""
-    nodes: list[Mapping[str, Any]] = list(certificate.get("nodes") or ())
-    found = [
-        (float(item["share"]), str(item.get("node")))
-        for item in nodes
-        if item.get("share") is not None
-    ]
-    found.sort(key=lambda pair: -pair[0])
-
-    def write(some: Sequence[tuple[float, str]]) -> str:
-        bars = (
-            f'<span>{escape(name)}</span><i><b style="width:{100 * min(1.0, share):.2f}%"></b></i>'
-            f"<span>{said.percent(share)}</span>"
-            for share, name in some
-        )
-        return f'<div class="bars">{"".join(bars)}</div>'
-
-    rest = found[ROWS:]
-    more = f"{len(rest):,} more, together {said.percent(sum(share for share, _ in rest))}"
-    note = "Parts of a partition are alternatives: the shares of the worst world add up to 100%."
-    apart = any(item.get("in_worst_world") is False for item in nodes)
-    return (
-        (write(found[:ROWS]) if found else "")
-        + (fold(more, write(rest)) if rest else "")
-        + (small(note) if apart and found else "")
-    )
+def _what_if(plan: Pipeline, certificate: Mapping[str, Any]) -> str:
+    found = grid(plan, certificate)
+    return what_if(found, certificate) if found is not None else ""
 
 
 def _versions(certificate: Mapping[str, Any]) -> str:
@@ -216,7 +174,23 @@ def _versions(certificate: Mapping[str, Any]) -> str:
     return table(head, [("", list(map(escape, row))) for row in rows], "packages")
 
 
+def _fingerprint(certificate: Mapping[str, Any]) -> str:
+    """Write what names the plan, and how anyone recomputes the claim."""
+    text = certificate.get("fingerprint")
+    how = "To recompute the claim from the plan in it, save the certificate and run"
+    verify = f"<p>{how}</p><pre>adaptive-dp verify certificate.json</pre>"
+    return f"<p><code>{escape(text)}</code></p>{verify}" if text else ""
+
+
 def _document(certificate: Mapping[str, Any]) -> str:
     text = json.dumps(plain(certificate), indent=2, ensure_ascii=False)
-    lines = "\n".join(escape(line) for line in text.split("\n"))
-    return fold("JSON", f"<pre>{lines}</pre>")
+    lines = "\n".join(escape("".join(_shown(line))) for line in text.split("\n"))
+    save = '<button type="button" class="script" id="save">Save as certificate.json</button>'
+    body = f'<pre id="certificate" tabindex="0">{lines}</pre>'
+    return save + fold("JSON", body, "raw")
+
+
+def _shown(line: str) -> Iterator[str]:
+    """Yield characters that can be seen as they are, others as JSON escapes."""
+    for char in line:
+        yield char if char.isprintable() else json.dumps(char)[1:-1]

@@ -33,6 +33,8 @@ Audited = WithDocument | Document
 
 BANNER = "Not for release: seeded simulation"
 NONE = "—"
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+COSTS = frozenset({"epsilon", "delta", "mu", "rho"})  # of losses; never shown too low
 NEIGHBORS = {
     "add_remove": "adding or removing",
     "replace_one": "replacing",
@@ -110,6 +112,9 @@ def number(value: object) -> str:
         return f"{value:,}"
     if value in ("inf", math.inf):
         return "∞"
+    if isinstance(value, float) and 1000 <= abs(value) < 1e15:
+        text = f"{value:,.{max(0, 4 - math.floor(math.log10(abs(value))))}f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
@@ -129,6 +134,21 @@ def outward(bound: object, *, upward: bool) -> str:
 def exact(value: object) -> str:
     """Format a number of the claim, in full."""
     return "∞" if value in ("inf", math.inf) else NONE if value is None else str(value)
+
+
+def power(value: object) -> str:
+    """Format a small probability, a power of ten as such.
+
+    Examples
+    --------
+    >>> power(1e-6), power(2e-6), power(0.0), power(None)
+    ('10⁻⁶', '2e-06', '0', '—')
+    """
+    if isinstance(value, float) and 0 < value < 0.01:
+        digits = f"{value:.0e}".partition("e")
+        if digits[0] == "1" and float(f"{value:.0e}") == value:
+            return "10" + str(int(digits[2])).translate(RAISED)
+    return number(value)
 
 
 def percent(share: object) -> str:
@@ -159,15 +179,19 @@ def session(certificate: Document) -> list[str]:
     if not found:
         return []
     odometer, ledger = part(found, "odometer"), part(found, "ledger")
+    reading = outward(odometer.get("epsilon"), upward=True)
     spent, left = list(found.get("spent") or ()), list(found.get("remaining") or ())
     names = [str(name) for name in found.get("currencies") or ()]
     rows = list(zip(names, spent, left, strict=False))
-    shown_rows = [f"{n}: {number(s)} spent, {number(r)} left" for n, s, r in rows[:3]]
+    shown_rows = [
+        f"{n}: {outward(s, upward=True)} spent, {outward(r, upward=False)} left"
+        for n, s, r in rows[:3]
+    ]
     more = [f"and {len(rows) - 3} more currencies"] if len(rows) > 3 else []
     return [
         f"Steps: {len(found.get('steps') or ())}.",
         f"Filter: {found.get('theorem') or NONE}.",
-        f"Spent so far, wherever the analyst stops: ε = {number(odometer.get('epsilon'))} "
+        f"Spent so far, wherever the analyst stops: ε = {reading} "
         f"({odometer.get('theorem') or NONE}).",
         "; ".join([*shown_rows, *more]) + ".",
         f"Ledger: {number(ledger.get('entries'))} entries, the last hash {ledger.get('head')}.",
@@ -323,11 +347,17 @@ def mechanism(item: Mapping[str, Any]) -> str:
     return f"{item.get('mechanism')}({inside})"
 
 
+def route(item: Mapping[str, Any]) -> str:
+    """Write the way from the data to what is released."""
+    steps = [str(item[key]) for key in ("of", "query") if item.get(key)]
+    return " > ".join(steps) or NONE
+
+
 def distance(item: Mapping[str, Any]) -> str:
     """Write how far a neighbour can move the query, and in which norm."""
     norm = item.get("norm")
     kind = f" in L{'∞' if norm in ('inf', math.inf) else norm}" if norm is not None else ""
-    return f"{plain(item.get('distance'))}{kind}"
+    return f"{outward(item.get('distance'), upward=True)}{kind}"
 
 
 def loss(item: object) -> str:
@@ -336,9 +366,10 @@ def loss(item: object) -> str:
         return plain(item)
     rest = {name: value for name, value in item.items() if name != "kind"}
     kind = str(item.get("kind") or "")
-    return (
-        f"{kind}({', '.join(f'{k}={plain(v)}' for k, v in rest.items())})" if kind else named(rest)
-    )
+    written = [
+        f"{k}={outward(v, upward=True) if k in COSTS else plain(v)}" for k, v in rest.items()
+    ]
+    return f"{kind}({', '.join(written)})" if kind else named(rest)
 
 
 def named(items: object) -> str:

@@ -74,7 +74,7 @@ def tradeoff(audit: Mapping[str, Any]) -> str:
         *_legend(),
     ]
     return (
-        f'<svg viewBox="0 0 {_WIDE:.0f} {_HIGH:.0f}" role="img" style="max-width:{_WIDE:.0f}px" '
+        f'<svg viewBox="0 0 {_WIDE:.0f} {_HIGH:.0f}" role="img" class="plot" '
         'aria-labelledby="tradeoff-title tradeoff-text" font-size="12" fill="currentColor">'
         f'<title id="tradeoff-title">{escape(title)}</title>'
         f'<desc id="tradeoff-text">{escape(text)}</desc>{"".join(shapes)}</svg>'

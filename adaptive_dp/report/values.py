@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from adaptive_dp.graph.plain import plain
 from adaptive_dp.graph.visible import cut
 from adaptive_dp.report.markdown import number
-from adaptive_dp.report.parts import Row, escape, fold, table
+from adaptive_dp.report.parts import Row, escape, fold, scroll, table
+from adaptive_dp.report.whiskers import whiskers
 
 ENTRIES = 12  # entries of a value before the rest is folded
 MOST = 2000  # entries of a value that the page holds at all
@@ -22,8 +24,9 @@ def values(found: Mapping[str, Any]) -> str:
         value, noise = (
             (item.get("value"), item.get("noise")) if isinstance(item, Mapping) else (item, None)
         )
-        rows.append(("", [f"<strong>{escape(name)}</strong>", _value(plain(value), plain(noise))]))
-    note = "<p><small>± is the expected noise: one standard deviation.</small></p>"
+        shown = _value(plain(value), plain(noise)) + whiskers(plain(value), plain(noise))
+        rows.append(("", [f"<strong>{escape(name)}</strong>", shown]))
+    note = "<p><small>± and error bars are the expected noise: one standard deviation.</small></p>"
     return table(["output", "value"], rows, "outputs") + (note if rows else "")
 
 
@@ -50,17 +53,15 @@ def _value(value: Any, noise: Any) -> str:
         title = f"{len(value):,} entries"
         return _folded(items, title, lambda some: _entries(some, left if some is items else 0))
     if isinstance(value, str):
-        return f"<span>{escape(cut(number(value), LETTERS))}{_noise(noise)}</span>"
-    return f'<span class="number">{escape(number(value))}{_noise(noise)}</span>'
+        return f"<span>{escape(cut(number(value), LETTERS) + _noise(noise))}</span>"
+    return f'<span class="number">{escape(_measured(value, noise))}</span>'
 
 
 def _folded(items: list[Any], title: str, write: Callable[[list[Any]], str]) -> str:
     """Write a few items as they are; of many, the first few, and all of them folded."""
     if len(items) <= ENTRIES:
         return write(items)
-    return write(items[: ENTRIES // 2]) + fold(
-        f"all {title}", f'<div class="scroll">{write(items)}</div>'
-    )
+    return write(items[: ENTRIES // 2]) + fold(f"all {title}", scroll("Values", write(items)))
 
 
 def _names(pairs: list[tuple[str, str]]) -> str:
@@ -74,7 +75,7 @@ def _entries(items: list[str], left: int) -> str:
 
 def _matrix(cells: Sequence[Sequence[str]]) -> str:
     rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in cells)
-    return f'<div class="scroll"><table class="matrix"><tbody>{rows}</tbody></table></div>'
+    return scroll("Values", f'<table class="matrix"><tbody>{rows}</tbody></table>')
 
 
 def _is_deep(row: Sequence[Any]) -> bool:
@@ -90,5 +91,20 @@ def _at(noise: Any, key: Any) -> Any:
     return noise
 
 
+def _measured(value: Any, noise: Any) -> str:
+    """Write a number with as many digits as its noise leaves it, and two of the noise."""
+    known = _real(value) and _real(noise) and 0 < noise < 1e15
+    if not known:
+        return number(value) + _noise(noise)
+    places = max(0, 1 - math.floor(math.log10(noise)))
+    if abs(value) >= 1e15 or places > 9:
+        return f"{value:.4g} ± {noise:.2g}"
+    return f"{value:,.{places}f} ± {noise:,.{places}f}"
+
+
+def _real(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
 def _noise(noise: Any) -> str:
-    return f" ± {escape(number(noise))}" if isinstance(noise, int | float) else ""
+    return f" ± {number(noise)}" if isinstance(noise, int | float) else ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import TypeAlias
 
 import networkx as nx
@@ -65,7 +66,7 @@ def _quotient(picture: Picture, parts: Parts, boxes: Mapping[str, Box]) -> Pictu
         source, target = owner.get(a, a), owner.get(b, b)
         if source != target:
             ways[source, target] |= edge["way"]
-    place = {key: index for index, key in enumerate(merged)}
+    place = _middles(picture, owner)
     acyclic = nx.is_directed_acyclic_graph(nx.DiGraph(list(ways)))
     for (a, b), way in ways.items():
         if not acyclic and place[a] > place[b]:
@@ -74,6 +75,14 @@ def _quotient(picture: Picture, parts: Parts, boxes: Mapping[str, Box]) -> Pictu
             a, b, way=way | (merged.edges[a, b]["way"] if (a, b) in merged.edges else 0)
         )
     return merged
+
+
+def _middles(picture: Picture, owner: Mapping[str, str]) -> dict[str, tuple[float, str]]:
+    """Return where the members of each part lie on average, in the order of the picture."""
+    places: dict[str, list[int]] = defaultdict(list)
+    for index, key in enumerate(picture):
+        places[owner.get(key, key)].append(index)
+    return {part: (fmean(found), part) for part, found in places.items()}
 
 
 def _fold(picture: Picture, parts: Parts) -> Picture:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from adaptive_dp.graph.draw.box import COLOURS, Box
 from adaptive_dp.graph.draw.text import (
     DETAIL,
+    bar_height,
     box_height,
     cut,
     escape,
@@ -31,23 +32,35 @@ def rect(left: float, top: float, width: float, height: float, rest: str) -> str
     )
 
 
-def box_mark(box: Box, left: float, right: float, centre: float) -> str:
-    """Write one box: its frame (three where it stands for many), lines, lock and bar."""
+def box_mark(box: Box, left: float, right: float, centre: float, link: str | None = None) -> str:
+    """Write one box: its frame (three where it stands for many), lines, lock and bar.
+
+    With a link it leads there; an empty one marks a group that can be opened.
+    """
     height, across = box_height(box), right - left
     top, radius = centre - height / 2, f'rx="{14 if box.colour == "released" else 6}"'
     parts = [f"<title>{escape(_tip(box))}</title>"]
     for lift in (5.0, 2.5, 0.0) if box.count > 1 else (0.0,):
         parts.append(rect(left + lift, top + lift, across, height, radius))
     for index, (text, size) in enumerate(sizes(box)):
-        shown = escape(cut(text, size, across - 23 - (0 if index else lock_width(box))))
+        sign = "▸ " if link == "" and not index else ""
+        room = across - 23 - width(sign, size) - (0 if index else lock_width(box))
+        shown = escape(sign + cut(text, size, room))
         kind, y = "detail" if index else "label", top + 22 + 16 * index
         parts.append(f'<text class="{kind}" x="{num(left + 13)}" y="{num(y)}">{shown}</text>')
     if lock_width(box):
         at = f"translate({num(right - 19)},{num(top + 10)})"
         parts.append(f'<g transform="{at}">{_LOCK}</g>')
     if box.share is not None:
-        parts.append(_bar(box.share, left + 13, right - 13, top + height - 15))
-    return f'<g class="box {box.colour}">{"".join(parts)}</g>'
+        parts.append(_bar(box.share, left + 13, right - 13, top + height - 10))
+    if link:
+        says = escape(_tip(box).replace("\n", ", "))
+        return (
+            f'<a class="box {box.colour}" href="{escape(link)}" aria-label="{says}">'
+            f"{''.join(parts)}</a>"
+        )
+    name = f' data-open="{escape(box.label)}"' if link is not None else ""
+    return f'<g class="box {box.colour}"{name}>{"".join(parts)}</g>'
 
 
 def _tip(box: Box) -> str:
@@ -57,22 +70,27 @@ def _tip(box: Box) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def _bar(share: float, left: float, right: float, top: float) -> str:
-    full = right - left - 42
+def _bar(share: float, left: float, right: float, bottom: float) -> str:
+    full, tall = right - left - 42, bar_height(share)
+    top = bottom - tall
     percent = "&lt;0.1%" if 0 < share < 0.001 else f"{100 * share:.3g}%"
     return (
-        rect(left, top, full, 5, 'class="rail" rx="2.5"')
-        + rect(left, top, full * share, 5, 'class="bar" rx="2.5"')
-        + f'<text class="detail" x="{num(right)}" y="{num(top + 6.5)}" text-anchor="end">'
+        rect(left, top, full, tall, 'class="rail" rx="2.5"')
+        + rect(left, top, full * share, tall, 'class="bar" rx="2.5"')
+        + f'<text class="detail" x="{num(right)}" y="{num(top + tall / 2 + 4)}" text-anchor="end">'
         f"{percent}</text>"
     )
 
 
-def frame_mark(path: Sequence[str], left: float, top: float, right: float, bottom: float) -> str:
-    """Write a group's frame and name."""
-    name = escape(cut(path[-1], DETAIL, right - left - 20))
+def frame_mark(
+    path: Sequence[str], left: float, top: float, right: float, bottom: float, live: bool = False
+) -> str:
+    """Write a group's frame and name; where the drawing is live, one that can be closed."""
+    sign = "▾ " if live else ""
+    name = escape(sign + cut(path[-1], DETAIL, right - left - 20 - width(sign, DETAIL)))
+    closes = f' data-close="{escape(path[-1])}"' if live else ""
     return (
-        f"<g><title>{escape(' / '.join(path))}</title>"
+        f"<g{closes}><title>{escape(' / '.join(path))}</title>"
         + rect(left, top, right - left, bottom - top, 'class="frame" rx="12"')
         + f'<text class="name" x="{num(left + 11)}" y="{num(top + 16)}">{name}</text></g>'
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from adaptive_dp.graph.draw.box import COLOURS, careful, read
+from adaptive_dp.graph.draw.box import COLOURS, Box, careful, read
 from adaptive_dp.graph.draw.fold import (
     BACKWARD,
     FORWARD,
@@ -36,7 +36,12 @@ from adaptive_dp.graph.draw.text import box_width
 EDGE, SIDE = 20.0, 12.0  # room around the drawing, and between a frame and its columns
 
 
-def svg(graph: nx.DiGraph[str], *, closed: Collection[str] = ()) -> str:
+def svg(
+    graph: nx.DiGraph[str],
+    *,
+    closed: Collection[str] = (),
+    links: Mapping[str, str] | None = None,
+) -> str:
     """Draw a graph from left to right as one self-contained SVG.
 
     Parameters
@@ -45,6 +50,9 @@ def svg(graph: nx.DiGraph[str], *, closed: Collection[str] = ()) -> str:
         Acyclic; the node attributes are those of `adaptive_dp.graph.draw`.
     closed : collection of str
         Names of groups to draw as one box each.
+    links : mapping of str to str, optional
+        For a page that reacts: where the box of each node leads, and under ``""`` that of a fold;
+        boxes and frames of groups are marked with ``data-open`` and ``data-close``.
 
     Returns
     -------
@@ -62,7 +70,7 @@ def svg(graph: nx.DiGraph[str], *, closed: Collection[str] = ()) -> str:
     True
     """
     drawn = picture(graph, closed, boxes=400, edges=2400)
-    marks, across, bottom = _drawing(drawn) if drawn else ([], 0.0, 24.0)
+    marks, across, bottom = _drawing(drawn, links) if drawn else ([], 0.0, 24.0)
     counts = Counter(read(key, node).colour for key, node in graph.nodes(data=True))
     notes = [] if drawn else ["The graph is empty."]
     if left_out(drawn):
@@ -71,9 +79,10 @@ def svg(graph: nx.DiGraph[str], *, closed: Collection[str] = ()) -> str:
     across = max(across, 330.0)
     key, height = legend(across, bottom, notes, shares)
     says = ", ".join(f"{counts[colour]:,} {colour}" for colour in COLOURS)
+    role = "img" if links is None else "group"
     size = f'width="{num(across)}" height="{num(height)}"'
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="adp-graph" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="adp-graph" role="{role}" '
         f'aria-label="Privacy graph of {len(graph):,} nodes: {says}" '
         f'viewBox="0 0 {num(across)} {num(height)}" {size}><style>{STYLE}</style>'
         f'<rect class="bg" {size} rx="10"/>' + "\n".join([*marks, key]) + "</svg>"
@@ -87,11 +96,20 @@ class _Canvas:
     root: Block
     left: dict[int, float]
     right: dict[int, float]
+    links: Mapping[str, str] | None = None
 
     def frame(self, block: Block) -> str:
         (top, bottom), side, columns = block.span(), SIDE * (1 + block.depth()), block.columns()
         left, right = self.left[columns[0]] - side, self.right[columns[-1]] + side
-        return frame_mark(block.path, left, top, right, bottom)
+        return frame_mark(block.path, left, top, right, bottom, self.links is not None)
+
+    def box(self, vertex: Vertex, box: Box) -> str:
+        link = None
+        if self.links is not None:
+            other = self.links.get("")  # where folds lead
+            link = "" if box.kind == "group" else self.links.get(vertex.source, other)
+        left, right = self.left[vertex.layer], self.right[vertex.layer]
+        return box_mark(box, left, right, vertex.y, link)
 
     def edges(self, drawn: Picture) -> list[str]:
         boxes, curves = boxes_of(drawn), defaultdict(list)
@@ -141,17 +159,15 @@ def _ends(vertex: Vertex) -> set[str]:
     return {vertex.source} if vertex.box else set().union(*map(_ends, vertex.after))
 
 
-def _drawing(drawn: Picture) -> tuple[list[str], float, float]:
+def _drawing(drawn: Picture, links: Mapping[str, str] | None) -> tuple[list[str], float, float]:
     """Return the marks of a picture, its width and its bottom."""
     root = layered(drawn)
     order(root)
     settle(root)
     root.move(EDGE - root.span()[0])
-    canvas = _Canvas(root, *_sides(root))
+    canvas = _Canvas(root, *_sides(root), links)
     marks = [*map(canvas.frame, root.walk()), *canvas.edges(drawn), *canvas.heads(drawn)]
-    for vertex in root.members:
-        left, right = canvas.left[vertex.layer], canvas.right[vertex.layer]
-        marks += [box_mark(vertex.box, left, right, vertex.y)] if vertex.box else []
+    marks += [canvas.box(vertex, vertex.box) for vertex in root.members if vertex.box]
     across = max(canvas.right.values()) + EDGE + SIDE * root.depth()
     return marks, across, root.span()[1] + 14.0
 

@@ -65,9 +65,15 @@ def lock_width(box: Box) -> float:
     return 20.0 if box.colour == "private" else 0.0
 
 
+def bar_height(share: float) -> float:
+    """Return the height of the bar of a share: the dearer a release, the larger its box."""
+    return 5.0 + 20.0 * share
+
+
 def box_height(box: Box) -> float:
     """Return the height of a box: its lines, and the bar of its share."""
-    return 18.0 + 16.0 * len(box.lines()) + (13.0 if box.share is not None else 0.0)
+    bar = 8.0 + bar_height(box.share) if box.share is not None else 0.0
+    return 18.0 + 16.0 * len(box.lines()) + bar
 
 
 def box_width(box: Box) -> float:

@@ -1,0 +1,207 @@
+"""What other noise would cost: a grid that real accountants fill; the page computes nothing.
+
+Each point is a plan with all noise, or that of one release, times a factor (budget parameters are
+divided by it), certified at some deltas. Sliders stop at points of the grid alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from time import process_time
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+import accountants
+from accountants import AccountingError, Guarantee, Parallel, Renyi, Sequential, Spend, Term
+from adaptive_dp.graph.calibrate import mapped
+from adaptive_dp.graph.errors import PlanError
+from adaptive_dp.graph.fields import evolved, fields_of
+from adaptive_dp.graph.mechanism import Mechanism
+from adaptive_dp.graph.pipeline import Pipeline
+from adaptive_dp.report.markdown import outward, part, power
+from adaptive_dp.report.parts import data, escape, fold, matrix, small
+
+FACTORS = (0.25, 0.5, 0.7, 0.85, 1.0, 1.2, 1.4, 2.0, 4.0)
+DELTAS = (0.0, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
+MOST = 4  # releases with a slider of their own
+SLOW = 0.4  # seconds of the processor for one plan, beyond which single releases are left out
+ALL = "all releases"
+
+
+@frozen
+class Grid:
+    """Upper bounds of epsilon: by what is changed, factor and delta."""
+
+    deltas: tuple[float, ...]
+    epsilons: dict[str, tuple[tuple[float, ...], ...]]
+
+
+def grid(plan: Pipeline, certificate: Mapping[str, Any]) -> Grid | None:
+    """Return the grid; None where no noise can be scaled, or no accountant has a bound."""
+    if plan.adaptive or plan.free:
+        return None
+    claim = part(certificate, "claim")
+    deltas = tuple(sorted({*DELTAS, float(claim.get("delta", 0.0))}))
+    chosen = _chosen(claim.get("accountant"))
+    started = process_time()
+    base = _bounds(plan.term, deltas, chosen)
+    slow = process_time() - started > SLOW
+    kept = {f: s.term for f in FACTORS if f != 1.0 and (s := _scaled(plan, f)) is not None}
+    if base is None or not kept:
+        return None
+
+    def row(make: Callable[[Term], Term]) -> tuple[tuple[float, ...], ...]:
+        found = []
+        for factor in FACTORS:
+            bounds = base if factor == 1.0 else None
+            if factor in kept:
+                bounds = _bounds(make(kept[factor]), deltas, chosen)
+            found.append(bounds or tuple(math.inf for _ in deltas))
+        return tuple(found)
+
+    epsilons = {ALL: row(lambda term: term)}
+    names = [] if slow else _dearest(certificate)
+    if len(names) > 1:
+        for name in names[:MOST]:
+            found = row(partial(_mixed, plan.term, name))
+            if len(set(found)) > 1:
+                epsilons[name] = found
+    return Grid(deltas, epsilons)
+
+
+def _chosen(name: object) -> tuple[accountants.Accountant[Any], ...]:
+    """Return the accountant that was tightest for the claim; where others may be, a fast one."""
+    named = tuple(a for a in accountants.ACCOUNTANTS if a.name == name)
+    tight = (accountants.Distribution, accountants.GaussianDP, Renyi)
+    return named if named and isinstance(named[0], tight) else (*named, Renyi())
+
+
+def _bounds(
+    term: Term, deltas: Sequence[float], chosen: Sequence[accountants.Accountant[Any]]
+) -> tuple[float, ...] | None:
+    """Return epsilon at each delta; what holds at a smaller one holds at a larger one as well."""
+    try:
+        guarantee = Guarantee(term, tuple(chosen))
+        found, least = [], math.inf
+        for delta in deltas:
+            least = min(least, guarantee.epsilon(delta).upper)
+            found.append(least)
+    except AccountingError:
+        return None
+    return tuple(found)
+
+
+def _scaled(plan: Pipeline, factor: float) -> Pipeline | None:
+    """Return the plan with all noise times a factor; None where a mechanism refuses it."""
+    try:
+        outputs = mapped(plan.outputs, lambda mechanism: _louder(mechanism, factor))
+        scaled = Pipeline.of(outputs, plan.delta)
+        same = _names(scaled.term) == _names(plan.term)
+    except (PlanError, AccountingError):
+        return None
+    return scaled if same and scaled.term != plan.term else None
+
+
+def _louder(mechanism: Mechanism, factor: float) -> Mechanism:
+    changes = {}
+    for each in fields_of(type(mechanism)):
+        role, value = each.metadata.get("role"), getattr(mechanism, each.name)
+        if role in ("noise", "budget") and isinstance(value, int | float):
+            changes[each.name] = value * factor if role == "noise" else value / factor
+    return evolved(mechanism, **changes) if changes else mechanism
+
+
+def _mixed(kept: Term, name: str, changed: Term) -> Term:
+    """Return a term with the spends of one name from another term of the same form."""
+    if isinstance(kept, Spend):
+        assert isinstance(changed, Spend)
+        return changed if kept.name == name else kept
+    if isinstance(kept, Sequential):
+        assert isinstance(changed, Sequential)
+        pairs = zip(kept.parts, changed.parts, strict=True)
+        return Sequential([_mixed(a, name, b) for a, b in pairs])
+    if isinstance(kept, Parallel):
+        assert isinstance(changed, Parallel)
+        pairs = zip(kept.choices, changed.choices, strict=True)
+        return Parallel([_mixed(a, name, b) for a, b in pairs], kept.labels)
+    part_of = _mixed(kept.part, name, changed.part)  # type: ignore[attr-defined]
+    return attrs.evolve(kept, part=part_of)  # type: ignore[misc]
+
+
+def _names(term: Term) -> list[str]:
+    """Return the names of a term's spends, in order: equal lists are of terms of one form."""
+    if isinstance(term, Spend):
+        return [term.name]
+    inner = getattr(term, "parts", None) or getattr(term, "choices", None)
+    if inner is None:
+        inner = [term.part] if hasattr(term, "part") else []
+    return [type(term).__name__, *(name for each in inner for name in _names(each)), "end"]
+
+
+def _dearest(certificate: Mapping[str, Any]) -> list[str]:
+    found = [n for n in certificate.get("nodes") or () if n.get("share")]
+    return [str(n["node"]) for n in sorted(found, key=lambda n: -float(n["share"]))]
+
+
+# --- the section of the page -----------------------------------------------------------------
+
+
+def what_if(found: Grid, certificate: Mapping[str, Any]) -> str:
+    """Write the sliders, and the same for those who have none as a table."""
+    claim = part(certificate, "claim")
+    delta, epsilon = float(claim.get("delta", 0.0)), claim.get("epsilon")
+    at = found.deltas.index(delta)
+    choices = "".join(f"<option>{escape(name)}</option>" for name in found.epsilons)
+    texts = [[[_said(e) for e in row] for row in rows] for rows in found.epsilons.values()]
+    ratios = [
+        [[_ratio(e, epsilon) for e in row] for row in rows] for rows in found.epsilons.values()
+    ]
+    block = data(
+        "what-if-data",
+        {
+            "epsilons": texts,
+            "ratios": ratios,
+            "factors": [f"{f:g} ×" for f in FACTORS],
+            "deltas": [power(d) for d in found.deltas],
+        },
+    )
+    head = ["noise", *(f"δ = {power(d)}" for d in found.deltas)]
+    rows = [[f"{f:g} ×", *texts[0][i]] for i, f in enumerate(FACTORS)]
+    note = (
+        "Each number is an upper bound that the library's accountants computed for a plan with "
+        "that noise; ∞ where none has a bound, or a mechanism refuses such noise. Twice the noise "
+        "is twice the scale of each release, or half its epsilon."
+    )
+    return (
+        f'{block}<div class="sliders script">'
+        f'<label for="wi-what">noise of</label><select id="wi-what">{choices}</select>'
+        f'<label for="wi-noise">noise</label><input id="wi-noise" type="range" min="0" '
+        f'max="{len(FACTORS) - 1}" step="1" value="{FACTORS.index(1.0)}">'
+        f'<output id="wi-noise-says" for="wi-noise">1 ×</output>'
+        f'<label for="wi-delta">δ</label><input id="wi-delta" type="range" min="0" '
+        f'max="{len(found.deltas) - 1}" step="1" value="{at}">'
+        f'<output id="wi-delta-says" for="wi-delta">{escape(power(delta))}</output>'
+        '<p class="answer"><output id="wi-answer" for="wi-what wi-noise wi-delta" '
+        f'aria-live="polite">ε ≤ {escape(texts[0][FACTORS.index(1.0)][at])}</output>'
+        '<svg class="gauge" viewBox="0 0 200 14" preserveAspectRatio="none" aria-hidden="true">'
+        '<rect class="rail" width="200" height="14"/><rect id="wi-bar" class="fill" width="100" '
+        'height="14"/><path class="tick" d="M100 0V14"/></svg>'
+        "<small>The line is the claim of this certificate.</small></p></div>"
+        + fold("All releases: table", matrix(head, rows, "What if"))
+        + small(note)
+    )
+
+
+def _said(epsilon: float) -> str:
+    return outward(epsilon, upward=True)
+
+
+def _ratio(epsilon: float, claimed: object) -> float:
+    """Return the length of the gauge: the claim is at its middle."""
+    if not isinstance(claimed, float) or not claimed > 0 or math.isinf(epsilon):
+        return 200.0
+    return round(min(200.0, 100 * epsilon / claimed), 2)

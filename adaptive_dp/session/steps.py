@@ -1,0 +1,56 @@
+"""What a session has spent after each of its steps, recomputed from its certificate alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from adaptive_dp.graph.certificate import Certificate, formed
+from adaptive_dp.graph.document import load
+from adaptive_dp.graph.functions import permitted
+from adaptive_dp.graph.operation import require
+from adaptive_dp.session.budget import Budget
+from adaptive_dp.session.currency import currency_for
+from adaptive_dp.session.needs import costs_for, needed, pays
+from adaptive_dp.session.spends import Spends
+
+
+def epsilon_by_step(
+    certificate: Certificate, *, allow: Collection[str] = ()
+) -> list[tuple[str, float]]:
+    """Return each step's name with the odometer's epsilon after it, at the certificate's delta.
+
+    It holds wherever the analyst stops, by the odometer's theorem, and never falls. Where records
+    have budgets of their own, what was spent is private, and each step reads the whole budget.
+
+    Parameters
+    ----------
+    certificate
+        Of a session.
+    allow
+        Modules from which the plan's own mechanisms may be imported.
+
+    Raises
+    ------
+    DeclarationError
+        If the certificate is not a session's.
+    DocumentError
+        If it is not of the form of a certificate, or its plan cannot be read.
+    """
+    document = certificate.document
+    require("session" in document, "epsilon_by_step needs the certificate of a session")
+    formed(document)
+    claim, session = document["claim"], document["session"]
+    plan = load(document["plan"], allow=permitted(allow))
+    outputs = {path[0]: handle for path, handle in plan.outputs}
+    budget = Budget(claim["epsilon"], claim["delta"], session["failures"])
+    currency = currency_for(claim["accountant"], budget)
+    spends, structure = Spends(currency.odometer), plan.structure
+    found: list[tuple[str, float]] = []
+    paid: set[str] = set()
+    for name in session["steps"]:
+        above = needed(structure, structure.of(outputs[name]), ())
+        new = {n for n in above if pays(structure.nodes[n])} - paid
+        paid |= new
+        spends.add(costs_for(structure, [structure.nodes[n] for n in sorted(new)]))
+        found.append((name, currency.epsilon(spends)))
+    return found

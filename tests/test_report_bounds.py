@@ -1,0 +1,177 @@
+"""What the page says of other noise and between points: never below the truth."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from itertools import pairwise
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+import accountants
+import adaptive_dp as dp
+from adaptive_dp.report import what_if
+from adaptive_dp.report.html import report
+from adaptive_dp.report.parts import data
+from adaptive_dp.report.plot import Axis, Curve, plot
+from adaptive_dp.session.steps import epsilon_by_step
+
+
+def table() -> dp.Table:
+    return dp.dataset("people", columns={"x": (0, 1)})
+
+
+def laplaces() -> dp.Pipeline:
+    people = table()
+    return dp.Pipeline(
+        a=people.count().release(dp.Laplace(scale=2)), b=people.count().release(dp.Laplace(scale=4))
+    )
+
+
+def gaussian_delta(mu: float, epsilon: float) -> Any:
+    """Balle and Wang 2018, Theorem 8."""
+    cdf = mpmath.ncdf
+    shift = mpmath.mpf(epsilon) / mu
+    return cdf(mu / 2 - shift) - mpmath.exp(epsilon) * cdf(-mu / 2 - shift)
+
+
+def test_what_if_has_the_closed_form_of_pure_noise() -> None:
+    plan = laplaces()
+    found = what_if.grid(plan, plan.certify().document)
+    assert found is not None
+    at = found.deltas.index(0.0)
+    assert set(found.epsilons) == {what_if.ALL, "a", "b"}
+    for i, factor in enumerate(what_if.FACTORS):
+        for name, truth in (
+            (what_if.ALL, (1 / 2 + 1 / 4) / factor),
+            ("a", 1 / 2 / factor + 1 / 4),
+            ("b", 1 / 2 + 1 / 4 / factor),
+        ):
+            value = found.epsilons[name][i][at]
+            # noise in whole steps pays for what rounding moves, so a little above
+            assert truth <= value <= truth * (1 + 1e-6)
+
+
+def test_what_if_is_never_below_the_gaussian_profile_and_never_rises() -> None:
+    plan = dp.Pipeline(n=table().count().release(dp.Gaussian(sigma=3))).with_delta(1e-6)
+    found = what_if.grid(plan, plan.certify().document)
+    assert found is not None
+    rows = np.array(found.epsilons[what_if.ALL])
+    with np.errstate(invalid="ignore"):
+        assert np.all((np.diff(rows, axis=0) <= 0) | np.isinf(rows[1:]))
+        assert np.all((np.diff(rows, axis=1) <= 0) | np.isinf(rows[:, :-1]))
+    with mpmath.workdps(40):
+        for i, factor in enumerate(what_if.FACTORS):
+            for delta, epsilon in zip(found.deltas, rows[i], strict=True):
+                if delta == 0:
+                    assert math.isinf(epsilon)
+                else:
+                    true = gaussian_delta(1 / (3 * factor), float(epsilon))
+                    assert 0.999 * delta <= true <= delta
+
+
+def test_what_if_of_a_plan_is_its_certificate_at_todays_noise() -> None:
+    people = table()
+    plan = dp.Pipeline(
+        a=people.count().release(dp.Gaussian(sigma=4)),
+        b=people.count().release(dp.Laplace(scale=3)),
+    ).with_delta(1e-5)
+    paper = plan.certify()
+    found = what_if.grid(plan, paper.document)
+    assert found is not None
+    today = found.epsilons[what_if.ALL][what_if.FACTORS.index(1.0)][found.deltas.index(1e-5)]
+    assert today <= paper.epsilon
+    assert today == pytest.approx(paper.epsilon, rel=1e-9)
+
+
+class Spent(dp.Mechanism):
+    epsilon: float = dp.budget_parameter("epsilon")
+    norm = 1
+
+    def release(self, value: Any, stream: Any) -> Any:
+        return value  # never run
+
+    def loss(self, distance: float) -> accountants.PrivacyLoss:
+        return accountants.Pure(epsilon=self.epsilon * distance)
+
+
+def test_budgets_shrink_where_noise_grows() -> None:
+    plan = dp.Pipeline(a=table().count().release(Spent(epsilon=1)))
+    found = what_if.grid(plan, plan.certify().document)
+    assert found is not None
+    for factor, row in zip(what_if.FACTORS, found.epsilons[what_if.ALL], strict=True):
+        assert row[found.deltas.index(0.0)] == pytest.approx(1 / factor, rel=1e-9)
+
+
+def test_free_plans_and_sessions_have_no_what_if() -> None:
+    free = dp.Pipeline(a=table().count().release(dp.Laplace(scale=dp.Free("b"))))
+    assert what_if.grid(free, {}) is None
+
+
+@pytest.mark.parametrize(("promise", "log"), [("upper", True), ("lower", False)])
+def test_steps_lie_on_the_safe_side(promise: str, log: bool) -> None:
+    def truth(x: Any) -> Any:
+        return np.exp(-3 * x)
+
+    xs = np.linspace(0, 2, 9)
+    y = Axis("y", 1e-4, 1.0, log=log)
+    drawn = plot("", Axis("x", 0, 2), y, Curve(xs, truth(xs), truth(xs), promise=promise))
+    line = re.search(r'class="curve" d="M([^"]*)"', drawn)
+    assert line
+    corners = [tuple(map(float, p.split())) for p in line[1].split("L")]
+    for x in np.linspace(0.001, 1.999, 200):
+        across = 58 + (440 - 58 - 14) * x / 2
+        found = next(
+            (a[1], b[1]) for a, b in pairwise(corners) if a[0] <= across <= b[0] and a[0] < b[0]
+        )
+        assert found[0] == found[1]  # level
+        true = 300 - 44 - (300 - 14 - 44) * y.at(float(truth(x)))
+        assert found[0] <= true + 0.06 if promise == "upper" else found[0] >= true - 0.06
+
+
+def test_the_table_of_the_profile_holds_the_truth() -> None:
+    plan = dp.Pipeline(n=table().count().release(dp.Gaussian(sigma=2))).with_delta(1e-6)
+    page = report(plan.certify(), plan)
+    rows = re.findall(
+        r'<tr><th scope="row">10⁻(\S+)</th><td>([\d.]+)</td><td>([\d.]+)</td></tr>', page
+    )
+    seen = [row for row in rows if row[0] in ("⁶", "⁹", "¹²")]
+    assert len(seen) == 3
+    with mpmath.workdps(40):
+        for delta, (_, low, high) in zip((1e-12, 1e-9, 1e-6), seen, strict=True):
+            assert gaussian_delta(0.5, float(high)) <= delta
+            assert gaussian_delta(0.5, float(low)) >= delta
+
+
+def test_hostile_data_stays_data() -> None:
+    value = {"</script><script>alert(1)</script>": "<!-- & \u2028"}
+    text = data("x", value)
+    assert text.count("<") == 2
+    assert json.loads(text.partition(">")[2].rpartition("<")[0]) == value
+
+
+def test_the_history_of_a_session_ends_at_its_odometer() -> None:
+    people, rows = table(), {"x": [0.5] * 50}
+    with dp.Session(
+        budget=dp.Budget(1.0, 1e-6), accountant="gaussian", seed=1, people=rows
+    ) as session:
+        for sigma in (20, 30, 40):
+            session.run(people.count().release(dp.Gaussian(sigma=sigma)), name=f"at {sigma}.0")
+        paper = session.certificate()
+        steps = epsilon_by_step(paper)
+        assert [name for name, _ in steps] == ["at 20.0", "at 30.0", "at 40.0"]
+        assert steps[-1][1] == session.epsilon
+        total = 0.0
+        with mpmath.workdps(40):
+            for (_, epsilon), sigma in zip(steps, (20, 30, 40), strict=True):
+                total += 1 / sigma**2
+                assert gaussian_delta(math.sqrt(total), epsilon) <= 1e-6
+        assert steps[0][1] < steps[1][1] < steps[2][1] < 1
+        page = report(paper, session.pipeline)
+    assert "the budget" in page
+    assert "at 40.0" in page
+    assert "What if" not in page

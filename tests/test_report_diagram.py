@@ -1,0 +1,86 @@
+"""The drawing in its states, and what leads where."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import combinations
+
+import networkx as nx
+import pytest
+
+import adaptive_dp as dp
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.report.diagram import diagram, states
+from adaptive_dp.report.html import report
+
+
+def graph(*groups: tuple[str, ...]) -> nx.DiGraph[str]:
+    drawn: nx.DiGraph[str] = nx.DiGraph()
+    drawn.add_node("data", kind="dataset", label="data", colour="private", group=())
+    for i, group in enumerate(groups):
+        for step in "ab":
+            drawn.add_node(f"{step}{i}", kind="count", label=f"{step}{i}", group=group)
+        drawn.add_edge("data", f"a{i}")
+        drawn.add_edge(f"a{i}", f"b{i}")
+    return drawn
+
+
+def test_few_groups_open_and_close_freely() -> None:
+    found = states(graph(("A",), ("B",), ("C",)))
+    names = "ABC"
+    every = [frozenset(some) for k in range(4) for some in combinations(names, k)]
+    assert sorted(map(sorted, found)) == sorted(map(sorted, every))
+    assert found[0] == frozenset()
+    assert found[-1] == frozenset(names)
+
+
+def test_of_many_groups_one_opens_with_those_around_it() -> None:
+    found = states(graph(("A",), ("A", "B"), ("A", "B", "C"), ("D",), ("E",)))
+    every = frozenset("ABCDE")
+    opened = {every - closed for closed in found}
+    expected = ["", "A", "AB", "ABC", "D", "E", "ABCDE"]
+    assert opened == {frozenset(names) for names in expected}
+    assert len(found) == len(expected)
+
+
+def test_a_graph_without_groups_has_one_state() -> None:
+    assert states(graph(())) == [frozenset()]
+    assert "Open all" not in diagram(graph(()), {})
+
+
+def test_very_many_groups_are_all_open_or_all_closed() -> None:
+    assert len(states(graph(*[(f"g{i}",) for i in range(40)]))) == 2
+
+
+def test_every_state_is_drawn_once_and_leads_to_every_node() -> None:
+    drawn = graph(("A",), ("B",), ())
+    text = diagram(drawn, {"nodes": [{"node": "b0", "share": 0.25}]})
+    said = re.findall(r'data-closed="(.*?)"', text)
+    closed = [json.loads(names.replace("&quot;", '"')) for names in said]
+    assert sorted(closed) == [[], ["A"], ["A", "B"], ["B"]]
+    assert text.count('<div class="state') - text.count(" hidden>") == 1
+    everything = text.partition('class="state all"')[2].partition("</svg>")[0]
+    for i in range(len(drawn)):
+        assert f'href="#node-{i}"' in everything
+    assert everything.count("data-close=") == 2
+    assert "25%" in everything
+    assert "<style" not in text
+
+
+def test_a_dearer_release_has_a_larger_box() -> None:
+    nodes = [{"node": "a0", "share": 0.9}, {"node": "b0", "share": 0.1}]
+    text = diagram(graph(()), {"nodes": nodes})
+    heights = {}
+    for name in ("a0", "b0"):
+        box = text.partition(f'aria-label="count: {name}')[2].partition("</a>")[0]
+        heights[name] = float(re.findall(r'height="([\d.]+)"', box)[0])
+    assert heights["a0"] >= heights["b0"] + 10
+
+
+def test_the_plan_of_another_certificate_is_refused() -> None:
+    people = dp.dataset("people", columns={})
+    one = dp.Pipeline(a=people.count().release(dp.Laplace(scale=1)))
+    other = dp.Pipeline(a=people.count().release(dp.Laplace(scale=2)))
+    with pytest.raises(DeclarationError, match="another plan"):
+        report(one.certify(), other)
