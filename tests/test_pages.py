@@ -11,6 +11,7 @@ PAGES = Path(__file__).parent.parent / "docs"
 
 
 NEEDS = pytest.mark.skipif(find_spec("sklearn") is None, reason="needs the sklearn extra")
+DRAWS = pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs the plot extra")
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,7 @@ NEEDS = pytest.mark.skipif(find_spec("sklearn") is None, reason="needs the sklea
         "ledgers.md",
         "mechanisms.md",
         pytest.param("pate.md", marks=NEEDS),
+        pytest.param("plots.md", marks=DRAWS),
         "risk.md",
         "sessions.md",
         "testing.md",

@@ -30,6 +30,7 @@ from adaptive_dp.session.certificate import certificate_of
 from adaptive_dp.session.declared import agree, declarations
 from adaptive_dp.session.entries import costs_of, opening, placed, readable, spending
 from adaptive_dp.session.forecast import Forecast, priced
+from adaptive_dp.session.history import Reading, history
 from adaptive_dp.session.identity import Identities
 from adaptive_dp.session.kept import Kept
 from adaptive_dp.session.known import Known, written
@@ -385,6 +386,15 @@ class Session:
         It holds however the analyst chose when to stop, by the theorem of the odometer.
         """
         return self._reading("")
+
+    def history(self) -> tuple[Reading, ...]:
+        """Return what was spent after each step: of the filter's budget, and by the odometer.
+
+        Steps that other sessions of the ledger paid for are among them.
+        """
+        with self._lock:
+            self._take(self._ledger.entries(self._seen))
+            return tuple(history(self.budget, self.accountant, self._steps))
 
     def _sums(self, part: str) -> Sums:
         self._take(self._ledger.entries(self._seen))
