@@ -39,6 +39,7 @@ from adaptive_dp.graph.errors import (
     LedgerError,
     NeighborError,
     PlanError,
+    PluginError,
     RunError,
 )
 from adaptive_dp.graph.free import Free
@@ -184,6 +185,7 @@ __all__ = [
     "PhasedERM",
     "Pipeline",
     "PlanError",
+    "PluginError",
     "Poisson",
     "PosteriorSample",
     "Private",

@@ -59,7 +59,9 @@ TOP = {
     "commands",
     "epsilon",
     "ledgers",
+    "listing",
     "planfile",
+    "plugins",
     "demo",
     "sklearn",
 }

@@ -25,6 +25,7 @@ DRAWS = pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs the pl
         "mechanisms.md",
         pytest.param("pate.md", marks=NEEDS),
         pytest.param("plots.md", marks=DRAWS),
+        "plugins.md",
         "risk.md",
         "sessions.md",
         "testing.md",

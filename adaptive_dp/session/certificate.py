@@ -96,7 +96,8 @@ def verify(certificate: Certificate, *, allow: Collection[str] = ()) -> Verdict:
     modules = permitted(allow)
     document = certificate.document
     formed(document)
-    verdict = plans.compared(document, load(document["plan"], allow=modules), adaptive=True)
+    plan = load(document["plan"], allow=modules)
+    verdict = plans.compared(document, plan, allow=modules, adaptive=True)
     try:
         reasons = list(_replayed(document, load(document["plan"], allow=modules)))
     except (PlanError, AccountingError) as error:
