@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "report": {"graph", "rows", "noise", "accountants"},
     "session": {"graph", "noise", "accountants"},
     "audit": {"queries", "primitives", "graph", "rows", "noise", "accountants"},
+    "interop": {"graph", "noise", "accountants"},
     "plot": {"session", "audit", "instance", "graph", "accountants"},
     "instance": {
         "queries",
