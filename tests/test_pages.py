@@ -11,6 +11,11 @@ PAGES = Path(__file__).parent.parent / "docs"
 
 
 NEEDS = pytest.mark.skipif(find_spec("sklearn") is None, reason="needs the sklearn extra")
+OTHERS = ("sklearn", "dp_accounting", "pandas", "polars", "pyarrow")
+EVERYTHING = pytest.mark.skipif(
+    any(find_spec(name) is None for name in OTHERS), reason=f"needs {', '.join(OTHERS)}"
+)
+OPENDP = pytest.mark.skipif(find_spec("opendp") is None, reason="needs the opendp extra")
 DRAWS = pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs the plot extra")
 
 
@@ -23,6 +28,8 @@ DRAWS = pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs the pl
         "learning/output_perturbation.md",
         "ledgers.md",
         "mechanisms.md",
+        pytest.param("interoperability.md", marks=EVERYTHING),
+        pytest.param("opendp.md", marks=OPENDP),
         pytest.param("pate.md", marks=NEEDS),
         pytest.param("plots.md", marks=DRAWS),
         "plugins.md",
