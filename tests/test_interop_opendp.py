@@ -48,6 +48,7 @@ class TestPromises:
         (row,) = certificate.document["third_party"]
         assert (row["kind"], row["distribution"]) == ("library", "opendp")
         assert row["version"] == version("opendp")
+        assert any("What opendp computes" in text for text in certificate.document["assumptions"])
 
     def test_distances_are_those_of_the_relation(self) -> None:
         """A histogram's l2 distance is 1 where a row comes, sqrt(2) where it is exchanged."""

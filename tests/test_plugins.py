@@ -373,6 +373,7 @@ class TestAccountants:
         assert len(json.loads(capsys.readouterr().out)["notes"]) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("hatchling") is None, reason="builds a distribution with hatchling")
 def test_a_distribution_that_pip_installs(tmp_path: Path) -> None:
     """As people do it: a pyproject.toml, built and installed, then listed and certified."""
