@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,7 +33,13 @@ Guarantees = Guarantee | Mapping[str, Guarantee]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's: told apart by all common kinds of colour vision."""
 
-_INK, _FAINT = "#333333", "#DDDDDD"
+DASHES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (7, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 3)))
+"""A line's dashes go with its colour, so that curves are told apart without colours too."""
+
+LABELLED = 3
+"""So many curves are named on the line, and have bands; more are named in a legend."""
+
+INK, _FAINT = "#333333", "#DDDDDD"
 
 
 def profile(
@@ -41,14 +47,16 @@ def profile(
 ) -> Axes:
     """Draw delta against epsilon, down to a least delta."""
     many = _named(guarantees)
-    axes = _axes(ax, "Privacy profile", "epsilon (nats)", "delta (probability)")
+    axes = framed(ax, "Privacy profile", "epsilon (nats)", "delta (probability)")
     reach = max(_reach(each, least) for each in many.values())
     grid = np.linspace(0.0, reach, points)
     for i, (name, each) in enumerate(many.items()):
         lower, upper = each.profile(grid)
         seen = upper >= least / 100
-        _curve(axes, grid[seen], np.maximum(lower, least / 100)[seen], upper[seen], upper[seen], i)
+        low = np.maximum(lower, least / 100) if len(many) <= LABELLED else upper
+        _curve(axes, grid[seen], low[seen], upper[seen], upper[seen], i, name)
         _label(axes, name, grid[seen], upper[seen], i, len(many))
+    _legend(axes, len(many))
     axes.set(yscale="log", xlim=(0, reach), ylim=(least, 1))
     return axes
 
@@ -62,15 +70,17 @@ def epsilons(
 ) -> Axes:
     """Draw epsilon against delta, between two deltas."""
     many = _named(guarantees)
-    axes = _axes(ax, "Epsilon at each delta", "delta (probability)", "epsilon (nats)")
+    axes = framed(ax, "Epsilon at each delta", "delta (probability)", "epsilon (nats)")
     grid = np.geomspace(*deltas, points)
     axes.set(xscale="log", xlim=deltas)
     for i, (name, each) in enumerate(many.items()):
         found = [each.epsilon(float(delta)) for delta in grid]
         lower, upper = (np.array([getattr(b, end) for b in found]) for end in ("lower", "upper"))
         seen = np.isfinite(upper)
-        _curve(axes, grid[seen], lower[seen], upper[seen], upper[seen], i)
+        low = lower if len(many) <= LABELLED else upper
+        _curve(axes, grid[seen], low[seen], upper[seen], upper[seen], i, name)
         _label(axes, name, grid[seen], upper[seen], i, len(many))
+    _legend(axes, len(many))
     axes.set_ylim(bottom=0)
     return axes
 
@@ -79,7 +89,7 @@ def tradeoff(guarantees: Guarantees, *, points: int = 80, ax: Axes | None = None
     """Draw the least false-negative rate of a membership test against its false-positive rate."""
     many = _named(guarantees)
     title = "Trade-off of membership tests"
-    axes = _axes(ax, title, "false-positive rate", "false-negative rate")
+    axes = framed(ax, title, "false-positive rate", "false-negative rate")
     grid = np.concatenate([[0.0], np.geomspace(1e-6, 0.01, 20), np.linspace(0.015, 1.0, points)])
     axes.plot([0, 1], [1, 0], color=_FAINT, linewidth=1.2, zorder=1)
     axes.annotate(
@@ -87,8 +97,10 @@ def tradeoff(guarantees: Guarantees, *, points: int = 80, ax: Axes | None = None
     )
     for i, (name, each) in enumerate(many.items()):
         lower, upper = each.tradeoff(grid, digits=2e-4)
-        _curve(axes, grid, lower, upper, lower, i)
+        high = upper if len(many) <= LABELLED else lower
+        _curve(axes, grid, lower, high, lower, i, name)
         _label(axes, name, grid, lower, i, len(many))
+    _legend(axes, len(many))
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     return axes
 
@@ -116,7 +128,7 @@ def accountants(
     best = known[-1][1].upper if known else 1.0
     near = [b.upper for _, b in known if logarithmic or b.upper <= 4 * best]
     least, edge = (best / 1e4, 1.0) if logarithmic else (0.0, 1.25 * max(near, default=1.0) or 1.0)
-    axes = _axes(ax, "Accountants side by side", title, "")
+    axes = framed(ax, "Accountants side by side", title, "")
     axes.set(xscale="log" if logarithmic else "linear", xlim=(least or 0.0, edge))
     for row, (_, bounds) in enumerate(known):
         _bracket(axes, row, bounds, least, edge, COLOURS[0] if row == len(known) - 1 else "#777777")
@@ -137,8 +149,8 @@ def _bracket(axes: Axes, row: int, bounds: Bounds, left: float, edge: float, col
 
 def panels(count: int) -> list[Axes]:
     """Return the axes of a new figure with several panels beside each other."""
-    figure = _figure(5.2 * count)
-    return [figure.add_subplot(1, count, i + 1) for i in range(count)]
+    one = figure(5.2 * count)
+    return [one.add_subplot(1, count, i + 1) for i in range(count)]
 
 
 def save(axes: Axes, path: str | PathLike[str]) -> None:
@@ -149,10 +161,10 @@ def save(axes: Axes, path: str | PathLike[str]) -> None:
     DomainError
         If matplotlib does not write files of that kind.
     """
-    figure = axes.get_figure(root=True)
-    assert figure is not None
+    whole = axes.get_figure(root=True)
+    assert whole is not None
     try:
-        figure.savefig(path)
+        whole.savefig(path)
     except ValueError as error:
         raise DomainError(f"{path}: {error}") from None
 
@@ -170,12 +182,13 @@ def _reach(guarantee: Guarantee, least: float) -> float:
     return 1.0
 
 
-def _axes(ax: Axes | None, title: str, x: str, y: str) -> Axes:
-    ax = _figure(6.4).add_subplot() if ax is None else ax
-    ax.set_title(title, loc="left", color=_INK, fontsize=12, fontweight="bold")
-    ax.set_xlabel(x, color=_INK)
-    ax.set_ylabel(y, color=_INK)
-    ax.tick_params(colors=_INK, length=3)
+def framed(ax: Axes | None, title: str, x: str, y: str) -> Axes:
+    """Return the axes, or those of a new figure, with a title, labels and a quiet frame."""
+    ax = figure(6.4).add_subplot() if ax is None else ax
+    ax.set_title(title, loc="left", color=INK, fontsize=12, fontweight="bold")
+    ax.set_xlabel(x, color=INK)
+    ax.set_ylabel(y, color=INK)
+    ax.tick_params(colors=INK, length=3)
     ax.grid(visible=True, color=_FAINT, linewidth=0.6)
     ax.set_axisbelow(True)
     for side in ("top", "right"):
@@ -185,7 +198,14 @@ def _axes(ax: Axes | None, title: str, x: str, y: str) -> Axes:
     return ax
 
 
-def _figure(width: float) -> Figure:
+def figure(width: float) -> Figure:
+    """Return a new figure, which no global state knows.
+
+    Raises
+    ------
+    AccountingError
+        If matplotlib is not installed.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -193,15 +213,23 @@ def _figure(width: float) -> Figure:
     return Figure(figsize=(width, 4.4), dpi=150, layout="constrained")
 
 
-def _curve(axes: Axes, x: Array, lower: Array, upper: Array, line: Array, i: int) -> None:
-    colour = COLOURS[i % len(COLOURS)]
+def _curve(
+    axes: Axes, x: Array, lower: Array, upper: Array, line: Array, i: int, name: str
+) -> None:
+    colour, dashes = COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)]
     axes.fill_between(x, lower, upper, color=colour, alpha=0.15, linewidth=0)
-    axes.plot(x, line, color=colour, linewidth=1.8)
+    axes.plot(x, line, color=colour, linewidth=1.8, linestyle=dashes, label=name or "_")
+
+
+def _legend(axes: Axes, count: int) -> None:
+    """Name many curves in a legend, where labels on them would hide each other."""
+    if count > LABELLED:
+        axes.legend(frameon=False)
 
 
 def _label(axes: Axes, name: str, x: Array, y: Array, i: int, count: int) -> None:
-    """Write a curve's name on it, each of several at another part of the width."""
-    if not name or not len(x):
+    """Write a curve's name on it, each of a few at another part of the width."""
+    if not name or not len(x) or count > LABELLED:
         return
     from matplotlib.patheffects import withStroke
 

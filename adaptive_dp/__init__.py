@@ -41,6 +41,7 @@ from adaptive_dp.graph.errors import (
     LedgerError,
     NeighborError,
     PlanError,
+    PluginError,
     RunError,
 )
 from adaptive_dp.graph.free import Free
@@ -188,6 +189,7 @@ __all__ = [
     "PhasedERM",
     "Pipeline",
     "PlanError",
+    "PluginError",
     "Poisson",
     "PosteriorSample",
     "Private",

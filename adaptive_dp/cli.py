@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from accountants import AccountingError
-from adaptive_dp import __version__, commands, epsilon, ledgers
+from adaptive_dp import __version__, commands, epsilon, ledgers, listing
 from adaptive_dp.commands import BROKE, FAILS, UNUSABLE, complain
 from adaptive_dp.graph.errors import PlanError, RunError
+from adaptive_dp.graph.plugins import KINDS
 from adaptive_dp.rows import SchemaError
 
 __all__ = ["BROKE", "FAILS", "UNUSABLE", "main"]
@@ -89,6 +90,11 @@ def _parser() -> argparse.ArgumentParser:
     _question(command("delta", epsilon.answer, text), "delta", "--epsilon")
     text = "The least Gaussian noise, or the most steps, within a budget."
     _calibrate(command("calibrate", epsilon.solve, text))
+    text = "What there is to choose from, with its theorem: the library's, and installed plug-ins."
+    kinds = command("list", listing.parts, text)
+    kinds.add_argument(
+        "kind", nargs="?", choices=KINDS, metavar="KIND", help=f"{', '.join(KINDS)}; default: all"
+    )
     demo = command("demo", commands.demo, "A real private analysis of the RAND experiment.")
     demo.add_argument(
         "--out", type=Path, default=Path(), metavar="DIR", help="where the report goes (default: .)"

@@ -110,6 +110,7 @@ def verify(options: Namespace) -> int:
             "protects": list(verdict.protects),
             "release": verdict.release,
             "reasons": list(verdict.reasons),
+            "notes": list(verdict.notes),
         }
         say(json.dumps(found))
     elif verdict.holds:
@@ -117,7 +118,8 @@ def verify(options: Namespace) -> int:
             f"holds: epsilon <= {verdict.claimed:.9g}, recomputed {verdict.found:.9g}, at delta = "
             f"{verdict.delta:g}"
         )
-        say("\n".join(f"protects {visible(line)}" for line in verdict.protects))
+        said = [f"protects {line}" for line in verdict.protects] + list(verdict.notes)
+        say("\n".join(map(visible, said)))
         if not verdict.release:
             say(f"NOT FOR RELEASE ({visible(source)})")
     else:

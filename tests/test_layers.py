@@ -25,6 +25,8 @@ MAY_IMPORT = {
     "report": {"graph", "rows", "noise", "accountants"},
     "session": {"graph", "noise", "accountants"},
     "audit": {"queries", "primitives", "graph", "rows", "noise", "accountants"},
+    "interop": {"graph", "noise", "accountants"},
+    "plot": {"session", "audit", "instance", "graph", "accountants"},
     "instance": {
         "queries",
         "primitives",
@@ -58,7 +60,9 @@ TOP = {
     "commands",
     "epsilon",
     "ledgers",
+    "listing",
     "planfile",
+    "plugins",
     "demo",
     "sklearn",
 }

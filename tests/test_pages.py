@@ -17,6 +17,7 @@ PAGES = Path(__file__).parent.parent / "docs"
 
 
 NEEDS = pytest.mark.skipif(find_spec("sklearn") is None, reason="needs the sklearn extra")
+OPTIONAL = ("sklearn", "dp_accounting", "pandas", "polars", "pyarrow", "opendp", "matplotlib")
 BLOCK = re.compile(
     r"^```(python|console)\n(.*?)^```(?:\n+```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE
 )
@@ -30,7 +31,17 @@ def pages() -> list[object]:
         name = file.relative_to(PAGES).as_posix()
         text = file.read_text(encoding="utf-8")
         if name != "instance.md" and "_build" not in file.parts and BLOCK.search(text):
-            found.append(pytest.param(name, marks=NEEDS if "sklearn" in text else []))
+            missing = [
+                each
+                for each in OPTIONAL
+                if find_spec(each) is None
+                and (
+                    re.search(rf"^(import|from) {each}\b", text, re.MULTILINE)
+                    or (each in ("sklearn", "matplotlib") and each in text)
+                )
+            ]
+            needs = pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}")
+            found.append(pytest.param(name, marks=needs))
     return found
 
 

@@ -10,6 +10,7 @@ from accountants import Accountant
 from adaptive_dp.graph.convert import anything
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.operation import require
+from adaptive_dp.graph.plugins import OURS
 
 
 def asked(chosen: Iterable[Accountant[Any]]) -> tuple[Accountant[Any], ...]:
@@ -18,7 +19,7 @@ def asked(chosen: Iterable[Accountant[Any]]) -> tuple[Accountant[Any], ...]:
     Raises
     ------
     DeclarationError
-        If there are none, or one is a name or a class.
+        If there are none, one is a name or a class, or carries a name that is another's.
     """
     what = "accountants must be instances such as accountants.Renyi()"
     found = anything(chosen)
@@ -29,6 +30,16 @@ def asked(chosen: Iterable[Accountant[Any]]) -> tuple[Accountant[Any], ...]:
         )
         shown = f"the class {one.__name__}; write {one.__name__}()" if isinstance(one, type) else ""
         require(fits, f"{what}, got {shown or repr(one)}")
+        ours = OURS.get(one.name)
+        require(
+            ours is None or type(one).__module__.partition(".")[0] == "accountants",
+            f"{type(one).__module__}.{type(one).__qualname__} calls itself {one.name!r}, which is "
+            "the name of an accountant of the library: certificates would say that it found what "
+            "it did not; give it another name",
+        )
+    names = [one.name for one in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    require(not twice, f"two accountants are called {', '.join(map(repr, twice))}; ask one of them")
     return found
 
 

@@ -33,6 +33,12 @@ def assumptions(
             f"The losses that {', '.join(sorted(set(own)))} declare are true of what they release "
             "(mechanisms from outside of the library)."
         )
+    libraries = sorted({name for m in mechanisms for name in m.libraries})
+    if libraries:
+        found.append(
+            f"What {', '.join(libraries)} computes of losses, and draws as noise, is right (from "
+            "outside of the library)."
+        )
     if any("float64" in sampler for sampler in samplers):
         found.append(
             "Noise is drawn in float64: the theorems hold for real numbers, and the lowest bits of "

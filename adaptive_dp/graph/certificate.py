@@ -134,7 +134,7 @@ def formed(document: dict[str, Any]) -> None:
     check_values(document, "certificate")
     missing, unknown = (
         set(_FORM) - set(document),
-        set(document) - set(_FORM) - {"format", "session"},
+        set(document) - set(_FORM) - {"format", "session", "third_party"},
     )
     if missing or unknown:
         raise DocumentError(
@@ -153,6 +153,8 @@ def formed(document: dict[str, Any]) -> None:
                 )
     if "session" in document:
         _session(document["session"])
+    if "third_party" in document:
+        _third_party(document["third_party"])
     claim = document["claim"]
     for value, where in ((claim["epsilon"], "epsilon"), (claim["delta"], "delta")):
         number = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
@@ -178,6 +180,18 @@ def _session(section: Any) -> None:
     for name in ("steps", "currencies", "spent", "remaining"):
         if not isinstance(section[name], list):
             raise DocumentError(f"certificate.session.{name} must be a list")
+
+
+def _third_party(section: Any) -> None:
+    """Check the rows of what is not the library's own."""
+    fields = {"kind", "class", "distribution", "version"}
+    rows: list[Any] = section if isinstance(section, list) else [None]
+    if not rows or any(not isinstance(row, dict) or set(row) != fields for row in rows):
+        raise DocumentError(
+            f"certificate.third_party must be a list of the fields {', '.join(sorted(fields))}"
+        )
+    if any(not isinstance(v, str | None) for row in rows for v in row.values()):
+        raise DocumentError("certificate.third_party must hold texts, or null")
 
 
 def _number(value: Any) -> float:

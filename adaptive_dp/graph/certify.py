@@ -17,6 +17,8 @@ from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.assumptions import assumptions
 from adaptive_dp.graph.certificate import FORMAT, Certificate
 from adaptive_dp.graph.charge import releases
+from adaptive_dp.graph.operation import require
+from adaptive_dp.graph.origins import own, third_party
 from adaptive_dp.graph.roles import BoundOperation, SourceOperation
 from adaptive_dp.graph.shares import rows
 from adaptive_dp.graph.structure import Structure
@@ -56,6 +58,7 @@ def certificate(
         else Answer(a, None, worlds.alternatives[0], reason=FIXED)
         for a in chosen
     }
+    _contradicted(answers, worlds, delta)
     if claim is not None and not any(answer.bounds for answer in answers.values()):
         best = accountants.measure(worlds, accountants.Basic(), delta=delta)  # for shares alone
     else:
@@ -72,11 +75,43 @@ def certificate(
         "nodes": nodes,
         "accountants": [_accountant_row(answer) for answer in answers.values()],
         "worlds": _worlds(worlds, best),
-        "assumptions": assumptions(structure, charges, samplers),
+        "assumptions": assumptions(structure, charges, samplers) + _trusted(chosen),
         "randomness": {**randomness, "samplers": samplers},
         "versions": _versions(),
     }
-    return Certificate(document)
+    mechanisms = [charge.mechanism for charge in charges]
+    losses = [loss for loss, _ in compiler.paid(charges).values()]
+    rests = third_party(structure, mechanisms, losses, chosen)
+    return Certificate(document | ({"third_party": rests} if rests else {}))
+
+
+def _contradicted(answers: Mapping[str, Answer], worlds: Worlds, delta: float) -> None:
+    """Refuse an accountant from elsewhere whose bound is below what is proven to be lost.
+
+    The lower ends of the library's accountants are of the tight epsilon: nothing true is below.
+
+    Raises
+    ------
+    DeclarationError
+        With both numbers.
+    """
+    others = [a for a in answers.values() if not own(type(a.accountant)) and a.bounds is not None]
+    if not others:
+        return
+    ours = [a.bounds for a in answers.values() if own(type(a.accountant)) and a.bounds is not None]
+    if not ours:
+        asked = (accountants.measure(worlds, each, delta=delta) for each in accountants.ACCOUNTANTS)
+        ours = [answer.bounds for answer in asked if answer.bounds is not None]
+    floor = max((bounds.lower for bounds in ours), default=0.0)
+    for answer in others:
+        name, bounds = answer.accountant.name, answer.bounds
+        assert bounds is not None
+        require(
+            bounds.upper >= floor,
+            f"the accountant {name!r} finds epsilon <= {bounds.upper!r} at delta = {delta:g}, but "
+            f"these releases are proven to lose at least {floor!r}: it under-reports, and is not "
+            "certified",
+        )
 
 
 def _adaptively(worlds: Worlds, accountant: accountants.Accountant[Any]) -> bool:
@@ -89,6 +124,17 @@ def _adaptively(worlds: Worlds, accountant: accountants.Accountant[Any]) -> bool
         return False
     bounds = accountants.measure(worlds, accountant, delta=0.0).bounds
     return bounds is not None and math.isfinite(bounds.upper)
+
+
+def _trusted(chosen: Sequence[accountants.Accountant[Any]]) -> list[str]:
+    """Return what is assumed of accountants from elsewhere."""
+    names = sorted(each.name for each in chosen if not own(type(each)))
+    if not names:
+        return []
+    many = "s" if len(names) > 1 else ""
+    return [
+        f"The bounds of the accountant{many} {', '.join(names)} hold (from outside of the library)."
+    ]
 
 
 def _claim(best: Answer, delta: float) -> dict[str, Any]:

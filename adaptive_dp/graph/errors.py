@@ -35,5 +35,9 @@ class LedgerError(PlanError):
     """A ledger cannot be used: it is of another budget, damaged, or not to be written."""
 
 
+class PluginError(PlanError):
+    """A plug-in of another distribution cannot be used; others are not affected."""
+
+
 class RunError(PlanError, RuntimeError):
     """A step failed on private data; its cause is withheld, since it may carry data."""

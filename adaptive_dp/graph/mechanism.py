@@ -102,6 +102,9 @@ class Mechanism:
         What the loss rests on, with author, year and number.
     sampler
         Which sampler `release` draws from, as certificates report it.
+    libraries
+        Installed distributions by which the loss or the release is computed, beside the one that
+        the class is of; certificates name them with their versions.
     """
 
     norm: ClassVar[float] = 1
@@ -113,6 +116,7 @@ class Mechanism:
     selectable: ClassVar[bool] = True
     theorem: ClassVar[str] = ""
     sampler: ClassVar[str] = ""
+    libraries: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
         """Turn the subclass into a frozen attrs class, in place."""

@@ -10,6 +10,7 @@ from textwrap import fill
 from typing import Any, TypeGuard
 
 from accountants.rounding import shown
+from adaptive_dp.graph.origins import said
 from adaptive_dp.graph.plain import plain
 from adaptive_dp.graph.roles import PartOperation, part_key
 from adaptive_dp.graph.structure import Node, Structure
@@ -91,6 +92,10 @@ def certificate_text(document: Mapping[str, Any]) -> str:
         parts += ["", fill(f"worst world: {'; '.join(map(visible, worst))}", ROOM)]
     if not document["worlds"]["exact"]:
         parts.append("(too many worlds: some are bounded together, by their envelope)")
+    foreign = [
+        fill(f"trusts {visible(said(row))}", ROOM) for row in document.get("third_party", [])
+    ]
+    parts += ["", *foreign] if foreign else []
     stamp = _stamp(document)
     parts += ["", *stamp] if stamp else []
     return "\n".join(parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -13,10 +13,12 @@ from accountants import ACCOUNTANTS, AccountingError
 from adaptive_dp.graph.certificate import Certificate, formed
 from adaptive_dp.graph.certify import SECURE, certificate
 from adaptive_dp.graph.document import load, to_document
-from adaptive_dp.graph.errors import DocumentError, PlanError
+from adaptive_dp.graph.errors import DocumentError, PlanError, PluginError
 from adaptive_dp.graph.functions import permitted
 from adaptive_dp.graph.operation import require
+from adaptive_dp.graph.origins import Row, said
 from adaptive_dp.graph.pipeline import Pipeline
+from adaptive_dp.graph.plugins import OURS, allowed_accountant
 from adaptive_dp.graph.table import protects
 
 TOLERANCE = 1e-9
@@ -43,6 +45,9 @@ class Verdict:
     release
         Whether it is of a run with secure noise (or of a plan that has not run), fit for release;
         False for a simulation.
+    notes
+        What the claim rests on that is not of the library, with whose it is: its theorems were
+        computed again, not checked.
     """
 
     holds: bool
@@ -52,6 +57,7 @@ class Verdict:
     delta: float
     protects: tuple[str, ...]
     release: bool
+    notes: tuple[str, ...] = ()
 
 
 def verify(certificate: Certificate, *, allow: Collection[str] = ()) -> Verdict:
@@ -79,17 +85,27 @@ def verify(certificate: Certificate, *, allow: Collection[str] = ()) -> Verdict:
     modules = permitted(allow)
     document = certificate.document
     formed(document)
-    return compared(document, load(document["plan"], allow=modules))
+    return compared(document, load(document["plan"], allow=modules), allow=modules)
 
 
-def compared(document: Mapping[str, Any], plan: Pipeline, *, adaptive: bool = False) -> Verdict:
+def compared(
+    document: Mapping[str, Any],
+    plan: Pipeline,
+    *,
+    allow: Collection[str] = (),
+    adaptive: bool = False,
+) -> Verdict:
     """Return whether a certificate of the right form says what is recomputed from its plan.
 
-    With ``adaptive`` it is a session's: its claim is a filter's, which is not looked at here.
+    An accountant that is not of the library is asked again if it is published as a plug-in and its
+    module is allowed; else the certificate does not hold, whatever the others find. With
+    ``adaptive`` it is a session's: its claim is a filter's, which is not looked at here.
     """
     claim = Certificate(dict(document))
     named = [row["name"] for row in document["accountants"]]
-    chosen = [a for a in ACCOUNTANTS if a.name in named] or ACCOUNTANTS
+    foreign = {n: allowed_accountant(n, allow) for n in map(str, named) if n not in OURS}
+    plugged = [found for found in foreign.values() if not isinstance(found, PluginError)]
+    chosen = [*(a for a in ACCOUNTANTS if a.name in named), *plugged] or ACCOUNTANTS
     try:
         again = certificate(
             plan.structure,
@@ -103,7 +119,7 @@ def compared(document: Mapping[str, Any], plan: Pipeline, *, adaptive: bool = Fa
     except (PlanError, AccountingError) as error:
         raise DocumentError(f"certificate.plan cannot be certified: {error}") from None
     found = Certificate(again).epsilon
-    reasons = []
+    reasons = [str(error) for error in foreign.values() if isinstance(error, PluginError)]
     if not adaptive and not covers(claim.epsilon, found):
         reasons.append(f"the claim is epsilon = {claim.epsilon:.9g}, the plan's is {found}")
     if plan.fingerprint != document["fingerprint"]:
@@ -113,6 +129,8 @@ def compared(document: Mapping[str, Any], plan: Pipeline, *, adaptive: bool = Fa
         if not _same(again[part], document[part]):
             reasons.append(f"the entry {part!r} is not what the plan says")
     reasons += _randomness(document["randomness"], again["randomness"])
+    rests: list[Row] = again.get("third_party", [])
+    reasons += _third_party(document.get("third_party", []), rests)
     return Verdict(
         not reasons,
         claim.epsilon,
@@ -121,6 +139,7 @@ def compared(document: Mapping[str, Any], plan: Pipeline, *, adaptive: bool = Fa
         claim.delta,
         tuple(protects(row) for row in again["protects"]),
         document["randomness"]["release"] is True,
+        tuple(_notes(document.get("third_party", []), rests)),
     )
 
 
@@ -157,6 +176,29 @@ def _accountants(
             f"the accountant of the claim, {claim['accountant']}, finds {other['upper']}, not "
             f"{claim['epsilon']}"
         )
+
+
+def _third_party(claimed: Sequence[Row], again: Sequence[Row]) -> Iterator[str]:
+    """Yield what a certificate says of code from elsewhere, and is not so; versions may differ."""
+    known, told = ({_unversioned(row) for row in rows} for rows in (again, claimed))
+    for row in again:
+        if _unversioned(row) not in told:
+            yield f"it rests on {said(row)}, and does not say so"
+    if told - known:
+        yield "the entry 'third_party' names what it does not rest on"
+
+
+def _notes(claimed: Sequence[Row], again: Sequence[Row]) -> Iterator[str]:
+    """Yield whose code was trusted, and where another version of it made the certificate."""
+    made = {_unversioned(row): row["version"] for row in claimed}
+    for row in again:
+        version = made.get(_unversioned(row), row["version"])
+        other = f"; the certificate was made with {version}" if version != row["version"] else ""
+        yield f"trusts {said(row)}{other}"
+
+
+def _unversioned(row: Row) -> tuple[str | None, ...]:
+    return row["kind"], row["class"], row["distribution"]
 
 
 def _randomness(claimed: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[str]:

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from accountants.plot import COLOURS, framed
 from adaptive_dp.graph.errors import DataError
 from adaptive_dp.graph.secret import Secret
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-_FILL, _LINE = "#0072B2", "#D55E00"  # Okabe and Ito's
 
 
 def histogram(
@@ -32,7 +31,7 @@ def histogram(
     Parameters
     ----------
     epsilons
-        Revealed; those that are 0 or infinite are not drawn.
+        Revealed; how many are 0 or infinite is written beside the bars.
     worst
         The epsilon of the worst case, drawn as a line.
     title
@@ -43,21 +42,40 @@ def histogram(
     Raises
     ------
     DataError
-        If the epsilons are still private.
+        If the epsilons are still private, or not numbers of at least 0.
+    AccountingError
+        If matplotlib is not installed.
     """
     if isinstance(epsilons, Secret):
         raise DataError("these losses are private; pass losses.reveal() to show them")
-    from matplotlib import pyplot
-
-    values = np.asarray(epsilons, dtype=np.float64).ravel()
-    values = values[(values > 0) & np.isfinite(values)]
-    axes = pyplot.subplots(figsize=(6, 4))[1] if ax is None else ax
-    if len(values):
-        low, high = float(values.min()), float(values.max())
-        edges = np.geomspace(low, max(high, low * 1.01), min(40, 5 + len(values) // 5))
-        axes.hist(values, bins=list(edges), color=_FILL, edgecolor="white", label="records")
+    values = np.asarray(epsilons)
+    if values.dtype.kind not in "biuf" or not np.all(values >= 0):
+        raise DataError("losses must be numbers of at least 0, in nats")
+    every = values.astype(np.float64).ravel()
+    seen = every[(every > 0) & np.isfinite(every)]
+    axes = framed(ax, title, "epsilon (nats)", "records")
+    if len(seen):
+        low, high = float(seen.min()), float(seen.max())
+        edges = np.geomspace(low, max(high, low * 1.01), min(40, 5 + len(seen) // 5))
+        edges[0], edges[-1] = min(edges[0], low), max(edges[-1], high)  # whatever rounding does
+        axes.hist(seen, bins=list(edges), color=COLOURS[0], edgecolor="white")
     if worst is not None:
-        axes.axvline(worst, color=_LINE, linestyle="--", label=f"worst case {worst:.3g}")
-    axes.set(xscale="log", xlabel="epsilon (nats)", ylabel="records", title=title)
-    axes.legend(frameon=False)
+        axes.axvline(worst, color=COLOURS[1], linestyle="--", linewidth=1.8)
+        axes.annotate(
+            f"worst case {worst:.3g}",
+            (worst, 0.98),
+            (-6, 0),
+            xycoords=axes.get_xaxis_transform(),
+            textcoords="offset points",
+            ha="right",
+            va="top",
+            color=COLOURS[1],
+            fontweight="bold",
+        )
+    axes.set_xscale("log")
+    zero, infinite = int(np.sum(every == 0)), int(np.sum(np.isinf(every)))
+    beside = [f"{zero} at 0"] if zero else []
+    beside += [f"{infinite} without a bound"] if infinite else []
+    note = "; ".join(["private: a function of these data", *beside])
+    axes.set_xlabel(f"epsilon (nats)\n{note}")
     return axes

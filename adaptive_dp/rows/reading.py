@@ -178,6 +178,8 @@ def columns_of(data: Any, wanted: Sequence[str]) -> Mapping[str, Any]:
             f"to read a {type(data).__name__} install adaptive-dp[frames], or pass a mapping of "
             "column names to arrays"
         ) from None
+    if hasattr(data, "__arrow_c_array__"):  # a record batch of PyArrow, or of any other library
+        data = import_module("pyarrow").table(data)
     try:
         frame = nw.from_native(data, eager_only=True)
     except TypeError:

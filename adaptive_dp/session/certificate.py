@@ -107,7 +107,8 @@ def verify(certificate: Certificate, *, allow: Collection[str] = ()) -> Verdict:
     ours = assumed(document["claim"]["accountant"])
     said = document["assumptions"]
     plain = {**document, "assumptions": [line for line in said if line not in ours]}
-    verdict = plans.compared(plain, load(document["plan"], allow=modules), adaptive=True)
+    plan = load(document["plan"], allow=modules)
+    verdict = plans.compared(plain, plan, allow=modules, adaptive=True)
     try:
         reasons = list(_replayed(document, load(document["plan"], allow=modules)))
     except (PlanError, AccountingError) as error:

@@ -35,6 +35,7 @@ from adaptive_dp.session.certificate import certificate_of
 from adaptive_dp.session.declared import agree, declarations
 from adaptive_dp.session.entries import costs_of, opening, part_of, placed, readable, spending
 from adaptive_dp.session.forecast import Forecast, priced
+from adaptive_dp.session.history import Reading, history
 from adaptive_dp.session.identity import Identities
 from adaptive_dp.session.individual import Individuals
 from adaptive_dp.session.kept import Kept
@@ -456,6 +457,15 @@ class Session:
             assert self._individuals is not None
             self._take(self._ledger.entries(self._seen))
             return self._individuals.spent()
+
+    def history(self) -> tuple[Reading, ...]:
+        """Return what was spent after each step: of the filter's budget, and by the odometer.
+
+        Steps that other sessions of the ledger paid for are among them.
+        """
+        with self._lock:
+            self._take(self._ledger.entries(self._seen))
+            return tuple(history(self.budget, self.accountant, self._steps))
 
     def _sums(self, part: Inside) -> Sums:
         self._take(self._ledger.entries(self._seen))

@@ -1,0 +1,138 @@
+"""Which installed distribution a class comes from: what a certificate says of code not our own.
+
+A certificate's proof rests on the code of every mechanism, loss, query and accountant in it. Those
+of the library are tested against independent truth; of those from elsewhere it can only be said
+whose they are, so that a reader can decide whether to trust them, and `verify` can tell that the
+same code was asked.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from accountants import Accountant, PrivacyLoss
+from adaptive_dp.graph.fields import fields_of
+from adaptive_dp.graph.plugins import published
+from adaptive_dp.graph.structure import Structure
+
+Row = dict[str, str | None]
+
+
+def own(cls: type) -> bool:
+    """Whether a class is the library's."""
+    return cls.__module__.partition(".")[0] in ("adaptive_dp", "accountants")
+
+
+def label(cls: type, base: type) -> str:
+    """Return a class's name; in full where the library has another of that name under ``base``."""
+    if own(cls) or not any(own(each) and each.__name__ == cls.__name__ for each in _below(base)):
+        return cls.__name__
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _below(base: type) -> Iterator[type]:
+    children: list[type] = base.__subclasses__()
+    for each in children:
+        yield each
+        yield from _below(each)
+
+
+def origin(module: str) -> tuple[str | None, str | None]:
+    """Return the name and version of the distribution that a module is of; None where of none.
+
+    It is the one that lists the very file that was imported; where there is none (an editable
+    install), the one that publishes the module as a plug-in.
+    """
+    found = _holder(module) or published(module)
+    return (found.name, found.version) if found is not None else (None, None)
+
+
+def _holder(module: str) -> Distribution | None:
+    """Return the distribution beside a module's package whose record lists the module's file."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if not file:
+        return None
+    path, above = Path(file), module.count(".") + (Path(file).stem == "__init__")
+    if above >= len(path.parents):
+        return None
+    folder = path.parents[above]
+    line = path.relative_to(folder).as_posix() + ","
+    for each in distributions(path=[str(folder)]):
+        record = each.read_text("RECORD") or ""
+        if record.startswith(line) or f"\n{line}" in record:
+            return each
+    return None
+
+
+def third_party(
+    structure: Structure,
+    mechanisms: Iterable[Any],
+    losses: Iterable[PrivacyLoss],
+    accountants: Iterable[Accountant[Any]],
+) -> list[Row]:
+    """Return a row for each class, of those that a certificate rests on, that is not our own."""
+    operations = {type(node.handle.operation) for node in structure}
+    used = list(mechanisms)
+    kinds: dict[str, set[type]] = {
+        "accountant": {type(each) for each in accountants},
+        "loss": set(_inside(losses)),
+        "mechanism": {type(each) for each in used},
+        "query": operations,
+    }
+    rows = [
+        _row(kind, f"{cls.__module__}:{cls.__qualname__}", *origin(cls.__module__))
+        for kind, classes in kinds.items()
+        for cls in classes
+        if not own(cls)
+    ]
+    names = {(type(each), name) for each in used for name in type(each).libraries}
+    rows += [_row("library", f"{c.__module__}:{c.__qualname__}", *installed(n)) for c, n in names]
+    return sorted(rows, key=lambda row: [str(value) for value in row.values()])
+
+
+def installed(name: str) -> tuple[str, str | None]:
+    """Return a distribution's name and the version that is installed; None where it is not."""
+    found = next(iter(distributions(name=name)), None)
+    return name, found.version if found is not None else None
+
+
+def _row(kind: str, cls: str, distribution: str | None, version: str | None) -> Row:
+    return {"kind": kind, "class": cls, "distribution": distribution, "version": version}
+
+
+def _inside(losses: Iterable[Any]) -> Iterator[type]:
+    """Yield the classes of losses, and of those that they are made of."""
+    queue = list(losses)
+    while queue:
+        value = queue.pop()
+        if isinstance(value, tuple | list | frozenset | set):
+            queue += value
+        elif isinstance(value, PrivacyLoss):
+            yield type(value)
+            if attrs.has(type(value)):
+                queue += [getattr(value, f.name) for f in fields_of(type(value))]
+
+
+def said(row: Row) -> str:
+    """Return a row in words.
+
+    Examples
+    --------
+    >>> said({"kind": "loss", "class": "a.b:C", "distribution": "a-dist", "version": "1.0"})
+    'the loss a.b:C of a-dist 1.0'
+    >>> said({"kind": "loss", "class": "__main__:C", "distribution": None, "version": None})
+    'the loss __main__:C, of no installed distribution'
+    """
+    kind, cls = row["kind"], row["class"]
+    if row["distribution"] is None:
+        return f"the {kind} {cls}, of no installed distribution"
+    version = row["version"] or "(not installed here)"
+    if kind == "library":
+        return f"the library {row['distribution']} {version}, by which {cls} computes its loss"
+    return f"the {kind} {cls} of {row['distribution']} {version}"
