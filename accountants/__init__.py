@@ -18,7 +18,7 @@ from accountants.accountant import Accountant
 from accountants.advanced import Advanced
 from accountants.basic import Basic
 from accountants.bounds import Bounds
-from accountants.certify import ACCOUNTANTS, Answer, certify, measure, price, tightest
+from accountants.certification import ACCOUNTANTS, Answer, certify, measure, price, tightest
 from accountants.concentrated import Concentrated
 from accountants.distribution import Distribution
 from accountants.errors import AccountingError, BudgetError, DomainError, InapplicableError
@@ -40,7 +40,7 @@ from accountants.terms import (
     Subset,
     Term,
 )
-from accountants.worlds import World, Worlds, worlds
+from accountants.world import World, Worlds, worlds
 
 if TYPE_CHECKING:
     from accountants.atoms import Atoms

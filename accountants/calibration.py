@@ -16,11 +16,11 @@ from attrs import define, evolve, field, frozen
 from accountants.accountant import Accountant
 from accountants.bounds import Bounds
 from accountants.bracketing import FINEST, Search, boundary
-from accountants.certify import Answer, measure
+from accountants.certification import Answer, measure
 from accountants.errors import DomainError, positive, probability
 from accountants.reading import Chosen, applicable
 from accountants.terms import Term
-from accountants.worlds import worlds
+from accountants.world import worlds
 
 
 @frozen

@@ -17,7 +17,7 @@ from accountants.loss import PrivacyLoss
 from accountants.notions import gaussian
 from accountants.rounding import ceiling, up
 from accountants.terms import Term
-from accountants.worlds import World, worlds
+from accountants.world import World, worlds
 
 
 @frozen

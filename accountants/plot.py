@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from accountants.bounds import Bounds
-from accountants.certify import Answer
+from accountants.certification import Answer
 from accountants.errors import AccountingError, DomainError
 from accountants.reading import Guarantee
 from accountants.rounding import Array, shown

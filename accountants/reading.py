@@ -20,13 +20,13 @@ from attrs import field, frozen
 
 from accountants.accountant import Accountant
 from accountants.bounds import Bounds
-from accountants.certify import ACCOUNTANTS, fold, measure
+from accountants.certification import ACCOUNTANTS, fold, measure
 from accountants.distribution import Distribution
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
 from accountants.hypotheses import Question, greatest, knots
 from accountants.rounding import UNIT, Array, shown
 from accountants.terms import Term
-from accountants.worlds import Worlds, worlds
+from accountants.world import Worlds, worlds
 
 Chosen = Accountant[Any] | Sequence[Accountant[Any]] | None
 """One accountant, several of which the tightest counts, or None for the usual choice."""

@@ -102,7 +102,7 @@ from adaptive_dp.problems import (
     Squared,
 )
 from adaptive_dp.queries import Column, Table, Vectors, dataset
-from adaptive_dp.report import markdown, report
+from adaptive_dp.reports import markdown, report
 from adaptive_dp.session import Budget, Forecast, Part, Session
 from adaptive_dp.session.certificate import verify
 from adaptive_dp.solvers import (

@@ -22,7 +22,7 @@ from adaptive_dp.graph.run import Result
 from adaptive_dp.graph.visible import visible
 from adaptive_dp.planfile import content_of, importable, read_plan
 from adaptive_dp.queries.source import Source
-from adaptive_dp.report import report
+from adaptive_dp.reports import report
 from adaptive_dp.session import certificate as checking
 
 FAILS, UNUSABLE, BROKE = 1, 2, 3

@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "graph": {"rows", "noise", "accountants"},
     "queries": {"problems", "optimisers", "graph", "rows", "noise", "accountants"},
     "primitives": {"problems", "optimisers", "graph", "rows", "noise", "accountants"},
-    "report": {"graph", "rows", "noise", "accountants"},
+    "reports": {"graph", "rows", "noise", "accountants"},
     "session": {"graph", "noise", "accountants"},
     "audit": {"queries", "primitives", "graph", "rows", "noise", "accountants"},
     "interop": {"graph", "noise", "accountants"},

@@ -15,8 +15,8 @@ import adaptive_dp as dp
 from adaptive_dp.graph.plain import plain
 from adaptive_dp.graph.table import ROOM
 from adaptive_dp.graph.table import table as text_table
-from adaptive_dp.report.html import report
-from adaptive_dp.report.markdown import markdown
+from adaptive_dp.reports.html import report
+from adaptive_dp.reports.markdown import markdown
 
 HOSTILE = "<script>alert(1)</script>\"] | 'x' & <img src=x onerror=y> `code` *b*"
 VOID = {"meta"}

@@ -14,10 +14,10 @@ import pytest
 
 import accountants
 import adaptive_dp as dp
-from adaptive_dp.report import what_if
-from adaptive_dp.report.html import report
-from adaptive_dp.report.parts import data
-from adaptive_dp.report.plot import Axis, Curve, plot
+from adaptive_dp.reports import what_if
+from adaptive_dp.reports.html import report
+from adaptive_dp.reports.parts import data
+from adaptive_dp.reports.plot import Axis, Curve, plot
 from adaptive_dp.session.steps import epsilon_by_step
 
 

@@ -11,8 +11,8 @@ import pytest
 
 import adaptive_dp as dp
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.report.diagram import diagram, states
-from adaptive_dp.report.html import report
+from adaptive_dp.reports.diagram import diagram, states
+from adaptive_dp.reports.html import report
 
 
 def graph(*groups: tuple[str, ...]) -> nx.DiGraph[str]:

@@ -14,7 +14,7 @@ import pytest
 from browser import Browser, found
 
 import adaptive_dp as dp
-from adaptive_dp.report.html import report
+from adaptive_dp.reports.html import report
 
 pytestmark = pytest.mark.skipif(found() is None, reason="needs Chromium")
 

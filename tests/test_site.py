@@ -3,6 +3,7 @@
 import re
 import sys
 from pathlib import Path
+from typing import get_origin
 
 import pytest
 
@@ -44,7 +45,9 @@ def test_what_the_reference_documents_has_a_docstring(sections):
         name.path
         for _, found in sections
         for name in found
-        if callable(name.value) and not (name.value.__doc__ or "").strip()
+        if callable(name.value)
+        and get_origin(name.value) is None  # what a type alias is for stands below it
+        and not (name.value.__doc__ or "").strip()
     ]
     assert bare == []
 

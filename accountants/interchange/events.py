@@ -34,7 +34,7 @@ from accountants.terms import (
     Subset,
     Term,
 )
-from accountants.worlds import worlds
+from accountants.world import worlds
 
 _NOTHING = Sequential(())
 

@@ -36,7 +36,7 @@ from accountants.terms import (
     Subset,
     Term,
 )
-from accountants.worlds import worlds
+from accountants.world import worlds
 
 
 def written(term: Term, neighbors: str) -> Any:

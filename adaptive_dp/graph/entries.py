@@ -66,8 +66,12 @@ def annotation(field: attrs.Attribute[Any]) -> str:
 
 
 def needed(fields: Iterable[attrs.Attribute[Any]]) -> set[str]:
-    """Return the names of the fields that have no default."""
-    return {field.name for field in fields if field.default is attrs.NOTHING}
+    """Return the names of the fields that have no default; noise is never left out of a document."""
+    return {
+        field.name
+        for field in fields
+        if field.default is attrs.NOTHING or isinstance(field.default, Free)
+    }
 
 
 def simple(kind: str, value: Any, where: str) -> Any:

@@ -198,7 +198,7 @@ def grid_of_parallels(parts: int, choices: int) -> tuple[Sequential, list[list[P
 def test_envelopes_are_sound_and_say_so(accountant, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     term, _ = grid_of_parallels(3, 3)
     # the package exports a function of this name
-    module = importlib.import_module("accountants.worlds")
+    module = importlib.import_module("accountants.world")
     exact = worlds(term)
     assert exact.exact
     exactly = measure(exact, accountant, delta=DELTA).bounds
@@ -216,7 +216,7 @@ def test_envelopes_are_sound_and_say_so(accountant, monkeypatch) -> None:  # typ
 
 
 def test_envelope_of_pure_parts_answers_every_accountant(monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    module = importlib.import_module("accountants.worlds")
+    module = importlib.import_module("accountants.world")
     part = [
         Parallel([Spend(Pure(0.1 + i)), Sequential([Spend(Laplace(0.2 + i))] * 2)]) for i in (0, 1)
     ]

@@ -12,8 +12,8 @@ from itertools import pairwise
 
 from attrs import frozen
 
-from adaptive_dp.report.markdown import RAISED
-from adaptive_dp.report.parts import escape
+from adaptive_dp.reports.markdown import RAISED
+from adaptive_dp.reports.parts import escape
 
 WIDE, HIGH = 440.0, 300.0
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 14.0, 14.0, 44.0

@@ -1,7 +1,7 @@
 """A certificate as Markdown text, and the sentences and rows that every report shares.
 
 A certificate is a JSON-like mapping. The functions here without an underscore turn its parts
-into plain strings, unescaped; `markdown` and `adaptive_dp.report.html.report` escape them for
+into plain strings, unescaped; `markdown` and `adaptive_dp.reports.html.report` escape them for
 their own language, each in one place.
 """
 

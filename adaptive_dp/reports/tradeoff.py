@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from adaptive_dp.report.parts import escape
+from adaptive_dp.reports.parts import escape
 
 __all__ = ["tradeoff"]
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
 from accountants.rounding import shown
-from adaptive_dp.report import markdown as said
-from adaptive_dp.report.parts import Row, escape, fold, matrix, table
-from adaptive_dp.report.tradeoff import tradeoff
+from adaptive_dp.reports import markdown as said
+from adaptive_dp.reports.parts import Row, escape, fold, matrix, table
+from adaptive_dp.reports.tradeoff import tradeoff
 
 NAMES = {
     "basic": "basic composition",

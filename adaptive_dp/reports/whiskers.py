@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, TypeGuard
 
 from adaptive_dp.graph.visible import cut
-from adaptive_dp.report.parts import escape
-from adaptive_dp.report.plot import Axis
+from adaptive_dp.reports.parts import escape
+from adaptive_dp.reports.plot import Axis
 
 FEWEST, MOST = 3, 24
 WIDE, ROW, LEFT = 440.0, 22.0, 120.0

@@ -32,7 +32,7 @@ def policy() -> str:
 
 
 def _read(name: str) -> str:
-    return files("adaptive_dp.report").joinpath(name).read_text(encoding="utf-8")
+    return files("adaptive_dp.reports").joinpath(name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:

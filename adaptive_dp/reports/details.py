@@ -7,9 +7,9 @@ from typing import Any
 
 import networkx as nx
 
-from adaptive_dp.report import markdown as said
-from adaptive_dp.report.diagram import anchor
-from adaptive_dp.report.parts import bar, escape, fold
+from adaptive_dp.reports import markdown as said
+from adaptive_dp.reports.diagram import anchor
+from adaptive_dp.reports.parts import bar, escape, fold
 
 _MEANS = {
     "private": "private: nobody sees its value",

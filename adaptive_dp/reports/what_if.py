@@ -22,8 +22,8 @@ from adaptive_dp.graph.errors import PlanError
 from adaptive_dp.graph.fields import evolved, fields_of
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.pipeline import Pipeline
-from adaptive_dp.report.markdown import outward, part, power
-from adaptive_dp.report.parts import data, escape, fold, matrix, small
+from adaptive_dp.reports.markdown import outward, part, power
+from adaptive_dp.reports.parts import data, escape, fold, matrix, small
 
 FACTORS = (0.25, 0.5, 0.7, 0.85, 1.0, 1.2, 1.4, 2.0, 4.0)
 DELTAS = (0.0, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from adaptive_dp.report import markdown as said
-from adaptive_dp.report.parts import ROWS, bar, escape, fold, small, table
+from adaptive_dp.reports import markdown as said
+from adaptive_dp.reports.parts import ROWS, bar, escape, fold, small, table
 
 
 def releases(certificate: Mapping[str, Any]) -> str:

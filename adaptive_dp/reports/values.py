@@ -8,9 +8,9 @@ from typing import Any, TypeGuard
 
 from adaptive_dp.graph.plain import plain
 from adaptive_dp.graph.visible import cut
-from adaptive_dp.report.markdown import number
-from adaptive_dp.report.parts import Row, escape, fold, scroll, table
-from adaptive_dp.report.whiskers import whiskers
+from adaptive_dp.reports.markdown import number
+from adaptive_dp.reports.parts import Row, escape, fold, scroll, table
+from adaptive_dp.reports.whiskers import whiskers
 
 ENTRIES = 12  # entries of a value before the rest is folded
 MOST = 2000  # entries of a value that the page holds at all

@@ -17,7 +17,7 @@ import networkx as nx
 from adaptive_dp.graph.draw import svg
 from adaptive_dp.graph.draw.style import STYLE
 from adaptive_dp.graph.visible import visible
-from adaptive_dp.report.parts import escape
+from adaptive_dp.reports.parts import escape
 
 FREELY = 3  # groups that open and close each by itself
 MOST = 30  # groups beyond which all are open, or all closed

@@ -21,7 +21,7 @@ from accountants.gaussian import GaussianDP
 from accountants.loss import PrivacyLoss
 from accountants.renyi import Renyi
 from accountants.terms import Term
-from accountants.worlds import Multiset, World, Worlds, worlds
+from accountants.world import Multiset, World, Worlds, worlds
 
 ACCOUNTANTS: tuple[Accountant[Any], ...] = (
     Basic(),

@@ -1,6 +1,6 @@
 """A certificate as one self-contained HTML page: no network, nothing to install.
 
-What is said comes from `adaptive_dp.report.markdown`, as plain strings; here it is escaped (by
+What is said comes from `adaptive_dp.reports.markdown`, as plain strings; here it is escaped (by
 `parts.escape` alone) and set. All of it can be read without the script, which only shows and hides
 what is there: it computes no number. A strict content security policy forbids the page to load
 anything, or to run another script than its own.
@@ -22,14 +22,14 @@ from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.plain import plain
 from adaptive_dp.graph.run import Result
-from adaptive_dp.report import assets, budgets, releases
-from adaptive_dp.report import markdown as said
-from adaptive_dp.report.curves import curves
-from adaptive_dp.report.details import details
-from adaptive_dp.report.diagram import diagram
-from adaptive_dp.report.parts import escape, fold, small, table
-from adaptive_dp.report.values import values as released
-from adaptive_dp.report.what_if import grid, what_if
+from adaptive_dp.reports import assets, budgets, releases
+from adaptive_dp.reports import markdown as said
+from adaptive_dp.reports.curves import curves
+from adaptive_dp.reports.details import details
+from adaptive_dp.reports.diagram import diagram
+from adaptive_dp.reports.parts import escape, fold, small, table
+from adaptive_dp.reports.values import values as released
+from adaptive_dp.reports.what_if import grid, what_if
 
 __all__ = ["report"]
 

@@ -12,9 +12,9 @@ import accountants
 from accountants import AccountingError, Guarantee
 from accountants.rounding import shown
 from adaptive_dp.graph.pipeline import Pipeline
-from adaptive_dp.report.markdown import number, part, power
-from adaptive_dp.report.parts import escape, fold, matrix, small
-from adaptive_dp.report.plot import Axis, Curve, plot
+from adaptive_dp.reports.markdown import number, part, power
+from adaptive_dp.reports.parts import escape, fold, matrix, small
+from adaptive_dp.reports.plot import Axis, Curve, plot
 
 LEAST = 1e-12  # the least delta that is drawn
 DELTAS = (1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
