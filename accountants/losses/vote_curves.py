@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountants import special
-from accountants.losses.noisy_argmax import theorem_six
+from accountants.losses.vote_bounds import theorem_six
 from accountants.rounding import UNIT, Array, up
 
 _SPREAD = (1.0, 1.25, 1.6, 2.5)

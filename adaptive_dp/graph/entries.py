@@ -66,7 +66,7 @@ def annotation(field: attrs.Attribute[Any]) -> str:
 
 
 def needed(fields: Iterable[attrs.Attribute[Any]]) -> set[str]:
-    """Return the names of the fields that have no default; noise is never left out of a document."""
+    """Return the names of the fields that have no default; a document never leaves noise out."""
     return {
         field.name
         for field in fields

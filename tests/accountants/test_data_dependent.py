@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from accountants import Approximate, DomainError, Gaussian, InapplicableError, Laplace, Pure, Renyi
 from accountants.data_dependent import DataDependent, DataDependentRenyi, Private
-from accountants.losses.noisy_argmax import VotesCurve, noisy_argmax
 from accountants.losses.smooth_gaussian import Sanitisation, SmoothSanitisation
+from accountants.losses.vote_bounds import VotesCurve, noisy_argmax
 
 ORDERS = np.array([1.1, 1.5, 2.0, 4.0, 8.0, 32.0, 300.0])
 ACCOUNTANT = DataDependentRenyi()

@@ -14,7 +14,7 @@ from scipy.special import log_ndtr, logsumexp
 from scipy.stats import norm
 
 from accountants import ConfidentVotes, DomainError, GaussianVotes, LaplaceVotes, Private
-from accountants.losses.noisy_argmax import VotesCurve
+from accountants.losses.vote_bounds import VotesCurve
 from accountants.losses.vote_curves import checked_votes, laplace_votes, normal_votes
 from accountants.losses.vote_gaps import grid, laplace_tail, normal_tail, places, reach
 from accountants.losses.votes import votes_curve
