@@ -127,7 +127,7 @@ def _builtin(kind: str) -> dict[str, Any]:
     """Return the library's own parts of a kind, by name."""
     match kind:
         case "mechanisms":
-            rooms = [vars(room)[name] for room in (dp, pate) for name in room.__all__]
+            rooms = [getattr(room, name) for room in (dp, pate) for name in room.__all__]
             return {c.__name__: c for c in rooms if _is(c, Mechanism) and c is not Mechanism}
         case "accountants":
             return dict(OURS)

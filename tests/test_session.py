@@ -225,7 +225,7 @@ def test_what_if_spends_nothing_and_says_what_a_run_will():
     assert not session.what_if(count(), again=True).known
     large = session.what_if(count(0.5))
     assert not large.fits
-    assert "does not fit" in large.refusal
+    assert "not enough of the budget is left" in large.refusal
     assert large.remaining == session.remaining
 
 

@@ -211,29 +211,40 @@ def _refusal(
         terms.append(f"failure {failing} of {shown(left.failure, upward=False)} left")
     largest = _largest(filter_, state, loss, times)
     join = ", " if filter_.every else ", or "
-    often = f"{times} times" if times != 1 else "once"
-    message = (
-        f"{loss!r} {often} does not fit into the {filter_.name} filter: it asks "
-        f"for {join.join(terms)}; it fits {fitting} times"
-    )
+    often = f" {times} times" if times != 1 else ""
+    fits = f"it fits {fitting} times" if fitting else "it does not fit even once" if often else ""
     if largest is not None:
-        message += f", or {largest!r} {often}"
+        name, most = _scaled(largest)
+        noise = shown(ceiling(Fraction(_scaled(loss)[1]) / Fraction(most)), upward=True)
+        smaller = f"what fits is {name} {shown(most, upward=False)}, {noise} times the noise"
+        fits = f"{fits}; {smaller}" if fits else smaller
+    message = (
+        f"not enough of the budget is left for {loss!r}{often}"
+        + (f": {fits}" if fits else "")
+        + f" ({filter_.name} filter: it asks for {join.join(terms)})"
+    )
     return BudgetError(message, loss, times, fitting, largest)
 
 
 def _largest(filter_: SumFilter, state: Spent, loss: PrivacyLoss, times: int) -> PrivacyLoss | None:
     """Return the loss scaled down in its mu or epsilon until it fits; what is returned does."""
-    known = parameters(loss)
-    name = next((n for n in ("mu", "epsilon") if isinstance(known.get(n), float)), None)
-    if name is None:
+    name, high = _scaled(loss)
+    if not name:
         return None
-    low, high = 0.0, known[name]
-    assert isinstance(high, float)
+    low = 0.0
     for _ in range(60):
         middle = (low + high) / 2
         fits = filter_.admits(state, _evolved(loss, name, middle), times)
         low, high = (middle, high) if fits else (low, middle)
     return _evolved(loss, name, low) if low > 0 else None
+
+
+def _scaled(loss: PrivacyLoss) -> tuple[str, float]:
+    """Return the parameter of a loss that falls as noise grows; no name where there is none."""
+    known = parameters(loss)
+    return next(
+        ((n, v) for n in ("mu", "epsilon") if isinstance(v := known.get(n), float)), ("", 0)
+    )
 
 
 def _evolved(loss: Any, name: str, value: float) -> PrivacyLoss:
