@@ -117,6 +117,17 @@ def test_a_simulation_is_stamped() -> None:
     assert dp.verify(real).holds
 
 
+def test_a_run_certifies_the_mechanism_that_it_runs() -> None:
+    """Though the plan ran before, with another parameter."""
+    mechanism = dp.Laplace(scale=10.0)
+    plan = dp.Pipeline(n=dp.dataset("people", columns={}).count().release(mechanism))
+    assert plan.run(people=data(1)).certificate.epsilon == pytest.approx(0.1)
+    object.__setattr__(mechanism, "scale", 0.5)
+    changed = plan.run(people=data(1)).certificate
+    assert changed.epsilon == pytest.approx(2.0)
+    assert dp.verify(changed).holds
+
+
 def test_a_simulations_certificate_holds_and_is_not_for_release() -> None:
     plan = columns().with_delta(1e-6)
     stamped = dp.verify(plan.simulate(seed=12, people=data(1)).certificate)

@@ -256,6 +256,14 @@ def test_an_open_session_sees_that_the_end_was_cut(url: str) -> None:
         "CREATE OR REPLACE FUNCTION adaptive_dp_ledger_kept() RETURNS trigger LANGUAGE plpgsql "
         "AS 'BEGIN RETURN NULL; END'",
         "CREATE RULE mute AS ON INSERT TO adaptive_dp_ledger DO INSTEAD NOTHING",
+        "DROP TRIGGER kept ON adaptive_dp_ledger; CREATE TRIGGER kept BEFORE UPDATE OR DELETE OR "
+        "TRUNCATE ON adaptive_dp_ledger FOR EACH STATEMENT WHEN (false) EXECUTE FUNCTION "
+        "adaptive_dp_ledger_kept()",
+        "DROP TRIGGER kept ON adaptive_dp_ledger; CREATE TRIGGER kept BEFORE UPDATE OF number OR "
+        "DELETE OR TRUNCATE ON adaptive_dp_ledger FOR EACH STATEMENT EXECUTE FUNCTION "
+        "adaptive_dp_ledger_kept()",
+        "CREATE TABLE more () INHERITS (adaptive_dp_ledger)",
+        "ALTER TABLE adaptive_dp_ledger ENABLE ROW LEVEL SECURITY",
         "CREATE TRIGGER more BEFORE INSERT ON adaptive_dp_ledger FOR EACH STATEMENT "
         "EXECUTE FUNCTION adaptive_dp_ledger_kept()",
     ],

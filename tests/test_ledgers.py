@@ -185,7 +185,7 @@ def test_update_and_delete_are_forbidden(tmp_path: Path) -> None:
 TRIGGERS = "; ".join(f"DROP TRIGGER {name}" for name in ("unchanged", "kept", "appended"))
 TAMPER: dict[str, str] = {
     "change": "UPDATE entries SET entry = replace(entry, '\"n\":2', '\"n\":1') WHERE number = 2",
-    "hash": "UPDATE entries SET hash = 'a' || substr(hash, 2) WHERE number = 2",
+    "hash": "UPDATE entries SET hash = 'x' || substr(hash, 2) WHERE number = 2",
     "garbage": "UPDATE entries SET entry = '{' WHERE number = 2",
     "no text": "UPDATE entries SET entry = x'00' WHERE number = 2",
     "delete": "DELETE FROM entries WHERE number = 2",

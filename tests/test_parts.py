@@ -103,6 +103,34 @@ def test_the_share_is_settled_under_the_lock(monkeypatch: pytest.MonkeyPatch) ->
     assert one.spent.costs[0] == pytest.approx(0.1)
 
 
+def test_a_part_of_a_part_is_opened_anew_where_the_outer_share_was_another() -> None:
+    ledger = MemoryLedger()
+    mine, theirs = opened(ledger), opened(ledger)
+    stale = mine.part("a", 0.5).part("b", 0.5)
+    theirs.part("a", 0.25).run(count(0.05))
+    with pytest.raises(DeclarationError, match=r"has 0\.25"):
+        stale.run(count(0.06))
+    inner = mine.part("a", 0.25).part("b", 0.5)
+    assert inner.share == pytest.approx(0.125)
+    inner.run(count(0.07))
+    with pytest.raises(BudgetError):
+        inner.run(count(0.06))
+    for refused in (stale.run, stale.what_if):
+        with pytest.raises(DeclarationError, match=r"has 0\.25"):
+            refused(count(0.01))
+    assert recomputed(ledger.entries()).holds
+
+
+@pytest.mark.parametrize("part", [None, ["a"], 7, True])
+def test_a_part_that_is_no_text_is_found(part: Any) -> None:
+    ledger = MemoryLedger()
+    opened(ledger).part("a", 0.5).run(count(0.05))
+    entries = copy.deepcopy(ledger.entries())
+    entries[1]["part"] = part
+    found = recomputed(chained(entries))
+    assert any("must be a text" in reason for reason in found.reasons)
+
+
 def test_a_share_too_small_to_be_one() -> None:
     session = opened(None)
     tiny = session.part("tiny", 1e-300)

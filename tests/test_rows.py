@@ -727,3 +727,13 @@ def _file(folder, content):
     path = folder / "other.csv"
     path.write_bytes(content)
     return path
+
+
+def test_a_files_unit_that_is_declared_by_numbers_is_read_as_numbers(tmp_path):
+    """Else no row would be in any of the declared categories."""
+    path = tmp_path / "visits.csv"
+    path.write_text("id,x\n1,5\n2,6\n02,7\nnobody,8\n")
+    visits = dp.dataset("visits", columns={"id": [1, 2], "x": (0, 10)}, unit="id")
+    counts = visits["id"].histogram().release(dp.Laplace(scale=1e-9))
+    found = dp.Pipeline(n=counts).run(visits=path)["n"]
+    assert found == pytest.approx([1.0, 1.0], abs=1e-6)

@@ -172,8 +172,15 @@ class Pipeline:
         return self.certify()
 
     def _stamped(self, randomness: Mapping[str, Any]) -> Certificate:
-        """Return the certificate of a run; it is computed once, since a plan never changes."""
-        document = copy.deepcopy(self._paper.document)  # each run's own, which one may change
+        """Return the certificate of a run.
+
+        It is computed once, as long as the plan is what it was: a parameter that somebody's
+        mechanism keeps in a list can be changed.
+        """
+        paper = self._paper
+        if to_document(self) != paper.document["plan"]:
+            paper = Pipeline.of(self._outputs, self._delta, adaptive=self._adaptive).certify()
+        document = copy.deepcopy(paper.document)  # each run's own, which one may change
         document["randomness"] |= randomness
         return Certificate(document)
 

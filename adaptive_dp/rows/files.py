@@ -31,7 +31,7 @@ def read(path: Path, columns: Mapping[str, Reading], unit: str | None) -> Any:
         The columns, and what each holds: of numbers and codes what is no number is missing, of
         values what is no number is a text.
     unit
-        The column that identifies a unit, read as text; or None.
+        The column that identifies a unit, read as text unless its categories are numbers; or None.
 
     Raises
     ------
@@ -45,8 +45,12 @@ def read(path: Path, columns: Mapping[str, Reading], unit: str | None) -> Any:
         return _parquet(path)
     if not name.endswith(ENDINGS):
         raise SchemaError(f"{path.name}: a data file ends in .csv, .csv.gz or .parquet")
+    # categories that are numbers are read as such, or they would be none of those declared
+    readings = dict(columns)
+    if unit is not None and columns.get(unit) != "code":
+        readings[unit] = "text"
     try:
-        return _csv(path, {**columns, **({} if unit is None else {unit: "text"})})
+        return _csv(path, readings)
     except SchemaError as error:
         failed = str(error)
     except Exception:  # compression

@@ -98,6 +98,9 @@ class Account:
             )
         for name, share in part:
             if self._shares.get(name) != share:  # nothing was spent in it, whatever it had here
+                within = [n for n in self._shares if n.startswith(f"{name}/")]
+                for inner in within:  # nor in those, which had shares of what it is not
+                    del self._shares[inner]
                 self._limit(name, share)
             self.settled[name] = share
 

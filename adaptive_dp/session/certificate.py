@@ -157,10 +157,10 @@ def _replayed(document: Mapping[str, Any], plan: Pipeline) -> Iterator[str]:
         nodes = [structure.nodes[n] for n in sorted(new)]
         costs = costs_for(structure, nodes)
         try:
-            if currency.refuses:
+            if currency.individual is None:
                 spends.check(costs)
             else:
-                admitted(structure, nodes, {})
+                admitted(structure, nodes, {}, currency.individual)
         except InapplicableError as error:
             yield f"{name!r} is no step of this accountant: {error}"
             return

@@ -115,7 +115,9 @@ def part_of(entry: Mapping[str, Any]) -> Inside:
     LedgerError
         If it says none that a session gives.
     """
-    names, shares = names_of(str(entry["part"])), entry.get("shares", [])
+    part, shares = entry["part"], entry.get("shares", [])
+    require_ledger(isinstance(part, str), f"a spend's part must be a text, got {part!r}")
+    names = names_of(part)
     known = isinstance(shares, list) and all(
         isinstance(s, int | float) and not isinstance(s, bool) and 0 < s <= 1 for s in shares
     )

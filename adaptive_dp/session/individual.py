@@ -8,7 +8,9 @@ forecasts, what is left, certificates, the ledger) follows from the plans alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,10 +23,10 @@ from accountants.rounding import Array
 from adaptive_dp.graph.charge import Charge, releases
 from adaptive_dp.graph.document import load
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.individual import POSSIBLE, Units, norms, price, release, units
+from adaptive_dp.graph.individual import POSSIBLE, Price, Units, norms, price, release, units
 from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.roles import SourceOperation
-from adaptive_dp.graph.run import Run
+from adaptive_dp.graph.run import Run, guarded
 from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.structure import Node, Structure
 from adaptive_dp.session.budget import Budget
@@ -90,7 +92,10 @@ class Individuals:
             f"and this is {self._edition!r}; what each record has spent is known for one edition "
             "alone: open another ledger, with a budget of its own",
         )
-        self._entries.append(entry)
+        # whoever was interrupted takes an entry in again, and no record pays for it twice: other
+        # sessions would find other records in the steps that follow
+        if not self._entries or entry["number"] > self._entries[-1]["number"]:
+            self._entries.append(entry)
 
     def admit(
         self, structure: Structure, new: Collection[Node], known: Declarations
@@ -100,21 +105,9 @@ class Individuals:
         Raises
         ------
         InapplicableError, DeclarationError, BudgetError
-            By what is public alone. A budget refuses only what no record could ever pay, of all
-            that may contribute.
+            As `admitted`, by what is public alone.
         """
-        charges = admitted(structure, new, known)
-        for charge in charges:
-            asked = price(charge)
-            least = asked.least / asked.sigma
-            if least > self.filter.mu:
-                raise BudgetError(
-                    f"{charge.node.name!r}: whoever contributes moves it by at least "
-                    f"{asked.least:g}, {least:.4g} sigma, and each record has {self.filter.mu:.4g} "
-                    f"at most: nobody could take part; sigma must be at least "
-                    f"{asked.least / self.filter.mu:.4g}"
-                )
-        return charges
+        return admitted(structure, new, known, self.filter)
 
     def ready(self, structure: Structure) -> None:
         """Refuse data of which single units cannot be left out, before anything is paid."""
@@ -188,11 +181,18 @@ class Individuals:
             assert charge is not None
             asked = price(charge)
             moved = norms(structure, charge, before.rows, before.units)
-            costs = self.filter.gaussian(moved, asked.sigma, asked.rounding)
-            state, takes_part = self.filter.spend(state, costs)
-            active[digest] = Secret(before.units.reveal()[takes_part.expose_private_value()])
+            state, active[digest] = guarded(
+                charge.node.name, partial(self._pays, state, moved, asked, before.units)
+            )
         self._state = evolve(before, spends=before.spends + 1, spent=state)
         return active
+
+    def _pays(
+        self, state: IndividualState, moved: Private[Array], asked: Price, everyone: Secret[Units]
+    ) -> tuple[IndividualState, Secret[Units]]:
+        costs = self.filter.gaussian(moved, asked.sigma, asked.rounding)
+        state, takes_part = self.filter.spend(state, costs)
+        return state, Secret(everyone.reveal()[takes_part.expose_private_value()])
 
     def _opened(self, structure: Structure) -> _State:
         source = next(n for n in structure if isinstance(n.handle.operation, SourceOperation))
@@ -223,7 +223,9 @@ def individual_filter(budget: Budget) -> IndividualFilter:
     return IndividualFilter.within(budget.epsilon, budget.delta)
 
 
-def admitted(structure: Structure, new: Iterable[Node], known: Declarations) -> list[Charge]:
+def admitted(
+    structure: Structure, new: Iterable[Node], known: Declarations, keeps: IndividualFilter
+) -> list[Charge]:
     """Return the charges of nodes that are paid for, or refuse those without individual prices.
 
     Parameters
@@ -234,19 +236,23 @@ def admitted(structure: Structure, new: Iterable[Node], known: Declarations) -> 
         The releases and loops.
     known
         Data sets that the session has read.
+    keeps
+        The filter of each record.
 
     Raises
     ------
     InapplicableError, DeclarationError
         If a release, or a loop, has no price for each record, or there are several data sets: a
         person may be in all of them, and whose sums add up nobody knows.
+    BudgetError
+        If no record could ever pay a release, of all that may contribute to it.
     """
     asked = {node.name for node in new}
     if any(isinstance(structure.nodes[name].handle.operation, Loop) for name in asked):
         raise InapplicableError(f"a loop has no price for each record by itself: {POSSIBLE}")
     charges = [c for c in releases(structure) if c.node.name in asked]
     for charge in charges:
-        price(charge)
+        _affordable(charge, keeps.mu)
     every: Mapping[str, tuple[str, str]] = {**declarations(structure), **known}
     private = sorted(name for name, (_, neighbors) in every.items() if neighbors != "public")
     if len(private) > 1:
@@ -256,3 +262,15 @@ def admitted(structure: Structure, new: Iterable[Node], known: Declarations) -> 
             "accountant='gaussian'"
         )
     return charges
+
+
+def _affordable(charge: Charge, mu: float) -> None:
+    asked = price(charge)
+    least = asked.least / asked.sigma
+    if least > mu:
+        enough = asked.least / mu if mu else math.inf
+        raise BudgetError(
+            f"{charge.node.name!r}: whoever contributes moves it by at least {asked.least:g}, "
+            f"{least:.4g} sigma, and each record has {mu:.4g} at most: nobody could take part; "
+            f"sigma must be at least {enough:.4g}"
+        )

@@ -35,7 +35,8 @@ _SCHEMA = (
     "CREATE TRIGGER kept BEFORE UPDATE OR DELETE OR TRUNCATE ON adaptive_dp_ledger "
     "FOR EACH STATEMENT EXECUTE FUNCTION adaptive_dp_ledger_kept()",
 )
-_KEPT = "SELECT tgtype, tgenabled, prosrc FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid "
+_KEPT = "SELECT CASE WHEN tgqual IS NULL AND tgattr = '' THEN tgtype END, tgenabled, prosrc "
+_KEPT += "FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid "
 _KEPT += "WHERE tgrelid = 'adaptive_dp_ledger'::regclass AND NOT tgisinternal"
 _BEFORE_CHANGES = 2 + 8 + 16 + 32
 """A trigger's type: before, for each statement; delete, update, truncate."""
@@ -162,10 +163,15 @@ def _there(connection: Any) -> bool:
 
 
 def _protected(connection: Any) -> bool:
-    """Whether the table is logged, and its trigger as it was made."""
+    """Whether the table is logged, and its trigger as it was made; and whether all is seen of it.
+
+    A trigger may have a condition, or look at some columns alone; rows may be in a table that
+    inherits, which has no such trigger, or be hidden from some users.
+    """
     triggers = connection.execute(_KEPT).fetchall()
     (kept,) = connection.execute(
         "SELECT relpersistence = 'p' AND relkind = 'r' AND "
+        "NOT relhassubclass AND NOT relrowsecurity AND "
         "NOT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = pg_class.oid) "
         "FROM pg_class WHERE oid = 'adaptive_dp_ledger'::regclass"
     ).fetchone()

@@ -24,7 +24,7 @@ from typing import Any
 from attrs import field, frozen
 
 from accountants import AccountingError
-from accountants.errors import InapplicableError
+from accountants.filters.individual import IndividualFilter
 from accountants.filters.sums import Amount, Spent
 from adaptive_dp.graph.document import load
 from adaptive_dp.graph.errors import DocumentError, LedgerError, PlanError
@@ -212,8 +212,8 @@ class _Audit:
         structure = load(entry["plan"], allow=self.modules).structure
         new = paid_nodes(structure, digests)
         reasons = self._unpaid(structure, digests)
-        if not self.currency.refuses:
-            reasons += self._individual(structure, new, entry)
+        if self.currency.individual is not None:
+            reasons += self._individual(structure, new, entry, self.currency.individual)
         reasons += self._declares(structure, entry)
         unknown = len(digests) - len({node.digest for node in new})
         if unknown:
@@ -275,7 +275,11 @@ class _Audit:
         ]
 
     def _individual(
-        self, structure: Structure, new: Sequence[Node], entry: dict[str, Any]
+        self,
+        structure: Structure,
+        new: Sequence[Node],
+        entry: dict[str, Any],
+        keeps: IndividualFilter,
     ) -> list[str]:
         """Say why a step has no price for each record, or was made on other data."""
         reasons = []
@@ -283,8 +287,8 @@ class _Audit:
         if entry["edition"] != self.edition:
             reasons.append(f"its edition is not that of the spends before it, {self.edition!r}")
         try:
-            admitted(structure, new, self.declared)
-        except (PlanError, InapplicableError) as error:
+            admitted(structure, new, self.declared, keeps)
+        except (PlanError, AccountingError) as error:
             reasons.append(str(error))
         return reasons
 
