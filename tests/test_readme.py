@@ -32,7 +32,7 @@ def test_readme_example_prints_a_certificate_and_values(capsys):
     assert len([line for line in example.splitlines() if line.strip()]) <= 15
     exec(compile(example, "README.md", "exec"), {"__name__": "readme"})
     out = capsys.readouterr().out
-    assert "epsilon <= 1 at delta = 1e-06" in out
+    assert "epsilon <= 1 at delta = 0" in out
     assert "tightest" in out
     assert "regions.north" in out
 
