@@ -10,6 +10,7 @@ import pytest
 
 import accountants
 import adaptive_dp as dp
+from accountants.errors import DomainError
 from adaptive_dp import audit
 from adaptive_dp.audit.transcripts import Transcripts
 from adaptive_dp.graph.handles import PrivateQuery
@@ -228,3 +229,39 @@ def test_one_vote_at_a_tie_is_what_teachers_are_audited_by(sigma: float, broken:
     claim = accountants.Gaussian(mu=np.sqrt(2) / 2)
     found = audit.pipeline(plan(sigma), (tie, after), claim, samples=2_000, seed=1)
     assert (found.verdict == "violation") == broken
+
+
+@pytest.mark.parametrize("samples", [None, 1000.0, "1000", 99, True])
+def test_numbers_of_runs_are_whole(samples: Any) -> None:
+    plan = dp.Pipeline(n=count().release(dp.Laplace(scale=1)))
+    with pytest.raises(DomainError, match="samples must be a whole number"):
+        plan.audit(samples=samples, seed=1)
+    with pytest.raises(DomainError, match="limit must be a whole number"):
+        audit.pipeline(plan, limit=-1)
+    with pytest.raises(dp.DeclarationError, match="of a Pipeline"):
+        audit.pipeline(count())  # type: ignore[arg-type]
+
+
+def test_given_data_that_do_not_fit_are_refused_by_what_is_wrong() -> None:
+    people = dp.dataset("people", columns={"age": (0, 90)}, neighbors="zero_out", size=3)
+    plan = dp.Pipeline(n=people["age"].sum().release(dp.Laplace(scale=90)))
+    with pytest.raises(dp.DataError, match="size=3 is declared"):
+        plan.audit(people={"age": [1.0, 2.0]}, samples=100, seed=1)
+    with pytest.raises(dp.DataError, match="reads the data sets"):
+        plan.audit(people={"age": [1.0, 2.0, 3.0]}, other=3, samples=100, seed=1)
+    with pytest.raises(dp.DataError, match="mapping of column names"):
+        plan.audit(people="7231", samples=100, seed=1)
+
+
+def test_public_data_alone_stand_beside_the_gallery() -> None:
+    people = dp.dataset("people", columns={"x": (-5, 5), "z": ["a", "b"]})
+    naive = "sklearn.naive_bayes:GaussianNB"
+    taught = dp.pate.teachers(people, ["x"], "z", naive, count=2, var_smoothing=0.1)
+    votes = taught.votes(taught.points("pool", 1))
+    plan = dp.Pipeline(answers=votes.release(dp.pate.GNMax(sigma=9.0))).with_delta(1e-3)
+    found = audit.pipeline(plan, data={"pool": {"x": [0.5]}}, samples=100, limit=1, seed=1)
+    assert found.verdict != "violation"
+    assert not any("as private as" in note for note in found.notes)
+    assert not found.witness.pair.endswith("given data")
+    with pytest.raises(dp.DataError, match="pool"):
+        plan.audit(samples=100, seed=1)

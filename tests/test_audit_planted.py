@@ -287,3 +287,65 @@ def test_teachers_whose_votes_get_no_noise_are_found(monkeypatch: pytest.MonkeyP
     found = wrongly(voted(50.0, 2))
     assert found.verdict == "violation"
     assert found.witness.right >= 90
+
+
+# --- columns and failures
+
+
+def test_a_declared_column_of_units_is_not_asked_of_canaries() -> None:
+    """Canaries get identifiers of their own, and other units keep theirs as they are."""
+    columns = {**COLUMNS, "id": None}
+    table = dp.dataset("people", columns=columns, unit="id")
+    data = {"people": {**crowd(), "id": np.arange(400)}}
+    for given in (None, data):
+        found = audit.planted(learner(table), canaries(), data=given, confidence=SURE, seed=1)
+        assert found.verdict != "violation"
+    some = np.array([True, False, True])
+    planted = Planted({"id": np.array([2**60 + 1, 5])}, {"id": ["a", "b", "c"]}, some)
+    assert planted.open_rows({"id": "value"}, "id").columns["id"].tolist() == [
+        *(2**60 + 1, 5),
+        *("a", "c"),
+    ]
+
+
+def test_what_fails_while_scores_are_made_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def leaks(*_: Any, **__: Any) -> Any:
+        raise ValueError("the third person's income is 7231")
+
+    monkeypatch.setattr("adaptive_dp.audit.along.products", leaks)
+    with pytest.raises(dp.RunError) as caught:
+        audit.planted(learner(), canaries(), data={"people": crowd()}, seed=1)
+    assert "7231" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "a", True])
+def test_a_seed_is_a_whole_number(seed: Any) -> None:
+    plan = dp.Pipeline(n=PEOPLE.count().release(dp.Laplace(scale=1)))
+    for audited in (
+        lambda: audit.planted(learner(), canaries(), seed=seed),
+        lambda: audit.corners(PEOPLE, 3, seed=seed),
+        lambda: audit.one_run(lambda who: who, 20, 1.0, seed=seed),
+        lambda: audit.pipeline(plan, samples=100, seed=seed),
+        lambda: audit.mechanism(dp.Laplace(scale=1), (0.0, 1.0), samples=100, seed=seed),
+    ):
+        with pytest.raises(DomainError, match="seed must be a whole number"):
+            audited()
+
+
+@pytest.mark.parametrize("scores", [["a"] * 20, [1j] * 20, [[1], [1, 2]], [None] * 20])
+def test_scores_are_real_numbers(scores: Any) -> None:
+    with pytest.raises(DomainError, match="20 scores, real numbers"):
+        audit.one_run(lambda _: scores, 20, 1.0, seed=1)
+
+
+def test_what_is_planted_is_checked_first() -> None:
+    with pytest.raises(DeclarationError, match="a Pipeline"):
+        audit.planted(PEOPLE, canaries())  # type: ignore[arg-type]
+    with pytest.raises(DeclarationError, match="data must be a mapping"):
+        audit.planted(learner(), canaries(), data=[1])  # type: ignore[arg-type]
+    with pytest.raises(DeclarationError, match="score must be a function"):
+        audit.planted(learner(), canaries(), 3)  # type: ignore[arg-type]
+    with pytest.raises(DeclarationError, match="into"):
+        audit.planted(learner(), canaries(), into=["people"])  # type: ignore[arg-type]

@@ -71,3 +71,13 @@ def test_what_cannot_be_read_is_refused(tmp_path: Any) -> None:
         two.run(PEOPLE["age"].sum().release(dp.Laplace(scale=1_000)))
         with pytest.raises(DocumentError):
             two.audit()
+
+
+@pytest.mark.parametrize("accountant", ["renyi", "individual"])
+def test_gaussian_steps_are_audited_as_they_were_chosen(accountant: Any) -> None:
+    """Bounds for losses that are fixed before hold of the audit's runs, which choose nothing."""
+    with opened(seed=1, accountant=accountant) as session:
+        session.run(PEOPLE["age"].sum().release(dp.Gaussian(sigma=1_000)))
+        session.run(PEOPLE["age"].sum().release(dp.Gaussian(sigma=1_000)))
+        found = session.audit(samples=400, confidence=SURE, seed=1)
+    assert found.verdict != "violation"

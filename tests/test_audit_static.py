@@ -31,6 +31,35 @@ class Own(dp.Mechanism):
         return accountants.Laplace(distance / self.scale)
 
 
+class Called:
+    """An object that is called: its class looks at data."""
+
+    def __call__(self, noisy: float) -> float:
+        return float(noisy + SECRETS[0])
+
+
+class Slotted:
+    __slots__ = ("rows",)
+
+    def __init__(self) -> None:
+        self.rows = SECRETS.copy()
+
+    def __call__(self, noisy: float) -> float:
+        return float(noisy + self.rows[0])
+
+
+class Holder:
+    def __init__(self) -> None:
+        self.rows = SECRETS.copy()
+
+
+HOLDER = Holder()
+
+
+def held(noisy: float) -> float:
+    return float(noisy + HOLDER.rows[0])
+
+
 def leaky(noisy: float) -> float:
     return float(noisy + SECRETS[0])
 
@@ -60,7 +89,10 @@ def test_a_plain_plan_has_no_findings() -> None:
     assert "proves nothing" in str(audit.static(dp.Pipeline(n=count())))
 
 
-@pytest.mark.parametrize("way", ["global", "called", "closure", "partial", "default"])
+@pytest.mark.parametrize(
+    "way",
+    ["global", "called", "closure", "partial", "default", "object", "slots", "held"],
+)
 def test_a_function_that_reaches_data_is_found(way: str) -> None:
     table = SECRETS.copy()
 
@@ -73,6 +105,9 @@ def test_a_function_that_reaches_data_is_found(way: str) -> None:
         "closure": lambda noisy: noisy + table[0],
         "partial": functools.partial(np.add, table),
         "default": default,
+        "object": Called(),
+        "slots": Slotted(),
+        "held": held,
     }[way]
     assert says(dp.Pipeline(n=dp.post(function, count())), "error", "looks like data")
 

@@ -23,6 +23,7 @@ def lowered(bound: Curve, orders: Array, higher: Array) -> Array:
     every = np.concatenate([np.ravel(orders), higher])
     order = np.argsort(every, kind="stable")
     some = bound(every[order])
+    some = np.where(np.isnan(some), np.inf, some)  # else one at the end would be all of them
     best = np.empty_like(some)
     best[order] = np.minimum.accumulate(some[::-1])[::-1]
     return best[: orders.size].reshape(orders.shape)

@@ -25,7 +25,7 @@ from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.roles import SampleOperation, SourceOperation
-from adaptive_dp.graph.run import Run
+from adaptive_dp.graph.run import Run, guarded
 from adaptive_dp.graph.steps import Release
 from adaptive_dp.graph.structure import Node, Structure
 from adaptive_dp.noise.stream import SeededStream
@@ -98,9 +98,13 @@ class Along:
         bounds = [opened(self.structure.of(each).name) for each in beside]
         bound = released_bound(bounds[0]) if bounds else operation.bound
         of = [side.value(gradients, run) for side in (self.others, self.canaries)]
-        others, every = (operation.run([each, *bounds], SeededStream(0)) for each in of)
-        rest = np.ravel(run.raw[node.name]) - _rate(gradients) * (others + every / 2)
-        found = products(of[1], bound, rest, relative=bool(bounds))
+
+        def added() -> Array:
+            others, every = (operation.run([each, *bounds], SeededStream(0)) for each in of)
+            rest = np.ravel(run.raw[node.name]) - _rate(gradients) * (others + every / 2)
+            return products(of[1], bound, rest, relative=bool(bounds))
+
+        found = guarded(node.name, added)
         if found.shape != self.scores.shape:
             raise DeclarationError(
                 "some canaries are left out by the plan's own steps (a filter, a label that is no "
@@ -135,7 +139,7 @@ class Side:
             f"{node.name!r} treats units at random, so that canaries have no gradients of their "
             "own; give a score, a function of what the run shows",
         )
-        found = operation.run(inputs, SeededStream(0))
+        found = guarded(node.name, lambda: operation.run(inputs, SeededStream(0)))
         if not node.loops and all(each.colour == "private" for each in handle.inputs):
             self.known[node.name] = found
         return found

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountants.errors import DomainError, whole
+from adaptive_dp.audit.sides import checked
 from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.operation import require
 from adaptive_dp.queries.domains import Categories, Interval, Table
@@ -54,7 +55,7 @@ def corners(table: Handle, count: int, *, seed: int | None = None) -> Canaries:
     """
     domain = table.domain
     require(isinstance(domain, Table), f"corners are of a data set's rows, got {table!r}")
-    m, draw = whole("count", count, least=1), np.random.default_rng(seed)
+    m, draw = whole("count", count, least=1), np.random.default_rng(checked(seed))
     found = {}
     for name, declared in domain.columns.items():
         if name == domain.unit:
@@ -120,7 +121,7 @@ def mislabelled(
         raise DomainError(f"count must be at most the number of rows, {size}, got {m}")
     if not set(columns[target].tolist()) <= set(known):
         raise DomainError(f"values must hold every label of the rows, got {len(known)} values")
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(checked(seed))
     which = draw.permutation(size)[:m]
     found = {name: column[which] for name, column in columns.items()}
     steps = draw.integers(1, len(known), size=m)

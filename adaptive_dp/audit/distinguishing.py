@@ -29,7 +29,7 @@ from adaptive_dp.audit.events import Event, Rates, choose, guessed, split
 from adaptive_dp.audit.features import Table, table
 from adaptive_dp.audit.learners import Scorer, scorers
 from adaptive_dp.audit.result import Audit, Outcome, Witness
-from adaptive_dp.audit.sides import LogRatio, Neighbors, Outcomes, Sampler, stream
+from adaptive_dp.audit.sides import LogRatio, Neighbors, Outcomes, Sampler, checked, stream
 from adaptive_dp.noise.stream import Stream
 
 _LEARN = {False: 0.4, True: 0.1}
@@ -88,7 +88,7 @@ def distinguish(
     if not many:
         raise DomainError("an audit needs at least one pair of neighbouring data sets")
     runs = whole("samples", samples, least=100)
-    error = allowed(confidence)
+    error, seed = allowed(confidence), checked(seed)
     held, share = as_claim(claim, delta), (1 - _BAND) * error
     part = _LEARN[all(each.log_ratio is not None for each in many)]
     learn = min(round(part * runs), max(_ENOUGH, runs // 10))

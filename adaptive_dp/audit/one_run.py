@@ -34,7 +34,7 @@ from adaptive_dp.audit import bounds
 from adaptive_dp.audit.claims import Claim, Claimed, allowed
 from adaptive_dp.audit.claims import claim as as_claim
 from adaptive_dp.audit.result import Audit, Outcome, Witness
-from adaptive_dp.audit.sides import stream
+from adaptive_dp.audit.sides import checked, stream
 
 Train = Callable[[NDArray[np.bool_]], ArrayLike]
 """``train(included)``: one run on the canaries that are in; a score for each, larger where in."""
@@ -160,12 +160,9 @@ def one_run(
             "at a delta of it"
         )
     epsilon, delta = held.points[0]
-    error = allowed(confidence)
+    error, seed = allowed(confidence), checked(seed)
     included = stream(seed, 0).coins(0.5, m)
-    scores = np.asarray(train(included.copy()), dtype=np.float64)
-    if scores.shape != (m,):
-        raise DomainError(f"train must return {m} scores, got an array of shape {scores.shape}")
-    scores = np.nan_to_num(scores, nan=-1e300, posinf=1e300, neginf=-1e300)
+    scores = _numbers(train(included.copy()), m)
     away = scores - _middle(scores)
     right = (away > 0) == included
     order = np.argsort(-np.abs(away), kind="stable")
@@ -210,6 +207,23 @@ def one_run(
         tried="canaries",
         claimed=held.points,
     )
+
+
+def _numbers(scores: ArrayLike, m: int) -> Array:
+    """Return scores that can be added up; NaN is the least."""
+    rule, uneven = f"train must return {m} scores, real numbers", False
+    try:
+        found = np.asarray(scores)
+    except ValueError:
+        uneven = True
+    if uneven:
+        raise DomainError(f"{rule}, got lists of different lengths")
+    if found.shape != (m,):
+        raise DomainError(f"{rule}, got an array of shape {found.shape}")
+    if found.dtype.kind not in "biuf":
+        raise DomainError(f"{rule}, got values of type {found.dtype}")
+    numbers: Array = np.nan_to_num(found.astype(np.float64), nan=-1e300)
+    return np.clip(numbers, -1e300, 1e300)
 
 
 def _middle(scores: Array) -> float:

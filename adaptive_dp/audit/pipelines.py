@@ -10,7 +10,7 @@ import numpy as np
 from attrs import evolve
 
 from accountants import Guarantee
-from accountants.errors import DomainError
+from accountants.errors import DomainError, whole
 from adaptive_dp.audit.beside import beside
 from adaptive_dp.audit.claims import Claim, Claimed, allowed
 from adaptive_dp.audit.claims import claim as as_claim
@@ -18,11 +18,12 @@ from adaptive_dp.audit.distinguishing import distinguish
 from adaptive_dp.audit.features import table
 from adaptive_dp.audit.pairs import DataPair, gallery
 from adaptive_dp.audit.result import Audit
-from adaptive_dp.audit.sides import Neighbors, stream
+from adaptive_dp.audit.sides import Neighbors, checked, stream
 from adaptive_dp.audit.transcripts import Transcripts
 from adaptive_dp.graph.errors import DataError
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.pipeline import Pipeline
+from adaptive_dp.graph.roles import PublicSource
 from adaptive_dp.noise.stream import SecureStream
 
 Data = Mapping[str, Any]
@@ -62,7 +63,8 @@ def pipeline(
         a finite epsilon, at larger ones, of which the audit chooses one.
     data
         Data among which the gallery's units are put, by the data sets' names. What the audit says
-        then depends on the data, so it is as private as the data are.
+        then depends on the data, so it is as private as the data are. Of public data sets alone:
+        they stand beside the gallery's own.
     samples
         Runs on each side of a pair, on average.
     confidence, seed
@@ -90,7 +92,11 @@ def pipeline(
     'consistent'
     """
     allowed(confidence)
-    if data is not None:
+    samples, limit = whole("samples", samples, least=100), whole("limit", limit)
+    seed = checked(seed)
+    require(isinstance(plan, Pipeline), f"an audit is of a Pipeline, got {type(plan).__name__}")
+    private = data is not None and not set(data) <= _public(plan)
+    if data is not None and private:
         missing = {p.source.name for p in gallery(plan, limit=1)} - set(data)
         if missing:
             raise DataError(f"data is missing for {', '.join(sorted(missing))}")
@@ -101,16 +107,18 @@ def pipeline(
     else:
         require(data is None, "data are for pairs of the gallery; put them into the given pairs")
         chosen = [pairs] if isinstance(pairs, DataPair | tuple) else list(pairs)
-    bound, refused = [], 0
+    bound, refused, why = [], 0, "an audit needs at least one pair of neighbouring data sets"
     for each in chosen:
         try:
             bound.append(_bound(plan, each, data))
-        except DataError:
+        except DataError as error:
             if not made:
                 raise
-            refused += 1
+            refused, why = refused + 1, str(error)
+    if refused and not bound:
+        raise DataError(why)
     if not bound:
-        raise DomainError("an audit needs at least one pair of neighbouring data sets")
+        raise DomainError(why)
     looked = len(bound)
     if looked > KEPT:
         runs = min(40, max(8, samples // (2 * looked)))
@@ -128,7 +136,7 @@ def pipeline(
     notes = [f"{looked} pairs were looked at, {len(bound)} of them audited"]
     if refused:
         notes.append(f"{refused} pairs of the gallery are refused as data")
-    if data is not None:
+    if private:
         notes.append("made with given data: this audit is as private as they are")
     return evolve(found, notes=(*found.notes, *notes))
 
@@ -148,8 +156,9 @@ def _claim(plan: Pipeline, delta: float | None) -> Claim:
 
 def _bound(plan: Pipeline, pair: Pair, data: Data | None) -> tuple[str, Transcripts, Transcripts]:
     if isinstance(pair, DataPair):
-        one, two = _sides(pair, data)
-        words = pair.words if data is None else evolve(pair, others=()).words + " given data"
+        alone = data is None or set(data) <= _public(plan)
+        one, two = _sides(pair, data or {}, alone)
+        words = pair.words if alone else evolve(pair, others=()).words + " given data"
     else:
         require(
             len(pair) == 2 and all(isinstance(each, Mapping) for each in pair),
@@ -161,8 +170,14 @@ def _bound(plan: Pipeline, pair: Pair, data: Data | None) -> tuple[str, Transcri
     return words, Transcripts.of(plan, one), Transcripts.of(plan, two)
 
 
-def _sides(pair: DataPair, data: Data | None) -> tuple[Data, Data]:
-    return (pair.first, pair.second) if data is None else beside(pair, data)
+def _sides(pair: DataPair, data: Data, alone: bool) -> tuple[Data, Data]:
+    return ({**pair.first, **data}, {**pair.second, **data}) if alone else beside(pair, data)
+
+
+def _public(plan: Pipeline) -> set[str]:
+    """Return the names of the plan's public data sets."""
+    operations = [node.handle.operation for node in plan.structure]
+    return {each.name for each in operations if isinstance(each, PublicSource)}
 
 
 def _promise(one: Transcripts, two: Transcripts, runs: int, seed: int | None, place: int) -> float:

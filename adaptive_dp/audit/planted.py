@@ -15,6 +15,7 @@ drawn by the plan's own coins. Other data stay as they are on all sides, so a sc
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,9 +24,10 @@ from attrs import evolve, field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from adaptive_dp.audit.along import Along
+from adaptive_dp.audit.claims import allowed
 from adaptive_dp.audit.one_run import one_run
 from adaptive_dp.audit.result import Audit
-from adaptive_dp.audit.sides import stream
+from adaptive_dp.audit.sides import checked, stream
 from adaptive_dp.audit.transcripts import Recorded, Transcripts, seeds
 from adaptive_dp.audit.zeroed import Counted
 from adaptive_dp.graph.errors import DataError
@@ -33,7 +35,8 @@ from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.run import released
 from adaptive_dp.queries.source import Source
-from adaptive_dp.rows import MemoryRows, Reading, rows
+from adaptive_dp.rows import MemoryRows, Reading, cells, rows
+from adaptive_dp.rows.reading import columns_of
 
 RUN = 1
 """The stream of the run's seed; the coins have another."""
@@ -86,7 +89,7 @@ class Planted:
 
     def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
         """Return the rows as a data set reads them."""
-        added = rows(self.canaries, columns, None).take(self.included)
+        added = rows(_identified(self.canaries, columns, unit), columns, None).take(self.included)
         if self.data is None:
             joined, units = added.columns, np.arange(len(added.units), dtype=np.int64)
         else:
@@ -94,13 +97,31 @@ class Planted:
             fresh = int(found.units.max(initial=-1)) + 1
             units = np.concatenate([found.units, fresh + np.arange(len(added.units))])
             joined = {
-                name: np.concatenate([found.columns[name], added.columns[name]])
-                for name in added.columns
+                name: _joined(found.columns[name], added.columns[name]) for name in added.columns
             }
         if self.size is None:
             return MemoryRows(joined, units)
         out = int(np.count_nonzero(~self.included))
         return Counted(joined, units, len(np.unique(units)) + out)
+
+
+def _identified(canaries: Any, columns: Mapping[str, Reading], unit: str | None) -> Any:
+    """Return canaries with a unit's column where one is declared, and they have none."""
+    rest = {name: reading for name, reading in columns.items() if name != unit}
+    if len(rest) == len(columns) or isinstance(canaries, str | os.PathLike):
+        return canaries
+    if unit in columns_of(canaries, [str(unit)]):
+        return canaries
+    count = len(rows(canaries, rest, None).units)
+    names = [f"canary {i}" for i in range(count)]
+    return {**columns_of(canaries, list(rest)), str(unit): names}
+
+
+def _joined(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
+    """Return two columns as one; of different types, as cells: none must change what others are."""
+    if first.dtype.kind != second.dtype.kind:
+        first, second = (cells.objects(each.tolist()) for each in (first, second))
+    return np.concatenate([first, second])
 
 
 def planted(
@@ -166,6 +187,17 @@ def planted(
     >>> dp.audit.planted(plan, canaries, seed=0).verdict != "violation"
     True
     """
+    allowed(confidence)
+    seed = checked(seed)
+    require(isinstance(plan, Pipeline), f"planted audits a Pipeline, got {type(plan).__name__}")
+    require(
+        data is None or isinstance(data, Mapping),
+        f"data must be a mapping from data sets' names to data, got {type(data).__name__}",
+    )
+    require(
+        score is None or callable(score),
+        f"score must be a function of what the run shows, got {type(score).__name__}",
+    )
     source = _source(plan, into)
     require(
         not plan.free,
@@ -217,7 +249,8 @@ def planted(
 
 def _count(canaries: Any, source: Source) -> int:
     """Return how many canaries there are."""
-    return evolve(source, unit=None, size=None).bind(canaries).size()
+    columns = {name: each for name, each in source.columns.items() if name != source.unit}
+    return evolve(source, unit=None, size=None, columns=columns).bind(canaries).size()
 
 
 def _source(plan: Pipeline, into: str | None) -> Source:
@@ -225,7 +258,7 @@ def _source(plan: Pipeline, into: str | None) -> Source:
     operations = [node.handle.operation for node in plan.structure]
     found = {each.name: each for each in operations if isinstance(each, Source)}
     require(
-        into in found if into is not None else len(found) == 1,
+        any(into == name for name in found) if into is not None else len(found) == 1,
         f"into must name one of the plan's data sets of rows, {sorted(found)}, got {into!r}",
     )
     source = found[into if into is not None else next(iter(found))]

@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import frozen
 
+from accountants.errors import DomainError
 from accountants.rounding import Array
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
 
@@ -50,6 +51,22 @@ class Neighbors:
     first: Sampler
     second: Sampler
     log_ratio: LogRatio | None = None
+
+
+def checked(seed: int | None) -> int | None:
+    """Return a seed as an int, or None.
+
+    Raises
+    ------
+    DomainError
+        If it is no whole number of at least 0.
+    """
+    if seed is None:
+        return None
+    number = None if isinstance(seed, bool) or not hasattr(seed, "__index__") else seed.__index__()
+    if number is None or number < 0:
+        raise DomainError(f"seed must be a whole number of at least 0, or None, got {seed!r}")
+    return number
 
 
 def stream(seed: int | None, *place: int) -> Stream:

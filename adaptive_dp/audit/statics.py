@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import inspect
 import json
 import math
 import types
@@ -218,7 +219,10 @@ def _held(call: Any, depth: int = 0) -> Iterator[str]:
         named = {**(call.__kwdefaults__ or {})}
         values |= named | {f"default {i}": v for i, v in enumerate(call.__defaults__ or ())}
     else:
-        values = dict(getattr(call, "__dict__", {}))
+        values = _attributes(call)
+        own = inspect.getattr_static(type(call), "__call__", None)
+        if isinstance(own, types.FunctionType):
+            yield from _held(own, depth)
     for name, value in values.items():
         if _data(value):
             yield name
@@ -226,6 +230,18 @@ def _held(call: Any, depth: int = 0) -> Iterator[str]:
             home = getattr(value, "__module__", "") or ""
             if home == getattr(call, "__module__", None):
                 yield from _held(value, depth + 1)
+        elif type(value).__module__ == getattr(call, "__module__", None) and _data(
+            _attributes(value)
+        ):
+            yield name
+
+
+def _attributes(instance: Any) -> dict[str, Any]:
+    """Return what an object holds, in its dictionary and in its slots."""
+    slots = [getattr(kind, "__slots__", ()) for kind in type(instance).__mro__]
+    names = [s for each in slots for s in ((each,) if isinstance(each, str) else each)]
+    held = {name: getattr(instance, name, None) for name in names if not name.startswith("__")}
+    return held | dict(getattr(instance, "__dict__", {}))
 
 
 def _names(code: types.CodeType) -> Iterator[str]:

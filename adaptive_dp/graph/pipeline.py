@@ -328,8 +328,8 @@ class Pipeline:
         seed
             For reproducible audits.
         data
-            Data, by the data sets' names, among which the gallery's units are put; all of them, or
-            none. What the audit says is then as private as the data are.
+            Data, by the data sets' names, among which the gallery's units are put; all of them,
+            those of public data sets alone, or none. What the audit says is as private as they are.
         """
         room = importlib.import_module("adaptive_dp.audit")  # it stands on the graph
         return room.pipeline(

@@ -544,11 +544,11 @@ class Session:
     ) -> Any:
         """Return an `adaptive_dp.audit.Audit`: a lower bound on what the steps leak, by experiment.
 
-        What is audited is `pipeline`, all steps together, against what accountants certify of it;
-        a note names the session's certificate and what was spent. Each step is held fixed as it
-        was chosen, whatever the audit's own runs release before it: a leak by how steps were chosen
-        in view of earlier values is not seen (the filter's theorem covers that). The session's data
-        are not read, nothing is spent, and nothing recorded.
+        What is audited is `pipeline`, all steps together, against what accountants certify of them
+        as if they had been fixed before; a note names the session's certificate and what was spent.
+        Each step is held fixed as it was chosen, whatever the audit's own runs release before it: a
+        leak by how steps were chosen in view of earlier values is not seen (the filter's theorem
+        covers that). The session's data are not read, nothing is spent, and nothing recorded.
 
         Parameters
         ----------
@@ -568,7 +568,9 @@ class Session:
         """
         with self._lock:
             plan, spent = self.pipeline, self.epsilon
-        found = plan.audit(samples=samples, confidence=confidence, seed=seed, **data)
+        # its runs choose no step: what bounds losses that were fixed before holds of them
+        fixed = Pipeline.of(plan.outputs, plan.delta)
+        found = fixed.audit(samples=samples, confidence=confidence, seed=seed, **data)
         notes = (
             "each step is held fixed as it was chosen: how it was chosen is not audited",
             f"the session's certificate: epsilon {self.budget.epsilon:g} at delta "

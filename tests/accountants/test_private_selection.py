@@ -16,6 +16,7 @@ from accountants import (
     Approximate,
     DomainError,
     Gaussian,
+    GaussianSparseVector,
     Laplace,
     PrivacyLoss,
     Pure,
@@ -243,3 +244,14 @@ def test_groups_and_order() -> None:
 def test_bad_parameters(make: Callable[[], object]) -> None:
     with pytest.raises(DomainError):
         make()
+
+
+def test_a_curve_without_a_value_at_infinity_keeps_its_others() -> None:
+    """Where two infinities meet at one order, finite orders must not lose their bounds."""
+    for loss in (
+        PrivateSelection(Pure(epsilon=1.0), 0.0, 0.1),
+        GaussianSparseVector(10.0, 20.0, 1000),
+    ):
+        with np.errstate(invalid="ignore"):
+            both = loss.renyi(np.array([2.0, np.inf]))
+        assert both[0] == loss.renyi(np.array([2.0]))[0]
