@@ -39,15 +39,18 @@ def spread(
     reached = _reached(drawn, structure)
     again = [n for n in structure if n.name in reached and not n.loops]
     samples: dict[str, list[Any]] = {n.name: [] for n in again}
-    try:
-        with np.errstate(all="ignore"):
-            for k in range(draws):
-                values: dict[str, Any] = {}
-                for node in again:
-                    values[node.name] = _redraw(node, structure, raw, values, k)
-                    samples[node.name].append(values[node.name])
-    except FAILURES:  # a function that fails on other noise than it got: no estimate
-        samples = {name: [] for name in samples}
+    failed: set[str] = set()  # functions that fail on other noise than they got
+    with np.errstate(all="ignore"):
+        for k in range(draws):
+            values: dict[str, Any] = {}
+            for node in again:
+                name = node.name
+                try:
+                    found = None if name in failed else _redraw(node, structure, raw, values, k)
+                except FAILURES:
+                    found, failed = None, failed | {name}
+                values[name] = found
+                samples[name].append(found)
     for path, handle in outputs:
         name = structure.of(handle).name
         yield path, _estimate(known.get(name) or samples[name])
@@ -60,14 +63,13 @@ def _releases(outputs: Iterable[tuple[Path, Handle]], structure: Structure) -> s
 def _reached(outputs: Iterable[tuple[Path, Handle]], structure: Structure) -> set[str]:
     """Return the nodes whose redrawn values outputs need: none that only lead to a release."""
     found: set[str] = set()
-    queue = [handle for _, handle in outputs]
+    queue = [structure.of(handle).name for _, handle in outputs]  # a group's is its result's
     while queue:
-        handle = queue.pop()
-        name = structure.of(handle).name
-        if name not in found and handle.colour != "private":
-            found.add(name)
-            if not isinstance(handle.operation, Release | Parameter | Loop):
-                queue.extend(handle.inputs)
+        node = structure.nodes[queue.pop()]
+        if node.name not in found and node.handle.colour != "private":
+            found.add(node.name)
+            if not isinstance(node.handle.operation, Release | Parameter | Loop):
+                queue.extend(node.inputs)
     return found
 
 
