@@ -22,7 +22,7 @@ PAIRS = list(combinations_with_replacement(range(5), 2))[:-1]
 
 
 def products(row):
-    values = [1.0, *(min(max(row[name] / TOPS[name], 0), 1) for name in list(TOPS)[1:])]
+    values = [1.0, *(min(max(row[name] / TOPS[name], 0.0), 1.0) for name in list(TOPS)[1:])]
     return [{"pair": i, "product": values[a] * values[b]} for i, (a, b) in enumerate(PAIRS)]
 
 

@@ -16,13 +16,13 @@ people = spark.read.csv("people.csv", header=True, inferSchema=True).fillna({"ag
 session = Session.from_dataframe(
     RhoZCDPBudget(RHO), "people", people, protected_change=AddRowsWithID("person")
 )
-bounded = QueryBuilder("people").enforce(MaxRowsPerID(5))
 each = RhoZCDPBudget((5 / 75) ** 2 / 2)  # sigma 75
 low, high, asked = 0.0, 70.0, 0
 try:
     while True:
         middle = (low + high) / 2
-        query = bounded.histogram("age", BinningSpec([0.0, middle, 70.0], names=["below", "above"]))
+        sides = BinningSpec([0.0, middle, 70.0], names=["below", "above"])
+        query = QueryBuilder("people").enforce(MaxRowsPerID(5)).histogram("age", sides)
         counts = dict(session.evaluate(query, each).collect())
         low, high = (low, middle) if counts["below"] > counts["above"] else (middle, high)
         asked += 1
