@@ -25,10 +25,14 @@ context = dp.Context.compositor(
 )
 scaled = {name: pl.col(name).fill_null(0).clip(0, top) / top for name, top in tops.items()}
 pairs = list(combinations_with_replacement(tops, 2))[:-1]
-query = context.query().truncate_per_group(5).select(
-    dp.len(signed=True),
-    *(scaled[a].dp.sum((0, 1)).alias(a) for a in tops),
-    *((scaled[a] * scaled[b]).dp.sum((0, 1)).alias(f"{a} {b}") for a, b in pairs),
+query = (
+    context.query()
+    .truncate_per_group(5)
+    .select(
+        dp.len(signed=True),
+        *(scaled[a].dp.sum((0, 1)).alias(a) for a in tops),
+        *((scaled[a] * scaled[b]).dp.sum((0, 1)).alias(f"{a} {b}") for a, b in pairs),
+    )
 )
 sigma = query.summarize()["scale"].max()
 moments = np.zeros((5, 5))

@@ -10,6 +10,10 @@ dp-accounting==0.6.0``; Tumult needs Java too. A library that is missing is said
 A script runs several times in one process, with the demo's data as ``people.csv`` in its folder:
 the first run, imports included, is ``cold``; ``warm`` is the median of the others. An error is the
 median over all runs. Prints a Markdown table a task.
+
+    python benchmarks/side_by_side/run.py --page
+
+puts the scripts as they are into ``docs/comparison.md``, and runs nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import gzip
 import io
 import json
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -167,6 +172,19 @@ def line(task: str, library: str, result: dict[str, Any]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def page() -> None:
+    """Put the scripts into the page, each after its name."""
+    path = HERE.parent.parent / "docs" / "comparison.md"
+
+    def code(found: re.Match[str]) -> str:
+        _, text = (HERE / found[1]).read_text(encoding="utf-8").split('"""\n\n', 1)
+        return f"<!-- {found[1]} -->\n\n```python\n{text}```"
+
+    block = r"<!-- (\w+\.py) -->\n+```python\n.*?```"
+    text = re.sub(block, code, path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    path.write_text(text, encoding="utf-8")
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -174,11 +192,17 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=TASKS, choices=TASKS)
     parser.add_argument("--libraries", nargs="+", default=LIBRARIES, choices=LIBRARIES)
     parser.add_argument("--runs", type=int, default=25, help="runs of a script, at most")
-    parser.add_argument("--limit", type=float, default=20.0, help="seconds, after which none starts")
+    parser.add_argument(
+        "--limit", type=float, default=20.0, help="seconds, after which none starts"
+    )
+    parser.add_argument("--page", action="store_true", help="refresh the page's code instead")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         print(json.dumps(measure(*options.child.split(), options.runs, options.limit)))
+        return
+    if options.page:
+        page()
         return
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "people.csv").write_bytes(gzip.decompress(DATA.read_bytes()))

@@ -32,4 +32,4 @@ try:
         asked += 1
 except dp.OpenDPException as refusal:
     print(refusal)
-print(asked, (low + high) / 2, context.current_privacy_loss())
+print(asked, (low + high) / 2)
