@@ -15,22 +15,16 @@ people = dp.dataset(
 )
 
 
-def ratio(total: float, count: float) -> float:
-    """Return a mean from a released sum and a released count."""
-    return total / max(count, 1.0)
-
-
-count = people.count().release(dp.Laplace(scale=dp.Free("b")))
-total = people["income"].sum().release(dp.Laplace(scale=dp.Free("b", weight=100_000)))
-adults = people.filter(people["age"] >= 65).count().release(dp.Laplace(scale=dp.Free("b")))
+count = people.count().release(dp.Laplace())
+mean = people["income"].average(dp.Laplace(), count=count)
+seniors = people.filter(people["age"] >= 65).count().release(dp.Laplace())
 regions = {
-    region: part["age"].histogram([18, 40, 65, 100]).release(dp.Gaussian(sigma=dp.Free("s")))
+    region: part["age"].histogram([18, 40, 65, 100]).release(dp.Gaussian())
     for region, part in people.partition("region")
 }
 
-plan = dp.Pipeline(
-    count=count, mean=dp.post(ratio, total, count), seniors=adults, regions=regions
-).calibrate(epsilon=1.0, delta=1e-6)
+plan = dp.Pipeline(count=count, mean=mean, seniors=seniors, regions=regions)
+plan = plan.calibrate(epsilon=1.0, delta=1e-6)
 
 
 def survey(size: int = 20_000) -> dict[str, np.ndarray]:

@@ -58,7 +58,7 @@ def test_a_function_that_fails_on_other_noise_costs_its_own_estimate_only() -> N
 def test_of_a_learner_it_is_known_beside_others() -> None:
     """Coefficients follow three releases in a group; over simulations they vary as it says.
 
-    Of 64 and 256 normal draws, two deviations are a factor of 1.6 apart with probability below 1e-6.
+    Deviations of 64 and of 256 normal draws are a factor of 1.6 apart with probability < 1e-6.
     """
     model = table().solve(dp.SSP(features=["x"], target="y"))
     total = table()["x"].sum().release(dp.Gaussian(sigma=6.0))

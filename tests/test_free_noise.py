@@ -101,6 +101,27 @@ def test_the_noise_of_an_average_that_is_given() -> None:
         )
 
 
+def test_averages_may_share_a_count() -> None:
+    """Three releases of equal cost instead of four: at epsilon 1 a count's scale is 3, not 4."""
+    people = table()
+    n = people.count().release(dp.Laplace())
+    plan = dp.Pipeline(
+        n=n,
+        age=people["age"].average(dp.Laplace(), count=n),
+        pay=people["pay"].average(dp.Laplace(), count=n),
+    ).calibrate(epsilon=1.0)
+    scales = sorted(float(m.scale) for m in mechanisms(plan))
+    assert scales == pytest.approx([3, 3 * 70, 3 * 20_000], rel=1e-6)
+    ages = np.linspace(20, 60, 20_001)
+    frame = {"age": ages, "pay": 100 * ages, "kind": np.array(["a"] * len(ages))}
+    found = plan.simulate(seed=1, people=frame)
+    # sums: scales 210 and 60,000 over 20,001 rows; off by more has a chance below exp(-28)
+    assert abs(found["age"] - 40) < 0.4
+    assert abs(found["pay"] - 4_000) < 200
+    with pytest.raises((dp.DeclarationError, dp.LeakError)):
+        people["age"].average(dp.Laplace(), count=people.count())
+
+
 def test_an_average_counts_the_table_of_a_clipped_column() -> None:
     people = table()
     plan = dp.Pipeline(pay=people["pay"].clip(0, 100).average(dp.Laplace(scale=1)))

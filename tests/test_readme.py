@@ -46,6 +46,12 @@ def test_example_runs(path, capsys, monkeypatch):
     assert "epsilon" in capsys.readouterr().out
 
 
+def test_every_example_is_told():
+    told = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
+    files = {path.name for path in (ROOT / "examples").iterdir() if path.is_file()}
+    assert set(re.findall(r"\(\.\./examples/([\w.]+)\)", told)) == files
+
+
 @pytest.mark.parametrize(
     "file", ["README.md", "docs/reference.md", "docs/architecture.md", "docs/learning.md"]
 )

@@ -14,15 +14,15 @@ from adaptive_dp.queries.domains import Interval
 
 
 def average(
-    total: PrivateQuery[float], count: PrivateQuery[float], bounds: Interval, mechanism: Mechanism
+    total: PrivateQuery[float], count: Released[float], bounds: Interval, mechanism: Mechanism
 ) -> Released[float]:
     """Return a released sum over a released count, in the bounds.
 
     One row moves the sum by up to the largest bound where it moves the count by one, so the
-    sum's noise is the count's times that bound.
+    sum's noise is the mechanism's times that bound.
     """
     noisy = total.release(louder(mechanism, bounds.largest or 1.0))
-    return post(ratio, noisy, count.release(mechanism), lower=bounds.lower, upper=bounds.upper)
+    return post(ratio, noisy, count, lower=bounds.lower, upper=bounds.upper)
 
 
 def louder(mechanism: Mechanism, factor: float) -> Mechanism:

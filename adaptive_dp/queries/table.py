@@ -291,17 +291,22 @@ class Column(Private[Array], Generic[S]):
         """
         return PrivateQuery(Mean(bounded(self.domain), self.domain.size), (self,))
 
-    def average(self, mechanism: Mechanism) -> Released[float]:
+    def average(
+        self, mechanism: Mechanism, *, count: Released[float] | None = None
+    ) -> Released[float]:
         """Return the mean as a released sum over a released count, within the bounds.
 
-        Two releases, which cost the same. Where the number of rows is public (a declared ``size``),
-        `mean` needs one.
+        Two releases, which cost the same; one, if the count is released already. Where the number
+        of rows is public (a declared ``size``), `mean` needs one.
 
         Parameters
         ----------
         mechanism
             Releases the count, and with noise in proportion to the largest bound the sum; for
             example ``dp.Laplace()``, or ``dp.Gaussian(sigma=20)``.
+        count
+            A release of how many rows these are, such as several averages may share; None releases
+            one by the mechanism.
         """
         bounds = bounded(self.domain)
         table = next(h for h in reversed(lineage(self)) if isinstance(h, Table))
@@ -310,7 +315,8 @@ class Column(Private[Array], Generic[S]):
             "the number of rows is public here, so there is nothing to release of it; use "
             ".mean().release(mechanism)",
         )
-        return average(self.sum(), table.count(), bounds, mechanism)
+        counted = table.count().release(mechanism) if count is None else count
+        return average(self.sum(), counted, bounds, mechanism)
 
     def histogram(self, edges: Sequence[float] | None = None) -> PrivateQuery[Array]:
         """Return the counts by declared category, or between ``edges``."""
