@@ -159,6 +159,8 @@
       else if (!(stop && (event.key === "Enter" || event.key === " ") && act(stop))) return;
       event.preventDefault();
     });
+    const room = view.clientWidth / svgOf(shown()).viewBox.baseVal.width;
+    if (room < 1 && room > 0.6) fit(); // a little smaller beats a drawing that is cut off
     view.addEventListener("wheel", (event) => {
       if (!event.ctrlKey) return;
       event.preventDefault();
