@@ -35,7 +35,8 @@ def sections(names):
 def test_the_reference_documents_every_public_name_once(sections):
     paths = [name.path for _, found in sections for name in found]
     assert len(paths) == len(set(paths))
-    public = {f"adaptive_dp.{name}" for name in set(dp.__all__) - MODULES - {"__version__"}}
+    again = {name for name in dp.__all__ if getattr(accountants, name, None) is getattr(dp, name)}
+    public = {f"adaptive_dp.{name}" for name in set(dp.__all__) - MODULES - again}
     public |= {f"accountants.{name}" for name in accountants.__all__}
     assert public <= set(paths)
 
