@@ -2,6 +2,7 @@
 
 from adaptive_dp.rows.examples import Examples, examples
 from adaptive_dp.rows.memory import MemoryRows, rows
+from adaptive_dp.rows.opening import opened
 from adaptive_dp.rows.reading import SchemaError
 from adaptive_dp.rows.rows import Coins, Columns, Readable, Reading, Rows
 
@@ -15,5 +16,6 @@ __all__ = [
     "Rows",
     "SchemaError",
     "examples",
+    "opened",
     "rows",
 ]
