@@ -102,6 +102,7 @@ from adaptive_dp.problems import (
 )
 from adaptive_dp.queries import Column, Table, Vectors, dataset
 from adaptive_dp.report import markdown, report
+from adaptive_dp.rows import Files
 from adaptive_dp.session import Budget, Forecast, Part, Session
 from adaptive_dp.session.certificate import verify
 from adaptive_dp.solvers import (
@@ -152,6 +153,7 @@ __all__ = [
     "DistanceToInstability",
     "DocumentError",
     "Exponential",
+    "Files",
     "FiniteLearner",
     "FollowTheLeader",
     "Forecast",

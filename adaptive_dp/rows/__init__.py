@@ -2,6 +2,7 @@
 
 from adaptive_dp.rows.examples import Examples, examples
 from adaptive_dp.rows.memory import MemoryRows, rows
+from adaptive_dp.rows.named_files import Files
 from adaptive_dp.rows.opening import opened
 from adaptive_dp.rows.reading import SchemaError
 from adaptive_dp.rows.rows import Coins, Columns, Readable, Reading, Rows
@@ -10,6 +11,7 @@ __all__ = [
     "Coins",
     "Columns",
     "Examples",
+    "Files",
     "MemoryRows",
     "Readable",
     "Reading",

@@ -27,8 +27,11 @@ def opened(data: Any, columns: Mapping[str, Reading], unit: str | None) -> Rows:
     """Return rows over whatever a plan is given.
 
     Several files (a list of paths, or a pattern such as ``part-*.parquet``), and a file of more
-    than 256 MiB, are read in batches; anything else is in memory, as `rows` has it.
+    than 256 MiB, are read in batches; a Dask frame stays on its cluster; anything else is in
+    memory, as `rows` has it.
     """
+    if _is_dask(data):
+        return joined(_cluster().of_frame(data, dict(columns), unit), unit)
     paths = paths_of(data)
     if paths is None:
         return memory.rows(data, columns, unit)
@@ -65,9 +68,16 @@ def paths_of(data: Any) -> list[Path] | None:
 
 
 def in_batches(
-    paths: Sequence[Path], columns: Mapping[str, Reading], unit: str | None
+    paths: Sequence[Path], columns: Mapping[str, Reading], unit: str | None, engine: Any = None
 ) -> PartedRows:
     """Return the rows of files, one file after the other, of which a few batches are in memory.
+
+    Parameters
+    ----------
+    paths, columns, unit
+        What is read.
+    engine
+        See `adaptive_dp.rows.named_files.Files`.
 
     Raises
     ------
@@ -91,7 +101,11 @@ def in_batches(
             empty = memory.MemoryRows(found or empty.columns, empty.units)
         else:
             parts += csv_parts(path, every, unit)
-    return joined(Threads(tuple(parts), wanted, empty), unit)
+    if engine is None:
+        return joined(Threads(tuple(parts), wanted, empty), unit)
+    cluster = _cluster()
+    found = cluster.Cluster(cluster.connected(engine), tuple(parts), wanted, empty)
+    return joined(cluster.closing(found) if isinstance(engine, str) else found, unit)
 
 
 def joined(engine: Any, unit: str | None) -> PartedRows:
@@ -132,6 +146,24 @@ class _Identities:
 
     def __call__(self, chosen: Chosen) -> list[tuple[Integers, list[Any]]]:
         return [cells.told_apart(rows.columns[self.unit]) for rows in chosen]
+
+
+def _is_dask(data: Any) -> bool:
+    """Return whether it is a Dask data frame, whose package is there if one is."""
+    package = type(data).__module__.partition(".")[0]
+    return (
+        package in ("dask", "dask_expr")
+        and hasattr(data, "to_delayed")
+        and hasattr(data, "columns")
+    )
+
+
+def _cluster() -> Any:
+    try:
+        from adaptive_dp.rows import cluster
+    except ImportError:
+        raise SchemaError("to read on a cluster install adaptive-dp[dask]") from None
+    return cluster
 
 
 def _named(data: Any) -> bool:
