@@ -240,3 +240,35 @@ def test_a_straggler_holds_up_nobody(tmp_path, cluster, monkeypatch):
         assert found.total(block).tolist() == [80 * 79 // 2, 80]
     assert marker.exists()
     assert time.monotonic() - start < 10
+
+
+PLAN = """
+import adaptive_dp as dp
+people = dp.dataset("people", columns={"x": (-3, 3), "c": ["a", "b"]}, unit="id", rows_per_unit=2)
+plan = dp.Pipeline(
+    s=people["x"].sum().release(dp.Laplace(scale=1.0)),
+    h=people["c"].histogram().release(dp.Laplace(scale=1.0)),
+)
+"""
+
+
+def test_the_command_line_reads_patterns_here_and_on_a_cluster(tmp_path, cluster, capsys):
+    import json
+
+    from adaptive_dp.cli import main
+
+    data = table(50)
+    for i in range(3):
+        pq.write_table(data.slice(20 * i, 20), tmp_path / f"part-{i}.parquet")
+    pq.write_table(data, tmp_path / "whole.parquet")
+    (tmp_path / "plan.py").write_text(PLAN)
+    engine = "dask://" + cluster.scheduler.address.removeprefix("tcp://")
+    pattern = f"people={tmp_path}/part-*.parquet"
+    common = ["run", str(tmp_path / "plan.py"), "--simulate", "3", "--json", "--data"]
+    found = []
+    for more in ([f"people={tmp_path}/whole.parquet"], [pattern], [pattern, "--engine", engine]):
+        assert main([*common, *more]) == 0
+        found.append(json.loads(capsys.readouterr().out)["values"])
+    assert found[0] == found[1] == found[2]
+    assert main([*common, pattern, "--engine", "ray://1.2.3.4"]) == 2
+    assert "dask://HOST:PORT" in capsys.readouterr().err
