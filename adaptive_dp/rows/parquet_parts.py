@@ -6,15 +6,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from attrs import frozen
+from numpy.typing import NDArray
 
 from adaptive_dp.rows.memory import MemoryRows, rows
 from adaptive_dp.rows.reading import SchemaError
-from adaptive_dp.rows.rows import Reading
+from adaptive_dp.rows.rows import BLOCK, Reading
 from adaptive_dp.rows.stamps import Stamp, stamped
 
-BATCH = 2**16
-"""Rows that are read at a time, however large a row group is."""
+BATCH = 4 * BLOCK
+"""Rows that are read at a time, however large a row group is: few enough for the cache."""
 
 
 @frozen
@@ -82,28 +84,36 @@ def row_groups(path: Path, columns: dict[str, Reading]) -> tuple[list[RowGroup],
 
 
 def block(batch: Any, columns: Mapping[str, Reading]) -> MemoryRows:
-    """Return a batch as rows; each cell is what it would be in memory (see `_plain`)."""
+    """Return a batch as rows; each cell is what it would be in memory (see `_floats`)."""
     import pyarrow as pa
 
     if not columns:
         return rows({"": [0.0] * batch.num_rows}, {"": "number"}, None)
-    found = [
-        _plain(batch.column(name)) if reading == "number" else batch.column(name)
+    floats = {
+        name: _floats(batch.column(name))
         for name, reading in columns.items()
-    ]
-    return rows(pa.table(dict(zip(columns, found, strict=True))), columns, None)
+        if reading == "number"
+    }
+    plain = {name: column for name, column in floats.items() if column is not None}
+    rest = {name: reading for name, reading in columns.items() if name not in plain}
+    units = np.arange(batch.num_rows, dtype=np.int64)
+    if not rest:
+        return MemoryRows(plain, units)
+    found = rows(pa.table({name: batch.column(name) for name in rest}), rest, None).columns
+    return MemoryRows({name: plain.get(name, found.get(name)) for name in columns}, units)  # type: ignore[misc]
 
 
-def _plain(column: Any) -> Any:
-    """Return whole numbers and truth values as floats, gaps as gaps.
+def _floats(column: Any) -> NDArray[np.float64] | None:
+    """Return numbers and truth values as floats, gaps as NaN; None for what is none of them.
 
-    A cell becomes the float next to it, halves to even, as Python's ``float`` has it.
+    A whole number becomes the float next to it, halves to even, as Python's ``float`` has it.
     """
     import pyarrow as pa
 
     kind = column.type
     if pa.types.is_boolean(kind):
         column = column.cast(pa.uint8())
-    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
-        return column.cast(pa.float64(), safe=False)
-    return column
+    elif not (pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)):
+        return None
+    floats = column.cast(pa.float64(), safe=False)
+    return np.asarray(floats.to_numpy(zero_copy_only=False))
