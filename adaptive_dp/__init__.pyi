@@ -90,6 +90,7 @@ from adaptive_dp.queries import Vectors as Vectors
 from adaptive_dp.queries import dataset as dataset
 from adaptive_dp.reports import markdown as markdown
 from adaptive_dp.reports import report as report
+from adaptive_dp.rows import Files as Files
 from adaptive_dp.session import Budget as Budget
 from adaptive_dp.session import Forecast as Forecast
 from adaptive_dp.session import Part as Part

@@ -116,7 +116,13 @@ def _run(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=FILE",
-        help="a data set's file (.csv, .csv.gz or .parquet); once for each data set",
+        help="a data set's file (.csv, .csv.gz or .parquet), or a pattern such as "
+        "people=part-*.parquet; once for each data set",
+    )
+    parser.add_argument(
+        "--engine",
+        metavar="dask://HOST:PORT",
+        help="read the files on the Dask cluster of this scheduler (default: by threads here)",
     )
     _budget(parser)
     parser.add_argument("--simulate", type=int, metavar="SEED", help="seeded, not for release")

@@ -23,6 +23,7 @@ from adaptive_dp.graph.visible import visible
 from adaptive_dp.planfile import content_of, importable, read_plan
 from adaptive_dp.queries.source import Source
 from adaptive_dp.reports import report
+from adaptive_dp.rows import Files
 from adaptive_dp.session import certificate as checking
 
 FAILS, UNUSABLE, BROKE = 1, 2, 3
@@ -44,7 +45,7 @@ def run(options: Namespace) -> int:
     """Release a plan's outputs: printed first, then written."""
     writable(options.html, options.certificate)
     plan = _plan(options)
-    data = _tables(plan, options.data)
+    data = _read_by(options.engine, _tables(plan, options.data))
     with _status("running"):
         if options.simulate is None:
             result = plan.run(**data)
@@ -229,6 +230,15 @@ def _tables(plan: Pipeline, given: list[str]) -> dict[str, Any]:
             + " ".join(f"--data {name}=FILE" for name in missing)
         )
     return dict(files)
+
+
+def _read_by(engine: str | None, tables: dict[str, Any]) -> dict[str, Any]:
+    """Return the files with who reads them."""
+    if engine is None:
+        return tables
+    if not engine.startswith("dask://"):
+        raise DocumentError(f"--engine needs dask://HOST:PORT, got {engine!r}")
+    return {name: Files(path, engine) for name, path in tables.items()}
 
 
 def _assignment(text: str) -> tuple[str, Path]:

@@ -14,7 +14,7 @@ from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.roles import BoundOperation, SourceOperation, bindable
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import Column, Interval, Table, column
-from adaptive_dp.rows import Reading, Rows, SchemaError, rows
+from adaptive_dp.rows import Reading, Rows, SchemaError, opened
 
 
 def _declared(columns: Any) -> dict[str, Column]:
@@ -129,7 +129,7 @@ class Source(SourceOperation):
             if callable(getattr(type(data), "open_rows", None)):
                 bound: Rows = data.open_rows(readings, self.unit)
             else:
-                bound = rows(data, readings, self.unit)
+                bound = opened(data, readings, self.unit)
         except SchemaError as error:
             failed = str(error)
         except Exception:  # its message may quote the data, its type tell of them

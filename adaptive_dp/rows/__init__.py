@@ -2,6 +2,8 @@
 
 from adaptive_dp.rows.examples import Examples, examples
 from adaptive_dp.rows.memory import MemoryRows, rows
+from adaptive_dp.rows.named_files import Files
+from adaptive_dp.rows.opening import opened
 from adaptive_dp.rows.reading import SchemaError
 from adaptive_dp.rows.rows import Coins, Columns, Readable, Reading, Rows
 
@@ -9,11 +11,13 @@ __all__ = [
     "Coins",
     "Columns",
     "Examples",
+    "Files",
     "MemoryRows",
     "Readable",
     "Reading",
     "Rows",
     "SchemaError",
     "examples",
+    "opened",
     "rows",
 ]

@@ -54,10 +54,11 @@ def objects(cells: Iterable[Any]) -> NDArray[np.object_]:
 def units(column: NDArray[Any]) -> Integers:
     """Return a number for each row that is equal for equal identifiers; -1 where there is none.
 
-    None, NaN, an empty text, and what cannot identify anybody (a list, say) are none.
+    None, NaN, an empty text, and what cannot identify anybody (a list, say) are none. Units are
+    numbered in the order of their first rows, whatever the column's type.
     """
     if column.dtype.kind == "O":
-        return _coded(column.tolist())
+        return told_apart(column)[0]
     missing = np.zeros(len(column), dtype=np.bool_)
     if column.dtype.kind in "fc":
         missing = np.isnan(column)
@@ -65,15 +66,20 @@ def units(column: NDArray[Any]) -> Integers:
         missing = np.isnat(column)
     elif column.dtype.kind in "USV":
         missing = np.char.str_len(column) == 0 if column.dtype.kind in "US" else ~missing
-    codes = np.unique(column, return_inverse=True)[1].astype(np.int64)
-    return np.where(missing, -1, codes)
+    _, first, codes = np.unique(column[~missing], return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    found = np.full(len(column), -1, dtype=np.int64)
+    found[~missing] = rank[codes.reshape(-1)]
+    return found
 
 
-def _coded(cells: list[Any]) -> Integers:
+def told_apart(column: NDArray[Any]) -> tuple[Integers, list[Hashable]]:
+    """Return a number for each cell, -1 for none, and the identities that are numbered."""
     known: dict[Hashable, int] = {}
-    keys = [identity(cell) for cell in cells]
+    keys = [identity(cell) for cell in column]
     codes = [-1 if key is None else known.setdefault(key, len(known)) for key in keys]
-    return np.array(codes, dtype=np.int64)
+    return np.array(codes, dtype=np.int64), list(known)
 
 
 def identity(cell: Any) -> Hashable | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import gzip
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+
+from attrs import frozen
 
 from adaptive_dp.rows.reading import SchemaError
 from adaptive_dp.rows.rows import Reading
@@ -59,35 +61,67 @@ def read(path: Path, columns: Mapping[str, Reading], unit: str | None) -> Any:
 
 
 def _csv(path: Path, readings: Mapping[str, Reading]) -> dict[str, list[Any]]:
-    """Return columns as lists, each line read by itself.
-
-    A field cannot go on in the next line: one quote that is left open would swallow the lines of
-    others. A line that is not well formed is a row of missing values. Empty lines are none, but
-    in a file of one column, where they are empty cells.
-    """
     with _opened(path) as file:
-        header = _fields(next(file, "")) or []
+        form = Form.of(path.name, next(file, ""), readings)
+        return form.columns(file)
+
+
+@frozen
+class Form:
+    """How the lines of a CSV file are read.
+
+    Parameters
+    ----------
+    width
+        How many columns the file has.
+    wanted
+        The columns that are read: their names, positions, and what they hold.
+    """
+
+    width: int
+    wanted: tuple[tuple[str, int, Reading], ...]
+
+    @staticmethod
+    def of(name: str, line: str, readings: Mapping[str, Reading]) -> Form:
+        """Return the form of a file with this first line, of the columns that it has.
+
+        Raises
+        ------
+        SchemaError
+            If names repeat, or none of the columns is there.
+        """
+        header = _fields(line) or []
         if len(set(header)) != len(header):
-            raise SchemaError(f"{path.name}: column names repeat")
-        wanted = [name for name in readings if name in header]
+            raise SchemaError(f"{name}: column names repeat")
+        wanted = [(each, header.index(each), readings[each]) for each in readings if each in header]
         if readings and not wanted:
             raise SchemaError(
-                f"{path.name}: none of the columns {', '.join(map(repr, readings))} is in the "
+                f"{name}: none of the columns {', '.join(map(repr, readings))} is in the "
                 f"first line, which has {len(header)} columns separated by commas"
             )
-        positions = [header.index(name) for name in wanted]
-        columns: list[list[Any]] = [[] for _ in wanted]
-        for line in file:
-            if not line.strip() and len(header) > 1:
+        return Form(len(header), tuple(wanted))
+
+    def columns(self, lines: Iterable[str]) -> dict[str, list[Any]]:
+        """Return columns as lists, each line read by itself.
+
+        A field cannot go on in the next line: one quote that is left open would swallow the lines
+        of others. A line that is not well formed is a row of missing values. Empty lines are none,
+        but in a file of one column, where they are empty cells. Where no column is read, one
+        without a name tells how many rows there are.
+        """
+        cells: list[list[Any]] = [[] for _ in self.wanted]
+        count = 0
+        for line in lines:
+            if not line.strip() and self.width > 1:
                 continue
+            count += 1
             record = _fields(line) or []
-            fits = len(record) == len(header)
-            for column, position in zip(columns, positions, strict=True):
-                column.append(record[position] if fits else None)
-    return {
-        name: [_cell(cell, readings[name]) for cell in column]
-        for name, column in zip(wanted, columns, strict=True)
-    }
+            fits = len(record) == self.width
+            for column, (_, position, reading) in zip(cells, self.wanted, strict=True):
+                column.append(_cell(record[position], reading) if fits else None)
+        if not self.wanted:
+            return {"": [None] * count}
+        return {name: column for (name, _, _), column in zip(self.wanted, cells, strict=True)}
 
 
 def _fields(line: str) -> list[str] | None:

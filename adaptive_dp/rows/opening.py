@@ -1,0 +1,174 @@
+"""Which rows stand for what a plan is given: arrays, frames, one file or many, a cluster's data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from glob import glob, has_magic
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from adaptive_dp.rows import cells, files, memory
+from adaptive_dp.rows.csv_parts import csv_parts, no_lines
+from adaptive_dp.rows.parquet_parts import row_groups
+from adaptive_dp.rows.parts import Chosen, Kept, PartedRows, Task
+from adaptive_dp.rows.reading import SchemaError
+from adaptive_dp.rows.rows import Integers, Reading, Rows
+from adaptive_dp.rows.spill import collected
+from adaptive_dp.rows.threads import Part, Threads
+
+LARGE = 2**28
+"""Bytes of a file, 256 MiB, past which it is read in batches."""
+
+
+def opened(data: Any, columns: Mapping[str, Reading], unit: str | None) -> Rows:
+    """Return rows over whatever a plan is given.
+
+    Several files (a list of paths, or a pattern such as ``part-*.parquet``), and a file of more
+    than 256 MiB, are read in batches; a Dask frame stays on its cluster; anything else is in
+    memory, as `rows` has it.
+    """
+    if _is_dask(data):
+        return joined(_cluster().of_frame(data, dict(columns), unit), unit)
+    paths = paths_of(data)
+    if paths is None:
+        return memory.rows(data, columns, unit)
+    if len(paths) == 1 and not _large(paths[0]) and not isinstance(data, list | tuple):
+        return memory.rows(paths[0], columns, unit)
+    return in_batches(paths, columns, unit)
+
+
+def paths_of(data: Any) -> list[Path] | None:
+    """Return the files that a path, a pattern or a list of them names; None for other data.
+
+    The files of a pattern are in the order of their names: so are their rows.
+
+    Raises
+    ------
+    SchemaError
+        If a pattern matches no file, or one that is no data file.
+    """
+    several = isinstance(data, list | tuple) and len(data) > 0
+    given: Sequence[Any] = data if several else [data]
+    if not all(isinstance(each, os.PathLike) or _named(each) for each in given):
+        return None
+    found: list[Path] = []
+    for each in given:
+        path = Path(each)
+        if has_magic(str(path)) and not path.exists():
+            matches = sorted(glob(str(path)))
+            if not matches:
+                raise SchemaError(f"no file matches {path}")
+            found += map(Path, matches)
+        else:
+            found.append(path)
+    return found
+
+
+def in_batches(
+    paths: Sequence[Path], columns: Mapping[str, Reading], unit: str | None, engine: Any = None
+) -> PartedRows:
+    """Return the rows of files, one file after the other, of which a few batches are in memory.
+
+    Parameters
+    ----------
+    paths, columns, unit
+        What is read.
+    engine
+        See `adaptive_dp.rows.named_files.Files`.
+
+    Raises
+    ------
+    SchemaError
+        If a file cannot be read, or its columns do not fit.
+    """
+    wanted = dict(columns)
+    every = wanted if unit is None or unit in wanted else {**wanted, unit: "value"}
+    parts: list[Part] = []
+    empty = no_lines(wanted)
+    for path in paths:
+        name = path.name.lower()
+        if not path.is_file():
+            raise SchemaError(f"there is no file {path}")
+        if not name.endswith(files.ENDINGS):
+            raise SchemaError(f"{path.name}: a data file ends in .csv, .csv.gz or .parquet")
+        if name.endswith(".parquet"):
+            groups, typed = row_groups(path, every)
+            parts += groups
+            found = {name: typed.columns[name] for name in wanted}
+            empty = memory.MemoryRows(found or empty.columns, empty.units)
+        else:
+            parts += csv_parts(path, every, unit)
+    if engine is None:
+        return joined(Threads(tuple(parts), wanted, empty), unit)
+    cluster = _cluster()
+    found = cluster.Cluster(cluster.connected(engine), tuple(parts), wanted, empty)
+    return joined(cluster.closing(found) if isinstance(engine, str) else found, unit)
+
+
+def joined(engine: Any, unit: str | None) -> PartedRows:
+    """Return the rows of an engine, with whose each of them is.
+
+    Equal identifiers get equal numbers in all parts, and unequal ones never do: they are compared
+    themselves, not by digests, of which two could be equal, so that one person's rows would push
+    another's out of a bound. While the numbers are given, every different identifier is in memory,
+    some 100 bytes each.
+    """
+    if unit is None:
+        return PartedRows(engine)
+    known: dict[Any, int] = {}
+    lengths: list[int] = []
+
+    def numbered() -> Iterator[Integers]:
+        tasks = [Task(_Identities(unit))] * engine.count
+        for found in engine.only({unit: "value"}).map(tasks):
+            lengths.append(sum(len(own) for own, _ in found))
+            for own, keys in found:
+                numbers = [known.setdefault(key, len(known)) for key in keys]
+                yield np.array([*numbers, -1], dtype=np.int64)[own]  # -1, nobody's, is the last
+
+    codes = collected(numbered(), np.empty(0, dtype=np.int64))
+    ends = np.cumsum(lengths)
+    kept = [
+        Kept.of(np.asarray(codes[end - length : end]) >= 0)
+        for end, length in zip(ends, lengths, strict=True)
+    ]
+    return PartedRows(engine, codes, tuple(kept))
+
+
+class _Identities:
+    """The identities of a part's rows, block by block."""
+
+    def __init__(self, unit: str) -> None:
+        self.unit = unit
+
+    def __call__(self, chosen: Chosen) -> list[tuple[Integers, list[Any]]]:
+        return [cells.told_apart(rows.columns[self.unit]) for rows in chosen]
+
+
+def _is_dask(data: Any) -> bool:
+    """Return whether it is a Dask data frame, whose package is there if one is."""
+    package = type(data).__module__.partition(".")[0]
+    return (
+        package in ("dask", "dask_expr")
+        and hasattr(data, "to_delayed")
+        and hasattr(data, "columns")
+    )
+
+
+def _cluster() -> Any:
+    try:
+        from adaptive_dp.rows import cluster
+    except ImportError:
+        raise SchemaError("to read on a cluster install adaptive-dp[dask]") from None
+    return cluster
+
+
+def _named(data: Any) -> bool:
+    return isinstance(data, str) and files.names(data)
+
+
+def _large(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > LARGE

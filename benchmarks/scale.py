@@ -1,0 +1,111 @@
+"""AdaSSP over more rows than memory holds, against a bare scan that computes X'X.
+
+    python -m benchmarks.scale make --rows 10000000 --folder /data/big
+    python -m benchmarks.scale scan --folder /data/big
+    python -m benchmarks.scale adassp --folder /data/big
+    python -m benchmarks.scale dask --folder /data/big --workers 2
+
+Each is a process of its own, so that its peak of resident memory is its own. ``scan`` reads the
+same files by PyArrow alone, with as many threads, and computes X'X of the raw columns in float64.
+Set OPENBLAS_NUM_THREADS=1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import adaptive_dp as dp
+
+WIDTH = 20
+NAMES = [f"x{i}" for i in range(WIDTH - 1)]
+FILE = 5_000_000
+GROUP = 2**19
+
+
+def make(folder: Path, rows: int) -> None:
+    """Write Parquet files of 20 columns of floats, without compression, 8 bytes a number."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for i, start in enumerate(range(0, rows, FILE)):
+        count = min(FILE, rows - start)
+        generator = np.random.default_rng(i)
+        schema = pa.schema([(name, pa.float64()) for name in [*NAMES, "y"]])
+        with pq.ParquetWriter(
+            folder / f"part-{i:04}.parquet", schema, compression="none", use_dictionary=False
+        ) as file:
+            for at in range(0, count, GROUP):
+                size = min(GROUP, count - at)
+                x = generator.uniform(-1, 1, (len(NAMES), size))
+                y = np.clip(0.3 * x[0] - 0.2 * x[1] + generator.normal(0, 0.2, size), -1, 1)
+                file.write_table(pa.table([*x, y], schema=schema), row_group_size=GROUP)
+
+
+def scan(folder: Path, workers: int) -> Any:
+    """Return X'X of all columns."""
+    groups = [
+        (path, i)
+        for path in sorted(folder.glob("part-*.parquet"))
+        for i in range(pq.ParquetFile(path).num_row_groups)
+    ]
+
+    def one(group: tuple[Path, int]) -> Any:
+        total = np.zeros((WIDTH, WIDTH))
+        with pq.ParquetFile(group[0]) as file:
+            for batch in file.iter_batches(2**16, row_groups=[group[1]], use_threads=False):
+                x = np.stack([column.to_numpy() for column in batch.columns])
+                total += x @ x.T
+        return total
+
+    with ThreadPoolExecutor(workers) as pool:
+        return sum(pool.map(one, groups))
+
+
+def plan() -> dp.Pipeline:
+    """Return the plan: AdaSSP at epsilon 1."""
+    table = dp.dataset("people", columns=dict.fromkeys([*NAMES, "y"], (-1.0, 1.0)))
+    theta = table.solve(dp.AdaSSP(features=NAMES, target="y"), epsilon=1.0, delta=1e-8)
+    return dp.Pipeline(theta=theta).with_delta(1e-8)
+
+
+def adassp(folder: Path, made: dp.Pipeline) -> Any:
+    """Return coefficients, read by threads."""
+    return made.simulate(seed=0, people=str(folder / "part-*.parquet"))["theta"]
+
+
+def timed(what: str, run: Callable[[], Any]) -> None:
+    """Print how long something takes, and the peak of resident memory since the start."""
+    start = time.perf_counter()
+    run()
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{what:8} {seconds:8.2f} s   peak {peak:7.0f} MiB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["make", "scan", "adassp", "dask"])
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    folder: Path = options.folder
+    if options.what == "make":
+        make(folder, options.rows)
+    elif options.what == "scan":
+        timed("scan", lambda: scan(folder, options.workers))
+    else:
+        made = plan()
+        timed("adassp", lambda: adassp(folder, made))
+
+
+if __name__ == "__main__":
+    main()

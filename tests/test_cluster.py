@@ -1,0 +1,274 @@
+"""Rows on a Dask cluster, and in batches, give what rows in memory give, to the last bit."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from distributed import Client, LocalCluster
+
+import adaptive_dp as dp
+from adaptive_dp.demo import DATA
+from adaptive_dp.noise import SeededStream
+from adaptive_dp.rows import Files, SchemaError, csv_parts, opened, rows
+from adaptive_dp.rows.rows import BLOCK
+
+COLUMNS = {"x": "number", "c": "text"}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Start two workers, and a client that is the default."""
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as found,
+        Client(found) as client,
+    ):
+        yield client
+
+
+def table(size, seed=0):
+    generator = np.random.default_rng(seed)
+    x = generator.normal(scale=3, size=size)
+    x[generator.random(size) < 0.1] = np.nan
+    who = [None if i == 0 else f"p{i}" for i in generator.integers(0, max(1, size // 3), size)]
+    return pa.table(
+        {
+            "x": pa.array(x, from_pandas=True),
+            "c": generator.choice(["a", "b", "é"], size),
+            "id": pa.array(who, pa.string()),
+        }
+    )
+
+
+def everything(found):
+    """Return what every operation gives."""
+    part = lambda c: np.nan_to_num(np.floor(c["x"]), nan=-1.0).astype(np.int64)  # noqa: E731
+    here = {
+        "all": found,
+        "where": found.where(lambda c: c["x"] > 0),
+        "none": found.where(lambda c: c["x"] > 1e9),
+        "bound": found.where(lambda c: c["c"] != "b").bound(2),
+        "gather": found.gather(part),
+        "sample": found.bound(3).sample(0.4, SeededStream(3)).where(lambda c: c["c"] == "a"),
+    }
+    result = {}
+    for name, each in here.items():
+        total = each.total(lambda c: np.array([len(c["x"]), (c["x"] > 1).sum()], dtype=np.int64))
+        result[name] = [
+            each.units.tolist(),
+            each.size(),
+            total.tolist(),
+            repr(np.asarray(each.values(lambda c: c["x"])).tolist()),
+            each.gathered(lambda c: np.stack([c["c"] == "a", c["c"] == "b"], axis=1)).tolist(),
+        ]
+    return result
+
+
+@pytest.mark.parametrize("unit", [None, "id"])
+@pytest.mark.parametrize("size", [0, 1, 57])
+def test_every_operation_gives_what_it_gives_in_memory(tmp_path, cluster, unit, size):
+    import dask.dataframe as dd
+
+    data = table(size)
+    expected = everything(rows(data, COLUMNS, unit))
+    pq.write_table(data.slice(0, size // 2), tmp_path / "1.parquet", row_group_size=9)
+    frame = data.slice(size // 2).to_pandas()
+    frame.to_csv(tmp_path / "2.csv", index=False)
+    files = Files([tmp_path / "1.parquet", tmp_path / "2.csv"], cluster)
+    assert everything(files.open_rows(COLUMNS, unit)) == expected
+    whole = dd.from_pandas(data.to_pandas(), npartitions=4, sort=False)
+    assert everything(opened(whole, COLUMNS, unit)) == expected
+
+
+def test_whole_numbers_identify_on_a_cluster_as_in_memory(cluster):
+    import dask.dataframe as dd
+
+    frame = pd.DataFrame({"x": [1.0, 2.0, 4.0, 8.0, 16.0], "id": [7, 3, 7, 2**60, 2**60 + 1]})
+    found = opened(dd.from_pandas(frame, npartitions=3, sort=False), {"x": "number"}, "id")
+    whole = rows(frame, {"x": "number"}, "id")
+    assert found.units.tolist() == whole.units.tolist() == [0, 1, 0, 2, 3]
+
+
+def test_what_does_not_fit_is_refused(tmp_path, cluster, monkeypatch):
+    import dask.dataframe as dd
+
+    frame = dd.from_pandas(pd.DataFrame({"x": ["82734615"]}), npartitions=1)
+    for readings, match in (({"x": "number"}, "column 'x'"), ({"y": "number"}, "no column 'y'")):
+        with pytest.raises(SchemaError, match=match) as caught:
+            opened(frame, readings, None)
+        assert "82734615" not in str(caught.value)
+    pq.write_table(table(3), tmp_path / "t.parquet")
+    monkeypatch.setattr("adaptive_dp.rows.cluster.WAIT", 0.2)
+    files = Files(tmp_path / "t.parquet", "dask://127.0.0.1:1")
+    with pytest.raises(SchemaError, match="no Dask scheduler answers"):
+        files.open_rows(COLUMNS, None)
+
+
+def test_an_error_on_a_worker_tells_nothing(tmp_path, cluster):
+    """Neither to whoever asked nor to the log of the worker."""
+    pq.write_table(table(30), tmp_path / "t.parquet", row_group_size=10)
+    found = Files(tmp_path / "t.parquet", cluster).open_rows(COLUMNS, None)
+
+    def leak(columns):
+        raise ValueError(f"canary {columns['x'][0]}")
+
+    with pytest.raises(SchemaError) as caught:
+        found.total(leak)
+    assert "canary" not in str(caught.value)
+    told = str(cluster.get_worker_logs()) + str(cluster.get_scheduler_logs())
+    assert "canary" not in told
+
+
+def made(size, seed=0):
+    generator = np.random.default_rng(seed)
+    x = generator.uniform(-1, 1, (3, size))
+    y = np.clip(0.5 * x[0] - 0.2 * x[1] + generator.normal(0, 0.1, size), -1, 1)
+    return {
+        "a": x[0],
+        "b": x[1],
+        "k": np.array(["no", "yes"], dtype=object)[(x[0] + x[2] > 0).astype(int)],
+        "y": y,
+        "id": generator.integers(0, size // 2, size),
+    }
+
+
+def plans():
+    bounds = {"a": (-1.0, 1.0), "b": (-1.0, 1.0), "y": (-1.0, 1.0), "k": ["no", "yes"]}
+    people = dp.dataset("people", columns=bounds, unit="id", rows_per_unit=2)
+    count = people.count().release(dp.Laplace(scale=2.0))
+    teachers = dp.pate.teachers(people, ["a", "b"], "k", "sklearn.naive_bayes:GaussianNB", count=5)
+    votes = teachers.votes(dp.public([[0.1, 0.2], [0.9, -0.4], [-0.8, 0.3]]), size=3)
+    parts = {
+        k: p.sample(0.5).count().release(dp.Laplace(scale=3.0))
+        for k, p in people.partition("k", whole_units=True)
+    }
+    single = dp.dataset("people", columns=bounds)
+    sgd = dp.NoisyGradientDescent(features=["a", "b"], target="k", loss=dp.Logistic(), steps=5)
+    batches = dp.NoisySGD(features=["a", "b"], target="k", loss=dp.Logistic(), rate=0.1, steps=5)
+    return {
+        "queries": dp.Pipeline(
+            count=count,
+            parts=parts,
+            median=people["y"].quantile(0.5).release(dp.QuantileExponential(1.0)),
+            gram=people.vectors(["a", "b"]).gram().release(dp.Gaussian(sigma=5.0)),
+            histogram=people["k"].histogram().release(dp.Laplace(scale=2.0)),
+        ),
+        "adassp": dp.Pipeline(
+            t=single.solve(dp.AdaSSP(features=["a", "b"], target="y"), epsilon=1.0, delta=1e-6)
+        ),
+        "descent": dp.Pipeline(t=single.solve(sgd, epsilon=1.0, delta=1e-6)),
+        "sgd": dp.Pipeline(t=people.solve(batches, epsilon=1.0, delta=1e-6)),
+        "pate": dp.Pipeline(v=votes.release(dp.pate.GNMax(2.0))),
+    }
+
+
+@pytest.mark.parametrize("name", ["queries", "adassp", "descent", "sgd", "pate"])
+def test_seeded_results_are_the_same_everywhere(tmp_path, cluster, name):
+    plan = plans()[name].with_delta(1e-6)
+    data = made(BLOCK + 900)
+    expected = repr(dict(plan.simulate(seed=4, people=data)))
+    frame = pa.table({k: v.tolist() for k, v in data.items()})
+    for i, start in enumerate(range(0, len(frame), 2500)):
+        pq.write_table(frame.slice(start, 2500), tmp_path / f"{i}.parquet", row_group_size=1300)
+    pattern = str(tmp_path / "*.parquet")
+    for given in (pattern, dp.Files(pattern), dp.Files(pattern, cluster)):
+        assert repr(dict(plan.simulate(seed=4, people=given))) == expected
+    address = "dask://" + cluster.scheduler.address.removeprefix("tcp://")
+    assert repr(dict(plan.simulate(seed=4, people=dp.Files(pattern, address)))) == expected
+
+
+def test_the_demo_is_the_same_everywhere(tmp_path, cluster, monkeypatch):
+    from adaptive_dp.demo.plan import plan
+
+    monkeypatch.setattr(csv_parts, "PART", 2**18)
+    expected = repr(dict(plan.simulate(seed=1, people=DATA)))
+    assert repr(dict(plan.simulate(seed=1, people=dp.Files(DATA)))) == expected
+    assert repr(dict(plan.simulate(seed=1, people=dp.Files(DATA, cluster)))) == expected
+
+
+def test_a_lost_worker_counts_once(tmp_path):
+    """One of two dies in the middle of a sum; its parts are read again by the other."""
+    size, marker = 900, tmp_path / "died"
+    pq.write_table(pa.table({"x": np.arange(size)}), tmp_path / "t.parquet", row_group_size=100)
+
+    def block(columns):
+        if len(columns["x"]) and columns["x"][0] == 500:
+            try:
+                marker.touch(exist_ok=False)
+            except FileExistsError:
+                pass
+            else:
+                os._exit(1)
+        return np.array([columns["x"].sum(), len(columns["x"])], dtype=np.int64)
+
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as workers,
+        Client(workers) as client,
+    ):
+        found = Files(tmp_path / "t.parquet", client).open_rows({"x": "number"}, None)
+        everyone = lambda c: np.array([c["x"].sum(), len(c["x"])], dtype=np.int64)  # noqa: E731
+        before = found.total(everyone).tolist()  # all parts are pinned
+        assert found.total(block).tolist() == before == [size * (size - 1) // 2, size]
+        assert marker.exists()
+        assert found.values(lambda c: c["x"]).tolist() == list(range(size))
+
+
+def test_a_straggler_holds_up_nobody(tmp_path, cluster, monkeypatch):
+    """What is late is done by others too, and counts once; they keep its part from then on."""
+    monkeypatch.setattr("adaptive_dp.rows.cluster.PATIENCE", 0.3)
+    pq.write_table(pa.table({"x": np.arange(80)}), tmp_path / "t.parquet", row_group_size=10)
+    marker = tmp_path / "slept"
+
+    def block(columns):
+        if 30 in columns["x"]:
+            try:
+                marker.touch(exist_ok=False)
+            except FileExistsError:
+                pass
+            else:
+                time.sleep(12.0)
+        return np.array([columns["x"].sum(), len(columns["x"])], dtype=np.int64)
+
+    found = Files(tmp_path / "t.parquet", cluster).open_rows({"x": "number"}, None)
+    start = time.monotonic()
+    for _ in range(2):
+        assert found.total(block).tolist() == [80 * 79 // 2, 80]
+    assert marker.exists()
+    assert time.monotonic() - start < 10
+
+
+PLAN = """
+import adaptive_dp as dp
+people = dp.dataset("people", columns={"x": (-3, 3), "c": ["a", "b"]}, unit="id", rows_per_unit=2)
+plan = dp.Pipeline(
+    s=people["x"].sum().release(dp.Laplace(scale=1.0)),
+    h=people["c"].histogram().release(dp.Laplace(scale=1.0)),
+)
+"""
+
+
+def test_the_command_line_reads_patterns_here_and_on_a_cluster(tmp_path, cluster, capsys):
+    import json
+
+    from adaptive_dp.cli import main
+
+    data = table(50)
+    for i in range(3):
+        pq.write_table(data.slice(20 * i, 20), tmp_path / f"part-{i}.parquet")
+    pq.write_table(data, tmp_path / "whole.parquet")
+    (tmp_path / "plan.py").write_text(PLAN)
+    engine = "dask://" + cluster.scheduler.address.removeprefix("tcp://")
+    pattern = f"people={tmp_path}/part-*.parquet"
+    common = ["run", str(tmp_path / "plan.py"), "--simulate", "3", "--json", "--data"]
+    found = []
+    for more in ([f"people={tmp_path}/whole.parquet"], [pattern], [pattern, "--engine", engine]):
+        assert main([*common, *more]) == 0
+        found.append(json.loads(capsys.readouterr().out)["values"])
+    assert found[0] == found[1] == found[2]
+    assert main([*common, pattern, "--engine", "ray://1.2.3.4"]) == 2
+    assert "dask://HOST:PORT" in capsys.readouterr().err
