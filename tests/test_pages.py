@@ -10,6 +10,7 @@ import pytest
 PAGES = Path(__file__).parent.parent / "docs"
 
 
+ARROW = pytest.mark.skipif(find_spec("pyarrow") is None, reason="needs the arrow extra")
 NEEDS = pytest.mark.skipif(find_spec("sklearn") is None, reason="needs the sklearn extra")
 
 
@@ -24,6 +25,7 @@ NEEDS = pytest.mark.skipif(find_spec("sklearn") is None, reason="needs the sklea
         "mechanisms.md",
         pytest.param("pate.md", marks=NEEDS),
         "risk.md",
+        pytest.param("scale.md", marks=ARROW),
         "sessions.md",
         "testing.md",
         pytest.param("sklearn.md", marks=NEEDS),
