@@ -81,6 +81,27 @@ def adassp(folder: Path, made: dp.Pipeline) -> Any:
     return made.simulate(seed=0, people=str(folder / "part-*.parquet"))["theta"]
 
 
+def on_dask(folder: Path, workers: int) -> None:
+    """Time the same plan on local workers of one thread each: first read, then in their memory."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(workers, threads_per_worker=1, dashboard_address=":0") as local,
+        Client(local) as client,
+    ):
+        data, made = dp.Files(str(folder / "part-*.parquet"), client), plan()
+        timed(f"dask {workers}", lambda: made.simulate(seed=0, people=data))
+        rows = data.open_rows(dict.fromkeys([*NAMES, "y"], "number"), None)
+
+        def block(columns: Any) -> Any:
+            x = np.stack([np.rint(columns[name] * 2.0**19) for name in [*NAMES, "y"]])
+            return (x @ x.T).astype(np.int64).ravel()
+
+        for _ in range(2):  # from the second pass on the workers keep their parts
+            rows.total(block)
+        timed(f"pinned {workers}", lambda: rows.total(block))
+
+
 def timed(what: str, run: Callable[[], Any]) -> None:
     """Print how long something takes, and the peak of resident memory since the start."""
     start = time.perf_counter()
@@ -102,9 +123,11 @@ def main() -> None:
         make(folder, options.rows)
     elif options.what == "scan":
         timed("scan", lambda: scan(folder, options.workers))
-    else:
+    elif options.what == "adassp":
         made = plan()
         timed("adassp", lambda: adassp(folder, made))
+    else:
+        on_dask(folder, options.workers)
 
 
 if __name__ == "__main__":

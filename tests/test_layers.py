@@ -188,6 +188,7 @@ def test_imports_stand_at_the_top() -> None:
     slow = {  # the first calibrates when it is imported, the others are seldom needed
         ("adaptive_dp.commands", "adaptive_dp.demo.plan"),
         ("adaptive_dp.audit.result", "adaptive_dp.audit.plot"),
+        ("adaptive_dp.rows.opening", "adaptive_dp.rows.cluster"),
         ("accountants.distribution", "accountants.lattices.lattice"),
         ("accountants.losses.composite", "accountants.losses.derived_pair"),
         ("accountants.losses.envelope", "accountants.losses.derived_pair"),

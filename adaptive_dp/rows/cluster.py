@@ -1,16 +1,17 @@
 """Parts in the memories of a Dask cluster: tasks go where the rows are, small results come back.
 
-Workers see rows, so they are as trusted as this process; no noise is drawn by them. Each part is
-kept by the worker that read it. The scheduler knows how each part was made, so that what a worker
-had is made again by another, if it is lost; a sum is one of the parts' results, each of which is
-there once however often it was computed. Sums are added up in a tree, eight at a time.
+Workers see rows, so they are as trusted as this process; no noise is drawn by them. The first pass
+reads the parts and keeps none; from the second on each is kept by the worker that read it. The
+scheduler knows how each part was made, so that what a worker had is made again by another, if it
+is lost; a sum is one of the parts' results, each of which is there once however often it was
+computed. Sums are added up in a tree, eight at a time.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from weakref import finalize
@@ -60,7 +61,8 @@ class Cluster:
     sources: tuple[Any, ...]
     columns: dict[str, Reading]
     empty: MemoryRows
-    _pinned: list[Any] = field(factory=list, init=False)
+    _pinned: dict[int, Any] = field(factory=dict, init=False)
+    _passes: list[None] = field(factory=list, init=False)
 
     @property
     def count(self) -> int:
@@ -98,25 +100,33 @@ class Cluster:
         """
         from distributed import as_completed, wait
 
-        if not self._pinned:
-            self._pinned.extend(self._read(i) for i in range(self.count))
+        if self._passes and not self._pinned:
+            self._pinned.update((i, self._read(i)) for i in range(self.count))
+        self._passes.append(None)
         start = time.monotonic()
-        found = [self._submit(_done, *pair) for pair in zip(self._pinned, tasks, strict=True)]
+        found = [self._started(i, task) for i, task in enumerate(tasks)]
         for _ in zip(range(math.ceil(0.75 * len(found))), as_completed(found), strict=False):
             pass
         with suppress(TimeoutError):
             wait(found, timeout=max(PATIENCE, 2 * (time.monotonic() - start)))
         late = {i for i, each in enumerate(found) if not each.done()}
-        again = {i: self._read(i) for i in late}
-        copies = {i: self._submit(_done, again[i], tasks[i]) for i in late}
+        again = {i: self._read(i) for i in late} if self._pinned else {}
+        copies = {i: self._started(i, tasks[i], again) for i in late}
         while late:
             pairs = [each for i in late for each in (found[i], copies[i])]
             wait(pairs, return_when="FIRST_COMPLETED")
             for i in [i for i in late if found[i].done() or copies[i].done()]:
                 late.remove(i)
                 if not found[i].done():
-                    found[i], self._pinned[i] = copies[i], again[i]
+                    found[i] = copies[i]
+                    if self._pinned:
+                        self._pinned[i] = again[i]
         return found
+
+    def _started(self, i: int, task: Task, pinned: Mapping[int, Any] | None = None) -> Any:
+        if self._pinned:
+            return self._submit(_done, (pinned or self._pinned)[i], task)
+        return self._submit(_streamed, self.sources[i], self.columns, task)
 
     def _read(self, i: int) -> Any:
         return self._submit(_loaded, self.sources[i], self.columns)
@@ -138,6 +148,16 @@ def _loaded(source: Any, columns: dict[str, Reading]) -> MemoryRows | Failed:
             names = blocks[0].columns
             joined = {k: np.concatenate([block.columns[k] for block in blocks]) for k in names}
             return MemoryRows(joined, np.arange(count, dtype=np.int64))
+    except Exception:
+        return Failed()
+
+
+def _streamed(source: Any, columns: dict[str, Reading], task: Task) -> Any:
+    """Return what a task makes of a part, of which no more than a block is in memory."""
+    try:
+        with np.errstate(all="ignore"):
+            blocks = getattr(source, "blocks", None)
+            return task(iter([rows(source, columns, None)]) if blocks is None else blocks(columns))
     except Exception:
         return Failed()
 

@@ -1,0 +1,73 @@
+"""What a step costs on W workers: messages, bytes, and the critical path. A model, no measurement.
+
+    python -m benchmarks.scale_model
+
+A step sums a vector of d numbers over N rows in P parts on W workers. The scheduler handles each
+message in turn, a worker its parts in turn, and sums are added up eight at a time.
+"""
+
+from __future__ import annotations
+
+import math
+
+BRANCHES = 8
+MESSAGE = 0.2e-3
+"""Seconds of the scheduler for a task: sent, done. Dask's manual says about a thousandth or less."""
+TRIP = 14e-3
+"""Seconds of a round trip, as measured between two local processes."""
+RATE = 1e9
+"""Bytes a second between two machines."""
+TASK = 2000
+"""Bytes of a task: its function and arguments, without released parameters."""
+
+
+def step(rows: float, parts: int, workers: int, numbers: int, speed: float) -> dict[str, float]:
+    """Return what a step costs.
+
+    Parameters
+    ----------
+    rows, parts, workers
+        N, P and W.
+    numbers
+        d, of 8 bytes each: of the sum, and of the parameters that travel with each task.
+    speed
+        Rows a second on one worker.
+    """
+    levels = max(1, math.ceil(math.log(parts, BRANCHES)))
+    inner = sum(math.ceil(parts / BRANCHES**i) for i in range(1, levels + 1))
+    tasks = parts + inner
+    size = 8.0 * numbers
+    scheduled = tasks * MESSAGE + parts * (TASK + size) / RATE  # all pass through one machine
+    computed = math.ceil(parts / workers) * rows / parts / speed
+    added = levels * (TRIP + (BRANCHES - 1) * size / RATE)
+    return {
+        "tasks": tasks,
+        "messages": 4 * tasks,  # to the worker and back, and what the client is told
+        "to workers": parts * (TASK + size),
+        "between workers": (tasks - 1) * size,
+        "to the coordinator": size,
+        "seconds": max(scheduled, computed) + added + TRIP,
+        "one worker": rows / speed,
+    }
+
+
+def main() -> None:
+    cases = [
+        ("X'X of 20 columns, 1e8 rows", 1e8, 441, 5e6),
+        ("X'X of 20 columns, 1e11 rows", 1e11, 441, 5e6),
+        ("a histogram of 1e6 bins, 1e10 rows", 1e10, 1_000_000, 2e7),
+    ]
+    print("| step | workers | tasks | messages | to workers | between | critical path | speed-up |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    for name, rows, numbers, speed in cases:
+        for workers in (100, 1000):
+            found = step(rows, 2 * workers, workers, numbers, speed)
+            print(
+                f"| {name} | {workers} | {found['tasks']:.0f} | {found['messages']:.0f} "
+                f"| {found['to workers'] / 1e6:.1f} MB | {found['between workers'] / 1e6:.1f} MB "
+                f"| {found['seconds']:.2f} s | {found['one worker'] / found['seconds']:.0f} |"
+            )
+
+
+if __name__ == "__main__":
+    main()
