@@ -24,6 +24,7 @@ from accountants import PrivacyLoss
 from accountants import losses as families
 from adaptive_dp import pate, solvers
 from adaptive_dp.graph.errors import DeclarationError, PluginError
+from adaptive_dp.graph.everything import everything
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Operation, Query
 from adaptive_dp.graph.plugins import KINDS, OURS, accountant, entries, resolved, titled, usable
@@ -125,6 +126,7 @@ def _loaded(kind: str, entry: EntryPoint, every: list[EntryPoint]) -> Any:
 
 def _builtin(kind: str) -> dict[str, Any]:
     """Return the library's own parts of a kind, by name."""
+    everything()
     match kind:
         case "mechanisms":
             rooms = [getattr(room, name) for room in (dp, pate) for name in room.__all__]

@@ -55,3 +55,15 @@ def test_importing_the_packages_imports_nothing_else():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_nobody_takes_a_name_that_is_not_imported_yet():
+    code = (
+        "import adaptive_dp as dp\n"
+        "from adaptive_dp.graph.origins import label\n"
+        "class Exponential(dp.Mechanism):\n"
+        "    pass\n"
+        "print(label(Exponential, dp.Mechanism))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "__main__:Exponential"

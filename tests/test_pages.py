@@ -16,7 +16,6 @@ from adaptive_dp.cli import main
 PAGES = Path(__file__).parent.parent / "docs"
 
 
-ARROW = pytest.mark.skipif(find_spec("pyarrow") is None, reason="needs the arrow extra")
 NEEDS = pytest.mark.skipif(find_spec("sklearn") is None, reason="needs the sklearn extra")
 OPTIONAL = ("sklearn", "dp_accounting", "pandas", "polars", "pyarrow", "opendp", "matplotlib")
 BLOCK = re.compile(

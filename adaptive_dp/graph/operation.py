@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.everything import everything
 from adaptive_dp.graph.fields import fields_of
 from adaptive_dp.noise.stream import Stream
 
@@ -194,7 +195,8 @@ class Query(Operation):
 
 
 def operation(kind: str) -> type[Operation] | None:
-    """Return the operation class of a kind, among all that are imported."""
+    """Return the operation class of a kind, among the library's and all that are imported."""
+    everything()
     queue: list[type[Operation]] = [Operation]
     found = None
     while queue:

@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 
 from accountants import Accountant, PrivacyLoss
+from adaptive_dp.graph.everything import everything
 from adaptive_dp.graph.fields import fields_of
 from adaptive_dp.graph.plugins import published
 from adaptive_dp.graph.structure import Structure
@@ -31,7 +32,10 @@ def own(cls: type) -> bool:
 
 def label(cls: type, base: type) -> str:
     """Return a class's name; in full where the library has another of that name under ``base``."""
-    if own(cls) or not any(own(each) and each.__name__ == cls.__name__ for each in _below(base)):
+    if own(cls):
+        return cls.__name__
+    everything()
+    if not any(own(each) and each.__name__ == cls.__name__ for each in _below(base)):
         return cls.__name__
     return f"{cls.__module__}:{cls.__qualname__}"
 

@@ -20,6 +20,7 @@ from adaptive_dp.graph.entries import (
     simple,
 )
 from adaptive_dp.graph.errors import DocumentError, PlanError
+from adaptive_dp.graph.everything import everything
 from adaptive_dp.graph.fields import fields_of
 from adaptive_dp.graph.functions import permitted
 from adaptive_dp.graph.handles import Handle, Private, Public, Released
@@ -56,6 +57,7 @@ def load(document: Mapping[str, Any] | str, *, allow: Collection[str] = ()) -> P
     DocumentError
         If the document is not of the declared form, with the place and the cure.
     """
+    everything()
     modules = permitted(allow)
     parsed = _parsed(document) if isinstance(document, str) else document
     check_values(parsed, "plan")
