@@ -12,7 +12,7 @@ import math
 
 BRANCHES = 8
 MESSAGE = 0.2e-3
-"""Seconds of the scheduler for a task: sent, done. Dask's manual says about a thousandth or less."""
+"""Seconds of the scheduler for a task: sent, done. Dask's manual says a thousandth or less."""
 TRIP = 14e-3
 """Seconds of a round trip, as measured between two local processes."""
 RATE = 1e9
