@@ -90,6 +90,7 @@ def on_dask(folder: Path, workers: int) -> None:
         Client(local) as client,
     ):
         data, made = dp.Files(str(folder / "part-*.parquet"), client), plan()
+        client.run(exec, "import adaptive_dp.rows.cluster")
         timed(f"dask {workers}", lambda: made.simulate(seed=0, people=data))
         rows = data.open_rows(dict.fromkeys([*NAMES, "y"], "number"), None)
 
