@@ -70,7 +70,7 @@ def everything(found):
 
 
 @pytest.mark.parametrize("unit", [None, "id"])
-@pytest.mark.parametrize("size", [0, 1, 57])
+@pytest.mark.parametrize("size", [0, 57])
 def test_every_operation_gives_what_it_gives_in_memory(tmp_path, cluster, unit, size):
     import dask.dataframe as dd
 

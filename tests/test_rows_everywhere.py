@@ -18,7 +18,7 @@ from adaptive_dp.rows.cells import told_apart
 
 COLUMNS = {"x": "number", "c": "text"}
 SETTINGS = settings(
-    max_examples=12,
+    max_examples=7,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -243,7 +243,7 @@ LINE = st.one_of(
 READINGS = {"x": "number", "c": "text", "v": "value"}
 
 
-@settings(SETTINGS, max_examples=120)
+@settings(SETTINGS, max_examples=70)
 @given(
     body=st.lists(
         st.one_of(LINE.map(lambda t: t.encode("utf-8", "replace")), st.binary(max_size=6)),
