@@ -48,7 +48,7 @@ if __name__ == "__main__":
         f"worst case at this outcome {worst(noise):.3f}"
     )
     if len(sys.argv) > 1:
-        from adaptive_dp.instance.plot import histogram
+        from adaptive_dp import plot
 
-        axes = histogram(shown, worst=worst(noise), title="Ex-post losses")
+        axes = plot.per_instance(shown, worst=worst(noise), title="Ex-post losses")
         axes.figure.savefig(sys.argv[1], dpi=150)

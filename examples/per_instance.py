@@ -74,8 +74,8 @@ if __name__ == "__main__":
     print(f"a plan: certified {plan.certify().epsilon:.3f}, each person {private}")
     print("revealed, since they are made up:", private.reveal().round(3))
     if len(sys.argv) > 1:
-        from adaptive_dp.instance.plot import histogram
+        from adaptive_dp import plot
 
         found, beside, _ = losses(1000)
-        axes = histogram(found, worst=beside, title="Ridge regression, n = 1000")
+        axes = plot.per_instance(found, worst=beside, title="Ridge regression, n = 1000")
         axes.figure.savefig(sys.argv[1], dpi=150)

@@ -14,6 +14,7 @@ from scipy import optimize, special
 import accountants
 import adaptive_dp as dp
 from accountants.errors import DomainError
+from adaptive_dp import plot
 from adaptive_dp.instance import (
     RidgeBounds,
     clipped_sum_mus,
@@ -29,7 +30,6 @@ from adaptive_dp.instance import (
     worst_output_mu,
 )
 from adaptive_dp.instance.composition import ORDERS, laplace_renyi
-from adaptive_dp.instance.plot import histogram
 from adaptive_dp.instance.posterior import posterior_pairs
 from adaptive_dp.instance.ridge import records
 
@@ -400,7 +400,7 @@ def test_results_are_private():
     with pytest.raises(TypeError):
         pickle.dumps(losses)
     with pytest.raises(dp.DataError, match="private"):
-        histogram(losses)
+        plot.per_instance(losses)
 
 
 ODD = [math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, 0.0]
@@ -444,7 +444,7 @@ def test_what_was_declared_is_checked():
 def test_the_picture():
     pyplot = pytest.importorskip("matplotlib.pyplot")
     pyplot.switch_backend("Agg")
-    axes = histogram([0.1, 0.2, 0.2, 0.0, math.inf], worst=1.0)
+    axes = plot.per_instance([0.1, 0.2, 0.2, 0.0, math.inf], worst=1.0)
     assert sum(p.get_height() for p in axes.patches) == 3
-    assert histogram([], ax=axes) is axes
+    assert plot.per_instance([], ax=axes) is axes
     pyplot.close("all")

@@ -12,7 +12,7 @@ The worst case, from bounds of a data set
 Composition
     `composed_mus`, `gaussian_epsilons`, `renyi_epsilons`.
 A picture
-    `adaptive_dp.instance.plot.histogram`.
+    `adaptive_dp.plot.per_instance`.
 """
 
 from adaptive_dp.instance.clipped_sum import clipped_sum_mus
