@@ -218,6 +218,7 @@ def test_a_lost_worker_counts_once(tmp_path):
         assert found.values(lambda c: c["x"]).tolist() == list(range(size))
 
 
+@pytest.mark.slow
 def test_a_straggler_holds_up_nobody(tmp_path, cluster, monkeypatch):
     """What is late is done by others too, and counts once; they keep its part from then on."""
     monkeypatch.setattr("adaptive_dp.rows.cluster.PATIENCE", 0.3)
