@@ -213,7 +213,7 @@ def writable(*paths: Path | None) -> None:
 
 def _tables(plan: Pipeline, given: list[str]) -> dict[str, Any]:
     """Return the files of ``NAME=FILE`` texts, by the data set that each holds."""
-    files = dict(_assignment(text) for text in given)
+    files: dict[str, Any] = dict(_assignment(text) for text in given)
     if len(files) < len(given):
         raise DocumentError("--data names one data set twice")
     operations = [node.handle.operation for node in plan.structure]
@@ -229,7 +229,7 @@ def _tables(plan: Pipeline, given: list[str]) -> dict[str, Any]:
             f"the plan reads {', '.join(sources)}; pass "
             + " ".join(f"--data {name}=FILE" for name in missing)
         )
-    return dict(files)
+    return files
 
 
 def _read_by(engine: str | None, tables: dict[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def free_weights(nodes: Structure) -> dict[str, list[float]]:
     for node in nodes:
         if isinstance(node.handle.operation, Release):
             for free in node.handle.operation.mechanism.free().values():
-                found.setdefault(free.name, []).append(1.0 if free.weight is None else free.weight)
+                found.setdefault(free.name, []).append(free.factor)
     return found
 
 
@@ -79,9 +79,7 @@ def substituted(outputs: Outputs, values: Mapping[str, float]) -> list[tuple[Pat
 
     def change(mechanism: Mechanism) -> Mechanism:
         found = {k: f for k, f in mechanism.free().items() if f.name in values}
-        return evolved(
-            mechanism, **{k: values[f.name] * (f.weight or 1.0) for k, f in found.items()}
-        )
+        return evolved(mechanism, **{k: values[f.name] * f.factor for k, f in found.items()})
 
     return mapped(outputs, change)
 

@@ -56,6 +56,11 @@ class Free(_Number):
                 f"Free({self.name!r}).weight must be a {POSITIVE}, got {weight!r}"
             )
 
+    @property
+    def factor(self) -> float:
+        """The weight as a number: 1 before a release has put its query's sensitivity there."""
+        return 1.0 if self.weight is None else self.weight
+
     def __str__(self) -> str:
         return self.name if self.weight in (1, None) else f"{self.weight:g} {self.name}"
 

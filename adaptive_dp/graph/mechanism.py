@@ -227,8 +227,7 @@ class Mechanism:
         roles = {f.name: f.metadata.get("role", "noise") for f in fields_of(type(self))}
         for name, free in self.free().items():
             noise = roles[name] == "noise"
-            weight = 1.0 if free.weight is None else free.weight
-            solved[name] = weight * multiplier if noise else weight / multiplier
+            solved[name] = free.factor * multiplier if noise else free.factor / multiplier
         return evolved(self, **solved) if solved else self
 
     def __str__(self) -> str:

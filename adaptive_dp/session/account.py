@@ -137,8 +137,7 @@ class Account:
 
     def epsilon(self, name: str) -> float:
         """Return what was spent in a part, as an epsilon at its share of delta."""
-        read_off = self._parts[name][1]
-        return read_off.keeps.epsilon(read_off.worst())
+        return self.currency.epsilon(self._parts[name][1])
 
     def _limit(self, name: str, share: float) -> None:
         """Give a part in which nothing was spent its limits."""

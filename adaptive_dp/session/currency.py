@@ -61,8 +61,8 @@ class Currency:
         return self.filter.guarantee(self.budget.delta).epsilon
 
     def epsilon(self, read_off: Spends[Odometer]) -> float:
-        """Return the odometer's reading; the budget where what is spent is private."""
-        return self.odometer.epsilon(read_off.worst()) if self.refuses else self.budget.epsilon
+        """Return the reading of a session or a part; the budget where what is spent is private."""
+        return read_off.keeps.epsilon(read_off.worst()) if self.refuses else self.budget.epsilon
 
     def spent(self, sums: Spent) -> Amount:
         """Return a bound of what was spent, rounded up; never above a record's budget."""

@@ -482,10 +482,7 @@ class Session:
 
     def _reading(self, part: Inside) -> float:
         with self._lock:
-            spends = self._sums(part)[1]
-            if self._individuals is not None:
-                return self.budget.epsilon
-            return spends.keeps.epsilon(spends.worst())
+            return self._account.currency.epsilon(self._sums(part)[1])
 
     @property
     def pipeline(self) -> Pipeline:
