@@ -86,7 +86,7 @@ def on_dask(folder: Path, workers: int) -> None:
     from distributed import Client, LocalCluster
 
     with (
-        LocalCluster(workers, threads_per_worker=1, dashboard_address=":0") as local,
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as local,
         Client(local) as client,
     ):
         data, made = dp.Files(str(folder / "part-*.parquet"), client), plan()
