@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ import adaptive_dp as dp
 from adaptive_dp.demo import DATA
 from adaptive_dp.noise import SeededStream
 from adaptive_dp.rows import Files, SchemaError, csv_parts, opened, rows
+from adaptive_dp.rows.parts import Task
 from adaptive_dp.rows.rows import BLOCK
 
 COLUMNS = {"x": "number", "c": "text"}
@@ -218,31 +220,91 @@ def test_a_lost_worker_counts_once(tmp_path):
         assert found.values(lambda c: c["x"]).tolist() == list(range(size))
 
 
-@pytest.mark.slow
-def test_a_straggler_holds_up_nobody(tmp_path, cluster, monkeypatch):
-    """What is late is done by others too, and counts once; they keep its part from then on."""
-    monkeypatch.setattr("adaptive_dp.rows.cluster.PATIENCE", 0.3)
-    pq.write_table(pa.table({"x": np.arange(80)}), tmp_path / "t.parquet", row_group_size=10)
-    marker = tmp_path / "slept"
+@pytest.fixture
+def stuck(tmp_path, monkeypatch):
+    """Return what holds the first that calls it with a name, until the test is over."""
+    monkeypatch.setattr("adaptive_dp.rows.crew.PATIENCE", 0.3)
+    over = tmp_path / "over"
+
+    def held(name):
+        try:
+            (tmp_path / name).touch(exist_ok=False)
+        except FileExistsError:
+            return
+        end = time.monotonic() + 120
+        while not over.exists() and time.monotonic() < end:
+            time.sleep(0.05)
+
+    yield held
+    over.touch()
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_straggler_holds_up_nobody(tmp_path, cluster, stuck, kept):
+    """Results are there while one of two workers is stuck, also in the passes that follow."""
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"x": np.arange(80)}), path, row_group_size=10)
 
     def block(columns):
         if 30 in columns["x"]:
-            try:
-                marker.touch(exist_ok=False)
-            except FileExistsError:
-                pass
-            else:
-                time.sleep(12.0)
+            stuck("part")
         return np.array([columns["x"].sum(), len(columns["x"])], dtype=np.int64)
 
-    found = Files(tmp_path / "t.parquet", cluster).open_rows({"x": "number"}, None)
-    start = time.monotonic()
     everyone = lambda c: np.array([len(c["x"])], dtype=np.int64)  # noqa: E731
-    assert [found.total(everyone).tolist() for _ in range(2)] == [[80], [80]]
-    for _ in range(2):
+    found = Files(path, cluster).open_rows({"x": "number"}, None)
+    if kept:
+        assert [found.total(everyone).tolist() for _ in range(2)] == [[80], [80]]
+    for _ in range(3):
         assert found.total(block).tolist() == [80 * 79 // 2, 80]
-    assert marker.exists()
-    assert time.monotonic() - start < 10
+    assert found.values(lambda c: c["x"]).tolist() == list(range(80))
+    assert (tmp_path / "part").exists()
+    assert not (tmp_path / "over").exists()
+
+
+@pytest.mark.parametrize("rows_of_a_part", [40, 5])
+def test_a_late_addition_holds_up_nobody(tmp_path, cluster, stuck, monkeypatch, rows_of_a_part):
+    """Neither one in the middle of the tree nor the last."""
+    monkeypatch.setattr("adaptive_dp.rows.cluster.BRANCHES", 2)
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"x": np.arange(80)}), path, row_group_size=rows_of_a_part)
+    engine = Files(path, cluster).open_rows({"x": "number"}, None).engine
+
+    def work(chosen):
+        return sum(int(rows.columns["x"].sum()) for rows in chosen)
+
+    def add(a, b):
+        stuck("addition")
+        return a + b
+
+    tasks = [Task(work)] * engine.count
+    assert [engine.fold(tasks, add) for _ in range(2)] == [80 * 79 // 2] * 2
+    assert (tmp_path / "addition").exists()
+    assert not (tmp_path / "over").exists()
+
+
+def test_who_is_left_may_be_lost_too(tmp_path, stuck):
+    """Of two workers one is stuck, the other dies; a third, in its place, does everything."""
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"x": np.arange(80)}), path, row_group_size=10)
+
+    def block(columns):
+        if 30 in columns["x"]:
+            stuck("part")
+        if 50 in columns["x"] and (tmp_path / "part").exists():
+            with suppress(FileExistsError):
+                (tmp_path / "died").touch(exist_ok=False)
+                os._exit(1)
+        return np.array([columns["x"].sum(), len(columns["x"])], dtype=np.int64)
+
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as workers,
+        Client(workers) as client,
+    ):
+        found = Files(path, client).open_rows({"x": "number"}, None)
+        for _ in range(3):
+            assert found.total(block).tolist() == [80 * 79 // 2, 80]
+        assert not (tmp_path / "over").exists()
+        (tmp_path / "over").touch()
 
 
 PLAN = """

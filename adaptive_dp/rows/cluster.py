@@ -9,17 +9,16 @@ computed. Sums are added up in a tree, eight at a time.
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 from weakref import finalize
 
 import numpy as np
-from attrs import evolve, field, frozen
+from attrs import Factory, evolve, field, frozen
 from dask.sizeof import sizeof
 
+from adaptive_dp.rows.crew import Attempt, Crew, Workers
 from adaptive_dp.rows.memory import MemoryRows, rows
 from adaptive_dp.rows.parts import Task
 from adaptive_dp.rows.reading import SchemaError
@@ -31,10 +30,6 @@ BRANCHES = 8
 
 WAIT = 10.0
 """Seconds after which a scheduler does not answer."""
-
-
-PATIENCE = 5.0
-"""Seconds that the last parts of a step are waited for before others do them too."""
 
 
 class Failed:
@@ -55,12 +50,15 @@ class Cluster:
         What is read of them.
     empty
         No rows, of the parts' types.
+    crew
+        Who hands tasks to the workers.
     """
 
     client: Any
     sources: tuple[Any, ...]
     columns: dict[str, Reading]
     empty: MemoryRows
+    crew: Crew = field(default=Factory(lambda self: Crew(self.client), takes_self=True))
     _pinned: dict[int, Any] = field(factory=dict, init=False)
     _passes: list[None] = field(factory=list, init=False)
 
@@ -88,51 +86,45 @@ class Cluster:
         level = self._finished(tasks)
         while len(level) > 1:
             groups = [level[i : i + BRANCHES] for i in range(0, len(level), BRANCHES)]
-            level = [self._submit(_added, group, add) for group in groups]
+            jobs = [partial(self._adding, group, add) for group in groups]
+            level = [attempt[-1] for attempt in self.crew.finished(jobs)]
         return _result(level[0]) if level else None
 
     def _finished(self, tasks: Sequence[Task]) -> list[Any]:
         """Return a future for each part, all of them done.
 
-        When three parts of four are done, the rest are given as long again as those took, twice.
-        What is late then is done anew by whoever is free: of two results of a part, which are
-        equal, the first is taken, and the part stays where it came from.
+        A part that has been done anew, by another worker, stays there: it counts once, since both
+        results are equal and one of them is taken.
         """
-        from distributed import as_completed, wait
-
-        if self._passes and not self._pinned:
-            self._pinned.update((i, self._read(i)) for i in range(self.count))
+        pinned = bool(self._passes)
         self._passes.append(None)
-        start = time.monotonic()
-        found = [self._started(i, task) for i, task in enumerate(tasks)]
-        for _ in zip(range(math.ceil(0.75 * len(found))), as_completed(found), strict=False):
-            pass
-        with suppress(TimeoutError):
-            wait(found, timeout=max(PATIENCE, 2 * (time.monotonic() - start)))
-        late = {i for i, each in enumerate(found) if not each.done()}
-        again = {i: self._read(i) for i in late} if self._pinned else {}
-        copies = {i: self._started(i, tasks[i], again) for i in late}
-        while late:
-            pairs = [each for i in late for each in (found[i], copies[i])]
-            wait(pairs, return_when="FIRST_COMPLETED")
-            for i in [i for i in late if found[i].done() or copies[i].done()]:
-                late.remove(i)
-                if not found[i].done():
-                    found[i] = copies[i]
-                    if self._pinned:
-                        self._pinned[i] = again[i]
-        return found
+        if not pinned:
+            jobs = [partial(self._streaming, i, task) for i, task in enumerate(tasks)]
+            return [attempt[-1] for attempt in self.crew.finished(jobs)]
+        jobs = [partial(self._keeping, i, task) for i, task in enumerate(tasks)]
+        found = self.crew.finished(jobs)
+        self._pinned.update(enumerate(part for part, _ in found))
+        return [result for _, result in found]
 
-    def _started(self, i: int, task: Task, pinned: Mapping[int, Any] | None = None) -> Any:
-        if self._pinned:
-            return self._submit(_done, (pinned or self._pinned)[i], task)
-        return self._submit(_streamed, self.sources[i], self.columns, task)
+    def _streaming(self, i: int, task: Task, workers: Workers, again: bool) -> Attempt:
+        return (self._submit(workers, _streamed, self.sources[i], self.columns, task),)
 
-    def _read(self, i: int) -> Any:
-        return self._submit(_loaded, self.sources[i], self.columns)
+    def _keeping(self, i: int, task: Task, workers: Workers, again: bool) -> Attempt:
+        part = None if again else self._pinned.get(i)
+        if part is None or part.status in ("cancelled", "error"):
+            part = self._submit(workers, _loaded, self.sources[i], self.columns)
+        return part, self._submit(workers, _done, part, task)
 
-    def _submit(self, function: Callable[..., Any], *given: Any) -> Any:
-        return self.client.submit(function, *given, pure=False)
+    def _adding(
+        self, group: list[Any], add: Callable[[Any, Any], Any], workers: Workers, again: bool
+    ) -> Attempt:
+        return (self._submit(workers, _added, group, add),)
+
+    def _submit(self, workers: Workers, function: Callable[..., Any], *given: Any) -> Any:
+        # others may do it when all of these are gone, not before
+        return self.client.submit(
+            function, *given, pure=False, workers=workers, allow_other_workers=workers is not None
+        )
 
 
 def _loaded(source: Any, columns: dict[str, Reading]) -> MemoryRows | Failed:
