@@ -33,6 +33,16 @@ def cluster():
         yield client
 
 
+@pytest.fixture(scope="module")
+def mortals():
+    """Start two workers that may die; others come in their place."""
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as found,
+        Client(found) as client,
+    ):
+        yield client
+
+
 def table(size, seed=0):
     generator = np.random.default_rng(seed)
     x = generator.normal(scale=3, size=size)
@@ -71,9 +81,9 @@ def everything(found):
     return result
 
 
-@pytest.mark.parametrize("unit", [None, "id"])
-@pytest.mark.parametrize("size", [0, 57])
+@pytest.mark.parametrize(("size", "unit"), [(0, "id"), (57, "id"), (57, None)])
 def test_every_operation_gives_what_it_gives_in_memory(tmp_path, cluster, unit, size):
+    import dask.array as da
     import dask.dataframe as dd
 
     data = table(size)
@@ -85,6 +95,16 @@ def test_every_operation_gives_what_it_gives_in_memory(tmp_path, cluster, unit, 
     assert everything(files.open_rows(COLUMNS, unit)) == expected
     whole = dd.from_pandas(data.to_pandas(), npartitions=4, sort=False)
     assert everything(opened(whole, COLUMNS, unit)) == expected
+    columns = {name: np.array(data[name].to_pylist(), dtype=object) for name in ("c", "id")}
+    columns["x"] = np.array([np.nan if x is None else x for x in data["x"].to_pylist()])
+    split = {name: da.from_array(column, chunks=20) for name, column in columns.items()}
+    records = np.rec.fromarrays(columns.values(), names=list(columns)).view(np.ndarray)
+    shown = [
+        [each.units.tolist(), repr(each.values(lambda c: c["x"]).tolist())]
+        for data in (split, da.from_array(records, chunks=23))
+        for each in [opened(data, COLUMNS, unit).where(lambda c: c["c"] != "b").bound(2)]
+    ]
+    assert shown == [[expected["bound"][0], expected["bound"][3]]] * 2
 
 
 def test_whole_numbers_identify_on_a_cluster_as_in_memory(cluster):
@@ -97,6 +117,7 @@ def test_whole_numbers_identify_on_a_cluster_as_in_memory(cluster):
 
 
 def test_what_does_not_fit_is_refused(tmp_path, cluster, monkeypatch):
+    import dask.array as da
     import dask.dataframe as dd
 
     frame = dd.from_pandas(pd.DataFrame({"x": ["82734615"]}), npartitions=1)
@@ -104,6 +125,16 @@ def test_what_does_not_fit_is_refused(tmp_path, cluster, monkeypatch):
         with pytest.raises(SchemaError, match=match) as caught:
             opened(frame, readings, None)
         assert "82734615" not in str(caught.value)
+    array = da.zeros((6, 2), chunks=3)
+    for given, match in (
+        (array, "no column names"),
+        ({"x": array, "c": array[:, 0]}, "one-dimensional"),
+        ({"x": array[:, 0], "c": array[:5, 1]}, "length"),
+        ({"x": array[:, 0]}, "no column 'c'"),
+        ({"x": array[:, 0], "c": array[:, 1]}, "column 'c'"),
+    ):
+        with pytest.raises(SchemaError, match=match):
+            opened(given, COLUMNS, None)
     pq.write_table(table(3), tmp_path / "t.parquet")
     monkeypatch.setattr("adaptive_dp.rows.cluster.WAIT", 0.2)
     files = Files(tmp_path / "t.parquet", "dask://127.0.0.1:1")
@@ -193,7 +224,7 @@ def test_the_demo_is_the_same_everywhere(tmp_path, cluster, monkeypatch):
     assert repr(dict(plan.simulate(seed=1, people=dp.Files(DATA, cluster)))) == expected
 
 
-def test_a_lost_worker_counts_once(tmp_path):
+def test_a_lost_worker_counts_once(tmp_path, mortals):
     """One of two dies in the middle of a sum; its parts are read again by the other."""
     size, marker = 900, tmp_path / "died"
     pq.write_table(pa.table({"x": np.arange(size)}), tmp_path / "t.parquet", row_group_size=100)
@@ -208,16 +239,12 @@ def test_a_lost_worker_counts_once(tmp_path):
                 os._exit(1)
         return np.array([columns["x"].sum(), len(columns["x"])], dtype=np.int64)
 
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as workers,
-        Client(workers) as client,
-    ):
-        found = Files(tmp_path / "t.parquet", client).open_rows({"x": "number"}, None)
-        everyone = lambda c: np.array([c["x"].sum(), len(c["x"])], dtype=np.int64)  # noqa: E731
-        before = [found.total(everyone).tolist() for _ in range(2)][1]  # all parts are kept now
-        assert found.total(block).tolist() == before == [size * (size - 1) // 2, size]
-        assert marker.exists()
-        assert found.values(lambda c: c["x"]).tolist() == list(range(size))
+    found = Files(tmp_path / "t.parquet", mortals).open_rows({"x": "number"}, None)
+    everyone = lambda c: np.array([c["x"].sum(), len(c["x"])], dtype=np.int64)  # noqa: E731
+    before = [found.total(everyone).tolist() for _ in range(2)][1]  # all parts are kept now
+    assert found.total(block).tolist() == before == [size * (size - 1) // 2, size]
+    assert marker.exists()
+    assert found.values(lambda c: c["x"]).tolist() == list(range(size))
 
 
 @pytest.fixture
@@ -282,7 +309,7 @@ def test_a_late_addition_holds_up_nobody(tmp_path, cluster, stuck, monkeypatch, 
     assert not (tmp_path / "over").exists()
 
 
-def test_who_is_left_may_be_lost_too(tmp_path, stuck):
+def test_who_is_left_may_be_lost_too(tmp_path, mortals, stuck):
     """Of two workers one is stuck, the other dies; a third, in its place, does everything."""
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"x": np.arange(80)}), path, row_group_size=10)
@@ -296,15 +323,11 @@ def test_who_is_left_may_be_lost_too(tmp_path, stuck):
                 os._exit(1)
         return np.array([columns["x"].sum(), len(columns["x"])], dtype=np.int64)
 
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as workers,
-        Client(workers) as client,
-    ):
-        found = Files(path, client).open_rows({"x": "number"}, None)
-        for _ in range(3):
-            assert found.total(block).tolist() == [80 * 79 // 2, 80]
-        assert not (tmp_path / "over").exists()
-        (tmp_path / "over").touch()
+    found = Files(path, mortals).open_rows({"x": "number"}, None)
+    for _ in range(3):
+        assert found.total(block).tolist() == [80 * 79 // 2, 80]
+    assert (tmp_path / "died").exists()
+    assert not (tmp_path / "over").exists()
 
 
 PLAN = """

@@ -78,6 +78,27 @@ def as_csv(files, ending):
     return made
 
 
+def as_dataset(size, where):
+    def made(records, folder, unit):
+        import pyarrow.dataset as ds
+
+        table = arrow(records)
+        if where == "memory":
+            batches = table.to_batches(max_chunksize=size)
+            return opened(ds.InMemoryDataset(batches, table.schema), COLUMNS, unit)
+        half = len(records) // 2
+        for i, piece in enumerate((table.slice(0, half), table.slice(half))):
+            path = str(folder / f"{i}.arrow")
+            with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+                writer.write_table(piece, max_chunksize=size)
+            pq.write_table(piece, folder / f"{i}.parquet", row_group_size=size)
+        kinds = {"ipc": ".arrow", "parquet": ".parquet"}
+        paths = [str(folder / f"{i}{kinds[where]}") for i in range(2)]
+        return opened(ds.dataset(paths, format=where), COLUMNS, unit)
+
+    return made
+
+
 KINDS = {
     "memory": as_memory,
     "parquet 1": as_parquet(1, 1),
@@ -86,6 +107,9 @@ KINDS = {
     "csv": as_csv(1, ".csv"),
     "csv in 3 files": as_csv(3, ".csv"),
     "csv, compressed": as_csv(2, ".csv.gz"),
+    "data set of Parquet": as_dataset(3, "parquet"),
+    "data set of Arrow files": as_dataset(4, "ipc"),
+    "data set in memory": as_dataset(5, "memory"),
 }
 
 
@@ -346,6 +370,31 @@ def test_patterns_and_lists(tmp_path):
     odd = tmp_path / "odd[1].csv"
     odd.write_text("x,c\n1,a\n")
     assert opened(str(odd), COLUMNS, None).size() == 1
+
+
+def test_data_sets_of_pyarrow(tmp_path):
+    """Columns of folders' names are read; what guesses, hides or has changed is refused."""
+    import pyarrow.dataset as ds
+
+    table = arrow([("p", float(i), "ab"[i % 2]) for i in range(6)])
+    keys = ds.partitioning(pa.schema([("c", pa.string())]), flavor="hive")
+    ds.write_dataset(table, tmp_path / "t", format="parquet", partitioning=keys)
+    data = ds.dataset(tmp_path / "t", partitioning="hive")
+    found = opened(data, COLUMNS, "id")
+    assert found.where(lambda c: c["c"] == "b").values(lambda c: c["x"]).tolist() == [1, 3, 5]
+    assert opened(data, {}, None).size() == 6
+    with pytest.raises(SchemaError, match="column 'x'"):
+        opened(data, {"x": "text"}, None)
+    with pytest.raises(SchemaError, match="no column 'y'"):
+        opened(data, {"y": "text"}, None)
+    with pytest.raises(SchemaError, match="filter"):
+        opened(data.filter(ds.field("x") > 1), COLUMNS, None)
+    (tmp_path / "t.csv").write_text("x,c\n1,a\n")
+    with pytest.raises(SchemaError, match="guessed"):
+        opened(ds.dataset(tmp_path / "t.csv", format="csv"), COLUMNS, None)
+    pq.write_table(table.slice(3), sorted((tmp_path / "t").rglob("*.parquet"))[0])
+    with pytest.raises(SchemaError, match="changed"):
+        found.values(lambda c: c["x"])
 
 
 def test_rows_are_counted_without_columns(tmp_path):

@@ -180,32 +180,6 @@ def _result(future: Any) -> Any:
     return found
 
 
-def of_frame(frame: Any, columns: dict[str, Reading], unit: str | None) -> Cluster:
-    """Return the partitions of a Dask data frame, on the cluster of the current client.
-
-    Raises
-    ------
-    SchemaError
-        If there is no client, or the frame's columns do not fit.
-    """
-    from distributed import default_client
-
-    wanted = [*columns, *([unit] if unit is not None and unit not in columns else [])]
-    missing = [name for name in wanted if name not in frame.columns]
-    if missing:
-        raise SchemaError(f"the data has no column {', '.join(map(repr, missing))}")
-    typed = rows(frame._meta, {**{unit or "": "value"}, **columns} if unit else columns, None)
-    try:
-        client = default_client()
-    except ValueError:
-        client = None
-    if client is None:
-        raise SchemaError("a Dask frame needs a cluster: make a dask.distributed.Client first")
-    sources = client.compute(frame[wanted].to_delayed() if wanted else frame.to_delayed())
-    found = {name: typed.columns[name] for name in columns} or {"": typed.units}
-    return Cluster(client, tuple(sources), columns, MemoryRows(found, typed.units))
-
-
 def connected(engine: Any) -> Any:
     """Return a client: the one that is given, or one of the scheduler at ``dask://HOST:PORT``.
 

@@ -76,7 +76,7 @@ class Crew:
             tried[i].append(attempt)
             attempt[-1].add_done_callback(lambda _: news.put((i, attempt)))
 
-        start = time.monotonic()
+        start = last = time.monotonic()
         copies = start + PATIENCE
         try:
             awake = self._awake()
@@ -89,23 +89,22 @@ class Crew:
                     left = {i: tried[i] for i in range(len(jobs)) if i not in found}
                     for i, worker in self._spread(left):
                         hand_out(i, [worker])
-                    copies = time.monotonic() + self._span(start, len(found))
+                    now = time.monotonic()
+                    copies = now + (self._span(last - start, len(found)) if found else now - start)
                     continue
                 if i not in found:
                     if attempt[-1].status in ("error", "cancelled"):
                         raise SchemaError("a part of the data was lost: the cluster gave it up")
-                    found[i] = attempt
+                    found[i], last = attempt, time.monotonic()
             return [found[i] for i in range(len(jobs))]
         finally:
             lost = [a for i, each in enumerate(tried) for a in each if a is not found.get(i)]
             with suppress(OSError):  # the cluster is gone
                 self._drop(lost)
 
-    def _span(self, start: float, done: int) -> float:
-        """Return the seconds till copies are made again: what three jobs take."""
-        gone = time.monotonic() - start
-        threads = sum(self._client.nthreads().values())
-        return max(PATIENCE, 3 * gone * threads / done if done else gone)
+    def _span(self, gone: float, done: int) -> float:
+        """Return the seconds that three jobs take a thread, if so many took all of them so long."""
+        return max(PATIENCE, 3 * gone * sum(self._client.nthreads().values()) / done)
 
     def _spread(self, left: Mapping[int, Sequence[Attempt]]) -> list[tuple[int, str]]:
         """Return who is to do what is left too: whoever has nothing to do, in turns."""

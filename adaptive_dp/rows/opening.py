@@ -27,11 +27,15 @@ def opened(data: Any, columns: Mapping[str, Reading], unit: str | None) -> Rows:
     """Return rows over whatever a plan is given.
 
     Several files (a list of paths, or a pattern such as ``part-*.parquet``), and a file of more
-    than 256 MiB, are read in batches; a Dask frame stays on its cluster; anything else is in
-    memory, as `rows` has it.
+    than 256 MiB, and a data set of PyArrow are read in batches; Dask's frames and arrays stay on
+    their cluster; anything else is in memory, as `rows` has it.
     """
-    if _is_dask(data):
-        return joined(_cluster().of_frame(data, dict(columns), unit), unit)
+    if _is_frame(data):
+        return joined(_dask_data().of_frame(data, dict(columns), unit), unit)
+    if _is_array(data) or _of_arrays(data, [*columns, unit]):
+        return joined(_dask_data().of_arrays(data, dict(columns), unit), unit)
+    if _is_dataset(data):
+        return _of_dataset(data, dict(columns), unit)
     paths = paths_of(data)
     if paths is None:
         return memory.rows(data, columns, unit)
@@ -148,14 +152,47 @@ class _Identities:
         return [cells.told_apart(rows.columns[self.unit]) for rows in chosen]
 
 
-def _is_dask(data: Any) -> bool:
+def _of_dataset(data: Any, columns: dict[str, Reading], unit: str | None) -> PartedRows:
+    """Return the rows of a data set of PyArrow, of which a few batches are in memory."""
+    from adaptive_dp.rows.fragments import fragments
+
+    every = columns if unit is None or unit in columns else {**columns, unit: "value"}
+    parts, typed = fragments(data, dict(every))
+    found = {name: typed.columns[name] for name in columns} or no_lines(columns).columns
+    empty = memory.MemoryRows(found, typed.units)
+    return joined(Threads(tuple(parts), columns, empty), unit)
+
+
+def _is_frame(data: Any) -> bool:
     """Return whether it is a Dask data frame, whose package is there if one is."""
-    package = type(data).__module__.partition(".")[0]
-    return (
-        package in ("dask", "dask_expr")
-        and hasattr(data, "to_delayed")
-        and hasattr(data, "columns")
-    )
+    return _of_package(data, "dask", "dask_expr") and hasattr(data, "columns")
+
+
+def _is_array(data: Any) -> bool:
+    """Return whether it is a Dask array."""
+    return _of_package(data, "dask") and hasattr(data, "chunks")
+
+
+def _of_arrays(data: Any, names: Sequence[Any]) -> bool:
+    """Return whether all columns that are read are Dask arrays."""
+    found = [data[name] for name in names if name in data] if isinstance(data, Mapping) else []
+    return bool(found) and all(map(_is_array, found))
+
+
+def _is_dataset(data: Any) -> bool:
+    """Return whether it is a data set of PyArrow."""
+    return _of_package(data, "pyarrow") and hasattr(data, "get_fragments")
+
+
+def _of_package(data: Any, *names: str) -> bool:
+    return type(data).__module__.partition(".")[0] in names
+
+
+def _dask_data() -> Any:
+    _cluster()
+    from adaptive_dp.rows import dask_data
+
+    return dask_data
 
 
 def _cluster() -> Any:

@@ -186,8 +186,9 @@ def columns_of(data: Any, wanted: Sequence[str]) -> Mapping[str, Any]:
         lazy = hasattr(data, "collect")
         raise SchemaError(
             "data must be a mapping of column names to arrays, a structured array, the path of a "
-            "CSV or Parquet file, or a pandas, polars or PyArrow table, got "
-            f"{type(data).__name__}" + ("; collect it first" if lazy else "")
+            "CSV or Parquet file, a pandas, polars or PyArrow table, a data set of PyArrow, or a "
+            f"frame or arrays of Dask, got {type(data).__name__}"
+            + ("; collect it first" if lazy else "")
         ) from None
     return {name: frame[name].to_native() for name in wanted if name in frame.columns}
 
