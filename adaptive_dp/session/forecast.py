@@ -21,7 +21,8 @@ class Forecast:
     fits
         Whether it would be admitted.
     known
-        Whether its value is recorded already, so that it costs nothing.
+        Whether it costs nothing: its value is recorded already, or its spend, by a step of this
+        session that was interrupted and may go on.
     cost
         By how much the session's sums would grow, in the filter's currencies.
     remaining

@@ -30,6 +30,7 @@ from adaptive_dp.graph.run import Run, rehearsed
 from adaptive_dp.graph.steps import Release
 from adaptive_dp.graph.structure import Node, Structure
 from adaptive_dp.session.account import Account, Inside, Sums
+from adaptive_dp.session.begun import Begun, Step, asked
 from adaptive_dp.session.budget import Budget
 from adaptive_dp.session.certificate import certificate_of
 from adaptive_dp.session.declared import agree, declarations
@@ -144,7 +145,7 @@ class Session:
         self._seen, self._head, self._closed = 0, "", False
         self._declared: dict[str, tuple[str, str]] = {}
         self._identities, self._record = Identities(), Record()
-        self._known = Known()
+        self._known, self._begun = Known(), Begun()
         self._steps: list[Entry] = []
         self._own: dict[int, tuple[Handle, Structure, Mapping[str, str], list[str]]] = {}
         self._ran: dict[int, Handle] = {}
@@ -163,6 +164,7 @@ class Session:
         with self._lock:
             self._closed = True
             self._kept.clear()
+            self._begun.clear()
             if self._individuals is not None:
                 self._individuals.clear()
             self._ledger.close()
@@ -199,7 +201,9 @@ class Session:
             If it does not fit into what is left: with what it asks, what remains, and the largest
             that would fit. Nothing is spent then, and nothing computed.
         LeakError, DeclarationError, DataError, RunError
-            As for a plan. A `RunError` comes after the spend is recorded.
+            As for a plan. A `RunError` comes after the spend is recorded. A step that fails, or is
+            interrupted, while it computes without noise is paid for: if this session runs it
+            again, it goes on at no cost.
         """
         return self._run(handle, name, again, ())  # type: ignore[no-any-return]
 
@@ -241,6 +245,9 @@ class Session:
             known, wanted = self._wanted(structure, keys, end, again)
             self._admit(structure)
             new = [n for n in structure if n.name in wanted and pays(n)]
+            key = asked(keys, new, end, part, again)
+            if key in self._begun:
+                return self._continued(key, *self._begun.take(key))
             charges = self._priced(structure, new)
             rehearsed(structure)
             run = Run(structure, self._seed)
@@ -250,21 +257,36 @@ class Session:
             self._kept.bind(run, keys, wanted)
             if self._individuals is not None and new:
                 self._individuals.ready(structure)
+            step = Step(structure, keys, wanted, new, end, run)
+            number = 0
             if new:
                 number = self._pay(plan, structure, new, name, part)
                 run.round = (number,)
                 self._own[number] = (handle, structure, keys, [node.name for node in new])
             if self._individuals is not None and new:
                 self._individuals.compute(run, charges, wanted, number)
-            else:
-                for node in structure:
-                    if node.name in wanted and not node.loops:
-                        run.value(node)
-            self._kept.keep(run, keys)
-            self._read_openly(structure, wanted)
-            if new:
-                self._note(run, keys, new, number)
-            return fresh(run.open(end.name))
+                self._finished(step, number)
+                return fresh(run.open(end.name))
+            return self._continued(key, step, number)
+
+    def _continued(self, key: Any, step: Step, number: int) -> Any:
+        """Return the value of a step, whose rest is computed; if interrupted it may go on."""
+        done = False
+        try:
+            step.compute()
+            self._finished(step, number)
+            done = True
+        finally:
+            if not done and step.new:
+                self._begun.keep(key, step, number)
+        return fresh(step.run.open(step.end.name))
+
+    def _finished(self, step: Step, number: int) -> None:
+        """Keep what later steps read, and record what was released."""
+        self._kept.keep(step.run, step.keys)
+        self._read_openly(step.structure, step.wanted)
+        if step.new:
+            self._note(step.run, step.keys, step.new, number)
 
     def _priced(self, structure: Structure, new: Sequence[Node]) -> Sequence[Charge]:
         """Refuse a step that has no price for each record, where records have budgets."""
@@ -306,6 +328,8 @@ class Session:
             _, wanted = self._wanted(structure, keys, structure.of(handle), again)
             self._admit(structure)
             new = [n for n in structure if n.name in wanted and pays(n)]
+            if asked(keys, new, structure.of(handle), part, again) in self._begun:
+                new = []  # it is paid for
             bare = tuple(costs_for(structure, new))
             if self._individuals is None:
                 priced(bare, self._account.currency.filter, self.accountant, self.budget)
