@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
 import adaptive_dp as dp
 from adaptive_dp.rows import MemoryRows
+from adaptive_dp.rows.attempts import Attempt, going
+from adaptive_dp.rows.parts import Task
 from adaptive_dp.session.opened import opened
 
 PEOPLE = dp.dataset("people", columns={"x": (0, 1), "c": ["a", "b"]})
@@ -52,7 +57,9 @@ def test_an_interrupted_pass_is_paid_for_once(tmp_path, broken, error):
             spent = session.spent.costs
             assert kinds(path) == ["spend"]
             forecast = session.what_if(COUNT)
-            assert forecast.fits and forecast.known and not any(forecast.cost.costs)
+            assert forecast.fits
+            assert forecast.known
+            assert not any(forecast.cost.costs)
         value = session.run(COUNT)
         assert kinds(path) == ["spend", "release"]
         assert session.spent.costs == spent
@@ -88,6 +95,68 @@ def test_what_was_drawn_is_not_drawn_again(tmp_path, broken):
         session.run(both)
         assert (len(passes), len(drawn), len(samples)) == (3, 2, 1)
     assert kinds(path) == ["spend", "release"]
+
+
+def parts_of(tmp_path):
+    for i in range(8):
+        (tmp_path / f"{i}.csv").write_text("x,c\n" + f"{i / 8},a\n" * 5)
+    return dp.Files(f"{tmp_path}/*.csv")
+
+
+def test_finished_parts_are_not_read_again(tmp_path, broken):
+    """Whatever was interrupted, and however often: each part counts once."""
+    handle = PEOPLE["x"].sum().release(dp.Laplace(scale=1.0))
+    with dp.Session(budget=BUDGET, seed=1, people=parts_of(tmp_path)) as session:
+        expected = session.run(handle)
+    read = broken(Task, "__call__", {3, 7}, KeyboardInterrupt)
+    with dp.Session(budget=BUDGET, seed=1, people=parts_of(tmp_path)) as session:
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                session.run(handle)
+        assert session.run(handle) == expected
+    assert len(read) <= 8 + 2 * (2 + len(os.sched_getaffinity(0)))
+
+
+ONE = lambda c: np.array([len(c["x"])], dtype=np.int64)  # noqa: E731
+
+
+def test_only_the_first_pass_goes_on(tmp_path, broken):
+    """A later one may not be the same: what earlier ones have left is there now."""
+    rows = parts_of(tmp_path).open_rows({"x": "number"}, None)
+    found = {}
+
+    def times(k):
+        if k not in found:  # the same function for each k, on the same rows
+            found[k] = rows.total(lambda c: np.array([k * len(c["x"])], dtype=np.int64)).tolist()
+
+    attempt = Attempt()
+    broken(Task, "__call__", {8 + 4}, KeyboardInterrupt)
+    for stops in (True, False):
+        with going(attempt), pytest.raises(KeyboardInterrupt) if stops else nullcontext():
+            times(1)
+            times(2)
+    assert found == {1: [40], 2: [80]}
+
+
+def test_what_was_kept_is_not_taken_for_another_pass(tmp_path, broken):
+    rows = parts_of(tmp_path).open_rows({"x": "number"}, None)
+    broken(Task, "__call__", {4}, KeyboardInterrupt)
+    attempt = Attempt()
+    with going(attempt), pytest.raises(KeyboardInterrupt):
+        rows.total(ONE)
+    with going(attempt):
+        assert rows.where(lambda c: c["x"] > 0.5).total(ONE).tolist() == [15]
+    assert rows.total(ONE).tolist() == [40]
+
+
+def test_progress_is_shown_to_who_asks_for_it(tmp_path, capsys):
+    rows = parts_of(tmp_path).open_rows({"x": "number"}, None)
+    rows.total(ONE)
+    assert capsys.readouterr() == ("", "")
+    shown = dp.Files(f"{tmp_path}/*.csv", progress=True).open_rows({"x": "number"}, None)
+    shown.total(ONE)
+    told = "".join(f"\rparts read: {i} of 8" for i in range(9)) + "\n"
+    assert capsys.readouterr() == ("", told)
 
 
 def loop():

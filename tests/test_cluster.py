@@ -17,6 +17,7 @@ import adaptive_dp as dp
 from adaptive_dp.demo import DATA
 from adaptive_dp.noise import SeededStream
 from adaptive_dp.rows import Files, SchemaError, csv_parts, opened, rows
+from adaptive_dp.rows.attempts import Attempt, going
 from adaptive_dp.rows.parts import Task
 from adaptive_dp.rows.rows import BLOCK
 
@@ -155,6 +156,36 @@ def test_an_error_on_a_worker_tells_nothing(tmp_path, cluster):
     assert "canary" not in str(caught.value)
     told = str(cluster.get_worker_logs()) + str(cluster.get_scheduler_logs())
     assert "canary" not in told
+
+
+def test_a_pass_goes_on_where_it_was_interrupted(tmp_path, cluster):
+    """Parts that are done are not done again; those that failed are read again."""
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"x": np.arange(80.0)}), path, row_group_size=10)
+    found = Files(path, cluster).open_rows({"x": "number"}, None)
+
+    def block(columns):
+        x = columns["x"]
+        if len(x):
+            with open(tmp_path / "log", "a") as log:
+                log.write(f"{int(x[0])}\n")
+            if x[0] in (20, 50) and not (tmp_path / "mended").exists():
+                raise OSError
+        return np.array([x.sum()], dtype=np.int64)
+
+    attempt = Attempt()
+    for keep in range(2):
+        with going(attempt), pytest.raises(SchemaError):
+            found.total(block)
+        (tmp_path / "mended").touch()
+        with going(attempt):
+            assert found.total(block).tolist() == [80 * 79 // 2]
+        done = (tmp_path / "log").read_text().split()
+        assert sorted(done) == sorted([*map(str, range(0, 80, 10)), "20", "50"])
+        (tmp_path / "mended").unlink()
+        (tmp_path / "log").unlink()
+        if not keep:
+            found.total(lambda c: np.zeros(1, dtype=np.int64))
 
 
 def made(size, seed=0):
@@ -304,7 +335,7 @@ def test_a_late_addition_holds_up_nobody(tmp_path, cluster, stuck, monkeypatch, 
         return a + b
 
     tasks = [Task(work)] * engine.count
-    assert [engine.fold(tasks, add) for _ in range(2)] == [80 * 79 // 2] * 2
+    assert [engine.fold(tasks, add, {}) for _ in range(2)] == [80 * 79 // 2] * 2
     assert (tmp_path / "addition").exists()
     assert not (tmp_path / "over").exists()
 

@@ -32,6 +32,7 @@ from adaptive_dp.graph.structure import Node, Structure
 from adaptive_dp.graph.table import result_html, result_text
 from adaptive_dp.graph.watch import Watch, silent
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
+from adaptive_dp.rows.attempts import Attempt, going
 from adaptive_dp.rows.memory import MemoryRows
 
 if TYPE_CHECKING:
@@ -369,6 +370,7 @@ class Run:
         self.opened: dict[str, Any] = {}
         self.raw: dict[str, Any] = {}
         self.round: tuple[int, ...] = ()
+        self.attempts: dict[str, Attempt] = {}
 
     def bind(self, given: Mapping[str, Secret[Any]]) -> None:
         """Take the data of each source; what is public is opened."""
@@ -439,18 +441,24 @@ class Run:
         )
 
     def _guarded(self, node: Node, names: list[str], stream: Stream) -> Any:
+        # what draws nothing is the same when it is begun again, and goes on where it stood
+        again = None if node.handle.operation.random or node.loops else node.name
+        attempt = None if again is None else self.attempts.setdefault(again, Attempt())
         # inputs are revealed in the call itself: no local variable of this frame holds them
-        return guarded(
-            node.name,
-            lambda: node.handle.operation.observed(
-                [
-                    fresh(self.opened[n]) if n in self.opened else self.secrets[n].reveal()
-                    for n in names
-                ],
-                stream,
-                partial(self.watch, node),
-            ),
-        )
+        with going(attempt):
+            value = guarded(
+                node.name,
+                lambda: node.handle.operation.observed(
+                    [
+                        fresh(self.opened[n]) if n in self.opened else self.secrets[n].reveal()
+                        for n in names
+                    ],
+                    stream,
+                    partial(self.watch, node),
+                ),
+            )
+        self.attempts.pop(node.name, None)
+        return value
 
     def _followed(self, node: Node, names: list[str], stream: Stream) -> Any:
         """Return the value of a step in the open; what it raises becomes a `RunError`."""

@@ -18,9 +18,11 @@ import numpy as np
 from attrs import Factory, evolve, field, frozen
 from dask.sizeof import sizeof
 
+from adaptive_dp.rows.attempts import Memory
 from adaptive_dp.rows.crew import Attempt, Crew, Workers
 from adaptive_dp.rows.memory import MemoryRows, rows
 from adaptive_dp.rows.parts import Task
+from adaptive_dp.rows.progress import Told, silent
 from adaptive_dp.rows.reading import SchemaError
 from adaptive_dp.rows.rows import Reading
 
@@ -52,6 +54,8 @@ class Cluster:
         No rows, of the parts' types.
     crew
         Who hands tasks to the workers.
+    told
+        Is told how far a pass is.
     """
 
     client: Any
@@ -59,6 +63,7 @@ class Cluster:
     columns: dict[str, Reading]
     empty: MemoryRows
     crew: Crew = field(default=Factory(lambda self: Crew(self.client), takes_self=True))
+    told: Told = silent
     _pinned: dict[int, Any] = field(factory=dict, init=False)
     _passes: list[None] = field(factory=list, init=False)
 
@@ -77,34 +82,55 @@ class Cluster:
 
     def map(self, tasks: Sequence[Task]) -> Iterator[Any]:
         """Yield what the tasks make of the parts, in order; all are under way at once."""
-        waiting = self._finished(tasks)[::-1]
+        waiting = self._finished(tasks, {})[::-1]
         while waiting:
             yield _result(waiting.pop())
 
-    def fold(self, tasks: Sequence[Task], add: Callable[[Any, Any], Any]) -> Any:
-        """Return the sum of the results, of which the workers make one."""
-        level = self._finished(tasks)
+    def fold(self, tasks: Sequence[Task], add: Callable[[Any, Any], Any], memory: Memory) -> Any:
+        """Return the sum of the results, of which the workers make one.
+
+        In memory are the futures of parts that are done.
+        """
+        level = parts = self._finished(tasks, memory)
         while len(level) > 1:
             groups = [level[i : i + BRANCHES] for i in range(0, len(level), BRANCHES)]
             jobs = [partial(self._adding, group, add) for group in groups]
             level = [attempt[-1] for attempt in self.crew.finished(jobs)]
-        return _result(level[0]) if level else None
+        try:
+            return _result(level[0]) if level else None
+        except SchemaError:
+            self._forget(parts, memory)
+            raise
 
-    def _finished(self, tasks: Sequence[Task]) -> list[Any]:
+    def _finished(self, tasks: Sequence[Task], memory: Memory) -> list[Any]:
         """Return a future for each part, all of them done.
 
         A part that has been done anew, by another worker, stays there: it counts once, since both
         results are equal and one of them is taken.
         """
-        pinned = bool(self._passes)
-        self._passes.append(None)
-        if not pinned:
-            jobs = [partial(self._streaming, i, task) for i, task in enumerate(tasks)]
-            return [attempt[-1] for attempt in self.crew.finished(jobs)]
-        jobs = [partial(self._keeping, i, task) for i, task in enumerate(tasks)]
-        found = self.crew.finished(jobs)
-        self._pinned.update(enumerate(part for part, _ in found))
-        return [result for _, result in found]
+        for i in [i for i, attempt in memory.items() if attempt[-1].status != "finished"]:
+            del memory[i]
+        if not memory:
+            self._passes.append(None)
+        keeps = len(self._passes) > 1
+        way = self._keeping if keeps else self._streaming
+        jobs = [partial(way, i, task) for i, task in enumerate(tasks)]
+        with self.told(len(jobs) - len(memory)) as told:
+            found = self.crew.finished(jobs, memory, told)
+        if keeps:
+            self._pinned.update((i, each[0]) for i, each in enumerate(found) if len(each) > 1)
+        return [attempt[-1] for attempt in found]
+
+    def _forget(self, parts: Sequence[Any], memory: Memory) -> None:
+        """Forget the parts of which a pass made nothing, so that they are read again."""
+        jobs = [partial(self._asking, each) for each in parts]
+        for i, attempt in enumerate(self.crew.finished(jobs)):
+            if attempt[-1].result():
+                memory.pop(i, None)
+                self._pinned.pop(i, None)
+
+    def _asking(self, part: Any, workers: Workers, again: bool) -> Attempt:
+        return (self._submit(workers, _failed, part),)
 
     def _streaming(self, i: int, task: Task, workers: Workers, again: bool) -> Attempt:
         return (self._submit(workers, _streamed, self.sources[i], self.columns, task),)
@@ -162,6 +188,10 @@ def _done(part: MemoryRows | Failed, task: Task) -> Any:
             return task(iter([part]))
     except Exception:
         return Failed()
+
+
+def _failed(result: Any) -> bool:
+    return isinstance(result, Failed)
 
 
 def _added(results: list[Any], add: Callable[[Any, Any], Any]) -> Any:

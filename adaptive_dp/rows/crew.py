@@ -54,13 +54,22 @@ class Crew:
         self._client = client
         self._probes: dict[str, Any] = {}
 
-    def finished(self, jobs: Sequence[Job]) -> list[Attempt]:
+    def finished(
+        self,
+        jobs: Sequence[Job],
+        found: dict[int, Attempt] | None = None,
+        told: Callable[[], object] = lambda: None,
+    ) -> list[Attempt]:
         """Return for each job the attempt that was first.
 
         Parameters
         ----------
         jobs
             What is to be done.
+        found
+            What is done already, by the numbers of the jobs; what is done is put there.
+        told
+            Called whenever one more is done.
 
         Raises
         ------
@@ -69,7 +78,8 @@ class Crew:
         """
         news: SimpleQueue[tuple[int, Attempt]] = SimpleQueue()
         tried: list[list[Attempt]] = [[] for _ in jobs]
-        found: dict[int, Attempt] = {}
+        found = {} if found is None else found
+        known = len(found)
 
         def hand_out(i: int, workers: Workers) -> None:
             attempt = jobs[i](workers, len(tried[i]) > 0)
@@ -81,7 +91,8 @@ class Crew:
         try:
             awake = self._awake()
             for i in range(len(jobs)):
-                hand_out(i, awake)
+                if i not in found:
+                    hand_out(i, awake)
             while len(found) < len(jobs):
                 try:
                     i, attempt = news.get(timeout=max(0.0, copies - time.monotonic()))
@@ -89,13 +100,14 @@ class Crew:
                     left = {i: tried[i] for i in range(len(jobs)) if i not in found}
                     for i, worker in self._spread(left):
                         hand_out(i, [worker])
-                    now = time.monotonic()
-                    copies = now + (self._span(last - start, len(found)) if found else now - start)
+                    now, done = time.monotonic(), len(found) - known
+                    copies = now + (self._span(last - start, done) if done else now - start)
                     continue
                 if i not in found:
                     if attempt[-1].status in ("error", "cancelled"):
                         raise SchemaError("a part of the data was lost: the cluster gave it up")
                     found[i], last = attempt, time.monotonic()
+                    told()
             return [found[i] for i in range(len(jobs))]
         finally:
             lost = [a for i, each in enumerate(tried) for a in each if a is not found.get(i)]
@@ -104,7 +116,8 @@ class Crew:
 
     def _span(self, gone: float, done: int) -> float:
         """Return the seconds that three jobs take a thread, if so many took all of them so long."""
-        return max(PATIENCE, 3 * gone * sum(self._client.nthreads().values()) / done)
+        threads: int = sum(self._client.nthreads().values())
+        return max(PATIENCE, 3 * gone * threads / done)
 
     def _spread(self, left: Mapping[int, Sequence[Attempt]]) -> list[tuple[int, str]]:
         """Return who is to do what is left too: whoever has nothing to do, in turns."""

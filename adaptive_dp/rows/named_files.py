@@ -34,16 +34,20 @@ class Files:
         None for threads on this machine; for a Dask cluster the address of its scheduler,
         ``"dask://HOST:PORT"``, or a ``distributed.Client``. Its workers must see the files under
         the same paths, and have this library.
+    progress
+        Whether passes show on the standard error how many parts of all they have read. That is for
+        whoever holds the data: how many parts there are tells how many rows.
 
     Examples
     --------
     >>> import adaptive_dp as dp
     >>> dp.Files("part-*.parquet")
-    Files(paths=('part-*.parquet',), engine=None)
+    Files(paths=('part-*.parquet',), engine=None, progress=False)
     """
 
     paths: tuple[Path, ...] = field(converter=_listed)
     engine: Any = None
+    progress: bool = False
 
     def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> PartedRows:
         """Return the rows, of which a few batches are in memory at a time.
@@ -56,4 +60,4 @@ class Files:
         paths = paths_of(list(self.paths))
         if paths is None:
             raise SchemaError("a data file ends in .csv, .csv.gz or .parquet")
-        return in_batches(paths, columns, unit, self.engine)
+        return in_batches(paths, columns, unit, self.engine, self.progress)

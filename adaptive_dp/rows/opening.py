@@ -14,6 +14,7 @@ from adaptive_dp.rows import cells, files, memory
 from adaptive_dp.rows.csv_parts import csv_parts, no_lines
 from adaptive_dp.rows.parquet_parts import row_groups
 from adaptive_dp.rows.parts import Chosen, Kept, PartedRows, Task
+from adaptive_dp.rows.progress import shown, silent
 from adaptive_dp.rows.reading import SchemaError
 from adaptive_dp.rows.rows import Integers, Reading, Rows
 from adaptive_dp.rows.spill import collected
@@ -72,7 +73,11 @@ def paths_of(data: Any) -> list[Path] | None:
 
 
 def in_batches(
-    paths: Sequence[Path], columns: Mapping[str, Reading], unit: str | None, engine: Any = None
+    paths: Sequence[Path],
+    columns: Mapping[str, Reading],
+    unit: str | None,
+    engine: Any = None,
+    progress: bool = False,
 ) -> PartedRows:
     """Return the rows of files, one file after the other, of which a few batches are in memory.
 
@@ -80,7 +85,7 @@ def in_batches(
     ----------
     paths, columns, unit
         What is read.
-    engine
+    engine, progress
         See `adaptive_dp.rows.named_files.Files`.
 
     Raises
@@ -105,10 +110,11 @@ def in_batches(
             empty = memory.MemoryRows(found or empty.columns, empty.units)
         else:
             parts += csv_parts(path, every, unit)
+    told = shown if progress else silent
     if engine is None:
-        return joined(Threads(tuple(parts), wanted, empty), unit)
+        return joined(Threads(tuple(parts), wanted, empty, told=told), unit)
     cluster = _cluster()
-    found = cluster.Cluster(cluster.connected(engine), tuple(parts), wanted, empty)
+    found = cluster.Cluster(cluster.connected(engine), tuple(parts), wanted, empty, told=told)
     return joined(cluster.closing(found) if isinstance(engine, str) else found, unit)
 
 

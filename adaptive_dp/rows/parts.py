@@ -20,6 +20,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
+from adaptive_dp.rows import attempts
 from adaptive_dp.rows.memory import MemoryRows
 from adaptive_dp.rows.reading import SchemaError
 from adaptive_dp.rows.rows import Coins, Columns, Integers
@@ -104,8 +105,13 @@ class Engine(Protocol):
         """Yield what the part's task makes of each part, in order."""
         ...
 
-    def fold(self, tasks: Sequence[Task], add: Callable[[Any, Any], Any]) -> Any:
-        """Return the results of all added up, in any order; None without parts."""
+    def fold(
+        self, tasks: Sequence[Task], add: Callable[[Any, Any], Any], memory: attempts.Memory
+    ) -> Any:
+        """Return the results of all added up, in any order; None without parts.
+
+        What is done is put into ``memory``: if that is given again, it is not done again.
+        """
         ...
 
 
@@ -239,7 +245,10 @@ class PartedRows:
     def total(self, block: Callable[[Columns], Integers]) -> NDArray[Any]:
         """Return the exact sum over blocks."""
         tasks = self._tasks(lambda chosen: _total(chosen, block))
-        found = self.engine.fold(tasks, _add)
+        code = getattr(block, "__code__", block)
+        memory = attempts.memory(self.engine, self.kept, code, *self.filters)
+        found = self.engine.fold(tasks, _add, memory)
+        memory.clear()  # another pass, by the same function with other values, is none of it
         return self.engine.empty.total(block) if found is None else np.asarray(found, dtype=object)
 
     def values(self, block: Callable[[Columns], NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -249,12 +258,16 @@ class PartedRows:
     def gathered(self, block: Callable[[Columns], NDArray[Any]]) -> NDArray[np.float32]:
         """Return each row's whole numbers; many lie in a temporary file."""
         empty = self.engine.empty.gathered(block)
-        tasks = self._tasks(lambda chosen: [rows.gathered(block) for rows in chosen])
-        return collected((piece for found in self.engine.map(tasks) for piece in found), empty)
+        parts = self._map(lambda chosen: [rows.gathered(block) for rows in chosen])
+        return collected((piece for found in parts for piece in found), empty)
 
     def _each(self, block: Callable[[Columns], NDArray[Any]], empty: NDArray[Any]) -> NDArray[Any]:
-        tasks = self._tasks(lambda chosen: [np.asarray(block(rows.columns)) for rows in chosen])
-        return collected((piece for found in self.engine.map(tasks) for piece in found), empty)
+        parts = self._map(lambda chosen: [np.asarray(block(rows.columns)) for rows in chosen])
+        return collected((piece for found in parts for piece in found), empty)
+
+    def _map(self, work: Callable[[Chosen], Any]) -> Iterator[Any]:
+        attempts.memory()  # a pass that keeps nothing
+        return self.engine.map(self._tasks(work))
 
     def _tasks(self, work: Callable[[Chosen], Any]) -> list[Task]:
         each = [None] * self.engine.count if self.kept is None else self.kept
@@ -272,7 +285,7 @@ class PartedRows:
             elif not self.filters and lengths is not None:
                 found = [Kept(length, None, length) for length in lengths]
             else:
-                found = self.engine.map(self._tasks(_positions))
+                found = self._map(_positions)
             self._known["kept"] = tuple(found)
         kept: tuple[Kept, ...] = self._known["kept"]
         return kept

@@ -8,14 +8,15 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
 from attrs import evolve, field, frozen
 
+from adaptive_dp.rows.attempts import Memory
 from adaptive_dp.rows.memory import MemoryRows
 from adaptive_dp.rows.parts import Task
+from adaptive_dp.rows.progress import Told, silent
 from adaptive_dp.rows.rows import Reading
 
 
@@ -48,12 +49,15 @@ class Threads:
         No rows, of the parts' types.
     workers
         How many threads.
+    told
+        Is told how far a pass is.
     """
 
     parts: tuple[Part, ...]
     columns: dict[str, Reading]
     empty: MemoryRows
     workers: int = field(factory=lambda: len(os.sched_getaffinity(0)))
+    told: Told = silent
 
     @property
     def count(self) -> int:
@@ -72,23 +76,37 @@ class Threads:
 
     def map(self, tasks: Sequence[Task]) -> Iterator[Any]:
         """Yield what the tasks make of the parts, in order."""
+        return self._from(0, tasks)
+
+    def fold(self, tasks: Sequence[Task], add: Callable[[Any, Any], Any], memory: Memory) -> Any:
+        """Return the sum of the results; in memory are that of the first parts, and how many."""
+        done, total = memory.get("sum", (0, None))
+        for found in self._from(done, tasks):
+            done, total = done + 1, add(total, found)
+            memory["sum"] = done, total
+        return total
+
+    def _from(self, start: int, tasks: Sequence[Task]) -> Iterator[Any]:
         waiting: deque[Future[Any]] = deque()
-        with one_blas_thread(), ThreadPoolExecutor(self.workers) as pool:
+        left = list(zip(self.parts, tasks, strict=True))[start:]
+        with (
+            one_blas_thread(),
+            ThreadPoolExecutor(self.workers) as pool,
+            self.told(len(left)) as told,
+        ):
             try:
-                for part, task in zip(self.parts, tasks, strict=True):
+                for part, task in left:
                     if len(waiting) > self.workers:
                         yield waiting.popleft().result()
+                        told()
                     context = contextvars.copy_context()  # where what is printed goes, for one
                     waiting.append(pool.submit(context.run, self._done, part, task))
                 while waiting:
                     yield waiting.popleft().result()
+                    told()
             finally:
                 for each in waiting:
                     each.cancel()
-
-    def fold(self, tasks: Sequence[Task], add: Callable[[Any, Any], Any]) -> Any:
-        """Return the sum of the results."""
-        return reduce(add, self.map(tasks), None)
 
     def _done(self, part: Part, task: Task) -> Any:
         with np.errstate(all="ignore"):  # a warning would tell of the data
