@@ -2,10 +2,10 @@
 
 Whoever computes something by passes over parts says so by `going`, each time with the same
 `Attempt`. Its first pass, if it is a sum, then keeps what it has so far (`Memory`), until it is
-done or another begins. What is begun again must be *the same*: a function of the same values that draws
-nothing at random. Then its first pass is the same too: no pass was done before, so that nothing is
-there which one could have left, and what it has of each part is what it would have again. (Of later
-passes nobody could say: they may hang on what earlier ones have left.)
+done or another begins. What is begun again must be *the same*: a function of the same values that
+draws nothing at random. Then its first pass is the same too: no pass was done before, so that
+nothing is there which one could have left, and what it has of each part is what it would have
+again. (Of later passes nobody could say: they may hang on what earlier ones have left.)
 """
 
 from __future__ import annotations

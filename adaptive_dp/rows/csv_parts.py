@@ -10,6 +10,7 @@ from typing import IO, Any
 
 from attrs import frozen
 
+from adaptive_dp.rows.csv_plain import plain_columns
 from adaptive_dp.rows.files import Form
 from adaptive_dp.rows.memory import MemoryRows, rows
 from adaptive_dp.rows.reading import SchemaError
@@ -60,7 +61,8 @@ class CsvPart:
         with _opened(self.path) as file:
             self.stamp.check(self.path)
             for text in self._pieces(file):
-                yield rows(form.columns(_lines(text)), columns, None)
+                found = plain_columns(form, text)
+                yield rows(form.columns(_lines(text)) if found is None else found, columns, None)
 
     def _pieces(self, file: IO[bytes]) -> Iterator[str]:
         """Yield the lines, many at a time: each whole, so that what is no UTF-8 ends with it."""

@@ -118,7 +118,7 @@ class Form:
             record = _fields(line) or []
             fits = len(record) == self.width
             for column, (_, position, reading) in zip(cells, self.wanted, strict=True):
-                column.append(_cell(record[position], reading) if fits else None)
+                column.append(cell(record[position], reading) if fits else None)
         if not self.wanted:
             return {"": [None] * count}
         return {name: column for (name, _, _), column in zip(self.wanted, cells, strict=True)}
@@ -143,7 +143,7 @@ def _opened(path: Path) -> Iterator[IO[str]]:
             yield file
 
 
-def _cell(text: str | None, reading: Reading) -> float | str | None:
+def cell(text: str | None, reading: Reading) -> float | str | None:
     """Return a field as what its column holds; true and false are 1 and 0 among numbers."""
     if text is None or reading == "text":
         return text
