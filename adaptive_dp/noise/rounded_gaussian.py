@@ -5,8 +5,6 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from scipy.special import ndtri
-
 from adaptive_dp.noise.digits import erfc, precision
 from adaptive_dp.noise.inversion import Floats, Integers, invert
 
@@ -38,6 +36,8 @@ def rounded_gaussian(stream: Stream, sigma: float, count: int) -> Integers:
 
 
 def _place(v: Floats, sigma: float) -> Floats:
+    from scipy.special import ndtri  # here: who reads rows on a cluster draws nothing
+
     v *= 0.5
     ndtri(v, out=v)
     v *= -sigma

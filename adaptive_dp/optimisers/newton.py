@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import linalg
 
 from adaptive_dp.optimisers.certificate import certify
 from adaptive_dp.optimisers.counting import Counted, refuse_unless_positive, start_at
@@ -70,6 +69,8 @@ def newton(
 
 def _direction(hessian: Floats, gradient: Floats) -> Floats:
     """Return the Newton step; that of a gradient step where the Hessian is not positive."""
+    from scipy import linalg  # here: it takes long to import
+
     try:
         factor = linalg.cho_factor(hessian)
     except linalg.LinAlgError:
