@@ -11,10 +11,10 @@ demo: $(VENV)/.demo
 	@$(BIN)/adaptive-dp demo
 
 test: $(VENV)/.test
-	@$(BIN)/python -m pytest -n auto
+	@$(BIN)/python -m pytest -n auto --dist loadgroup
 
 slow: $(VENV)/.test
-	@$(BIN)/python -m pytest -n auto -m slow
+	@$(BIN)/python -m pytest -n auto --dist loadgroup -m slow
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
