@@ -244,7 +244,12 @@ def test_seeded_results_are_the_same_everywhere(tmp_path, cluster, name):
     for given in (pattern, dp.Files(pattern), dp.Files(pattern, cluster)):
         assert repr(dict(plan.simulate(seed=4, people=given))) == expected
     address = "dask://" + cluster.scheduler.address.removeprefix("tcp://")
+    clients = lambda dask_scheduler: len(dask_scheduler.clients)  # noqa: E731
+    before = cluster.run_on_scheduler(clients)
     assert repr(dict(plan.simulate(seed=4, people=dp.Files(pattern, address)))) == expected
+    end = time.monotonic() + 60
+    while cluster.run_on_scheduler(clients) != before:  # nobody holds on to that of the address
+        assert time.monotonic() < end
 
 
 def test_the_demo_is_the_same_everywhere(tmp_path, cluster, monkeypatch):

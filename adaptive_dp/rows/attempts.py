@@ -10,9 +10,9 @@ again. (Of later passes nobody could say: they may hang on what earlier ones hav
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 Memory = dict[Any, Any]
@@ -44,7 +44,13 @@ class Attempt:
         return self._first[1]
 
 
-_CURRENT: ContextVar[Attempt | None] = ContextVar("attempt", default=None)
+class _Current(threading.local):
+    """The attempt of each thread; a context's would be kept by tasks of a client's event loop."""
+
+    attempt: Attempt | None = None
+
+
+_CURRENT = _Current()
 
 
 @contextmanager
@@ -52,14 +58,13 @@ def going(attempt: Attempt | None) -> Iterator[None]:
     """Let passes go on where an attempt stood; without one they begin at the beginning."""
     if attempt is not None:
         attempt.begin()
-    token = _CURRENT.set(attempt)
+    outer, _CURRENT.attempt = _CURRENT.attempt, attempt
     try:
         yield
     finally:
-        _CURRENT.reset(token)
+        _CURRENT.attempt = outer
 
 
 def memory(*what: Any) -> Memory:
     """Return what is known of a pass that begins now."""
-    attempt = _CURRENT.get()
-    return {} if attempt is None else attempt.memory(what)
+    return {} if _CURRENT.attempt is None else _CURRENT.attempt.memory(what)
