@@ -127,10 +127,11 @@ def _summary(found: Recomputed) -> dict[str, Any]:
 
 def _lines(found: Recomputed) -> Iterator[str]:
     if found.budget is not None:
-        epsilon, delta = found.budget.epsilon, found.budget.delta
+        delta = found.budget.delta
+        whole, at_most = (shown(x, upward=True) for x in (found.budget.epsilon, delta))
         spent = shown(found.epsilon, upward=True)
         yield (
-            f"{found.spends} spends, epsilon {spent} of {epsilon:g} at delta = {delta:g}, by "
+            f"{found.spends} spends, epsilon {spent} of {whole} at delta = {at_most}, by "
             f"{found.theorem}"
         )
         for name, part in found.parts.items():
