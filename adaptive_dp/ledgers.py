@@ -52,7 +52,8 @@ def show(options: Namespace) -> int:
     ]
     header = [list(COLUMNS.values())[i] for i in told]
     cells = [[visible(row[i]) for i in told] for row in rows]
-    say(table(header, cells) if rows else "no spends")
+    rest = "pass --all to see them"
+    say(table(header, cells, whole=options.all, rest=rest) if rows else "no spends")
     say("\n" + "\n".join(visible(line) for line in _lines(found)))
     return 0
 

@@ -32,8 +32,8 @@ _GRID = np.log(np.geomspace(1e-3, 1e9, 41))
 def divergence(loss: PrivacyLoss, orders: Array) -> Array:
     """Return the loss's curve, outside of its failure, at real orders (shape as ``orders``).
 
-    Its own, or what its mu, its rho or its pure epsilon imply, in this order. Where a formula has no
-    finite value, as at order infinity, it is the pure epsilon, or infinite where there is none.
+    Its own, or what its mu, its rho or its pure epsilon imply, in this order. Where a formula
+    has no finite value, as at order infinity, it is the pure epsilon, or infinite where there is none.
 
     Raises
     ------
@@ -47,7 +47,9 @@ def divergence(loss: PrivacyLoss, orders: Array) -> Array:
     mu, rho, eps = loss.mu(), loss.rho(), loss.pure()
     if mu is not None:
         with np.errstate(over="ignore", invalid="ignore"):
-            return _limited(up(orders * mu * mu / 2), loss)  # in this order mu * mu cannot underflow
+            return _limited(
+                up(orders * mu * mu / 2), loss
+            )  # in this order mu * mu cannot underflow
     if rho is not None:
         return _limited(up(orders * rho), loss)
     if eps is not None:

@@ -28,15 +28,19 @@ LISTED = 12
 """Entries of a value that get a row each; of more, the first few stand in one row."""
 
 
-def table(header: Row, rows: Sequence[Row]) -> str:
-    """Return rows under a header, columns aligned by spaces."""
-    cells = [[visible(cell) for cell in row] for row in rows[:LIMIT]]
+def table(header: Row, rows: Sequence[Row], *, whole: bool = False, rest: str = "") -> str:
+    """Return rows under a header, columns aligned by spaces; the first ones if not ``whole``.
+
+    ``rest`` says, in brackets, how to see those that are left out.
+    """
+    limit = len(rows) if whole else LIMIT
+    cells = [[visible(cell) for cell in row] for row in rows[:limit]]
     columns = list(zip(header, *cells, strict=True))
     widths = _fitted([max(map(len, column)) for column in columns])
     lines = [_line(header, widths), _line(["-" * w for w in widths], widths)]
     lines += [_line(row, widths) for row in cells]
-    if len(rows) > LIMIT:
-        lines.append(f"... and {len(rows) - LIMIT} more")
+    if len(rows) > limit:
+        lines.append(f"... and {len(rows) - limit} more{f' ({rest})' if rest else ''}")
     return "\n".join(lines)
 
 
