@@ -33,7 +33,7 @@ def divergence(loss: PrivacyLoss, orders: Array) -> Array:
     """Return the loss's curve, outside of its failure, at real orders (shape as ``orders``).
 
     Its own, or what its mu, its rho or its pure epsilon imply, in this order. Where a formula
-    has no finite value, as at order infinity, it is the pure epsilon, or infinite where there is none.
+    has no finite value, as at order infinity, it is the pure epsilon, or infinite without one.
 
     Raises
     ------
