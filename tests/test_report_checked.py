@@ -173,3 +173,23 @@ def test_a_session_with_mechanisms_of_ones_own_shows_its_steps() -> None:
     bare = words(report(paper))
     assert "report(certificate, session.pipeline)" in bare
     assert "11 step 11" in bare
+
+
+def test_an_audit_above_the_claim_is_said_to_contradict_it() -> None:
+    paper = plan().certify()
+    found = {"epsilon_lower": 2 * paper.epsilon, "delta": DELTA, "verdict": "consistent"}
+    for text in (words(report(paper, audit=found)), markdown(paper, found)):
+        assert "CONTRADICTION" in text
+    for change in ({"delta": DELTA / 2}, {"epsilon_lower": paper.epsilon}):
+        assert "CONTRADICTION" not in markdown(paper, found | change)
+
+
+def test_what_each_record_has_spent_is_not_said_to_be_spent() -> None:
+    budget = dp.Budget(2.0, 1e-6)
+    with dp.Session(
+        budget=budget, accountant="individual", seed=1, people={"x": [0.1] * 50}
+    ) as opened:
+        opened.run(people()["x"].sum().release(dp.Gaussian(sigma=20)))
+        text = markdown(opened.certificate())
+    assert "What each record has spent is private" in text
+    assert "Spent so far" not in text

@@ -204,11 +204,13 @@ def session(certificate: Document) -> list[str]:
         for n, s, r in rows[:3]
     ]
     more = [f"and {len(rows) - 3} more currencies"] if len(rows) > 3 else []
+    whole = f"Spent so far, wherever the analyst stops: ε = {reading}"
+    if odometer.get("theorem") == found.get("theorem"):  # a filter of each record
+        whole = f"What each record has spent is private, and at most the whole: ε = {reading}"
     return [
         f"Steps: {len(found.get('steps') or ())}.",
         f"Filter: {found.get('theorem') or NONE}.",
-        f"Spent so far, wherever the analyst stops: ε = {reading} "
-        f"({odometer.get('theorem') or NONE}).",
+        f"{whole} ({odometer.get('theorem') or NONE}).",
         "; ".join([*shown_rows, *more]) + ".",
         f"Ledger: {number(ledger.get('entries'))} entries, the last hash {ledger.get('head')}.",
     ]
@@ -308,9 +310,20 @@ def audited(certificate: Document, audit: Audited) -> tuple[list[str], list[list
             f"{number(witness.get('tries'))} {found.get('tried') or 'runs'}",
         ],
     ]
+    if _contradicted(part(certificate, "claim"), found):
+        said = "the lower bound is above the certificate: one of them is wrong, or of another plan"
+        rows.insert(0, ["CONTRADICTION", said])
     rows += [["assumes", str(text)] for text in found.get("assumptions") or ()]
     rows += [["note", str(text)] for text in found.get("notes") or ()]
     return ["audit", "found"], rows
+
+
+def _contradicted(claim: Mapping[str, Any], audit: Mapping[str, Any]) -> bool:
+    """Whether an audit's lower bound is above a claim: at its delta, or at a larger one."""
+    keys = ("epsilon", "delta")
+    (epsilon, delta), found = map(claim.get, keys), (audit.get("epsilon_lower"), audit.get("delta"))
+    numbers = [x for x in (epsilon, delta, *found) if isinstance(x, int | float)]
+    return len(numbers) == 4 and found[0] > epsilon and found[1] >= delta
 
 
 def corners(audit: Document) -> tuple[list[str], list[list[str]]]:
