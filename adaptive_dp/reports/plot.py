@@ -100,8 +100,8 @@ def _steps(
 ) -> list[tuple[float, float]]:
     """Return the corners: each value holds until the next point, or with ``ahead`` from the last.
 
-    Corners between two equal values are left out. Corners are moved to tenths of a unit, as they are
-    written, away from the truth: up and to the right, or with ``ahead`` down and to the left.
+    Corners between two equal values are left out. The others are moved to tenths of a unit, as they
+    are written, away from the truth: up and to the right, or with ``ahead`` down and to the left.
     """
     right, down = (math.floor, math.ceil) if ahead else (math.ceil, math.floor)
     exact = [_point(x, y, a, b) for a, b in zip(xs, ys, strict=True)]
