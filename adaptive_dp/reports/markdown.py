@@ -320,10 +320,12 @@ def audited(certificate: Document, audit: Audited) -> tuple[list[str], list[list
 
 def _contradicted(claim: Mapping[str, Any], audit: Mapping[str, Any]) -> bool:
     """Whether an audit's lower bound is above a claim: at its delta, or at a larger one."""
-    keys = ("epsilon", "delta")
-    (epsilon, delta), found = map(claim.get, keys), (audit.get("epsilon_lower"), audit.get("delta"))
-    numbers = [x for x in (epsilon, delta, *found) if isinstance(x, int | float)]
-    return len(numbers) == 4 and found[0] > epsilon and found[1] >= delta
+    numbers: list[Any] = [audit.get("epsilon_lower"), claim.get("epsilon")]
+    numbers += [audit.get("delta"), claim.get("delta")]
+    if not all(isinstance(number, int | float) for number in numbers):
+        return False
+    lower, epsilon, at, delta = map(float, numbers)
+    return lower > epsilon and at >= delta
 
 
 def corners(audit: Document) -> tuple[list[str], list[list[str]]]:
