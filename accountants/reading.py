@@ -211,7 +211,8 @@ class Guarantee:
         belief = shown(self.posterior(0.5, 0.01).upper, upward=True, digits=3)
         return "\n".join(
             (
-                f"epsilon <= {shown(self.epsilon(delta).upper, upward=True)} at delta = {delta:g}",
+                f"epsilon <= {shown(self.epsilon(delta).upper, upward=True)} at delta = "
+                f"{shown(delta, upward=True)}",
                 "membership-inference advantage (true less false positives) <= "
                 + shown(self.advantage().upper, upward=True, digits=3),
                 f"true-positive rate at a false-positive rate of {rate:g} <= {found}",

@@ -35,18 +35,25 @@ def down(value: float, steps: float = 4) -> float:
     return value - abs(value) * ((steps + 1) * UNIT) - 5e-324
 
 
+COSTS = frozenset({"epsilon", "delta", "mu", "rho"})
+"""Parameters of losses that are bounds themselves: a larger one promises less."""
+
+
 def shown(value: float, *, upward: bool, digits: int = 6) -> str:
     """Return a bound as text, rounded outward at ``digits`` significant digits.
 
+    A number that has no more digits is itself: its text, read again, is the very same float.
+
     Examples
     --------
-    >>> shown(1.2345678, upward=True), shown(1.2345678, upward=False), shown(2.0, upward=True)
-    ('1.23457', '1.23456', '2')
+    >>> shown(1.2345678, upward=True), shown(1.2345678, upward=False), shown(0.1, upward=True)
+    ('1.23457', '1.23456', '0.1')
     """
     if not math.isfinite(value):
         return str(value)
     rounding = ROUND_CEILING if upward else ROUND_FLOOR
-    return f"{float(Context(prec=digits, rounding=rounding).create_decimal(value)):.{digits}g}"
+    found = Context(prec=digits, rounding=rounding).create_decimal(repr(float(value)))
+    return f"{float(found):.{digits}g}"
 
 
 def ceiling(value: Fraction) -> float:

@@ -188,6 +188,8 @@ def _ledger(parser: argparse.ArgumentParser) -> None:
             _allow(made)
         if name == "verify":
             _head(made)
+        if name == "show":
+            made.add_argument("--all", action="store_true", help="print all spends, however many")
 
 
 def _head(parser: argparse.ArgumentParser) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from accountants import AccountingError
+from accountants.rounding import shown
 from adaptive_dp import audit as audits
 from adaptive_dp.demo import DATA
 from adaptive_dp.graph.certificate import Certificate
@@ -116,8 +117,8 @@ def verify(options: Namespace) -> int:
         say(json.dumps(found))
     elif verdict.holds:
         say(
-            f"holds: epsilon <= {verdict.claimed:.9g}, recomputed {verdict.found:.9g}, at delta = "
-            f"{verdict.delta:g}"
+            f"holds: epsilon <= {_up(verdict.claimed)}, recomputed {_up(verdict.found)}, at delta "
+            f"= {_up(verdict.delta)}"
         )
         said = [f"protects {line}" for line in verdict.protects] + list(verdict.notes)
         say("\n".join(map(visible, said)))
@@ -126,6 +127,10 @@ def verify(options: Namespace) -> int:
     else:
         say(visible("does not hold: " + "; ".join(verdict.reasons)))
     return 0 if verdict.holds else FAILS
+
+
+def _up(bound: float) -> str:
+    return shown(bound, upward=True, digits=9)
 
 
 def demo(options: Namespace) -> int:

@@ -52,7 +52,8 @@ def show(options: Namespace) -> int:
     ]
     header = [list(COLUMNS.values())[i] for i in told]
     cells = [[visible(row[i]) for i in told] for row in rows]
-    say(table(header, cells) if rows else "no spends")
+    rest = "pass --all to see them"
+    say(table(header, cells, whole=options.all, rest=rest) if rows else "no spends")
     say("\n" + "\n".join(visible(line) for line in _lines(found)))
     return 0
 
@@ -127,10 +128,11 @@ def _summary(found: Recomputed) -> dict[str, Any]:
 
 def _lines(found: Recomputed) -> Iterator[str]:
     if found.budget is not None:
-        epsilon, delta = found.budget.epsilon, found.budget.delta
+        delta = found.budget.delta
+        whole, at_most = (shown(x, upward=True) for x in (found.budget.epsilon, delta))
         spent = shown(found.epsilon, upward=True)
         yield (
-            f"{found.spends} spends, epsilon {spent} of {epsilon:g} at delta = {delta:g}, by "
+            f"{found.spends} spends, epsilon {spent} of {whole} at delta = {at_most}, by "
             f"{found.theorem}"
         )
         for name, part in found.parts.items():

@@ -32,4 +32,4 @@ def _text(kind: str, every: list[Listed]) -> str:
         if not one.problem
     ]
     problems = [f"BROKEN: {visible(one.problem)}" for one in every if one.problem]
-    return "\n".join([table((kind, "from", "theorem"), rows), *problems])
+    return "\n".join([table((kind, "from", "theorem"), rows, whole=True), *problems])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import adaptive_dp as dp
+from adaptive_dp.graph.errors import DataError
 from adaptive_dp.rows.reading import read
 
 pytest.importorskip("narwhals")
@@ -137,3 +138,20 @@ def test_what_is_no_number_is_refused_by_its_type(values: list[str], make: Any) 
 def test_float_columns_without_gaps_are_read_where_they_lie(wrapped: Any) -> None:
     array = np.arange(1000.0)
     assert np.shares_memory(read(wrapped(array), "x", "number"), array)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pl.DataFrame({"age": pl.Series(["SECRET", "b"], dtype=pl.Enum(["SECRET", "b"]))}),
+        pd.DataFrame({"age": pd.Categorical(["SECRET", "b"], ordered=True)}),  # types hold values
+        pl.DataFrame({"age": [{"SECRET": 1}]}),
+        pa.table({"age": pa.array([{"SECRET": 1}])}),
+    ],
+)
+def test_a_type_that_is_refused_does_not_tell_what_is_in_the_column(frame: Any) -> None:
+    people = dp.dataset("people", columns={"age": (0, 100)})
+    plan = dp.Pipeline(n=people["age"].sum().release(dp.Laplace(scale=100)))
+    with pytest.raises(DataError, match="must be numeric") as refused:
+        plan.run(people=frame)
+    assert "SECRET" not in str(refused.value)

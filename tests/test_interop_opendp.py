@@ -177,3 +177,13 @@ class TestRefusals:
         for wrong in ("{", 3, "[]"):
             with pytest.raises(dp.DeclarationError, match="measurement"):
                 OpenDP(measurement=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rows", [1, 5, 40])
+def test_no_total_is_too_large_to_be_released(rows: int) -> None:
+    """A failure where the total leaves 64 bits would tell whether one more row is there."""
+    people = dp.dataset("people", columns={"x": (0, 2**61)})
+    whole = odp.m.make_laplace(I64, odp.absolute_distance(T="i64"), scale=2.0)
+    plan = dp.Pipeline(n=people["x"].sum().release(from_opendp(whole)))
+    found = plan.simulate(seed=1, people={"x": [2.0**61] * rows})["n"]
+    assert found == pytest.approx(min(rows * 2.0**61, 2.0**63), rel=1e-12)

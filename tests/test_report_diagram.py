@@ -84,3 +84,13 @@ def test_the_plan_of_another_certificate_is_refused() -> None:
     other = dp.Pipeline(a=people.count().release(dp.Laplace(scale=2)))
     with pytest.raises(DeclarationError, match="another plan"):
         report(one.certify(), other)
+
+
+def test_a_very_large_plan_is_not_drawn_once_for_each_group() -> None:
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    for j in range(20):
+        for i in range(30):
+            graph.add_node(f"{j} {i}", kind="post", label="x", colour="public", group=(f"G{j}",))
+    assert states(graph) == [frozenset(), frozenset(f"G{j}" for j in range(20))]
+    few = graph.subgraph([f"{j} 0" for j in range(20)])
+    assert len(states(few)) == 22

@@ -276,7 +276,7 @@ def test_the_pipeline_has_the_edges_of_adaptivity():
     assert chosen == [("n20", "n21"), ("n21", "n22")]
     assert plan.svg().count('class="edge released chosen"') == 2
     assert plan.mermaid().count("-.->") == 2
-    with pytest.raises(InapplicableError, match="chosen as it ran"):
+    with pytest.raises(InapplicableError, match="chosen as a session ran"):
         plan.with_delta(1e-6).certify()
     session = opened(accountant="basic")
     for scale in (10.0, 20.0):

@@ -168,8 +168,15 @@ def _tree(event: Any, neighbors: str) -> Term:
 def _mixture(event: Any, neighbors: str) -> Term:
     """Return the sampled Gaussian, where there is one shift beside none."""
     deviation = nonnegative("MixtureOfGaussiansDpEvent's deviation", event.standard_deviation)
+    moves, chances = list(event.sensitivities), list(event.sampling_probs)
+    whole_law = len(moves) == len(chances) and abs(math.fsum(chances) - 1) <= 1e-9
+    if not whole_law:
+        raise DomainError(
+            "MixtureOfGaussiansDpEvent.sampling_probs must be one for each sensitivity, and add up "
+            f"to 1; got {chances} for {moves}"
+        )
     shifts: dict[Fraction, Fraction] = {}
-    for shift, chance in zip(event.sensitivities, event.sampling_probs, strict=True):
+    for shift, chance in zip(moves, chances, strict=True):
         size = Fraction(nonnegative("MixtureOfGaussiansDpEvent's sensitivity", shift))
         rate = Fraction(probability("MixtureOfGaussiansDpEvent's probability", chance))
         if size and rate:

@@ -34,6 +34,8 @@ def epsilon(loss: PrivacyLoss) -> float:
 def to_renyi(eps: float, orders: Array) -> Array:
     """Return RR's Renyi divergence ``log(cosh(w eps)/cosh(eps/2)) / (alpha - 1)``.
 
+    At order infinity it is eps itself.
+
     Both log cosh are ``x - log 2 + log1p(e^{-2x})``; for small ``w eps`` the difference is
     taken by ``cosh a - cosh b = 2 sinh((a+b)/2) sinh((a-b)/2)``, which does not cancel.
     """
@@ -44,8 +46,9 @@ def to_renyi(eps: float, orders: Array) -> Array:
         small = np.log1p(near)
         large = far - half + np.log1p(np.exp(-2 * far)) - np.log1p(np.exp(-2 * half))
         log_moment = np.where(far < 1, up(small, 32), large + 8 * UNIT * (1 + far))
-        curve: Array = np.minimum(up(log_moment / (orders - 1)), eps)
-    return curve
+        curve = np.minimum(up(log_moment / (orders - 1)), eps)
+    found: Array = np.where(np.isinf(orders), eps, curve)
+    return found
 
 
 def to_rho(eps: float) -> float:

@@ -32,25 +32,39 @@ _GRID = np.log(np.geomspace(1e-3, 1e9, 41))
 def divergence(loss: PrivacyLoss, orders: Array) -> Array:
     """Return the loss's curve, outside of its failure, at real orders (shape as ``orders``).
 
-    Its own, or what its mu, its rho or its pure epsilon imply, in this order.
+    Its own, or what its mu, its rho or its pure epsilon imply, in this order. Where a formula
+    has no finite value, as at order infinity, it is the pure epsilon, or infinite without one.
 
     Raises
     ------
     InapplicableError
         If the loss has none of them.
     """
-    own = loss.renyi(orders)
+    with np.errstate(over="ignore", invalid="ignore"):  # what that leaves is told apart below
+        own = loss.renyi(orders)
     if own is not None:
-        return own
+        return _limited(own, loss)
     mu, rho, eps = loss.mu(), loss.rho(), loss.pure()
     if mu is not None:
-        with np.errstate(over="ignore"):
-            return up(orders * mu * mu / 2)  # in this order mu * mu cannot underflow
+        with np.errstate(over="ignore", invalid="ignore"):
+            return _limited(
+                up(orders * mu * mu / 2), loss
+            )  # in this order mu * mu cannot underflow
     if rho is not None:
-        return up(orders * rho)
+        return _limited(up(orders * rho), loss)
     if eps is not None:
         return pure.to_renyi(eps, orders)
     raise InapplicableError(f"{type(loss).__name__} has no Renyi divergence")
+
+
+def _limited(curve: Array, loss: PrivacyLoss) -> Array:
+    """Return a curve with D_alpha <= D_infinity, the pure epsilon, where it is not finite."""
+    unknown = ~np.isfinite(curve)
+    if not unknown.any():
+        return curve
+    eps = loss.pure()
+    found: Array = np.where(unknown, math.inf if eps is None else eps, curve)
+    return found
 
 
 def total(spends: Sequence[tuple[PrivacyLoss, int]], orders: Array) -> Array:

@@ -246,11 +246,12 @@ class Audit:
         seen = self.witness
         many = self.tried == "runs"
         mu = shown(self.mu_lower, upward=False)
+        epsilon, delta = (shown(bound, upward=True) for bound in (self.epsilon, self.delta))
         count = f"{self.samples} of each of {len(self.pairs)} pair(s)"
         rows = [
             ("verdict", self.verdict),
             ("claim", self.claim),
-            ("tested at", f"epsilon {self.epsilon:.6g}, delta {self.delta:g}"),
+            ("tested at", f"epsilon {epsilon}, delta {delta}"),
             ("epsilon is at least", shown(self.epsilon_lower, upward=False)),
             ("delta is at least", shown(self.delta_lower, upward=False)),
             ("mu is at least", mu if many else f"{mu}, if canaries are independent of each other"),

@@ -9,6 +9,7 @@ from typing import Any
 from attrs import frozen
 
 from accountants import Bounds
+from accountants.rounding import shown
 from adaptive_dp.graph.errors import DocumentError
 from adaptive_dp.graph.table import certificate_html, certificate_text
 from adaptive_dp.graph.untrusted import check_values, unique_json
@@ -86,7 +87,8 @@ class Certificate:
         return certificate_text(self.document)
 
     def __repr__(self) -> str:
-        return f"<certificate epsilon={self.epsilon:.6g} delta={self.delta:g} by {self.accountant}>"
+        epsilon, delta = (shown(bound, upward=True) for bound in (self.epsilon, self.delta))
+        return f"<certificate epsilon={epsilon} delta={delta} by {self.accountant}>"
 
     def _repr_html_(self) -> str:
         return certificate_html(self.document)

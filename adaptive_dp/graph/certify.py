@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 
 import accountants
-from accountants import Answer, Worlds
+from accountants import Answer, InapplicableError, Worlds
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.assumptions import assumptions
 from adaptive_dp.graph.certificate import FORMAT, Certificate
@@ -62,6 +62,7 @@ def certificate(
     if claim is not None and not any(answer.bounds for answer in answers.values()):
         best = accountants.measure(worlds, accountants.Basic(), delta=delta)  # for shares alone
     else:
+        _chosen_as_it_ran(answers.values())
         best = accountants.tightest(answers)
     charges = releases(structure)
     nodes = rows(charges, best, delta, answers)
@@ -83,6 +84,23 @@ def certificate(
     losses = [loss for loss, _ in compiler.paid(charges).values()]
     rests = third_party(structure, mechanisms, losses, chosen)
     return Certificate(document | ({"third_party": rests} if rests else {}))
+
+
+def _chosen_as_it_ran(answers: Collection[Answer]) -> None:
+    """Say where the promise of a session's plan is, if no accountant has one.
+
+    Raises
+    ------
+    InapplicableError
+        If all that were asked need losses that were fixed before.
+    """
+    if answers and all(answer.reason == FIXED for answer in answers):
+        names = ", ".join(answer.accountant.name for answer in answers)
+        raise InapplicableError(
+            f"these steps were chosen as a session ran, and the accountants ({names}) bound losses "
+            "that were fixed before; the session's filter covers them: session.certificate() is "
+            "what it promises, session.epsilon what was spent so far"
+        )
 
 
 def _contradicted(answers: Mapping[str, Answer], worlds: Worlds, delta: float) -> None:

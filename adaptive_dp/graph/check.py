@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -23,7 +24,7 @@ DEPTH = 64
 def checked(
     outputs: Mapping[str, Any] | Sequence[tuple[Path, Handle]],
 ) -> list[tuple[Path, Handle]]:
-    """Return the outputs as (path, handle) pairs, sorted by path.
+    """Return the outputs as (path, handle) pairs, sorted by path: step 2 before step 10.
 
     Raises
     ------
@@ -52,7 +53,15 @@ def checked(
         if isinstance(handle.operation, Loop):
             loops.append(handle.operation)
     _scopes([handle for _, handle in flat], {id(loop): _body(loop) for loop in loops}, ())
-    return sorted(flat, key=lambda pair: pair[0])
+    return sorted(flat, key=lambda pair: [*map(_counted, pair[0])])
+
+
+def _counted(name: str) -> tuple[Any, ...]:
+    """Return a key that orders names as people count: whole numbers in them by size."""
+    parts = re.split("([0-9]+)", name)  # texts at even places, digits at odd ones
+    numbers = [part.lstrip("0") for part in parts[1::2]]
+    sizes = [(len(digits), digits) for digits in numbers]
+    return [x for pair in zip(parts[::2], [*sizes, ()], strict=True) for x in pair], name
 
 
 def _distinct(paths: Sequence[Path]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from accountants import Answer, PrivacyLoss
 from accountants.loss import parameters
+from accountants.rounding import COSTS, shown
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.charge import Charge, regions
 from adaptive_dp.graph.encode import encode
@@ -71,9 +72,14 @@ def _plain(value: Any) -> Any:
 
 def _said(loss: PrivacyLoss) -> str:
     inside = ", ".join(
-        f"{k} {v:.6g}" if isinstance(v, float) else f"{k} {v}" for k, v in parameters(loss).items()
+        f"{k} {_number(k, v)}" if isinstance(v, float) else f"{k} {v}"
+        for k, v in parameters(loss).items()
     )
     return f"{type(loss).__name__} {inside}"
+
+
+def _number(name: str, value: float) -> str:
+    return shown(value, upward=True) if name in COSTS else f"{value:.6g}"
 
 
 def _lost(loss: PrivacyLoss, conversions: Mapping[str, str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from itertools import islice
 from textwrap import fill
 from typing import Any, TypeGuard
 
-from accountants.rounding import shown
+from accountants.rounding import COSTS, shown
 from adaptive_dp.graph.origins import said
 from adaptive_dp.graph.plain import plain
 from adaptive_dp.graph.roles import PartOperation, part_key
@@ -28,15 +28,19 @@ LISTED = 12
 """Entries of a value that get a row each; of more, the first few stand in one row."""
 
 
-def table(header: Row, rows: Sequence[Row]) -> str:
-    """Return rows under a header, columns aligned by spaces."""
-    cells = [[visible(cell) for cell in row] for row in rows[:LIMIT]]
+def table(header: Row, rows: Sequence[Row], *, whole: bool = False, rest: str = "") -> str:
+    """Return rows under a header, columns aligned by spaces; the first ones if not ``whole``.
+
+    ``rest`` says, in brackets, how to see those that are left out.
+    """
+    limit = len(rows) if whole else LIMIT
+    cells = [[visible(cell) for cell in row] for row in rows[:limit]]
     columns = list(zip(header, *cells, strict=True))
     widths = _fitted([max(map(len, column)) for column in columns])
     lines = [_line(header, widths), _line(["-" * w for w in widths], widths)]
     lines += [_line(row, widths) for row in cells]
-    if len(rows) > LIMIT:
-        lines.append(f"... and {len(rows) - LIMIT} more")
+    if len(rows) > limit:
+        lines.append(f"... and {len(rows) - limit} more{f' ({rest})' if rest else ''}")
     return "\n".join(lines)
 
 
@@ -78,11 +82,11 @@ def _what(node: Node) -> str:
 
 def certificate_text(document: Mapping[str, Any]) -> str:
     """Return the certificate: the claim, the accountants side by side, each node's share."""
+    asked = list(_accountants(document))
     parts = [
         *claim_lines(document),
         "",
-        table(("accountant", "lower", "upper", ""), list(_accountants(document))),
-        "",
+        *([table(("accountant", "lower", "upper", ""), asked), ""] if asked else []),
         table(
             ("release", "mechanism", "distance", "costs", "times", "share"), list(_nodes(document))
         ),
@@ -111,7 +115,8 @@ def claim_lines(document: Mapping[str, Any]) -> list[str]:
     """Return what a certificate claims, and whom it protects."""
     claim = document["claim"]
     return [
-        f"epsilon <= {_bound(claim['epsilon'], upward=True)} at delta = {claim['delta']:g}, "
+        f"epsilon <= {_bound(claim['epsilon'], upward=True)} at delta = "
+        f"{_bound(claim['delta'], upward=True)}, "
         f"by the {visible(claim['accountant'])} "
         + ("filter, whatever is run" if "session" in document else "accountant"),
         *_session(document.get("session")),
@@ -144,7 +149,8 @@ def protects(row: Mapping[str, Any]) -> str:
 def _accountants(document: Mapping[str, Any]) -> Iterator[Row]:
     for row in document["accountants"]:
         if not row["applies"]:
-            yield row["name"], "-", "-", f"does not apply: {row['reason']}"
+            if "session" not in document:  # few apply to what was chosen as it ran
+                yield row["name"], "-", "-", f"does not apply: {row['reason']}"
         else:
             mark = "tightest" if row["name"] == document["claim"]["accountant"] else ""
             lower, upper = _bound(row["lower"], upward=False), _bound(row["upper"], upward=True)
@@ -156,12 +162,16 @@ def _nodes(document: Mapping[str, Any]) -> Iterator[Row]:
         inside = ", ".join(
             f"{k}={_short(v)}" for k, v in row["parameters"].items() if not isinstance(v, dict)
         )
-        loss = ", ".join(f"{k} {_short(v)}" for k, v in row["loss"].items() if k != "kind")
+        loss = ", ".join(
+            f"{k} {_bound(v, upward=True) if k in COSTS else _short(v)}"
+            for k, v in row["loss"].items()
+            if k != "kind"
+        )
         share = f"{row['share']:.1%}" + ("" if row["in_worst_world"] else " (elsewhere)")
         yield (
             row["node"],
             f"{row['mechanism']}({inside})",
-            f"{_short(row['distance'])} (l{row['norm']})",
+            f"{_bound(row['distance'], upward=True)} (l{row['norm']})",
             loss,
             str(row["times"]),
             share,

@@ -55,6 +55,7 @@ _DOMAIN = re.compile(
 _METRIC = re.compile(r"(AbsoluteDistance|L1Distance|L2Distance)\((\w+)\)")
 _SPACE = re.compile(r"(?:transformation|measurement)_(?:input|output)_(?:domain|metric|measure)")
 _MEASURES = ("MaxDivergence", "ZeroConcentratedDivergence", "Approximate(MaxDivergence)")
+_LEAST, _MOST = -(2**63), 2**63 - 1
 _NORMS = {"AbsoluteDistance": 1.0, "L1Distance": 1.0, "L2Distance": 2.0}
 
 
@@ -114,10 +115,14 @@ class OpenDP(Mechanism):
         return _NORMS[_metric(_made(self.measurement))[0]]
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
-        """Return what the measurement says of the value; its noise is OpenDP's own."""
+        """Return what the measurement says of the value; its noise is OpenDP's own.
+
+        Whole numbers beyond 64 bits are moved to the nearest that has them: a failure there would
+        tell the data, and to clamp brings no two values further apart.
+        """
         found = _made(self.measurement)
         whole = _carrier(found) == "i64"
-        listed = [int(v) if whole else float(v) for v in value.ravel()]
+        listed = [min(max(int(v), _LEAST), _MOST) if whole else float(v) for v in value.ravel()]
         released = found(listed) if _vector(found) else found(listed[0])
         return np.asarray(released, dtype=np.float64).reshape(value.shape)
 

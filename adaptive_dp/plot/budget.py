@@ -45,13 +45,14 @@ def budget(session: Session, *, ax: Axes | None = None) -> Axes:
         raise DeclarationError("the session has run nothing yet; run a step first")
     whole = session.budget.epsilon
     steps = range(len(readings) + 1)
-    title = f"Budget: epsilon {whole:g}, delta {session.budget.delta:g}"
+    allowed = shown(whole, upward=True)
+    title = f"Budget: epsilon {allowed}, delta {shown(session.budget.delta, upward=True)}"
     axes = framed(ax, title, "", "share of the budget")
     spent = [0.0, *(reading.share for reading in readings)]
     read = [0.0, *(reading.epsilon / whole for reading in readings)]
     texts = (
         f"{session.accountant} filter, {spent[-1]:.1%}",
-        f"odometer, epsilon {shown(readings[-1].epsilon, upward=True, digits=3)} of {whole:g}",
+        f"odometer, epsilon {shown(readings[-1].epsilon, upward=True, digits=3)} of {allowed}",
     )
     for i, (line, text) in enumerate(zip((spent, read), texts, strict=True)):
         axes.plot(

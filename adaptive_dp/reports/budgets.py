@@ -114,8 +114,9 @@ def steps(certificate: Mapping[str, Any], history: Sequence[tuple[str, float]]) 
         at = low - 140 * float(budget) / top
         bars.append(
             f'<path class="guide" d="M{left:g} {at:.1f}H{wide - 10:g}"/>'
-            f'<text x="{left - 6:g}" y="{at + 4:.1f}" text-anchor="end">{said.number(budget)}'
-            f'</text><text class="said" x="{wide - 10:g}" y="{at - 6:.1f}" text-anchor="end">'
+            f'<text x="{left - 6:g}" y="{at + 4:.1f}" text-anchor="end">'
+            f'{said.outward(budget, upward=True)}</text><text class="said" x="{wide - 10:g}" '
+            f'y="{at - 6:.1f}" text-anchor="end">'
             "the budget</text>"
         )
     bars.append(f'<path class="grid" d="M{left:g} {low:g}H{wide - 10:g}"/>')

@@ -21,6 +21,7 @@ from adaptive_dp.reports.parts import escape
 
 FREELY = 3  # groups that open and close each by itself
 MOST = 30  # groups beyond which all are open, or all closed
+WORK = 5000  # nodes in all states beyond which it is so too: each state is laid out anew
 OPEN = 25  # nodes up to which groups are open at first
 
 SMALL, FIRST = 900.0, 0.75  # wider drawings start at this size, or fill the page if that is more
@@ -70,7 +71,7 @@ def states(graph: nx.DiGraph[str]) -> States:
     found = [frozenset[str]()]
     if len(names) <= FREELY:
         found += [frozenset(some) for k in range(1, len(names)) for some in combinations(names, k)]
-    elif len(names) <= MOST:
+    elif len(names) <= MOST and len(names) * len(graph) <= WORK:
         around = [{n for path in paths if name == path[-1] for n in path} for name in names]
         found += [every - some for some in around]
     return list(dict.fromkeys([*found, every]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import networkx as nx
@@ -24,10 +24,11 @@ from adaptive_dp.graph.plain import plain
 from adaptive_dp.graph.run import Result
 from adaptive_dp.reports import assets, budgets, releases
 from adaptive_dp.reports import markdown as said
+from adaptive_dp.reports.checked import Checked, checked
 from adaptive_dp.reports.curves import curves
 from adaptive_dp.reports.details import details
 from adaptive_dp.reports.diagram import diagram
-from adaptive_dp.reports.parts import escape, fold, small, table
+from adaptive_dp.reports.parts import escape, fold, matrix, small, table
 from adaptive_dp.reports.values import values as released
 from adaptive_dp.reports.what_if import grid, what_if
 
@@ -40,8 +41,12 @@ def report(
     values: Result | Mapping[str, Any] | None = None,
     *,
     audit: said.Audited | None = None,
+    allow: Collection[str] = (),
 ) -> str:
     """Write a certificate, its plan and the released values as one HTML page.
+
+    The claim is recomputed, from ``graph`` or from the plan that the certificate carries, and the
+    page says whether it holds; values of a simulation are stamped as such.
 
     Parameters
     ----------
@@ -56,6 +61,9 @@ def report(
         one standard deviation of the noise in the same shape (or None).
     audit : Audit or mapping, optional
         An audit of the plan, or its document: its lower bound is set beside the claim.
+    allow : list of str
+        Modules from which the certificate's own mechanisms and accountants may be imported, to
+        recompute it; a plan's own mechanisms need none where ``graph`` is that plan.
 
     Returns
     -------
@@ -65,7 +73,8 @@ def report(
     Raises
     ------
     DeclarationError
-        If the certificate is of another plan than the one that is passed.
+        If the certificate is of another plan than the one that is passed, or than the one whose
+        run released the values.
 
     Examples
     --------
@@ -84,12 +93,21 @@ def report(
             f"{plan.fingerprint}; pass the plan that was certified",
         )
     ran = values is not None
+    stamped = document
     if isinstance(values, Result):
+        paper = values.certificate.document
+        require(
+            document.get("fingerprint") == paper["fingerprint"],
+            f"the values are of another plan: their certificate's fingerprint is "
+            f"{paper['fingerprint']}; pass the certificate of their run",
+        )
+        if said.is_simulated(paper):  # whatever the certificate that is shown beside them says
+            stamped = {**document, "randomness": paper["randomness"]}
         values = {k: {"value": v, "noise": values.noise.get(k)} for k, v in values.items()}
     sections = {
         "The analysis": diagram(drawn, document) if drawn is not None else "",
         "Released values": released(values or {}),
-        "Session": _session(document),
+        "Session": _session(document, plan, allow),
         "Audit": budgets.audited(document, audit) if audit is not None else "",
         "Accountants": budgets.accountants(document),
         "What if": _what_if(plan, document) if plan is not None else "",
@@ -99,7 +117,8 @@ def report(
         "Nodes": details(drawn, document) if drawn is not None else "",
         "Worst world": _list(said.worlds(document)),
         "Assumptions": _list(said.assumptions(document)),
-        "Randomness": _list(said.randomness(document, ran=ran)),
+        "Code from elsewhere": _list(said.third_party(document)),
+        "Randomness": _list(said.randomness(stamped, ran=ran)),
         "Versions": _versions(document),
         "Fingerprint": _fingerprint(document),
         "Full certificate": _document(document),
@@ -112,7 +131,7 @@ def report(
         '<meta name="referrer" content="no-referrer">'
         f"<title>Privacy certificate</title><style>{assets.style()}</style>"
         f"<script>{assets.script()}</script></head><body>\n"
-        f"{_head(document, list(found))}<main>\n"
+        f"{_head(stamped, list(found), checked(document, plan, allow=allow))}<main>\n"
         + "\n".join(_section(title, body) for title, body in found.items())
         + "\n</main></body></html>\n"
     )
@@ -134,7 +153,7 @@ def _list(items: Sequence[str]) -> str:
     return f"<ul>{''.join(f'<li>{escape(item)}</li>' for item in items)}</ul>" if items else ""
 
 
-def _head(certificate: Mapping[str, Any], titles: Sequence[str]) -> str:
+def _head(certificate: Mapping[str, Any], titles: Sequence[str], found: Checked) -> str:
     epsilon, delta = said.claim(certificate)
     stated = said.part(certificate, "claim")
     banner = f'<p class="banner" role="alert">{said.BANNER}</p>'
@@ -142,25 +161,34 @@ def _head(certificate: Mapping[str, Any], titles: Sequence[str]) -> str:
     return (
         "<header>"
         + (banner if said.is_simulated(certificate) else "")
+        + (f'<p class="banner" role="alert">{escape(found.says)}</p>' * (found.holds is False))
         + "<h1>Privacy certificate</h1>"
         + f'<p class="claim"><span>ε ≤ {escape(said.rounded_claim(certificate))}</span> '
         + f"<span>δ = {escape(said.power(stated.get('delta')))}</span></p>"
         + small(f"In full: ε = {epsilon}, δ = {delta}. {said.tightest(certificate)}")
+        + (small(found.says) if found.holds is not False else "")
         + "".join(f"<p>{escape(line)}</p>" for line in said.protects(certificate))
         + f'<nav aria-label="Sections"><ul>{links}</ul></nav></header>'
     )
 
 
-def _session(certificate: Mapping[str, Any]) -> str:
+def _session(certificate: Mapping[str, Any], plan: Pipeline | None, allow: Collection[str]) -> str:
     """Write what a session has spent, and step by step where its plan can be read."""
     lines = _list(said.session(certificate))
     if not lines:
         return ""
     room = importlib.import_module("adaptive_dp.session.steps")  # it stands on the graph
     try:
-        steps = room.epsilon_by_step(Certificate(dict(certificate)))
+        if plan is not None:
+            steps = room.steps_of(certificate, plan)
+        else:
+            steps = room.epsilon_by_step(Certificate(dict(certificate)), allow=allow)
     except (PlanError, AccountingError) as error:
-        return lines + small(f"Its steps cannot be recomputed here: {error}")
+        why = "What each step has spent cannot be recomputed here; give the session's plan as well:"
+        names = [str(name) for name in said.part(certificate, "session").get("steps") or ()]
+        rows = [[str(i), name] for i, name in enumerate(names, 1)]
+        told = matrix(["step", "name"], rows, "Steps of the session")
+        return small(f"{why} report(certificate, session.pipeline). {error}") + told + lines
     return budgets.steps(certificate, steps) + lines
 
 

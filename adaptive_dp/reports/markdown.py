@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from accountants.rounding import shown
+from accountants.rounding import COSTS, shown
+from adaptive_dp.graph import origins
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.visible import visible
+from adaptive_dp.reports.checked import checked
 
 __all__ = ["markdown"]
 
@@ -34,7 +36,6 @@ Audited = WithDocument | Document
 BANNER = "Not for release: seeded simulation"
 NONE = "—"
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-COSTS = frozenset({"epsilon", "delta", "mu", "rho"})  # of losses; never shown too low
 NEIGHBORS = {
     "add_remove": "adding or removing",
     "replace_one": "replacing",
@@ -42,8 +43,13 @@ NEIGHBORS = {
 }
 
 
-def markdown(certificate: Certificate | Document, audit: Audited | None = None) -> str:
-    """Write a certificate as Markdown.
+def markdown(
+    certificate: Certificate | Document,
+    audit: Audited | None = None,
+    *,
+    allow: Collection[str] = (),
+) -> str:
+    """Write a certificate as Markdown, with what recomputing its claim has found.
 
     Parameters
     ----------
@@ -51,6 +57,8 @@ def markdown(certificate: Certificate | Document, audit: Audited | None = None) 
         The certificate, or its document.
     audit : Audit or mapping, optional
         An audit of the plan, or its document: its lower bound is set beside the claim.
+    allow : list of str
+        Modules from which the plan's own mechanisms may be imported, to recompute the claim.
 
     Returns
     -------
@@ -64,23 +72,30 @@ def markdown(certificate: Certificate | Document, audit: Audited | None = None) 
     **ε = 2.0, δ = 1e-06**
     """
     certificate = document(certificate)
+    found = checked(certificate, allow=allow)
     blocks = ["# Privacy certificate"]
     if is_simulated(certificate):
         blocks.append(f"> **{BANNER.upper()}**")
     epsilon, delta = claim(certificate)
     blocks.append(f"**ε = {_inline(epsilon)}, δ = {_inline(delta)}**")
     blocks.append(_inline(tightest(certificate)))
+    blocks.append(
+        _inline(found.says) if found.holds is not False else f"> **{_inline(found.says)}**"
+    )
     blocks.append(_list(protects(certificate)))
     if session(certificate):
         blocks += ["## Session", _list(session(certificate))]
     if audit is not None:
         blocks += ["## Audit", _table(*audited(certificate, audit))]
     head, rows = accountants(certificate)
-    blocks += ["## Accountants", _table(head, rows)]
+    if rows or not session(certificate):
+        blocks += ["## Accountants", _table(head, rows)]
     head, rows = nodes(certificate)
     blocks += ["## Releases", _table(head, rows)]
     blocks += ["## Worst world", _list(worlds(certificate))]
     blocks += ["## Assumptions", _list(assumptions(certificate))]
+    if third_party(certificate):
+        blocks += ["## Code from elsewhere", _list(third_party(certificate))]
     blocks += ["## Randomness", _list(randomness(certificate))]
     head, rows = versions(certificate)
     blocks += ["## Versions", _table(head, rows)]
@@ -137,18 +152,18 @@ def exact(value: object) -> str:
 
 
 def power(value: object) -> str:
-    """Format a small probability, a power of ten as such.
+    """Format a probability that is promised, never too low; a power of ten as such.
 
     Examples
     --------
-    >>> power(1e-6), power(2e-6), power(0.0), power(None)
-    ('10⁻⁶', '2e-06', '0', '—')
+    >>> power(1e-6), power(1.234501e-6), power(0.0), power(None)
+    ('10⁻⁶', '1.2346e-06', '0', '—')
     """
     if isinstance(value, float) and 0 < value < 0.01:
         digits = f"{value:.0e}".partition("e")
         if digits[0] == "1" and float(f"{value:.0e}") == value:
             return "10" + str(int(digits[2])).translate(RAISED)
-    return number(value)
+    return outward(value, upward=True)
 
 
 def percent(share: object) -> str:
@@ -183,19 +198,26 @@ def session(certificate: Document) -> list[str]:
     spent, left = list(found.get("spent") or ()), list(found.get("remaining") or ())
     names = [str(name) for name in found.get("currencies") or ()]
     rows = list(zip(names, spent, left, strict=False))
+    rows.sort(key=lambda row: not _some(row[2]))  # a filter needs one currency that is left
     shown_rows = [
         f"{n}: {outward(s, upward=True)} spent, {outward(r, upward=False)} left"
         for n, s, r in rows[:3]
     ]
     more = [f"and {len(rows) - 3} more currencies"] if len(rows) > 3 else []
+    whole = f"Spent so far, wherever the analyst stops: ε = {reading}"
+    if odometer.get("theorem") == found.get("theorem"):  # a filter of each record
+        whole = f"What each record has spent is private, and at most the whole: ε = {reading}"
     return [
         f"Steps: {len(found.get('steps') or ())}.",
         f"Filter: {found.get('theorem') or NONE}.",
-        f"Spent so far, wherever the analyst stops: ε = {reading} "
-        f"({odometer.get('theorem') or NONE}).",
+        f"{whole} ({odometer.get('theorem') or NONE}).",
         "; ".join([*shown_rows, *more]) + ".",
         f"Ledger: {number(ledger.get('entries'))} entries, the last hash {ledger.get('head')}.",
     ]
+
+
+def _some(left: object) -> bool:
+    return isinstance(left, int | float) and left > 0
 
 
 def rounded_claim(certificate: Document) -> str:
@@ -236,11 +258,17 @@ def _protects(item: Mapping[str, Any]) -> str:
 
 
 def accountants(certificate: Document) -> tuple[list[str], list[list[str]]]:
-    """Return the table of accountants: those that apply, then those that do not, with why."""
+    """Return the table of accountants: those that apply, then those that do not, with why.
+
+    Of a session, whose steps were chosen as it ran, only those that apply; few do, and its claim is
+    its filter's.
+    """
     head = ["accountant", "lower ε", "upper ε", "theorem", "remark"]
     found: list[Mapping[str, Any]] = list(certificate.get("accountants") or ())
     best = part(certificate, "claim").get("accountant")
     rows = []
+    if certificate.get("session"):
+        found = [item for item in found if item.get("applies", True)]
     for item in sorted(found, key=lambda item: not item.get("applies", True)):
         remark = str(item.get("reason") or "")
         if not item.get("applies", True):
@@ -282,9 +310,22 @@ def audited(certificate: Document, audit: Audited) -> tuple[list[str], list[list
             f"{number(witness.get('tries'))} {found.get('tried') or 'runs'}",
         ],
     ]
+    if _contradicted(part(certificate, "claim"), found):
+        said = "the lower bound is above the certificate: one of them is wrong, or of another plan"
+        rows.insert(0, ["CONTRADICTION", said])
     rows += [["assumes", str(text)] for text in found.get("assumptions") or ()]
     rows += [["note", str(text)] for text in found.get("notes") or ()]
     return ["audit", "found"], rows
+
+
+def _contradicted(claim: Mapping[str, Any], audit: Mapping[str, Any]) -> bool:
+    """Whether an audit's lower bound is above a claim: at its delta, or at a larger one."""
+    numbers: list[Any] = [audit.get("epsilon_lower"), claim.get("epsilon")]
+    numbers += [audit.get("delta"), claim.get("delta")]
+    if not all(isinstance(number, int | float) for number in numbers):
+        return False
+    lower, epsilon, at, delta = map(float, numbers)
+    return lower > epsilon and at >= delta
 
 
 def corners(audit: Document) -> tuple[list[str], list[list[str]]]:
@@ -376,7 +417,10 @@ def named(items: object) -> str:
     """Write a mapping as ``name: value; name: value``."""
     if not isinstance(items, Mapping):
         return plain(items) if items else ""
-    return "; ".join(f"{name}: {plain(value)}" for name, value in items.items())
+    return "; ".join(
+        f"{name}: {outward(value, upward=True) if name in COSTS else plain(value)}"
+        for name, value in items.items()
+    )
 
 
 def plain(value: object) -> str:
@@ -410,6 +454,13 @@ def assumptions(certificate: Document) -> list[str]:
     return [str(item) for item in certificate.get("assumptions") or ()]
 
 
+def third_party(certificate: Document) -> list[str]:
+    """Say whose code a certificate rests on, beside the library's."""
+    rows = [row for row in certificate.get("third_party") or () if isinstance(row, Mapping)]
+    keys = ("kind", "class", "distribution", "version")
+    return [f"It trusts {origins.said({key: row.get(key) for key in keys})}." for row in rows]
+
+
 def randomness(certificate: Document, *, ran: bool = False) -> list[str]:
     """Describe where the noise came from; a certificate alone cannot tell whether its plan ran."""
     found = part(certificate, "randomness")
@@ -439,7 +490,10 @@ def _inline(text: str) -> str:
     """Escape a text for one line of Markdown, also inside a table."""
     line = visible(text)
     line = " ".join(line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").split())
-    return re.sub(r"([\\`*_\[\]|~$])", r"\\\1", line)
+    line = re.sub(r"([\\`*_\[\]|~$])", r"\\\1", line)
+    # no heading, rule or list begins
+    line = re.sub(r"^([#=]|[-+](?=[ -]|$))", r"\\\1", line)
+    return re.sub(r"^([0-9]+)([.)])(?= |$)", r"\1\\\2", line)
 
 
 def _list(items: Iterable[str]) -> str:

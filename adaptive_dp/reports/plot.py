@@ -100,9 +100,12 @@ def _steps(
 ) -> list[tuple[float, float]]:
     """Return the corners: each value holds until the next point, or with ``ahead`` from the last.
 
-    Corners between two equal values are left out.
+    Corners between two equal values are left out. The others are moved to tenths of a unit, as they
+    are written, away from the truth: up and to the right, or with ``ahead`` down and to the left.
     """
-    places = [_point(x, y, a, b) for a, b in zip(xs, ys, strict=True)]
+    right, down = (math.floor, math.ceil) if ahead else (math.ceil, math.floor)
+    exact = [_point(x, y, a, b) for a, b in zip(xs, ys, strict=True)]
+    places = [(right(10 * a) / 10, down(10 * b) / 10) for a, b in exact]
     found = places[:1]
     for a, b in pairwise(places):
         found += [(a[0], b[1]) if ahead else (b[0], a[1]), b]

@@ -141,13 +141,14 @@ def _cells(series: Any, name: str, reading: Reading) -> NDArray[Any]:
     if isinstance(native, np.dtype):  # pandas over NumPy: no gaps but NaN
         return np.asarray(series.to_native())
     known = (nw.String, nw.Categorical, nw.Enum, nw.Binary, nw.Object, nw.Unknown)
+    called = type(series.dtype).__name__  # in full, categories and fields are named: private values
     if not (plain or any(series.dtype == dtype for dtype in known)):
         raise SchemaError(
-            f"column {name!r}: {_NEEDS[reading]}, got {series.dtype}; convert it to one of them"
+            f"column {name!r}: {_NEEDS[reading]}, got {called}; convert it to one of them"
         )
     wrong = {"text": plain, "code": series.dtype == nw.String, "number": not plain}
     if wrong.get(reading, False) and series.dtype != nw.Unknown:  # polars' type of no values
-        raise SchemaError(f"column {name!r}: {_NEEDS[reading]}, got {series.dtype}")
+        raise SchemaError(f"column {name!r}: {_NEEDS[reading]}, got {called}")
     if reading == "number":
         floats = series.dtype in (nw.Float64, nw.Float32)
         array = np.asarray(series.to_numpy()) if floats else cells.numbers(series.to_list())

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from accountants import DomainError, PrivacyLoss
 from accountants.document import from_document, to_document
 from accountants.terms import Spend
+from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.structure import Node
 from adaptive_dp.session.account import Account, Inside, names_of
@@ -59,6 +61,11 @@ def spending(
         What they cost, without the edition.
     name, part, edition
         As the session was given them.
+
+    Raises
+    ------
+    DeclarationError
+        If a loss has no form in a ledger.
     """
     return {
         "kind": "spend",
@@ -69,8 +76,27 @@ def spending(
         "data": {k: list(v) for k, v in declarations(plan.structure).items()},
         "plan": plan.to_document(),
         "releases": [node.digest for node in new],
-        "costs": [[[list(s) for s in place], to_document(Spend(x))] for place, x in costs],
+        "costs": [[[list(s) for s in place], _written(x)] for place, x in costs],
     }
+
+
+def _written(loss: PrivacyLoss) -> dict[str, Any]:
+    """Return a loss as a ledger holds it.
+
+    Raises
+    ------
+    DeclarationError
+        If it has no form there, being of somebody's own class.
+    """
+    try:
+        return to_document(Spend(loss))
+    except DomainError as error:
+        raise DeclarationError(
+            f"{type(loss).__name__} cannot be written into a ledger, which holds losses of the "
+            "library alone, so that everybody can recompute what was spent; let the mechanism's "
+            "loss() return one of accountants.losses that bounds it (Pure, Approximate, RenyiCurve "
+            f"or PrivacyProfile, for example), or run the plan without a session ({error})"
+        ) from None
 
 
 def readable(entry: Entry, number: int) -> None:

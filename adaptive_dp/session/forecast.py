@@ -8,6 +8,7 @@ from accountants.errors import InapplicableError
 from accountants.filters.choose import filter_for
 from accountants.filters.sums import BEYOND, Amount, SumFilter
 from accountants.loss import PrivacyLoss
+from accountants.rounding import shown
 from adaptive_dp.session.budget import Budget
 from adaptive_dp.session.spends import ACCOUNTANTS, Costs
 
@@ -45,7 +46,7 @@ class Forecast:
             return f"does not fit: {self.refusal}"
         if self.known:
             return "recorded already, at no cost"
-        return f"fits; the session's epsilon would then read {self.epsilon:.6g}"
+        return f"fits; the session's epsilon would then read {shown(self.epsilon, upward=True)}"
 
 
 def priced(costs: Costs, keeps: SumFilter, accountant: str, budget: Budget) -> None:

@@ -594,8 +594,9 @@ class Session:
         found = fixed.audit(samples=samples, confidence=confidence, seed=seed, **data)
         notes = (
             "each step is held fixed as it was chosen: how it was chosen is not audited",
-            f"the session's certificate: epsilon {self.budget.epsilon:g} at delta "
-            f"{self.budget.delta:g}, of which {shown(spent, upward=True)} is spent",
+            f"the session's certificate: epsilon {shown(self.budget.epsilon, upward=True)} at "
+            f"delta {shown(self.budget.delta, upward=True)}, of which "
+            f"{shown(spent, upward=True)} is spent",
         )
         return evolve(found, notes=(*found.notes, *notes))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from adaptive_dp.graph.certificate import Certificate, formed
 from adaptive_dp.graph.document import load
 from adaptive_dp.graph.functions import permitted
 from adaptive_dp.graph.operation import require
+from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.session.budget import Budget
 from adaptive_dp.session.currency import currency_for
 from adaptive_dp.session.needs import costs_for, needed, pays
@@ -37,10 +39,32 @@ def epsilon_by_step(
         If it is not of the form of a certificate, or its plan cannot be read.
     """
     document = certificate.document
+    _of_a_session(document)
+    return steps_of(document, load(document["plan"], allow=permitted(allow)))
+
+
+def _of_a_session(document: Mapping[str, Any]) -> None:
     require("session" in document, "epsilon_by_step needs the certificate of a session")
-    formed(document)
+    formed(dict(document))
+
+
+def steps_of(document: Mapping[str, Any], plan: Pipeline) -> list[tuple[str, float]]:
+    """Return the same of a session's document and its very plan, whatever mechanisms it has.
+
+    Raises
+    ------
+    DeclarationError
+        If the document is not of a session, or of another plan.
+    DocumentError
+        If it is not of the form of a certificate.
+    """
+    _of_a_session(document)
     claim, session = document["claim"], document["session"]
-    plan = load(document["plan"], allow=permitted(allow))
+    require(
+        document["fingerprint"] == plan.fingerprint
+        and sorted(map(str, session["steps"])) == sorted(path[0] for path, _ in plan.outputs),
+        "the certificate is of another plan, or its steps are not the plan's outputs",
+    )
     outputs = {path[0]: handle for path, handle in plan.outputs}
     budget = Budget(claim["epsilon"], claim["delta"], session["failures"])
     currency = currency_for(claim["accountant"], budget)
