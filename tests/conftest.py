@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
+
+# each worker and each interpreter that a test starts would compile everything anew
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 SLOW = (
     "test_accountants_brute_force.py::test_random_mechanisms_with_a_pure_epsilon",
