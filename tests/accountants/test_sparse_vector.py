@@ -20,7 +20,7 @@ ORDERS = np.array([1.05, 1.5, 2.0, 4.0, 16.0])
 
 @functools.lru_cache(maxsize=32)
 def tails(answer, threshold, query):  # type: ignore[no-untyped-def]
-    """Chances that a noisy answer is above and below each noisy threshold, and those thresholds'."""
+    """Chances that a noisy answer is above and below each noisy threshold, and its weights."""
     wide = threshold.std() * 30
     rho = np.linspace(-wide, wide, 20001)
     weight = threshold.pdf(rho) * (rho[1] - rho[0])
