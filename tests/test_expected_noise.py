@@ -85,5 +85,5 @@ def test_nothing_is_computed_before_it_is_asked_for_and_it_is_pickled_as_numbers
     assert len(calls) > 200
     assert again["sum"] == result["sum"]
     assert again.noise == result.noise
-    assert result.noise["sum"] == pytest.approx(math.sqrt(2), rel=0.7)  # 7% a deviation, heavy tails
+    assert result.noise["sum"] == pytest.approx(math.sqrt(2), rel=0.7)  # 7% a deviation
     assert again.certificate.to_json() == result.certificate.to_json()
