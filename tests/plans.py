@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -364,6 +365,18 @@ PLANS: dict[str, Callable[[], dp.Pipeline]] = {
     "plurality": plurality,
     "pate_student": pate_student,
 }
+
+
+@functools.cache
+def built(name: str) -> dp.Pipeline:
+    """One of them, built once."""
+    return PLANS[name]()
+
+
+@functools.cache
+def certificate(name: str) -> dp.Certificate:
+    """The certificate of one of them at 1e-6, made once."""
+    return built(name).certify(1e-6)
 
 
 def data(seed: int, units: int = 12, rows: int = 3, fixed: bool = False) -> dict[str, np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -68,3 +69,21 @@ def test_of_a_learner_it_is_known_beside_others() -> None:
     assert found.noise["half"] == pytest.approx(3.0, rel=0.25)
     drawn = [plan.simulate(seed=seed, t=FRAME)["model"]["x"] for seed in range(30)]
     assert 1 / 2.4 < found.noise["model"]["x"] / np.std(drawn) < 2.4
+
+
+def test_nothing_is_computed_before_it_is_asked_for_and_it_is_pickled_as_numbers() -> None:
+    count = table().count().release(dp.Laplace(scale=1.0))
+    calls: list[float] = []
+
+    def watched(value: float) -> float:
+        calls.append(value)
+        return value + 5.0
+
+    result = dp.Pipeline(sum=dp.post(watched, count)).run(t=FRAME)
+    assert len(calls) == 1
+    again = pickle.loads(pickle.dumps(result))
+    assert len(calls) > 200
+    assert again["sum"] == result["sum"]
+    assert again.noise == result.noise
+    assert result.noise["sum"] == pytest.approx(math.sqrt(2), rel=0.7)  # 7% a deviation
+    assert again.certificate.to_json() == result.certificate.to_json()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,7 +79,11 @@ def modules() -> dict[str, Path]:
 
 
 MODULES = modules()
-TREES = {name: ast.parse(path.read_text("utf-8")) for name, path in MODULES.items()}
+
+
+@functools.cache
+def trees() -> dict[str, ast.Module]:
+    return {name: ast.parse(path.read_text("utf-8")) for name, path in MODULES.items()}
 
 
 def room(module: str) -> str:
@@ -117,16 +122,14 @@ def statements(tree: ast.AST, *, nested: bool) -> Iterator[ast.AST]:
         yield from statements(node, nested=nested)
 
 
+@functools.cache
 def edges(*, nested: bool) -> list[tuple[str, str]]:
     return [
         (module, target)
-        for module, tree in TREES.items()
+        for module, tree in trees().items()
         for node in statements(tree, nested=nested)
         for target in imported(module, node)
     ]
-
-
-EVERYWHERE = edges(nested=True)
 
 
 def test_the_walk_sees_imports_at_every_depth() -> None:
@@ -147,7 +150,7 @@ def test_the_walk_sees_imports_at_every_depth() -> None:
 def test_imports_go_down(name: str) -> None:
     wrong = [
         f"{module} imports {target}"
-        for module, target in EVERYWHERE
+        for module, target in edges(nested=True)
         if room(module) == name and room(target) not in {name, *MAY_IMPORT[name]}
     ]
     assert not wrong, "\n".join(wrong)
@@ -162,7 +165,7 @@ def test_every_room_stands_on_a_floor() -> None:
 
 def test_nothing_below_the_top_imports_the_top() -> None:
     """Only what is on top itself may import the command line, the demo or the package's face."""
-    wrong = [(m, t) for m, t in EVERYWHERE if room(t) in TOP and room(m) not in TOP]
+    wrong = [(m, t) for m, t in edges(nested=True) if room(t) in TOP and room(m) not in TOP]
     assert not wrong
 
 
@@ -176,10 +179,10 @@ def test_no_circle() -> None:
 
 def test_imports_stand_at_the_top() -> None:
     """Our own modules are imported inside of functions only where it is worth the time."""
-    late = set(EVERYWHERE) - set(edges(nested=False))
+    late = set(edges(nested=True)) - set(edges(nested=False))
     typing_only = {
         (module, target)
-        for module, tree in TREES.items()
+        for module, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         for inner in ast.walk(node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -28,7 +28,7 @@ from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.select import Select
 from adaptive_dp.graph.spread import spread
 from adaptive_dp.graph.steps import Parameter, Release, shape_of
-from adaptive_dp.graph.structure import Node, Structure
+from adaptive_dp.graph.structure import Node, Path, Structure
 from adaptive_dp.graph.table import result_html, result_text
 from adaptive_dp.graph.watch import Watch, silent
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@frozen(eq=False, repr=False)
+@frozen(slots=False, eq=False, repr=False)
 class Result(Mapping[str, Any]):
     """What a run released: values by output name, and the certificate.
 
@@ -52,16 +52,28 @@ class Result(Mapping[str, Any]):
     certificate
         Of the plan that ran, with where its randomness came from.
     noise
-        For each output the expected noise, one standard deviation, in the value's shape;
-        None where it is not known. Computed from released values alone.
+        The expected noise, or what computes it.
     entries
         For outputs that are released counts, what each of them counts, as texts; else None.
     """
 
     released: dict[str, Any]
     certificate: Certificate
-    noise: dict[str, Any] = field(factory=dict)
+    _noise: dict[str, Any] | Callable[[], dict[str, Any]] = field(factory=dict)
     entries: dict[str, Any] = field(factory=dict)
+
+    @cached_property
+    def noise(self) -> dict[str, Any]:
+        """For each output the expected noise, one standard deviation, in the value's shape.
+
+        None where it is not known. Computed from released values alone, when it is first asked
+        for: noise is drawn some hundred times, and all that follows recomputed.
+        """
+        return self._noise() if callable(self._noise) else self._noise
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the numbers, since a plan's functions may not be pickled."""
+        return Result, (self.released, self.certificate, self.noise, self.entries)
 
     def __getitem__(self, name: str) -> Any:
         return self.released[name]
@@ -201,9 +213,18 @@ def _noisy(structure: Structure) -> None:
 
 def _result(plan: Pipeline, run: Run, paper: Certificate) -> Result:
     structure = run.structure
-    noise = _nested(spread(plan.outputs, structure, run.raw))
+    public = {n.name for n in structure if isinstance(n.handle.operation, PublicSource)}
+    # copies of what the caller may change before the noise is asked for
+    raw = {name: fresh(v) if name in public else v for name, v in run.raw.items()}
+    noise = partial(_expected, plan.outputs, structure, raw)
     entries = _nested((path, _entries(handle)) for path, handle in plan.outputs)
     return Result(released(plan, run), paper, noise, entries)
+
+
+def _expected(
+    outputs: Iterable[tuple[Path, Handle]], structure: Structure, raw: Mapping[str, Any]
+) -> dict[str, Any]:
+    return _nested(spread(outputs, structure, raw))
 
 
 def _entries(handle: Handle) -> tuple[str, ...] | None:

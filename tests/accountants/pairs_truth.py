@@ -5,8 +5,9 @@ A law is a list of ``(loss, P, Q)``; a moment is a function of a complex z.
 
 from __future__ import annotations
 
+import bisect
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import accountants_truth as truth
 import mpmath as mp
@@ -51,14 +52,23 @@ def tails_hold(pair: Pair, law: Law, places: Sequence[mp.mpf] = ()) -> None:
     at = np.array([float(place) for place in every])
     for side in (1, -1):
         tails = pair.above(at) if side > 0 else pair.below(at)
+        outermost = sorted(law, key=lambda row: -side * row[0])
+        depths = [-side * row[0] for row in outermost]  # rising
+        sums = {which: running(row[which] for row in outermost) for which in (1, 2)}
         for i, loss in enumerate(at):
             reach = float(slip(np.array([loss]))[0])
+            place = -side * mp.mpf(float(loss))
             for which, tail in ((1, tails[0][i]), (2, tails[1][i])):
-                low = mp.fsum(row[which] for row in law if side * (row[0] - loss) > reach)
-                high = mp.fsum(row[which] for row in law if side * (row[0] - loss) > -reach)
+                low = sums[which][bisect.bisect_left(depths, place - reach)]
+                high = sums[which][bisect.bisect_left(depths, place + reach)]
                 error = truth.real(pair.tail_error())
                 assert low * (1 - error) - mp.mpf(10) ** -300 <= tail, (loss, side, which)
                 assert tail <= high * (1 + error) + mp.mpf(10) ** -300, (loss, side, which)
+
+
+def running(masses: Iterable[mp.mpf]) -> list[mp.mpf]:
+    """The sums of the first n of them."""
+    return list(itertools.accumulate(masses, initial=mp.mpf(0)))
 
 
 def composed(laws: Sequence[Law]) -> Law:

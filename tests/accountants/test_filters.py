@@ -308,7 +308,7 @@ def test_some_order_serves_losses_of_every_kind() -> None:
 
 
 @pytest.mark.parametrize("filter_", FILTERS, ids=lambda f: f.name)
-def test_ten_thousand_spends_in_constant_space(filter_: SumFilter) -> None:
+def test_thousands_of_spends_in_constant_space(filter_: SumFilter) -> None:
     calls = 0
 
     class Counted(Pure):
@@ -319,13 +319,13 @@ def test_ten_thousand_spends_in_constant_space(filter_: SumFilter) -> None:
 
     state = filter_.start()
     sizes = []
-    for i in range(10_000):
+    for i in range(3_000):
         state = filter_.spend(state, Counted(1e-7 * (1 + i % 7)))
-        if i in (99, 9_999):
+        if i in (99, 2_999):
             sizes.append(
                 sum(s.numerator.bit_length() + s.denominator.bit_length() for s in state.sums)
             )
-    assert calls == 10_000
+    assert calls == 3_000
     assert sizes[1] <= sizes[0] + 20 * len(state.sums)
 
 

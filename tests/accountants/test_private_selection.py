@@ -79,11 +79,10 @@ class Known(PrivacyLoss):
 
     def renyi(self, orders: np.ndarray) -> np.ndarray:
         logs = np.log(np.array([[float(v) for v in self.p], [float(v) for v in self.q]]))
-        found = []
-        for a in np.ravel(orders):
-            some = [np.logaddexp.reduce(a * u + (1 - a) * v) for u, v in (logs, logs[::-1])]
-            found.append(max(some) / (a - 1) + 1e-12 * (1 + 1 / (a - 1)))
-        return np.array(found).reshape(np.shape(orders))
+        a = np.asarray(orders)[..., None]
+        some = [np.logaddexp.reduce(a * u + (1 - a) * v, axis=-1) for u, v in (logs, logs[::-1])]
+        less = np.asarray(orders) - 1
+        return np.maximum(*some) / less + 1e-12 * (1 + 1 / less)
 
 
 FAMILIES = [

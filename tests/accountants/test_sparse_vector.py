@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 
@@ -17,13 +18,18 @@ from accountants.losses.sparse_vector_gaussian import GaussianSparseVector, log_
 ORDERS = np.array([1.05, 1.5, 2.0, 4.0, 16.0])
 
 
-def transcripts(answers, hits, threshold, query):  # type: ignore[no-untyped-def]
-    """The law of all transcripts at threshold 0; noises are frozen scipy distributions."""
+@functools.lru_cache(maxsize=32)
+def tails(answer, threshold, query):  # type: ignore[no-untyped-def]
+    """Chances that a noisy answer is above and below each noisy threshold, and its weights."""
     wide = threshold.std() * 30
     rho = np.linspace(-wide, wide, 20001)
     weight = threshold.pdf(rho) * (rho[1] - rho[0])
-    above = [query.sf(rho - q) for q in answers]
-    below = [query.cdf(rho - q) for q in answers]
+    return query.sf(rho - answer), query.cdf(rho - answer), weight
+
+
+def transcripts(answers, hits, threshold, query):  # type: ignore[no-untyped-def]
+    """The law of all transcripts at threshold 0; noises are frozen scipy distributions."""
+    above, below, (weight, *_) = zip(*(tails(q, threshold, query) for q in answers), strict=True)
     law = []
     for outcome in itertools.product((0, 1), repeat=len(answers)):
         ended = [i for i in range(len(answers)) if sum(outcome[: i + 1]) == hits]
