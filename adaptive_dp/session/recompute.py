@@ -162,13 +162,17 @@ def recomputed(
         last,
         audit.budget,
         account.currency.theorem,
-        account.currency.epsilon(account.read_off),
-        account.currency.spent(account.spends.worst()),
-        account.currency.filter.remaining(account.spends.worst()),
+        account.whole.epsilon(kept="" not in audit.exceeded),
+        account.whole.spent(),
+        account.whole.remaining(),
         audit.running,
         frozenset(audit.released),
         {
-            name: PartFound(share, account.epsilon(name), account.left(name))
+            name: PartFound(
+                share,
+                account.part(name).epsilon(kept=name not in audit.exceeded),
+                account.part(name).left(),
+            )
             for name, share in sorted(account.settled.items())
         },
     )
@@ -196,6 +200,7 @@ class _Audit:
         self.declared: dict[str, tuple[str, str]] = {}
         self.running: dict[int, float] = {}
         self.edition: Any = None
+        self.exceeded: set[str] = set()
 
     def found(self, number: int, entry: Any) -> list[str]:
         """Take in an entry, and return what is wrong with it."""
@@ -236,10 +241,11 @@ class _Audit:
             try:
                 spends.check(costs)
             except AccountingError as error:
+                self.exceeded.add(name)
                 of = f" of the part {name!r}" if name else ""
                 reasons.append(f"it does not fit into what was left{of}: {error}")
         self.account.add(costs, part)
-        self.running[number] = self.currency.epsilon(self.account.read_off)
+        self.running[number] = self.account.whole.epsilon(kept="" not in self.exceeded)
         return reasons
 
     def _release(self, entry: dict[str, Any]) -> list[str]:

@@ -35,7 +35,6 @@ from adaptive_dp.session.certificate import certificate_of
 from adaptive_dp.session.declared import agree, declarations
 from adaptive_dp.session.entries import costs_of, opening, part_of, placed, readable, spending
 from adaptive_dp.session.forecast import Forecast, priced
-from adaptive_dp.session.history import Reading, history
 from adaptive_dp.session.identity import Identities
 from adaptive_dp.session.individual import Individuals
 from adaptive_dp.session.kept import Kept
@@ -46,6 +45,8 @@ from adaptive_dp.session.opened import opened
 from adaptive_dp.session.part import Part
 from adaptive_dp.session.record import Record
 from adaptive_dp.session.spends import grown
+from adaptive_dp.session.state import state_text
+from adaptive_dp.session.steps import Reading, history
 
 T = TypeVar("T")
 
@@ -64,10 +65,12 @@ class Session:
     budget
         What all steps together may cost.
     accountant
-        In which currency costs add up, one with a filter theorem: ``"renyi"``, ``"gaussian"``,
-        ``"concentrated"``, ``"advanced"`` or ``"basic"``; or ``"individual"``: squares of mu as
-        under ``"gaussian"``, but each record has the budget for itself, and leaves unseen when it
-        is spent.
+        In which currency costs add up, one with a filter theorem. ``"best"``, which is right for
+        most, keeps three and goes on while one of them lasts; who knows which it will be saves a
+        few percent by saying so: ``"gaussian"`` (only Gaussian noise), ``"renyi"``,
+        ``"concentrated"``, ``"advanced"``, ``"basic"`` (epsilons add). Or ``"individual"``: squares
+        of mu as under ``"gaussian"``, but each record has the budget for itself, and leaves unseen
+        when it is spent.
     ledger
         Where spends are recorded: the path of an SQLite file, a URL, or a `Ledger`. A session that
         is opened on a ledger which is already there goes on where that stands. None keeps no
@@ -105,7 +108,7 @@ class Session:
         /,
         *,
         budget: Budget,
-        accountant: str = "renyi",
+        accountant: str = "best",
         ledger: Ledger | str | os.PathLike[str] | None = None,
         seed: int | None = None,
         edition: str | None = None,
@@ -170,6 +173,12 @@ class Session:
     def __repr__(self) -> str:
         kind = "" if self._seed is None else f"simulated with seed {self._seed}, "
         return f"<session: {kind}{self.budget}, {len(self._steps)} steps>"
+
+    def __str__(self) -> str:
+        with self._lock:
+            if not self._closed:
+                self._take(self._ledger.entries(self._seen))
+            return state_text(self._account, len(self._steps), self._seed, closed=self._closed)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a session holds private data and cannot be pickled; share its ledger")
@@ -310,7 +319,8 @@ class Session:
             if self._individuals is None:
                 priced(bare, self._account.currency.filter, self.accountant, self.budget)
             costs = placed(bare, self._edition)
-            spends, read_off = self._account.sums(part)
+            sums = self._account.sums(part)
+            spends = sums.spends
             before = spends.worst()
             try:
                 self._priced(structure, new)
@@ -326,9 +336,7 @@ class Session:
                 not new,
                 spends.keeps.spent(grown(before, after)),
                 spends.keeps.remaining(after),
-                self.budget.epsilon
-                if self._individuals is not None
-                else read_off.keeps.epsilon(read_off.after(costs)),
+                sums.currency.epsilon(sums.read_off.after(costs)),
             )
 
     def _part(self, name: str, share: float, around: Inside) -> Part:
@@ -431,8 +439,10 @@ class Session:
     def epsilon(self) -> float:
         """What was spent so far, as an epsilon at the budget's delta: the odometer's reading.
 
-        It holds however the analyst chose when to stop, by the theorem of the odometer. With
-        ``accountant="individual"`` it is the budget's: what was spent of it is private.
+        It holds however the analyst chose when to stop, by the theorem of the odometer, and is
+        never above the budget's, which the filter keeps. Being true at any time, it rises faster
+        than what is spent: `remaining` says what still fits. With ``accountant="individual"`` it is
+        the budget's: what was spent of it is private.
         """
         return self._reading(())
 
@@ -473,16 +483,15 @@ class Session:
 
     def _left(self, part: Inside) -> Amount:
         with self._lock:
-            spends = self._sums(part)[0]
-            return spends.keeps.remaining(spends.worst())
+            return self._sums(part).remaining()
 
     def _gone(self, part: Inside) -> Amount:
         with self._lock:
-            return self._account.currency.spent(self._sums(part)[0].worst())
+            return self._sums(part).spent()
 
     def _reading(self, part: Inside) -> float:
         with self._lock:
-            return self._account.currency.epsilon(self._sums(part)[1])
+            return self._sums(part).epsilon()
 
     @property
     def pipeline(self) -> Pipeline:
@@ -584,14 +593,14 @@ class Session:
         """
         with self._lock:
             self._take(self._ledger.entries(self._seen))  # once: others may be spending
-            spends, read_off = self._account.sums(())
+            sums = self._account.sums(())
             return certificate_of(
                 self._whole(),
                 self.budget,
                 self.accountant,
-                spent=self._account.currency.spent(spends.worst()),
-                remaining=spends.keeps.remaining(spends.worst()),
-                epsilon=self._account.currency.epsilon(read_off),
+                spent=sums.spent(),
+                remaining=sums.remaining(),
+                epsilon=sums.epsilon(),
                 head=self._head,
                 entries=self._seen,
                 seed=self._seed,
