@@ -28,9 +28,10 @@ class Currency:
     """The filter and the odometer of a session, and what they promise.
 
     A reading is the odometer's, and never above the budget. That is a choice between two
-    statements, made by what happened, so they share delta: ``(1 - e^{min(a, b) - L})_+`` is the larger of
-    those of a and b, so at most their sum, and wherever the analyst stops, the filter kept so far,
-    ``P(S) <= E_Q[e^reading 1_S] + F + (1 - F)(delta_filter + delta_odometer)`` (own proof).
+    statements, made by what happened, so they share delta: ``(1 - e^{min(a, b) - L})_+`` is the
+    larger of those of a and b, so at most their sum, and wherever the analyst stops, the filter
+    kept so far, ``P(S) <= E_Q[e^reading 1_S] + F + (1 - F)(delta_filter + delta_odometer)`` (own
+    proof).
 
     Under ``"individual"`` the filter's sums are those of a record that contributes the most that is
     declared, to every step: public bounds of what each record has spent. They refuse nothing, since

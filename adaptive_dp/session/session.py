@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 from uuid import uuid4
@@ -19,7 +20,7 @@ from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.charge import Charge
 from adaptive_dp.graph.convert import number as numeric
 from adaptive_dp.graph.convert import whole
-from adaptive_dp.graph.document import load
+from adaptive_dp.graph.errors import PlanError
 from adaptive_dp.graph.fresh import fresh
 from adaptive_dp.graph.handles import Handle, Released, once_more
 from adaptive_dp.graph.loop import Loop
@@ -43,6 +44,7 @@ from adaptive_dp.session.ledger import Entry, Ledger, MemoryLedger
 from adaptive_dp.session.needs import costs_for, needed, paid_nodes, pays
 from adaptive_dp.session.opened import opened
 from adaptive_dp.session.part import Part
+from adaptive_dp.session.plans import Plans
 from adaptive_dp.session.record import Record
 from adaptive_dp.session.spends import grown
 from adaptive_dp.session.state import state_text
@@ -147,7 +149,8 @@ class Session:
         self._seen, self._head, self._closed = 0, "", False
         self._declared: dict[str, tuple[str, str]] = {}
         self._identities, self._record = Identities(), Record()
-        self._known = Known()
+        self._known, self._plans, self._offered = Known(), Plans(), set[str]()
+        self._read = 0
         self._steps: list[Entry] = []
         self._own: dict[int, tuple[Handle, Structure, Mapping[str, str], list[str]]] = {}
         self._ran: dict[int, Handle] = {}
@@ -376,14 +379,16 @@ class Session:
         bare = tuple(costs_for(structure, new))
         priced(bare, self._account.currency.filter, self.accountant, self.budget)
         costs = placed(bare, self._edition)
-        entry = spending(plan, new, bare, name=name, part=part, edition=self._edition)
+        edition = self._edition
 
         def decide(others: Sequence[Entry]) -> Entry:
             self._take(others)
             self._admit(structure)
             self._priced(structure, new)
             self._account.check(costs, part)
-            return entry
+            # here: what was offered by others meanwhile is not offered a second time
+            offered = self._offered
+            return spending(plan, new, bare, offered, name=name, part=part, edition=edition)
 
         appended = self._ledger.spend(self._seen, decide)
         self._take(appended[-1:])
@@ -412,6 +417,7 @@ class Session:
                 self._account.add(costs_of(entry), part_of(entry))
                 for name, (digest, neighbors) in entry["data"].items():
                     self._declared.setdefault(name, (digest, neighbors))
+                self._offered.update(entry["offers"].values())
                 self._steps.append(entry)
             elif entry["kind"] == "release":
                 self._known.take(entry["values"])
@@ -521,7 +527,7 @@ class Session:
                 k += 1
                 name = f"{title or f'step {i}'} ({k})"
             if number not in self._ran:
-                step = self._own.get(number) or self._from(entry)
+                step = self._step(entry)
                 self._ran[number] = self._record.add(*step)
                 self._own.pop(number, None)
             names[name] = self._ran[number]
@@ -531,9 +537,17 @@ class Session:
             adaptive=tuple(names),
         )
 
-    def _from(self, entry: Entry) -> tuple[Handle, Structure, Mapping[str, str], list[str]]:
-        """Return a step that another session ran, as `Record.add` takes it."""
-        plan = load(entry["plan"])
+    def _step(self, entry: Entry) -> tuple[Handle, Structure, Mapping[str, str], list[str]]:
+        """Return a step as `Record.add` takes it; what another session ran is read."""
+        own = self._own.get(entry["number"])
+        if own is not None:
+            return own
+        for before in self._steps[self._read : self._steps.index(entry)]:
+            with suppress(PlanError):  # an own mechanism: only who reads that step needs it
+                self._plans.read(before)
+            self._read += 1
+        plan = self._plans.read(entry)
+        self._read += 1
         (_, handle), *_ = plan.outputs
         keys = self._identities.of(plan.structure)
         paid = [node.name for node in paid_nodes(plan.structure, entry["releases"])]
