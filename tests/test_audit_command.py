@@ -13,7 +13,6 @@ import adaptive_dp as dp
 from adaptive_dp import audit
 from adaptive_dp.cli import FAILS, UNUSABLE, main
 from adaptive_dp.reports import markdown, report
-from adaptive_dp.reports.tradeoff import _most as drawn_claim
 from adaptive_dp.reports.tradeoff import tradeoff
 
 HONEST = """
