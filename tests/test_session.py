@@ -6,13 +6,16 @@ import json
 import math
 import pickle
 from fractions import Fraction
+from pathlib import Path
 
 import jsonschema
 import pytest
 
 import adaptive_dp as dp
-from accountants import BudgetError, Pure
+from accountants import BudgetError, Gaussian, Laplace, Pure
 from accountants.errors import InapplicableError
+from accountants.losses.composite import Composite
+from accountants.losses.sampled import Sampled
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.errors import (
     DeclarationError,
@@ -508,3 +511,43 @@ def test_costs_are_recorded_before_the_value_is_drawn():
     kinds = [entry["kind"] for entry in ledger.entries()]
     assert kinds == ["open", "spend", "release"]
     assert costs_of(ledger.entries()[1])
+
+
+def answers(accountant, losses):
+    """How many steps of a cycle of losses a session answers before the first refusal."""
+    keeps = currency_for(accountant, Budget(1.0, 1e-6)).filter
+    cycle = [keeps.prices(loss) for loss in losses]
+    most = 0
+    for i, limit in enumerate(keeps.budgets()):
+        round_ = sum(prices[i] for prices in cycle)
+        rounds = limit // round_ if limit >= 0 else 0
+        left, count = limit - rounds * round_, int(rounds) * len(cycle)
+        for prices in cycle:
+            if prices[i] > left:
+                break
+            left, count = left - prices[i], count + 1
+        most = max(most, count)
+    return most
+
+
+SAMPLED = Sampled(Composite([(Gaussian(0.5), 1)]), 0.01)
+KINDS = {
+    "Gaussian, sigma 15": [Gaussian(1 / 15)],
+    "Gaussian, sigma 100": [Gaussian(0.01)],
+    "Laplace, scale 5": [Laplace(0.2)],
+    "Laplace, scale 100": [Laplace(0.01)],
+    "Gaussian and Laplace by turns": [Gaussian(0.01), Laplace(0.01)],
+    "Gaussian, sigma 2, a sample of 1%": [SAMPLED],
+}
+
+
+def test_the_figures_of_the_page_on_sessions():
+    page = (Path(__file__).parent.parent / "docs" / "sessions.md").read_text()
+    for kind, losses in KINDS.items():
+        found = []
+        for accountant in ("best", "renyi", "gaussian", "basic"):
+            try:
+                found.append(str(answers(accountant, losses)))
+            except InapplicableError:
+                found.append("-")
+        assert f"| {kind} | {' | '.join(found)} |" in page, found

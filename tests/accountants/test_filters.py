@@ -15,7 +15,7 @@ from accountants_truth import Pair, leaky, real, response, steady
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountants import Approximate, Gaussian, Laplace, PrivacyLoss, Pure, Sampled
+from accountants import Approximate, Gaussian, Laplace, PrivacyLoss, Pure
 from accountants.data_dependent import Private
 from accountants.errors import BudgetError, DomainError, InapplicableError
 from accountants.filters import (
@@ -32,6 +32,7 @@ from accountants.filters import (
 from accountants.filters.individual import sum_up
 from accountants.filters.sums import SumFilter
 from accountants.losses.composite import Composite
+from accountants.losses.sampled import Sampled
 
 EPSILON, DELTA = 1.0, 1e-3
 TIGHT = [
