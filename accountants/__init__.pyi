@@ -26,6 +26,7 @@ from accountants.errors import BudgetError as BudgetError
 from accountants.errors import DomainError as DomainError
 from accountants.errors import InapplicableError as InapplicableError
 from accountants.filters import ApproximateFilter as ApproximateFilter
+from accountants.filters import BestFilter as BestFilter
 from accountants.filters import ConcentratedFilter as ConcentratedFilter
 from accountants.filters import Filter as Filter
 from accountants.filters import GaussianFilter as GaussianFilter
@@ -79,6 +80,7 @@ from accountants.losses import tree_nodes as tree_nodes
 from accountants.losses import votes_curve as votes_curve
 from accountants.losses import with_total_variation as with_total_variation
 from accountants.losses.vote_bounds import noisy_argmax as noisy_argmax
+from accountants.odometers import BestOdometer as BestOdometer
 from accountants.odometers import ConcentratedOdometer as ConcentratedOdometer
 from accountants.odometers import GaussianOdometer as GaussianOdometer
 from accountants.odometers import PureOdometer as PureOdometer

@@ -30,10 +30,11 @@ from accountants.errors import (
     probability,
     whole,
 )
+from accountants.filters.best import GAUSSIAN, priced
 from accountants.filters.concentrated import rho_of
 from accountants.filters.gaussian import square_of
 from accountants.filters.renyi import ORDERS, divergences, orders_of
-from accountants.filters.sums import Spent, exact, rest, set_aside
+from accountants.filters.sums import BEYOND, Spent, exact, rest, set_aside
 from accountants.loss import PrivacyLoss
 from accountants.notions import gaussian, pure, renyi
 from accountants.notions.gaussian import LARGEST
@@ -330,7 +331,78 @@ class GaussianOdometer(Odometer):
         return gaussian.epsilon(mu, share).upper if share > 0 else math.inf
 
 
-def _share(odometer: RenyiOdometer | ConcentratedOdometer | GaussianOdometer) -> None:
+@frozen
+class BestOdometer(Odometer):
+    """The least of three readings: of epsilons, of squares of mu, and of divergences.
+
+    The sum of epsilons needs no delta; `GaussianOdometer` and `RenyiOdometer` have a share of it
+    each. Where the least of some readings is read at a stopping rule,
+    ``(1 - e^{min_i eps_i - L})_+`` is the largest of ``(1 - e^{eps_i - L})_+``, so at most their
+    sum: the shares add up to delta (own proof).
+
+    Parameters
+    ----------
+    delta
+        Of the statement.
+    failures
+        The part of delta that is kept for what losses fail with.
+
+    References
+    ----------
+    As of the three.
+
+    Examples
+    --------
+    >>> from accountants.losses.gaussian import Gaussian
+    >>> odometer = BestOdometer(delta=1e-6)
+    >>> state = odometer.spend(odometer.start(), Gaussian(mu=0.1), 100)
+    >>> round(odometer.epsilon(state), 3)
+    5.841
+    """
+
+    name: ClassVar[str] = "best"
+    theorem: ClassVar[str] = (
+        f"the least of: {PureOdometer.theorem}; {GaussianOdometer.theorem}; {RenyiOdometer.theorem}"
+    )
+    uniform: ClassVar[bool] = False
+
+    delta: float = field()
+    failures: float = 0.0
+    gaussian: GaussianOdometer = field(init=False)
+    renyi: RenyiOdometer = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        _share(self)
+        left = rest(self.delta, self.failures)
+        mine = down(left * GAUSSIAN, 2)
+        others = down(left - mine, 2)
+        object.__setattr__(self, "gaussian", GaussianOdometer(mine))
+        object.__setattr__(self, "renyi", RenyiOdometer(others, uniform=False))
+
+    def start(self) -> Spent:
+        """Return empty sums."""
+        return Spent((Fraction(),) * (2 + len(self.renyi.orders)))
+
+    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+        """Return the square of mu, the pure epsilon, and the divergence at each order."""
+        orders = self.renyi.orders
+        try:
+            found = divergences(loss, orders)
+        except InapplicableError:
+            found = (BEYOND,) * len(orders)
+        return priced(lambda: square_of(loss)), exact(loss.pure()), *found
+
+    def epsilon(self, state: Spent) -> float:
+        """Return the least of the readings."""
+        square, *others = state.sums
+        return min(
+            self.gaussian.epsilon(Spent((square,))), self.renyi.epsilon(Spent(tuple(others)))
+        )
+
+
+def _share(
+    odometer: RenyiOdometer | ConcentratedOdometer | GaussianOdometer | BestOdometer,
+) -> None:
     """Check delta and failures, as floats: a positive part must be left beside the failures."""
     delta = probability(f"{type(odometer).__name__}.delta", odometer.delta)
     failures = set_aside(type(odometer).__name__, odometer.failures, delta)

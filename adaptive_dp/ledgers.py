@@ -151,16 +151,18 @@ def _lines(found: Recomputed) -> Iterator[str]:
 
 
 def _rows(entries: list[dict[str, Any]], found: Recomputed) -> Iterator[tuple[str, ...]]:
+    brought: dict[str, str] = {}
     for i, entry in enumerate(entries):
         if entry.get("kind") != "spend":
             continue
+        brought |= _brought(entry)
         after = found.running.get(i)
         yield (
             str(i),
             str(entry.get("time", "")),
             str(entry.get("name", "")),
             str(entry.get("part", "")),
-            _what(entry),
+            _what(entry, brought),
             _cost(entry),
             "yes" if i in found.released else "no",
             "?" if after is None else shown(after, upward=True),
@@ -168,21 +170,41 @@ def _rows(entries: list[dict[str, Any]], found: Recomputed) -> Iterator[tuple[st
         )
 
 
-def _what(entry: Mapping[str, Any]) -> str:
+def _what(entry: Mapping[str, Any], brought: Mapping[str, str]) -> str:
     """Return what a step releases, in a few words."""
     try:
-        nodes = {node["id"]: node for node in entry["plan"]["nodes"]}
-        known = []
-        for node in nodes.values():
-            if node["kind"] == "release":
-                mechanism = dict(node["mechanism"])
-                name = mechanism.pop("mechanism")
-                given = ", ".join(f"{k}={v}" for k, v in mechanism.items())
-                query = nodes[node["inputs"][0]]["kind"]
-                known.append(f"{query} by {name}({given})")
+        known = [brought[found] for found in entry["releases"] if brought.get(found) != ""]
+    except (KeyError, TypeError):  # a forged entry, or a plan with twins, which is written whole
+        known = list(_told(entry))
+    return ", ".join(known[:2]) + (f" and {len(known) - 2} more" if len(known) > 2 else "") or "?"
+
+
+def _brought(entry: Mapping[str, Any]) -> dict[str, str]:
+    """Return what an entry's own nodes release, by digest; nothing for a loop."""
+    try:
+        told = dict(_releases(entry))
+        return {str(found): told.get(name, "") for name, found in entry["offers"].items()}
     except (KeyError, TypeError, IndexError, AttributeError, ValueError):
-        return "?"
-    return ", ".join(known[:2]) + (f" and {len(known) - 2} more" if len(known) > 2 else "")
+        return {}
+
+
+def _told(entry: Mapping[str, Any]) -> Iterator[str]:
+    try:
+        yield from (text for _, text in _releases(entry))
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError):
+        return
+
+
+def _releases(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield a plan's releases outside of loops: the id, and the query and its mechanism."""
+    nodes = {node["id"]: node for node in entry["plan"]["nodes"]}
+    for name, node in nodes.items():
+        if node["kind"] == "release":
+            mechanism = dict(node["mechanism"])
+            kind = mechanism.pop("mechanism")
+            given = ", ".join(f"{k}={v}" for k, v in mechanism.items())
+            query = nodes[node["inputs"][0]]["kind"]
+            yield name, f"{query} by {kind}({given})"
 
 
 def _cost(entry: Mapping[str, Any]) -> str:

@@ -15,10 +15,10 @@ from scipy import stats
 
 import accountants
 import adaptive_dp as dp
+from accountants.points import implied, most
 from adaptive_dp import audit
 from adaptive_dp.audit import distinguishing
 from adaptive_dp.audit.band import Band, counted, marks
-from adaptive_dp.audit.curves import implied, most
 from adaptive_dp.audit.events import Event
 
 REPEATS = 2_000

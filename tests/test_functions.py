@@ -16,6 +16,7 @@ import pytest
 from plans import add, data, people
 
 import adaptive_dp as dp
+from adaptive_dp.graph.functions import Function
 
 
 def plan(function: Callable[..., Any] = add, **constants: Any) -> dp.Pipeline:
@@ -203,3 +204,28 @@ def test_fingerprints_are_those_of_other_interpreters() -> None:
 def test_a_function_of_a_module_is_known_by_its_name() -> None:
     assert digests(add)[0] == "plans:add"
     assert isinstance(add, types.FunctionType)
+
+
+def test_a_value_with_many_ways_through_it_is_walked_once() -> None:
+    def made(same: bool) -> Any:
+        inner: list[Any] = [1.0, "a"]
+        for _ in range(40 if same else 8):
+            inner = [inner, inner] if same else [inner, list(inner)]
+        return inner
+
+    def of(value: Any) -> str:
+        return Function.of(lambda _: value).name
+
+    assert of(made(True)) == of(made(True))  # 2^40 ways
+    assert of({"a": made(True)}) != of({"b": made(True)})
+    shared, apart = made(False), made(False)
+    assert of(shared) == of(apart)
+    one: list[Any] = [1]
+    assert of([one, one]) == of([[1], [1]])  # what is equal is told alike, shared or not
+    assert of([one, one]) != of([one, [1, 1]])
+    loop: list[Any] = [one]
+    loop.append([loop, one])
+    other: list[Any] = [[1]]
+    other.append([other, [1]])
+    assert of(loop) == of(other)
+    assert of([loop, one]) != of([loop, loop])

@@ -171,7 +171,7 @@ def test_the_sums_of_parts_are_recomputed() -> None:
     assert inner.left == pytest.approx(0.75)
 
 
-@pytest.mark.parametrize("accountant", ["renyi", "gaussian", "concentrated", "advanced"])
+@pytest.mark.parametrize("accountant", ["best", "renyi", "gaussian", "concentrated", "advanced"])
 def test_what_is_left_of_a_part_in_other_currencies(accountant: str) -> None:
     ledger = MemoryLedger()
     spent_in_parts(ledger, accountant)
@@ -180,7 +180,7 @@ def test_what_is_left_of_a_part_in_other_currencies(accountant: str) -> None:
     session = opened(ledger, accountant, WIDE)
     part = session.part("topic", 0.5)
     assert found.parts["topic"].epsilon == part.epsilon
-    keeps = session._account.sums((("topic", 0.5),))[0].keeps
+    keeps = session._account.sums((("topic", 0.5),)).currency.filter
     each = [
         left / (left + gone) if left + gone < 1e300 and left + gone > 0 else 0.0
         for left, gone in zip(part.remaining.costs, part.spent.costs, strict=True)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
+from fractions import Fraction
+from pathlib import Path
 
 import jsonschema
 import pytest
 
 import adaptive_dp as dp
-from accountants import BudgetError
+from accountants import BudgetError, Gaussian, Laplace, Pure
 from accountants.errors import InapplicableError
+from accountants.losses.composite import Composite
+from accountants.losses.sampled import Sampled
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.errors import (
     DeclarationError,
@@ -22,6 +27,7 @@ from adaptive_dp.graph.errors import (
 from adaptive_dp.queries.phases import Phases
 from adaptive_dp.schemas import certificate_schema
 from adaptive_dp.session import Budget, Session
+from adaptive_dp.session.currency import currency_for, shares
 from adaptive_dp.session.entries import costs_of
 from adaptive_dp.session.ledger import MemoryLedger
 
@@ -46,8 +52,8 @@ def add(*values):
 
 def state(session):
     return (
-        session._account.spends.worst(),
-        session._account.read_off.worst(),
+        session._account.whole.spends.worst(),
+        session._account.whole.read_off.worst(),
         len(session._ledger.entries()),
         session.spent,
         session.epsilon,
@@ -183,8 +189,8 @@ def test_simulations_are_stamped_and_repeat():
 def test_an_interrupt_never_forgets_a_spend(monkeypatch):
     session = opened(accountant="gaussian")
     session.run(count())
-    whole = session._account.spends.worst().sums[0]
-    inner = session._account.read_off.add
+    whole = session._account.whole.spends.worst().sums[0]
+    inner = session._account.whole.read_off.add
     calls = []
 
     def interrupted(costs):
@@ -193,7 +199,7 @@ def test_an_interrupt_never_forgets_a_spend(monkeypatch):
             raise KeyboardInterrupt
         inner(costs)
 
-    monkeypatch.setattr(session._account.read_off, "add", interrupted)
+    monkeypatch.setattr(session._account.whole.read_off, "add", interrupted)
     with pytest.raises(KeyboardInterrupt):
         session.run(count(), again=True)
     assert session.spent.costs[0] >= float(2 * whole) * (1 - 1e-12)
@@ -227,6 +233,100 @@ def test_what_if_spends_nothing_and_says_what_a_run_will():
     assert not large.fits
     assert "not enough of the budget is left" in large.refusal
     assert large.remaining == session.remaining
+
+
+@pytest.mark.parametrize("accountant", ["best", "renyi", "gaussian", "concentrated", "basic"])
+def test_a_reading_is_never_above_the_budget_and_never_falls(accountant):
+    session = opened(accountant=accountant)
+    part = session.part("half", 0.5)
+    noise = dp.Laplace(scale=20) if accountant == "basic" else dp.Gaussian(sigma=25)
+    step = PEOPLE.count().release(noise)
+    before, answers = 0.0, 0
+    for place, limit in ((part, 0.5), (session, 1.0)):
+        while place.what_if(step, again=answers > 0).fits:
+            asked = place.what_if(step, again=answers > 0)
+            place.run(step, again=answers > 0)
+            assert place.epsilon == asked.epsilon <= limit
+            assert before <= session.epsilon <= 1.0
+            assert part.epsilon <= 0.5
+            before, answers = session.epsilon, answers + 1
+    assert answers > 5
+    assert session.epsilon > 0.85
+    assert [reading.epsilon for reading in session.history()][-1] == session.epsilon
+    paper = session.certificate()
+    assert paper.document["session"]["odometer"]["epsilon"] == session.epsilon
+    assert dp.verify(paper).holds
+
+
+def test_the_shares_of_filter_and_odometer_add_up_to_delta():
+    for delta, failures in ((1e-6, 0.0), (1e-6, 1e-7), (1e-300, 0.0), (0.3, 0.1), (1e-6, 1e-6)):
+        mine, others = shares("best", Budget(1.0, delta, failures))
+        f = Fraction(failures)
+        beside = [(Fraction(d) - f) / (1 - f) for d in (mine, others)]
+        assert f + (1 - f) * sum(beside) <= Fraction(delta)
+        assert min(beside) >= 0
+    assert shares("basic", Budget(1.0, 1e-6, 1e-7)) == (1e-6, 1e-6)  # where delta is not shared
+
+
+@pytest.mark.parametrize(
+    ("accountant", "budget"),
+    [
+        ("best", Budget(1.0, 0.05)),
+        ("renyi", Budget(0.8, 0.2)),
+        ("gaussian", Budget(1.0, 0.05)),
+    ],
+)
+def test_no_strategy_within_the_filter_breaks_the_lesser_of_odometer_and_budget(accountant, budget):
+    # all strategies of four randomised responses, enumerated with exact likelihood ratios
+    currency = currency_for(accountant, budget)
+    keeps, odometer = currency.filter, currency.odometer
+    readings = set()
+
+    def stopped(state, read, loss, left):
+        reading = currency.epsilon(read)
+        readings.add((reading < budget.epsilon, read.sums[0] > 0))
+        best = max(0.0, 1 - math.exp(reading - loss))
+        for size in (0.1, 0.3, 0.6) if left else ():
+            if keeps.admits(state, Pure(size)):
+                after, told = keeps.spend(state, Pure(size)), odometer.spend(read, Pure(size))
+                high = 1 / (1 + math.exp(-size))
+                best = max(
+                    best,
+                    high * stopped(after, told, loss + size, left - 1)
+                    + (1 - high) * stopped(after, told, loss - size, left - 1),
+                )
+        return best
+
+    assert stopped(keeps.start(), odometer.start(), 0.0, 4) <= budget.delta
+    assert (True, True) in readings
+    assert (False, True) in readings  # the budget is what is read on some paths
+
+
+def test_the_default_answers_gaussian_steps_as_often_as_a_session_of_gaussians():
+    counts = []
+    for accountant in ({}, {"accountant": "gaussian"}):
+        session = Session(budget=Budget(1.0, 1e-6), seed=1, people=ROWS, **accountant)
+        step, answers = count(15.0), 0
+        while session.what_if(step, again=answers > 0).fits:
+            session.run(step, again=answers > 0)
+            answers += 1
+        counts.append(answers)
+    assert counts == [12, 12]
+
+
+def test_a_printed_session_says_what_is_spent_and_left():
+    session = opened(1.0, 1e-6, accountant="best", seed=3)
+    assert "0 steps" in str(session)
+    session.run(count(15.0))
+    text = str(session)
+    assert text.startswith("session, simulated with seed 3: 1 step\n")
+    assert "epsilon 1 at delta 1e-06" in text
+    assert "a step fits while one lasts" in text
+    assert [line.split()[0] for line in text.splitlines()[-3:]] == ["epsilon", "mu^2", "divergence"]
+    assert "passed" in text.splitlines()[-3]  # Gaussian noise has no pure epsilon
+    session.close()
+    assert "closed" in str(session)
+    assert "private" in str(opened(accountant="individual", seed=1))
 
 
 def test_parts_spend_their_share_and_the_sessions_budget():
@@ -411,3 +511,43 @@ def test_costs_are_recorded_before_the_value_is_drawn():
     kinds = [entry["kind"] for entry in ledger.entries()]
     assert kinds == ["open", "spend", "release"]
     assert costs_of(ledger.entries()[1])
+
+
+def answers(accountant, losses):
+    """How many steps of a cycle of losses a session answers before the first refusal."""
+    keeps = currency_for(accountant, Budget(1.0, 1e-6)).filter
+    cycle = [keeps.prices(loss) for loss in losses]
+    most = 0
+    for i, limit in enumerate(keeps.budgets()):
+        round_ = sum(prices[i] for prices in cycle)
+        rounds = limit // round_ if limit >= 0 else 0
+        left, count = limit - rounds * round_, int(rounds) * len(cycle)
+        for prices in cycle:
+            if prices[i] > left:
+                break
+            left, count = left - prices[i], count + 1
+        most = max(most, count)
+    return most
+
+
+SAMPLED = Sampled(Composite([(Gaussian(0.5), 1)]), 0.01)
+KINDS = {
+    "Gaussian, sigma 15": [Gaussian(1 / 15)],
+    "Gaussian, sigma 100": [Gaussian(0.01)],
+    "Laplace, scale 5": [Laplace(0.2)],
+    "Laplace, scale 100": [Laplace(0.01)],
+    "Gaussian and Laplace by turns": [Gaussian(0.01), Laplace(0.01)],
+    "Gaussian, sigma 2, a sample of 1%": [SAMPLED],
+}
+
+
+def test_the_figures_of_the_page_on_sessions():
+    page = (Path(__file__).parent.parent / "docs" / "sessions.md").read_text()
+    for kind, losses in KINDS.items():
+        found = []
+        for accountant in ("best", "renyi", "gaussian", "basic"):
+            try:
+                found.append(str(answers(accountant, losses)))
+            except InapplicableError:
+                found.append("-")
+        assert f"| {kind} | {' | '.join(found)} |" in page, found

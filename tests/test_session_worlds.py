@@ -53,7 +53,7 @@ def dearest(session):
 
 
 def charged(session):
-    spent = session._account.spends.worst()
+    spent = session._account.whole.spends.worst()
     return (*spent.sums, spent.failure)
 
 

@@ -4,6 +4,7 @@ One file for each currency in which a filter theorem is proven; `filter_for` say
 """
 
 from accountants.filters.approximate import ApproximateFilter
+from accountants.filters.best import BestFilter
 from accountants.filters.choose import filter_for
 from accountants.filters.concentrated import ConcentratedFilter
 from accountants.filters.gaussian import GaussianFilter
@@ -15,6 +16,7 @@ from accountants.filters.sums import Amount, Filter, Guarantee, Spent
 __all__ = [
     "Amount",
     "ApproximateFilter",
+    "BestFilter",
     "ConcentratedFilter",
     "Filter",
     "GaussianFilter",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
 from accountants.filters.approximate import ApproximateFilter
+from accountants.filters.best import BestFilter
 from accountants.filters.concentrated import ConcentratedFilter
 from accountants.filters.gaussian import GaussianFilter
 from accountants.filters.pure import PureFilter
@@ -13,6 +14,7 @@ from accountants.filters.renyi import SomeOrderFilter
 from accountants.filters.sums import SumFilter, set_aside
 
 _FILTERS: dict[str, Callable[[float, float, float], SumFilter]] = {
+    "best": BestFilter,
     "basic": lambda epsilon, delta, failures: PureFilter(epsilon, delta),
     "advanced": ApproximateFilter,
     "concentrated": ConcentratedFilter.within,
@@ -27,7 +29,7 @@ def filter_for(accountant: str, epsilon: float, delta: float, failures: float = 
     Parameters
     ----------
     accountant
-        The accountant's name.
+        The accountant's name; ``"best"`` for whichever of three currencies lasts longest.
     epsilon, delta
         The guarantee.
     failures

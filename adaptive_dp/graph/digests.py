@@ -13,7 +13,10 @@ def digests(nodes: Merged) -> dict[int, str]:
     # by the first of what is merged, so that inputs come before their readers
     for handle in sorted(nodes.order, key=lambda h: nodes.born[id(h)]):
         operation = handle.operation
-        parts = [*described(operation), [result[id(nodes.of(i))] for i in handle.inputs]]
+        reads = handle.inputs
+        if isinstance(operation, Loop):  # what its body reads is in its result, in no order
+            reads = reads[:1]
+        parts = [*described(operation), [result[id(nodes.of(i))] for i in reads]]
         if isinstance(operation, Loop):
             parts.append(result[id(nodes.of(operation.result))])
         if operation.kind == "state":

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import importlib
 import inspect
+import math
 import sys
 import types
 from collections.abc import Callable, Collection
@@ -51,7 +52,7 @@ class Function:
         name = getattr(function, "__qualname__", None) or ""
         if module and name and "<" not in name and found(module, name) is function:
             return cls(f"{module}:{name}", function)
-        body = repr(described(function, ()))
+        body = repr(described(function))
         return cls(f"lambda:{hashlib.sha256(body.encode()).hexdigest()[:16]}", function)
 
     @classmethod
@@ -131,21 +132,59 @@ def home(value: Any) -> Any:
     return getattr(owner, "__module__", None)
 
 
-def described(value: Any, around: tuple[int, ...]) -> Any:
+def described(value: Any) -> Any:
     """Return what tells a value from others, the same in each interpreter of one version.
 
     Functions are their code with what is nested in it, their defaults and what they close over;
-    numbers, texts, arrays, lists and mappings are themselves; anything else is its type.
+    numbers, texts, arrays, lists and mappings are themselves; anything else is its type. What is
+    not a number or a text is told once, by a digest, however often it is met: a value of a few
+    parts can have more ways through it than there is time for.
     """
-    if value is None or isinstance(value, bool | int | float | complex | str | bytes | range):
-        return type(value).__name__, repr(value)
-    if id(value) in around:
-        return "around"
-    around = (*around, id(value))
+    walk = _Walk()
+    root, _ = walk.of(value, 0)
+    return root, sorted(walk.told.items())
 
-    def inner(part: Any) -> Any:
-        return described(part, around)
 
+class _Walk:
+    """A way through a value and all that it holds."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, Any] = {}
+        self._known: dict[int, tuple[Any, str]] = {}  # with the value, lest its id is given anew
+        self._around: dict[int, int] = {}
+
+    def of(self, value: Any, depth: int) -> tuple[Any, float]:
+        """Return what stands for a value, and the depth of the outermost value around it that it
+        holds again: while it holds one, what it is hangs on where it stands.
+        """  # noqa: D205
+        if value is None or isinstance(value, bool | int | float | complex | str | bytes | range):
+            return (type(value).__name__, repr(value)), math.inf
+        key = id(value)
+        if key in self._around:
+            return "around", self._around[key]
+        if key in self._known:
+            return self._known[key][1], math.inf
+        self._around[key] = depth
+        outermost = math.inf
+
+        def inner(part: Any) -> Any:
+            nonlocal outermost
+            found, least = self.of(part, depth + 1)
+            outermost = min(outermost, least)
+            return found
+
+        told = _told(value, inner)
+        del self._around[key]
+        name = hashlib.sha256(repr(told).encode()).hexdigest()
+        self.told[name] = told
+        if outermost < depth:
+            return name, outermost
+        self._known[key] = value, name
+        return name, math.inf
+
+
+def _told(value: Any, inner: Callable[[Any], Any]) -> Any:
+    """Return what a value is, its parts as ``inner`` returns them."""
     if isinstance(value, types.CodeType):
         shape = (value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount)
         names = (value.co_names, value.co_varnames, value.co_freevars, value.co_cellvars)
@@ -162,7 +201,7 @@ def described(value: Any, around: tuple[int, ...]) -> Any:
         array = np.ascontiguousarray(value)
         return "array", array.dtype.str, value.shape, hashlib.sha256(array.tobytes()).hexdigest()
     if isinstance(value, dict):
-        return "mapping", sorted((repr(inner(k)), inner(v)) for k, v in value.items())
+        return "mapping", sorted(((repr(inner(k)), inner(v)) for k, v in value.items()), key=repr)
     if isinstance(value, set | frozenset):
         return "set", sorted(repr(inner(part)) for part in value)
     if isinstance(value, list | tuple):

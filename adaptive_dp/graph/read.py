@@ -57,14 +57,35 @@ def load(document: Mapping[str, Any] | str, *, allow: Collection[str] = ()) -> P
     DocumentError
         If the document is not of the declared form, with the place and the cure.
     """
+    return loaded(document, permitted(allow), {})[0]
+
+
+def loaded(
+    document: Mapping[str, Any] | str, modules: Collection[str], known: Mapping[str, Handle]
+) -> tuple[Pipeline, Mapping[str, Handle]]:
+    """Return the plan of a document that may read nodes of earlier ones, and its nodes by id.
+
+    Parameters
+    ----------
+    document, modules
+        As `load` takes them, the modules checked.
+    known
+        Nodes that the document reads and does not hold, by the ids that it has for them.
+
+    Raises
+    ------
+    DocumentError
+        If the document is not of the declared form, with the place and the cure.
+    """
     everything()
-    modules = permitted(allow)
     parsed = _parsed(document) if isinstance(document, str) else document
     check_values(parsed, "plan")
     fields("plan", parsed, {"format", "delta", "nodes", "outputs"}, {"format", "nodes", "outputs"})
     if parsed["format"] != FORMAT:
         raise DocumentError(f"plan: 'format' must be {FORMAT!r}, got {parsed['format']!r}")
     reader = _Reader(modules)
+    reader.handles.update(known)
+    reader.used.update(known)
     reader.nodes(parsed["nodes"], "nodes")
     entries = sequence(parsed["outputs"], "outputs")
     outputs = [reader.output(entry, f"outputs[{i}]") for i, entry in enumerate(entries)]
@@ -74,7 +95,7 @@ def load(document: Mapping[str, Any] | str, *, allow: Collection[str] = ()) -> P
         _ = plan.structure  # everything that can fail fails here
     except (PlanError, *_WRONG) as error:
         raise DocumentError(f"plan: {error}") from None
-    return plan
+    return plan, reader.handles
 
 
 def _parsed(text: str) -> Mapping[str, Any]:

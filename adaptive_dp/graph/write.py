@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from adaptive_dp.graph.encode import encode
@@ -17,8 +18,22 @@ FORMAT = "adaptive-dp/plan/1"
 
 def to_document(plan: Pipeline) -> dict[str, Any]:
     """Return the plan as JSON values: nodes in order, outputs by path."""
-    writer = _Writer(plan.structure)
-    return {
+    return excerpt(plan, ())[0]
+
+
+def excerpt(plan: Pipeline, without: Collection[str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the plan as JSON values, some nodes left out; and of these the digests of those read.
+
+    Parameters
+    ----------
+    plan
+        What is written.
+    without
+        Names of the nodes that the reader has; `load` does not read what is written without them,
+        `loaded` does, given their handles by the ids under which digests are returned.
+    """
+    writer = _Writer(plan.structure, frozenset(without))
+    document = {
         "format": FORMAT,
         "delta": plan.delta,
         "nodes": writer.nodes(None),
@@ -26,13 +41,15 @@ def to_document(plan: Pipeline) -> dict[str, Any]:
             {"path": list(path), "node": writer.reference(handle)} for path, handle in plan.outputs
         ],
     }
+    return document, writer.read
 
 
 class _Writer:
     """The entries of a structure's nodes and groups; inputs are named by their entries."""
 
-    def __init__(self, structure: Structure) -> None:
-        self.structure = structure
+    def __init__(self, structure: Structure, without: frozenset[str] = frozenset()) -> None:
+        self.structure, self.without = structure, without
+        self.read: dict[str, str] = {}
         self.groups = {id(h): self._free(f"group {t}") for t, h in structure.groups.items()}
 
     def nodes(self, loop: str | None) -> list[dict[str, Any]]:
@@ -40,16 +57,21 @@ class _Writer:
 
         That order keeps equal random nodes in theirs, and lists inputs before their readers.
         """
-        nodes = [n for n in self.structure if _innermost(n) == loop and not _is_state(n)]
+        inside = [n for n in self.structure if _innermost(n) == loop and n.name not in self.without]
+        nodes = [n for n in inside if not _is_state(n)]
         entries = [(n.born, self._node(n)) for n in nodes]
+        of = {n.name for n in inside}
         groups = self.structure.groups.values()
-        inside = [h for h in groups if _innermost(self.structure.of(h)) == loop]
-        entries += [(h.serial, self._group(h)) for h in inside]
+        entries += [(h.serial, self._group(h)) for h in groups if self.structure.of(h).name in of]
         return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
 
     def reference(self, handle: Handle) -> str:
         """Return the id of a handle's entry."""
-        return self.groups.get(id(handle)) or self.structure.of(handle).name
+        node = self.structure.of(handle)
+        name = self.groups.get(id(handle)) or node.name
+        if node.name in self.without:
+            self.read[name] = node.digest
+        return name
 
     def _free(self, title: str) -> str:
         while title in self.structure.nodes:

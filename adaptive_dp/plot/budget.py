@@ -22,7 +22,7 @@ def budget(session: Session, *, ax: Axes | None = None) -> Axes:
 
     The filter's line decides which step is refused: at 1 nothing is left. The odometer's is the
     epsilon of what was released so far, which holds whenever the analyst stops; it may be above
-    the filter's, since to be read off at any time costs something.
+    the filter's share, since to be read off at any time costs something, and is never above 1.
 
     Parameters
     ----------

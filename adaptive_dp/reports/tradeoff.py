@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from accountants.points import most
 from adaptive_dp.reports.parts import escape
 
 __all__ = ["tradeoff"]
@@ -46,6 +47,7 @@ def tradeoff(audit: Mapping[str, Any]) -> str:
     claimed: Sequence[Sequence[float]] = audit.get("claimed") or ()
     if not corners or not claimed:
         return ""
+    points = tuple((float(epsilon), float(delta)) for epsilon, delta in claimed)
     lowest = min(min(each["wrong"], each["right"]) for each in corners)
     least = max(_LEAST, 10.0 ** math.floor(math.log10(max(lowest, _LEAST))))
     least = min(least, 0.1)
@@ -56,7 +58,7 @@ def tradeoff(audit: Mapping[str, Any]) -> str:
         return f"{_LEFT + across * x:.1f},{_TOP + up * (1 - y):.1f}"
 
     grid = [least ** (1 - k / _STEPS) for k in range(_STEPS + 1)]
-    line = " ".join(place((x, _most(claimed, x))) for x in grid)
+    line = " ".join(place((x, most(points, x))) for x in grid)
     beyond = sum(each["right"] > each["claimed"] for each in corners)
     said = f"It goes beyond the claim at {beyond} of {len(corners)} thresholds."
     title = "How well the two sides were told apart"
@@ -79,15 +81,6 @@ def tradeoff(audit: Mapping[str, Any]) -> str:
         f'<title id="tradeoff-title">{escape(title)}</title>'
         f'<desc id="tradeoff-text">{escape(text)}</desc>{"".join(shapes)}</svg>'
     )
-
-
-def _most(claimed: Sequence[Sequence[float]], wrong: float) -> float:
-    """Return how likely, by the points of a claim, an event may be that has ``wrong`` elsewhere."""
-    options = [1.0]
-    for epsilon, delta in claimed:
-        grows = math.exp(min(epsilon, 700.0))
-        options += [grows * wrong + delta, 1 - (1 - delta - wrong) / grows]
-    return min(options)
 
 
 def _frame(least: float, place: Any) -> Iterator[str]:

@@ -11,20 +11,54 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from accountants.filters.choose import filter_for
-from accountants.filters.sums import SumFilter
+from attrs import frozen
+
+from accountants.filters.sums import Amount, Spent, SumFilter
 from accountants.odometers import Odometer
 from accountants.rounding import down, flooring
 from adaptive_dp.graph.operation import require
 from adaptive_dp.session.budget import Budget
-from adaptive_dp.session.currency import currency_for
+from adaptive_dp.session.currency import Currency, currency_for
 from adaptive_dp.session.ledger import require_ledger
-from adaptive_dp.session.spends import Costs, Spends, odometer_for
+from adaptive_dp.session.spends import Costs, Spends
 
-Sums = tuple[Spends[SumFilter], Spends[Odometer]]
-"""Spends as the filter adds them up, and as the odometer does."""
 Inside = tuple[tuple[str, float], ...]
 """A part: the names and shares of those around it and its own, outermost first; () for no part."""
+
+
+@frozen(eq=False)
+class Sums:
+    """What was spent of one budget, as its filter adds it up, and as its odometer does."""
+
+    currency: Currency
+    spends: Spends[SumFilter]
+    read_off: Spends[Odometer]
+
+    @classmethod
+    def of(cls, currency: Currency) -> Sums:
+        """Return sums of nothing."""
+        return cls(currency, Spends(currency.filter), Spends(currency.odometer))
+
+    def add(self, costs: Costs) -> None:
+        """Pay costs."""
+        self.spends.add(costs)
+        self.read_off.add(costs)
+
+    def spent(self) -> Amount:
+        """Return what was spent, rounded up."""
+        return self.currency.spent(self.spends.worst())
+
+    def remaining(self) -> Amount:
+        """Return what is left, rounded down."""
+        return self.currency.filter.remaining(self.spends.worst())
+
+    def epsilon(self, *, kept: bool = True) -> float:
+        """Return the reading; ``kept`` as in `Currency.epsilon`."""
+        return self.currency.epsilon(self.read_off.worst(), kept=kept)
+
+    def left(self) -> float:
+        """Return which fraction is left, in the currency that limits; a floor in [0, 1]."""
+        return left(self.currency.filter, self.spends.worst())
 
 
 class Account:
@@ -41,8 +75,7 @@ class Account:
     def __init__(self, budget: Budget, accountant: str) -> None:
         self.budget, self.accountant = budget, accountant
         self.currency = currency_for(accountant, budget)
-        self.spends = Spends(self.currency.filter)
-        self.read_off = Spends(self.currency.odometer)
+        self.whole = Sums.of(self.currency)
         self.settled: dict[str, float] = {}
         self._shares: dict[str, float] = {}
         self._parts: dict[str, Sums] = {}
@@ -50,7 +83,7 @@ class Account:
     def sums(self, part: Inside) -> Sums:
         """Return the sums of a part, or of the whole session (())."""
         self.agree(part)
-        return self._parts[part[-1][0]] if part else (self.spends, self.read_off)
+        return self._parts[part[-1][0]] if part else self.whole
 
     def check(self, costs: Costs, part: Inside) -> None:
         """Refuse costs that do not fit, into the session's budget or that of a part around.
@@ -70,16 +103,14 @@ class Account:
 
     def limits(self, part: Inside) -> Iterator[tuple[str, Spends[SumFilter]]]:
         """Yield what limits a spend: the parts it is in, and ('') the whole session."""
-        yield from ((name, self._parts[name][0]) for name, _ in part)
-        yield "", self.spends
+        yield from ((name, self._parts[name].spends) for name, _ in part)
+        yield "", self.whole.spends
 
     def add(self, costs: Costs, part: Inside) -> None:
         """Pay costs, in the whole session and in the parts that the ledger says they are in."""
         self.settle(part)
-        inner = [self._parts[name] for name, _ in part]
-        for spends, read_off in ((self.spends, self.read_off), *inner):
-            spends.add(costs)
-            read_off.add(costs)
+        for sums in (self.whole, *(self._parts[name] for name, _ in part)):
+            sums.add(costs)
 
     def settle(self, part: Inside) -> None:
         """Take over the shares that a spend in the ledger says.
@@ -127,28 +158,26 @@ class Account:
         self.agree(inside)
         return inside
 
-    def left(self, name: str) -> float:
-        """Return which fraction of a part's limit is left, in the currency that limits; a floor."""
-        spends = self._parts[name][0]
-        keeps, spent = spends.keeps, spends.worst()
-        pairs = zip(keeps.budgets(), spent.sums, strict=True)
-        known = [max(Fraction(), 1 - s / b) if b > 0 else Fraction() for b, s in pairs]
-        return flooring(min(known) if keeps.every else max(known))
-
-    def epsilon(self, name: str) -> float:
-        """Return what was spent in a part, as an epsilon at its share of delta."""
-        return self.currency.epsilon(self._parts[name][1])
+    def part(self, name: str) -> Sums:
+        """Return the sums of a part by its name."""
+        return self._parts[name]
 
     def _limit(self, name: str, share: float) -> None:
         """Give a part in which nothing was spent its limits."""
         limits = [self.budget.epsilon, self.budget.delta, self.budget.failures]
         if share != 1:
             limits = [max(0.0, down(share * limit, 4)) for limit in limits]
-        spends = Spends(filter_for(self.accountant, *limits))
-        read_off = Spends(odometer_for(self.accountant, limits[1], limits[2]))
+        sums = Sums.of(currency_for(self.accountant, Budget(*limits)))
         # last: whoever is interrupted before it has opened nothing
-        self._parts[name] = (spends, read_off)
+        self._parts[name] = sums
         self._shares[name] = share
+
+
+def left(keeps: SumFilter, spent: Spent) -> float:
+    """Return which fraction of a filter's budget is left, in the currency that limits; a floor."""
+    pairs = zip(keeps.budgets(), spent.sums, strict=True)
+    known = [max(Fraction(), 1 - s / b) if b > 0 else Fraction() for b, s in pairs]
+    return flooring(min(known) if keeps.every else max(known))
 
 
 def names_of(part: str) -> list[str]:

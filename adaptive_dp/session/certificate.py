@@ -20,11 +20,11 @@ from adaptive_dp.graph.functions import permitted
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.verify import Verdict, covers
+from adaptive_dp.session.account import Sums
 from adaptive_dp.session.budget import Budget
 from adaptive_dp.session.currency import NAMES, currency_for
 from adaptive_dp.session.individual import INDIVIDUAL, admitted
 from adaptive_dp.session.needs import costs_for, needed, pays
-from adaptive_dp.session.spends import Spends
 
 PARTICIPATION = (
     "Each record takes part in a step while its own budget lasts, and leaves unseen: no record's "
@@ -139,7 +139,8 @@ def _replayed(document: Mapping[str, Any], plan: Pipeline) -> Iterator[str]:
         return
     budget = Budget(claim["epsilon"], claim["delta"], session["failures"])
     currency = currency_for(claim["accountant"], budget)
-    keeps, odometer = currency.filter, currency.odometer
+    sums = Sums.of(currency)
+    keeps, spends = currency.filter, sums.spends
     if not covers(budget.epsilon, currency.promised()):
         yield "the filter promises less than is claimed"
     theorems = session["theorem"], session["odometer"]["theorem"]
@@ -147,7 +148,6 @@ def _replayed(document: Mapping[str, Any], plan: Pipeline) -> Iterator[str]:
         yield "the theorems are not those of the filter and the odometer"
     if session["currencies"] != list(keeps.units()):
         yield "the currencies are not the filter's"
-    spends, read_off = Spends(keeps), Spends(odometer)
     structure = plan.structure
     paid: set[str] = set()
     for name in session["steps"]:
@@ -167,10 +167,8 @@ def _replayed(document: Mapping[str, Any], plan: Pipeline) -> Iterator[str]:
         except AccountingError:
             yield f"{name!r} does not fit into the budget after the steps before it"
             return
-        spends.add(costs)
-        read_off.add(costs)
-    found = currency.spent(spends.worst())
-    left = keeps.remaining(spends.worst())
+        sums.add(costs)
+    found, left = sums.spent(), sums.remaining()
     pairs = zip(session["spent"], found.costs, strict=False)
     if len(session["spent"]) != len(found.costs) or not all(covers(a, b) for a, b in pairs):
         yield f"the steps cost {list(found.costs)}, more than is said"
@@ -179,8 +177,8 @@ def _replayed(document: Mapping[str, Any], plan: Pipeline) -> Iterator[str]:
     pairs = zip(session["remaining"], left.costs, strict=False)
     if len(session["remaining"]) != len(left.costs) or not all(covers(b, a) for a, b in pairs):
         yield f"what remains is {list(left.costs)}, less than is said"
-    if not covers(session["odometer"]["epsilon"], currency.epsilon(read_off)):
-        yield f"the odometer reads {currency.epsilon(read_off)}, more than is said"
+    if not covers(session["odometer"]["epsilon"], sums.epsilon()):
+        yield f"the odometer reads {sums.epsilon()}, more than is said"
 
 
 def assumed(accountant: Any) -> tuple[str, ...]:

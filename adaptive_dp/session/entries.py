@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from accountants import DomainError, PrivacyLoss
@@ -14,9 +14,10 @@ from adaptive_dp.graph.structure import Node
 from adaptive_dp.session.account import Account, Inside, names_of
 from adaptive_dp.session.declared import declarations
 from adaptive_dp.session.ledger import Entry, require_ledger
+from adaptive_dp.session.plans import written
 from adaptive_dp.session.spends import Costs
 
-FORMAT = "adaptive-dp/ledger/1"
+FORMAT = "adaptive-dp/ledger/2"
 
 
 def opening(account: Account, others: Sequence[Entry]) -> Entry | None:
@@ -37,6 +38,7 @@ def opening(account: Account, others: Sequence[Entry]) -> Entry | None:
     }
     if not others:
         return mine
+    readable_form(others[0].get("format"))
     theirs = {key: others[0].get(key) for key in mine}
     require_ledger(
         theirs == mine,
@@ -46,8 +48,30 @@ def opening(account: Account, others: Sequence[Entry]) -> Entry | None:
     return None
 
 
+def readable_form(form: Any) -> None:
+    """Refuse a ledger of another form.
+
+    Raises
+    ------
+    LedgerError
+        If it was written by another version.
+    """
+    require_ledger(
+        form == FORMAT,
+        f"it has the form {form!r}, and this version of the library reads {FORMAT!r} alone; read "
+        "it with the version that wrote it, and open a new one with what is left of its budget",
+    )
+
+
 def spending(
-    plan: Pipeline, new: Sequence[Node], costs: Costs, *, name: str, part: Inside, edition: str
+    plan: Pipeline,
+    new: Sequence[Node],
+    costs: Costs,
+    offered: Collection[str],
+    *,
+    name: str,
+    part: Inside,
+    edition: str,
 ) -> Entry:
     """Return the entry of a step that is about to be released.
 
@@ -59,6 +83,8 @@ def spending(
         The releases and loops that it pays for.
     costs
         What they cost, without the edition.
+    offered
+        The digests that the entries before it offer.
     name, part, edition
         As the session was given them.
 
@@ -74,7 +100,7 @@ def spending(
         "shares": [share for _, share in part],
         "edition": edition,
         "data": {k: list(v) for k, v in declarations(plan.structure).items()},
-        "plan": plan.to_document(),
+        **written(plan, offered),
         "releases": [node.digest for node in new],
         "costs": [[[list(s) for s in place], _written(x)] for place, x in costs],
     }

@@ -57,7 +57,7 @@ class Identities:
         module = function.name.partition(":")[0]
         if call is None or module not in ("lambda", "__main__"):
             return ""
-        body = repr(described(call, ()))
+        body = repr(described(call))
         if "'object'" in body or "'around'" in body:
             return self._local(call)
         return "" if module == "lambda" else hashlib.sha256(body.encode()).hexdigest()

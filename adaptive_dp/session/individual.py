@@ -21,7 +21,6 @@ from accountants.errors import BudgetError, InapplicableError
 from accountants.filters.individual import IndividualFilter, IndividualState
 from accountants.rounding import Array
 from adaptive_dp.graph.charge import Charge, releases
-from adaptive_dp.graph.document import load
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.individual import POSSIBLE, Price, Units, norms, price, release, units
 from adaptive_dp.graph.loop import Loop
@@ -34,6 +33,7 @@ from adaptive_dp.session.declared import Declarations, declarations
 from adaptive_dp.session.identity import Identities
 from adaptive_dp.session.kept import Kept
 from adaptive_dp.session.ledger import Entry, require_ledger
+from adaptive_dp.session.plans import Plans
 
 INDIVIDUAL = "individual"
 """The accountant of sessions that keep a budget for each record."""
@@ -71,7 +71,7 @@ class Individuals:
         self._edition, self._kept = edition, kept
         self._entries: list[Entry] = []
         self._state: _State | None = None
-        self._identities = Identities()
+        self._identities, self._plans = Identities(), Plans()
 
     def clear(self) -> None:
         """Let go of everything."""
@@ -164,7 +164,12 @@ class Individuals:
             if number is not None and entry["number"] > number:
                 break
             own = structure if entry["number"] == number else None
-            active = self._paid(own or load(entry["plan"]).structure, entry["releases"])
+            if own is None:
+                found = self._plans.read(entry).structure
+            else:
+                found = own
+                self._plans.keep(entry, own)
+            active = self._paid(found, entry["releases"])
         return active
 
     def _paid(self, structure: Structure, digests: Sequence[str]) -> Active:

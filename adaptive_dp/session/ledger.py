@@ -5,6 +5,7 @@ Nouns. An *entry* is a mapping of JSON values with a ``kind``:
 =============  =================================================================================
 ``open``       the budget, the filter and whom it protects; the first entry, and the only such
 ``spend``      what is about to be released (a plan document), and what it costs, place by place
+               (the plan without what earlier entries hold: see `adaptive_dp.session.plans`)
 ``release``    what was released for an earlier spend: its values, for whoever asks again
 =============  =================================================================================
 

@@ -26,7 +26,6 @@ from attrs import field, frozen
 from accountants import AccountingError
 from accountants.filters.individual import IndividualFilter
 from accountants.filters.sums import Amount, Spent
-from adaptive_dp.graph.document import load
 from adaptive_dp.graph.errors import DocumentError, LedgerError, PlanError
 from adaptive_dp.graph.functions import permitted
 from adaptive_dp.graph.structure import Node, Structure
@@ -35,13 +34,15 @@ from adaptive_dp.session.account import Account, Inside
 from adaptive_dp.session.budget import Budget
 from adaptive_dp.session.chain import GENESIS, broken
 from adaptive_dp.session.declared import agree, declarations
-from adaptive_dp.session.entries import FORMAT, costs_of, part_of, placed
+from adaptive_dp.session.entries import FORMAT, costs_of, part_of, placed, readable_form
 from adaptive_dp.session.individual import admitted
 from adaptive_dp.session.needs import costs_for, needed, paid_nodes, pays
+from adaptive_dp.session.plans import Plans
 from adaptive_dp.session.spends import Costs
 
 TOLERANCE = 1e-9
 """Room for the rounding of other versions of NumPy and SciPy."""
+_LEDGERS = "adaptive-dp/ledger/"
 UNREADABLE = (
     PlanError,
     AccountingError,
@@ -162,13 +163,17 @@ def recomputed(
         last,
         audit.budget,
         account.currency.theorem,
-        account.currency.epsilon(account.read_off),
-        account.currency.spent(account.spends.worst()),
-        account.currency.filter.remaining(account.spends.worst()),
+        account.whole.epsilon(kept="" not in audit.exceeded),
+        account.whole.spent(),
+        account.whole.remaining(),
         audit.running,
         frozenset(audit.released),
         {
-            name: PartFound(share, account.epsilon(name), account.left(name))
+            name: PartFound(
+                share,
+                account.part(name).epsilon(kept=name not in audit.exceeded),
+                account.part(name).left(),
+            )
             for name, share in sorted(account.settled.items())
         },
     )
@@ -180,9 +185,8 @@ class _Audit:
     def __init__(self, first: Any, modules: Collection[str]) -> None:
         if not isinstance(first, dict) or first.get("kind") != "open":
             raise DocumentError("it must be of the kind 'open'")
-        if first.get("format") != FORMAT:
-            raise DocumentError(f"'format' must be {FORMAT!r}, got {first.get('format')!r}")
-        self.modules = modules
+        readable_form(first.get("format"))
+        self.plans = Plans(modules)
         self.budget = Budget(*first["budget"])
         name = first["accountant"]
         self.account = Account(self.budget, name)
@@ -196,6 +200,7 @@ class _Audit:
         self.declared: dict[str, tuple[str, str]] = {}
         self.running: dict[int, float] = {}
         self.edition: Any = None
+        self.exceeded: set[str] = set()
 
     def found(self, number: int, entry: Any) -> list[str]:
         """Take in an entry, and return what is wrong with it."""
@@ -209,7 +214,7 @@ class _Audit:
     def _spend(self, number: int, entry: dict[str, Any]) -> list[str]:
         digests = entry["releases"]
         self.releases[number] = digests
-        structure = load(entry["plan"], allow=self.modules).structure
+        structure = self.plans.read(entry).structure
         new = paid_nodes(structure, digests)
         reasons = self._unpaid(structure, digests)
         if self.currency.individual is not None:
@@ -236,10 +241,11 @@ class _Audit:
             try:
                 spends.check(costs)
             except AccountingError as error:
+                self.exceeded.add(name)
                 of = f" of the part {name!r}" if name else ""
                 reasons.append(f"it does not fit into what was left{of}: {error}")
         self.account.add(costs, part)
-        self.running[number] = self.currency.epsilon(self.account.read_off)
+        self.running[number] = self.account.whole.epsilon(kept="" not in self.exceeded)
         return reasons
 
     def _release(self, entry: dict[str, Any]) -> list[str]:
@@ -349,7 +355,8 @@ def imported(text: str) -> list[Any] | None:
         document = unique_json(text)
     except (ValueError, RecursionError):
         document = None
-    if isinstance(document, dict) and document.get("format") == FORMAT:
+    if isinstance(document, dict) and str(document.get("format")).startswith(_LEDGERS):
+        readable_form(document["format"])
         if "entries" not in document:
             return [document] if document.get("kind") == "open" else None
         entries = document["entries"]
@@ -359,8 +366,9 @@ def imported(text: str) -> list[Any] | None:
     lines = [line for line in text.splitlines() if line.strip()]
     try:
         first = unique_json(lines[0]) if lines else None
-        if not isinstance(first, dict) or first.get("format") != FORMAT:
+        if not isinstance(first, dict) or not str(first.get("format")).startswith(_LEDGERS):
             return None
+        readable_form(first["format"])
         return [first, *map(unique_json, lines[1:])]
     except (ValueError, RecursionError) as error:
         if document is None and text.lstrip().startswith('{"') and FORMAT in lines[0]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 from uuid import uuid4
@@ -19,7 +20,7 @@ from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.charge import Charge
 from adaptive_dp.graph.convert import number as numeric
 from adaptive_dp.graph.convert import whole
-from adaptive_dp.graph.document import load
+from adaptive_dp.graph.errors import PlanError
 from adaptive_dp.graph.fresh import fresh
 from adaptive_dp.graph.handles import Handle, Released, once_more
 from adaptive_dp.graph.loop import Loop
@@ -36,7 +37,6 @@ from adaptive_dp.session.certificate import certificate_of
 from adaptive_dp.session.declared import agree, declarations
 from adaptive_dp.session.entries import costs_of, opening, part_of, placed, readable, spending
 from adaptive_dp.session.forecast import Forecast, priced
-from adaptive_dp.session.history import Reading, history
 from adaptive_dp.session.identity import Identities
 from adaptive_dp.session.individual import Individuals
 from adaptive_dp.session.kept import Kept
@@ -45,8 +45,11 @@ from adaptive_dp.session.ledger import Entry, Ledger, MemoryLedger
 from adaptive_dp.session.needs import costs_for, needed, paid_nodes, pays
 from adaptive_dp.session.opened import opened
 from adaptive_dp.session.part import Part
+from adaptive_dp.session.plans import Plans
 from adaptive_dp.session.record import Record
 from adaptive_dp.session.spends import grown
+from adaptive_dp.session.state import state_text
+from adaptive_dp.session.steps import Reading, history
 
 T = TypeVar("T")
 
@@ -65,10 +68,12 @@ class Session:
     budget
         What all steps together may cost.
     accountant
-        In which currency costs add up, one with a filter theorem: ``"renyi"``, ``"gaussian"``,
-        ``"concentrated"``, ``"advanced"`` or ``"basic"``; or ``"individual"``: squares of mu as
-        under ``"gaussian"``, but each record has the budget for itself, and leaves unseen when it
-        is spent.
+        In which currency costs add up, one with a filter theorem. ``"best"``, which is right for
+        most, keeps three and goes on while one of them lasts; who knows which it will be saves a
+        few percent by saying so: ``"gaussian"`` (only Gaussian noise), ``"renyi"``,
+        ``"concentrated"``, ``"advanced"``, ``"basic"`` (epsilons add). Or ``"individual"``: squares
+        of mu as under ``"gaussian"``, but each record has the budget for itself, and leaves unseen
+        when it is spent.
     ledger
         Where spends are recorded: the path of an SQLite file, a URL, or a `Ledger`. A session that
         is opened on a ledger which is already there goes on where that stands. None keeps no
@@ -106,7 +111,7 @@ class Session:
         /,
         *,
         budget: Budget,
-        accountant: str = "renyi",
+        accountant: str = "best",
         ledger: Ledger | str | os.PathLike[str] | None = None,
         seed: int | None = None,
         edition: str | None = None,
@@ -146,6 +151,8 @@ class Session:
         self._declared: dict[str, tuple[str, str]] = {}
         self._identities, self._record = Identities(), Record()
         self._known, self._begun = Known(), Begun()
+        self._plans, self._offered = Plans(), set[str]()
+        self._read = 0
         self._steps: list[Entry] = []
         self._own: dict[int, tuple[Handle, Structure, Mapping[str, str], list[str]]] = {}
         self._ran: dict[int, Handle] = {}
@@ -172,6 +179,12 @@ class Session:
     def __repr__(self) -> str:
         kind = "" if self._seed is None else f"simulated with seed {self._seed}, "
         return f"<session: {kind}{self.budget}, {len(self._steps)} steps>"
+
+    def __str__(self) -> str:
+        with self._lock:
+            if not self._closed:
+                self._take(self._ledger.entries(self._seen))
+            return state_text(self._account, len(self._steps), self._seed, closed=self._closed)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a session holds private data and cannot be pickled; share its ledger")
@@ -334,7 +347,8 @@ class Session:
             if self._individuals is None:
                 priced(bare, self._account.currency.filter, self.accountant, self.budget)
             costs = placed(bare, self._edition)
-            spends, read_off = self._account.sums(part)
+            sums = self._account.sums(part)
+            spends = sums.spends
             before = spends.worst()
             try:
                 self._priced(structure, new)
@@ -350,9 +364,7 @@ class Session:
                 not new,
                 spends.keeps.spent(grown(before, after)),
                 spends.keeps.remaining(after),
-                self.budget.epsilon
-                if self._individuals is not None
-                else read_off.keeps.epsilon(read_off.after(costs)),
+                sums.currency.epsilon(sums.read_off.after(costs)),
             )
 
     def _part(self, name: str, share: float, around: Inside) -> Part:
@@ -392,14 +404,16 @@ class Session:
         bare = tuple(costs_for(structure, new))
         priced(bare, self._account.currency.filter, self.accountant, self.budget)
         costs = placed(bare, self._edition)
-        entry = spending(plan, new, bare, name=name, part=part, edition=self._edition)
+        edition = self._edition
 
         def decide(others: Sequence[Entry]) -> Entry:
             self._take(others)
             self._admit(structure)
             self._priced(structure, new)
             self._account.check(costs, part)
-            return entry
+            # here: what was offered by others meanwhile is not offered a second time
+            offered = self._offered
+            return spending(plan, new, bare, offered, name=name, part=part, edition=edition)
 
         appended = self._ledger.spend(self._seen, decide)
         self._take(appended[-1:])
@@ -428,6 +442,7 @@ class Session:
                 self._account.add(costs_of(entry), part_of(entry))
                 for name, (digest, neighbors) in entry["data"].items():
                     self._declared.setdefault(name, (digest, neighbors))
+                self._offered.update(entry["offers"].values())
                 self._steps.append(entry)
             elif entry["kind"] == "release":
                 self._known.take(entry["values"])
@@ -455,8 +470,10 @@ class Session:
     def epsilon(self) -> float:
         """What was spent so far, as an epsilon at the budget's delta: the odometer's reading.
 
-        It holds however the analyst chose when to stop, by the theorem of the odometer. With
-        ``accountant="individual"`` it is the budget's: what was spent of it is private.
+        It holds however the analyst chose when to stop, by the theorem of the odometer, and is
+        never above the budget's, which the filter keeps. Being true at any time, it rises faster
+        than what is spent: `remaining` says what still fits. With ``accountant="individual"`` it is
+        the budget's: what was spent of it is private.
         """
         return self._reading(())
 
@@ -497,16 +514,15 @@ class Session:
 
     def _left(self, part: Inside) -> Amount:
         with self._lock:
-            spends = self._sums(part)[0]
-            return spends.keeps.remaining(spends.worst())
+            return self._sums(part).remaining()
 
     def _gone(self, part: Inside) -> Amount:
         with self._lock:
-            return self._account.currency.spent(self._sums(part)[0].worst())
+            return self._sums(part).spent()
 
     def _reading(self, part: Inside) -> float:
         with self._lock:
-            return self._account.currency.epsilon(self._sums(part)[1])
+            return self._sums(part).epsilon()
 
     @property
     def pipeline(self) -> Pipeline:
@@ -536,7 +552,7 @@ class Session:
                 k += 1
                 name = f"{title or f'step {i}'} ({k})"
             if number not in self._ran:
-                step = self._own.get(number) or self._from(entry)
+                step = self._step(entry)
                 self._ran[number] = self._record.add(*step)
                 self._own.pop(number, None)
             names[name] = self._ran[number]
@@ -546,9 +562,17 @@ class Session:
             adaptive=tuple(names),
         )
 
-    def _from(self, entry: Entry) -> tuple[Handle, Structure, Mapping[str, str], list[str]]:
-        """Return a step that another session ran, as `Record.add` takes it."""
-        plan = load(entry["plan"])
+    def _step(self, entry: Entry) -> tuple[Handle, Structure, Mapping[str, str], list[str]]:
+        """Return a step as `Record.add` takes it; what another session ran is read."""
+        own = self._own.get(entry["number"])
+        if own is not None:
+            return own
+        for before in self._steps[self._read : self._steps.index(entry)]:
+            with suppress(PlanError):  # an own mechanism: only who reads that step needs it
+                self._plans.read(before)
+            self._read += 1
+        plan = self._plans.read(entry)
+        self._read += 1
         (_, handle), *_ = plan.outputs
         keys = self._identities.of(plan.structure)
         paid = [node.name for node in paid_nodes(plan.structure, entry["releases"])]
@@ -609,14 +633,14 @@ class Session:
         """
         with self._lock:
             self._take(self._ledger.entries(self._seen))  # once: others may be spending
-            spends, read_off = self._account.sums(())
+            sums = self._account.sums(())
             return certificate_of(
                 self._whole(),
                 self.budget,
                 self.accountant,
-                spent=self._account.currency.spent(spends.worst()),
-                remaining=spends.keeps.remaining(spends.worst()),
-                epsilon=self._account.currency.epsilon(read_off),
+                spent=sums.spent(),
+                remaining=sums.remaining(),
+                epsilon=sums.epsilon(),
                 head=self._head,
                 entries=self._seen,
                 seed=self._seed,

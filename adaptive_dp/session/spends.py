@@ -20,6 +20,7 @@ from typing import Generic, TypeVar
 from accountants import PrivacyLoss
 from accountants.filters.sums import Spent, SumFilter
 from accountants.odometers import (
+    BestOdometer,
     ConcentratedOdometer,
     GaussianOdometer,
     Odometer,
@@ -150,6 +151,7 @@ def _most(every: list[Spent]) -> Spent:
 
 
 _ODOMETERS: dict[str, Callable[[float, float], Odometer]] = {
+    "best": lambda delta, failures: BestOdometer(delta, failures=failures),
     "basic": lambda delta, failures: PureOdometer(delta),
     "advanced": lambda delta, failures: ConcentratedOdometer(delta, failures=failures),
     "concentrated": lambda delta, failures: ConcentratedOdometer(delta, failures=failures),

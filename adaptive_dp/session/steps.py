@@ -1,19 +1,56 @@
-"""What a session has spent after each of its steps, recomputed from its certificate alone."""
+"""What a session had spent after each of its steps."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from fractions import Fraction
 from typing import Any
 
+from attrs import frozen
+
+from accountants.errors import BudgetError
+from accountants.filters.sums import Spent, SumFilter
+from accountants.rounding import ceiling
 from adaptive_dp.graph.certificate import Certificate, formed
 from adaptive_dp.graph.document import load
 from adaptive_dp.graph.functions import permitted
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.pipeline import Pipeline
+from adaptive_dp.session.account import Account, Inside
 from adaptive_dp.session.budget import Budget
-from adaptive_dp.session.currency import currency_for
+from adaptive_dp.session.entries import costs_of, part_of
+from adaptive_dp.session.ledger import Entry
 from adaptive_dp.session.needs import costs_for, needed, pays
-from adaptive_dp.session.spends import Spends
+from adaptive_dp.session.spends import Costs
+
+Step = tuple[str, Costs, Inside]
+"""A step's name, what it cost, and in which part of the session it was made."""
+
+
+@frozen
+class Reading:
+    """What was spent after a step.
+
+    Parameters
+    ----------
+    step
+        Its name, or ``step k``.
+    share
+        Of the filter's budget, in the currency that limits, in [0, 1].
+    epsilon
+        What the odometer reads at the budget's delta, in nats; never above the budget's.
+    """
+
+    step: str
+    share: float
+    epsilon: float
+
+
+def history(budget: Budget, accountant: str, steps: Iterable[Entry]) -> Iterator[Reading]:
+    """Yield a reading after each spend of a ledger, in order."""
+    named = ((str(e["name"]) or f"step {i}", e) for i, e in enumerate(steps, 1))
+    return readings(budget, accountant, ((n, costs_of(e), part_of(e)) for n, e in named))
 
 
 def epsilon_by_step(
@@ -67,14 +104,46 @@ def steps_of(document: Mapping[str, Any], plan: Pipeline) -> list[tuple[str, flo
     )
     outputs = {path[0]: handle for path, handle in plan.outputs}
     budget = Budget(claim["epsilon"], claim["delta"], session["failures"])
-    currency = currency_for(claim["accountant"], budget)
-    spends, structure = Spends(currency.odometer), plan.structure
-    found: list[tuple[str, float]] = []
-    paid: set[str] = set()
-    for name in session["steps"]:
-        above = needed(structure, structure.of(outputs[name]), ())
-        new = {n for n in above if pays(structure.nodes[n])} - paid
-        paid |= new
-        spends.add(costs_for(structure, [structure.nodes[n] for n in sorted(new)]))
-        found.append((name, currency.epsilon(spends)))
-    return found
+
+    def steps() -> Iterator[Step]:
+        structure, paid = plan.structure, set[str]()
+        for name in session["steps"]:
+            above = needed(structure, structure.of(outputs[name]), ())
+            new = {n for n in above if pays(structure.nodes[n])} - paid
+            paid.update(new)
+            yield name, costs_for(structure, [structure.nodes[n] for n in sorted(new)]), ()
+
+    return [(r.step, r.epsilon) for r in readings(budget, claim["accountant"], steps())]
+
+
+def readings(budget: Budget, accountant: str, steps: Iterable[Step]) -> Iterator[Reading]:
+    """Yield what was spent after each of some steps, in order."""
+    account, kept = Account(budget, accountant), True
+    for name, costs, part in steps:
+        account.settle(part)
+        try:
+            account.check(costs, part)
+        except BudgetError:  # a certificate that does not hold
+            kept = False
+        account.add(costs, part)
+        share = used(account.currency.filter, account.whole.spends.worst())
+        if not account.currency.refuses:  # a record spends no more than its budget
+            share = min(share, 1.0)
+        yield Reading(name, share, float(account.whole.epsilon(kept=kept)))
+
+
+def used(keeps: SumFilter, spent: Spent) -> float:
+    """Return the share of a filter's budget that is spent, rounded up.
+
+    A filter that needs one of its sums to stay within its budget has as much left as is left of
+    the one that is best off; one that needs all, of the worst; failures have a budget of their own.
+    """
+    shares = [_ratio(s, b) for s, b in zip(spent.sums, keeps.budgets(), strict=True)]
+    most = max(shares) if keeps.every else min(shares)
+    return max(most, _ratio(spent.failure, Fraction(keeps.failures)))
+
+
+def _ratio(spent: Fraction, budget: Fraction) -> float:
+    if budget > 0:
+        return ceiling(spent / budget)
+    return math.inf if spent > budget else 0.0

@@ -15,6 +15,7 @@ from accountants import Approximate, Gaussian, Laplace, PrivacyLoss, Pure
 from accountants.errors import BudgetError, DomainError, InapplicableError
 from accountants.filters import ConcentratedFilter
 from accountants.odometers import (
+    BestOdometer,
     ConcentratedOdometer,
     GaussianOdometer,
     Odometer,
@@ -31,6 +32,7 @@ ODOMETERS = [
     ConcentratedOdometer(DELTA),
     ConcentratedOdometer(DELTA, orders=3.0, uniform=False),
     GaussianOdometer(DELTA, first=0.5, ratio=1.5, count=6),
+    BestOdometer(DELTA),
 ]
 MENU = [(Pure(0.4), response(0.4)), (Pure(1.0), response(1.0))]
 
@@ -59,7 +61,7 @@ def worst(odometer: Odometer, uniform: bool, depth: int) -> mp.mpf:
 def test_no_strategy_breaks_an_odometer(odometer: Odometer) -> None:
     assert odometer.adaptive
     assert odometer.theorem
-    depth = 4 if isinstance(odometer, GaussianOdometer) else 5
+    depth = 4 if isinstance(odometer, GaussianOdometer | BestOdometer) else 5
     assert worst(odometer, odometer.uniform, depth) <= real(odometer.delta)
 
 
@@ -87,6 +89,7 @@ def test_running_bounds_rise_and_stay_below_the_sum(spends) -> None:  # type: ig
         RenyiOdometer(1e-6),
         RenyiOdometer(1e-6, uniform=False),
         ConcentratedOdometer(1e-6),
+        BestOdometer(1e-6),
     ):
         state, before, total = odometer.start(), 0.0, Fraction()
         for loss, times in spends:
@@ -105,7 +108,12 @@ def test_the_price_of_not_knowing_when_to_stop() -> None:
     for times in (10**2, 10**4, 10**6, 10**8, 10**9):
         filter_ = ConcentratedFilter(rho=times * 1e-6 / 2)
         known = filter_.guarantee(1e-6).epsilon
-        for odometer in (RenyiOdometer(1e-6), ConcentratedOdometer(1e-6), GaussianOdometer(1e-6)):
+        for odometer in (
+            RenyiOdometer(1e-6),
+            ConcentratedOdometer(1e-6),
+            GaussianOdometer(1e-6),
+            BestOdometer(1e-6),
+        ):
             state = odometer.spend(odometer.start(), Gaussian(1e-3), times)
             assert known * 0.9 <= odometer.epsilon(state) <= 1.45 * known + 0.06
 

@@ -1,4 +1,4 @@
-"""The whole curve that a claim of points implies, for plots and for the reader of a band.
+"""The whole curve that a claim of points implies, for plots, reports and readers of an audit.
 
 If ``P(S) <= e^eps Q(S) + delta`` for all events S and both ways, for each of some points, the
 trade-off of P and Q (the least rate of misses at each rate of false alarms) is at least
