@@ -128,11 +128,13 @@ def _summary(found: Recomputed) -> dict[str, Any]:
 def _lines(found: Recomputed) -> Iterator[str]:
     if found.budget is not None:
         epsilon, delta = found.budget.epsilon, found.budget.delta
-        spent = shown(found.epsilon, upward=True)
+        left = shown(100 * found.left, upward=False, digits=3)
         yield (
-            f"{found.spends} spends, epsilon {spent} of {epsilon:g} at delta = {delta:g}, by "
+            f"{found.spends} spends, {left}% left of epsilon {epsilon:g} at delta = {delta:g}, by "
             f"{found.theorem}"
         )
+        spent = shown(found.epsilon, upward=True)
+        yield f"epsilon so far {spent}: it holds wherever one stops, and may pass the filter's"
         for name, part in found.parts.items():
             of, at = (shown(x, upward=True) for x in (part.share, part.share * delta))
             spent = shown(part.epsilon, upward=True)

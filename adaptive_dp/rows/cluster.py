@@ -92,6 +92,11 @@ class Cluster:
         return _result(level[0]) if level else None
 
     def _finished(self, tasks: Sequence[Task]) -> list[Any]:
+        """Return a future for each part, all of them done, whatever the process's own client is."""
+        with self.client.as_current():
+            return self._done(tasks)
+
+    def _done(self, tasks: Sequence[Task]) -> list[Any]:
         """Return a future for each part, all of them done.
 
         When three parts of four are done, the rest are given as long again as those took, twice.

@@ -128,8 +128,11 @@ class Account:
         return inside
 
     def left(self, name: str) -> float:
-        """Return which fraction of a part's limit is left, in the currency that limits; a floor."""
-        spends = self._parts[name][0]
+        """Return which fraction of a part's limit is left, in the currency that limits; a floor.
+
+        Of no part, with the name '', it is that of the whole budget.
+        """
+        spends = self._parts[name][0] if name else self.spends
         keeps, spent = spends.keeps, spends.worst()
         pairs = zip(keeps.budgets(), spent.sums, strict=True)
         known = [max(Fraction(), 1 - s / b) if b > 0 else Fraction() for b, s in pairs]

@@ -89,6 +89,9 @@ class Recomputed:
         As opened; None and '' where the first entry cannot be read.
     epsilon
         What was spent, at the budget's delta, by the theorem of the odometer.
+    left
+        Which fraction of the budget is left, in the currency that limits it; rounded down. Where
+        each record has the budget for itself, of one that is in every step.
     spent, remaining
         In the currencies of the filter.
     running
@@ -107,6 +110,7 @@ class Recomputed:
     budget: Budget | None = None
     theorem: str = ""
     epsilon: float = 0.0
+    left: float = 1.0
     spent: Amount | None = None
     remaining: Amount | None = None
     running: dict[int, float] = field(factory=dict)
@@ -163,6 +167,7 @@ def recomputed(
         audit.budget,
         account.currency.theorem,
         account.currency.epsilon(account.read_off),
+        account.left(""),
         account.currency.spent(account.spends.worst()),
         account.currency.filter.remaining(account.spends.worst()),
         audit.running,
