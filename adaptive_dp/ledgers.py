@@ -131,9 +131,10 @@ def _lines(found: Recomputed) -> Iterator[str]:
         delta = found.budget.delta
         whole, at_most = (shown(x, upward=True) for x in (found.budget.epsilon, delta))
         spent = shown(found.epsilon, upward=True)
+        left = shown(100 * found.left, upward=False, digits=3)
         yield (
-            f"{found.spends} spends, epsilon {spent} of {whole} at delta = {at_most}, by "
-            f"{found.theorem}"
+            f"{found.spends} spends, epsilon {spent} of {whole} at delta = {at_most}, "
+            f"{left}% left, by {found.theorem}"
         )
         for name, part in found.parts.items():
             of, at = (shown(x, upward=True) for x in (part.share, part.share * delta))

@@ -1,11 +1,7 @@
-"""Audit a plan that branches on a private value, find where, and mend it.
+"""Audit a plan whose mechanism branches on a private value, then mend it and audit again.
 
 Run it: ``python examples/audit.py``
 """
-
-from __future__ import annotations
-
-from typing import Any
 
 import accountants
 import adaptive_dp as dp
@@ -16,33 +12,22 @@ class Careful(dp.Mechanism):
 
     scale: float = dp.noise_parameter("b")
 
-    def release(self, value: Any, stream: Any) -> Any:
+    def release(self, value, stream):
         """Branch on the private value."""
         scale = self.scale if value >= 5 else self.scale / 10
         return (value + stream.laplace(scale, value.shape)).round(3)
 
-    def loss(self, distance: float) -> accountants.PrivacyLoss:
+    def loss(self, distance):
         """Declare what would be true of the branch with more noise alone."""
         return accountants.Laplace(distance / self.scale)
 
 
-def plan(mechanism: dp.Mechanism) -> dp.Pipeline:
-    """A count of the old by a mechanism, and a sum of ages with Laplace noise."""
-    people = dp.dataset("people", columns={"age": (0, 100)})
-    old = people.filter(people["age"] >= 65).count().release(mechanism, name="old")
-    ages = people["age"].sum().release(dp.Laplace(scale=200), name="ages")
-    return dp.Pipeline(old=old, ages=ages)
-
-
-def main() -> None:
-    """Audit both plans."""
-    for title, mechanism in (("broken", Careful(scale=2)), ("mended", dp.Laplace(scale=2))):
-        audited = plan(mechanism)
-        print(f"--- {title}: certified epsilon {audited.certify().epsilon:g}")
-        print(audited.audit(samples=4_000, seed=1))
-        print("\nwithout running it:")
-        print(dp.audit.static(audited), "\n")
-
-
-if __name__ == "__main__":
-    main()
+people = dp.dataset("people", columns={"age": (0, 100)})
+for title, mechanism in (("broken", Careful(scale=2)), ("mended", dp.Laplace(scale=2))):
+    old = people.filter(people["age"] >= 65).count().release(mechanism)
+    ages = people["age"].sum().release(dp.Laplace(scale=200))
+    plan = dp.Pipeline(old=old, ages=ages)
+    print(f"--- {title}: certified epsilon {plan.certify().epsilon:g}")
+    print(plan.audit(samples=4_000, seed=1))
+    print("\nwithout running it:")
+    print(dp.audit.static(plan), "\n")

@@ -1,4 +1,7 @@
-"""A mechanism of one's own: declared in ten lines, then certified, calibrated, run and drawn."""
+"""A mechanism of one's own: declared in ten lines, then certified, calibrated, run and drawn.
+
+Run it: ``python examples/own_mechanism.py``
+"""
 
 from typing import Any
 
@@ -32,7 +35,6 @@ class TwoSided(dp.Mechanism):
 people = dp.dataset("people", columns={"age": (0, 100)})
 plan = dp.Pipeline(n=people.count().release(TwoSided(scale=dp.Free("b")))).calibrate(epsilon=0.5)
 
-if __name__ == "__main__":
-    print(plan.certify(), end="\n\n")
-    print(plan.run(people={"age": [30.0, 40.0, 50.0]}))
-    print(plan.mermaid())
+print(plan.certify(), end="\n\n")
+print(plan.run(people={"age": [30.0, 40.0, 50.0]}), end="\n\n")
+print(plan.mermaid())

@@ -4,11 +4,8 @@ Wang 2019, Fig. 1: a ridge regression with output perturbation. The picture of t
 private as the data; made-up data may be shown.
 """
 
-import sys
-
 import numpy as np
 
-import accountants
 import adaptive_dp as dp
 from adaptive_dp.instance import (
     RidgeBounds,
@@ -21,7 +18,8 @@ from adaptive_dp.instance import (
 RIDGE, SIGMA, DELTA = 1.0, 4.0, 1e-6
 
 
-def made_up(n: int, d: int = 10) -> tuple[np.ndarray, np.ndarray]:
+def made_up(n, d=10):
+    """Return records and labels, all of norm at most 1."""
     rng = np.random.default_rng(21)
     x = rng.normal(size=(n, d))
     x /= np.linalg.norm(x, axis=1, keepdims=True)
@@ -30,29 +28,20 @@ def made_up(n: int, d: int = 10) -> tuple[np.ndarray, np.ndarray]:
     return x, y
 
 
-def losses(n: int) -> tuple[np.ndarray, float, float]:
+def losses(n):
     """Return each record's epsilon, the worst beside this data set, and that of all data sets."""
     x, y = made_up(n)
     private = output_epsilons(x, y, ridge=RIDGE, sigma=SIGMA, delta=DELTA)
     h = x.T @ x + RIDGE * np.eye(x.shape[1])
     theta = np.linalg.solve(h, x.T @ y)
-    bounds = RidgeBounds(
-        curvature=float(np.linalg.eigvalsh(h)[0]),
-        ridge=RIDGE,
-        norm=1.0,
-        residual=1 + float(np.linalg.norm(theta)),
-    )
-    beside = worst_output_mu(bounds, sigma=SIGMA)
+
+    def worst(curvature, residual):
+        bounds = RidgeBounds(curvature=curvature, ridge=RIDGE, norm=1.0, residual=residual)
+        return float(gaussian_epsilons(worst_output_mu(bounds, sigma=SIGMA), DELTA))
+
+    beside = worst(float(np.linalg.eigvalsh(h)[0]), 1 + float(np.linalg.norm(theta)))
     # for all data sets of n records |theta| <= |y| / (2 sqrt(ridge)), and the curvature the ridge
-    anywhere = RidgeBounds(
-        curvature=RIDGE, ridge=RIDGE, norm=1.0, residual=1 + np.sqrt(n / RIDGE) / 2
-    )
-    everywhere = worst_output_mu(anywhere, sigma=SIGMA)
-    return (
-        private.reveal(),
-        float(gaussian_epsilons(beside, DELTA)),
-        accountants.Gaussian(mu=everywhere).epsilon_at(DELTA).upper,
-    )
+    return private.reveal(), beside, worst(RIDGE, 1 + np.sqrt(n / RIDGE) / 2)
 
 
 people = dp.dataset("people", columns={"age": (0, 100), "town": ["a", "b"]})
@@ -61,21 +50,13 @@ plan = dp.Pipeline(
     towns=people["town"].histogram().release(dp.Gaussian(sigma=5)),
 ).with_delta(DELTA)
 
-if __name__ == "__main__":
-    for n in (100, 1000, 10_000):
-        found, beside, everywhere = losses(n)
-        print(
-            f"n = {n:6}: epsilon of the records: median {np.median(found):.2g}, "
-            f"largest {found.max():.2g}, any record beside this data set {beside:.2g}, "
-            f"any data set {everywhere:.2g}"
-        )
-    frame = {"age": [5.0, 40.0, 95.0], "town": ["a", "b", "nowhere"]}
-    private = per_instance(plan, people=frame)
-    print(f"a plan: certified {plan.certify().epsilon:.3f}, each person {private}")
-    print("revealed, since they are made up:", private.reveal().round(3))
-    if len(sys.argv) > 1:
-        from adaptive_dp import plot
+print("epsilon of a ridge regression: of the records, and of any record beside them or elsewhere")
+print(f"{'records':>8s} {'median':>10s} {'largest':>10s} {'any beside':>12s} {'any data set':>14s}")
+for n in (100, 1_000, 10_000):
+    found, beside, everywhere = losses(n)
+    print(f"{n:8,} {np.median(found):10.2g} {found.max():10.2g} {beside:12.2g} {everywhere:14.3g}")
 
-        found, beside, _ = losses(1000)
-        axes = plot.per_instance(found, worst=beside, title="Ridge regression, n = 1000")
-        axes.figure.savefig(sys.argv[1], dpi=150)
+frame = {"age": [5.0, 40.0, 95.0], "town": ["a", "b", "nowhere"]}
+private = per_instance(plan, people=frame)
+print(f"\na plan: epsilon {plan.certify().epsilon:.3f} certified, and each person's {private}")
+print("revealed, since they are made up:", private.reveal().round(3))

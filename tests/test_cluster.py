@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from contextlib import suppress
 
@@ -116,6 +118,18 @@ def test_whole_numbers_identify_on_a_cluster_as_in_memory(cluster):
     found = opened(dd.from_pandas(frame, npartitions=3, sort=False), {"x": "number"}, "id")
     whole = rows(frame, {"x": "number"}, "id")
     assert found.units.tolist() == whole.units.tolist() == [0, 1, 0, 2, 3]
+
+
+def test_a_process_that_has_no_client_of_its_own_can_name_a_scheduler(tmp_path, cluster):
+    """The other tests' client is the default of their process, so this one needs another."""
+    pq.write_table(table(30), tmp_path / "t.parquet", row_group_size=10)
+    address = "dask://" + cluster.scheduler.address.removeprefix("tcp://")
+    code = "from sys import argv; from adaptive_dp import Files; files = Files(*argv[1:]);"
+    code += "print(files.open_rows({'x': 'number'}, 'id').size())"
+    command = [sys.executable, "-c", code, str(tmp_path / "t.parquet"), address]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    expected = rows(table(30), {"x": "number"}, "id").size()
+    assert done.stdout == f"{expected}\n", done.stderr
 
 
 def test_what_does_not_fit_is_refused(tmp_path, cluster, monkeypatch):

@@ -5,21 +5,34 @@ import io
 import json
 import re
 import shlex
-from contextlib import redirect_stderr, redirect_stdout
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from shell import own_modules, shelled
 
 from adaptive_dp.cli import main
+from adaptive_dp.plugins import KINDS
 
 PAGES = Path(__file__).parent.parent / "docs"
 
 
 NEEDS = pytest.mark.skipif(find_spec("sklearn") is None, reason="needs the sklearn extra")
-OPTIONAL = ("sklearn", "dp_accounting", "pandas", "polars", "pyarrow", "opendp", "matplotlib")
+OPTIONAL = (
+    "sklearn",
+    "dp_accounting",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "opendp",
+    "matplotlib",
+    "distributed",
+)
 BLOCK = re.compile(
-    r"^```(python|console)\n(.*?)^```(?:\n+```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE
+    r"^```(python|console|sh)\n(.*?)^```(?:\n+```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE
 )
 SAME = doctest.OutputChecker()
 
@@ -38,6 +51,7 @@ def pages() -> list[object]:
                 and (
                     re.search(rf"^(import|from) {each}\b", text, re.MULTILINE)
                     or (each in ("sklearn", "matplotlib") and each in text)
+                    or (each == "distributed" and "--engine dask://" in text)
                 )
             ]
             needs = pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}")
@@ -61,6 +75,19 @@ def commanded(block: str) -> str:
     return "".join(shown)
 
 
+@contextmanager
+def scheduler(block: str) -> Iterator[str]:
+    """Run a Dask cluster where a block asks for one, and return where it answers."""
+    if "dask://" not in block:
+        yield ""
+        return
+    from distributed import LocalCluster
+
+    options = {"processes": False, "protocol": "tcp", "dashboard_address": ":0"}
+    with LocalCluster(n_workers=1, threads_per_worker=1, **options) as cluster:
+        yield cluster.scheduler_address.removeprefix("tcp://")
+
+
 @pytest.mark.parametrize("name", pages())
 def test_every_block_runs(
     name: str,
@@ -71,15 +98,21 @@ def test_every_block_runs(
     """Python blocks run in order; a text block right after one is what it prints.
 
     One that begins with a comment such as ``# plan.py`` is written to that file as well. The
-    commands of a console block print what follows them, where ``...`` stands for anything.
+    commands of a console block print what follows them, where ``...`` stands for anything; those
+    of a shell block succeed.
     """
     text = (PAGES / name).read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     names = {"__name__": name.removesuffix(".md")}
     ran = ""
     for i, (language, block, said) in enumerate(BLOCK.findall(text)):
+        if language == "sh":
+            with own_modules(), scheduler(block) as address:
+                ran += shelled(block, {"HOST:8786": address})
+            continue
         if language == "console":
-            ran += (out := commanded(block))
+            with own_modules():
+                ran += (out := commanded(block))
             assert SAME.check_output(block, out, doctest.ELLIPSIS), (
                 f"{name} block {i} prints:\n{out}"
             )
@@ -93,6 +126,19 @@ def test_every_block_runs(
         )
         ran += out
     assert ran
+
+
+def test_every_block_is_of_a_kind_that_is_run() -> None:
+    """Of a plug-in's pyproject.toml that it names objects; `test_ledger_postgres` runs SQL."""
+    kinds = {"python", "console", "sh", "text", "toml", "sql"}
+    for file in PAGES.rglob("*.md"):
+        if "_build" not in file.parts:
+            found = re.findall(r"^```(\w+)\n(.*?)^```", file.read_text("utf-8"), re.DOTALL | re.M)
+            assert {language for language, _ in found} <= kinds, file
+            for language, block in found:
+                if language == "toml":
+                    points = tomllib.loads(block)["project"]["entry-points"]
+                    assert set(points) <= {f"adaptive_dp.{kind}" for kind in KINDS}
 
 
 @NEEDS

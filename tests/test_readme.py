@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from shell import own_modules, shelled
 
 import accountants
 import adaptive_dp as dp
@@ -27,6 +28,30 @@ def test_readme_python_runs(index, capsys):
     capsys.readouterr()
 
 
+PLAN = """
+import adaptive_dp as dp
+
+people = dp.dataset("people", columns={"age": (0, 100)})
+plan = dp.Pipeline(n=people.count().release(dp.Laplace(%s)))
+"""
+INSTEAD = {"certify plan.py --epsilon": "certify free.py --epsilon"}
+
+
+def test_readme_commands_run(tmp_path, monkeypatch):
+    """With a plan, the same with free noise, and the ledger of a session of a reader's own."""
+    monkeypatch.chdir(tmp_path)
+    Path("plan.py").write_text(PLAN % "scale=5")
+    Path("free.py").write_text(PLAN % "")
+    Path("people.csv").write_text("age\n30\n40\n")
+    people = dp.dataset("people", columns={"age": (0, 100)})
+    with dp.Session(budget=dp.Budget(1.0), ledger="survey.db", people="people.csv") as session:
+        session.run(people.count().release(dp.Laplace(scale=5)), name="number of people")
+    with own_modules():
+        said = "".join(shelled(block, INSTEAD) for block in blocks("sh"))
+    assert "number of people" in said
+    assert len(blocks("sh")) == 3
+
+
 def test_readme_example_prints_a_certificate_and_values(capsys):
     example = blocks("python")[0]
     assert len([line for line in example.splitlines() if line.strip()]) <= 15
@@ -39,11 +64,15 @@ def test_readme_example_prints_a_certificate_and_values(capsys):
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
 def test_example_runs(path, capsys, monkeypatch):
-    if "sklearn" in path.read_text(encoding="utf-8"):
-        pytest.importorskip("sklearn")
+    text = path.read_text(encoding="utf-8")
+    for each in ("sklearn", "distributed", "pyarrow"):
+        if re.search(rf"(import|from) {each}\b", text):
+            pytest.importorskip(each)
+    monkeypatch.delenv("ADAPTIVE_DP_LEDGER", raising=False)
     monkeypatch.setattr(sys, "argv", [str(path)])
     runpy.run_path(str(path), run_name="__main__")
-    assert "epsilon" in capsys.readouterr().out
+    says = {"team.py": "verify says True"}.get(path.name, "epsilon")
+    assert says in capsys.readouterr().out
 
 
 def test_every_example_is_told():

@@ -39,8 +39,10 @@ def test_three_statistics(run: Any) -> None:
     """Five rows a person, a third of epsilon each: scale 15; off by 450 has chance exp(-30)."""
     result = run("statistics")["result"]
     assert result.certificate.epsilon <= 1
-    assert abs(result["rows"] - 20_190) < 450
-    assert np.all(np.abs(np.array(result["health"]) - [11_019, 7_309, 1_560, 302]) < 450)
+    assert abs(result["count"] - 20_190) < 450
+    assert np.all(
+        np.abs(np.array(result["histogram"]["health"]) - [11_019, 7_309, 1_560, 302]) < 450
+    )
 
 
 def test_a_regression(run: Any) -> None:

@@ -14,14 +14,19 @@ from adaptive_dp.queries.domains import Interval
 
 
 def average(
-    total: PrivateQuery[float], count: Released[float], bounds: Interval, mechanism: Mechanism
+    total: PrivateQuery[float],
+    count: Released[float],
+    bounds: Interval,
+    mechanism: Mechanism,
+    *,
+    name: str = "",
 ) -> Released[float]:
     """Return a released sum over a released count, in the bounds.
 
     One row moves the sum by up to the largest bound where it moves the count by one, so the
-    sum's noise is the mechanism's times that bound.
+    sum's noise is the mechanism's times that bound. ``name`` is how tables call the sum.
     """
-    noisy = total.release(louder(mechanism, bounds.largest or 1.0))
+    noisy = total.release(louder(mechanism, bounds.largest or 1.0), name=name)
     return post(ratio, noisy, count, lower=bounds.lower, upper=bounds.upper)
 
 

@@ -20,6 +20,7 @@ from adaptive_dp.queries.average import average
 from adaptive_dp.queries.columns import Clip, ColumnOf
 from adaptive_dp.queries.count import Count
 from adaptive_dp.queries.counts import Counts, of_constant
+from adaptive_dp.queries.describe import described
 from adaptive_dp.queries.domains import Categories
 from adaptive_dp.queries.filter import Condition, Filter
 from adaptive_dp.queries.gram import Gram, SmallestEigenvalue
@@ -182,6 +183,38 @@ class Table(Private[Rows]):
                 f"({condition.table.operation.label()}); write it with a column of this table"
             )
 
+    def describe(
+        self, mechanism: Mechanism, columns: Sequence[str] | None = None
+    ) -> dict[str, Any]:
+        """Return a first look, to be a plan's outputs: the count, averages and histograms.
+
+        Each column is one release more, and each release costs the same where the noise is left to
+        calibration; a fixed noise is that of the count, and of what one row can change for the
+        rest. It is short for `count`, `Column.average` with that count, and `Column.histogram`.
+
+        Parameters
+        ----------
+        mechanism
+            Releases each, for example ``dp.Laplace()``.
+        columns
+            Which columns; None takes all that have bounds (an average) or categories (a histogram).
+
+        Returns
+        -------
+        dict
+            ``"count"``, ``"average"`` and ``"histogram"``, the last two by column; what would be
+            empty is left out, and so is the count where the number of rows is public.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "town": ["A", "B"]})
+        >>> plan = dp.Pipeline(**people.describe(dp.Laplace())).calibrate(epsilon=1.0)
+        >>> [".".join(path) for path, _ in plan.outputs]
+        ['average.age', 'count', 'histogram.town']
+        """
+        return described(self, mechanism, columns)
+
     def vectors(
         self,
         names: Sequence[str],
@@ -316,7 +349,8 @@ class Column(Private[Array], Generic[S]):
             ".mean().release(mechanism)",
         )
         counted = table.count().release(mechanism) if count is None else count
-        return average(self.sum(), counted, bounds, mechanism)
+        column = next(h.operation for h in lineage(self) if isinstance(h.operation, ColumnOf))
+        return average(self.sum(), counted, bounds, mechanism, name=f"sum of {column.name}")
 
     def histogram(self, edges: Sequence[float] | None = None) -> PrivateQuery[Array]:
         """Return the counts by declared category, or between ``edges``."""

@@ -90,6 +90,9 @@ class Recomputed:
         As opened; None and '' where the first entry cannot be read.
     epsilon
         What was spent, at the budget's delta, by the theorem of the odometer.
+    left
+        Which fraction of the budget is left, in the currency that limits it; rounded down. Where
+        each record has the budget for itself, of one that is in every step.
     spent, remaining
         In the currencies of the filter.
     running
@@ -108,6 +111,7 @@ class Recomputed:
     budget: Budget | None = None
     theorem: str = ""
     epsilon: float = 0.0
+    left: float = 1.0
     spent: Amount | None = None
     remaining: Amount | None = None
     running: dict[int, float] = field(factory=dict)
@@ -164,6 +168,7 @@ def recomputed(
         audit.budget,
         account.currency.theorem,
         account.whole.epsilon(kept="" not in audit.exceeded),
+        account.whole.left(),
         account.whole.spent(),
         account.whole.remaining(),
         audit.running,

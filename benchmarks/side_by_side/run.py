@@ -114,7 +114,9 @@ def numbers(task: str, library: str, names: dict[str, Any]) -> list[Any]:
         found = names["result"]["model"].values() if library == "adaptive_dp" else names["model"]
         return [[float(value) for value in found]]
     if library == "adaptive_dp":
-        rows, visits, health = (names["result"][k] for k in ("rows", "visits", "health"))
+        found = names["result"]
+        rows, visits = found["count"], found["average"]["visits"]
+        health = found["histogram"]["health"]
     elif library == "opendp":
         rows, total = names["totals"].row(0)
         visits, bars = total / rows, dict(names["health"].iter_rows())
