@@ -3,8 +3,10 @@
 from accountants.errors import BudgetError as BudgetError
 from accountants.errors import InapplicableError as InapplicableError
 from adaptive_dp import audit as audit
+from adaptive_dp import instance as instance
 from adaptive_dp import pate as pate
 from adaptive_dp import plot as plot
+from adaptive_dp import problems as problems
 from adaptive_dp import risk as risk
 from adaptive_dp import testing as testing
 from adaptive_dp.graph.certificate import Certificate as Certificate

@@ -51,3 +51,8 @@ __all__ = [
     "search",
     "static",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return what is public, for tab completion: not the files that it lies in."""
+    return __all__

@@ -47,3 +47,8 @@ __all__ = [
     "student",
     "teachers",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return what is public, for tab completion: not the files that it lies in."""
+    return __all__

@@ -43,3 +43,8 @@ __all__ = [
     "ZeroOne",
     "refute_convexity",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return what is public, for tab completion: not the files that it lies in."""
+    return __all__

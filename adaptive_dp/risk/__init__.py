@@ -87,3 +87,8 @@ __all__ = [
     "uniform_gap",
     "unit_noise",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return what is public, for tab completion: not the files that it lies in."""
+    return __all__
