@@ -37,7 +37,11 @@ def test_no_module_hides_a_name(package):
     inside = {p.stem for p in folder.glob("*.py")} | {
         p.parent.name for p in folder.glob("*/__init__.py")
     }
-    modules = {"audit", "instance", "pate", "plot", "problems", "risk", "testing"} if package is adaptive_dp else set()
+    modules = (
+        {"audit", "instance", "pate", "plot", "problems", "risk", "testing"}
+        if package is adaptive_dp
+        else set()
+    )
     assert inside & set(package.__all__) == modules
 
 
