@@ -114,17 +114,9 @@ def verify(options: Namespace) -> int:
             "notes": list(verdict.notes),
         }
         say(json.dumps(found))
-    elif verdict.holds:
-        say(
-            f"holds: epsilon <= {verdict.claimed:.9g}, recomputed {verdict.found:.9g}, at delta = "
-            f"{verdict.delta:g}"
-        )
-        said = [f"protects {line}" for line in verdict.protects] + list(verdict.notes)
-        say("\n".join(map(visible, said)))
-        if not verdict.release:
-            say(f"NOT FOR RELEASE ({visible(source)})")
     else:
-        say(visible("does not hold: " + "; ".join(verdict.reasons)))
+        because = "" if verdict.release or not verdict.holds else f" ({visible(source)})"
+        say(f"{verdict}{because}")
     return 0 if verdict.holds else FAILS
 
 

@@ -20,6 +20,7 @@ from adaptive_dp.graph.origins import Row, said
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.plugins import OURS, allowed_accountant
 from adaptive_dp.graph.table import protects
+from adaptive_dp.graph.visible import visible
 
 TOLERANCE = 1e-9
 """Room for the rounding of other versions of NumPy and SciPy."""
@@ -59,6 +60,15 @@ class Verdict:
     release: bool
     notes: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        if not self.holds:
+            return visible("does not hold: " + "; ".join(self.reasons))
+        numbers = f"epsilon <= {self.claimed:.9g}, recomputed {self.found:.9g}"
+        lines = [f"holds: {numbers}, at delta = {self.delta:g}"]
+        lines += [visible(f"protects {line}") for line in self.protects]
+        lines += map(visible, self.notes)
+        return "\n".join(lines if self.release else [*lines, "NOT FOR RELEASE"])
+
 
 def verify(certificate: Certificate, *, allow: Collection[str] = ()) -> Verdict:
     """Return whether a certificate's claim follows from the plan that it carries.
@@ -76,6 +86,15 @@ def verify(certificate: Certificate, *, allow: Collection[str] = ()) -> Verdict:
         If it is no `Certificate`, or ``allow`` no list of module names.
     DocumentError
         If it is not of the form of a certificate, or its plan cannot be read or certified.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={})
+    >>> certificate = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2))).certify()
+    >>> print(verify(dp.Certificate.from_json(certificate.to_json())))
+    holds: epsilon <= 0.5..., recomputed 0.5..., at delta = 0
+    protects one row of 'people', added or removed
     """
     require(
         isinstance(certificate, Certificate),
