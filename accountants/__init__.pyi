@@ -16,7 +16,6 @@ from accountants.certification import tightest as tightest
 from accountants.concentrated import Concentrated as Concentrated
 from accountants.data_dependent import DataDependent as DataDependent
 from accountants.data_dependent import DataDependentRenyi as DataDependentRenyi
-from accountants.data_dependent import Private as Private
 from accountants.discretise import from_profile as from_profile
 from accountants.distribution import Distribution as Distribution
 from accountants.document import from_json as from_json
@@ -86,6 +85,7 @@ from accountants.odometers import RenyiOdometer as RenyiOdometer
 from accountants.pair import Pair as Pair
 from accountants.reading import Guarantee as Guarantee
 from accountants.renyi import Renyi as Renyi
+from accountants.secret import Secret as Secret
 from accountants.sharing import Division as Division
 from accountants.sharing import scaled as scaled
 from accountants.sharing import share as share

@@ -259,7 +259,7 @@ def readings(ballots: Any, mechanism: Any, plan: Any, votes: Any) -> dict[str, f
     private = dp.pate.private_epsilon(plan, delta=DELTA, seed=0, votes=votes)
     return {
         "sanitised": float(said.simulate(seed=0, votes=votes)["epsilon"]),
-        "data-dependent": private.expose_private_value(),  # of public data: see the module
+        "data-dependent": private.reveal(),  # of public data: see the module
     }
 
 

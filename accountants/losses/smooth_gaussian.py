@@ -10,11 +10,11 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants import special
-from accountants.data_dependent import Private
 from accountants.errors import DomainError, nonnegative, positive, probability
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import Gaussian
 from accountants.rounding import UNIT, Array, ceiling, up
+from accountants.secret import Secret
 
 
 def _sigma(value: float) -> float:
@@ -136,11 +136,11 @@ class Sanitisation:
             ceiling(1 / Fraction(self.spread))
         )
 
-    def scale(self, smooth: Private[float]) -> Private[float]:
+    def scale(self, smooth: Secret[float]) -> Secret[float]:
         """Return the standard deviation of the first release, ``S sigma``; private."""
         return smooth.map(lambda s: self.sigma * s)
 
-    def log_scale(self, smooth: Private[float]) -> Private[float]:
+    def log_scale(self, smooth: Secret[float]) -> Secret[float]:
         """Return the centre of the second release, ``log S``; private.
 
         Raises
