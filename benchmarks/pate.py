@@ -272,7 +272,7 @@ def noisy_sgd(
     people, found = dp.dataset("people", columns=columns), []
     rate = min(1.0, max(0.01, 256 / len(train[target])))
     for epsilon in (1.0, 4.0, 16.0):
-        learner = dp.NoisySGD(features, target, loss=loss, rate=rate)
+        learner = dp.NoisySGD(features, target, loss=loss, sampling_rate=rate)
         plan = dp.Pipeline(fit=people.solve(learner, epsilon=epsilon, delta=DELTA))
         model = plan.with_delta(DELTA).simulate(seed=0, people=train)["fit"]
         found.append((epsilon, accuracy(model, values, target, inside(columns, target), test)))

@@ -24,7 +24,7 @@ DELTA = 1e-5
 LEARNERS = {
     "objective perturbation": dp.ObjectivePerturbation(FEATURES, "ill"),
     "noisy gradient descent": dp.NoisyGradientDescent(FEATURES, "ill"),
-    "NoisySGD": dp.NoisySGD(FEATURES, "ill", steps=200, rate=0.05, learning_rate=2.0),
+    "NoisySGD": dp.NoisySGD(FEATURES, "ill", steps=200, sampling_rate=0.05, learning_rate=2.0),
     "DP-FTRL": dp.DPFTRL(FEATURES, "ill", epochs=4),
 }
 

@@ -40,7 +40,7 @@ def measured(model: dict[str, float], data: dict[str, Any]) -> tuple[float, floa
 def main() -> None:
     """Print accuracies by quantile."""
     table = dp.dataset("rows", columns={**dict.fromkeys(FEATURES, (-1, 1)), "label": ["no", "yes"]})
-    options: dict[str, Any] = {"steps": STEPS, "rate": 1.0, "learning_rate": RATE}
+    options: dict[str, Any] = {"steps": STEPS, "sampling_rate": 1.0, "learning_rate": RATE}
     learners = {"not clipped": dp.NoisySGD(FEATURES, "label", clip=1.0, **options)}
     for quantile in QUANTILES:
         followed = dp.Clipping(quantile=quantile, rate=0.5)

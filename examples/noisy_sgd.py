@@ -61,7 +61,7 @@ def main() -> None:
     )
     person = dp.dataset("years", columns=COLUMNS, unit="person", rows_per_unit=5)
     row = dp.dataset("years", columns=COLUMNS)
-    options: dict[str, Any] = {"steps": 120, "rate": 0.1, "learning_rate": 4.0}
+    options: dict[str, Any] = {"steps": 120, "sampling_rate": 0.1, "learning_rate": 4.0}
     norms: dict[str, dict[str, Any]] = {
         "norm 0.02": {"clip": 0.02},
         "norm 0.5": {"clip": 0.5},

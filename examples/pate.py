@@ -86,7 +86,7 @@ def main() -> None:
         score = np.mean(result[name].predict(test) == test["digit"])
         print(f"student of {title}: {score:.3f}")
 
-    learner = dp.NoisySGD(PIXELS, "digit", loss=dp.Multinomial(10), rate=0.2)
+    learner = dp.NoisySGD(PIXELS, "digit", loss=dp.Multinomial(10), sampling_rate=0.2)
     model = people.solve(learner, epsilon=alone, delta=DELTA)
     fit = dp.Pipeline(model=model).with_delta(DELTA).simulate(seed=1, people=private)["model"]
     print(f"NoisySGD at the same epsilon: {np.mean(linear(fit, test) == test['digit']):.3f}")

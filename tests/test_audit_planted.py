@@ -45,7 +45,7 @@ def crowd(size: int = 400) -> dict[str, Any]:
 
 
 def learner(people: dp.Table = PEOPLE, epsilon: float = 0.5, **more: Any) -> dp.Pipeline:
-    how = {"steps": 10, "rate": 1.0, **more}
+    how = {"steps": 10, "sampling_rate": 1.0, **more}
     model = people.solve(
         dp.NoisySGD(features=NAMES, target="y", **how), epsilon=epsilon, delta=1e-6
     )
@@ -88,7 +88,7 @@ def test_products_are_those_of_each_row_alone(network: bool, clip: float | None)
     "more",
     [
         {},
-        {"rate": 0.1, "steps": 20},
+        {"sampling_rate": 0.1, "steps": 20},
         {"adaptive": dp.Clipping()},
         {"loss": dp.Network(dp.Logistic(), hidden=3)},
     ],
@@ -111,7 +111,9 @@ def quieter(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     monkeypatch.setattr(dp.Gaussian, "release", release)
 
 
-@pytest.mark.parametrize("more", [{}, {"rate": 0.1, "steps": 40}, {"adaptive": dp.Clipping()}])
+@pytest.mark.parametrize(
+    "more", [{}, {"sampling_rate": 0.1, "steps": 40}, {"adaptive": dp.Clipping()}]
+)
 def test_a_learner_with_too_little_noise_is_found(
     more: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

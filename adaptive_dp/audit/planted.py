@@ -181,7 +181,7 @@ def planted(
     --------
     >>> import adaptive_dp as dp
     >>> people = dp.dataset("people", columns={"x": (-1, 1), "y": ["no", "yes"]})
-    >>> learner = dp.NoisySGD(features=["x"], target="y", steps=5, rate=1.0)
+    >>> learner = dp.NoisySGD(features=["x"], target="y", steps=5, sampling_rate=1.0)
     >>> plan = dp.Pipeline(model=people.solve(learner, epsilon=1.0, delta=1e-6)).with_delta(1e-6)
     >>> canaries = dp.audit.corners(people, 50, seed=0)
     >>> dp.audit.planted(plan, canaries, seed=0).verdict != "violation"
