@@ -240,5 +240,5 @@ class DataDependentRenyi:
 _REFUSAL = (
     "a data-dependent loss certifies nothing: it is a function of the private data, and it bounds "
     "D_a(M(D) || M(D')) only, not the reverse; certify with Renyi(), which reads the worst case of "
-    "the same state, or release the loss through SmoothSanitisation, whose own loss is then paid"
+    "the same state, or release the loss through SmoothSanitization, whose own loss is then paid"
 )

@@ -63,12 +63,12 @@ def main() -> None:
     votes = teachers.votes(dp.post(first, pool, size=QUESTIONS), size=QUESTIONS)
     noise = dp.pate.GNMax(sigma=SIGMA)
     labels = dp.post(padded, votes.release(noise), size=400)
-    bound = dp.pate.sanitised(votes, noise, order=ORDER, sigma=6.0)
+    bound = dp.pate.sanitized(votes, noise, order=ORDER, sigma=6.0)
     plan = dp.Pipeline(
         labels=labels,
         student=dp.pate.student(pool, labels, LOGISTIC),
         semi=dp.pate.student(pool, labels, SPREADING, unlabelled=True, kernel="knn"),
-        these=dp.pate.sanitised_epsilon(bound, delta=DELTA),
+        these=dp.pate.sanitized_epsilon(bound, delta=DELTA),
     ).with_delta(DELTA)
     certificate = plan.certify()
     print(certificate)

@@ -218,7 +218,7 @@ def test_canaries_are_what_they_say() -> None:
     assert set(np.unique(x)) == {-1.0, 1.0}
     assert abs(x.mean()) < 5.5 / np.sqrt(x.size)  # chance below 1e-7
     rows = {"x": np.arange(50), "y": np.array(["a", "b", "c", "a", "b"] * 10)}
-    wrong = audit.mislabelled(rows, "y", ["a", "b", "c"], 50, seed=0)
+    wrong = audit.mislabeled(rows, "y", ["a", "b", "c"], 50, seed=0)
     assert sorted(wrong["x"]) == list(range(50))
     assert (wrong["y"] != rows["y"][wrong["x"]]).all()
     assert set(wrong["y"]) == {"a", "b", "c"}
@@ -230,7 +230,7 @@ def test_canaries_are_what_they_say() -> None:
     ):
         given = {"target": "y", "values": ["a", "b", "c"], "count": 5, **bad}
         with pytest.raises(DomainError):
-            audit.mislabelled(rows, **given)
+            audit.mislabeled(rows, **given)
     with pytest.raises(DeclarationError, match="corners"):
         audit.corners(dp.dataset("p", columns={"x": None}), 5)
 

@@ -73,7 +73,7 @@ class TestReading:
         assert certified <= high < 1.2 * certified
 
     def test_all_else_is_charged_at_its_worst(self) -> None:
-        noisy = dp.pate.sanitised(ballots(), GNMax(sigma=40.0), order=4.0, sigma=5.0)
+        noisy = dp.pate.sanitized(ballots(), GNMax(sigma=40.0), order=4.0, sigma=5.0)
         both = dp.Pipeline(labels=ballots().release(GNMax(sigma=40.0)), bound=noisy)
         alone = dp.pate.private_epsilon(plan(), delta=1e-5, **DATA).reveal()
         more = dp.pate.private_epsilon(both, delta=1e-5, **DATA).reveal()
@@ -222,7 +222,7 @@ class TestAggregators:
         agreed = {"votes": {"counts": np.tile([250, 0, 0], (4, 1))}}
         found = dp.pate.private_epsilon(made, delta=1e-5, **agreed).reveal()
         assert 0 < found < made.certify(1e-5).epsilon
-        dp.Pipeline(a=dp.pate.sanitised(ballots(), mechanism, order=4.0, sigma=9.0)).certify(1e-5)
+        dp.Pipeline(a=dp.pate.sanitized(ballots(), mechanism, order=4.0, sigma=9.0)).certify(1e-5)
 
     def test_laplace_answers(self) -> None:
         made = dp.Pipeline(labels=ballots().release(LNMax(scale=20.0)))
@@ -230,7 +230,7 @@ class TestAggregators:
         found = dp.pate.private_epsilon(made, delta=1e-5, **agreed).reveal()
         assert 0 < found < 0.5 * made.certify(1e-5).epsilon
         with pytest.raises(dp.DeclarationError, match="in both directions"):
-            dp.pate.sanitised(ballots(), LNMax(scale=20.0), order=4.0, sigma=9.0)
+            dp.pate.sanitized(ballots(), LNMax(scale=20.0), order=4.0, sigma=9.0)
 
     def test_those_without_a_bound_are_charged_at_worst(self) -> None:
         plain = dp.pate.StableVotes(epsilon=0.5, failure=1e-7, failures=2)

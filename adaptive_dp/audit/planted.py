@@ -142,7 +142,7 @@ def planted(
         Without free parameters, at a delta at which its epsilon is finite. What is claimed is its
         certificate.
     canaries
-        m rows of the data set, a mapping of columns or a frame: see `corners` and `mislabelled`.
+        m rows of the data set, a mapping of columns or a frame: see `corners` and `mislabeled`.
         Each becomes a unit of its own; a unit's column is not needed.
     score
         What is made of all that the run shows: a number for each canary, shape (m,), larger where

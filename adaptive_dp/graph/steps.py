@@ -122,7 +122,7 @@ def admitted(query: Query, domain: Any, mechanism: Mechanism, given: int) -> Non
 
 
 def _words(kind: type) -> str:
-    return "numbers" if kind is np.ndarray else f"a {kind.__name__}"
+    return "numbers" if kind is np.ndarray else kind.__name__
 
 
 def _instead(query: Query) -> str:

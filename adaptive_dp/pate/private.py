@@ -31,7 +31,7 @@ def private_epsilon(
 
     **It is no guarantee, and must not be published**: it is a function of the data, and tells of
     them; and it bounds one direction, ``P(S) <= e^eps P'(S) + delta`` with P the law on the data at
-    hand, P' on a neighbour's. What may be published is `adaptive_dp.pate.sanitised`.
+    hand, P' on a neighbour's. What may be published is `adaptive_dp.pate.sanitized`.
 
     Parameters
     ----------

@@ -32,10 +32,10 @@ from adaptive_dp.risk.noise import Noise, printed_sigma, unit_noise
 from adaptive_dp.risk.objective_perturbation import objective_noise, objective_perturbation
 from adaptive_dp.risk.output_perturbation import (
     output_perturbation,
-    regularised_output_perturbation,
+    regularized_output_perturbation,
     sensitivity,
     smooth_output_perturbation,
-    smooth_regularised_output_perturbation,
+    smooth_regularized_output_perturbation,
     stability,
 )
 from adaptive_dp.risk.planning import constant, plan, smallest_epsilon, smallest_n
@@ -72,13 +72,13 @@ __all__ = [
     "printed_sigma",
     "privacy_cost",
     "quadratic",
-    "regularised_output_perturbation",
+    "regularized_output_perturbation",
     "sensitivity",
     "smallest_epsilon",
     "smallest_n",
     "smooth_descent",
     "smooth_output_perturbation",
-    "smooth_regularised_output_perturbation",
+    "smooth_regularized_output_perturbation",
     "stability",
     "strong_descent",
     "table",

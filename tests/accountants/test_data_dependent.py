@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from accountants import Approximate, DomainError, Gaussian, InapplicableError, Laplace, Pure, Renyi
 from accountants.data_dependent import DataDependent, DataDependentRenyi
-from accountants.losses.smooth_gaussian import Sanitisation, SmoothSanitisation
+from accountants.losses.smooth_gaussian import Sanitization, SmoothSanitization
 from accountants.losses.vote_bounds import VotesCurve, noisy_argmax
 from accountants.secret import Secret
 
@@ -318,7 +318,7 @@ def test_the_normal_formula_against_an_integral() -> None:
 @pytest.mark.parametrize("beta", [0.0, 1e-9, 1e-4, 0.01, 0.2, 1.0])
 @pytest.mark.parametrize("sigma", [0.5, 3.0, 100.0])
 def test_smooth_divergence_is_the_maximum(sigma: float, beta: float) -> None:
-    loss = SmoothSanitisation(sigma, beta)
+    loss = SmoothSanitization(sigma, beta)
     orders = [1.0001, 1.5, 2.0, 3.0, 8.0, 40.0, 500.0]
     values = loss.renyi(np.array(orders))
     for order, value in zip(orders, values, strict=True):
@@ -340,28 +340,28 @@ def test_the_recalled_closed_form_is_too_small_near_its_limit() -> None:
     recalled = order * math.exp(2 * beta) / sigma**2 + (
         beta * order - 0.5 * math.log(1 - 2 * beta * order)
     ) / (order - 1)
-    ours = SmoothSanitisation(sigma, beta).renyi(np.array([order]))[0]
+    ours = SmoothSanitization(sigma, beta).renyi(np.array([order]))[0]
     truth = normal_divergence(order, 2 * mp.exp(-real(beta)), mp.exp(-real(beta)))
     assert ours >= truth
     assert recalled < truth / 3
 
 
 def test_smooth_loss_as_a_loss() -> None:
-    loss = SmoothSanitisation(sigma=50.0, beta=1e-3)
+    loss = SmoothSanitization(sigma=50.0, beta=1e-3)
     state = Renyi().compose(Renyi().start(), loss, 3)
     epsilon = Renyi().epsilon(state, 1e-5).upper
     plain = Renyi().epsilon(Renyi().compose(Renyi().start(), Gaussian(1 / 50), 3), 1e-5).upper
     assert plain < epsilon < 1.2 * plain
     assert Renyi().epsilon(state, 0.0).upper == math.inf
-    assert loss.dominates(SmoothSanitisation(60.0, 1e-4))
-    assert not loss.dominates(SmoothSanitisation(40.0, 1e-4))
+    assert loss.dominates(SmoothSanitization(60.0, 1e-4))
+    assert not loss.dominates(SmoothSanitization(40.0, 1e-4))
     assert not loss.dominates(Gaussian(1e-9))
     with pytest.raises(InapplicableError):
         loss.grouped(2)
     for sigma, beta in ((0.0, 1.0), (-1.0, 1.0), (1.0, -1.0), (math.nan, 1.0), (1.0, math.inf)):
         with pytest.raises(DomainError):
-            SmoothSanitisation(sigma, beta)
-    huge = SmoothSanitisation(1e-200, 0.1).renyi(np.array([2.0]))
+            SmoothSanitization(sigma, beta)
+    huge = SmoothSanitization(1e-200, 0.1).renyi(np.array([2.0]))
     assert math.isinf(huge[0])
 
 
@@ -369,7 +369,7 @@ def test_the_sanitised_estimate_is_above_the_private_value() -> None:
     # 20000 draws at failure probability 0.1: more than 0.116 of them below has
     # probability under exp(-2 * 20000 * 0.016^2) = 4e-5 by Hoeffding for each seed; with the
     # union's slack (the true rate is about 0.05) under e^-170
-    route = Sanitisation(sigma=30.0, beta=0.05, spread=20.0)
+    route = Sanitization(sigma=30.0, beta=0.05, spread=20.0)
     value, smooth = Secret(0.7), Secret(0.002)
     draw = np.random.default_rng(3)
     centre = route.log_scale(smooth).reveal()
@@ -380,7 +380,7 @@ def test_the_sanitised_estimate_is_above_the_private_value() -> None:
         upper = route.upper(released, centre + route.beta * route.spread * z2, beta_fail=0.1)
         below += upper < 0.7
     assert below / 20000 < 0.116
-    assert route.losses()[0] == SmoothSanitisation(30.0, 0.05)
+    assert route.losses()[0] == SmoothSanitization(30.0, 0.05)
     assert Fraction(route.losses()[1].mu()) >= Fraction(1, 20)  # type: ignore[arg-type]
     assert repr(route.scale(smooth)) == "<private>"
     assert route.upper(1.0, 800.0, 0.1) == math.inf
@@ -393,4 +393,4 @@ def test_the_sanitised_estimate_is_above_the_private_value() -> None:
             route.log_scale(Secret(zero))
     for beta in (0.0, -1.0):
         with pytest.raises(DomainError):
-            Sanitisation(1.0, beta, 1.0)
+            Sanitization(1.0, beta, 1.0)
