@@ -16,7 +16,6 @@ from accountants.certification import tightest as tightest
 from accountants.concentrated import Concentrated as Concentrated
 from accountants.data_dependent import DataDependent as DataDependent
 from accountants.data_dependent import DataDependentRenyi as DataDependentRenyi
-from accountants.data_dependent import Private as Private
 from accountants.discretise import from_profile as from_profile
 from accountants.distribution import Distribution as Distribution
 from accountants.document import from_json as from_json
@@ -64,15 +63,15 @@ from accountants.losses import PrivateSelection as PrivateSelection
 from accountants.losses import Pure as Pure
 from accountants.losses import RandomizedResponse as RandomizedResponse
 from accountants.losses import RenyiCurve as RenyiCurve
-from accountants.losses import Sanitisation as Sanitisation
+from accountants.losses import Sanitization as Sanitization
 from accountants.losses import Shuffled as Shuffled
-from accountants.losses import SmoothSanitisation as SmoothSanitisation
+from accountants.losses import SmoothSanitization as SmoothSanitization
 from accountants.losses import SparseVector as SparseVector
 from accountants.losses import Tested as Tested
 from accountants.losses import TradeOff as TradeOff
 from accountants.losses import ZeroConcentrated as ZeroConcentrated
 from accountants.losses import column_sensitivity as column_sensitivity
-from accountants.losses import matrix_factorisation as matrix_factorisation
+from accountants.losses import matrix_factorization as matrix_factorization
 from accountants.losses import participation_sensitivity as participation_sensitivity
 from accountants.losses import report_noisy_max as report_noisy_max
 from accountants.losses import tree_aggregation as tree_aggregation
@@ -88,6 +87,7 @@ from accountants.odometers import RenyiOdometer as RenyiOdometer
 from accountants.pair import Pair as Pair
 from accountants.reading import Guarantee as Guarantee
 from accountants.renyi import Renyi as Renyi
+from accountants.secret import Secret as Secret
 from accountants.sharing import Division as Division
 from accountants.sharing import scaled as scaled
 from accountants.sharing import share as share

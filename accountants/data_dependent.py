@@ -7,7 +7,7 @@ has three readings, which are never mixed up:
 
 ================  ==============================================================
 worst case        what `DataDependent` shows to every accountant: its `worst` loss
-data-dependent    what `DataDependentRenyi` computes: `Private` numbers
+data-dependent    what `DataDependentRenyi` computes: `Secret` numbers
 sanitised         released through a mechanism with a loss of its own
                   (`accountants.losses.smooth_gaussian`), which is paid like any other
 ================  ==============================================================
@@ -16,7 +16,7 @@ sanitised         released through a mechanism with a loss of its own
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, NoReturn, TypeVar
+from typing import ClassVar
 
 import numpy as np
 from attrs import field, frozen
@@ -29,70 +29,16 @@ from accountants.notions import renyi
 from accountants.pair import Pair
 from accountants.renyi import Renyi, RenyiState
 from accountants.rounding import Array, ceiling, up
-
-T = TypeVar("T")
-R = TypeVar("R")
+from accountants.secret import Secret
 
 ORDERS = 1 + np.geomspace(0.05, 500, 60)
 """At which a data-dependent epsilon is looked for; each order proves its own."""
 
 
-class Private(Generic[T]):
-    """A value that depends on the data and has not been released.
-
-    It prints as ``<private>``, has no truth value, cannot be pickled or copied, and is equal
-    to itself only. Its content leaves by one door, `expose_private_value`.
-
-    Examples
-    --------
-    >>> count = Private(17)
-    >>> count, f"{count:>8}", str(count.map(lambda n: n + 1))
-    (<private>, '<private>', '<private>')
-    """
-
-    __slots__ = ("__value",)
-    __value: T
-
-    def __init__(self, value: T) -> None:
-        object.__setattr__(self, "_Private__value", value)
-
-    def map(self, function: Callable[[T], R]) -> Private[R]:
-        """Return ``function`` of the value, which is private too."""
-        return Private(function(self.__value))
-
-    def expose_private_value(self) -> T:
-        """Return the private value itself, which from here on nothing protects."""
-        return self.__value
-
-    def __repr__(self) -> str:
-        return "<private>"
-
-    def __format__(self, specification: str) -> str:
-        return "<private>"
-
-    def __bool__(self) -> NoReturn:
-        raise TypeError("a private value has no truth value; release it first")
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError("a private value cannot be changed")
-
-    def __delattr__(self, name: str) -> NoReturn:
-        raise AttributeError("a private value cannot be changed")
-
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError("a private value cannot be pickled or copied; release it first")
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a private value cannot be pickled or copied; release it first")
-
-    def __getstate__(self) -> NoReturn:
-        raise TypeError("a private value cannot be pickled or copied; release it first")
-
-
-def _curve(value: Private[renyi.Curve]) -> Private[renyi.Curve]:
-    if not isinstance(value, Private):
+def _curve(value: Secret[renyi.Curve]) -> Secret[renyi.Curve]:
+    if not isinstance(value, Secret):
         raise DomainError(
-            "DataDependent.curve is a function of the data, so it comes as Private(curve), a "
+            "DataDependent.curve is a function of the data, so it comes as Secret(curve), a "
             "function of an array of orders"
         )
     return value
@@ -115,21 +61,21 @@ class DataDependent(PrivacyLoss):
     Examples
     --------
     >>> from accountants.losses.gaussian import Gaussian
-    >>> DataDependent(Gaussian(mu=0.5), Private(lambda orders: 1e-3 * orders))
+    >>> DataDependent(Gaussian(mu=0.5), Secret(lambda orders: 1e-3 * orders))
     DataDependent(worst=Gaussian(mu=0.5), curve=<private>)
     """
 
     theorem: ClassVar[str] = "the worst case; beside it a private curve of one direction"
 
     worst: PrivacyLoss = field()
-    curve: Private[renyi.Curve] = field(converter=_curve)
+    curve: Secret[renyi.Curve] = field(converter=_curve)
 
     @worst.validator
     def _is_loss(self, _: object, worst: PrivacyLoss) -> None:
         if not isinstance(worst, PrivacyLoss) or isinstance(worst, DataDependent):
             raise DomainError(f"DataDependent.worst must be a worst-case loss, got {worst!r}")
 
-    def data_dependent(self, orders: Array) -> Private[Array]:
+    def data_dependent(self, orders: Array) -> Secret[Array]:
         """Return the data's own curve, nowhere above the worst case's.
 
         What is not a number proves nothing.
@@ -200,7 +146,7 @@ class DataDependentRenyi:
     --------
     >>> from accountants.losses.gaussian import Gaussian
     >>> accountant = DataDependentRenyi()
-    >>> loss = DataDependent(Gaussian(mu=0.5), Private(lambda orders: 1e-3 * orders))
+    >>> loss = DataDependent(Gaussian(mu=0.5), Secret(lambda orders: 1e-3 * orders))
     >>> state = accountant.compose(accountant.start(), loss, 100)
     >>> accountant.private_epsilon(state, delta=1e-5)
     <private>
@@ -220,7 +166,7 @@ class DataDependentRenyi:
         """Add the loss, ``times`` times; adaptive queries with fixed parameters compose too."""
         return Renyi().compose(state, loss, times)
 
-    def divergence(self, state: RenyiState, orders: Array) -> Private[Array]:
+    def divergence(self, state: RenyiState, orders: Array) -> Secret[Array]:
         """Return the sum of the curves at ``orders``, one direction: D against its neighbours.
 
         Never above the sum of the worst cases.
@@ -233,19 +179,19 @@ class DataDependentRenyi:
         known = [(loss.data_dependent(orders), n) for loss, n in private]
 
         def summed(start: Array) -> Array:
-            values = start + sum(n * c.expose_private_value() for c, n in known)
+            values = start + sum(n * c.reveal() for c, n in known)
             return up(values, 2 * len(known) + 2)
 
-        return Private(total).map(summed)
+        return Secret(total).map(summed)
 
-    def private_epsilon(self, state: RenyiState, delta: float) -> Private[float]:
+    def private_epsilon(self, state: RenyiState, delta: float) -> Secret[float]:
         """Return the epsilon of the one direction at ``delta``: ``P(S) <= e^eps Q(S) + delta``.
 
         P is the law of the outcomes on the data at hand, Q on a neighbour. Private.
         """
         left = remaining(probability("delta", delta), state.failure)
         if not 0 < left < 1:
-            return Private(0.0 if left >= 1 else float("inf"))
+            return Secret(0.0 if left >= 1 else float("inf"))
 
         def best(values: Array) -> float:
             return max(0.0, float(np.min(renyi.convert(values, ORDERS, left))))
@@ -294,5 +240,5 @@ class DataDependentRenyi:
 _REFUSAL = (
     "a data-dependent loss certifies nothing: it is a function of the private data, and it bounds "
     "D_a(M(D) || M(D')) only, not the reverse; certify with Renyi(), which reads the worst case of "
-    "the same state, or release the loss through SmoothSanitisation, whose own loss is then paid"
+    "the same state, or release the loss through SmoothSanitization, whose own loss is then paid"
 )

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from attrs import field, frozen
 
+from accountants import currencies
 from accountants.accountant import Accountant
 from accountants.bounds import Bounds
 from accountants.certification import ACCOUNTANTS, fold, measure
@@ -115,6 +116,31 @@ class Guarantee:
         """Return delta at an epsilon: ``P(S) <= e^epsilon Q(S) + delta`` for every event S."""
         point = nonnegative("epsilon", epsilon)
         return self._tightest([[a.delta(s, point) for s in states] for a, states in self._folded])
+
+    def rho(self) -> float:
+        """Return a rho for which the term is rho-zCDP, whichever the accountant.
+
+        Raises
+        ------
+        InapplicableError
+            If a loss has no such parameter, or may fail; also from `mu` and `renyi`.
+
+        Examples
+        --------
+        >>> from accountants import Gaussian, Repeated, Spend
+        >>> released = Guarantee(Repeated(Spend(Gaussian(mu=0.5)), 4))
+        >>> round(released.rho(), 9), round(released.mu(), 9), released.renyi([2.0]).round(9)
+        (0.5, 1.0, array([1.]))
+        """
+        return currencies.rho(self._worlds)
+
+    def mu(self) -> float:
+        """Return a mu for which the term is mu-GDP, whichever the accountant."""
+        return currencies.mu(self._worlds)
+
+    def renyi(self, orders: Array) -> Array:
+        """Return bounds of the Renyi divergences at real orders above 1, of any shape."""
+        return currencies.renyi(self._worlds, orders)
 
     def profile(self, epsilons: Array) -> tuple[Array, Array]:
         """Return lower and upper bounds of delta at many epsilons, of any shape."""

@@ -90,7 +90,7 @@ class Renyi:
     def price(self, state: RenyiState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return each loss's divergence at the order that certifies."""
         rest = remaining(probability("delta", delta), state.failure)
-        order = renyi.epsilon(_curve(state), rest)[1] if 0 < rest < 1 else math.inf
+        order = renyi.epsilon(curve(state), rest)[1] if 0 < rest < 1 else math.inf
         if math.isinf(order):
             return lambda loss: _or_infinite(loss.pure())
         return lambda loss: float(renyi.divergence(loss, np.array([order]))[0])
@@ -108,14 +108,15 @@ def _or_infinite(value: float | None) -> float:
     return math.inf if value is None else value
 
 
-def _curve(state: RenyiState) -> renyi.Curve:
+def curve(state: RenyiState) -> renyi.Curve:
+    """Return the curve of what was composed: an upper bound at each real order above 1."""
     slope = _slope(state)
     rest = list(state.rest.items().items())
 
-    def curve(orders: Array) -> Array:
+    def divergences(orders: Array) -> Array:
         return up(orders * slope + renyi.total(rest, orders))
 
-    return curve
+    return divergences
 
 
 def _slope(state: RenyiState) -> float:
@@ -127,7 +128,7 @@ def _delta(state: RenyiState, epsilon: float) -> float:
     failure = min(Fraction(1), state.failure)
     if state.pure is not None and state.pure <= Fraction(epsilon):
         return ceiling(failure)
-    log_rest = renyi.log_delta(_curve(state), epsilon)
+    log_rest = renyi.log_delta(curve(state), epsilon)
     rest = up(math.exp(log_rest), 4 + 2 * abs(log_rest)) + 1e-323
     return min(1.0, ceiling(failure + (1 - failure) * Fraction(rest)))
 
@@ -143,4 +144,4 @@ def _upper(state: RenyiState, delta: float) -> float:
     best = math.inf if state.pure is None else ceiling(state.pure)
     if state.rest.last is None:
         return min(best, renyi.epsilon_linear(_slope(state), rest)[0])
-    return min(best, renyi.epsilon(_curve(state), rest)[0])
+    return min(best, renyi.epsilon(curve(state), rest)[0])

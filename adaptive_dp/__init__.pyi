@@ -2,9 +2,12 @@
 
 from accountants.errors import BudgetError as BudgetError
 from accountants.errors import InapplicableError as InapplicableError
+from accountants.secret import Secret as Secret
 from adaptive_dp import audit as audit
+from adaptive_dp import instance as instance
 from adaptive_dp import pate as pate
 from adaptive_dp import plot as plot
+from adaptive_dp import problems as problems
 from adaptive_dp import risk as risk
 from adaptive_dp import testing as testing
 from adaptive_dp.graph.certificate import Certificate as Certificate
@@ -37,7 +40,6 @@ from adaptive_dp.graph.operation import Query as Query
 from adaptive_dp.graph.pipeline import Pipeline as Pipeline
 from adaptive_dp.graph.repeat import repeat as repeat
 from adaptive_dp.graph.run import Result as Result
-from adaptive_dp.graph.secret import Secret as Secret
 from adaptive_dp.graph.select import select as select
 from adaptive_dp.graph.stability import Choice as Choice
 from adaptive_dp.graph.stability import Stability as Stability

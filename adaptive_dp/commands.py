@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from accountants import AccountingError
-from accountants.rounding import shown
 from adaptive_dp import audit as audits
 from adaptive_dp.demo import DATA
 from adaptive_dp.graph.certificate import Certificate
@@ -115,22 +114,10 @@ def verify(options: Namespace) -> int:
             "notes": list(verdict.notes),
         }
         say(json.dumps(found))
-    elif verdict.holds:
-        say(
-            f"holds: epsilon <= {_up(verdict.claimed)}, recomputed {_up(verdict.found)}, at delta "
-            f"= {_up(verdict.delta)}"
-        )
-        said = [f"protects {line}" for line in verdict.protects] + list(verdict.notes)
-        say("\n".join(map(visible, said)))
-        if not verdict.release:
-            say(f"NOT FOR RELEASE ({visible(source)})")
     else:
-        say(visible("does not hold: " + "; ".join(verdict.reasons)))
+        because = "" if verdict.release or not verdict.holds else f" ({visible(source)})"
+        say(f"{verdict}{because}")
     return 0 if verdict.holds else FAILS
-
-
-def _up(bound: float) -> str:
-    return shown(bound, upward=True, digits=9)
 
 
 def demo(options: Namespace) -> int:

@@ -89,7 +89,7 @@ def learners() -> None:
         f"\n{'NoisySGD, epsilon 1':36s}" + "".join(f"{'1/' + str(k):>12s}" for k in (1, 2, 5, 20))
     )
     for title, rate, steps in (("20 steps, all rows", 1.0, 20), ("50 steps, a tenth", 0.1, 50)):
-        learner = dp.NoisySGD(features=names, target="y", steps=steps, rate=rate)
+        learner = dp.NoisySGD(features=names, target="y", steps=steps, sampling_rate=rate)
         model = people.solve(learner, epsilon=1.0, delta=1e-5)
         plan = dp.Pipeline(model=model).with_delta(1e-5)
         cells = []

@@ -252,14 +252,14 @@ def readings(ballots: Any, mechanism: Any, plan: Any, votes: Any) -> dict[str, f
         return {}
     try:
         order = chosen_order(mechanism.sigma, ballots.domain.questions)
-        bound = dp.pate.sanitised(ballots, mechanism, order=order, sigma=2 * math.sqrt(order))
+        bound = dp.pate.sanitized(ballots, mechanism, order=order, sigma=2 * math.sqrt(order))
     except dp.DeclarationError:  # nothing is proven of it but the worst case
         return {}
-    said = dp.Pipeline(epsilon=dp.pate.sanitised_epsilon(bound, delta=DELTA)).with_delta(DELTA)
+    said = dp.Pipeline(epsilon=dp.pate.sanitized_epsilon(bound, delta=DELTA)).with_delta(DELTA)
     private = dp.pate.private_epsilon(plan, delta=DELTA, seed=0, votes=votes)
     return {
-        "sanitised": float(said.simulate(seed=0, votes=votes)["epsilon"]),
-        "data-dependent": private.expose_private_value(),  # of public data: see the module
+        "sanitized": float(said.simulate(seed=0, votes=votes)["epsilon"]),
+        "data-dependent": private.reveal(),  # of public data: see the module
     }
 
 
@@ -272,7 +272,7 @@ def noisy_sgd(
     people, found = dp.dataset("people", columns=columns), []
     rate = min(1.0, max(0.01, 256 / len(train[target])))
     for epsilon in (1.0, 4.0, 16.0):
-        learner = dp.NoisySGD(features, target, loss=loss, rate=rate)
+        learner = dp.NoisySGD(features, target, loss=loss, sampling_rate=rate)
         plan = dp.Pipeline(fit=people.solve(learner, epsilon=epsilon, delta=DELTA))
         model = plan.with_delta(DELTA).simulate(seed=0, people=train)["fit"]
         found.append((epsilon, accuracy(model, values, target, inside(columns, target), test)))
@@ -329,7 +329,7 @@ def plot(found: dict[str, dict[str, list[tuple[float, float]]]], file: Path) -> 
         "StableVotes": "C1",
         "NoisySGD": "k",
     }
-    styles = {"worst case": "-", "sanitised": "--", "data-dependent": ":"}
+    styles = {"worst case": "-", "sanitized": "--", "data-dependent": ":"}
     for i, (name, curves) in enumerate(found.items()):
         above, below = rows[0][i], rows[1][i]
         for title, points in curves.items():

@@ -37,8 +37,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import adaptive_dp as dp
+from accountants.secret import Secret
 from adaptive_dp.graph.run import execute
-from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.structure import Node
 
 Array = NDArray[Any]

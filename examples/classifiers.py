@@ -16,7 +16,7 @@ EPSILONS, DELTA = (0.1, 1.0, 4.0), 1e-5
 LEARNERS = {
     "objective perturbation": dp.ObjectivePerturbation(list(BOUNDS), "ill"),
     "noisy gradient descent": dp.NoisyGradientDescent(list(BOUNDS), "ill"),
-    "NoisySGD": dp.NoisySGD(list(BOUNDS), "ill", steps=200, rate=0.05, learning_rate=2.0),
+    "NoisySGD": dp.NoisySGD(list(BOUNDS), "ill", steps=200, sampling_rate=0.05, learning_rate=2.0),
     "DP-FTRL": dp.DPFTRL(list(BOUNDS), "ill", epochs=4),
 }
 

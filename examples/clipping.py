@@ -36,7 +36,7 @@ def measured(model, data):
 def main():
     """Print accuracies by quantile."""
     table = dp.dataset("rows", columns={**dict.fromkeys(FEATURES, (-1, 1)), "label": ["no", "yes"]})
-    options = {"steps": STEPS, "rate": 1.0, "learning_rate": RATE}
+    options = {"steps": STEPS, "sampling_rate": 1.0, "learning_rate": RATE}
     learners = {"not clipped": dp.NoisySGD(FEATURES, "label", clip=1.0, **options)}
     for quantile in QUANTILES:
         followed = dp.Clipping(quantile=quantile, rate=0.5)

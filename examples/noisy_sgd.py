@@ -64,7 +64,9 @@ print(f"accuracy at epsilon = {EPSILON:g}, delta = {DELTA:g}; always no: {always
 for unit, table in units.items():
     for name, norm in NORMS.items():
         features = [*BOUNDS, "health"]
-        learner = dp.NoisySGD(features, "costly", steps=120, rate=0.1, learning_rate=4.0, **norm)
+        learner = dp.NoisySGD(
+            features, "costly", steps=120, sampling_rate=0.1, learning_rate=4.0, **norm
+        )
         model = table.solve(learner, epsilon=EPSILON, delta=DELTA)
         result = dp.Pipeline(model=model).with_delta(DELTA).simulate(seed=1, years=train)
         print(f"protecting {unit:8s}  {name:32s}  {accuracy(result['model'], test):.3f}")

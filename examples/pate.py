@@ -55,12 +55,12 @@ pool = teachers.points("pool", 400)
 votes = teachers.votes(dp.post(first, pool, size=QUESTIONS), size=QUESTIONS)
 noise = dp.pate.GNMax(sigma=SIGMA)
 labels = dp.post(padded, votes.release(noise), size=400)
-bound = dp.pate.sanitised(votes, noise, order=ORDER, sigma=6.0)
+bound = dp.pate.sanitized(votes, noise, order=ORDER, sigma=6.0)
 plan = dp.Pipeline(
     labels=labels,
     student=dp.pate.student(pool, labels, LOGISTIC),
     semi=dp.pate.student(pool, labels, SPREADING, unlabelled=True, kernel="knn"),
-    these=dp.pate.sanitised_epsilon(bound, delta=DELTA),
+    these=dp.pate.sanitized_epsilon(bound, delta=DELTA),
 ).with_delta(DELTA)
 certificate = plan.certify()
 print(certificate)
@@ -78,7 +78,7 @@ for name, title in (("student", "the answers"), ("semi", "the answers and all po
     score = np.mean(result[name].predict(test) == test["digit"])
     print(f"student of {title}: {score:.3f}")
 
-learner = dp.NoisySGD(PIXELS, "digit", loss=dp.Multinomial(10), rate=0.2)
+learner = dp.NoisySGD(PIXELS, "digit", loss=dp.Multinomial(10), sampling_rate=0.2)
 model = people.solve(learner, epsilon=alone, delta=DELTA)
 fit = dp.Pipeline(model=model).with_delta(DELTA).simulate(seed=1, people=private)["model"]
 print(f"NoisySGD at the same epsilon: {np.mean(linear(fit, test) == test['digit']):.3f}")

@@ -308,12 +308,12 @@ def turned(points: np.ndarray) -> np.ndarray:
 def pate_spent() -> dp.Pipeline:
     votes = dp.pate.ballots("votes", teachers=20, questions=4, classes=3)
     checked = dp.pate.ConfidentGNMax(12, 9.0, 6.0)
-    bound = dp.pate.sanitised(votes, dp.pate.GNMax(sigma=9.0), order=4.0, sigma=8.0, failure=0.01)
+    bound = dp.pate.sanitized(votes, dp.pate.GNMax(sigma=9.0), order=4.0, sigma=8.0, failure=0.01)
     tested = dp.pate.TestedGNMax(sigma=6.0, order=3.0, budget=0.2, epsilon=1.0, failure=1e-7)
     return dp.Pipeline(
         bound=bound,
-        epsilon=dp.pate.sanitised_epsilon(bound, delta=1e-6),
-        checked=dp.pate.sanitised(votes, checked, order=3.0, sigma=9.0, beta=0.01, spread=4.0),
+        epsilon=dp.pate.sanitized_epsilon(bound, delta=1e-6),
+        checked=dp.pate.sanitized(votes, checked, order=3.0, sigma=9.0, beta=0.01, spread=4.0),
         tested=votes.release(tested),
     )
 

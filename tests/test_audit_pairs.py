@@ -11,11 +11,11 @@ import pytest
 
 import accountants
 import adaptive_dp as dp
+from accountants.secret import Secret
 from adaptive_dp.audit import gallery, search
 from adaptive_dp.audit.pairs import UNIT, DataPair
 from adaptive_dp.audit.values import value
 from adaptive_dp.graph.run import Run, bound
-from adaptive_dp.graph.secret import Secret
 
 NAMES = ("columns", "filters", "partitions", "vectors", "choices", "loops", "instances", "free")
 

@@ -45,7 +45,7 @@ def crowd(size: int = 400) -> dict[str, Any]:
 
 
 def learner(people: dp.Table = PEOPLE, epsilon: float = 0.5, **more: Any) -> dp.Pipeline:
-    how = {"steps": 10, "rate": 1.0, **more}
+    how = {"steps": 10, "sampling_rate": 1.0, **more}
     model = people.solve(
         dp.NoisySGD(features=NAMES, target="y", **how), epsilon=epsilon, delta=1e-6
     )
@@ -88,7 +88,7 @@ def test_products_are_those_of_each_row_alone(network: bool, clip: float | None)
     "more",
     [
         {},
-        {"rate": 0.1, "steps": 20},
+        {"sampling_rate": 0.1, "steps": 20},
         {"adaptive": dp.Clipping()},
         {"loss": dp.Network(dp.Logistic(), hidden=3)},
     ],
@@ -111,7 +111,9 @@ def quieter(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     monkeypatch.setattr(dp.Gaussian, "release", release)
 
 
-@pytest.mark.parametrize("more", [{}, {"rate": 0.1, "steps": 40}, {"adaptive": dp.Clipping()}])
+@pytest.mark.parametrize(
+    "more", [{}, {"sampling_rate": 0.1, "steps": 40}, {"adaptive": dp.Clipping()}]
+)
 def test_a_learner_with_too_little_noise_is_found(
     more: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,7 +218,7 @@ def test_canaries_are_what_they_say() -> None:
     assert set(np.unique(x)) == {-1.0, 1.0}
     assert abs(x.mean()) < 5.5 / np.sqrt(x.size)  # chance below 1e-7
     rows = {"x": np.arange(50), "y": np.array(["a", "b", "c", "a", "b"] * 10)}
-    wrong = audit.mislabelled(rows, "y", ["a", "b", "c"], 50, seed=0)
+    wrong = audit.mislabeled(rows, "y", ["a", "b", "c"], 50, seed=0)
     assert sorted(wrong["x"]) == list(range(50))
     assert (wrong["y"] != rows["y"][wrong["x"]]).all()
     assert set(wrong["y"]) == {"a", "b", "c"}
@@ -228,7 +230,7 @@ def test_canaries_are_what_they_say() -> None:
     ):
         given = {"target": "y", "values": ["a", "b", "c"], "count": 5, **bad}
         with pytest.raises(DomainError):
-            audit.mislabelled(rows, **given)
+            audit.mislabeled(rows, **given)
     with pytest.raises(DeclarationError, match="corners"):
         audit.corners(dp.dataset("p", columns={"x": None}), 5)
 

@@ -10,7 +10,7 @@ import adaptive_dp as dp
 
 LEARNERS = [
     dp.NoisyGradientDescent(["x"], "y", steps=2),
-    dp.NoisySGD(["x"], "y", steps=2, rate=0.5, adaptive=dp.Clipping()),
+    dp.NoisySGD(["x"], "y", steps=2, sampling_rate=0.5, adaptive=dp.Clipping()),
     dp.DPFTRL(["x"], "y", steps=2),
     dp.PhasedERM(["x"], "y", phases=2, rounds=2),
 ]

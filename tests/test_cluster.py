@@ -228,7 +228,9 @@ def plans():
     }
     single = dp.dataset("people", columns=bounds)
     sgd = dp.NoisyGradientDescent(features=["a", "b"], target="k", loss=dp.Logistic(), steps=5)
-    batches = dp.NoisySGD(features=["a", "b"], target="k", loss=dp.Logistic(), rate=0.1, steps=5)
+    batches = dp.NoisySGD(
+        features=["a", "b"], target="k", loss=dp.Logistic(), sampling_rate=0.1, steps=5
+    )
     return {
         "queries": dp.Pipeline(
             count=count,

@@ -231,7 +231,7 @@ class TestRounds:
         """Rows that are all the same: the step counts the sample, so that it varies with it."""
         table = dp.dataset("t", columns=COLUMNS)
         learner = dp.NoisySGD(
-            ["x"], "s", steps=1, rate=0.1, learning_rate=1.0, momentum=0.0, clip=1.0
+            ["x"], "s", steps=1, sampling_rate=0.1, learning_rate=1.0, momentum=0.0, clip=1.0
         )
         plan = dp.Pipeline(m=table.solve(learner)).with_delta(1e-5).fix(sigma=1e-7)
         data = {"x": np.ones(1000), "s": ["P"] * 1000}
@@ -245,7 +245,7 @@ class TestRounds:
 
     def test_a_round_to_which_nobody_comes(self) -> None:
         table = dp.dataset("t", columns=COLUMNS)
-        learner = dp.NoisySGD(["x"], "s", steps=3, rate=1e-9)
+        learner = dp.NoisySGD(["x"], "s", steps=3, sampling_rate=1e-9)
         plan = dp.Pipeline(m=table.solve(learner)).with_delta(1e-5).fix(sigma=1e-9)
         found = plan.simulate(seed=0, t={"x": [1.0], "s": ["P"]})["m"]
         assert all(math.isfinite(value) for value in found.values())
@@ -286,7 +286,7 @@ class TestAdaptiveClipping:
         assert 1 / z**2 == pytest.approx(1 / z_g**2 + 1 / z_b**2)
         assert z_g == pytest.approx((z**-2 - (2 * (z_b / 2)) ** -2) ** -0.5)
         table = dp.dataset("t", columns=COLUMNS)
-        options: dict[str, Any] = {"steps": 30, "rate": 0.05}
+        options: dict[str, Any] = {"steps": 30, "sampling_rate": 0.05}
         fixed = dp.NoisySGD(["x"], "s", **options)
         followed = dp.NoisySGD(["x"], "s", adaptive=dp.Clipping(share=share), **options)
         costs = [
@@ -369,7 +369,7 @@ class TestAudit:
     def test_it_stays_below_the_certificate_and_a_broken_one_does_not(self) -> None:
         table = dp.dataset("t", columns=COLUMNS)
         learner = dp.NoisySGD(
-            ["x"], "s", steps=2, rate=0.98, learning_rate=1e-3, momentum=0.0, clip=0.1
+            ["x"], "s", steps=2, sampling_rate=0.98, learning_rate=1e-3, momentum=0.0, clip=0.1
         )
         plan = dp.Pipeline(m=table.solve(learner)).with_delta(1e-5)
         sound, broken = plan.fix(sigma=2.0), plan.fix(sigma=0.2)

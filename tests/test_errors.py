@@ -133,7 +133,7 @@ DECLARED: dict[str, Case] = {
     "three bounds": (
         lambda: dp.dataset("t", columns={"x": (0, 1, 2)})["x"].sum(),
         dp.DeclarationError,
-        r"column 'x' has no bounds",
+        r"column 'x' is declared as 3 categories",
     ),
     "a column in one number": (
         lambda: dp.dataset("t", columns={"x": 3}),
@@ -211,7 +211,7 @@ DECLARED: dict[str, Case] = {
         dp.DeclarationError,
         r"column 'z' has no bounds, so its sensitivity is infinite; declare .* or use .clip",
     ),
-    "a mean without bounds": (lambda: table()["r"].mean(), dp.DeclarationError, r"has no bounds"),
+    "a mean without bounds": (lambda: table()["z"].mean(), dp.DeclarationError, r"has no bounds"),
     "vectors without bounds": (
         lambda: table().vectors(["z"]),
         dp.DeclarationError,

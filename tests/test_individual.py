@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 import adaptive_dp as dp
 from accountants import BudgetError, InapplicableError
 from accountants.notions import gaussian
+from accountants.secret import Secret
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.charge import releases
 from adaptive_dp.graph.errors import DeclarationError, LedgerError, RunError
 from adaptive_dp.graph.individual import norms, price, release, units
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.run import Run
-from adaptive_dp.graph.secret import Secret
 from adaptive_dp.session import Budget, Session
 from adaptive_dp.session.ledger import MemoryLedger
 from adaptive_dp.session.recompute import recomputed
@@ -91,7 +91,7 @@ def test_records_leave_exactly_when_their_own_sum_passes_the_budget():
                     out += 1
         assert abs(value - exact) < 6.5 * sigma
     assert 500 < out < 6000  # many left, and many stayed
-    found = session.records.expose_private_value()
+    found = session.records.reveal()
     np.testing.assert_allclose(found, [float(s) for s in spent], rtol=1e-9)
     assert all(Fraction(f) >= s for f, s in zip(found, spent, strict=True))
 
@@ -122,7 +122,7 @@ def test_several_releases_of_one_step_see_each_other():
     two = SHOP["price"].sum().release(dp.Gaussian(sigma=sigma * 1.01))
     session = opened({"price": [128.0] * 50 + [1.0], "kind": ["a"] * 51})
     session.run(dp.post(add, one, two))
-    spent = session.records.expose_private_value()
+    spent = session.records.reveal()
     assert spent[0] == pytest.approx((0.8 * mu) ** 2)  # the second no longer fitted
     assert spent[50] == pytest.approx((1 / sigma) ** 2 * (1 + 1.01**-2))
 
@@ -137,12 +137,12 @@ def test_a_unit_pays_for_all_its_rows_and_leaves_with_them():
     session = opened(rows)
     mu = limit()
     value = session.run(people["price"].sum().release(dp.Gaussian(sigma=300 / mu)), name="first")
-    assert session.records.expose_private_value().tolist() == pytest.approx(
+    assert session.records.reveal().tolist() == pytest.approx(
         [0.0, (66 * mu / 300) ** 2]  # x would pay 320
     )
     assert abs(value - 66) < 6.5 * 300 / mu
     session.run(people.count().release(dp.Gaussian(sigma=20.0)))
-    assert session.records.expose_private_value().tolist() == pytest.approx(
+    assert session.records.reveal().tolist() == pytest.approx(
         [0.15**2, (66 * mu / 300) ** 2 + 0.1**2]
     )
 
@@ -199,7 +199,7 @@ def test_contributions_bound_what_leaving_a_unit_out_does(name, cells):
     (charge,) = releases(structure)
     rows = Secret(charge.source.bind(data))
     everyone = units(rows).reveal()
-    found = norms(structure, charge, rows, Secret(everyone)).expose_private_value()
+    found = norms(structure, charge, rows, Secret(everyone)).reveal()
     assert found.shape == everyone.shape
     whole = _exact(structure, charge, rows.reveal())
     for unit, norm in zip(everyone, found, strict=True):
@@ -211,7 +211,7 @@ def test_contributions_bound_what_leaving_a_unit_out_does(name, cells):
         rows_of = int((rows.reveal().units == unit).sum())
         if name in ("count", "sum", "clipped", "part"):
             assert rows_of > 1 or Fraction(norm) ** 2 == square
-        others = norms(structure, charge, Secret(less), Secret(rest)).expose_private_value()
+        others = norms(structure, charge, Secret(less), Secret(rest)).reveal()
         assert others.tolist() == found[everyone != unit].tolist()
 
 
@@ -230,7 +230,7 @@ def test_what_a_mechanism_rounds_is_paid_by_who_contributes_and_nobody_else():
     assert price(charge).rounding >= 2.0**-27
     session = opened(budget=Budget(1.0, 1e-6))
     session.run(dict(SHOP.partition("kind"))["a"].count().release(dp.Gaussian(sigma=2.0**30)))
-    spent = session.records.expose_private_value()
+    spent = session.records.reveal()
     assert (spent[ROWS["kind"] == "b"] == 0).all()
     assert (spent[ROWS["kind"] == "a"] >= (2.0**-30 + 2.0**-27) ** 2).all()
 
@@ -331,7 +331,7 @@ def test_nothing_that_leaves_tells_who_left():
                 for key in ("values", "time", "hash", "previous"):
                     entry.pop(key, None)
             state = repr(session._individuals), repr(session._individuals._state)
-            spent = session.records.expose_private_value()
+            spent = session.records.reveal()
             told.append([str(said), str(refused.value), paper, entries])
             assert "array" not in str(state)
         with pytest.raises(DeclarationError):
@@ -353,7 +353,7 @@ def test_what_fails_tells_nothing_and_is_paid_for(monkeypatch):
             session.run(total(8000.0))
     assert failed.value.__context__ is None
     session.run(total(7000.0))
-    spent = session.records.expose_private_value()
+    spent = session.records.reveal()
     np.testing.assert_allclose(
         spent, ROWS["price"] ** 2 * (9000.0**-2 + 8000.0**-2 + 7000.0**-2), rtol=1e-3
     )
@@ -379,10 +379,10 @@ def test_sessions_of_one_ledger_find_the_same_state(tmp_path):
     two.run(total(300.0), again=True)
     known = two.run(total(300.0))
     assert known == one.run(total(300.0))
-    first, second = (s.records.expose_private_value().tolist() for s in (one, two))
+    first, second = (s.records.reveal().tolist() for s in (one, two))
     later = opened(ledger=path, edition="may")
     assert later.run(total(300.0)) == known
-    assert later.records.expose_private_value().tolist() == first == second
+    assert later.records.reveal().tolist() == first == second
     with opened() as alone:  # the same steps, in one session without a ledger
         alone.run(total(300.0), name="a")
         alone.run(dp.post(add, SHOP.count().release(dp.Gaussian(sigma=15.0)), total(310.0)))
@@ -390,7 +390,7 @@ def test_sessions_of_one_ledger_find_the_same_state(tmp_path):
             dict(SHOP.partition("kind"))["a"]["price"].sum().release(dp.Gaussian(sigma=200.0))
         )
         alone.run(total(300.0), again=True)
-        assert alone.records.expose_private_value().tolist() == first
+        assert alone.records.reveal().tolist() == first
     with pytest.raises(LedgerError, match="edition"):
         opened(ledger=path, edition="june")
     with pytest.raises(LedgerError, match="accountant"):
@@ -418,8 +418,8 @@ def test_a_step_of_a_session_that_was_killed_is_paid_for(tmp_path, monkeypatch):
         assert os.waitpid(child, 0)[1] == signal.SIGKILL
         before.run(total(500.0))
         with opened(ledger=path, edition="may") as after:
-            spent = after.records.expose_private_value()
-        assert spent.tolist() == before.records.expose_private_value().tolist()
+            spent = after.records.reveal()
+        assert spent.tolist() == before.records.reveal().tolist()
     budget, exact = limit() ** 2, np.zeros(400)
     for sigma in (300.0, 400.0, 500.0):
         costs = (ROWS["price"] / sigma) ** 2

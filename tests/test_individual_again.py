@@ -33,7 +33,7 @@ def total(sigma):
 
 
 def squares(session):
-    return session.records.expose_private_value()
+    return session.records.reveal()
 
 
 @pytest.mark.parametrize("steps", [1, 3])

@@ -34,11 +34,11 @@ def analysed(rows, seed, centre, first=0.6 * MU):
     """Run the two steps; each mu is that of a record of norm 1."""
     with opened(rows, seed) as session:
         value = session.run(total(1 / first)) - centre
-        spent = [session.records.expose_private_value()]
+        spent = [session.records.reveal()]
         after = []
         for t, mu in enumerate(plan(value)):
             after.append(session.run(total(1 / mu), again=t > 0) - centre)
-            spent.append(session.records.expose_private_value())
+            spent.append(session.records.reveal())
     return value, after, np.array(spent)
 
 

@@ -37,7 +37,11 @@ def test_no_module_hides_a_name(package):
     inside = {p.stem for p in folder.glob("*.py")} | {
         p.parent.name for p in folder.glob("*/__init__.py")
     }
-    modules = {"audit", "pate", "plot", "risk", "testing"} if package is adaptive_dp else set()
+    modules = (
+        {"audit", "instance", "pate", "plot", "problems", "risk", "testing"}
+        if package is adaptive_dp
+        else set()
+    )
     assert inside & set(package.__all__) == modules
 
 
@@ -67,3 +71,10 @@ def test_nobody_takes_a_name_that_is_not_imported_yet():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "__main__:Exponential"
+
+
+@pytest.mark.parametrize("room", ["audit", "instance", "pate", "plot", "problems", "risk"])
+def test_a_room_shows_what_is_public_and_no_files(room):
+    package = importlib.import_module(f"adaptive_dp.{room}")
+    assert dir(package) == sorted(package.__all__)
+    assert all(hasattr(package, name) for name in package.__all__)

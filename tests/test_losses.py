@@ -19,17 +19,17 @@ def expit(z: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-z))
 
 
-GAUSSIAN = pb.GeneralisedLinear(
+GAUSSIAN = pb.GeneralizedLinear(
     lambda z: z * z / 2, lambda z: z, lambda z: np.ones_like(z), lambda r: (1.0, 1.0)
 )
-BERNOULLI = pb.GeneralisedLinearCount(
+BERNOULLI = pb.GeneralizedLinearCount(
     lambda z: np.logaddexp(0, z),
     expit,
     lambda z: expit(z) * expit(-z),
     lambda r: (float(expit(-r) * expit(r)) * (1 - 1e-12), 0.25),
     most=1,
 )
-EXPONENTIAL = pb.GeneralisedLinearCount(
+EXPONENTIAL = pb.GeneralizedLinearCount(
     np.exp, np.exp, np.exp, lambda r: (math.exp(-r), float(np.exp(r))), most=3.0
 )
 LOSSES = [
@@ -310,11 +310,11 @@ def test_squared_loss_is_not_lipschitz_without_bounds() -> None:
         (lambda: pb.Poisson(most=-1), "Poisson.most"),
         (lambda: pb.Multinomial(1), "from 2 on"),
         (
-            lambda: pb.GeneralisedLinear(np.exp, np.cos, np.exp, lambda r: (0.0, math.inf)),
+            lambda: pb.GeneralizedLinear(np.exp, np.cos, np.exp, lambda r: (0.0, math.inf)),
             "mean is not the derivative",
         ),
         (
-            lambda: pb.GeneralisedLinear(np.exp, np.exp, np.exp, lambda r: (0.0, 1.0)),
+            lambda: pb.GeneralizedLinear(np.exp, np.exp, np.exp, lambda r: (0.0, 1.0)),
             "does not enclose",
         ),
     ],

@@ -56,7 +56,7 @@ def test_classes():
     table = dp.dataset("t", columns=columns)
     network = dp.Network(dp.Multinomial(3), hidden=12)
     fit = table.solve(
-        dp.NoisySGD(["u", "v"], "s", loss=network, steps=120, rate=0.1, learning_rate=3.0),
+        dp.NoisySGD(["u", "v"], "s", loss=network, steps=120, sampling_rate=0.1, learning_rate=3.0),
         epsilon=4.0,
         delta=1e-6,
     )
@@ -77,7 +77,9 @@ def test_all_rows_in_each_round():
 
 def test_a_number():
     found = fitted(
-        dp.NoisySGD(["u", "v"], "y", loss=dp.Network(dp.Squared(), hidden=12), steps=150, rate=0.1)
+        dp.NoisySGD(
+            ["u", "v"], "y", loss=dp.Network(dp.Squared(), hidden=12), steps=150, sampling_rate=0.1
+        )
     )
     test = rows(7)
     error = np.mean((dp.predict(found, test) - test["y"]) ** 2)
@@ -92,6 +94,8 @@ def test_the_start_is_public():
 
 def test_adam_learns_what_momentum_does():
     for adaptive in (None, dp.Clipping()):
-        learner = dp.NoisySGD(["u", "v"], "s", steps=200, rate=0.05, adam=True, adaptive=adaptive)
+        learner = dp.NoisySGD(
+            ["u", "v"], "s", steps=200, sampling_rate=0.05, adam=True, adaptive=adaptive
+        )
         found = fitted(learner)
         assert set(found) == {"intercept", "u", "v"}

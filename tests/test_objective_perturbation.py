@@ -266,7 +266,7 @@ def test_a_ridge_that_leaves_nothing_is_raised() -> None:
 
 def test_what_it_cannot_do_is_refused() -> None:
     rows = table().examples(["a", "b"], "y")
-    with pytest.raises(dp.DeclarationError, match="reads ndarray"):
+    with pytest.raises(dp.DeclarationError, match="reads numbers"):
         dp.Pipeline(x=rows.every().release(dp.Gaussian(sigma=1.0)))
     with pytest.raises(dp.DeclarationError):
         rows.every(against=1)

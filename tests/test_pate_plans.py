@@ -251,7 +251,7 @@ class TestBallots:
         assert any("disjoint data" in line for line in plan.certify().document["assumptions"])
 
     def test_other_mechanisms_do_not_read_votes(self) -> None:
-        with pytest.raises(dp.DeclarationError, match="reads ndarray"):
+        with pytest.raises(dp.DeclarationError, match="reads numbers"):
             four().release(dp.Gaussian(sigma=1.0))
         assert repr(four()) == "<private votes 20 teachers, 4 questions, 3 classes>"
 

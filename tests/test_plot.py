@@ -14,9 +14,9 @@ from scipy.stats import norm
 
 import accountants
 import adaptive_dp as dp
+from accountants.secret import Secret
 from adaptive_dp import plot
 from adaptive_dp.audit.result import Audit, Witness
-from adaptive_dp.graph.secret import Secret
 
 pytest.importorskip("matplotlib")
 

@@ -14,8 +14,8 @@ from scipy import stats
 import accountants
 import adaptive_dp as dp
 from accountants.losses.vote_gaps import laplace_tail, normal_tail
+from accountants.secret import Secret
 from adaptive_dp.graph.run import private_values
-from adaptive_dp.graph.secret import Secret
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.pate.ballots import Ballots, BallotsSource, VoteCounts
 from adaptive_dp.pate.confident import ConfidentGNMax
@@ -57,26 +57,26 @@ class TestReading:
         orders = 1 + np.geomspace(0.05, 500, 400)
         total = np.zeros_like(orders)
         for row in COUNTS:
-            loss = accountants.noisy_argmax(accountants.Private(row.tolist()), 40.0)
-            total += loss.data_dependent(orders).expose_private_value()
+            loss = accountants.noisy_argmax(accountants.Secret(row.tolist()), 40.0)
+            total += loss.data_dependent(orders).reveal()
         by_hand = (total + np.log1p(-1 / orders) - np.log(1e-5 * orders) / (orders - 1)).min()
-        assert found.expose_private_value() == pytest.approx(by_hand, rel=0.02)
+        assert found.reveal() == pytest.approx(by_hand, rel=0.02)
 
     def test_it_is_below_the_certificate(self) -> None:
         certified = plan().certify(1e-5).epsilon
-        assert dp.pate.private_epsilon(plan(), delta=1e-5, **DATA).expose_private_value() > 0
+        assert dp.pate.private_epsilon(plan(), delta=1e-5, **DATA).reveal() > 0
         agreed = {"votes": {"counts": np.tile([250, 0, 0], (4, 1))}}
-        low = dp.pate.private_epsilon(plan(), delta=1e-5, **agreed).expose_private_value()
+        low = dp.pate.private_epsilon(plan(), delta=1e-5, **agreed).reveal()
         split = {"votes": {"counts": np.tile([90, 80, 80], (4, 1))}}
-        high = dp.pate.private_epsilon(plan(), delta=1e-5, **split).expose_private_value()
+        high = dp.pate.private_epsilon(plan(), delta=1e-5, **split).reveal()
         assert low < 0.6 * high
         assert certified <= high < 1.2 * certified
 
     def test_all_else_is_charged_at_its_worst(self) -> None:
-        noisy = dp.pate.sanitised(ballots(), GNMax(sigma=40.0), order=4.0, sigma=5.0)
+        noisy = dp.pate.sanitized(ballots(), GNMax(sigma=40.0), order=4.0, sigma=5.0)
         both = dp.Pipeline(labels=ballots().release(GNMax(sigma=40.0)), bound=noisy)
-        alone = dp.pate.private_epsilon(plan(), delta=1e-5, **DATA).expose_private_value()
-        more = dp.pate.private_epsilon(both, delta=1e-5, **DATA).expose_private_value()
+        alone = dp.pate.private_epsilon(plan(), delta=1e-5, **DATA).reveal()
+        more = dp.pate.private_epsilon(both, delta=1e-5, **DATA).reveal()
         assert alone + 0.3 < more
 
     def test_the_same_seed_has_the_same_teachers(self) -> None:
@@ -92,12 +92,12 @@ class TestReading:
             seen.add(tuple(votes.counts[:, 0].tolist()))
         assert len(seen) == 3
         one, two = (dp.pate.private_epsilon(made, delta=1e-5, seed=1, **data) for _ in range(2))
-        assert one.expose_private_value() == two.expose_private_value()
+        assert one.reveal() == two.reveal()
         dp.pate.private_epsilon(made, delta=1e-5, **data)
 
     def test_it_is_private(self) -> None:
         found = dp.pate.private_epsilon(plan(), delta=1e-5, **DATA)
-        assert isinstance(found, accountants.Private)
+        assert isinstance(found, accountants.Secret)
         assert repr(found) == str(found) == f"{found}" == "<private>"
         with pytest.raises(TypeError, match="no truth value"):
             bool(found)
@@ -173,7 +173,7 @@ class TestRefusals:
         rho = 2 * 2**2 / 4.0**2  # two questions, two teachers: a rho at order a
         orders = 1 + np.geomspace(0.05, 500, 4000)
         by_hand = orders * rho + np.log1p(-1 / orders) - np.log(1e-5 * orders) / (orders - 1)
-        assert found.expose_private_value() >= by_hand.min() * (1 - 1e-9)
+        assert found.reveal() >= by_hand.min() * (1 - 1e-9)
 
 
 class TestRoundedNoise:
@@ -220,22 +220,22 @@ class TestAggregators:
         mechanism = ConfidentGNMax(threshold=150, sigma_check=60.0, sigma=40.0)
         made = dp.Pipeline(labels=ballots().release(mechanism))
         agreed = {"votes": {"counts": np.tile([250, 0, 0], (4, 1))}}
-        found = dp.pate.private_epsilon(made, delta=1e-5, **agreed).expose_private_value()
+        found = dp.pate.private_epsilon(made, delta=1e-5, **agreed).reveal()
         assert 0 < found < made.certify(1e-5).epsilon
-        dp.Pipeline(a=dp.pate.sanitised(ballots(), mechanism, order=4.0, sigma=9.0)).certify(1e-5)
+        dp.Pipeline(a=dp.pate.sanitized(ballots(), mechanism, order=4.0, sigma=9.0)).certify(1e-5)
 
     def test_laplace_answers(self) -> None:
         made = dp.Pipeline(labels=ballots().release(LNMax(scale=20.0)))
         agreed = {"votes": {"counts": np.tile([250, 0, 0], (4, 1))}}
-        found = dp.pate.private_epsilon(made, delta=1e-5, **agreed).expose_private_value()
+        found = dp.pate.private_epsilon(made, delta=1e-5, **agreed).reveal()
         assert 0 < found < 0.5 * made.certify(1e-5).epsilon
         with pytest.raises(dp.DeclarationError, match="in both directions"):
-            dp.pate.sanitised(ballots(), LNMax(scale=20.0), order=4.0, sigma=9.0)
+            dp.pate.sanitized(ballots(), LNMax(scale=20.0), order=4.0, sigma=9.0)
 
     def test_those_without_a_bound_are_charged_at_worst(self) -> None:
         plain = dp.pate.StableVotes(epsilon=0.5, failure=1e-7, failures=2)
         made = dp.Pipeline(labels=ballots().release(plain))
-        found = dp.pate.private_epsilon(made, delta=1e-5, **DATA).expose_private_value()
+        found = dp.pate.private_epsilon(made, delta=1e-5, **DATA).reveal()
         assert found >= made.certify(1e-5).epsilon * (1 - 1e-9)
         with pytest.raises(dp.DeclarationError, match="nothing is proven of what StableVotes"):
             dp.pate.spent(ballots(), plain, order=4.0)

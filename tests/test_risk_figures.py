@@ -76,8 +76,8 @@ def test_regularised_slopes() -> None:
         known = setting(n=n, width=1, smooth=5.0, stationary=True)
         means.append(
             (
-                risk.regularised_output_perturbation(known, epsilon).mean,
-                risk.smooth_regularised_output_perturbation(known, epsilon).mean,
+                risk.regularized_output_perturbation(known, epsilon).mean,
+                risk.smooth_regularized_output_perturbation(known, epsilon).mean,
             )
         )
 
@@ -108,8 +108,8 @@ def test_regularised_penalty_is_the_best() -> None:
     """No penalty on a grid gives less, and every one gives a bound that is stated for it."""
     known = setting(smooth=3.0, stationary=True, linear=True)
     for method in (
-        risk.regularised_output_perturbation,
-        risk.smooth_regularised_output_perturbation,
+        risk.regularized_output_perturbation,
+        risk.smooth_regularized_output_perturbation,
         risk.objective_perturbation,
     ):
         for population in (False, True):

@@ -86,14 +86,14 @@ def test_regularised(epsilon: float, delta: float) -> None:
     """Linear losses (the minimiser on the boundary) and cones; quadratics where smooth."""
     rng, n, width = np.random.default_rng(3), 4000, 6
     known = Setting(n=n, width=width, lipschitz=1, radius=1, smooth=0.5, stationary=True)
-    bound = risk.regularised_output_perturbation(known, epsilon, delta)
+    bound = risk.regularized_output_perturbation(known, epsilon, delta)
     z = draws(rng, width, bound.choices["scale"], bound)
     e = np.eye(width)[0]
     w = ball(min(1.0, n / bound.choices["lambda"]) * e + z, 1.0)
     under(n * (1 - w[:, 0]), bound.total)
     centre = min(0.8, n / bound.choices["lambda"])  # of n |w - .8 e| + lambda/2 |w|^2
     under(n * np.linalg.norm(ball(centre * e + z, 1.0) - 0.8 * e, axis=1), bound.total)
-    bound = risk.smooth_regularised_output_perturbation(known, epsilon, delta)
+    bound = risk.smooth_regularized_output_perturbation(known, epsilon, delta)
     z = draws(rng, width, bound.choices["scale"], bound)
     w = ball(n * 0.5 / (n * 0.5 + bound.choices["lambda"]) * e + z, 1.0)
     under(n * 0.25 * np.sum((w - e) ** 2, axis=1), bound.total)
@@ -269,7 +269,7 @@ def test_population(epsilon: float, delta: float) -> None:
         w = ball(x.mean(1) + draws(rng, width, bound.choices["scale"], bound)[:runs], 1.0)
         excess = n * mu / 2 * np.sum((w - centre) ** 2, axis=1)
         under(excess, min(bound.total, known.trivial))
-    bound = risk.smooth_regularised_output_perturbation(known, epsilon, delta, population=True)
+    bound = risk.smooth_regularized_output_perturbation(known, epsilon, delta, population=True)
     shrunk = n / (n + bound.choices["lambda"]) * x.mean(1)
     w = ball(shrunk + draws(rng, width, bound.choices["scale"], bound)[:runs], 1.0)
     under(n * mu / 2 * np.sum((w - centre) ** 2, axis=1), bound.total)

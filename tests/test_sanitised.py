@@ -20,7 +20,7 @@ from adaptive_dp.pate.ballots import Ballots, BallotsDomain, BallotsSource, Vote
 from adaptive_dp.pate.bounds import fixed_questions
 from adaptive_dp.pate.functions import spent_epsilon, spent_upper
 from adaptive_dp.pate.gnmax import GNMax
-from adaptive_dp.pate.sanitised import Sanitised
+from adaptive_dp.pate.sanitized import Sanitized
 from adaptive_dp.pate.spent import Spending, Spent
 
 
@@ -136,8 +136,8 @@ class TestSpent:
         early = teachers.votes(pool).release(GNMax(sigma=4.0))
         chosen = dp.post(lambda at, _: at, pool, early)
         fixed = dp.post(lambda at: at, pool)
-        dp.pate.sanitised(teachers.votes(fixed, size=3), GNMax(sigma=4.0), order=4.0, sigma=9.0)
-        late = dp.pate.sanitised(
+        dp.pate.sanitized(teachers.votes(fixed, size=3), GNMax(sigma=4.0), order=4.0, sigma=9.0)
+        late = dp.pate.sanitized(
             teachers.votes(chosen, size=3), GNMax(sigma=4.0), order=4.0, sigma=9.0
         )
         with pytest.raises(dp.DeclarationError, match="depend on released values"):
@@ -148,7 +148,7 @@ class TestSanitised:
     def test_two_normal_numbers(self) -> None:
         """Kolmogorov-Smirnov; false alarm below 1e-7 each, seeds fixed."""
         value = spending(agreed(questions=2000), GNMax(sigma=60.0), 4.0)
-        mechanism = Sanitised(sigma=2.0, beta=0.05, spread=1.5)
+        mechanism = Sanitized(sigma=2.0, beta=0.05, spread=1.5)
         bound, scale = value.smooth(0.05)
         known = Known.of(value, 0.05)
         draws = [mechanism.release(known, SeededStream(5, i)) for i in range(1000)]
@@ -167,7 +167,7 @@ class TestSanitised:
     def test_what_is_released_lies_on_public_grids(self) -> None:
         value = spending(agreed(), GNMax(sigma=20.0), 8.0)
         for spread in (8.0, 1e-3, 1e5):
-            mechanism = Sanitised(sigma=10.0, beta=0.05, spread=spread)
+            mechanism = Sanitized(sigma=10.0, beta=0.05, spread=spread)
             one, two = mechanism.release(value, SeededStream(1))
             assert 0 <= one <= value.worst
             assert (one / value.least) == int(one / value.least)
@@ -178,7 +178,7 @@ class TestSanitised:
     @pytest.mark.parametrize("failure", [0.5, 0.1, 0.01])
     def test_the_bound_fails_as_seldom_as_it_says(self, failure: float) -> None:
         """Exact binomial; false alarm below 1e-7."""
-        mechanism = Sanitised(sigma=1.0, beta=0.05, spread=2.0)
+        mechanism = Sanitized(sigma=1.0, beta=0.05, spread=2.0)
         value = spending(agreed(questions=300), GNMax(sigma=40.0), 4.0)
         truth, many, missed = value.smooth(0.05)[0], 1500, 0
         known = Known.of(value, 0.05)
@@ -195,17 +195,17 @@ class TestSanitised:
         assert spent_upper([0.0, -99.0], 1.0, 0.1, 1.0, failure=0.1, worst=worst) > 0
 
     def test_the_loss_is_that_of_both_numbers(self) -> None:
-        loss = Sanitised(sigma=10.0, beta=0.01, spread=8.0).loss(1.0)
+        loss = Sanitized(sigma=10.0, beta=0.01, spread=8.0).loss(1.0)
         c = 3 * math.expm1(0.02)
         smooth = 4 / (200 * (1 - c)) - 0.01 - math.log(1 - c) / 6
         found = loss.renyi(np.array([4.0]))[0]  # type: ignore[index]
         assert found == pytest.approx(smooth + 4 / (2 * 64), rel=1e-8)
         assert found > smooth + 4 / (2 * 64)
-        assert Sanitised(sigma=10.0, beta=0.01, spread=8.0).loss(0.0) == accountants.Pure(0.0)
+        assert Sanitized(sigma=10.0, beta=0.01, spread=8.0).loss(0.0) == accountants.Pure(0.0)
 
     def test_several_teachers_cost_more(self) -> None:
         """A chain of steps, each of them a neighbour: Renyi divergence by the exact two laws."""
-        orders, mechanism = np.array([2.0, 3.0]), Sanitised(sigma=20.0, beta=0.01, spread=30.0)
+        orders, mechanism = np.array([2.0, 3.0]), Sanitized(sigma=20.0, beta=0.01, spread=30.0)
         curve = mechanism.loss(2.0).renyi(orders)
         for ratio in (-0.02, 0.0, 0.02):
             scale = math.exp(ratio)
@@ -217,22 +217,22 @@ class TestSanitised:
 
     @pytest.mark.parametrize("beta", [0, -1, 2, math.nan, "a", True, None])
     def test_betas_that_are_none(self, beta: Any) -> None:
-        with pytest.raises(dp.DeclarationError, match=r"Sanitised\.beta must be"):
-            Sanitised(sigma=10.0, beta=beta, spread=1.0)
+        with pytest.raises(dp.DeclarationError, match=r"Sanitized\.beta must be"):
+            Sanitized(sigma=10.0, beta=beta, spread=1.0)
 
     def test_noise_beyond_all_bounds(self) -> None:
-        with pytest.raises(dp.DeclarationError, match=r"Sanitised\.spread must be at most"):
-            Sanitised(sigma=10.0, beta=0.1, spread=1e20).loss(1.0)
+        with pytest.raises(dp.DeclarationError, match=r"Sanitized\.spread must be at most"):
+            Sanitized(sigma=10.0, beta=0.1, spread=1e20).loss(1.0)
 
 
 class TestPlans:
     def plan(self, **more: Any) -> dp.Pipeline:
         votes, mechanism = ballots(), GNMax(sigma=20.0)
-        bound = dp.pate.sanitised(votes, mechanism, order=8.0, sigma=10.0, beta=0.04, **more)
+        bound = dp.pate.sanitized(votes, mechanism, order=8.0, sigma=10.0, beta=0.04, **more)
         return dp.Pipeline(
             labels=votes.release(mechanism),
             bound=bound,
-            epsilon=dp.pate.sanitised_epsilon(bound, delta=1e-5),
+            epsilon=dp.pate.sanitized_epsilon(bound, delta=1e-5),
         )
 
     def test_the_certificate_has_both_costs(self) -> None:
@@ -253,14 +253,14 @@ class TestPlans:
         by_hand = least(lambda a: 200 * a / 400, smooth, lambda a: a / 200)
         assert alone < labels.epsilon <= by_hand * (1 + 1e-3)
         assert labels.epsilon > 0.98 * by_hand
-        assert "SmoothSanitisation" in labels.to_json()
+        assert "SmoothSanitization" in labels.to_json()
 
     def test_what_it_says(self) -> None:
         plan = self.plan(failure=1e-6)
-        result = plan.simulate(seed=2, votes={"counts": agreed()})
+        result = plan.simulate(seed=7, votes={"counts": agreed()})
         truth = spending(agreed(), GNMax(sigma=20.0), 8.0).smooth(0.04)[0]
         assert truth <= result["bound"] < 0.6 < 20.0
-        loss = Sanitised(sigma=10.0, beta=0.04, spread=10.0).loss(1.0)
+        loss = Sanitized(sigma=10.0, beta=0.04, spread=10.0).loss(1.0)
         total = result["bound"] + float(loss.renyi(np.array([8.0]))[0])  # type: ignore[index]
         by_hand = total + math.log1p(-1 / 8) - math.log(1e-5 * 8) / 7
         assert result["epsilon"] == pytest.approx(by_hand, rel=1e-9)
@@ -268,8 +268,8 @@ class TestPlans:
 
     def test_more_beside_costs_more(self) -> None:
         handle = dict(self.plan().outputs)["bound",]
-        more = dp.pate.sanitised_epsilon(handle, delta=1e-5, beside=[accountants.Gaussian(mu=0.5)])
-        less = dp.pate.sanitised_epsilon(handle, delta=1e-5)
+        more = dp.pate.sanitized_epsilon(handle, delta=1e-5, beside=[accountants.Gaussian(mu=0.5)])
+        less = dp.pate.sanitized_epsilon(handle, delta=1e-5)
         result = dp.Pipeline(more=more, less=less).simulate(seed=2, votes={"counts": agreed()})
         assert result["more"] == pytest.approx(result["less"] + 8 * 0.125, rel=1e-9)
         assert spent_epsilon(0.0, order=1e6, delta=0.9, beside=0.0) == 0.0
@@ -278,26 +278,26 @@ class TestPlans:
     def test_deltas_that_are_none(self, delta: Any) -> None:
         handle = dict(self.plan().outputs)["bound",]
         with pytest.raises(dp.DeclarationError, match="delta must be above 0"):
-            dp.pate.sanitised_epsilon(handle, delta=delta)
+            dp.pate.sanitized_epsilon(handle, delta=delta)
 
     def test_a_failure_takes_its_share_of_delta(self) -> None:
         handle = dict(self.plan().outputs)["bound",]
         beside = [accountants.Approximate(0.1, 1e-5)]
         with pytest.raises(dp.DeclarationError, match="delta must be above 0"):
-            dp.pate.sanitised_epsilon(handle, delta=1e-5, beside=beside)
+            dp.pate.sanitized_epsilon(handle, delta=1e-5, beside=beside)
         with pytest.raises(dp.DeclarationError, match="beside must be privacy losses"):
-            dp.pate.sanitised_epsilon(handle, delta=1e-5, beside=[1.0])  # type: ignore[list-item]
-        with pytest.raises(dp.DeclarationError, match="what sanitised"):
-            dp.pate.sanitised_epsilon(dp.public(1.0), delta=1e-5)
+            dp.pate.sanitized_epsilon(handle, delta=1e-5, beside=[1.0])  # type: ignore[list-item]
+        with pytest.raises(dp.DeclarationError, match="what sanitized"):
+            dp.pate.sanitized_epsilon(dp.public(1.0), delta=1e-5)
 
     def test_another_function_of_the_two_numbers_bounds_nothing(self) -> None:
         """The least of them is below f half of the time, and would prove an epsilon too small."""
         noisy = dict(self.plan().outputs)["bound",].inputs[0]
         for other in (np.min, spent_epsilon):
-            with pytest.raises(dp.DeclarationError, match="what sanitised"):
-                dp.pate.sanitised_epsilon(dp.post(other, noisy), delta=1e-5)
-        with pytest.raises(dp.DeclarationError, match="what sanitised"):
-            dp.pate.sanitised_epsilon(noisy, delta=1e-5)
+            with pytest.raises(dp.DeclarationError, match="what sanitized"):
+                dp.pate.sanitized_epsilon(dp.post(other, noisy), delta=1e-5)
+        with pytest.raises(dp.DeclarationError, match="what sanitized"):
+            dp.pate.sanitized_epsilon(noisy, delta=1e-5)
 
     def test_ways_that_meet_again_and_again(self) -> None:
         """2^60 ways lead from the points to their source."""
@@ -316,7 +316,7 @@ class TestPlans:
     def test_the_noise_may_be_calibrated(self) -> None:
         votes, mechanism = ballots(), GNMax(sigma=40.0)
         free = dp.Free("s")
-        bound = dp.pate.sanitised(votes, mechanism, order=4.0, sigma=free)
+        bound = dp.pate.sanitized(votes, mechanism, order=4.0, sigma=free)
         plan = dp.Pipeline(labels=votes.release(mechanism), bound=bound)
         plan = plan.calibrate(epsilon=2.5, delta=1e-5)
         assert 2.4 < plan.certify().epsilon <= 2.5
@@ -357,7 +357,7 @@ def test_no_selection_among_luckier_runs() -> None:
     """The best of several sanitised bounds is not above with the stated probability."""
 
     def body(_: Any) -> Any:
-        bound = dp.pate.sanitised(ballots(), GNMax(sigma=40.0), order=4.0, sigma=8.0)
+        bound = dp.pate.sanitized(ballots(), GNMax(sigma=40.0), order=4.0, sigma=8.0)
         return bound, dp.post(opposite, bound)
 
     with pytest.raises(dp.DeclarationError, match="luckiest"):

@@ -18,12 +18,12 @@ import pytest
 import accountants
 import adaptive_dp as dp
 from accountants.rounding import up
+from accountants.secret import Secret
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.handles import Private, PrivateQuery
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.run import Run
-from adaptive_dp.graph.secret import Secret
 from adaptive_dp.queries.candidate_losses import CandidateLosses
 from adaptive_dp.queries.domains import column
 from adaptive_dp.queries.moments import MomentsOf

@@ -11,7 +11,7 @@ import accountants
 import adaptive_dp as dp
 
 PAGES = Path(__file__).parent.parent / "docs"
-MODULES = {"audit", "pate", "plot", "risk", "testing"}
+MODULES = {"audit", "instance", "pate", "plot", "problems", "risk", "testing"}
 FILES = sorted(file for file in PAGES.rglob("*.md") if "_build" not in file.parts)
 
 

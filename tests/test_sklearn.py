@@ -94,7 +94,7 @@ def test_secure_noise_is_for_release() -> None:
 def test_every_regression_solver_finds_the_line(solver: str) -> None:
     """At epsilon = 100 all are near least squares, which scikit-learn computes."""
     X, y = line(4000)
-    options = {"rate": 0.2, "steps": 60} if solver == "noisy_sgd" else None
+    options = {"sampling_rate": 0.2, "steps": 60} if solver == "noisy_sgd" else None
     model = PrivateRidge(100.0, solver=solver, options=options, random_state=0).fit(X, y)
     exact = Ridge(alpha=0).fit(X, y)
     assert model.solver_ == solver

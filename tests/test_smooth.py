@@ -397,10 +397,10 @@ def test_free_budgets_are_calibrated() -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "numbers": (lambda: table().count().release(dp.SmoothCauchy(epsilon=1)), "gives ndarray"),
+    "numbers": (lambda: table().count().release(dp.SmoothCauchy(epsilon=1)), "gives numbers"),
     "a median with numbers' noise": (
         lambda: table()["x"].median().release(dp.Laplace(scale=1)),
-        "Laplace reads ndarray",
+        "Laplace reads numbers",
     ),
     "no bounds": (lambda: table()["n"].median(), "no bounds"),
     "zero-out": (lambda: table("zero_out")["x"].median(), "zero_out"),

@@ -65,7 +65,7 @@ ELSEWHERE = {
     "InteractiveGNMax",
     "LNMax",
     "Plurality",
-    "Sanitised",
+    "Sanitized",
     "StableVotes",
     "TestedGNMax",  # these read votes
     "LowerBound",

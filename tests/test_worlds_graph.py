@@ -20,8 +20,8 @@ import pytest
 import accountants
 import adaptive_dp as dp
 from accountants import Gaussian, Repeated, Spend
+from accountants.secret import Secret
 from adaptive_dp.graph.run import Run
-from adaptive_dp.graph.secret import Secret
 from adaptive_dp.queries.domains import column
 from adaptive_dp.queries.source import reading
 from adaptive_dp.rows import rows

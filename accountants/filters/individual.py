@@ -10,11 +10,11 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
-from accountants.data_dependent import Private
 from accountants.errors import DomainError, nonnegative, positive, whole
 from accountants.filters.gaussian import GaussianFilter
 from accountants.filters.sums import Guarantee
 from accountants.rounding import Array, flooring, up
+from accountants.secret import Secret
 
 T = TypeVar("T")
 Mask = NDArray[np.bool_]
@@ -28,7 +28,7 @@ def _mu(value: float) -> float:
 class IndividualState:
     """What each record has spent, rounded up; as private as the records."""
 
-    sums: Private[Array]
+    sums: Secret[Array]
 
 
 @frozen
@@ -65,12 +65,12 @@ class IndividualFilter:
     Examples
     --------
     >>> budget = IndividualFilter(mu=0.5)
-    >>> norms = Private(np.array([0.1, 0.3, 1.5]))
+    >>> norms = Secret(np.array([0.1, 0.3, 1.5]))
     >>> costs = budget.gaussian(norms, sigma=2.0)
     >>> state, active = budget.spend(budget.start(3), costs)
     >>> active
     <private>
-    >>> active.expose_private_value()
+    >>> active.reveal()
     array([ True,  True, False])
     """
 
@@ -96,11 +96,9 @@ class IndividualFilter:
 
     def start(self, records: int) -> IndividualState:
         """Return the state of so many records that have spent nothing."""
-        return IndividualState(Private(np.zeros(whole("records", records, least=0))))
+        return IndividualState(Secret(np.zeros(whole("records", records, least=0))))
 
-    def gaussian(
-        self, norms: Private[Array], sigma: float, rounding: float = 0.0
-    ) -> Private[Array]:
+    def gaussian(self, norms: Secret[Array], sigma: float, rounding: float = 0.0) -> Secret[Array]:
         """Return the square of the mu that each record costs in a sum with noise N(0, sigma^2).
 
         ``(norm / sigma + rounding)^2``, rounded up; 0 for a record that adds nothing.
@@ -124,7 +122,7 @@ class IndividualFilter:
 
         return _boxed("norms", norms).map(costs)
 
-    def active(self, state: IndividualState, costs: Private[Array]) -> Private[Mask]:
+    def active(self, state: IndividualState, costs: Secret[Array]) -> Secret[Mask]:
         """Return which records can pay their cost of the next step.
 
         Parameters
@@ -139,21 +137,21 @@ class IndividualFilter:
         return after.map(lambda sums: sums <= limit)
 
     def spend(
-        self, state: IndividualState, costs: Private[Array]
-    ) -> tuple[IndividualState, Private[Mask]]:
+        self, state: IndividualState, costs: Secret[Array]
+    ) -> tuple[IndividualState, Secret[Mask]]:
         """Return the state after the step, and the records that take part in it.
 
         Those that cannot pay are dropped from the step and pay nothing.
         """
         after, active = self._after(state, costs), self.active(state, costs)
-        mask, new = active.expose_private_value(), after.expose_private_value()
+        mask, new = active.reveal(), after.reveal()
         return IndividualState(state.sums.map(lambda old: np.where(mask, new, old))), active
 
-    def spent(self, state: IndividualState) -> Private[Array]:
+    def spent(self, state: IndividualState) -> Secret[Array]:
         """Return each record's sum of squares, rounded up."""
         return state.sums
 
-    def remaining(self, state: IndividualState) -> Private[Array]:
+    def remaining(self, state: IndividualState) -> Secret[Array]:
         """Return what each record has left, rounded down; never below 0."""
         limit = self._limit()
         return state.sums.map(lambda sums: np.maximum(0.0, np.nextafter(limit - sums, -math.inf)))
@@ -166,9 +164,9 @@ class IndividualFilter:
         """Return the square of mu, rounded down."""
         return flooring(Fraction(self.mu) ** 2)
 
-    def _after(self, state: IndividualState, costs: Private[Array]) -> Private[Array]:
+    def _after(self, state: IndividualState, costs: Secret[Array]) -> Secret[Array]:
         def added(sums: Array) -> Array:
-            values = _floats(_boxed("costs", costs).expose_private_value())
+            values = _floats(_boxed("costs", costs).reveal())
             if values.shape != sums.shape:
                 raise DomainError("IndividualFilter needs one cost for each record")
             return sum_up(sums, np.where(values >= 0, values, np.inf))
@@ -176,9 +174,9 @@ class IndividualFilter:
         return state.sums.map(added)
 
 
-def _boxed(what: str, value: Private[T]) -> Private[T]:
-    if not isinstance(value, Private):
-        raise DomainError(f"{what} depend on the records, so they come as Private(array)")
+def _boxed(what: str, value: Secret[T]) -> Secret[T]:
+    if not isinstance(value, Secret):
+        raise DomainError(f"{what} depend on the records, so they come as Secret(array)")
     return value
 
 

@@ -28,14 +28,14 @@ from accountants.losses.randomized_response import RandomizedResponse as Randomi
 from accountants.losses.replaced_sample import ReplacedSample as ReplacedSample
 from accountants.losses.sampled import Sampled as Sampled
 from accountants.losses.shuffled import Shuffled as Shuffled
-from accountants.losses.smooth_gaussian import Sanitisation as Sanitisation
-from accountants.losses.smooth_gaussian import SmoothSanitisation as SmoothSanitisation
+from accountants.losses.smooth_gaussian import Sanitization as Sanitization
+from accountants.losses.smooth_gaussian import SmoothSanitization as SmoothSanitization
 from accountants.losses.sparse_vector import SparseVector as SparseVector
 from accountants.losses.sparse_vector_gaussian import GaussianSparseVector as GaussianSparseVector
 from accountants.losses.tested import Tested as Tested
 from accountants.losses.total_variation import with_total_variation as with_total_variation
 from accountants.losses.tree import column_sensitivity as column_sensitivity
-from accountants.losses.tree import matrix_factorisation as matrix_factorisation
+from accountants.losses.tree import matrix_factorization as matrix_factorization
 from accountants.losses.tree import participation_sensitivity as participation_sensitivity
 from accountants.losses.tree import tree_aggregation as tree_aggregation
 from accountants.losses.tree import tree_nodes as tree_nodes

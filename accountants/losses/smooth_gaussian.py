@@ -10,23 +10,23 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants import special
-from accountants.data_dependent import Private
 from accountants.errors import DomainError, nonnegative, positive, probability
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import Gaussian
 from accountants.rounding import UNIT, Array, ceiling, up
+from accountants.secret import Secret
 
 
 def _sigma(value: float) -> float:
-    return positive("SmoothSanitisation.sigma", value)
+    return positive("SmoothSanitization.sigma", value)
 
 
 def _beta(value: float) -> float:
-    return nonnegative("SmoothSanitisation.beta", value)
+    return nonnegative("SmoothSanitization.beta", value)
 
 
 @frozen
-class SmoothSanitisation(PrivacyLoss):
+class SmoothSanitization(PrivacyLoss):
     """Releasing ``N(f(D), S(D)^2 sigma^2)``, S a beta-smooth bound of f's local sensitivity.
 
     Under any neighbour relation for which S is one: ``S(D) >= |f(D) - f(D')|`` and
@@ -58,7 +58,7 @@ class SmoothSanitisation(PrivacyLoss):
     Examples
     --------
     >>> import numpy as np
-    >>> SmoothSanitisation(sigma=10.0, beta=0.01).renyi(np.array([2.0, 60.0])).round(6)
+    >>> SmoothSanitization(sigma=10.0, beta=0.01).renyi(np.array([2.0, 60.0])).round(6)
     array([0.01041,     inf])
     """
 
@@ -82,27 +82,27 @@ class SmoothSanitisation(PrivacyLoss):
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by both parameters: less noise and less smoothness lose more."""
-        if isinstance(other, SmoothSanitisation):
+        if isinstance(other, SmoothSanitization):
             return self.sigma <= other.sigma and self.beta >= other.beta
         return self == other
 
 
 def _positive_beta(value: float) -> float:
-    return positive("Sanitisation.beta", value)
+    return positive("Sanitization.beta", value)
 
 
 def _spread(value: float) -> float:
-    return positive("Sanitisation.spread", value)
+    return positive("Sanitization.spread", value)
 
 
 def _log(smooth: float) -> float:
     if not 0 < smooth < math.inf:
-        raise DomainError("Sanitisation needs a smooth sensitivity that is positive and finite")
+        raise DomainError("Sanitization needs a smooth sensitivity that is positive and finite")
     return math.log(smooth)
 
 
 @frozen
-class Sanitisation:
+class Sanitization:
     """The release of a private bound and of its scale, and the public estimate from both.
 
     With S a beta-smooth sensitivity of a private number f, two releases,
@@ -115,15 +115,15 @@ class Sanitisation:
     Parameters
     ----------
     sigma, beta
-        As in `SmoothSanitisation`; beta positive.
+        As in `SmoothSanitization`; beta positive.
     spread
         The standard deviation of the second release, in units of beta.
 
     Examples
     --------
-    >>> route = Sanitisation(sigma=10.0, beta=0.01, spread=8.0)
+    >>> route = Sanitization(sigma=10.0, beta=0.01, spread=8.0)
     >>> route.losses()
-    (SmoothSanitisation(sigma=10.0, beta=0.01), Gaussian(mu=0.125))
+    (SmoothSanitization(sigma=10.0, beta=0.01), Gaussian(mu=0.125))
     """
 
     sigma: float = field(converter=_sigma)
@@ -132,15 +132,15 @@ class Sanitisation:
 
     def losses(self) -> tuple[PrivacyLoss, PrivacyLoss]:
         """Return what the two releases cost; both are paid."""
-        return SmoothSanitisation(self.sigma, self.beta), Gaussian(
+        return SmoothSanitization(self.sigma, self.beta), Gaussian(
             ceiling(1 / Fraction(self.spread))
         )
 
-    def scale(self, smooth: Private[float]) -> Private[float]:
+    def scale(self, smooth: Secret[float]) -> Secret[float]:
         """Return the standard deviation of the first release, ``S sigma``; private."""
         return smooth.map(lambda s: self.sigma * s)
 
-    def log_scale(self, smooth: Private[float]) -> Private[float]:
+    def log_scale(self, smooth: Secret[float]) -> Secret[float]:
         """Return the centre of the second release, ``log S``; private.
 
         Raises

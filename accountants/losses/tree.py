@@ -124,7 +124,7 @@ def participation_sensitivity(
     return _root(float(total), 4 * k + len(c))
 
 
-def matrix_factorisation(
+def matrix_factorization(
     encoder: ArrayLike, noise_multiplier: float, participations: int = 1, separation: int = 1
 ) -> Gaussian | GaussianBound:
     """Return the loss of releasing C times a stream with Gaussian noise.
@@ -143,10 +143,10 @@ def matrix_factorisation(
 
     Examples
     --------
-    >>> matrix_factorisation([[1, 0], [1, 1]], noise_multiplier=2.0)
+    >>> matrix_factorization([[1, 0], [1, 1]], noise_multiplier=2.0)
     Gaussian(mu=0.7071067...)
     """
-    sigma = positive("matrix_factorisation's noise_multiplier", noise_multiplier)
+    sigma = positive("matrix_factorization's noise_multiplier", noise_multiplier)
     moved = participation_sensitivity(encoder, participations, separation)
     return (Gaussian if participations == 1 else GaussianBound)(up(moved / sigma))
 

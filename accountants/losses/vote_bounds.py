@@ -9,13 +9,14 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants import special
-from accountants.data_dependent import DataDependent, Private
+from accountants.data_dependent import DataDependent
 from accountants.errors import DomainError, positive
 from accountants.losses.given_gaussian import GaussianBound
 from accountants.rounding import UNIT, Array, up
+from accountants.secret import Secret
 
 
-def noisy_argmax(votes: Private[Sequence[float]], sigma: float) -> DataDependent:
+def noisy_argmax(votes: Secret[Sequence[float]], sigma: float) -> DataDependent:
     """Return the loss of ``argmax_i (votes_i + N(0, sigma^2))``, on these votes.
 
     Worst case: a neighbour moves one vote, by sqrt 2 in l2, so ``D_a = a / sigma^2``.
@@ -35,7 +36,7 @@ def noisy_argmax(votes: Private[Sequence[float]], sigma: float) -> DataDependent
 
     Examples
     --------
-    >>> loss = noisy_argmax(Private([240, 5, 5]), sigma=40.0)
+    >>> loss = noisy_argmax(Secret([240, 5, 5]), sigma=40.0)
     >>> loss.worst.renyi(np.array([4.0])).round(6)
     array([0.0025])
     >>> loss.data_dependent(np.array([4.0]))
@@ -46,9 +47,9 @@ def noisy_argmax(votes: Private[Sequence[float]], sigma: float) -> DataDependent
     return DataDependent(worst, _boxed(votes).map(lambda v: VotesCurve(_log_q(v, scale), scale)))
 
 
-def _boxed(votes: Private[Sequence[float]]) -> Private[Sequence[float]]:
-    if not isinstance(votes, Private):
-        raise DomainError("votes are private data, so they come as Private([...])")
+def _boxed(votes: Secret[Sequence[float]]) -> Secret[Sequence[float]]:
+    if not isinstance(votes, Secret):
+        raise DomainError("votes are private data, so they come as Secret([...])")
     return votes
 
 

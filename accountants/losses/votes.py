@@ -38,7 +38,6 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
-from accountants.data_dependent import Private
 from accountants.errors import DomainError, nonnegative, positive, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses import vote_windows
@@ -58,6 +57,7 @@ from accountants.losses.vote_gaps import (
 )
 from accountants.notions import renyi
 from accountants.rounding import Array, ceiling, up
+from accountants.secret import Secret
 
 Whole = NDArray[np.int64]
 
@@ -70,7 +70,7 @@ _ROWS = 64
 """So many rows of a table are computed at once."""
 
 
-def votes_curve(counts: Private[ArrayLike], votes: Votes, orders: Array) -> Private[Array]:
+def votes_curve(counts: Secret[ArrayLike], votes: Votes, orders: Array) -> Secret[Array]:
     """Return what counts lose together: ``votes.curve`` of private counts, itself private.
 
     Parameters
@@ -85,11 +85,11 @@ def votes_curve(counts: Private[ArrayLike], votes: Votes, orders: Array) -> Priv
     Examples
     --------
     >>> votes = GaussianVotes(sigma=40.0, classes=3, teachers=250)
-    >>> votes_curve(Private([[240, 5, 5]] * 1000), votes, np.array([4.0, 8.0]))
+    >>> votes_curve(Secret([[240, 5, 5]] * 1000), votes, np.array([4.0, 8.0]))
     <private>
     """
-    if not isinstance(counts, Private):
-        raise DomainError("counts are private data, so they come as Private(array)")
+    if not isinstance(counts, Secret):
+        raise DomainError("counts are private data, so they come as Secret(array)")
     return counts.map(lambda known: votes.curve(known, orders))
 
 

@@ -7,11 +7,11 @@ witness says how. Where it does not, nothing is proven.
 `mechanism` audits one mechanism on pairs of values; `distinguish` anything that can be run on two
 neighbouring data sets (`Neighbors`); `pipeline` a whole plan, on pairs of data sets from a
 `gallery`; `one_run` a long training by a single run with canaries, `planted` a whole plan by a run
-with canaries among its rows (`corners`, `mislabelled`). They return an `Audit`. `static` looks
+with canaries among its rows (`corners`, `mislabeled`). They return an `Audit`. `static` looks
 through a plan without running it.
 """
 
-from adaptive_dp.audit.canaries import corners, mislabelled
+from adaptive_dp.audit.canaries import corners, mislabeled
 from adaptive_dp.audit.claims import Claim, Claimed, claim
 from adaptive_dp.audit.distinguishing import distinguish
 from adaptive_dp.audit.mechanisms import mechanism
@@ -44,10 +44,15 @@ __all__ = [
     "distinguish",
     "gallery",
     "mechanism",
-    "mislabelled",
+    "mislabeled",
     "one_run",
     "pipeline",
     "planted",
     "search",
     "static",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return what is public, for tab completion: not the files that it lies in."""
+    return __all__

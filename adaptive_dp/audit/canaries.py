@@ -74,7 +74,7 @@ def corners(table: Handle, count: int, *, seed: int | None = None) -> Canaries:
     return found
 
 
-def mislabelled(
+def mislabeled(
     rows: Mapping[str, Any],
     target: str,
     values: Sequence[Any],
@@ -107,7 +107,7 @@ def mislabelled(
 
     Examples
     --------
-    >>> mislabelled({"x": [1, 2, 3], "y": ["a", "b", "a"]}, "y", ["a", "b"], 3, seed=0)["y"].size
+    >>> mislabeled({"x": [1, 2, 3], "y": ["a", "b", "a"]}, "y", ["a", "b"], 3, seed=0)["y"].size
     3
     """
     columns = {name: np.asarray(column) for name, column in rows.items()}

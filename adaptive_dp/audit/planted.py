@@ -142,7 +142,7 @@ def planted(
         Without free parameters, at a delta at which its epsilon is finite. What is claimed is its
         certificate.
     canaries
-        m rows of the data set, a mapping of columns or a frame: see `corners` and `mislabelled`.
+        m rows of the data set, a mapping of columns or a frame: see `corners` and `mislabeled`.
         Each becomes a unit of its own; a unit's column is not needed.
     score
         What is made of all that the run shows: a number for each canary, shape (m,), larger where
@@ -181,7 +181,7 @@ def planted(
     --------
     >>> import adaptive_dp as dp
     >>> people = dp.dataset("people", columns={"x": (-1, 1), "y": ["no", "yes"]})
-    >>> learner = dp.NoisySGD(features=["x"], target="y", steps=5, rate=1.0)
+    >>> learner = dp.NoisySGD(features=["x"], target="y", steps=5, sampling_rate=1.0)
     >>> plan = dp.Pipeline(model=people.solve(learner, epsilon=1.0, delta=1e-6)).with_delta(1e-6)
     >>> canaries = dp.audit.corners(people, 50, seed=0)
     >>> dp.audit.planted(plan, canaries, seed=0).verdict != "violation"

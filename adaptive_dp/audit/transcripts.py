@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
+from accountants.secret import Secret
 from adaptive_dp.audit.likelihoods import INDEPENDENT, log_ratio
 from adaptive_dp.audit.sides import LogRatio, Outcomes, Sampler
 from adaptive_dp.graph.errors import RunError
@@ -22,7 +23,6 @@ from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.run import Run, bound, rehearsed
-from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.select import Select
 from adaptive_dp.graph.steps import Release
 from adaptive_dp.graph.structure import Node, Structure

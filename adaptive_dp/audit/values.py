@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from accountants.secret import Secret
 from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.run import Run, bound
-from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.steps import Release
 
 

@@ -15,6 +15,7 @@ from adaptive_dp.graph.table import certificate_html, certificate_text
 from adaptive_dp.graph.untrusted import check_values, unique_json
 
 FORMAT = "adaptive-dp/certificate/1"
+PLAN = "adaptive-dp/plan/"
 
 
 @frozen(eq=False, repr=False)
@@ -132,7 +133,9 @@ def formed(document: dict[str, Any]) -> None:
         If not, with the place.
     """
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise DocumentError(f"not a certificate: 'format' must be {FORMAT!r}")
+        found = document.get("format") if isinstance(document, dict) else None
+        cure = "; a plan is read by dp.load(text)" if str(found).startswith(PLAN) else ""
+        raise DocumentError(f"not a certificate: 'format' must be {FORMAT!r}{cure}")
     check_values(document, "certificate")
     missing, unknown = (
         set(_FORM) - set(document),

@@ -146,7 +146,7 @@ def flows(handle: Handle) -> None:
                 "a release has one private input, its first: a query, a private value with a "
                 "sensitivity; beside it only released values"
             )
-        admitted(query, handle.domain, len(inside) - 1)
+        admitted(query, handle.inputs[0].inputs[0].domain, handle.domain, len(inside) - 1)
         handle.domain.premises(handle)
         _limited(handle)
     elif handle.colour == "private":

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     class _Number(float):
-        def __new__(cls, name: str, weight: float | None = 1.0) -> Self: ...
+        def __new__(cls, name: str = "noise", weight: float | None = 1.0) -> Self: ...
 
 else:
     _Number = object
@@ -41,7 +41,7 @@ class Free(_Number):
         default: ``dp.Laplace()`` is ``dp.Laplace(scale=dp.Free("noise", weight=None))``.
     """
 
-    name: str = field()
+    name: str = field(default="noise")
     weight: float | None = field(default=1.0, converter=number)
 
     @name.validator
@@ -65,5 +65,5 @@ class Free(_Number):
         return self.name if self.weight in (1, None) else f"{self.weight:g} {self.name}"
 
 
-IN_PROPORTION = Free("noise", weight=None)
+IN_PROPORTION = Free(weight=None)
 """Noise in proportion to the query's sensitivity, left for calibration."""

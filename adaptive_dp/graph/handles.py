@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import attrs
 from attrs import field, frozen
@@ -71,6 +71,20 @@ class Handle:
     def __iter__(self) -> NoReturn:
         raise TypeError(f"{self!r} is an expression and cannot be iterated over")
 
+    if not TYPE_CHECKING:  # for type checkers there are no such methods, so that they refuse it
+
+        def _number(self, *_: Any) -> NoReturn:
+            cure = "release it first, and " if self.colour == "private" else ""
+            raise TypeError(
+                f"{self!r} is an expression, no number yet; {cure}compute with released values in "
+                "dp.post(function, handle), such as dp.post(lambda a, b: a / b, total, count), or "
+                "with what a run returns"
+            )
+
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _number
+        __rtruediv__ = __floordiv__ = __pow__ = __neg__ = __abs__ = __round__ = _number
+        __float__ = __int__ = _number
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a handle cannot be pickled; write its plan as a document instead")
 
@@ -123,7 +137,7 @@ class PrivateQuery(Private[T]):
                 isinstance(handle, Handle) and handle.colour != "private",
                 f"given[{i}] must be a released handle, got {handle!r}; release it first",
             )
-        admitted(self.operation, mechanism, len(given))
+        admitted(self.operation, self.inputs[0].domain, mechanism, len(given))
         if any(free.weight is None for free in mechanism.free().values()):
             mechanism = mechanism.weighted(_sensitivity(self, mechanism.norm))
         return Released(Release(mechanism, name), (self, *given))

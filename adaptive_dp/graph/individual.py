@@ -14,13 +14,12 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
-from accountants import Private
+from accountants import Secret
 from accountants.errors import InapplicableError
 from accountants.rounding import UNIT, Array, up
 from adaptive_dp.graph.charge import Charge
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.run import Run, guarded
-from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.structure import Structure
 
 Units = NDArray[np.int64]
@@ -96,7 +95,7 @@ def price(charge: Charge) -> Price:
 
 def norms(
     structure: Structure, charge: Charge, rows: Secret[Any], everyone: Secret[Units]
-) -> Private[Array]:
+) -> Secret[Array]:
     """Return a bound of what each unit adds to a release's query, in l2.
 
     A unit's rows add at most the sum of what each of them adds (triangle inequality).
@@ -112,14 +111,14 @@ def norms(
 
     Returns
     -------
-    Private array
+    Secret array
         Shape (units,); 0 only where the unit moves nothing.
     """
     run = _way(structure, charge, rows)
     query = charge.chain[-1].handle.operation
     assert isinstance(query, Query)
 
-    def added() -> Private[Array]:
+    def added() -> Secret[Array]:
         names = everyone.reveal()
         whose, each = query.contributions(run.secrets[charge.chain[-2].name].reveal())
         index = np.searchsorted(names, whose)
@@ -128,7 +127,7 @@ def norms(
         np.add.at(most, index, 1.0)
         # a float sum of k numbers is off by a relative k 2^-53; k of the unit's own rows, since
         # what a unit pays must not hang, by its last bit, on how many rows another one has
-        return Private(np.where(most > 2, total + total * (most * UNIT), total))
+        return Secret(np.where(most > 2, total + total * (most * UNIT), total))
 
     return guarded(charge.node.name, added)
 

@@ -14,6 +14,7 @@ import networkx as nx
 
 import accountants
 from accountants import Accountant, Answer, Term
+from accountants.secret import Secret
 from accountants.terms import pruned
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.arguments import asked, certified_at
@@ -29,7 +30,6 @@ from adaptive_dp.graph.export import graph
 from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.run import Result, execute
-from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.structure import Path, Structure, structure
 from adaptive_dp.graph.table import plan_text
 from adaptive_dp.graph.watch import watch

@@ -33,6 +33,8 @@ from adaptive_dp.graph.structure import Path
 from adaptive_dp.graph.untrusted import check_values, unique_json
 from adaptive_dp.graph.write import FORMAT
 
+CERTIFICATE = "adaptive-dp/certificate/"
+
 _WRONG = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 """What code may raise on values that no declaration foresaw: never more than a DocumentError."""
 
@@ -80,6 +82,11 @@ def loaded(
     everything()
     parsed = _parsed(document) if isinstance(document, str) else document
     check_values(parsed, "plan")
+    if isinstance(parsed, Mapping) and str(parsed.get("format")).startswith(CERTIFICATE):
+        raise DocumentError(
+            "this is a certificate, not a plan: read it by Certificate.from_json(text), and its "
+            "plan by load(certificate.document['plan'])"
+        )
     fields("plan", parsed, {"format", "delta", "nodes", "outputs"}, {"format", "nodes", "outputs"})
     if parsed["format"] != FORMAT:
         raise DocumentError(f"plan: 'format' must be {FORMAT!r}, got {parsed['format']!r}")

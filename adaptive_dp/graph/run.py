@@ -12,6 +12,7 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants import ACCOUNTANTS
+from accountants.secret import Secret
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.certify import certificate
@@ -24,7 +25,6 @@ from adaptive_dp.graph.interrupt import Interrupted, shortened
 from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.roles import PublicSource, SourceOperation
-from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.select import Select
 from adaptive_dp.graph.spread import spread
 from adaptive_dp.graph.steps import Parameter, Release, shape_of

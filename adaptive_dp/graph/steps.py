@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -92,13 +93,22 @@ class Release(Operation):
         return scalar(query.present(raw.copy()) if kept else raw.copy())
 
 
-def admitted(query: Query, mechanism: Mechanism, given: int) -> None:
-    """Refuse a mechanism that cannot release a query's value, or lacks what it is given."""
+def admitted(query: Query, domain: Any, mechanism: Mechanism, given: int) -> None:
+    """Refuse a mechanism that cannot release a query's value, or lacks what it is given.
+
+    ``domain`` is that of the query's input.
+    """
     kind, name = type(mechanism), type(mechanism).__name__
+    if not issubclass(query.gives, kind.reads):
+        raise DeclarationError(
+            f"{name} reads {_words(kind.reads)}, but a {query.kind} gives {_words(query.gives)}; "
+            f"{_instead(query)}"
+        )
+    single = type(query).candidate is Query.candidate and query.dimension(domain) == 1
     require(
-        issubclass(query.gives, kind.reads),
-        f"{name} reads {kind.reads.__name__}, but a {query.kind} gives {query.gives.__name__}; "
-        "choose a mechanism for it, or another query",
+        not (kind.chooses and single and kind.reads is np.ndarray),
+        f"{name} chooses among several scores, but a {query.kind} is one number; to release it add "
+        "noise, for example by dp.Laplace(), or choose a bin of a .histogram()",
     )
     require(
         kind.norm != 0 or query.gives is not np.ndarray,
@@ -109,6 +119,20 @@ def admitted(query: Query, mechanism: Mechanism, given: int) -> None:
         given == kind.given,
         f"{name} follows {kind.given} released values, got {given}; pass them as given=[...]",
     )
+
+
+def _words(kind: type) -> str:
+    return "numbers" if kind is np.ndarray else kind.__name__
+
+
+def _instead(query: Query) -> str:
+    """Return which mechanisms do read what a query gives, for messages."""
+    room = importlib.import_module("adaptive_dp.primitives.suitable")  # it stands on the graph
+    rows = [row.mechanism for row in room.TABLE if issubclass(query.gives, row.mechanism.reads)]
+    names = ", ".join(f"dp.{kind.__name__}" for kind in dict.fromkeys(rows))
+    if not names:
+        return "choose a mechanism for it, or another query"
+    return f"what reads it is among {names}; dp.suitable(query) says which, and why"
 
 
 def shape_of(value: Any) -> tuple[int, ...]:

@@ -82,11 +82,11 @@ def _what(node: Node) -> str:
 
 def certificate_text(document: Mapping[str, Any]) -> str:
     """Return the certificate: the claim, the accountants side by side, each node's share."""
-    asked = list(_accountants(document))
     parts = [
         *claim_lines(document),
         "",
-        *([table(("accountant", "lower", "upper", ""), asked), ""] if asked else []),
+        _side_by_side(document),
+        "",
         table(
             ("release", "mechanism", "distance", "costs", "times", "share"), list(_nodes(document))
         ),
@@ -144,6 +144,15 @@ def protects(row: Mapping[str, Any]) -> str:
         "zero_out": "zeroed",
     }[row["neighbors"]]
     return f"{who}{rows} of {row['data']!r}, {relation}"
+
+
+def _side_by_side(document: Mapping[str, Any]) -> str:
+    """Return the accountants as a table; one sentence, if all say that they do not apply."""
+    rows = document["accountants"]
+    reasons = {visible(row["reason"]) for row in rows if not row["applies"]}
+    if len(reasons) == 1 and not any(row["applies"] for row in rows):
+        return fill(f"no accountant of plans applies: {reasons.pop()}", ROOM)
+    return table(("accountant", "lower", "upper", ""), list(_accountants(document)))
 
 
 def _accountants(document: Mapping[str, Any]) -> Iterator[Row]:

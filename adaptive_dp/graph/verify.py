@@ -10,6 +10,7 @@ from typing import Any
 from attrs import frozen
 
 from accountants import ACCOUNTANTS, AccountingError
+from accountants.rounding import shown
 from adaptive_dp.graph.certificate import Certificate, formed
 from adaptive_dp.graph.certify import SECURE, certificate
 from adaptive_dp.graph.document import load, to_document
@@ -20,6 +21,7 @@ from adaptive_dp.graph.origins import Row, said
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.plugins import OURS, allowed_accountant
 from adaptive_dp.graph.table import protects
+from adaptive_dp.graph.visible import visible
 
 TOLERANCE = 1e-9
 """Room for the rounding of other versions of NumPy and SciPy."""
@@ -59,6 +61,19 @@ class Verdict:
     release: bool
     notes: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        if not self.holds:
+            return visible("does not hold: " + "; ".join(self.reasons))
+        claimed, found, delta = (_up(x) for x in (self.claimed, self.found, self.delta))
+        lines = [f"holds: epsilon <= {claimed}, recomputed {found}, at delta = {delta}"]
+        lines += [visible(f"protects {line}") for line in self.protects]
+        lines += map(visible, self.notes)
+        return "\n".join(lines if self.release else [*lines, "NOT FOR RELEASE"])
+
+
+def _up(bound: float) -> str:
+    return shown(bound, upward=True, digits=9)
+
 
 def verify(certificate: Certificate, *, allow: Collection[str] = ()) -> Verdict:
     """Return whether a certificate's claim follows from the plan that it carries.
@@ -76,6 +91,15 @@ def verify(certificate: Certificate, *, allow: Collection[str] = ()) -> Verdict:
         If it is no `Certificate`, or ``allow`` no list of module names.
     DocumentError
         If it is not of the form of a certificate, or its plan cannot be read or certified.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={})
+    >>> certificate = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2))).certify()
+    >>> print(verify(dp.Certificate.from_json(certificate.to_json())))
+    holds: epsilon <= 0.5..., recomputed 0.5..., at delta = 0
+    protects one row of 'people', added or removed
     """
     require(
         isinstance(certificate, Certificate),

@@ -44,3 +44,8 @@ __all__ = [
     "worst_output_mu",
     "worst_profile",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return what is public, for tab completion: not the files that it lies in."""
+    return __all__

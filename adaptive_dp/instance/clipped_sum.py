@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 
 from accountants.errors import positive
 from accountants.rounding import Array, up
+from accountants.secret import Secret
 from adaptive_dp.graph.errors import DataError
-from adaptive_dp.graph.secret import Secret
 
 
 def clipped_sum_mus(x: ArrayLike, *, bound: float, sigma: float) -> Secret[Array]:

@@ -25,8 +25,8 @@ from numpy.typing import ArrayLike
 from accountants import special
 from accountants.errors import positive
 from accountants.rounding import Array, up
+from accountants.secret import Secret
 from adaptive_dp.graph.errors import DataError
-from adaptive_dp.graph.secret import Secret
 from adaptive_dp.instance.ridge import rounding, table
 
 

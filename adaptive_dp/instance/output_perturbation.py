@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from accountants.errors import positive
 from accountants.rounding import Array, up
-from adaptive_dp.graph.secret import Secret
+from accountants.secret import Secret
 from adaptive_dp.instance.composition import gaussian_epsilons
 from adaptive_dp.instance.ridge import records
 from adaptive_dp.instance.worst_posterior import RidgeBounds

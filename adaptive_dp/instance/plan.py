@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from accountants.rounding import Array, up
+from accountants.secret import Secret
 from adaptive_dp.graph.charge import Charge, releases
 from adaptive_dp.graph.compile import distance
 from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
 from adaptive_dp.graph.operation import Operation, Query
 from adaptive_dp.graph.pipeline import Pipeline
-from adaptive_dp.graph.secret import Secret
 from adaptive_dp.instance.composition import (
     ORDERS,
     composed_mus,

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from accountants.errors import positive
 from accountants.rounding import Array, up
-from adaptive_dp.graph.secret import Secret
+from accountants.secret import Secret
 from adaptive_dp.instance import quadratic
 from adaptive_dp.instance.ridge import records
 

@@ -46,3 +46,8 @@ __all__ = [
     "svrg",
     "weights",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return what is public, for tab completion: not the files that it lies in."""
+    return __all__

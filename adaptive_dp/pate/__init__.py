@@ -14,7 +14,7 @@ from adaptive_dp.pate.kept import kept
 from adaptive_dp.pate.lnmax import LNMax
 from adaptive_dp.pate.plurality import Plurality
 from adaptive_dp.pate.private import private_epsilon
-from adaptive_dp.pate.sanitised import Sanitised, sanitised, sanitised_epsilon
+from adaptive_dp.pate.sanitized import Sanitized, sanitized, sanitized_epsilon
 from adaptive_dp.pate.spent import Spending, spent
 from adaptive_dp.pate.stable_votes import StableVotes
 from adaptive_dp.pate.student import Student, student
@@ -29,7 +29,7 @@ __all__ = [
     "InteractiveGNMax",
     "LNMax",
     "Plurality",
-    "Sanitised",
+    "Sanitized",
     "Spending",
     "StableVotes",
     "Student",
@@ -41,9 +41,14 @@ __all__ = [
     "kept",
     "passive",
     "private_epsilon",
-    "sanitised",
-    "sanitised_epsilon",
+    "sanitized",
+    "sanitized_epsilon",
     "spent",
     "student",
     "teachers",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return what is public, for tab completion: not the files that it lies in."""
+    return __all__

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants.losses.smooth_gaussian import Sanitisation
+from accountants.losses.smooth_gaussian import Sanitization
 from accountants.notions import renyi
 from accountants.rounding import up
 from adaptive_dp.graph.errors import RunError
@@ -90,12 +90,12 @@ def checked_probabilities(given: Any, *, questions: int, classes: int) -> Any:
 def spent_upper(
     released: Any, sigma: float, beta: float, spread: float, *, failure: float, worst: float
 ) -> float:
-    """Return what is at least f, but with probability ``failure``: see `pate.Sanitised`.
+    """Return what is at least f, but with probability ``failure``: see `pate.Sanitized`.
 
     Parameters
     ----------
     released
-        The two numbers that `Sanitised` released.
+        The two numbers that `Sanitized` released.
     sigma, beta, spread
         Its parameters.
     worst
@@ -104,7 +104,7 @@ def spent_upper(
     bound, logarithm = (float(v) for v in released)
     # rounding to the grids, and that of S sigma; cuts at bounds make neither too small
     bound, logarithm = bound + step(0.0, worst), logarithm + lattice.step(beta * spread) + 1e-9
-    found = Sanitisation(sigma, beta, spread).upper(bound, logarithm, failure)
+    found = Sanitization(sigma, beta, spread).upper(bound, logarithm, failure)
     return min(found, worst)
 
 

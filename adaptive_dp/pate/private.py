@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from accountants import DataDependent, DataDependentRenyi, PrivacyLoss, Private
+from accountants import DataDependent, DataDependentRenyi, PrivacyLoss, Secret
 from accountants.errors import probability
 from adaptive_dp.graph.charge import Charge, regions, releases
 from adaptive_dp.graph.compile import distance, paid
@@ -16,14 +16,13 @@ from adaptive_dp.graph.errors import RunError
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.run import private_values
-from adaptive_dp.graph.secret import Secret
 from adaptive_dp.pate.ballots import BallotsDomain, VoteCounts
 from adaptive_dp.pate.bounds import Bounded, fixed_questions, table, votes_of
 
 
 def private_epsilon(
     plan: Pipeline, /, *, delta: float, seed: int | None = None, **data: Any
-) -> Private[float]:
+) -> Secret[float]:
     """Return the epsilon at delta that a plan costs on the data at hand: itself private.
 
     It composes Renyi curves: of each aggregator that has one (`GNMax`, ...) that of the very votes,
@@ -32,7 +31,7 @@ def private_epsilon(
 
     **It is no guarantee, and must not be published**: it is a function of the data, and tells of
     them; and it bounds one direction, ``P(S) <= e^eps P'(S) + delta`` with P the law on the data at
-    hand, P' on a neighbour's. What may be published is `adaptive_dp.pate.sanitised`.
+    hand, P' on a neighbour's. What may be published is `adaptive_dp.pate.sanitized`.
 
     Parameters
     ----------
@@ -47,8 +46,8 @@ def private_epsilon(
 
     Returns
     -------
-    accountants.Private
-        ``<private>``; ``.expose_private_value()`` shows it, which releases it unprotected.
+    accountants.Secret
+        ``<private>``; ``.reveal()`` shows it, which releases it unprotected.
 
     Raises
     ------
@@ -80,7 +79,7 @@ def private_epsilon(
         worst, _ = paid([charge])[charge.node.name]
         loss: PrivacyLoss = worst
         if _own(charge):
-            loss = DataDependent(worst, Private(_curve(charge, votes[charge.chain[-1].name])))
+            loss = DataDependent(worst, Secret(_curve(charge, votes[charge.chain[-1].name])))
         state = accountant.compose(state, loss)
     return _guarded(lambda: accountant.private_epsilon(state, delta))
 
@@ -121,7 +120,7 @@ def _curve(charge: Charge, votes: Secret[Any]) -> Callable[[Any], Any]:
     return lambda orders: own.curve(table(votes.reveal().counts), orders)
 
 
-def _guarded(compute: Callable[[], Private[float]]) -> Private[float]:
+def _guarded(compute: Callable[[], Secret[float]]) -> Secret[float]:
     stopped = False
     try:
         with np.errstate(all="ignore"):  # a warning would tell of the data

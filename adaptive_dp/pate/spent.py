@@ -65,7 +65,7 @@ class Spent(Query):
 
     With M the answers of ``mechanism`` to all questions, f(D) is at least ``D_a(M(D) || M(D'))``
     and ``D_a(M(D') || M(D))`` at ``a = order``, for every D' in which one teacher votes otherwise.
-    It is private as it stands: `adaptive_dp.pate.Sanitised` releases it.
+    It is private as it stands: `adaptive_dp.pate.Sanitized` releases it.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ class Spent(Query):
         require(
             norm == 0,
             "what votes lose says how many teachers change, not how far it moves: release it with "
-            f"dp.pate.Sanitised, whose norm is 0, got norm {norm!r}",
+            f"dp.pate.Sanitized, whose norm is 0, got norm {norm!r}",
         )
         require(
             change.rows <= 1,
@@ -153,7 +153,7 @@ class Spent(Query):
 def spent(ballots: Ballots, mechanism: Mechanism, *, order: float) -> PrivateQuery[Any]:
     """Return what the aggregator's answers to all questions lose on these votes, as a query.
 
-    A bound of the Renyi divergence at ``order``, private itself: `adaptive_dp.pate.sanitised`
+    A bound of the Renyi divergence at ``order``, private itself: `adaptive_dp.pate.sanitized`
     publishes it.
 
     Parameters

@@ -49,7 +49,7 @@ class TestedGNMax(Mechanism):
     (`accountants.GaussianVotes.both`) at ``order``, and d(D) the number of teachers that must vote
     otherwise, at least, to bring it above ``budget``. The votes pass if ``d + N > T``, N with
     masses proportional to ``e^{-epsilon |k|}``, T the least with ``P(N > T) <= failure``. Then all
-    questions are answered, else none: NaN. Unlike what `sanitised` publishes, this is a guarantee
+    questions are answered, else none: NaN. Unlike what `sanitized` publishes, this is a guarantee
     for all data sets.
 
     Where the budget holds at D or at D', it bounds the pair in both directions, whichever of the

@@ -36,3 +36,8 @@ __all__ = [
     "tradeoff",
     "utility",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return what is public, for tab completion: not the files that it lies in."""
+    return __all__

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from accountants.plot import COLOURS, framed
+from accountants.secret import Secret
 from adaptive_dp.graph.errors import DataError
-from adaptive_dp.graph.secret import Secret
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from accountants.rounding import Array
+from accountants.secret import Secret
 from adaptive_dp.graph.convert import number, positive, whole
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.run import Result, simulations
-from adaptive_dp.graph.secret import Secret
 
 
 def simulated(

@@ -3,7 +3,7 @@
 from adaptive_dp.problems.absolute import Absolute
 from adaptive_dp.problems.adversarial import Adversarial
 from adaptive_dp.problems.convexity import Witness, refute_convexity
-from adaptive_dp.problems.generalised import GeneralisedLinear, GeneralisedLinearCount
+from adaptive_dp.problems.generalised import GeneralizedLinear, GeneralizedLinearCount
 from adaptive_dp.problems.hinge import Hinge
 from adaptive_dp.problems.huber import Huber
 from adaptive_dp.problems.huber_hinge import HuberHinge
@@ -24,8 +24,8 @@ __all__ = [
     "Absolute",
     "Adversarial",
     "Constants",
-    "GeneralisedLinear",
-    "GeneralisedLinearCount",
+    "GeneralizedLinear",
+    "GeneralizedLinearCount",
     "Hinge",
     "Huber",
     "HuberHinge",
@@ -43,3 +43,8 @@ __all__ = [
     "ZeroOne",
     "refute_convexity",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return what is public, for tab completion: not the files that it lies in."""
+    return __all__

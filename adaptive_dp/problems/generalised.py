@@ -24,7 +24,7 @@ TRUSTED = 1e-12
 
 
 @frozen
-class GeneralisedLinear(Loss):
+class GeneralizedLinear(Loss):
     """``Phi(z) - y z`` with y in [-1, 1].
 
     Parameters
@@ -38,7 +38,7 @@ class GeneralisedLinear(Loss):
 
     Examples
     --------
-    >>> gaussian = GeneralisedLinear(
+    >>> gaussian = GeneralizedLinear(
     ...     lambda z: z * z / 2, lambda z: z, lambda z: np.ones_like(z), lambda r: (1.0, 1.0))
     >>> gaussian.slope(np.array([[0.5]]), np.array([1.0]))
     array([[-0.5]])
@@ -155,12 +155,12 @@ class GeneralisedLinear(Loss):
 
 
 @frozen
-class GeneralisedLinearCount(GeneralisedLinear):
+class GeneralizedLinearCount(GeneralizedLinear):
     """``Phi(z) - y z`` with y in [0, most]: counts, and classes 0 and 1 (``most = 1``).
 
     Examples
     --------
-    >>> bernoulli = GeneralisedLinearCount(
+    >>> bernoulli = GeneralizedLinearCount(
     ...     lambda z: np.logaddexp(0, z),
     ...     lambda z: 1 / (1 + np.exp(-z)),
     ...     lambda z: 1 / (2 + np.exp(z) + np.exp(-z)),
@@ -177,7 +177,7 @@ class GeneralisedLinearCount(GeneralisedLinear):
     def __attrs_post_init__(self) -> None:
         """Refuse a bound that is none, and functions that do not belong together."""
         positive(type(self).__name__, "most", self.most)
-        GeneralisedLinear.__attrs_post_init__(self)
+        GeneralizedLinear.__attrs_post_init__(self)
 
     def _labels(self) -> tuple[float, float]:
         return 0.0, self.most

@@ -186,10 +186,15 @@ class Table:
             If there is no such column, or it has no bounds.
         """
         found = self.find(name)
-        if not isinstance(found, Interval):
+        if isinstance(found, Categories):
+            raise DeclarationError(
+                f"column {name!r} of {self.name!r} is declared as {found}, where numbers in bounds "
+                f"are needed; if it holds numbers, declare columns={{{name!r}: (low, high)}}"
+            )
+        if found is None:
             raise DeclarationError(
                 f"column {name!r} of {self.name!r} has no bounds, so its sensitivity is infinite; "
-                f"declare columns={{{name!r}: (low, high)}} or use [{name!r}].clip(low, high)"
+                f"declare columns={{{name!r}: (low, high)}}"
             )
         return found
 

@@ -132,15 +132,19 @@ class ExamplesOf(Operation):
     def _fits(self, goal: Column) -> None:
         of = self.target
         if isinstance(goal, Categories):
-            fits = self.labels == "class" or (self.labels == "sign" and len(goal.values) == 2)
+            k = len(goal.values)
+            fits = self.labels == "class" or (self.labels == "sign" and k == 2)
             wanted = "'class', or 'sign' where there are two categories"
+            loss = f"dp.Multinomial({k})" if k > 2 else "dp.Logistic()"
         else:
             assert isinstance(goal, Interval)
             fits = self.labels == "number" or (self.labels == "count" and goal.lower >= 0)
             wanted = "'number', or 'count' where no number is negative"
+            loss = "dp.Squared()"
         require(
             fits and (not isinstance(goal, Categories) or len(goal.values) >= 2),
-            f"labels of {of!r}, declared as {goal}, can be read as {wanted}; got {self.labels!r}",
+            f"labels of {of!r}, declared as {goal}, can be read as {wanted}; got {self.labels!r}: "
+            f"choose a loss that reads such labels, for example {loss}",
         )
 
     def change(self, change: Change) -> Change:

@@ -15,7 +15,7 @@ from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.operation import Contributions, Query, require
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.columns import Floats, Selected, numbers
-from adaptive_dp.queries.domains import Ball, Interval, Values, interval, number
+from adaptive_dp.queries.domains import Ball, Categories, Interval, Values, interval, number
 from adaptive_dp.rows import Columns, grid
 from adaptive_dp.rows.rows import Integers
 
@@ -24,6 +24,12 @@ def bounded(values: Values) -> Interval:
     """Return the bounds of a column, or raise for one that has none."""
     if isinstance(values.column, Interval):
         return values.column
+    if isinstance(values.column, Categories):
+        texts = any(isinstance(value, str) for value in values.column.values)
+        raise DeclarationError(
+            f"column {values.of!r} is declared as {values.column}, where numbers in bounds are "
+            "needed; " + ("ask for its .histogram()" if texts else "use .clip(low, high)")
+        )
     raise DeclarationError(
         f"column {values.of!r} has no bounds, so its sensitivity is infinite; declare "
         f"columns={{{values.of!r}: (low, high)}} or use .clip(low, high)"

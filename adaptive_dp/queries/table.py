@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
 import numpy as np
 from attrs import frozen
@@ -42,6 +43,18 @@ from adaptive_dp.rows import Rows
 
 Array = NDArray[np.float64]
 S = TypeVar("S", covariant=True)
+
+
+_ASK = {
+    "release": "; release a query of it, such as .count(), or ['age'].sum() of a column",
+    "mean": "; ask it of a column, such as people['age'].average(dp.Laplace())",
+    "sum": "; ask it of a column, such as people['age'].sum()",
+    "average": "; ask it of a column, such as people['age'].average(dp.Laplace())",
+    "histogram": "; ask it of a column, such as people['age'].histogram(edges=[...])",
+    "count": "; ask it of the table: people.count()",
+    "filter": "; ask it of the table: people.filter(people['age'] >= 18)",
+}
+"""Where to find what is asked of the wrong one."""
 
 
 class Solver(Protocol[S]):
@@ -108,6 +121,13 @@ class Table(Private[Rows]):
         )
         return Column(ColumnOf(name), (self,))
 
+    if not TYPE_CHECKING:  # type checkers know that there is no such attribute
+
+        def __getattr__(self, name: str) -> Any:
+            columns = [] if name.startswith("_") else list(self.domain.columns)
+            cure = f"; columns are read by [{name!r}]" if name in columns else _ASK.get(name, "")
+            raise AttributeError(f"a table has no attribute {name!r}{cure}")
+
     def filter(self, condition: Condition) -> Table:
         """Return the rows that meet a condition such as ``people["age"] >= 18``."""
         self._own("filter", condition)
@@ -143,6 +163,7 @@ class Table(Private[Rows]):
         >>> [key for key, part in people.partition("region")]
         ['A', 'B']
         """
+        _listed(edges)
         declared = self.domain.find(by)
         if keys is None and edges is None and isinstance(declared, Categories):
             keys = declared.values
@@ -309,6 +330,11 @@ class Parts:
 class Column(Private[Array], Generic[S]):
     """A private column."""
 
+    if not TYPE_CHECKING:  # type checkers know that there is no such attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(f"a column has no attribute {name!r}{_ASK.get(name, '')}")
+
     def clip(self, lower: float, upper: float) -> Column[S]:
         """Return the values clipped to [lower, upper]."""
         return Column(Clip(lower, upper), (self,))
@@ -320,8 +346,17 @@ class Column(Private[Array], Generic[S]):
     def mean(self) -> PrivateQuery[float]:
         """Return the mean; the column needs bounds, and a public size to be of use.
 
-        Where the number of rows is private, `average` is far more accurate.
+        Where the number of rows is private, `average` is far more accurate: one row may be
+        half of them, so this mean moves by half of its bounds or more; a warning says so.
         """
+        if self.domain.size is None:
+            bounded(self.domain)
+            warnings.warn(
+                f"the number of rows is private, and one row may be half of them: .mean() of "
+                f"{self.domain.of!r} needs noise as large as its bounds; use .average(mechanism), "
+                "or declare a public size in the data set",
+                stacklevel=2,
+            )
         return PrivateQuery(Mean(bounded(self.domain), self.domain.size), (self,))
 
     def average(
@@ -353,7 +388,20 @@ class Column(Private[Array], Generic[S]):
         return average(self.sum(), counted, bounds, mechanism, name=f"sum of {column.name}")
 
     def histogram(self, edges: Sequence[float] | None = None) -> PrivateQuery[Array]:
-        """Return the counts by declared category, or between ``edges``."""
+        """Return the counts by declared category, or between ``edges``.
+
+        Parameters
+        ----------
+        edges
+            Ascending numbers, n + 1 of them for n bins.
+
+        Examples
+        --------
+        >>> people = dataset("people", columns={"age": (0, 100)})
+        >>> people["age"].histogram([0, 18, 65, 100])
+        <private histogram of 3 bins>
+        """
+        _listed(edges)
         declared = self.domain.column
         keys = declared.values if edges is None and isinstance(declared, Categories) else None
         return PrivateQuery(Histogram(keys, edges), (self,))
@@ -387,6 +435,7 @@ class Column(Private[Array], Generic[S]):
 
     def mode(self, edges: Sequence[float] | None = None) -> PrivateQuery[Any]:
         """Return the most frequent category, or bin, for `DistanceToInstability`."""
+        _listed(edges)
         declared = self.domain.column
         keys = declared.values if edges is None and isinstance(declared, Categories) else None
         return PrivateQuery(Mode(keys, edges, exchanged(self)), (self,))
@@ -464,6 +513,15 @@ class Column(Private[Array], Generic[S]):
         if not isinstance(self.operation, ColumnOf):
             raise DeclarationError(f"compare a column of the table itself ({test}), not {self!r}")
         return self.operation.name
+
+
+def _listed(edges: Any) -> None:
+    """Refuse a number of bins, in place of their edges."""
+    require(
+        not isinstance(edges, int | float),
+        f"edges must be a list of numbers such as [0, 50, 100], got {edges!r}; for equal bins "
+        "write edges=numpy.linspace(low, high, bins + 1)",
+    )
 
 
 @frozen(eq=False, repr=False)

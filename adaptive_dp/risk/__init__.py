@@ -32,10 +32,10 @@ from adaptive_dp.risk.noise import Noise, printed_sigma, unit_noise
 from adaptive_dp.risk.objective_perturbation import objective_noise, objective_perturbation
 from adaptive_dp.risk.output_perturbation import (
     output_perturbation,
-    regularised_output_perturbation,
+    regularized_output_perturbation,
     sensitivity,
     smooth_output_perturbation,
-    smooth_regularised_output_perturbation,
+    smooth_regularized_output_perturbation,
     stability,
 )
 from adaptive_dp.risk.planning import constant, plan, smallest_epsilon, smallest_n
@@ -72,13 +72,13 @@ __all__ = [
     "printed_sigma",
     "privacy_cost",
     "quadratic",
-    "regularised_output_perturbation",
+    "regularized_output_perturbation",
     "sensitivity",
     "smallest_epsilon",
     "smallest_n",
     "smooth_descent",
     "smooth_output_perturbation",
-    "smooth_regularised_output_perturbation",
+    "smooth_regularized_output_perturbation",
     "stability",
     "strong_descent",
     "table",
@@ -87,3 +87,8 @@ __all__ = [
     "uniform_gap",
     "unit_noise",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return what is public, for tab completion: not the files that it lies in."""
+    return __all__

@@ -137,7 +137,7 @@ def smooth_output_perturbation(
     )
 
 
-def regularised_output_perturbation(
+def regularized_output_perturbation(
     setting: Setting,
     epsilon: float,
     delta: float = 0.0,
@@ -177,7 +177,7 @@ def regularised_output_perturbation(
     )
 
 
-def smooth_regularised_output_perturbation(
+def smooth_regularized_output_perturbation(
     setting: Setting,
     epsilon: float,
     delta: float = 0.0,
@@ -195,7 +195,7 @@ def smooth_regularised_output_perturbation(
     if not setting.stationary or setting.smooth == math.inf:
         raise DomainError(
             "needs a finite Setting.smooth and stationary=True; "
-            "use regularised_output_perturbation otherwise"
+            "use regularized_output_perturbation otherwise"
         )
     one = unit_noise(setting.width, epsilon, delta)
     cost = setting.move**2 * one.mean_square
@@ -263,5 +263,5 @@ def named(method: str, noise: Noise) -> str:
 def _strong(setting: Setting) -> None:
     if not setting.strong > 0:
         raise DomainError(
-            "Setting.strong must be positive here, got 0.0; use regularised_output_perturbation"
+            "Setting.strong must be positive here, got 0.0; use regularized_output_perturbation"
         )

@@ -13,9 +13,9 @@ from adaptive_dp.risk.exponential_mechanism import exponential_mechanism
 from adaptive_dp.risk.objective_perturbation import objective_perturbation
 from adaptive_dp.risk.output_perturbation import (
     output_perturbation,
-    regularised_output_perturbation,
+    regularized_output_perturbation,
     smooth_output_perturbation,
-    smooth_regularised_output_perturbation,
+    smooth_regularized_output_perturbation,
 )
 from adaptive_dp.risk.setting import Setting, Upper
 from adaptive_dp.risk.uniform import population as _population
@@ -91,10 +91,10 @@ def plan(
 
 def _perturbed(setting: Setting, epsilon: float, delta: float, population: bool) -> list[Upper]:
     known_smooth = setting.stationary and setting.smooth < math.inf
-    regular = [regularised_output_perturbation(setting, epsilon, delta, population=population)]
+    regular = [regularized_output_perturbation(setting, epsilon, delta, population=population)]
     if known_smooth:
         regular.append(
-            smooth_regularised_output_perturbation(setting, epsilon, delta, population=population)
+            smooth_regularized_output_perturbation(setting, epsilon, delta, population=population)
         )
     found = [min(regular, key=lambda bound: bound.total)]
     if setting.strong > 0:

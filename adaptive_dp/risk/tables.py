@@ -18,9 +18,9 @@ from adaptive_dp.risk.exponential_mechanism import exponential_mechanism
 from adaptive_dp.risk.lower import lower_bound
 from adaptive_dp.risk.output_perturbation import (
     output_perturbation,
-    regularised_output_perturbation,
+    regularized_output_perturbation,
     smooth_output_perturbation,
-    smooth_regularised_output_perturbation,
+    smooth_regularized_output_perturbation,
 )
 from adaptive_dp.risk.planning import constant
 from adaptive_dp.risk.rates import known_rates
@@ -90,11 +90,11 @@ def table(
             setting,
         ),
         _row(
-            "convex", regularised_output_perturbation(convex, *spent, population=population), convex
+            "convex", regularized_output_perturbation(convex, *spent, population=population), convex
         ),
         _row(
             "smooth convex",
-            smooth_regularised_output_perturbation(gentle, *spent, population=population),
+            smooth_regularized_output_perturbation(gentle, *spent, population=population),
             gentle,
         ),
     ]

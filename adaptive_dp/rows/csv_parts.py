@@ -109,7 +109,8 @@ def csv_parts(path: Path, columns: dict[str, Reading], unit: str | None) -> list
     there = {name for name, _, _ in form.wanted}
     missing = [name for name in columns if name not in there]
     if missing:
-        raise SchemaError(f"{path.name} has no column {', '.join(map(repr, missing))}")
+        names = ", ".join(map(repr, missing))
+        raise SchemaError(f"{path.name} has no column {names}; each declared column must be there")
     if path.name.lower().endswith(".gz"):
         return [CsvPart(path, len(line), None, first, unit, stamp)]
     starts = range(len(line), max(stamp.size, len(line) + 1), PART)

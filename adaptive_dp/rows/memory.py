@@ -139,7 +139,8 @@ def rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> MemoryR
     table = columns_of(data, wanted)
     missing = [name for name in wanted if name not in table]
     if missing:
-        raise SchemaError(f"the data has no column {', '.join(map(repr, missing))}")
+        names = ", ".join(map(repr, missing))
+        raise SchemaError(f"the data has no column {names}; each declared column must be there")
     arrays = {name: read(table[name], name, reading) for name, reading in columns.items()}
     count = len(next(iter(arrays.values()))) if arrays else length(data)
     codes = np.arange(count, dtype=np.int64)

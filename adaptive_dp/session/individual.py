@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from attrs import evolve, frozen
 
-from accountants import Private
+from accountants import Secret
 from accountants.errors import BudgetError, InapplicableError
 from accountants.filters.individual import IndividualFilter, IndividualState
 from accountants.rounding import Array
@@ -26,7 +26,6 @@ from adaptive_dp.graph.individual import POSSIBLE, Price, Units, norms, price, r
 from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.roles import SourceOperation
 from adaptive_dp.graph.run import Run, guarded
-from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.structure import Node, Structure
 from adaptive_dp.session.budget import Budget
 from adaptive_dp.session.declared import Declarations, declarations
@@ -136,7 +135,7 @@ class Individuals:
             else:
                 run.value(node)
 
-    def spent(self) -> Private[Array]:
+    def spent(self) -> Secret[Array]:
         """Return what each unit has spent, in squares of mu, in the order of first appearance."""
         if self._entries:
             self._replayed(None, None)
@@ -193,11 +192,11 @@ class Individuals:
         return active
 
     def _pays(
-        self, state: IndividualState, moved: Private[Array], asked: Price, everyone: Secret[Units]
+        self, state: IndividualState, moved: Secret[Array], asked: Price, everyone: Secret[Units]
     ) -> tuple[IndividualState, Secret[Units]]:
         costs = self.filter.gaussian(moved, asked.sigma, asked.rounding)
         state, takes_part = self.filter.spend(state, costs)
-        return state, Secret(everyone.reveal()[takes_part.expose_private_value()])
+        return state, Secret(everyone.reveal()[takes_part.reveal()])
 
     def _opened(self, structure: Structure) -> _State:
         source = next(n for n in structure if isinstance(n.handle.operation, SourceOperation))

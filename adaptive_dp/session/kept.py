@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from accountants.secret import Secret
 from adaptive_dp.graph.errors import DataError
 from adaptive_dp.graph.roles import PublicSource, SampleOperation, SourceOperation
 from adaptive_dp.graph.run import Run, read
-from adaptive_dp.graph.secret import Secret
 from adaptive_dp.graph.structure import Node
 
 

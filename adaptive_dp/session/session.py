@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from attrs import evolve
 
-from accountants import Private
+from accountants import Secret
 from accountants.errors import BudgetError
 from accountants.filters.sums import Amount
 from accountants.rounding import Array, shown
@@ -478,11 +478,11 @@ class Session:
         return self._reading(())
 
     @property
-    def records(self) -> Private[Array]:
+    def records(self) -> Secret[Array]:
         """What each record has spent, in squares of mu, where records have budgets.
 
         Shape (units,), in the order in which units first appear in the data. It is as private as
-        they are: whoever opens it (`expose_private_value`) may check the data's keeper, and must
+        they are: whoever opens it (`reveal`) may check the data's keeper, and must
         neither publish what is seen nor choose a step by it, which no budget covers.
 
         Raises

@@ -29,3 +29,8 @@ __all__ = [
     "check_pipeline",
     "private_pipeline",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return what is public, for tab completion: not the files that it lies in."""
+    return __all__

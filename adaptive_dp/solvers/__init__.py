@@ -7,13 +7,14 @@ from adaptive_dp.solvers.boosted_ssp import BoostedSSP
 from adaptive_dp.solvers.descent import Clipping
 from adaptive_dp.solvers.finite_learner import FiniteLearner, coefficient_grid
 from adaptive_dp.solvers.follow_the_leader import DPFTRL
-from adaptive_dp.solvers.network import network_scores, predict
+from adaptive_dp.solvers.network import network_scores
 from adaptive_dp.solvers.noisy_gradient_descent import NoisyGradientDescent
 from adaptive_dp.solvers.noisy_sgd import NoisySGD
 from adaptive_dp.solvers.objective_perturbation import ObjectivePerturbation
 from adaptive_dp.solvers.ops import OPS
 from adaptive_dp.solvers.output_perturbation import OutputPerturbation
 from adaptive_dp.solvers.phased import PhasedERM
+from adaptive_dp.solvers.prediction import predict
 from adaptive_dp.solvers.ssp import SSP
 
 __all__ = [

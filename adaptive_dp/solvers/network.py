@@ -90,17 +90,8 @@ def described(theta: Any, **constants: Any) -> NetworkModel:
     return cast(NetworkModel, {"weights": np.asarray(theta, dtype=np.float64), **constants})
 
 
-def predict(model: NetworkModel, data: Any) -> NDArray[Any]:
-    """Return what a learned network says of each row: a category of the target, or a number.
-
-    Parameters
-    ----------
-    model
-        As `NoisySGD` with a `Network` releases it.
-    data
-        A mapping of the features' names to columns, a structured array, or a frame, in the data's
-        own units.
-    """
+def network_predictions(model: NetworkModel, data: Any) -> NDArray[Any]:
+    """Return what a learned network says of each row: a category of the target, or a number."""
     scores = network_scores(model, data)
     classes = model["classes"]
     if not classes:
@@ -112,7 +103,16 @@ def predict(model: NetworkModel, data: Any) -> NDArray[Any]:
 
 
 def network_scores(model: NetworkModel, data: Any) -> Array:
-    """Return a learned network's scores, shape (k, n): one where the target has two categories."""
+    """Return a learned network's scores, shape (k, n): one where the target has two categories.
+
+    Parameters
+    ----------
+    model
+        As `NoisySGD` with a `Network` releases it.
+    data
+        A mapping of the features' names to columns, a structured array, or a frame, in the data's
+        own units.
+    """
     inputs: Mapping[str, Any] = model["inputs"]
     columns = {
         name: column(name, tuple(given["bounds"]) if "bounds" in given else list(given["values"]))

@@ -19,18 +19,18 @@ from adaptive_dp.solvers.regression import columns, inside
 class NoisySGD:
     """A linear model, or a network, by noisy gradients of Poisson samples, clipped.
 
-    Each round every unit enters by its own coin of probability ``rate``; the sum of the sample's
-    clipped gradients is released with Gaussian noise and divided by the rows that may be expected
-    (not by those that came: their number is private). Rounds are amplified by sampling, which every
-    accountant takes from the graph.
+    Each round every unit enters by its own coin of probability ``sampling_rate``; the sum of the
+    sample's clipped gradients is released with Gaussian noise and divided by the rows that may be
+    expected (not by those that came: their number is private). Rounds are amplified by sampling,
+    which every accountant takes from the graph.
 
     Parameters
     ----------
     features, target, loss, learning_rate, momentum, norm, free
         As of `NoisyGradientDescent`.
     steps
-        The number of rounds; ``steps * rate`` are the epochs.
-    rate
+        The number of rounds; ``steps * sampling_rate`` are the epochs.
+    sampling_rate
         The probability with which a unit enters a round.
     clip
         The largest norm of a row's gradient, for rows of norm at most 1 (a network's: for rows as
@@ -52,7 +52,7 @@ class NoisySGD:
     target: str
     loss: Loss | Network = field(factory=Logistic)
     steps: int = 500
-    rate: float = 0.02
+    sampling_rate: float = 0.02
     learning_rate: float | None = None
     momentum: float = 0.9
     clip: float = 0.5
@@ -66,7 +66,7 @@ class NoisySGD:
         if self.learning_rate is not None:
             inside("NoisySGD.learning_rate", self.learning_rate, 1e-9, 1e9)
         inside("NoisySGD.clip", self.clip, 1e-9, 1e9)
-        inside("NoisySGD.rate", self.rate, 1e-12, 1)
+        inside("NoisySGD.sampling_rate", self.sampling_rate, 1e-12, 1)
 
     def build(
         self, table: Table, epsilon: float | None, delta: float | None
@@ -81,7 +81,7 @@ class NoisySGD:
         usual = 0.1 if self.adam else scale * step_size(self.loss)
         how = Descent(
             self.steps,
-            self.rate,
+            self.sampling_rate,
             self.clip,
             self.learning_rate or usual,
             self.momentum,

@@ -48,6 +48,11 @@ from adaptive_dp.testing.sensitivities import declared, sensitivity_problems
 __all__ = ["Finding", "Report", "check", "examine"]
 
 
+def __dir__() -> list[str]:
+    """Return what is public, for tab completion: not the files that it lies in."""
+    return __all__
+
+
 def check(
     subject: Mechanism | Handle,
     query: Handle | None = None,

@@ -16,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accountants import Approximate, DomainError, Gaussian, InapplicableError, Laplace, Pure, Renyi
-from accountants.data_dependent import DataDependent, DataDependentRenyi, Private
-from accountants.losses.smooth_gaussian import Sanitisation, SmoothSanitisation
+from accountants.data_dependent import DataDependent, DataDependentRenyi
+from accountants.losses.smooth_gaussian import Sanitization, SmoothSanitization
 from accountants.losses.vote_bounds import VotesCurve, noisy_argmax
+from accountants.secret import Secret
 
 ORDERS = np.array([1.1, 1.5, 2.0, 4.0, 8.0, 32.0, 300.0])
 ACCOUNTANT = DataDependentRenyi()
@@ -27,15 +28,15 @@ ACCOUNTANT = DataDependentRenyi()
 
 
 def test_a_private_value_shows_nothing() -> None:
-    box = Private(0.123456)
+    box = Secret(0.123456)
     shown = [repr(box), str(box), f"{box}", f"{box:.3f}", f"{[box]}", "{0!r}".format(box)]  # noqa: UP030, UP032
-    shown += [str({"x": box}), repr(np.array([box], dtype=object))]
+    shown += [str({"x": box}), repr((box,))]
     record = logging.LogRecord("x", 0, "", 0, "%s %r", (box, box), None)
     for text in [*shown, record.getMessage()]:
         assert "<private>" in text
         assert "123" not in text
     assert not hasattr(box, "__dict__")
-    assert box.map(lambda x: 2 * x).expose_private_value() == 0.246912
+    assert box.map(lambda x: 2 * x).reveal() == 0.246912
 
 
 @pytest.mark.parametrize(
@@ -55,17 +56,18 @@ def test_a_private_value_shows_nothing() -> None:
         lambda b: b + 1,
         lambda b: b[0],
         lambda b: np.asarray(b, dtype=float),
+        lambda b: np.array([b], dtype=object),
         math.sqrt,
     ],
 )
 def test_what_would_leak_raises(attempt) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(TypeError) as caught:
-        attempt(Private(0.123456))
+        attempt(Secret(0.123456))
     assert "123" not in str(caught.value)
 
 
 def test_equality_and_hash_know_the_box_only() -> None:
-    one, other = Private(3), Private(3)
+    one, other = Secret(3), Secret(3)
     assert one == one
     assert one != other
     assert one != 3
@@ -79,8 +81,8 @@ def test_equality_and_hash_know_the_box_only() -> None:
 # --- the carrier and the accountant
 
 
-def flat(value: float) -> Private:  # type: ignore[type-arg]
-    return Private(lambda orders: np.full_like(orders, value))
+def flat(value: float) -> Secret:  # type: ignore[type-arg]
+    return Secret(lambda orders: np.full_like(orders, value))
 
 
 def test_every_accountant_reads_the_worst_case() -> None:
@@ -105,7 +107,7 @@ def test_two_losses_of_one_worst_case_are_not_merged() -> None:
     state = ACCOUNTANT.start()
     for value in (0.01, 0.02):
         state = ACCOUNTANT.compose(state, DataDependent(Gaussian(1.0), flat(value)))
-    total = ACCOUNTANT.divergence(state, ORDERS).expose_private_value()
+    total = ACCOUNTANT.divergence(state, ORDERS).reveal()
     np.testing.assert_allclose(total, 0.03, rtol=1e-14)
     assert np.all(total >= 0.03)
 
@@ -124,19 +126,19 @@ def test_never_above_the_worst_case(spends) -> None:  # type: ignore[no-untyped-
         state, plain = ACCOUNTANT.compose(state, loss, times), Renyi().compose(plain, worst, times)
         curve = worst.renyi(ORDERS)
         truth += times * (np.fmin(curve, value) if private and value >= 0 else curve)
-    total = ACCOUNTANT.divergence(state, ORDERS).expose_private_value()
+    total = ACCOUNTANT.divergence(state, ORDERS).reveal()
     assert np.all(total >= truth * (1 - 1e-12))
     np.testing.assert_allclose(total, truth, rtol=1e-9, atol=1e-300)
     # the same state, read by Renyi, is the worst case
     assert Renyi().epsilon(state, 1e-5).upper == pytest.approx(
         Renyi().epsilon(plain, 1e-5).upper, rel=1e-9
     )
-    private_epsilon = ACCOUNTANT.private_epsilon(state, 1e-5).expose_private_value()
+    private_epsilon = ACCOUNTANT.private_epsilon(state, 1e-5).reveal()
     assert private_epsilon >= 0
 
 
 def test_it_certifies_nothing() -> None:
-    loss = noisy_argmax(Private([240, 5, 5]), sigma=40.0)
+    loss = noisy_argmax(Secret([240, 5, 5]), sigma=40.0)
     state = ACCOUNTANT.compose(ACCOUNTANT.start(), loss, 1000)
     assert ACCOUNTANT.data_dependent
     assert ACCOUNTANT.direction == "D -> D'"
@@ -144,14 +146,14 @@ def test_it_certifies_nothing() -> None:
         with pytest.raises(InapplicableError, match="reverse"):
             ask(state, 0.5)
     epsilon = ACCOUNTANT.private_epsilon(state, 1e-5)
-    assert isinstance(epsilon, Private)
-    assert epsilon.expose_private_value() < 0.4 < 4 < Renyi().epsilon(state, 1e-5).upper
+    assert isinstance(epsilon, Secret)
+    assert epsilon.reveal() < 0.4 < 4 < Renyi().epsilon(state, 1e-5).upper
     assert "240" not in repr(state)
     assert "e-05" not in repr(state)
     with pytest.raises(TypeError):
         pickle.dumps(state)
-    assert ACCOUNTANT.private_epsilon(state, 0.0).expose_private_value() == math.inf
-    assert ACCOUNTANT.private_epsilon(state, 1.0).expose_private_value() == 0.0
+    assert ACCOUNTANT.private_epsilon(state, 0.0).reveal() == math.inf
+    assert ACCOUNTANT.private_epsilon(state, 1.0).reveal() == 0.0
     assert "worst case" in ACCOUNTANT.conversion(loss)
     assert ACCOUNTANT.conversion(Pure(1.0)) == Renyi().conversion(Pure(1.0))
 
@@ -166,7 +168,7 @@ def test_refusals() -> None:
     with pytest.raises(DomainError):
         noisy_argmax([1, 2], 1.0)  # type: ignore[arg-type]
     with pytest.raises(DomainError):
-        noisy_argmax(Private([1, 2]), 0.0)
+        noisy_argmax(Secret([1, 2]), 0.0)
 
 
 # --- the noisy argmax
@@ -203,9 +205,9 @@ def divergence(p: np.ndarray, q: np.ndarray, order: float) -> float:  # type: ig
     "votes", [[12, 0], [30, 2, 1], [25, 20, 5], [60, 0, 0], [100, 10, 5, 5], [40, 38]]
 )
 def test_votes_curve_bounds_the_exact_divergence(votes: list[int], sigma: float) -> None:
-    loss = noisy_argmax(Private(votes), sigma)
+    loss = noisy_argmax(Secret(votes), sigma)
     orders = np.array([1.2, 2.0, 3.0, 6.0, 16.0, 40.0])
-    bound = loss.data_dependent(orders).expose_private_value()
+    bound = loss.data_dependent(orders).reveal()
     assert np.all(bound <= loss.worst.renyi(orders))
     p = outcome_law([float(v) for v in votes], sigma)
     assert np.exp(p).sum() == pytest.approx(1, abs=1e-12)
@@ -237,8 +239,8 @@ def test_votes_curve_is_of_one_direction_only() -> None:
 
 def test_votes_reference_values() -> None:
     def value(votes: list[int], sigma: float, order: float) -> float:
-        loss = noisy_argmax(Private(votes), sigma)
-        return float(loss.data_dependent(np.array([order])).expose_private_value()[0])
+        loss = noisy_argmax(Secret(votes), sigma)
+        return float(loss.data_dependent(np.array([order])).reveal()[0])
 
     assert value([240, 5, 5], 40.0, 4.0) == pytest.approx(1.24374518e-5, rel=1e-6)
     assert value([180, 40, 30], 40.0, 8.0) == pytest.approx(2.8717679e-3, rel=1e-6)
@@ -316,7 +318,7 @@ def test_the_normal_formula_against_an_integral() -> None:
 @pytest.mark.parametrize("beta", [0.0, 1e-9, 1e-4, 0.01, 0.2, 1.0])
 @pytest.mark.parametrize("sigma", [0.5, 3.0, 100.0])
 def test_smooth_divergence_is_the_maximum(sigma: float, beta: float) -> None:
-    loss = SmoothSanitisation(sigma, beta)
+    loss = SmoothSanitization(sigma, beta)
     orders = [1.0001, 1.5, 2.0, 3.0, 8.0, 40.0, 500.0]
     values = loss.renyi(np.array(orders))
     for order, value in zip(orders, values, strict=True):
@@ -338,28 +340,28 @@ def test_the_recalled_closed_form_is_too_small_near_its_limit() -> None:
     recalled = order * math.exp(2 * beta) / sigma**2 + (
         beta * order - 0.5 * math.log(1 - 2 * beta * order)
     ) / (order - 1)
-    ours = SmoothSanitisation(sigma, beta).renyi(np.array([order]))[0]
+    ours = SmoothSanitization(sigma, beta).renyi(np.array([order]))[0]
     truth = normal_divergence(order, 2 * mp.exp(-real(beta)), mp.exp(-real(beta)))
     assert ours >= truth
     assert recalled < truth / 3
 
 
 def test_smooth_loss_as_a_loss() -> None:
-    loss = SmoothSanitisation(sigma=50.0, beta=1e-3)
+    loss = SmoothSanitization(sigma=50.0, beta=1e-3)
     state = Renyi().compose(Renyi().start(), loss, 3)
     epsilon = Renyi().epsilon(state, 1e-5).upper
     plain = Renyi().epsilon(Renyi().compose(Renyi().start(), Gaussian(1 / 50), 3), 1e-5).upper
     assert plain < epsilon < 1.2 * plain
     assert Renyi().epsilon(state, 0.0).upper == math.inf
-    assert loss.dominates(SmoothSanitisation(60.0, 1e-4))
-    assert not loss.dominates(SmoothSanitisation(40.0, 1e-4))
+    assert loss.dominates(SmoothSanitization(60.0, 1e-4))
+    assert not loss.dominates(SmoothSanitization(40.0, 1e-4))
     assert not loss.dominates(Gaussian(1e-9))
     with pytest.raises(InapplicableError):
         loss.grouped(2)
     for sigma, beta in ((0.0, 1.0), (-1.0, 1.0), (1.0, -1.0), (math.nan, 1.0), (1.0, math.inf)):
         with pytest.raises(DomainError):
-            SmoothSanitisation(sigma, beta)
-    huge = SmoothSanitisation(1e-200, 0.1).renyi(np.array([2.0]))
+            SmoothSanitization(sigma, beta)
+    huge = SmoothSanitization(1e-200, 0.1).renyi(np.array([2.0]))
     assert math.isinf(huge[0])
 
 
@@ -367,18 +369,18 @@ def test_the_sanitised_estimate_is_above_the_private_value() -> None:
     # 20000 draws at failure probability 0.1: more than 0.116 of them below has
     # probability under exp(-2 * 20000 * 0.016^2) = 4e-5 by Hoeffding for each seed; with the
     # union's slack (the true rate is about 0.05) under e^-170
-    route = Sanitisation(sigma=30.0, beta=0.05, spread=20.0)
-    value, smooth = Private(0.7), Private(0.002)
+    route = Sanitization(sigma=30.0, beta=0.05, spread=20.0)
+    value, smooth = Secret(0.7), Secret(0.002)
     draw = np.random.default_rng(3)
-    centre = route.log_scale(smooth).expose_private_value()
-    scale = route.scale(smooth).expose_private_value()
+    centre = route.log_scale(smooth).reveal()
+    scale = route.scale(smooth).reveal()
     below = 0
     for z1, z2 in draw.standard_normal((20000, 2)):
-        released = value.expose_private_value() + scale * z1
+        released = value.reveal() + scale * z1
         upper = route.upper(released, centre + route.beta * route.spread * z2, beta_fail=0.1)
         below += upper < 0.7
     assert below / 20000 < 0.116
-    assert route.losses()[0] == SmoothSanitisation(30.0, 0.05)
+    assert route.losses()[0] == SmoothSanitization(30.0, 0.05)
     assert Fraction(route.losses()[1].mu()) >= Fraction(1, 20)  # type: ignore[arg-type]
     assert repr(route.scale(smooth)) == "<private>"
     assert route.upper(1.0, 800.0, 0.1) == math.inf
@@ -388,7 +390,7 @@ def test_the_sanitised_estimate_is_above_the_private_value() -> None:
             route.upper(1.0, 0.0, bad)
     for zero in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(DomainError, match=r"positive and finite$"):
-            route.log_scale(Private(zero))
+            route.log_scale(Secret(zero))
     for beta in (0.0, -1.0):
         with pytest.raises(DomainError):
-            Sanitisation(1.0, beta, 1.0)
+            Sanitization(1.0, beta, 1.0)

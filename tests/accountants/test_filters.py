@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accountants import Approximate, Gaussian, Laplace, PrivacyLoss, Pure
-from accountants.data_dependent import Private
 from accountants.errors import BudgetError, DomainError, InapplicableError
 from accountants.filters import (
     ApproximateFilter,
@@ -33,6 +32,7 @@ from accountants.filters.individual import sum_up
 from accountants.filters.sums import SumFilter
 from accountants.losses.composite import Composite
 from accountants.losses.sampled import Sampled
+from accountants.secret import Secret
 
 EPSILON, DELTA = 1.0, 1e-3
 TIGHT = [
@@ -438,18 +438,18 @@ def test_individual_budgets_are_never_exceeded_and_everything_is_private() -> No
     exact = [Fraction()] * 50
     for _ in range(200):
         costs = draw.exponential(0.01, 50) * draw.integers(0, 2, 50)
-        state, active = budget.spend(state, Private(costs))
+        state, active = budget.spend(state, Secret(costs))
         assert repr(active) == repr(state.sums) == "<private>"
         assert repr(state) == "IndividualState(sums=<private>)"
-        for i, on in enumerate(active.expose_private_value()):
+        for i, on in enumerate(active.reveal()):
             fits = exact[i] + Fraction(costs[i]) <= Fraction(1, 4)
             assert fits or not on  # rounding up may drop a record, never keep one
             exact[i] += Fraction(costs[i]) if on else 0
     assert max(exact) <= Fraction(1, 4)
-    sums = budget.spent(state).expose_private_value()
+    sums = budget.spent(state).reveal()
     assert all(Fraction(s) >= e for s, e in zip(sums, exact, strict=True))
     np.testing.assert_allclose(sums, [float(e) for e in exact], rtol=1e-12)
-    left = budget.remaining(state).expose_private_value()
+    left = budget.remaining(state).reveal()
     assert all(Fraction(r) <= Fraction(1, 4) - e for r, e in zip(left, exact, strict=True))
     with pytest.raises(TypeError):
         pickle.dumps(state)
@@ -457,24 +457,24 @@ def test_individual_budgets_are_never_exceeded_and_everything_is_private() -> No
 
 def test_a_dropped_record_may_take_part_in_a_cheaper_step() -> None:
     budget = IndividualFilter(mu=1.0)
-    state, active = budget.spend(budget.start(2), Private(np.array([0.75, 0.5])))
-    state, active = budget.spend(state, Private(np.array([0.5, 0.5])))
-    assert active.expose_private_value().tolist() == [False, True]
-    state, active = budget.spend(state, Private(np.array([0.25, 2.0**-60])))
-    assert active.expose_private_value().tolist() == [True, False]
+    state, active = budget.spend(budget.start(2), Secret(np.array([0.75, 0.5])))
+    state, active = budget.spend(state, Secret(np.array([0.5, 0.5])))
+    assert active.reveal().tolist() == [False, True]
+    state, active = budget.spend(state, Secret(np.array([0.25, 2.0**-60])))
+    assert active.reveal().tolist() == [True, False]
 
 
 def test_nothing_private_decides_an_error() -> None:
     budget = IndividualFilter(mu=1.0)
-    costs = Private(np.array([math.nan, -1.0, math.inf, 0.0]))
+    costs = Secret(np.array([math.nan, -1.0, math.inf, 0.0]))
     state, active = budget.spend(budget.start(4), costs)
-    assert active.expose_private_value().tolist() == [False, False, False, True]
-    assert budget.spent(state).expose_private_value().tolist() == [0.0] * 4
+    assert active.reveal().tolist() == [False, False, False, True]
+    assert budget.spent(state).reveal().tolist() == [0.0] * 4
     with pytest.raises(DomainError) as caught:
         budget.active(budget.start(3), costs)
     assert not any(c.isdigit() for c in str(caught.value))
     with pytest.raises(DomainError) as caught:
-        budget.spend(budget.start(4), Private(["secret"] * 4))  # type: ignore[arg-type]
+        budget.spend(budget.start(4), Secret(["secret"] * 4))  # type: ignore[arg-type]
     assert "secret" not in str(caught.value)
     assert caught.value.__suppress_context__
     with pytest.raises(DomainError):
@@ -485,7 +485,7 @@ def test_individual_gaussian_costs_and_guarantee() -> None:
     budget = IndividualFilter(mu=0.5)
     norms = np.array([0.0, 1e-200, 0.1, 1.0, math.nan])
     for rounding in (0.0, 0.125):
-        costs = budget.gaussian(Private(norms), 2.0, rounding).expose_private_value()
+        costs = budget.gaussian(Secret(norms), 2.0, rounding).reveal()
         for norm, cost in zip(norms[:4], costs[:4], strict=True):
             truth = (Fraction(norm) / 2 + (Fraction(rounding) if norm else 0)) ** 2
             assert truth <= Fraction(cost) <= truth * (1 + Fraction(1, 10**14)) + Fraction(1e-300)

@@ -14,7 +14,7 @@ from accountants import DomainError, Gaussian, Repeated, Spend, certify
 from accountants.losses.given_gaussian import GaussianBound
 from accountants.losses.tree import (
     column_sensitivity,
-    matrix_factorisation,
+    matrix_factorization,
     participation_sensitivity,
     tree_aggregation,
     tree_nodes,
@@ -132,10 +132,10 @@ def test_large_encoder_is_fast_enough() -> None:
 
 def test_matrix_factorisation_under_every_accountant() -> None:
     c = np.tril(np.ones((6, 6)))
-    loss = matrix_factorisation(c, 30.0)
+    loss = matrix_factorization(c, 30.0)
     assert isinstance(loss, Gaussian)
     assert math.isclose(loss.mu(), math.sqrt(6) / 30)
-    several = matrix_factorisation(c, 30.0, participations=2, separation=3)
+    several = matrix_factorization(c, 30.0, participations=2, separation=3)
     assert isinstance(several, GaussianBound)
     for each in (loss, several):
         for name, answer in certify(Repeated(Spend(each), 3), 1e-5).items():
@@ -155,7 +155,7 @@ def test_matrix_factorisation_under_every_accountant() -> None:
         lambda: column_sensitivity([[1e200]]),
         lambda: participation_sensitivity([[1.0]], 0),
         lambda: participation_sensitivity([[1.0]], 1, 0),
-        lambda: matrix_factorisation([[1.0]], -1.0),
+        lambda: matrix_factorization([[1.0]], -1.0),
     ],
 )
 def test_bad_parameters(make) -> None:  # type: ignore[no-untyped-def]

@@ -13,7 +13,7 @@ from accountants_truth import real
 from scipy.special import log_ndtr, logsumexp
 from scipy.stats import norm
 
-from accountants import ConfidentVotes, DomainError, GaussianVotes, LaplaceVotes, Private
+from accountants import ConfidentVotes, DomainError, GaussianVotes, LaplaceVotes, Secret
 from accountants.losses.vote_bounds import VotesCurve
 from accountants.losses.vote_curves import checked_votes, laplace_votes, normal_votes
 from accountants.losses.vote_gaps import grid, laplace_tail, normal_tail, places, reach
@@ -332,9 +332,9 @@ def test_queries_add_up() -> None:
     for votes in all_kinds(3, 50):
         single = sum(votes.curve(row[None, :], ORDERS) for row in counts)
         np.testing.assert_allclose(votes.curve(counts, ORDERS), single, rtol=1e-12)
-        boxed = votes_curve(Private(counts), votes, ORDERS)
+        boxed = votes_curve(Secret(counts), votes, ORDERS)
         assert repr(boxed) == "<private>"
-        np.testing.assert_array_equal(boxed.expose_private_value(), votes.curve(counts, ORDERS))
+        np.testing.assert_array_equal(boxed.reveal(), votes.curve(counts, ORDERS))
         assert votes.curve(np.zeros((0, 3), dtype=int), ORDERS).tolist() == [0.0] * 5
 
 
@@ -374,7 +374,7 @@ def test_errors_do_not_tell_of_counts() -> None:
             assert "123456" not in str(caught.value)
             assert caught.value.__cause__ is None
             assert caught.value.__suppress_context__
-    with pytest.raises(DomainError, match="Private"):
+    with pytest.raises(DomainError, match="Secret"):
         votes_curve([[50, 0, 0]], votes, ORDERS)  # type: ignore[arg-type]
 
 

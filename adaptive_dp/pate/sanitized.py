@@ -10,7 +10,7 @@ import numpy as np
 from attrs import field
 from numpy.typing import NDArray
 
-from accountants import Composite, PrivacyLoss, Pure, SmoothSanitisation
+from accountants import Composite, PrivacyLoss, Pure, SmoothSanitization
 from accountants import Gaussian as GaussianLoss
 from accountants.notions import renyi
 from accountants.rounding import down, up
@@ -38,17 +38,17 @@ def _smoothness(instance: Any, attribute: Any, value: Any) -> None:
     real = isinstance(value, int | float) and not isinstance(value, bool)
     require(
         real and 1e-9 <= value <= 1,
-        f"Sanitised.beta must be a number from 1e-9 to 1, got {value!r}; it is declared, not "
+        f"Sanitized.beta must be a number from 1e-9 to 1, got {value!r}; it is declared, not "
         "calibrated: 0.2 / order, say",
     )
 
 
-class Sanitised(Mechanism):
+class Sanitized(Mechanism):
     r"""Release a private number and the scale of its noise: ``f + S sigma Z_1``, ``log S + ...``.
 
     With S a beta-smooth sensitivity of f, ``f + S sigma Z_1`` and ``log S + beta spread Z_2`` are
     released, Z_1 and Z_2 standard normal: both of them, since who does not know S cannot tell how
-    wrong the first is. ``log S`` moves by at most beta, and the first is a `SmoothSanitisation`.
+    wrong the first is. ``log S`` moves by at most beta, and the first is a `SmoothSanitization`.
 
     *Numbers of float64.* The noise is drawn exactly, bit by bit (`noise/real.py`), and what is
     released is the exact sum rounded to a grid, and cut to bounds, that are public: a function of
@@ -71,11 +71,11 @@ class Sanitised(Mechanism):
     References
     ----------
     Nissim, Raskhodnikova and Smith 2007, Def. 2.1; Papernot et al. 2018, appendix (sanitising, with
-    another bound of the divergence); the loss is derived at `accountants.SmoothSanitisation`.
+    another bound of the divergence); the loss is derived at `accountants.SmoothSanitization`.
 
     Examples
     --------
-    >>> loss = Sanitised(sigma=10.0, beta=0.01, spread=8.0).loss(distance=1)
+    >>> loss = Sanitized(sigma=10.0, beta=0.01, spread=8.0).loss(distance=1)
     >>> loss.renyi(np.array([4.0])).round(6)
     array([0.05296])
     """
@@ -116,14 +116,14 @@ class Sanitised(Mechanism):
         for name in ("sigma", "spread"):
             require(
                 getattr(self, name) <= LARGEST,
-                f"Sanitised.{name} must be at most 2^49, got {getattr(self, name):g}",
+                f"Sanitized.{name} must be at most 2^49, got {getattr(self, name):g}",
             )
         beta = up((self.beta + ROUNDING) * times, 4)
-        require(beta <= 300, f"{times} teachers change, too many for Sanitised.beta; take less")
+        require(beta <= 300, f"{times} teachers change, too many for Sanitized.beta; take less")
         far = up(math.expm1(beta) / math.expm1(self.beta), 8) if times > 1 else 1.0
         sigma = down(self.sigma * (1 - ROUNDING) / far, 4)
         mu = up(beta / self.beta / self.spread, 8)
-        return Composite({SmoothSanitisation(sigma, beta): 1, GaussianLoss(mu): 1})
+        return Composite({SmoothSanitization(sigma, beta): 1, GaussianLoss(mu): 1})
 
     def premises(self, release: Any) -> None:
         """Refuse questions that follow from answers: see `fixed_questions`."""
@@ -135,7 +135,7 @@ class Sanitised(Mechanism):
         )
 
 
-def sanitised(
+def sanitized(
     ballots: Ballots,
     mechanism: Mechanism,
     *,
@@ -152,13 +152,13 @@ def sanitised(
     ``a = order``, for every D' in which one teacher votes otherwise, but with probability
     ``failure`` over the noise in u. So it speaks of *these* data, with the teachers as they were
     split and trained, in both directions, and anybody may see it: what that costs, the loss of
-    `Sanitised`, is in the plan's certificate. The certificate's own epsilon holds for all data
+    `Sanitized`, is in the plan's certificate. The certificate's own epsilon holds for all data
     sets, and so stays the worst case of the labels, plus the cost of publishing.
 
     Each bound may fail by itself: of k of them (of several rounds, aggregators or orders) one or
     another fails with probability up to ``k failure``, and so does the least of them. Inside
     `dp.select` it is the round with the luckiest noise that is shown, and the answers shown cost
-    what the selection does: there neither this bound nor `sanitised_epsilon` says anything.
+    what the selection does: there neither this bound nor `sanitized_epsilon` says anything.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def sanitised(
     order
         Above 1; chosen without looking at the votes.
     sigma, beta, spread
-        Of `Sanitised`. By default ``beta = 0.2 / order`` and ``spread = sigma``.
+        Of `Sanitized`. By default ``beta = 0.2 / order`` and ``spread = sigma``.
     failure
         With which probability the bound may fail (not of privacy).
 
@@ -177,20 +177,20 @@ def sanitised(
     --------
     >>> from adaptive_dp.pate import Ballots, BallotsSource, GNMax
     >>> ballots = Ballots(BallotsSource("votes", teachers=250, questions=100, classes=10))
-    >>> sanitised(ballots, GNMax(sigma=40.0), order=20.0, sigma=10.0)
+    >>> sanitized(ballots, GNMax(sigma=40.0), order=20.0, sigma=10.0)
     <released spent_upper>
     """
     real = isinstance(failure, int | float) and not isinstance(failure, bool)
     require(
         real and 1e-300 <= failure < 1,
-        f"sanitised: failure must be a probability above 0, below 1, got {failure!r}",
+        f"sanitized: failure must be a probability above 0, below 1, got {failure!r}",
     )
     query = spent(ballots, mechanism, order=order)
     operation = query.operation
     assert isinstance(operation, Spent)
     beta = min(1.0, 0.2 / operation.order) if beta is None else beta
     spread = sigma if spread is None else spread
-    noisy = query.release(Sanitised(sigma=sigma, beta=beta, spread=spread))
+    noisy = query.release(Sanitized(sigma=sigma, beta=beta, spread=spread))
     return post(
         spent_upper,
         noisy,
@@ -202,19 +202,19 @@ def sanitised(
     )
 
 
-def sanitised_epsilon(
+def sanitized_epsilon(
     bound: Released[float], *, delta: float, beside: Sequence[PrivacyLoss] = ()
 ) -> Released[float]:
     """Return the epsilon at delta that a published bound proves of these data, both ways.
 
     Of the labels, of the bound's own publishing, and of what is ``beside``, together: ``P(S) <=
     e^epsilon P'(S) + delta`` for the data at hand and each neighbour, in both directions, but
-    with the bound's probability of failure. See `sanitised` for what it does not say.
+    with the bound's probability of failure. See `sanitized` for what it does not say.
 
     Parameters
     ----------
     bound
-        What `sanitised` returned.
+        What `sanitized` returned.
     delta
         Above 0, below 1.
     beside
@@ -230,16 +230,16 @@ def sanitised_epsilon(
     noisy = bound.inputs[0] if published and bound.inputs else None
     mechanism = noisy.domain if noisy is not None else None
     require(
-        isinstance(mechanism, Sanitised),
-        f"sanitised_epsilon needs what sanitised(...) returned, got {bound!r}",
+        isinstance(mechanism, Sanitized),
+        f"sanitized_epsilon needs what sanitized(...) returned, got {bound!r}",
     )
-    assert isinstance(mechanism, Sanitised)
+    assert isinstance(mechanism, Sanitized)
     assert noisy is not None
     query = noisy.inputs[0].operation
     assert isinstance(query, Spent)
     require(
         not mechanism.free(),
-        "sanitised_epsilon needs a release with its noise: sigma or spread is still free",
+        "sanitized_epsilon needs a release with its noise: sigma or spread is still free",
     )
     losses = [mechanism.loss(1.0), *beside]
     for loss in beside:
@@ -248,7 +248,7 @@ def sanitised_epsilon(
     left = delta - up(math.fsum(loss.failure() for loss in losses), 4) if real else 0.0
     require(
         left > 0,
-        f"sanitised_epsilon's delta must be above 0 and below 1, and above what releases beside "
+        f"sanitized_epsilon's delta must be above 0 and below 1, and above what releases beside "
         f"may fail by, got {delta!r}",
     )
     order = np.array([float(query.order)])
@@ -257,7 +257,7 @@ def sanitised_epsilon(
 
 
 def _published(bound: Handle) -> bool:
-    """Whether it is `sanitised` that made it: another function of the two numbers bounds nothing.
+    """Whether it is `sanitized` that made it: another function of the two numbers bounds nothing.
 
     The raw number lies below f as often as above.
     """
