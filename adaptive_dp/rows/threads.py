@@ -90,6 +90,10 @@ class Threads:
         """Return the sum of the results."""
         return reduce(add, self.map(tasks), None)
 
+    def derived(self, tasks: Sequence[Task], empty: MemoryRows) -> None:
+        """Return None: nothing is kept in memory."""
+        return
+
     def _done(self, part: Part, task: Task) -> Any:
         with np.errstate(all="ignore"):  # a warning would tell of the data
             return task(part.blocks(self.columns))
