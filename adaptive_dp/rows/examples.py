@@ -97,11 +97,16 @@ class Examples:
         return self.count == len(self)
 
     def blocks(self) -> Iterator[tuple[slice, Floats]]:
-        """Return where each block is, and its steps as float64."""
+        """Return where each block is, and its steps as float64; the next takes its place."""
         size = min(BLOCK, max(BLOCK // 2, CACHED // max(1, self.width)))
+        # one array for all: Dask has workers give memory back at once, and to get it anew for
+        # each block takes longer than to compute with it
+        found = np.empty((min(size, len(self)), self.width))
         for start in range(0, len(self), size):
             where = slice(start, min(start + size, len(self)))
-            yield where, self.steps[where].astype(np.float64)
+            block = found[: where.stop - start]
+            np.copyto(block, self.steps[where])
+            yield where, block
 
     def total(self, work: Callable[[Examples], T]) -> T:
         """Return what work makes of the rows: whole numbers that are a sum over them.
