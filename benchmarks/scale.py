@@ -1,12 +1,14 @@
-"""AdaSSP over more rows than memory holds, against a bare scan that computes X'X.
+"""AdaSSP over more rows than memory holds, against a bare scan that computes X'X; and descent.
 
     python -m benchmarks.scale make --rows 10000000 --folder /data/big
     python -m benchmarks.scale scan --folder /data/big
     python -m benchmarks.scale adassp --folder /data/big
     python -m benchmarks.scale dask --folder /data/big --workers 2
+    python -m benchmarks.scale descent --folder /data/big --workers 2
 
-Each is a process of its own, so that its peak of resident memory is its own. ``scan`` reads the
-same files by PyArrow alone, with as many threads, and computes X'X of the raw columns in float64.
+``descent`` is noisy gradient descent of 20 steps on local Dask workers. Each is a process of its
+own, so that its peak of resident memory is its own. ``scan`` reads the same files by PyArrow alone,
+with as many threads, and computes X'X of the raw columns in float64.
 Set OPENBLAS_NUM_THREADS=1.
 """
 
@@ -103,6 +105,24 @@ def on_dask(folder: Path, workers: int) -> None:
         timed(f"pinned {workers}", lambda: rows.total(block))
 
 
+def descent(folder: Path, workers: int, steps: int = 20) -> None:
+    """Time noisy gradient descent on local workers of one thread each; the peak is that of here."""
+    from distributed import Client, LocalCluster
+
+    table = dp.dataset("people", columns=dict.fromkeys([*NAMES, "y"], (-1.0, 1.0)))
+    learner = dp.NoisyGradientDescent(features=NAMES, target="y", loss=dp.Huber(), steps=steps)
+    theta = table.solve(learner, epsilon=1.0, delta=1e-8)
+    made = dp.Pipeline(theta=theta).with_delta(1e-8)
+    with (
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as local,
+        Client(local) as client,
+    ):
+        data = dp.Files(str(folder / "part-*.parquet"), client)
+        client.run(exec, "import adaptive_dp.rows.cluster")
+        timed("nothing", lambda: None)
+        timed(f"descent {workers}", lambda: made.simulate(seed=0, people=data))
+
+
 def timed(what: str, run: Callable[[], Any]) -> None:
     """Print how long something takes, and the peak of resident memory since the start."""
     start = time.perf_counter()
@@ -114,7 +134,7 @@ def timed(what: str, run: Callable[[], Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["make", "scan", "adassp", "dask"])
+    parser.add_argument("what", choices=["make", "scan", "adassp", "dask", "descent"])
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--workers", type=int, default=2)
@@ -127,6 +147,8 @@ def main() -> None:
     elif options.what == "adassp":
         made = plan()
         timed("adassp", lambda: adassp(folder, made))
+    elif options.what == "descent":
+        descent(folder, options.workers)
     else:
         on_dask(folder, options.workers)
 

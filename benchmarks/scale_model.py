@@ -19,9 +19,15 @@ RATE = 1e9
 """Bytes a second between two machines."""
 TASK = 2000
 """Bytes of a task: its function and arguments, without released parameters."""
+KEY = 70
+"""Bytes of a key as it is sent: 32, and what says how it is expanded."""
+KEYED = 2**16
+"""Units whose coins follow from one key."""
 
 
-def step(rows: float, parts: int, workers: int, numbers: int, speed: float) -> dict[str, float]:
+def step(
+    rows: float, parts: int, workers: int, numbers: int, speed: float, keys: float = 0
+) -> dict[str, float]:
     """Return what a step costs.
 
     Parameters
@@ -32,18 +38,21 @@ def step(rows: float, parts: int, workers: int, numbers: int, speed: float) -> d
         d, of 8 bytes each: of the sum, and of the parameters that travel with each task.
     speed
         Rows a second on one worker.
+    keys
+        For a sample's coins, in all.
     """
     levels = max(1, math.ceil(math.log(parts, BRANCHES)))
     inner = sum(math.ceil(parts / BRANCHES**i) for i in range(1, levels + 1))
     tasks = parts + inner
     size = 8.0 * numbers
-    scheduled = tasks * MESSAGE + parts * (TASK + size) / RATE  # all pass through one machine
+    sent = parts * (TASK + size) + keys * KEY
+    scheduled = tasks * MESSAGE + sent / RATE  # all pass through one machine
     computed = math.ceil(parts / workers) * rows / parts / speed
     added = levels * (TRIP + (BRANCHES - 1) * size / RATE)
     return {
         "tasks": tasks,
         "messages": 4 * tasks,  # to the worker and back, and what the client is told
-        "to workers": parts * (TASK + size),
+        "to workers": sent,
         "between workers": (tasks - 1) * size,
         "to the coordinator": size,
         "seconds": max(scheduled, computed) + added + TRIP,
@@ -53,15 +62,18 @@ def step(rows: float, parts: int, workers: int, numbers: int, speed: float) -> d
 
 def main() -> None:
     cases = [
-        ("X'X of 20 columns, 1e8 rows", 1e8, 441, 5e6),
-        ("X'X of 20 columns, 1e11 rows", 1e11, 441, 5e6),
-        ("a histogram of 1e6 bins, 1e10 rows", 1e10, 1_000_000, 2e7),
+        ("X'X of 20 columns, 1e8 rows", 1e8, 441, 5e6, 0.0),
+        ("X'X of 20 columns, 1e11 rows", 1e11, 441, 5e6, 0.0),
+        ("a histogram of 1e6 bins, 1e10 rows", 1e10, 1_000_000, 2e7, 0.0),
+        ("a gradient of 20 features, 1e8 rows", 1e8, 20, 1e7, 0.0),
+        ("a gradient of 20 features, 1e11 rows", 1e11, 20, 1e7, 0.0),
+        ("of a sample of a thousandth, 1e11 rows", 1e11, 20, 6e7, 1e11 / KEYED),
     ]
     print("| step | workers | tasks | messages | to workers | between | critical path | speed-up |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    for name, rows, numbers, speed in cases:
+    for name, rows, numbers, speed, keys in cases:
         for workers in (100, 1000):
-            found = step(rows, 2 * workers, workers, numbers, speed)
+            found = step(rows, 2 * workers, workers, numbers, speed, keys)
             print(
                 f"| {name} | {workers} | {found['tasks']:.0f} | {found['messages']:.0f} "
                 f"| {found['to workers'] / 1e6:.1f} MB | {found['between workers'] / 1e6:.1f} MB "

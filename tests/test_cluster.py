@@ -18,7 +18,7 @@ from distributed import Client, LocalCluster
 import adaptive_dp as dp
 from adaptive_dp.demo import DATA
 from adaptive_dp.noise import SeededStream
-from adaptive_dp.rows import Files, SchemaError, csv_parts, opened, rows
+from adaptive_dp.rows import Files, SchemaError, csv_parts, lots, opened, rows
 from adaptive_dp.rows.attempts import Attempt, going
 from adaptive_dp.rows.parts import Task
 from adaptive_dp.rows.rows import BLOCK
@@ -268,6 +268,57 @@ def test_seeded_results_are_the_same_everywhere(tmp_path, cluster, name):
         assert time.monotonic() < end
 
 
+def learners(people, unit):
+    """Return a plan of what learns from examples by sums, and of what reads each of them."""
+    of = {"features": ["a", "b"], "target": "k"}
+    budget = {"epsilon": 1.0, "delta": 1e-6}
+    rows = people.examples(["a", "b"], "k")
+    at = dp.public([0.1, 0.2, 0.3])
+    gradients = rows.gradients(dp.Logistic(), at)
+    again = rows.sample(0.5).sample(0.5).gradients(dp.Logistic(), at)
+    network = dp.Network(dp.Logistic(), hidden=3)
+    clipping = dp.Clipping(quantile=0.7)
+    singly = {
+        "adaptive": people.solve(dp.NoisySGD(**of, sampling_rate=0.2, steps=3, adaptive=clipping)),
+        "network": people.solve(dp.NoisySGD(**of, loss=network, sampling_rate=0.2, steps=2)),
+        "phased": people.solve(dp.PhasedERM(**of, phases=2, rounds=1), **budget),
+    }
+    return dp.Pipeline(
+        ftrl=people.solve(dp.DPFTRL(**of, steps=3), **budget),
+        objective=people.solve(dp.ObjectivePerturbation(**of, loss=dp.Logistic()), **budget),
+        squares=gradients.squares(clip=0.4).release(dp.Laplace(scale=2.0)),
+        short=gradients.short(dp.public(0.5)).release(dp.Laplace(scale=2.0)),
+        twice=again.sum(clip=0.5).release(dp.Gaussian(dp.Free("sigma"))),
+        **({} if unit else singly),
+    )
+
+
+@pytest.mark.parametrize("unit", [None, "id"])
+def test_learners_are_the_same_everywhere(tmp_path, cluster, monkeypatch, unit):
+    """With coins tossed here and, where a row is a unit, by the parts; with rows left out."""
+    import dask.dataframe as dd
+
+    monkeypatch.setattr(lots, "HERE", 1000)
+    monkeypatch.setattr(lots, "BLOCK", 512)
+    bounds = {"a": (-1.0, 1.0), "b": (-1.0, 1.0), "k": ["no", "yes"]}
+    more = {"unit": "id", "rows_per_unit": 2} if unit else {}
+    people = dp.dataset("people", columns=bounds, **more)
+    plan = learners(people, unit).with_delta(1e-6).fix(sigma=1.0)
+    data = made(2700)
+    data["k"][5::11] = "perhaps"
+    expected = repr(dict(plan.simulate(seed=6, people=data)))
+    frame = pd.DataFrame(data)
+    for i, (start, stop) in enumerate([(0, 100), (100, 1900), (1900, 2700)]):
+        rest = pa.Table.from_pandas(frame[start:stop])
+        pq.write_table(rest, tmp_path / f"{i}.parquet", row_group_size=901)
+    frame.to_csv(tmp_path / "all.csv", index=False)
+    pattern = str(tmp_path / "*.parquet")
+    parted = dd.from_pandas(frame, npartitions=3, sort=False)
+    others = [] if unit else [dp.Files(tmp_path / "all.csv")]
+    for given in (dp.Files(pattern), dp.Files(pattern, cluster), parted, *others):
+        assert repr(dict(plan.simulate(seed=6, people=given))) == expected
+
+
 def test_the_demo_is_the_same_everywhere(tmp_path, cluster, monkeypatch):
     from adaptive_dp.demo.plan import plan
 
@@ -298,6 +349,47 @@ def test_a_lost_worker_counts_once(tmp_path, mortals):
     assert found.total(block).tolist() == before == [size * (size - 1) // 2, size]
     assert marker.exists()
     assert found.values(lambda c: c["x"]).tolist() == list(range(size))
+
+
+def dying(tmp_path):
+    """Return a loss that ends one worker's process in the middle of some round."""
+    marker, rounds = tmp_path / "died", tmp_path / "rounds"
+    here = os.getpid()
+
+    class Dying(dp.Logistic):
+        def slope(self, z, y):
+            if os.getpid() != here and len(y):
+                with rounds.open("a") as file:
+                    file.write(".")
+                if rounds.stat().st_size > 10:
+                    try:
+                        marker.touch(exist_ok=False)
+                    except FileExistsError:
+                        pass
+                    else:
+                        os._exit(1)
+            return super().slope(z, y)
+
+    return Dying, marker
+
+
+def test_a_worker_that_is_lost_during_descent_changes_no_bit(tmp_path, mortals, monkeypatch):
+    """Its parts are read and scaled again by the other, and pick the same sample."""
+    monkeypatch.setattr(lots, "HERE", 500)
+    monkeypatch.setattr(lots, "BLOCK", 200)
+    data = made(3000)
+    frame = pa.table({k: v.tolist() for k, v in data.items()})
+    pq.write_table(frame, tmp_path / "t.parquet", row_group_size=750)
+    bounds = {"a": (-1.0, 1.0), "b": (-1.0, 1.0), "k": ["no", "yes"]}
+    people = dp.dataset("people", columns=bounds)
+    sgd = dp.NoisySGD(["a", "b"], "k", sampling_rate=0.3, steps=6)
+    plan = dp.Pipeline(t=people.solve(sgd)).with_delta(1e-6).fix(sigma=1.0)
+    expected = repr(dict(plan.simulate(seed=2, people=data)))
+    loss, marker = dying(tmp_path)
+    monkeypatch.setattr("adaptive_dp.problems.names.read_any", lambda _: loss())
+    found = plan.simulate(seed=2, people=dp.Files(tmp_path / "t.parquet", mortals))
+    assert marker.exists()
+    assert repr(dict(found)) == expected
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adaptive_dp.noise import SeededStream
-from adaptive_dp.rows import MemoryRows, SchemaError, csv_parts, opened, parts, rows
+from adaptive_dp.rows import MemoryRows, SchemaError, csv_parts, lots, opened, rows
 from adaptive_dp.rows.cells import told_apart
 
 COLUMNS = {"x": "number", "c": "text"}
@@ -118,7 +118,8 @@ def made(request, tmp_path, monkeypatch):
     """Return what makes rows of records, with parts and blocks as small as can be."""
     monkeypatch.setattr(csv_parts, "PART", 60)
     monkeypatch.setattr(csv_parts, "READ", 13)
-    monkeypatch.setattr(parts, "DRAWN", 3)
+    monkeypatch.setattr(lots, "HERE", 3)
+    monkeypatch.setattr(lots, "BLOCK", 2)
     return lambda records, unit="id": KINDS[request.param](records, tmp_path, unit)
 
 
@@ -206,6 +207,9 @@ def test_sample(made, records, unit, seed):
     kept = listed(table)
     units = sorted({u for u, _, _ in kept})
     coins = SeededStream(seed).coins(0.5, len(units))
+    if len(units) > 3:  # coins of each two units are of a source of their own
+        each = SeededStream(seed).children((len(units) + 1) // 2)
+        coins = np.concatenate([one.words(2) < 2**63 for one in each])[: len(units)]
     taken = {u for u, coin in zip(units, coins, strict=True) if coin}
     drawn = table.sample(0.5, SeededStream(seed))
     same(listed(drawn), [r for r in kept if r[0] in taken])
@@ -213,6 +217,23 @@ def test_sample(made, records, unit, seed):
     after = drawn.where(lambda c: c["x"] > 0)
     same(listed(after), [r for r in kept if r[0] in taken and r[1] is not None and r[1] > 0])
     same(listed(table.sample(1.0, SeededStream(seed))), kept)
+
+
+@SETTINGS
+@given(records=RECORDS, unit=st.sampled_from([None, "id"]), seed=st.integers(0, 99))
+def test_a_sample_of_a_sample(made, records, unit, seed):
+    """A sample is one, whatever it is asked; coins of its own sample go to who is in it."""
+    stream = SeededStream(seed)
+    once = made(records, unit).where(lambda c: c["c"] != "z").sample(0.7, stream)
+    kept = listed(once)
+    assert listed(once) == kept
+    assert once.size() == len({u for u, _, _ in kept})
+    twice = once.where(lambda c: ~(c["x"] < 0)).sample(0.5, stream)
+    again = SeededStream(seed)
+    whole = as_memory(records, None, unit).where(lambda c: c["c"] != "z").sample(0.7, again)
+    expected = whole.where(lambda c: ~(c["x"] < 0)).sample(0.5, again)
+    same(listed(twice), listed(expected))
+    assert stream.words(1) == again.words(1)
 
 
 @SETTINGS

@@ -167,7 +167,7 @@ def products(gradients: Any, bound: float, direction: Array, *, relative: bool) 
 def _linear(gradients: LinearGradients, bound: float, direction: Array, most: float) -> Array:
     along = direction.reshape(gradients.parameters.shape) * gradients.examples.unit
     found = []
-    for where, block in gradients.examples.blocks():
+    for where, block in gradients.examples.gathered().blocks():
         a, lengths = gradients.slopes(where, block)
         scale = (most / bound) * np.where(lengths > bound, bound / lengths, 1.0)
         found.append(((along @ block.T) * a).sum(axis=0) * scale)

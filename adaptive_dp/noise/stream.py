@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_dp.noise.box_muller import standard_normals
-from adaptive_dp.noise.keystream import secure_bytes
+from adaptive_dp.noise.keystream import Keyed, secure_bytes
 
 Floats = NDArray[np.float64]
 Shape = tuple[int, ...]
@@ -45,6 +45,17 @@ class Stream:
         if rate >= 1:
             return np.ones(count, dtype=np.bool_)
         return self.words(count) < np.uint64(math.floor(rate * 2.0**64))
+
+    def children(self, count: int) -> list[Keyed]:
+        """Return fresh independent sources, each a key of four of this stream's next words.
+
+        They can be sent to another process; none of them follows from another.
+        """
+        keys = self.words(4 * count).astype("<u8").tobytes()
+        return [self._child(keys[i : i + 32]) for i in range(0, len(keys), 32)]
+
+    def _child(self, key: bytes) -> Keyed:
+        return Keyed(key)
 
     def laplace(self, scale: float, shape: Shape = ()) -> Floats:
         """Return Laplace noise of density ``exp(-|x|/scale) / (2 scale)``."""
@@ -89,6 +100,9 @@ class SeededStream(Stream):
     def words(self, count: int) -> NDArray[np.uint64]:
         """Return the next words of the stream."""
         return self._generator.integers(0, 2**64, size=count, dtype=np.uint64)
+
+    def _child(self, key: bytes) -> Keyed:
+        return Keyed(key, "philox")  # with or without `cryptography` a seed gives the same
 
     def __reduce__(self) -> Any:
         raise TypeError("a stream cannot be pickled: a copy would repeat its noise")

@@ -182,7 +182,7 @@ class Teach(Operation):
     def observed(self, inputs: Sequence[Any], stream: Stream, rounds: Rounds) -> Ensemble:
         """Return the trained teachers, and show how many there are."""
         rows = self._usable(inputs[0])
-        examples = self.examples().run([rows], stream)
+        examples = self.examples().run([rows], stream).gathered()
         # a simulation has its split from its seed, which a second one has too
         folder = None if isinstance(stream, SeededStream) else current()
         if self.by is not None:

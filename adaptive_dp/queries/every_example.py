@@ -64,8 +64,8 @@ class EveryExample(Query):
         return domain.width
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Examples:
-        """Return the examples."""
-        found: Examples = inputs[0]
+        """Return the examples, all of them here: mechanisms look at each."""
+        found: Examples = inputs[0].gathered()
         if self.against is None:
             return found
         return evolve(found, labels=np.where(found.labels == self.against, 1.0, -1.0))

@@ -19,7 +19,7 @@ from adaptive_dp.queries.domains import Categories, Column, Interval, Table, num
 from adaptive_dp.queries.partition import category_index
 from adaptive_dp.queries.sample import Sample
 from adaptive_dp.queries.vectors import scaled
-from adaptive_dp.rows import Columns, Examples, Rows, examples, grid
+from adaptive_dp.rows import AnyExamples, Columns, Rows, grid, learned
 
 LABELS = ("sign", "class", "number", "count")
 
@@ -151,8 +151,11 @@ class ExamplesOf(Operation):
         """Return the change of a unit, of which rows without a label are left out."""
         return evolve(change, fixed=False)
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> Examples:
-        """Return the examples; they are computed once for all that is learned from them."""
+    def run(self, inputs: Sequence[Any], stream: Stream) -> AnyExamples:
+        """Return the examples; they are computed once for all that is learned from them.
+
+        On a cluster they stay with the workers that have the rows.
+        """
         rows: Rows = inputs[0]
         goal = self.columns[self.target]
         if isinstance(goal, Categories):
@@ -160,8 +163,11 @@ class ExamplesOf(Operation):
             rows = rows.where(lambda c: category_index(c[self.target], values) >= 0)
         radius, unit = self.radius, grid.ball(np.zeros((1, 1)), self.radius)[1]
         scales = self.scales()
-        steps = rows.gathered(lambda c: grid.ball_steps(self.vectors(c, scales), radius)[0])
-        return examples(steps, unit, rows.values(self.goals), radius, rows.units)
+
+        def steps(columns: Columns) -> Floats:
+            return grid.ball_steps(self.vectors(columns, scales), radius)[0]
+
+        return learned(rows, steps, self.goals, radius, unit)
 
     def goals(self, columns: Columns) -> Floats:
         """Return the labels of a block of rows, shape (m,)."""
@@ -250,6 +256,6 @@ class SampleExamples(Sample):
         found: ExamplesDomain = inputs[0]
         return evolve(found, table=super().domain([found.table]))
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> Examples:  # type: ignore[override]
+    def run(self, inputs: Sequence[Any], stream: Stream) -> AnyExamples:  # type: ignore[override]
         """Return a fresh sample."""
         return inputs[0].sample(self.rate, stream)  # type: ignore[no-any-return]

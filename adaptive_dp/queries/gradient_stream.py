@@ -22,10 +22,10 @@ from adaptive_dp.problems import Loss, names
 from adaptive_dp.queries.columns import Floats
 from adaptive_dp.queries.domains import number
 from adaptive_dp.queries.examples import ExamplesDomain
-from adaptive_dp.queries.phases import drawn
+from adaptive_dp.queries.phases import cuts
 from adaptive_dp.queries.row_gradients import LinearGradients, loss_of, trusted, written
-from adaptive_dp.rows import grid
-from adaptive_dp.rows.examples import Examples, whole
+from adaptive_dp.rows import AnyExamples, grid
+from adaptive_dp.rows.examples import whole
 
 FINE = 20
 """Sums are given in steps of at least 2^-21 of the bound, and at most 2^-20."""
@@ -38,7 +38,7 @@ MOST = 2**52
 class ClippedGradients(AdaptiveSums):
     """The rows' gradients, each scaled down to norm ``clip`` where it is longer."""
 
-    examples: Examples
+    examples: AnyExamples
     loss: Loss
     clip: float
 
@@ -57,8 +57,7 @@ class ClippedGradients(AdaptiveSums):
 
     def split(self, parts: int, stream: Stream) -> list[ClippedGradients]:
         """Return batches of whole units, each in one of them by its own uniform draw."""
-        index = drawn(stream, [1 / parts] * parts, self.examples.count)
-        batches = self.examples.parted(index, parts)
+        batches = self.examples.parted(cuts([1 / parts] * parts), stream)
         return [ClippedGradients(batch, self.loss, self.clip) for batch in batches]
 
     def at(self, parameters: Floats) -> NDArray[np.int64]:

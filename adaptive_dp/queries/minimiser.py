@@ -220,7 +220,7 @@ class Minimiser(Query):
         NotReached
             Where no point within the tolerance was found; the run fails then.
         """
-        rows: Examples = inputs[0]
+        rows: Examples = inputs[0].gathered()
         ridge = released_ridge(inputs[1], rows.radius) if self.ridge is None else self.ridge
         with np.errstate(all="ignore"):  # a warning would tell of the data
             moves = self._moves(self._one(rows.width, rows.radius), ridge)

@@ -27,7 +27,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
+from numpy.typing import NDArray
 
 from adaptive_dp.graph.operation import Operation, require
 from adaptive_dp.noise.stream import Stream
@@ -36,7 +37,7 @@ from adaptive_dp.problems import names as losses
 from adaptive_dp.queries.columns import Floats
 from adaptive_dp.queries.examples import ExamplesDomain
 from adaptive_dp.queries.row_gradients import GradientsDomain, columnwise, loss_of
-from adaptive_dp.rows import grid
+from adaptive_dp.rows import AnyExamples, grid
 from adaptive_dp.rows.examples import Examples, added, whole
 
 SHARE = 35
@@ -62,9 +63,12 @@ class Pass(NamedTuple):
 
 @frozen(eq=False, repr=False)
 class LayerGradients:
-    """The rows' gradients at W1 and W2, in whole steps of ``units``, in one flat vector."""
+    """The rows' gradients at W1 and W2, in whole steps of ``units``, in one flat vector.
 
-    examples: Examples
+    Sums over examples that are elsewhere are made by this, of the examples that are there.
+    """
+
+    examples: AnyExamples
     network: Network
     first: Floats
     second: Floats
@@ -87,11 +91,13 @@ class LayerGradients:
 
     def passes(self) -> Iterator[tuple[Floats, Pass]]:
         """Yield each block's steps, and what comes back through the network."""
+        assert isinstance(self.examples, Examples)
         for where, block in self.examples.blocks():
             with np.errstate(all="ignore"):
                 yield block, self._pass(where, block)
 
     def _pass(self, where: slice, block: Floats) -> Pass:
+        assert isinstance(self.examples, Examples)
         network, unit = self.network, self.hidden_unit
         x = self.examples.norms[where] / self.examples.unit
         u = np.empty((network.hidden + 1, len(block)))
@@ -122,7 +128,10 @@ class LayerGradients:
         step = grid.step(1.0 if relative else bound, SHARE)
         most = (1.0 if relative else bound) / step
         natural = self.hidden_unit / (step * bound if relative else step)
+        found = self.examples.total(lambda own: evolve(self, examples=own)._clipped(most, natural))
+        return found, step
 
+    def _clipped(self, most: float, natural: float) -> NDArray[Any]:
         def sums() -> Iterator[Floats]:
             flat = np.empty(self.first.size + self.second.size)
             first, second = self.network.layers(flat, self.examples.width)
@@ -138,10 +147,13 @@ class LayerGradients:
                 np.matmul(found.slopes, found.hidden.T, out=second)
                 yield flat
 
-        return added(sums(), self.first.size + self.second.size), step
+        return added(sums(), self.first.size + self.second.size)
 
     def short(self, bound: float) -> int:
         """Return how many gradients have a norm of at most ``bound``."""
+        return self.examples.total(lambda own: evolve(self, examples=own)._short(bound))
+
+    def _short(self, bound: float) -> int:
         total = 0
         for _, found in self.passes():
             with np.errstate(all="ignore"):

@@ -28,7 +28,7 @@ from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.roles import PartitionOperation, PartOperation
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.examples import ExamplesDomain
-from adaptive_dp.rows import Examples
+from adaptive_dp.rows import AnyExamples
 
 
 def drawn(stream: Stream, shares: Sequence[float], count: int) -> NDArray[np.int64]:
@@ -36,9 +36,14 @@ def drawn(stream: Stream, shares: Sequence[float], count: int) -> NDArray[np.int
 
     Part i has probability ``shares[i]`` to 2^-50; the last one has all that is left.
     """
-    cuts = [min(2**64 - 1, int(total * 2.0**64)) for total in accumulate(shares[:-1])]
-    found = np.searchsorted(np.array(cuts, dtype=np.uint64), stream.words(count), side="right")
+    words = stream.words(count)
+    found = np.searchsorted(np.array(cuts(shares), dtype=np.uint64), words, side="right")
     return found.astype(np.int64)
+
+
+def cuts(shares: Sequence[float]) -> list[int]:
+    """Return where 64-bit words are cut into intervals of these probabilities."""
+    return [min(2**64 - 1, int(total * 2.0**64)) for total in accumulate(shares[:-1])]
 
 
 @frozen
@@ -98,10 +103,10 @@ class Phases(PartitionOperation):
         """Return the change; which part it is in, the accountant enumerates."""
         return change
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> list[Examples]:
+    def run(self, inputs: Sequence[Any], stream: Stream) -> list[AnyExamples]:
         """Return the parts."""
-        examples: Examples = inputs[0]
-        return examples.parted(drawn(stream, self.shares, examples.count), len(self.shares))
+        examples: AnyExamples = inputs[0]
+        return list(examples.parted(cuts(self.shares), stream))
 
 
 @frozen
@@ -130,7 +135,7 @@ class Phase(PartOperation):
         """Return the change inside the phase, where a unit may lie or not."""
         return evolve(change, fixed=False)
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> Examples:
+    def run(self, inputs: Sequence[Any], stream: Stream) -> AnyExamples:
         """Return the examples of the phase."""
-        parts: list[Examples] = inputs[0]
+        parts: list[AnyExamples] = inputs[0]
         return parts[self.index]

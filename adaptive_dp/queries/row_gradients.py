@@ -7,11 +7,12 @@ The gradient of a linear model's loss is ``a x'``, a the slope at the scores ``W
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
+from numpy.typing import NDArray
 
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.errors import DeclarationError
@@ -21,7 +22,7 @@ from adaptive_dp.problems import Loss, names
 from adaptive_dp.queries.columns import Floats
 from adaptive_dp.queries.domains import number
 from adaptive_dp.queries.examples import ExamplesDomain
-from adaptive_dp.rows import grid
+from adaptive_dp.rows import AnyExamples, grid
 from adaptive_dp.rows.examples import WEIGHT, Examples, weighted, whole
 
 FINE = 28
@@ -47,15 +48,19 @@ class GradientsDomain:
 
 @frozen(eq=False, repr=False)
 class LinearGradients:
-    """The rows' gradients at parameters W of shape (k, p), in whole steps of ``unit``."""
+    """The rows' gradients at parameters W of shape (k, p), in whole steps of ``unit``.
 
-    examples: Examples
+    Sums over examples that are elsewhere are made by this, of the examples that are there.
+    """
+
+    examples: AnyExamples
     loss: Loss
     parameters: Floats
     unit: float
 
     def slopes(self, where: slice, block: Floats) -> tuple[Floats, Floats]:
         """Return a block's slopes, shape (k, m), and upper bounds of its gradients' norms."""
+        assert isinstance(self.examples, Examples)
         z = self.parameters @ block.T
         z *= self.unit * self.examples.unit
         a = np.asarray(self.loss.slope(z, self.examples.labels[where]), dtype=np.float64)
@@ -70,14 +75,20 @@ class LinearGradients:
 
         Of `relative` sums the step is one of ``bound``. It is a power of two in either case.
         """
-        outputs, radius = len(self.parameters), self.examples.radius
+        radius = self.examples.radius
         step = grid.step((1.0 if relative else bound) / (radius * SHORTEST), WEIGHT - 1)
         unit = step * bound if relative else step
+        found = self.examples.total(lambda own: evolve(self, examples=own)._clipped(bound, unit))
+        return found, step * self.examples.unit
+
+    def _clipped(self, bound: float, unit: float) -> NDArray[Any]:
+        outputs, examples = len(self.parameters), self.examples
+        assert isinstance(examples, Examples)
 
         def weights(where: slice, block: Floats) -> Floats:
             a, lengths = self.slopes(where, block)
             # rounding k slopes moves a gradient by at most sqrt(k) / 2 steps times its row's norm
-            moved = self.examples.norms[where] * (unit * math.sqrt(outputs) / 2)
+            moved = examples.norms[where] * (unit * math.sqrt(outputs) / 2)
             limit = np.maximum(bound * (1 - 2.0**-40) - moved, 0.0)
             with np.errstate(divide="ignore", invalid="ignore"):
                 a = a * np.where(lengths > limit, limit / lengths, 1.0)
@@ -85,17 +96,22 @@ class LinearGradients:
             np.rint(a, out=a)
             return np.clip(a, -(2.0**WEIGHT), 2.0**WEIGHT, out=a)
 
-        return weighted(self.examples, weights, outputs), step * self.examples.unit
+        return weighted(examples, weights, outputs)
 
     def squares(self, bound: float) -> int:
         """Return the sum of `squared` norms."""
-        blocks = self.examples.blocks()
-        return sum(squared(self.slopes(w, block)[1], bound) for w, block in blocks)
+        return self._sum(lambda lengths: squared(lengths, bound))
 
     def short(self, bound: float) -> int:
         """Return how many gradients have a norm of at most ``bound``."""
-        blocks = self.examples.blocks()
-        return sum(int((self.slopes(w, block)[1] <= bound).sum()) for w, block in blocks)
+        return self._sum(lambda lengths: int((lengths <= bound).sum()))
+
+    def _sum(self, block: Callable[[Floats], int]) -> int:
+        def work(own: Examples) -> int:
+            here = evolve(self, examples=own)
+            return sum(block(here.slopes(w, rows)[1]) for w, rows in own.blocks())
+
+        return self.examples.total(work)
 
 
 def euclidean(values: Floats) -> Floats:

@@ -39,6 +39,19 @@ class Failed:
 
 
 @frozen(eq=False, repr=False)
+class Derived:
+    """A part that is computed from another, whenever it is read."""
+
+    source: Any
+    columns: dict[str, Reading]
+    task: Task
+
+    def blocks(self, _: dict[str, Reading]) -> Iterator[MemoryRows]:
+        """Yield its rows in blocks."""
+        yield from self.task(_blocks(self.source, self.columns))
+
+
+@frozen(eq=False, repr=False)
 class Cluster:
     """An engine of a `distributed.Client`'s workers.
 
@@ -56,6 +69,8 @@ class Cluster:
         Who hands tasks to the workers.
     told
         Is told how far a pass is.
+    origin
+        The engine that this one's parts are computed from, whose client it shares.
     """
 
     client: Any
@@ -64,6 +79,7 @@ class Cluster:
     empty: MemoryRows
     crew: Crew = field(default=Factory(lambda self: Crew(self.client), takes_self=True))
     told: Told = silent
+    origin: Cluster | None = None
     _pinned: dict[int, Any] = field(factory=dict, init=False)
     _passes: list[None] = field(factory=list, init=False)
 
@@ -79,6 +95,22 @@ class Cluster:
     def only(self, columns: dict[str, Reading]) -> Cluster:
         """Return the same parts, of which other columns are read."""
         return evolve(self, columns=columns)
+
+    def derived(self, tasks: Sequence[Task], empty: MemoryRows) -> Cluster:
+        """Return an engine of what the tasks yield of the parts; each is kept by who computes it.
+
+        A part that is lost is read and computed again, as any other.
+        """
+        made = [self._derived(i, task) for i, task in enumerate(tasks)]
+        found = evolve(self, sources=tuple(made), columns={}, empty=empty, origin=self)
+        found._passes.append(None)  # to keep parts from the first pass on
+        return found
+
+    def _derived(self, i: int, task: Task) -> Any:
+        source = self.sources[i]
+        if hasattr(source, "blocks"):
+            return Derived(source, self.columns, task)
+        return self._submit(None, Derived, source, self.columns, task)
 
     def map(self, tasks: Sequence[Task]) -> Iterator[Any]:
         """Yield what the tasks make of the parts, in order; all are under way at once."""
@@ -174,10 +206,14 @@ def _streamed(source: Any, columns: dict[str, Reading], task: Task) -> Any:
     """Return what a task makes of a part, of which no more than a block is in memory."""
     try:
         with np.errstate(all="ignore"):
-            blocks = getattr(source, "blocks", None)
-            return task(iter([rows(source, columns, None)]) if blocks is None else blocks(columns))
+            return task(_blocks(source, columns))
     except Exception:
         return Failed()
+
+
+def _blocks(source: Any, columns: dict[str, Reading]) -> Iterator[MemoryRows]:
+    blocks = getattr(source, "blocks", None)
+    return iter([rows(source, columns, None)]) if blocks is None else blocks(columns)
 
 
 def _done(part: MemoryRows | Failed, task: Task) -> Any:

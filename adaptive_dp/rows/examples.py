@@ -9,16 +9,19 @@ row's scores hang on that row alone, and a sum over rows knows no order.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
-from adaptive_dp.rows.rows import Coins, Integers
+from adaptive_dp.rows import lots
+from adaptive_dp.rows.lots import Coins
+from adaptive_dp.rows.rows import Integers
 
+T = TypeVar("T")
 Floats = NDArray[np.float64]
 Steps = NDArray[np.float32]
 
@@ -94,22 +97,42 @@ class Examples:
         return self.count == len(self)
 
     def blocks(self) -> Iterator[tuple[slice, Floats]]:
-        """Return where each block is, and its steps as float64."""
+        """Return where each block is, and its steps as float64; the next takes its place."""
         size = min(BLOCK, max(BLOCK // 2, CACHED // max(1, self.width)))
+        # one array for all: Dask has workers give memory back at once, and to get it anew for
+        # each block takes longer than to compute with it
+        found = np.empty((min(size, len(self)), self.width))
         for start in range(0, len(self), size):
             where = slice(start, min(start + size, len(self)))
-            yield where, self.steps[where].astype(np.float64)
+            block = found[: where.stop - start]
+            np.copyto(block, self.steps[where])
+            yield where, block
+
+    def total(self, work: Callable[[Examples], T]) -> T:
+        """Return what work makes of the rows: whole numbers that are a sum over them.
+
+        All that is learned from rows wherever they are goes through here; what needs the rows
+        themselves asks for `gathered`.
+        """
+        return work(self)
+
+    def gathered(self) -> Examples:
+        """Return the examples in memory: these."""
+        return self
 
     def sample(self, rate: float, source: Coins) -> Examples:
         """Return the rows of a Poisson sample of the units."""
-        coins = source.coins(rate, self.count)
+        coins = lots.coins(source, rate, self.count)
         return self.only(np.flatnonzero(coins if self.single else coins[self.units]))
 
-    def parted(self, index: Integers, parts: int) -> list[Examples]:
-        """Return disjoint parts: a unit's rows are in the part of its ``index``, shape (count,)."""
+    def parted(self, cuts: Sequence[int], source: Coins) -> list[Examples]:
+        """Return disjoint parts of the units, each in one by its own word: see `lots.between`."""
+        index = np.searchsorted(
+            np.array(cuts, dtype=np.uint64), lots.words(source, self.count), side="right"
+        )
         of_rows = index[self.units]
         order = np.argsort(of_rows, kind="stable")
-        ends = np.searchsorted(of_rows[order], np.arange(parts + 1))
+        ends = np.searchsorted(of_rows[order], np.arange(len(cuts) + 2))
         return [self.only(order[i:j]) for i, j in pairwise(ends)]
 
     def only(self, rows: Integers) -> Examples:

@@ -11,9 +11,10 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
-from adaptive_dp.rows import cells, files
+from adaptive_dp.rows import cells, files, lots
+from adaptive_dp.rows.lots import Coins
 from adaptive_dp.rows.reading import SchemaError, columns_of, length, read
-from adaptive_dp.rows.rows import BLOCK, Coins, Columns, Integers, Reading
+from adaptive_dp.rows.rows import BLOCK, Columns, Integers, Reading
 
 WIDE = 1000
 """Rows in a block of many columns; no power of two, at which columns contend for cache lines."""
@@ -74,7 +75,7 @@ class MemoryRows:
     def sample(self, rate: float, source: Coins) -> MemoryRows:
         """Return the rows of the units whose coin came up."""
         names, codes = np.unique(self.units, return_inverse=True)
-        return self.take(source.coins(rate, len(names))[codes])
+        return self.take(lots.coins(source, rate, len(names))[codes])
 
     def total(self, block: Callable[[Columns], Integers]) -> NDArray[Any]:
         """Return the exact sum over blocks."""

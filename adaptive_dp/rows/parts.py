@@ -3,8 +3,9 @@
 An `Engine` has the parts and carries tasks to them; `PartedRows` is `Rows` over any engine. What
 reads columns happens where a part is. What needs all rows of a unit (bounding, gathering,
 sampling) happens here, at the coordinator, on whose each row is and which rows are kept: a bit a
-row, and with a unit column 8 bytes a row in a temporary file. So parts never speak to each other,
-coins are drawn here alone, in the order of the units, and are those that rows in memory would get.
+row, and with a unit column 8 bytes a row in a temporary file. So parts never speak to each other.
+Coins are tossed in the order of the units, and are those that rows in memory would get: here, or,
+where each row is a unit and there are many, by the parts (see `adaptive_dp.rows.lots`).
 
 Totals are whole numbers, whose sum knows no order: however rows are split, whichever part comes
 first, they are the same to the last bit. A part counts once: a task reads nothing but its part,
@@ -13,24 +14,23 @@ so that one that is run again, after a worker was lost, gives what the first wou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
 import numpy as np
 from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
-from adaptive_dp.rows import attempts
+from adaptive_dp.rows import attempts, lots
+from adaptive_dp.rows.lots import Coins, Lot, Lots, Rowwise
 from adaptive_dp.rows.memory import MemoryRows
 from adaptive_dp.rows.reading import SchemaError
-from adaptive_dp.rows.rows import Coins, Columns, Integers
+from adaptive_dp.rows.rows import BLOCK, Columns, Integers
 from adaptive_dp.rows.spill import collected
 
 Bools = NDArray[np.bool_]
 Keep = Callable[[Columns], Bools]
-
-DRAWN = 2**20
-"""Coins drawn at a time: a seeded stream gives the same as if all were drawn at once."""
 
 
 @frozen(eq=False, repr=False)
@@ -73,15 +73,19 @@ class Kept:
 
 @frozen(eq=False, repr=False)
 class Task:
-    """Something to do with the kept rows of one part: a function of that part alone."""
+    """Something to do with the kept rows of one part: a function of that part alone.
+
+    A lot picks some of the kept, before the filters.
+    """
 
     work: Callable[[Chosen], Any]
     filters: tuple[Keep, ...] = ()
     kept: Kept | None = None
+    lot: Lot | None = None
 
     def __call__(self, blocks: Iterator[MemoryRows]) -> Any:
         """Return what the work makes of the part, given its rows in blocks of any size."""
-        return self.work(Chosen(blocks, self.filters, self.kept))
+        return self.work(Chosen(blocks, self.filters, self.kept, self.lot))
 
 
 class Engine(Protocol):
@@ -114,18 +118,33 @@ class Engine(Protocol):
         """
         ...
 
+    def derived(self, tasks: Sequence[Task], empty: MemoryRows) -> Engine | None:
+        """Return an engine whose parts are the rows that the tasks yield of these, and kept.
+
+        Each is computed once and stays where it is; None of an engine that keeps nothing.
+        """
+        ...
+
 
 class Chosen:
     """The kept rows of a part, block by block; `units` of a block are positions in the part."""
 
     def __init__(
-        self, blocks: Iterator[MemoryRows], filters: tuple[Keep, ...], kept: Kept | None
+        self,
+        blocks: Iterator[MemoryRows],
+        filters: tuple[Keep, ...],
+        kept: Kept | None,
+        lot: Lot | None = None,
     ) -> None:
-        self._blocks, self._filters, self._kept = blocks, filters, kept
+        self._blocks, self._filters, self._kept, self._lot = blocks, filters, kept, lot
         self.length = 0
 
     def __iter__(self) -> Iterator[MemoryRows]:
-        mask = None if self._kept is None or self._kept.bits is None else self._kept.mask
+        mask = None
+        if self._kept is not None and not (self._kept.bits is None and self._lot is None):
+            mask = self._kept.mask
+            if self._lot is not None:
+                mask[mask] = self._lot.picked()
         for block in self._blocks:
             start, self.length = self.length, self.length + len(block.units)
             rows = MemoryRows(block.columns, np.arange(start, self.length, dtype=np.int64))
@@ -155,12 +174,15 @@ class PartedRows:
         Which rows are kept, a value for each part; None for all.
     filters
         What is applied to those, in order, whenever a part is read.
+    lots
+        What picks some of the kept, before the filters; None for nothing.
     """
 
     engine: Engine
     codes: Integers | None = None
     kept: tuple[Kept, ...] | None = None
     filters: tuple[Keep, ...] = ()
+    lots: Lots | Rowwise | None = None
     _known: dict[str, Any] = field(factory=dict, init=False)
 
     def __repr__(self) -> str:
@@ -236,20 +258,52 @@ class PartedRows:
     def sample(self, rate: float, source: Coins) -> PartedRows:
         """Return the rows of the units whose coin came up: one a unit, in the units' order."""
         if self.codes is None:
-            drawn = ((kept, _coins(source, rate, kept.count)) for kept in self._resolved())
-            return self._of([kept.only(coins) for kept, coins in drawn])
+            kept, starts = self._starts()
+            if rate < 1 and starts[-1] > lots.HERE:
+                return evolve(self._of(kept), lots=_lots(lots.below(rate), starts, source))
+            coins = lots.coins(source, rate, starts[-1])
+            own = (coins[start:stop] for start, stop in pairwise(starts))
+            return self._of([each.only(mask) for each, mask in zip(kept, own, strict=True)])
         present = self._present()
-        present[present] = _coins(source, rate, int(np.count_nonzero(present)))
+        present[present] = lots.coins(source, rate, int(np.count_nonzero(present)))
         return self._of([kept.only(present[whose]) for kept, whose in self._whose()])
+
+    def parted(self, cuts: Sequence[int], source: Coins) -> list[PartedRows]:
+        """Return disjoint parts of the units, each in one by its own word: see `lots.between`."""
+        kept, starts = self._starts()
+        intervals = lots.between(cuts)
+        if self.codes is None and starts[-1] > lots.HERE:
+            first: Lots | Rowwise = _lots(intervals[0], starts, source)
+        else:
+            first = Rowwise(intervals[0], starts, self._words(source))
+        here = self._of(kept)
+        return [evolve(here, lots=evolve(first, interval=each)) for each in intervals]
+
+    def derived(self, block: Callable[[Columns], Mapping[str, NDArray[Any]]]) -> PartedRows | None:
+        """Return the same rows with other columns, which are computed once and kept.
+
+        ``block`` maps columns of at most `BLOCK` rows to arrays of as many. None where the engine
+        keeps nothing.
+        """
+        empty = self.engine.empty
+        made = MemoryRows(dict(block(empty.columns)), empty.units)
+        engine = self.engine.derived(self._tasks(lambda chosen: _mapped(chosen, block)), made)
+        if engine is None:
+            return None
+        return PartedRows(engine, None if self.codes is None else self.units)
 
     def total(self, block: Callable[[Columns], Integers]) -> NDArray[Any]:
         """Return the exact sum over blocks."""
-        tasks = self._tasks(lambda chosen: _total(chosen, block))
         code = getattr(block, "__code__", block)
-        memory = attempts.memory(self.engine, self.kept, code, *self.filters)
-        found = self.engine.fold(tasks, _add, memory)
+        memory = attempts.memory(self.engine, self.kept, self.lots, code, *self.filters)
+        found = self.engine.fold(self._tasks(lambda chosen: _total(chosen, block)), _add, memory)
         memory.clear()  # another pass, by the same function with other values, is none of it
         return self.engine.empty.total(block) if found is None else np.asarray(found, dtype=object)
+
+    def folded(self, work: Callable[[Chosen], Any], add: Callable[[Any, Any], Any]) -> Any:
+        """Return what work makes of the parts, added up in any order; None without parts."""
+        attempts.memory()  # a pass that keeps nothing
+        return self.engine.fold(self._tasks(work), add, {})
 
     def values(self, block: Callable[[Columns], NDArray[np.float64]]) -> NDArray[np.float64]:
         """Return each row's number; many lie in a temporary file."""
@@ -271,7 +325,14 @@ class PartedRows:
 
     def _tasks(self, work: Callable[[Chosen], Any]) -> list[Task]:
         each = [None] * self.engine.count if self.kept is None else self.kept
-        return [Task(work, self.filters, kept) for kept in each]
+        return [Task(work, self.filters, *self._picked(i, kept)) for i, kept in enumerate(each)]
+
+    def _picked(self, part: int, kept: Kept | None) -> tuple[Kept | None, Lot | None]:
+        if kept is None or self.lots is None:
+            return kept, None
+        if isinstance(self.lots, Rowwise):
+            return kept.only(self.lots.bits(part)), None
+        return kept, self.lots.of(part)
 
     def _of(self, kept: Sequence[Kept]) -> PartedRows:
         return PartedRows(self.engine, self.codes, tuple(kept))
@@ -280,15 +341,30 @@ class PartedRows:
         """Return which rows are kept after all filters."""
         if "kept" not in self._known:
             lengths = self.engine.lengths()
-            if not self.filters and self.kept is not None:
+            plain = not self.filters and self.lots is None
+            if plain and self.kept is not None:
                 found: Any = self.kept
-            elif not self.filters and lengths is not None:
+            elif plain and lengths is not None:
                 found = [Kept(length, None, length) for length in lengths]
             else:
                 found = self._map(_positions)
             self._known["kept"] = tuple(found)
         kept: tuple[Kept, ...] = self._known["kept"]
         return kept
+
+    def _starts(self) -> tuple[tuple[Kept, ...], tuple[int, ...]]:
+        """Return which rows are kept, and how many of them come before each part, and in all."""
+        kept = self._resolved()
+        return kept, tuple(accumulate((each.count for each in kept), initial=0))
+
+    def _words(self, source: Coins) -> NDArray[np.uint64]:
+        """Return each kept row's word, which is its unit's; many lie in a temporary file."""
+        if self.codes is None:
+            return lots.words(source, self._starts()[1][-1])
+        present = self._present()
+        words = np.zeros(len(present), dtype=np.uint64)
+        words[present] = lots.words(source, int(np.count_nonzero(present)))
+        return collected((words[whose] for _, whose in self._whose()), words[:0])
 
     def _whose(self) -> Iterator[tuple[Kept, Integers]]:
         """Yield what is kept of each part, and whose those rows are."""
@@ -316,12 +392,17 @@ class Elsewhere:
     """What rows are for a task that has travelled: nothing that can be read."""
 
 
-def _coins(source: Coins, rate: float, count: int) -> Bools:
-    found = np.empty(count, dtype=np.bool_)
-    for start in range(0, count, DRAWN):
-        end = min(start + DRAWN, count)
-        found[start:end] = source.coins(rate, end - start)
-    return found
+def _lots(interval: lots.Interval, starts: tuple[int, ...], source: Coins) -> Lots:
+    return Lots(interval, starts, lots.BLOCK, lots.born(source, starts[-1]))
+
+
+def _mapped(
+    chosen: Chosen, block: Callable[[Columns], Mapping[str, NDArray[Any]]]
+) -> Iterator[MemoryRows]:
+    for rows in chosen:
+        for start in range(0, max(1, len(rows.units)), BLOCK):
+            own = {name: column[start : start + BLOCK] for name, column in rows.columns.items()}
+            yield MemoryRows(dict(block(own)), rows.units[start : start + BLOCK])
 
 
 def _positions(chosen: Chosen) -> Kept:

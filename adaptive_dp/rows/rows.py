@@ -22,6 +22,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_dp.rows.lots import Coins
+
 Reading = Literal["number", "text", "code", "value"]
 """What a column holds: numbers within bounds, categories that are texts, categories of which
 none is a text, or values of which nothing is declared."""
@@ -35,14 +37,6 @@ BLOCK = 4000
 
 Below 2^12, and no power of two, at which columns contend for cache lines.
 """
-
-
-class Coins(Protocol):
-    """A source of independent coins, of which the keeper of rows needs nothing else."""
-
-    def coins(self, rate: float, count: int) -> NDArray[np.bool_]:
-        """Return ``count`` coins, each True with probability at most ``rate``."""
-        ...
 
 
 class Readable(Protocol):

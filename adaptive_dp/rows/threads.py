@@ -108,6 +108,10 @@ class Threads:
                 for each in waiting:
                     each.cancel()
 
+    def derived(self, tasks: Sequence[Task], empty: MemoryRows) -> None:
+        """Return None: nothing is kept in memory."""
+        return
+
     def _done(self, part: Part, task: Task) -> Any:
         with np.errstate(all="ignore"):  # a warning would tell of the data
             return task(part.blocks(self.columns))
