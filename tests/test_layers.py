@@ -112,12 +112,14 @@ def imported(module: str, node: ast.AST) -> Iterator[str]:
 
 def statements(tree: ast.AST, *, nested: bool) -> Iterator[ast.AST]:
     """Every statement; without `nested` those alone that run when the module is imported."""
+    if nested:
+        yield from ast.walk(tree)
+        return
     for node in ast.iter_child_nodes(tree):
-        if not nested:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-                continue
-            if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-                continue
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.expr):
+            continue
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
         yield node
         yield from statements(node, nested=nested)
 
@@ -128,6 +130,7 @@ def edges(*, nested: bool) -> list[tuple[str, str]]:
         (module, target)
         for module, tree in trees().items()
         for node in statements(tree, nested=nested)
+        if isinstance(node, ast.Import | ast.ImportFrom)
         for target in imported(module, node)
     ]
 
