@@ -193,6 +193,7 @@ def test_imports_stand_at_the_top() -> None:
     }
     slow = {  # Dask is an extra; the demo calibrates when it is imported; others are seldom needed
         ("adaptive_dp.rows.opening", "adaptive_dp.rows.cluster"),
+        ("adaptive_dp.rows.opening", "adaptive_dp.rows.dask_data"),
         ("adaptive_dp.commands", "adaptive_dp.demo.plan"),
         ("adaptive_dp.audit.result", "adaptive_dp.audit.plot"),
         ("adaptive_dp.rows.opening", "adaptive_dp.rows.cluster"),

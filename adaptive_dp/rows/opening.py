@@ -12,6 +12,7 @@ import numpy as np
 
 from adaptive_dp.rows import cells, files, memory
 from adaptive_dp.rows.csv_parts import csv_parts, no_lines
+from adaptive_dp.rows.fragments import fragments
 from adaptive_dp.rows.parquet_parts import row_groups
 from adaptive_dp.rows.parts import Chosen, Kept, PartedRows, Task
 from adaptive_dp.rows.progress import shown, silent
@@ -160,8 +161,6 @@ class _Identities:
 
 def _of_dataset(data: Any, columns: dict[str, Reading], unit: str | None) -> PartedRows:
     """Return the rows of a data set of PyArrow, of which a few batches are in memory."""
-    from adaptive_dp.rows.fragments import fragments
-
     every = columns if unit is None or unit in columns else {**columns, unit: "value"}
     parts, typed = fragments(data, dict(every))
     found = {name: typed.columns[name] for name in columns} or no_lines(columns).columns
