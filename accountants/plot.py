@@ -31,10 +31,10 @@ Guarantees = Guarantee | Mapping[str, Guarantee]
 """One guarantee, or several by the names that the picture shows."""
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's: told apart by all common kinds of colour vision."""
+"""Okabe and Ito's: told apart by all common kinds of color vision."""
 
 DASHES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (7, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 3)))
-"""A line's dashes go with its colour, so that curves are told apart without colours too."""
+"""A line's dashes go with its color, so that curves are told apart without colors too."""
 
 LABELLED = 3
 """So many curves are named on the line, and have bands; more are named in a legend."""
@@ -138,13 +138,13 @@ def accountants(
     return axes
 
 
-def _bracket(axes: Axes, row: int, bounds: Bounds, left: float, edge: float, colour: str) -> None:
+def _bracket(axes: Axes, row: int, bounds: Bounds, left: float, edge: float, color: str) -> None:
     """Draw one accountant's bracket; one that ends beyond the edge points there."""
     low, high = max(min(bounds.lower, edge), left), min(bounds.upper, edge)
-    axes.plot([low, high], [row, row], color=colour, linewidth=3, alpha=0.35)
-    axes.plot(high, row, "o" if bounds.upper <= edge else ">", color=colour, clip_on=False)
+    axes.plot([low, high], [row, row], color=color, linewidth=3, alpha=0.35)
+    axes.plot(high, row, "o" if bounds.upper <= edge else ">", color=color, clip_on=False)
     text = shown(bounds.upper, upward=True, digits=4)
-    axes.annotate(text, (high, row), (0, 8), textcoords="offset points", ha="center", color=colour)
+    axes.annotate(text, (high, row), (0, 8), textcoords="offset points", ha="center", color=color)
 
 
 def panels(count: int) -> list[Axes]:
@@ -216,9 +216,9 @@ def figure(width: float) -> Figure:
 def _curve(
     axes: Axes, x: Array, lower: Array, upper: Array, line: Array, i: int, name: str
 ) -> None:
-    colour, dashes = COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)]
-    axes.fill_between(x, lower, upper, color=colour, alpha=0.15, linewidth=0)
-    axes.plot(x, line, color=colour, linewidth=1.8, linestyle=dashes, label=name or "_")
+    color, dashes = COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)]
+    axes.fill_between(x, lower, upper, color=color, alpha=0.15, linewidth=0)
+    axes.plot(x, line, color=color, linewidth=1.8, linestyle=dashes, label=name or "_")
 
 
 def _legend(axes: Axes, count: int) -> None:

@@ -70,7 +70,7 @@ def sets(options: argparse.Namespace) -> dict[str, tuple[Any, ...]]:
     order = np.random.default_rng(0).permutation(len(bunch.data))
     x, y = bunch.data[order], bunch.target[order]
     columns: dict[str, Any] = {f"p{i}": (0, 16) for i in range(64)} | {"digit": list(range(10))}
-    spread = {"model": SPREADING, "unlabelled": True, "kernel": "knn"}
+    spread = {"model": SPREADING, "unlabeled": True, "kernel": "knn"}
     plain = {"model": LOGISTIC, "C": 1.0}
     found: dict[str, tuple[Any, ...]] = {
         "digits": (columns, "digit", *halves(x, y, 997), 100, 150, spread)
@@ -321,7 +321,7 @@ def plot(found: dict[str, dict[str, list[tuple[float, float]]]], file: Path) -> 
     figure, rows = pyplot.subplots(
         2, len(found), figsize=(1.5 + 4 * len(found), 8), squeeze=False, layout="constrained"
     )
-    colours = {
+    colors = {
         "LNMax": "C7",
         "GNMax": "C0",
         "Confident-GNMax": "C2",
@@ -334,12 +334,12 @@ def plot(found: dict[str, dict[str, list[tuple[float, float]]]], file: Path) -> 
         above, below = rows[0][i], rows[1][i]
         for title, points in curves.items():
             kind, _, reading = title.partition(", ")
-            if kind not in colours:
+            if kind not in colors:
                 continue
             points = sorted(p for p in points if p[0] < 100 and not math.isnan(p[1]))
             if not points:  # nothing was answered
                 continue
-            line = {"color": colours[kind], "marker": "o", "markersize": 4}
+            line = {"color": colors[kind], "marker": "o", "markersize": 4}
             if reading in ("", "worst case"):
                 above.plot(*zip(*points, strict=True), label=kind, **line)
             if kind in ("GNMax", "Confident-GNMax"):

@@ -202,7 +202,7 @@ class Training:
             max_grad_norm=clip,
             grad_sample_mode=mode,
         )
-        self.model, self.optimiser = found[:2]
+        self.model, self.optimizer = found[:2]
         self.loss, self.loader = found[2:] if mode == "ghost" else (loss, found[2])
         if len(self.loader) != batches:
             raise ValueError(f"An epoch of {batches} batches was asked for, not {len(self.loader)}")
@@ -215,9 +215,9 @@ class Training:
     def epoch(self, batches: Any) -> None:
         """Take a step for each batch."""
         for rows, labels in batches:
-            self.optimiser.zero_grad()
+            self.optimizer.zero_grad()
             self.loss(self.model(rows), labels).backward()
-            self.optimiser.step()
+            self.optimizer.step()
 
 
 # Speed

@@ -25,7 +25,7 @@ def made_up():
     return x, y, rng.normal(size=D) * SIGMA
 
 
-def minimiser(x, y, noise):
+def minimizer(x, y, noise):
     """Return where the perturbed objective's gradient is 0."""
     gradient = lambda w: -x.T @ (y * special.expit(-y * (x @ w))) + RIDGE * w + noise  # noqa: E731
     return optimize.fsolve(gradient, np.zeros(D), xtol=1e-12)
@@ -38,7 +38,7 @@ def worst(noise):
 
 
 x, y, noise = made_up()
-theta = minimiser(x, y, noise)
+theta = minimizer(x, y, noise)
 found = objective_losses(x, y, theta, ridge=RIDGE, sigma=SIGMA)
 print(f"released: theta = {theta.round(3)}; what each record lost by it: {found}")
 shown = found.reveal()  # they are made up

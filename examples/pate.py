@@ -59,7 +59,7 @@ bound = dp.pate.sanitized(votes, noise, order=ORDER, sigma=6.0)
 plan = dp.Pipeline(
     labels=labels,
     student=dp.pate.student(pool, labels, LOGISTIC),
-    semi=dp.pate.student(pool, labels, SPREADING, unlabelled=True, kernel="knn"),
+    semi=dp.pate.student(pool, labels, SPREADING, unlabeled=True, kernel="knn"),
     these=dp.pate.sanitized_epsilon(bound, delta=DELTA),
 ).with_delta(DELTA)
 certificate = plan.certify()

@@ -99,7 +99,7 @@ class Browser:
         return dict(json.loads(line))
 
     def look(self, width: int = 1280, height: int = 900, scheme: str = "light") -> None:
-        """Set the window's size and the colour scheme."""
+        """Set the window's size and the color scheme."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,

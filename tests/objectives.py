@@ -1,4 +1,4 @@
-"""Small objectives for the tests of optimisers: a linear model, a ridge, a set."""
+"""Small objectives for the tests of optimizers: a linear model, a ridge, a set."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from attrs import field, frozen
 from scipy import optimize
 
-from adaptive_dp.optimisers import Everywhere, Set
-from adaptive_dp.optimisers.objective import Floats
+from adaptive_dp.optimizers import Everywhere, Set
+from adaptive_dp.optimizers.objective import Floats
 
 
 @frozen(eq=False)

@@ -255,7 +255,7 @@ def streams() -> dp.Pipeline:
     )
 
 
-def minimisers() -> dp.Pipeline:
+def minimizers() -> dp.Pipeline:
     table = dp.dataset(
         "people", columns={"x": (-5, 10), "y": (0, 3), "region": ["A", "B", "C"], "z": ["a", "b"]}
     )
@@ -263,19 +263,19 @@ def minimisers() -> dp.Pipeline:
     noise = dp.Gaussian(sigma=3.0)
     ridge = dp.post(abs, table.count().release(noisy()))
     kinds: dict[str, Any] = {
-        "plain": {"ridge": 9.0, "optimiser": nowhere},
+        "plain": {"ridge": 9.0, "optimizer": nowhere},
         "followed": {"ridge": ridge, "radius": 2.0},
         "tilted": {"ridge": 0.5, "radius": 1.0, "tilt": 2.0, "rows": 9},
         "attacked": {"ridge": 9.0, "adversary": 0.1, "tolerance": 0.01},
     }
-    fits = {k: examples.minimiser(Logistic(), **v).release(noise) for k, v in kinds.items()}
+    fits = {k: examples.minimizer(Logistic(), **v).release(noise) for k, v in kinds.items()}
     learner = dp.OutputPerturbation(["x", "region"], "z", noise="norm")
     fits["learned"] = table.solve(learner, epsilon=1.0)
     return dp.Pipeline(**fits)
 
 
 def nowhere(objective: Any) -> np.ndarray:
-    """An optimiser that has found nothing."""
+    """An optimizer that has found nothing."""
     return np.full(objective.width, np.nan)
 
 
@@ -329,7 +329,7 @@ def pate_student() -> dp.Pipeline:
     return dp.Pipeline(
         some=dp.pate.student(pool, some, naive, var_smoothing=0.1),
         chosen=dp.pate.student(
-            pool, chosen, "sklearn.semi_supervised:LabelSpreading", unlabelled=True
+            pool, chosen, "sklearn.semi_supervised:LabelSpreading", unlabeled=True
         ),
     )
 
@@ -358,7 +358,7 @@ PLANS: dict[str, Callable[[], dp.Pipeline]] = {
     "constants": constants,
     "instances": instances,
     "learning": learning,
-    "minimisers": minimisers,
+    "minimizers": minimizers,
     "streams": streams,
     "pate": pate,
     "pate_spent": pate_spent,

@@ -177,7 +177,7 @@ def test_posterior_epsilons_are_those_of_leaving_each_out():
 
 
 def log_density(theta, x, y, ridge, sigma):
-    """Of the minimiser of J + b't: b = -grad J, with the derivatives of J by mpmath."""
+    """Of the minimizer of J + b't: b = -grad J, with the derivatives of J by mpmath."""
     with mp.workdps(40):
         t = [mp.mpf(v) for v in theta]
         d = len(t)
@@ -194,8 +194,8 @@ def log_density(theta, x, y, ridge, sigma):
         )
 
 
-def test_the_density_is_that_of_the_minimiser():
-    """In one dimension: P(minimiser <= t) = P(-b <= grad J(t)), differentiated numerically."""
+def test_the_density_is_that_of_the_minimizer():
+    """In one dimension: P(minimizer <= t) = P(-b <= grad J(t)), differentiated numerically."""
     rng = np.random.default_rng(10)
     x, y, ridge, sigma = rng.uniform(-1, 1, (8, 1)), np.sign(rng.normal(size=8)), 0.7, 1.3
 
@@ -254,7 +254,7 @@ def test_the_objective_figure():
     assert worst == pytest.approx(0.436, abs=1e-3)
 
 
-def test_the_minimiser_moves_by_plus_the_gradient_at_the_other_minimiser():
+def test_the_minimizer_moves_by_plus_the_gradient_at_the_other_minimizer():
     """``t - t' = (mean Hessian without z)^-1 grad l(t'; z)``; printed with a minus (Lemma 17)."""
 
     def gradient(t):

@@ -11,7 +11,7 @@ from attrs import field, frozen
 from objectives import Model, Odds, random_model
 from scipy import optimize
 
-from adaptive_dp.optimisers import (
+from adaptive_dp.optimizers import (
     Everywhere,
     NotReached,
     Objective,
@@ -21,7 +21,7 @@ from adaptive_dp.optimisers import (
     minimax,
     weights,
 )
-from adaptive_dp.optimisers.objective import Floats
+from adaptive_dp.optimizers.objective import Floats
 
 
 @frozen(eq=False)
@@ -201,7 +201,7 @@ class Worst:
 
 
 def test_the_worst_group() -> None:
-    """Reweighted groups, against SciPy's constrained minimiser of ``t >= F_k(x)``."""
+    """Reweighted groups, against SciPy's constrained minimizer of ``t >= F_k(x)``."""
     g = Worst(tuple(random_model(Odds, seed, n=12, ridge=3.0) for seed in (5, 6, 7)))
     found = optimize.minimize(
         lambda v: v[-1],

@@ -1,4 +1,4 @@
-"""Objective perturbation: the mechanisms' minimisers, noise and losses, and the learner."""
+"""Objective perturbation: the mechanisms' minimizers, noise and losses, and the learner."""
 
 from __future__ import annotations
 

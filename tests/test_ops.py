@@ -137,7 +137,7 @@ class TestDraws:
 
 
 class TestConstrained:
-    def test_it_is_the_minimiser(self) -> None:
+    def test_it_is_the_minimizer(self) -> None:
         rng = np.random.default_rng(5)
         for k in range(12):
             rows, ridge, radius = random_rows(rng, 20, 3), 0.7, (0.05, 0.3, 5.0)[k % 3]

@@ -63,9 +63,9 @@ def right(model: Any) -> float:
         {"loss": pb.SmoothedHinge(0.5)},
         {"adversary": 0.05},
         {"ridge": 0.01, "radius": 3.0, "tilt": 0.5, "rows": 5000},
-        {"optimiser": lambda objective: np.zeros(objective.width)},
+        {"optimizer": lambda objective: np.zeros(objective.width)},
     ],
-    ids=["default", "ridge", "hinge", "adversary", "tilt", "optimiser"],
+    ids=["default", "ridge", "hinge", "adversary", "tilt", "optimizer"],
 )
 def test_two_classes(noise: Any, more: Any) -> None:
     solver = dp.OutputPerturbation(NAMES, "sign", noise=noise, **more)
@@ -97,12 +97,12 @@ def test_numbers(more: Any) -> None:
 
 
 def test_both_ways_to_squared_losses_agree() -> None:
-    """From exact moments and by descent over rows: the same minimiser under huge budgets."""
+    """From exact moments and by descent over rows: the same minimizer under huge budgets."""
 
     def zero(objective: Any) -> np.ndarray:
         return np.zeros(objective.width)
 
-    ways = [{}, {"optimiser": zero}]
+    ways = [{}, {"optimizer": zero}]
     fits = [fit(dp.OutputPerturbation(NAMES, "y", ridge=3.0, **way), epsilon=1e5) for way in ways]
     for name in ("intercept", *NAMES):
         assert fits[0][name] == pytest.approx(fits[1][name], abs=5e-3)

@@ -172,7 +172,7 @@ class TestUtility:
         assert "years" in axes.get_ylabel()
         assert axes.get_xscale() == "log"
 
-    def test_several_are_told_apart_without_colour(self) -> None:
+    def test_several_are_told_apart_without_color(self) -> None:
         axes = plot.utility({"a": {1.0: 1.0}, "b": {1.0: 2.0}})
         assert [t.get_text() for t in axes.get_legend().get_texts()] == ["a", "b"]
         marks = {c.lines[0].get_marker() for c in axes.containers}

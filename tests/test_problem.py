@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from adaptive_dp import problems as pb
-from adaptive_dp.optimisers.objective import Objective
+from adaptive_dp.optimizers.objective import Objective
 from adaptive_dp.problems.linear import rows_a_block
 
 
@@ -253,8 +253,8 @@ def test_tilted_risk_at_an_exponent_of_a_thousand() -> None:
     assert one.rounding(w) <= 2 * one.lipschitz + 1e-9
 
 
-def minimiser(one: Objective) -> float:
-    """Return the minimiser on [-1, 1] of one parameter: where its derivative turns."""
+def minimizer(one: Objective) -> float:
+    """Return the minimizer on [-1, 1] of one parameter: where its derivative turns."""
     low, high = -1.0, 1.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -263,7 +263,7 @@ def minimiser(one: Objective) -> float:
 
 
 @pytest.mark.parametrize("tilt", [0.1, 1.0, 8.0])
-def test_no_row_moves_the_tilted_minimiser_further(tilt: float) -> None:
+def test_no_row_moves_the_tilted_minimizer_further(tilt: float) -> None:
     """Brute force over small data sets and replacements: replace-one and removal."""
     rng, worst = np.random.default_rng(6), 0.0
     for n in (2, 5):
@@ -276,9 +276,9 @@ def test_no_row_moves_the_tilted_minimiser_further(tilt: float) -> None:
             other_y[0] = -y[0]
             other = pb.Tilted(pb.Problem(x, other_y, pb.Logistic(), **given), tilt)
             less = pb.Tilted(pb.Problem(x[1:], y[1:], pb.Logistic(), **given), tilt)
-            here = minimiser(one)
+            here = minimizer(one)
             for there in (other, less):
-                moved = abs(here - minimiser(there))
+                moved = abs(here - minimizer(there))
                 assert moved <= one.sensitivity
                 worst = max(worst, moved / one.sensitivity)
     assert worst > 0.15, "the bound says nothing"

@@ -1,4 +1,4 @@
-"""Projections against brute force and an optimiser of another kind; proximal maps."""
+"""Projections against brute force and an optimizer of another kind; proximal maps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from adaptive_dp import optimisers as pb
+from adaptive_dp import optimizers as pb
 from adaptive_dp.problems import L1, Ridge
 
 AXES = np.array([0.3, 1.0, 2.0, 0.8])
@@ -127,7 +127,7 @@ def test_bad_sets_are_refused_and_bad_points_stay_bad() -> None:
 
 
 @pytest.mark.parametrize("penalty", [Ridge(0.7), L1(0.7)])
-def test_prox_minimises(penalty: Any) -> None:
+def test_prox_minimizes(penalty: Any) -> None:
     rng, grid = np.random.default_rng(15), np.linspace(-4, 4, 80001)
     for w in rng.uniform(-3, 3, 12):
         for step in (0.1, 2.0):

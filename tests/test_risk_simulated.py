@@ -1,4 +1,4 @@
-"""Measured excess risk, with known minimisers, lies under the bound in every cell.
+"""Measured excess risk, with known minimizers, lies under the bound in every cell.
 
 A true bound fails a test with probability below 1e-6: six standard errors are taken off.
 """
@@ -83,7 +83,7 @@ def test_the_smooth_bound_is_attained() -> None:
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_regularised(epsilon: float, delta: float) -> None:
-    """Linear losses (the minimiser on the boundary) and cones; quadratics where smooth."""
+    """Linear losses (the minimizer on the boundary) and cones; quadratics where smooth."""
     rng, n, width = np.random.default_rng(3), 4000, 6
     known = Setting(n=n, width=width, lipschitz=1, radius=1, smooth=0.5, stationary=True)
     bound = risk.regularized_output_perturbation(known, epsilon, delta)
@@ -118,7 +118,7 @@ def test_exponential_mechanism(width: int) -> None:
 
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_objective_perturbation(epsilon: float, delta: float) -> None:
-    """Logistic regression whose own minimiser is found first, then each perturbed one."""
+    """Logistic regression whose own minimizer is found first, then each perturbed one."""
     rng, n, width, runs = np.random.default_rng(5), 400, 3, 300
     x = ball(rng.normal(size=(n, width)), 1.0)
     y = np.where(rng.random(n) < special.expit(x @ np.array([1.0, -1.0, 0.5])), 1.0, -1.0)
@@ -182,7 +182,7 @@ def descend(
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (4.0, 1e-3)])
 @pytest.mark.parametrize("steps", [5, 100])
 def test_descent(steps: int, epsilon: float, delta: float) -> None:
-    """Cones, quadratics, and both: the minimiser is 0.9 e, the start 0."""
+    """Cones, quadratics, and both: the minimizer is 0.9 e, the start 0."""
     n, width, runs = 300, 4, 300
     c = 0.9 * np.eye(width)[0]
     start = np.zeros((runs, width))
@@ -344,7 +344,7 @@ def test_measured_slopes() -> None:
             assert math.log(two / one) == pytest.approx(power, abs=0.05)
 
 
-def test_an_adversary_may_move_the_minimiser_to_the_boundary() -> None:
+def test_an_adversary_may_move_the_minimizer_to_the_boundary() -> None:
     """``|w - x - 3|^2 / 2`` on [-1, 1], x = 0: from inside to 1, where the slope is -2 a record."""
     known = risk.quadratic([[1.0]], n=100, radius=1.0)
     harder = risk.adversarial(known, lipschitz=5.0, smooth=1.0)

@@ -452,7 +452,7 @@ def test_every_query_is_searched():
     elsewhere = {"least_eigenvalue", "coefficient_norm", "constrained_coefficients"}
     elsewhere |= {"clipped_sum", "short_gradients", "squared_norms"}  # in test_row_gradients.py
     elsewhere |= {"stacked_moments"}  # in test_ssp.py
-    elsewhere |= {"minimiser"}  # in the tests of output perturbation
+    elsewhere |= {"minimizer"}  # in the tests of output perturbation
     assert {c.kind for c in library if c.gives is np.ndarray} == kinds | elsewhere
 
 

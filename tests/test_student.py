@@ -20,7 +20,7 @@ from adaptive_dp.pate.student import Learn, Student
 pytest.importorskip("sklearn")
 BAYES = "sklearn.naive_bayes:GaussianNB"
 SPREADING = "sklearn.semi_supervised:LabelSpreading"
-COLUMNS = {"x": (0, 10), "colour": ["red", "blue"], "kind": ["low", "mid", "high"]}
+COLUMNS = {"x": (0, 10), "color": ["red", "blue"], "kind": ["low", "mid", "high"]}
 STREAM = SeededStream(0)
 
 
@@ -28,14 +28,12 @@ def rows(size: int, seed: int) -> dict[str, Any]:
     draw = np.random.default_rng(seed)
     x = draw.uniform(0, 10, size)
     kind = np.array(["low", "mid", "high"])[np.digitize(x, [3, 6])]
-    return {"x": x, "colour": draw.choice(["red", "blue"], size), "kind": kind}
+    return {"x": x, "color": draw.choice(["red", "blue"], size), "kind": kind}
 
 
 def world(size: int = 40, count: int = 20) -> tuple[Any, Any]:
     people = dp.dataset("people", columns=COLUMNS)
-    taught = dp.pate.teachers(
-        people, ["x", "colour"], "kind", BAYES, count=count, var_smoothing=0.1
-    )
+    taught = dp.pate.teachers(people, ["x", "color"], "kind", BAYES, count=count, var_smoothing=0.1)
     return taught, taught.points("pool", size)
 
 
@@ -74,7 +72,7 @@ class TestStudent:
         assert np.array_equal(made.probabilities(test), direct.predict_proba(test))
         assert made.answers == np.count_nonzero(said >= 0)
 
-    def test_unlabelled_points_help_where_labels_are_few(self) -> None:
+    def test_unlabeled_points_help_where_labels_are_few(self) -> None:
         from sklearn.semi_supervised import LabelSpreading
 
         draw = np.random.default_rng(2)
@@ -83,7 +81,7 @@ class TestStudent:
         x = np.stack([np.cos(angle) + truth, (1 - 2 * truth) * np.sin(angle) + 0.3 * truth], 1)
         said = np.where(np.arange(100) < 2, truth, -1)
         options = {"gamma": 20}
-        half = learn(LabelSpreading, settings=options, classes=("a", "b"), unlabelled=True)
+        half = learn(LabelSpreading, settings=options, classes=("a", "b"), unlabeled=True)
         made = half.run([x, said], STREAM)
         direct = LabelSpreading(gamma=20).fit(x, said)
         assert np.array_equal(made.positions(x), direct.predict(x))
@@ -92,12 +90,12 @@ class TestStudent:
         right = [np.mean(m.positions(x) == truth) for m in (made, alone)]
         assert right[0] > right[1]
 
-    @pytest.mark.parametrize("unlabelled", [False, True])
+    @pytest.mark.parametrize("unlabeled", [False, True])
     @pytest.mark.parametrize(
         ("said", "always"), [([-1, -1, -1], "a"), ([-1, 2, 2], "c"), ([7, 1, -2], "b")]
     )
-    def test_no_answers_or_one_class(self, said: list[int], always: str, unlabelled: bool) -> None:
-        made = learn(raising, unlabelled=unlabelled).run([np.eye(3), said], STREAM)
+    def test_no_answers_or_one_class(self, said: list[int], always: str, unlabeled: bool) -> None:
+        made = learn(raising, unlabeled=unlabeled).run([np.eye(3), said], STREAM)
         assert made.predict(np.eye(3)).tolist() == [always] * 3
         sure = np.zeros((3, 3))
         sure[:, "abc".index(always)] = 1
@@ -128,7 +126,7 @@ class TestStudent:
         with pytest.raises(dp.DeclarationError, match="at least one class"):
             learn(threshold, classes=())
         with pytest.raises(dp.DeclarationError, match="True or False"):
-            learn(threshold, unlabelled="yes")
+            learn(threshold, unlabeled="yes")
 
 
 class TestPlan:
@@ -197,7 +195,7 @@ class TestPlan:
 
     def test_classes_come_with_the_votes(self) -> None:
         taught, pool = world()
-        other = dp.pate.teachers(dp.dataset("o", columns=COLUMNS), ["x"], "colour", BAYES, count=3)
+        other = dp.pate.teachers(dp.dataset("o", columns=COLUMNS), ["x"], "color", BAYES, count=3)
         votes = [t.votes(t.points("pool", 40)).release(dp.pate.GNMax(1.0)) for t in (taught, other)]
         made = dp.pate.student(pool, dp.post(np.maximum, votes[0], votes[0]), BAYES)
         assert made.operation.classes == ("low", "mid", "high")

@@ -1,6 +1,6 @@
-"""What minimising a sum of losses with Gaussian noise in the objective costs.
+"""What minimizing a sum of losses with Gaussian noise in the objective costs.
 
-Released is the minimiser theta of ``J(w) + b'w``, ``b ~ N(0, sigma^2 I)``, J a sum of rows' convex
+Released is the minimizer theta of ``J(w) + b'w``, ``b ~ N(0, sigma^2 I)``, J a sum of rows' convex
 losses of linear scores and a ridge, ``Hess J >= lam I``. A row has the gradient ``s x``, s
 nondecreasing in ``x'w``, of norm at most L and of slope ``0 <= s' |x|^2 <= beta``. Put
 
@@ -95,7 +95,7 @@ def _rows(value: int) -> int:
 
 @frozen(slots=False, cache_hash=True)
 class ObjectivePerturbation(PrivacyLoss):
-    """The exact minimiser of a linear model's objective with Gaussian noise; see the module.
+    """The exact minimizer of a linear model's objective with Gaussian noise; see the module.
 
     Parameters
     ----------

@@ -124,7 +124,7 @@ class Side:
     def value(self, handle: Handle, run: Run) -> Any:
         """Return a private value, at what the run has released so far."""
         node = self.structure.nodes[self.structure.of(handle).name]
-        if handle.colour != "private":
+        if handle.color != "private":
             return run.open(node.name)
         operation = handle.operation
         if isinstance(operation, SourceOperation):
@@ -140,7 +140,7 @@ class Side:
             "own; give a score, a function of what the run shows",
         )
         found = guarded(node.name, lambda: operation.run(inputs, SeededStream(0)))
-        if not node.loops and all(each.colour == "private" for each in handle.inputs):
+        if not node.loops and all(each.color == "private" for each in handle.inputs):
             self.known[node.name] = found
         return found
 
@@ -198,7 +198,7 @@ def _private(handle: Handle) -> list[Handle]:
     """Return a private handle and all private ones that it is made from."""
     found = [handle]
     for each in handle.inputs:
-        if each.colour == "private":
+        if each.color == "private":
             found += _private(each)
     return found
 

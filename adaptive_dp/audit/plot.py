@@ -28,15 +28,15 @@ def draw(audit: Audit, ax: Axes | None = None) -> Axes:
     rows = [("shown: at least", audit.epsilon_lower, _SHOWN), ("claimed", audit.epsilon, _CLAIMED)]
     if audit.power < math.inf:
         rows.append(("would be found", audit.power, _FOUND))
-    for row, (_, value, colour) in enumerate(rows):
-        ax.plot([0, value], [row, row], color=colour, linewidth=6, solid_capstyle="butt")
+    for row, (_, value, color) in enumerate(rows):
+        ax.plot([0, value], [row, row], color=color, linewidth=6, solid_capstyle="butt")
         ax.annotate(
             f"{value:.4g}",
             (value, row),
             (5, 0),
             textcoords="offset points",
             va="center",
-            color=colour,
+            color=color,
         )
     ax.axvline(audit.epsilon, color=_CLAIMED, linewidth=1, linestyle=":")
     ax.set_yticks(range(len(rows)), [name for name, _, _ in rows])

@@ -317,9 +317,9 @@ def _assumed(structure: Structure) -> Iterator[Finding]:
 def _adaptive(structure: Structure) -> Iterator[Finding]:
     """Find private steps that read released values."""
     for node in structure:
-        if node.handle.colour != "private":
+        if node.handle.color != "private":
             continue
-        read = [name for name in node.inputs if structure.nodes[name].handle.colour == "released"]
+        read = [name for name in node.inputs if structure.nodes[name].handle.color == "released"]
         if read:
             yield Finding(
                 node.name,

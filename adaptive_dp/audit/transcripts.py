@@ -212,7 +212,7 @@ def _fixed(node: Node, base: Run) -> bool:
     operation = node.handle.operation
     if node.loops or operation.random or isinstance(operation, Loop | Release):
         return False
-    if node.handle.colour == "released" or node.name in base.opened or node.name in base.secrets:
+    if node.handle.color == "released" or node.name in base.opened or node.name in base.secrets:
         return False
     own = type(operation).__module__.partition(".")[0] == "adaptive_dp"
     foreign = any(isinstance(each, Function) for each in operation.parameters().values())
@@ -238,4 +238,4 @@ def _shown(structure: Structure, node: Node) -> bool:
         return False
     if isinstance(operation, Release | Select):
         return True
-    return bool(node.outputs) and node.handle.colour == "released"
+    return bool(node.outputs) and node.handle.color == "released"

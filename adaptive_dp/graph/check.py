@@ -38,7 +38,7 @@ def checked(
     flat = list(_flat((), outputs)) if isinstance(outputs, Mapping) else list(outputs)
     require(bool(flat), "a plan needs at least one output: Pipeline(name=released_handle)")
     for name, handle in flat:
-        if handle.colour == "private":
+        if handle.color == "private":
             raise LeakError(
                 f"output {'.'.join(name)!r} is private: {path(handle)}; release it first, for "
                 "example with .release(dp.Laplace(scale=...))"
@@ -131,10 +131,10 @@ def _flat(prefix: Path, outputs: Mapping[Any, Any]) -> Iterator[tuple[Path, Hand
 def flows(handle: Handle) -> None:
     """Check that private values flow along one input, and out through releases only."""
     kind = handle.operation.kind
-    inside = [i.colour == "private" for i in handle.inputs]
+    inside = [i.color == "private" for i in handle.inputs]
     if isinstance(handle.operation, Loop) or kind == "group":
         require(bool(inside) and not inside[0], f"the first input of a {kind} must be released")
-        if isinstance(handle.operation, Loop) and handle.operation.result.colour == "private":
+        if isinstance(handle.operation, Loop) and handle.operation.result.color == "private":
             raise LeakError(
                 f"the body of a loop returns a private value: {path(handle.operation.result)}; "
                 "release it first"
@@ -149,7 +149,7 @@ def flows(handle: Handle) -> None:
         admitted(query, handle.inputs[0].inputs[0].domain, handle.domain, len(inside) - 1)
         handle.domain.premises(handle)
         _limited(handle)
-    elif handle.colour == "private":
+    elif handle.color == "private":
         if isinstance(handle.operation, SourceOperation):
             require(not inside, "a dataset has no inputs")
         elif not inside or not inside[0] or any(inside[1:]):

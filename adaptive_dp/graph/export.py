@@ -16,7 +16,7 @@ from adaptive_dp.graph.structure import Node, Structure
 def graph(structure: Structure, adaptive: Sequence[str] = ()) -> nx.DiGraph[str]:
     """Return a directed acyclic graph: an edge from each input to the node that reads it.
 
-    Node attributes: ``kind``, ``label``, ``detail``, ``colour`` (private, released or
+    Node attributes: ``kind``, ``label``, ``detail``, ``color`` (private, released or
     public), ``group`` (names of learners and repeats around it, outermost first),
     ``outputs``, ``digest``, ``name`` of the mechanism's norm and parameters where it is a
     release. Where ``adaptive`` names outputs, each may depend on all before it: an edge with
@@ -61,7 +61,7 @@ def _attributes(node: Node, structure: Structure) -> dict[str, Any]:
         "kind": operation.kind,
         "label": label,
         "detail": operation.detail(),
-        "colour": node.handle.colour,
+        "color": node.handle.color,
         "group": (*loops, *node.group),
         "outputs": tuple(".".join(path) for path in node.outputs),
         "digest": node.digest,

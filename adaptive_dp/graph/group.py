@@ -9,7 +9,7 @@ from attrs import frozen
 
 from adaptive_dp.graph.errors import LeakError
 from adaptive_dp.graph.handles import Handle, Released, path
-from adaptive_dp.graph.operation import Colour, Operation
+from adaptive_dp.graph.operation import Color, Operation
 from adaptive_dp.noise.stream import Stream
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ class Group(Operation):
     """Its first input, unchanged; the nodes between the other inputs and it are the group."""
 
     kind: ClassVar[str] = "group"
-    colour: ClassVar[Colour] = "released"
+    color: ClassVar[Color] = "released"
 
     name: str
 
@@ -35,6 +35,6 @@ class Group(Operation):
 
 def group(name: str, result: Released[T], *boundary: Handle) -> Released[T]:
     """Return ``result``, with the nodes between ``boundary`` and it under one name."""
-    if result.colour == "private":
+    if result.color == "private":
         raise LeakError(f"group {name!r}: the result is private: {path(result)}")
     return Released(Group(name), (result, *boundary))

@@ -1,6 +1,6 @@
 """Handles: immutable expressions over data that is not there yet.
 
-Every handle has a colour, in its static type and at run time. ``Private[T]`` stands for a
+Every handle has a color, in its static type and at run time. ``Private[T]`` stands for a
 value that must not leave; ``Released[T]`` for one that a mechanism has released, or that
 is computed from released ones; ``Public[T]`` for a constant. Functions of released values
 take released handles only, so a type checker finds a leak before the plan is built, and
@@ -20,7 +20,7 @@ from attrs import field, frozen
 from adaptive_dp.graph.change import UNBOUNDED, Change
 from adaptive_dp.graph.errors import DeclarationError, LeakError
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.operation import Colour, Operation, Query, require
+from adaptive_dp.graph.operation import Color, Operation, Query, require
 from adaptive_dp.graph.steps import Constant, Parameter, Post, Release, admitted
 
 T = TypeVar("T", covariant=True)
@@ -54,13 +54,13 @@ class Handle:
         object.__setattr__(self, "domain", domain)
 
     @property
-    def colour(self) -> Colour:
+    def color(self) -> Color:
         """Private, released or public."""
-        return self.operation.colour
+        return self.operation.color
 
     def __repr__(self) -> str:
         detail = self.operation.detail()
-        return f"<{self.colour} {self.operation.label()}{' ' + detail if detail else ''}>"
+        return f"<{self.color} {self.operation.label()}{' ' + detail if detail else ''}>"
 
     def __bool__(self) -> NoReturn:
         raise TypeError(
@@ -74,7 +74,7 @@ class Handle:
     if not TYPE_CHECKING:  # for type checkers there are no such methods, so that they refuse it
 
         def _number(self, *_: Any) -> NoReturn:
-            cure = "release it first, and " if self.colour == "private" else ""
+            cure = "release it first, and " if self.color == "private" else ""
             raise TypeError(
                 f"{self!r} is an expression, no number yet; {cure}compute with released values in "
                 "dp.post(function, handle), such as dp.post(lambda a, b: a / b, total, count), or "
@@ -134,7 +134,7 @@ class PrivateQuery(Private[T]):
         assert isinstance(self.operation, Query)
         for i, handle in enumerate(given):
             require(
-                isinstance(handle, Handle) and handle.colour != "private",
+                isinstance(handle, Handle) and handle.color != "private",
                 f"given[{i}] must be a released handle, got {handle!r}; release it first",
             )
         admitted(self.operation, self.inputs[0].domain, mechanism, len(given))
@@ -203,7 +203,7 @@ def post(function: Callable[..., R], /, *inputs: Released[Any], **constants: Any
                 f"post: argument {i + 1} must be a released handle, got {type(handle).__name__}; "
                 "pass constants by name, or as dp.public(value)"
             )
-        if handle.colour == "private":
+        if handle.color == "private":
             raise LeakError(
                 f"post: argument {i + 1} is private: {path(handle)}; release it first with "
                 ".release(dp.Laplace(scale=...))"
@@ -240,7 +240,7 @@ def lineage(handle: Handle) -> list[Handle]:
 def path(handle: Handle) -> str:
     """Return the way from the data to a private handle, for messages."""
     steps = [handle]
-    while steps[-1].inputs and steps[-1].inputs[0].colour == "private":
+    while steps[-1].inputs and steps[-1].inputs[0].color == "private":
         steps.append(steps[-1].inputs[0])
     return " -> ".join(step.operation.label() for step in reversed(steps))
 

@@ -67,7 +67,7 @@ def shortened(
             if id(handle) in done:
                 stack.pop()
                 continue
-            closed = id(handle) in made or handle.colour == "private"
+            closed = id(handle) in made or handle.color == "private"
             waiting = [] if closed else [i for i in handle.inputs if id(i) not in done]
             if waiting:
                 stack += waiting

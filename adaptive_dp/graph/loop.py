@@ -10,7 +10,7 @@ from attrs import field, frozen
 from accountants import Term
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Handle
-from adaptive_dp.graph.operation import Colour, Operation
+from adaptive_dp.graph.operation import Color, Operation
 from adaptive_dp.graph.roles import PublicSource, SourceOperation
 from adaptive_dp.noise.stream import Stream
 
@@ -20,7 +20,7 @@ class State(Operation):
     """What the body reads in each round: a repeat's round before, a selection's candidate."""
 
     kind: ClassVar[str] = "state"
-    colour: ClassVar[Colour] = "released"
+    color: ClassVar[Color] = "released"
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
         """Refuse: the executor binds the state in each round."""
@@ -40,7 +40,7 @@ class Loop(Operation):
         What a round returns.
     """
 
-    colour: ClassVar[Colour] = "released"
+    color: ClassVar[Color] = "released"
     random: ClassVar[bool] = True
 
     state: Handle = field(kw_only=True)

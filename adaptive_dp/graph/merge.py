@@ -83,7 +83,7 @@ class Merged:
             return
         key = self._key(handle)
         loops = tuple(loop for loop in around if _body(loop).inside(handle))
-        if operation.colour == "private" and not operation.random:
+        if operation.color == "private" and not operation.random:
             # only within one body: a round's step is run again, an equal one outside is not
             place = (key, tuple(id(loop) for loop in loops))
             if place in self._first:

@@ -23,7 +23,7 @@ from adaptive_dp.graph.everything import everything
 from adaptive_dp.graph.fields import fields_of
 from adaptive_dp.noise.stream import Stream
 
-Colour = Literal["private", "released", "public"]
+Color = Literal["private", "released", "public"]
 Contributions = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
@@ -31,7 +31,7 @@ class Operation:
     """Base of every operation; subclasses are frozen attrs classes, compared by value."""
 
     kind: ClassVar[str]
-    colour: ClassVar[Colour] = "private"
+    color: ClassVar[Color] = "private"
     random: ClassVar[bool] = False
     """True where two nodes with equal operation and inputs are still two nodes."""
 

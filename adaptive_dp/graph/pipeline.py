@@ -114,7 +114,7 @@ class Pipeline:
 
     @cached_property
     def graph(self) -> nx.DiGraph[str]:
-        """The plan as a networkx graph: nodes by name with kind, colour, label and detail.
+        """The plan as a networkx graph: nodes by name with kind, color, label and detail.
 
         Of a session's plan, edges with ``kind="adaptive"`` lead from each step to the next.
         """

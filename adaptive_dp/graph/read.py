@@ -234,5 +234,5 @@ def _kinds() -> list[str]:
 
 
 def _wrap(value: Operation, inputs: tuple[Handle, ...]) -> Handle:
-    handle = {"private": Private, "released": Released, "public": Public}[value.colour]
+    handle = {"private": Private, "released": Released, "public": Public}[value.color]
     return handle(value, inputs)

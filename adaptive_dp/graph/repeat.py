@@ -82,7 +82,7 @@ def repeat(
         f"repeat needs a function of the round before, such as lambda state: ..., got {body!r}",
     )
     initial = start if isinstance(start, Handle) else public(start)
-    if initial.colour == "private":
+    if initial.color == "private":
         raise LeakError(f"repeat: the start is private: {path(initial)}; release it first")
     state: Released[T] = Released(State())
     Repeat(times, state=state, result=state)  # refuses times before the body is built
@@ -91,7 +91,7 @@ def repeat(
         raise DeclarationError(
             f"repeat: the body must return a released handle, got {type(result).__name__}"
         )
-    if result.colour == "private":
+    if result.color == "private":
         raise LeakError(
             f"repeat: the body returns a private value: {path(result)}; release it first"
         )

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 from adaptive_dp.graph.change import Change, Neighbors
 from adaptive_dp.graph.handles import Handle
-from adaptive_dp.graph.operation import Colour, Operation, require
+from adaptive_dp.graph.operation import Color, Operation, require
 
 RESERVED = (
     "self",
@@ -71,7 +71,7 @@ class SourceOperation(Operation):
 class PublicSource(Operation):
     """Where data enters that everyone may see: bound by name when the plan runs."""
 
-    colour: ClassVar[Colour] = "public"
+    color: ClassVar[Color] = "public"
 
     name: str
 

@@ -265,7 +265,7 @@ def _what_is_left(plan: Pipeline, run: Run, randomness: Mapping[str, Any]) -> Re
         elif handle in cut and not node.loops:
             rest.opened[node.name] = run.cut[cut[handle]][1]
     for node in part.structure:
-        if not node.loops and node.handle.colour != "private":
+        if not node.loops and node.handle.color != "private":
             rest.value(node)
     paper = certificate(
         part.structure, part.to_document(), part.fingerprint, part.delta, ACCOUNTANTS, randomness
@@ -281,7 +281,7 @@ def bound(structure: Structure, data: Mapping[str, Secret[Any]]) -> dict[str, Se
         operation = node.handle.operation
         if isinstance(operation, SourceOperation | PublicSource):
             known = sources.get(operation.name, operation)
-            twice = operation.name in sources and operation.colour == "private"
+            twice = operation.name in sources and operation.color == "private"
             if twice or known != operation:  # equal public sources are one
                 raise DeclarationError(
                     f"two data sets of the plan are called {operation.name!r}, and run binds data "
@@ -420,7 +420,7 @@ class Run:
             self.opened[node.name] = self._loop(node, operation)
             return
         names = [self.structure.of(i).name for i in node.handle.inputs]
-        private = node.handle.colour == "private" or isinstance(operation, Release)
+        private = node.handle.color == "private" or isinstance(operation, Release)
         stream = self._stream(node) if operation.random else SecureStream()
         if private:
             value = self._guarded(node, names, stream)
@@ -428,7 +428,7 @@ class Run:
             value = operation.run([node.handle.inputs[0].domain], stream)
         else:
             value = self._followed(node, names, stream)
-        if node.handle.colour == "private":
+        if node.handle.color == "private":
             self.secrets[node.name] = Secret(value)
             return
         if isinstance(operation, Release):

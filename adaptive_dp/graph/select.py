@@ -183,7 +183,7 @@ def select(
     for what, handle in zip(("value", "score"), found, strict=True):
         require(isinstance(handle, Handle), f"select: the {what} must be a released handle")
         require(
-            handle.colour != "private",
+            handle.color != "private",
             f"select: the {what} is private: {path(handle)}; release it first",
         )
     operation = Select(shape, stopping, state=state, result=post(scored, *found))

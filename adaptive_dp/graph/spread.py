@@ -66,7 +66,7 @@ def _reached(outputs: Iterable[tuple[Path, Handle]], structure: Structure) -> se
     queue = [structure.of(handle).name for _, handle in outputs]  # a group's is its result's
     while queue:
         node = structure.nodes[queue.pop()]
-        if node.name not in found and node.handle.colour != "private":
+        if node.name not in found and node.handle.color != "private":
             found.add(node.name)
             if not isinstance(node.handle.operation, Release | Parameter | Loop):
                 queue.extend(node.inputs)

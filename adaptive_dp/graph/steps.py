@@ -14,7 +14,7 @@ from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.fresh import fresh
 from adaptive_dp.graph.functions import Function
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.operation import Colour, Operation, Query, require
+from adaptive_dp.graph.operation import Color, Operation, Query, require
 from adaptive_dp.noise.stream import Stream
 
 
@@ -27,7 +27,7 @@ class Constant(Operation):
     """A public value."""
 
     kind: ClassVar[str] = "public"
-    colour: ClassVar[Colour] = "public"
+    color: ClassVar[Color] = "public"
 
     value: Any = field(converter=_public)
 
@@ -46,7 +46,7 @@ class Release(Operation):
     """A mechanism's release of a query; the graph's only way out of private."""
 
     kind: ClassVar[str] = "release"
-    colour: ClassVar[Colour] = "released"
+    color: ClassVar[Color] = "released"
     random: ClassVar[bool] = True
 
     mechanism: Mechanism
@@ -161,7 +161,7 @@ class Parameter(Operation):
     """A parameter of the mechanism behind a release: public, known once it is calibrated."""
 
     kind: ClassVar[str] = "parameter"
-    colour: ClassVar[Colour] = "public"
+    color: ClassVar[Color] = "public"
 
     name: str
 
@@ -196,7 +196,7 @@ class Post(Operation):
     """A function of released values."""
 
     kind: ClassVar[str] = "post"
-    colour: ClassVar[Colour] = "released"
+    color: ClassVar[Color] = "released"
 
     function: Function
     constants: Mapping[str, Any] = field(factory=dict, converter=_constants)

@@ -62,9 +62,9 @@ def _line(row: Row, widths: Sequence[int]) -> str:
 
 
 def plan_text(structure: Structure) -> str:
-    """Return the plan: each node with its colour, what it is and what it reads."""
-    rows = [(n.name, n.handle.colour, _what(n), ", ".join(n.inputs)) for n in structure]
-    return table(("node", "colour", "what", "reads"), rows)
+    """Return the plan: each node with its color, what it is and what it reads."""
+    rows = [(n.name, n.handle.color, _what(n), ", ".join(n.inputs)) for n in structure]
+    return table(("node", "color", "what", "reads"), rows)
 
 
 def _what(node: Node) -> str:

@@ -49,8 +49,8 @@ def bars(node: Node, rounds: int) -> Iterable[int]:
         console=Console(file=sys.stderr),
         transient=True,
         # what they print is not put above the bar either
-        redirect_stdout=node.handle.colour != "private",
-        redirect_stderr=node.handle.colour != "private",
+        redirect_stdout=node.handle.color != "private",
+        redirect_stderr=node.handle.color != "private",
     )
     return _shown(progress, node.name, rounds)
 

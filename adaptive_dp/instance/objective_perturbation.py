@@ -1,6 +1,6 @@
 """Logistic regression by objective perturbation: what each record loses by the released theta.
 
-The mechanism releases the minimiser of ``J(t) + b't``, ``b ~ N(0, sigma^2 I)``, where
+The mechanism releases the minimizer of ``J(t) + b't``, ``b ~ N(0, sigma^2 I)``, where
 ``J(t) = sum_i log(1 + e^(-y_i x_i't)) + (ridge / 2) |t|^2``. Since ``b = -grad J(theta)``, theta
 has the density ``N(grad J(theta); 0, sigma^2 I) det(Hess J(theta))``. Without record i, of gradient
 g and curvature ``f = s (1 - s)`` in direction x, ``s = 1 / (1 + e^(y x'theta))``, the log of the
@@ -44,7 +44,7 @@ def objective_losses(
         Records as rows of shape (n, d), and labels -1 or 1, as the mechanism reads them. A label
         counts by its sign, a row without finite numbers as zeros.
     theta
-        Of shape (d,), what was released: the exact minimiser.
+        Of shape (d,), what was released: the exact minimizer.
     ridge, sigma
         Positive; sigma is the standard deviation on each coordinate of b.
 

@@ -24,14 +24,14 @@ from adaptive_dp.graph.errors import RunError
 from adaptive_dp.graph.functions import Function
 from adaptive_dp.graph.handles import Released, post, public
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.operation import Colour, Operation, require
+from adaptive_dp.graph.operation import Color, Operation, require
 from adaptive_dp.graph.repeat import repeat
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.functions import NEVER, at_random, known, noted, picked, unasked
 from adaptive_dp.pate.model import described, settings, taught
 from adaptive_dp.pate.points import PointsDomain
 from adaptive_dp.pate.teachers import Teachers
-from adaptive_dp.queries.labelled import open_handle
+from adaptive_dp.queries.labeled import open_handle
 
 Labels = NDArray[np.int64]
 
@@ -65,7 +65,7 @@ class Disagreement(Operation):
     """
 
     kind: ClassVar[str] = "disagreement"
-    colour: ClassVar[Colour] = "released"
+    color: ClassVar[Color] = "released"
 
     model: Function
     classes: int = field(converter=number)

@@ -15,7 +15,7 @@ from adaptive_dp.graph.errors import RunError
 from adaptive_dp.graph.functions import Function
 from adaptive_dp.graph.handles import Handle, Released
 from adaptive_dp.graph.loop import ancestors
-from adaptive_dp.graph.operation import Colour, Operation, require
+from adaptive_dp.graph.operation import Color, Operation, require
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.ballots import BallotsSource
 from adaptive_dp.pate.model import (
@@ -31,7 +31,7 @@ from adaptive_dp.pate.points import Points, featured
 from adaptive_dp.pate.teachers import TeachersDomain
 from adaptive_dp.queries import domains
 from adaptive_dp.queries.domains import Column
-from adaptive_dp.queries.labelled import open_handle
+from adaptive_dp.queries.labeled import open_handle
 
 Array = NDArray[np.float64]
 
@@ -148,19 +148,19 @@ class Learn(Operation):
         The target's categories.
     settings
         Keyword arguments of the model.
-    unlabelled
+    unlabeled
         Pass all points, those without an answer as of class -1.
     features, norm, columns
         How the points' features are made; none where that is not known.
     """
 
     kind: ClassVar[str] = "student"
-    colour: ClassVar[Colour] = "released"
+    color: ClassVar[Color] = "released"
 
     model: Function
     classes: tuple[Any, ...] = field(converter=anything)
     settings: Mapping[str, Any] = field(factory=dict, converter=_settings)
-    unlabelled: bool = False
+    unlabeled: bool = False
     features: tuple[str, ...] = field(default=(), converter=texts)
     norm: float | None = field(default=None, converter=number)
     columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
@@ -168,8 +168,8 @@ class Learn(Operation):
     def __attrs_post_init__(self) -> None:
         require(len(self.classes) > 0, "a student needs at least one class, got none")
         require(
-            isinstance(self.unlabelled, bool),
-            f"a student's unlabelled must be True or False, got {self.unlabelled!r}",
+            isinstance(self.unlabeled, bool),
+            f"a student's unlabeled must be True or False, got {self.unlabeled!r}",
         )
 
     def label(self) -> str:
@@ -179,7 +179,7 @@ class Learn(Operation):
     def detail(self) -> str:
         """Return the model."""
         name = self.model.name.partition(":")[2]
-        return f"{name}, semi-supervised" if self.unlabelled else name
+        return f"{name}, semi-supervised" if self.unlabeled else name
 
     def domain(self, inputs: Sequence[Any]) -> None:
         """Check that there are points and answers."""
@@ -197,7 +197,7 @@ class Learn(Operation):
         size = max(200, 20 * len(self.classes))
         x = draw.uniform(0, 1, (size, inputs[0].width if inputs[0] else 3))
         y = np.arange(len(x)) % len(self.classes)
-        if self.unlabelled:
+        if self.unlabeled:
             y[len(y) // 2 :] = -1
         made = self._learnt(x, y)
         if made.failed:
@@ -223,7 +223,7 @@ class Learn(Operation):
         name = self.model.name.partition(":")[2]
         found, failed = None, ""
         if np.count_nonzero(counts) > 1:
-            keep = np.ones(len(y), bool) if self.unlabelled else seen
+            keep = np.ones(len(y), bool) if self.unlabeled else seen
             try:
                 with warnings.catch_warnings(), np.errstate(all="ignore"):
                     warnings.simplefilter("ignore")
@@ -250,7 +250,7 @@ def student(
     labels: Released[Any],
     model: Any,
     *,
-    unlabelled: bool = False,
+    unlabeled: bool = False,
     **parameters: Any,
 ) -> Released[Student]:
     """Return a classifier that learns from public points and released answers: it costs nothing.
@@ -267,7 +267,7 @@ def student(
         `active` return.
     model
         As `adaptive_dp.pate.teachers` takes it.
-    unlabelled
+    unlabeled
         Also give it the points without an answer, as of class -1: for scikit-learn's
         ``LabelSpreading``, ``LabelPropagation``, ``SelfTrainingClassifier`` and their like.
     parameters
@@ -291,7 +291,7 @@ def student(
         function,
         classes(said),
         {**taken, **parameters},
-        unlabelled,
+        unlabeled,
         made.features if made else (),
         made.norm if made else None,
         made.columns if made else {},

@@ -36,7 +36,7 @@ from adaptive_dp.pate.training import Ensemble, Part, Recipe, Rounds, rehearsed,
 from adaptive_dp.queries import domains
 from adaptive_dp.queries.domains import Categories, Column, Table
 from adaptive_dp.queries.examples import ExamplesOf, declarations
-from adaptive_dp.queries.labelled import open_handle
+from adaptive_dp.queries.labeled import open_handle
 from adaptive_dp.queries.partition import category_index
 from adaptive_dp.queries.phases import drawn
 from adaptive_dp.rows import Examples, Rows

@@ -1,7 +1,7 @@
-"""Objective perturbation: the minimiser of a sum of losses with noise in the objective.
+"""Objective perturbation: the minimizer of a sum of losses with noise in the objective.
 
-The noise b is drawn exactly, from a secure stream, and never again. The minimiser is approximate,
-so what is released is not it but ``w + z``, with fresh noise z: given the exact minimiser theta of
+The noise b is drawn exactly, from a secure stream, and never again. The minimizer is approximate,
+so what is released is not it but ``w + z``, with fresh noise z: given the exact minimizer theta of
 the data, w is a function of theta and the data (b is, as ``b = -grad J(theta)``) with
 ``|w - theta| <= g / ridge``, so that z hides it like any value of sensitivity ``2 g / ridge``, and
 its loss composes with that of theta (approximate minima perturbation: Iyengar et al. 2019). Floats
@@ -68,11 +68,11 @@ def determinant(limits: Constants, ridge: float) -> float:
 
 
 class PerturbedObjective(Mechanism):
-    """The minimiser of ``sum_i f(x_i'w, y_i) + (ridge/2) |w|^2 + b'w``, b of N(0, sigma^2 I).
+    """The minimizer of ``sum_i f(x_i'w, y_i) + (ridge/2) |w|^2 + b'w``, b of N(0, sigma^2 I).
 
     Rows are divided by their declared radius R, into the unit ball; what is released are the
     coefficients of the rows as they are, ``(w + z) / R``. No bound on w may be set: the theorem
-    needs the minimiser over all of them. Everything is penalised, an intercept too.
+    needs the minimizer over all of them. Everything is penalised, an intercept too.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class PerturbedObjective(Mechanism):
         Positive.
     blur
         z is normal of standard deviation ``blur`` times ``g / ridge``, g the tolerance of the
-        minimiser's gradient: it costs a Gaussian of ``mu = 2 / blur``, which must be at most a
+        minimizer's gradient: it costs a Gaussian of ``mu = 2 / blur``, which must be at most a
         tenth of ``L / sigma``.
     of
         The loss f of one score, such as ``Logistic()``.

@@ -1,4 +1,4 @@
-"""The minimiser of a linear model's objective with noise, to a proven gradient.
+"""The minimizer of a linear model's objective with noise, to a proven gradient.
 
 ``F(w) = sum_i f(x_i'w, y_i) + (ridge/2) |w|^2 + b'w``, rows x_i in the unit ball: whole steps n_i
 times s. It is found in ``v = s w``, of which a float is two sets of whole numbers, so that scores

@@ -1,4 +1,4 @@
-"""What a learner minimises: losses of linear models, with the constants that proofs need."""
+"""What a learner minimizes: losses of linear models, with the constants that proofs need."""
 
 from adaptive_dp.problems.absolute import Absolute
 from adaptive_dp.problems.adversarial import Adversarial

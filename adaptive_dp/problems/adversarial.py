@@ -8,7 +8,7 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
-from adaptive_dp.optimisers.sets import norm
+from adaptive_dp.optimizers.sets import norm
 from adaptive_dp.problems.linear import blocks, scores, sum_error
 from adaptive_dp.problems.loss import Constants, Floats
 from adaptive_dp.problems.problem import Problem, curvature, length
@@ -42,7 +42,7 @@ class Adversarial:
     -----
     A row's term is a maximum of convex functions, each ``L |x + v|_2``-Lipschitz: it is convex and
     ``L (R + rho c)``-Lipschitz, c the most that ``|v|_2`` is of ``|v|_q`` (1, but ``sqrt p`` for
-    q infinite). The ridge's strong convexity is kept. So the minimiser's sensitivity is that of
+    q infinite). The ridge's strong convexity is kept. So the minimizer's sensitivity is that of
     ordinary risk with the larger constant. Without smoothing F is not smooth: ``|w|_{q*}`` has
     kinks, at 0 at least.
 

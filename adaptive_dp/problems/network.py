@@ -18,7 +18,7 @@ Activation = Literal["tanh", "relu"]
 class Network:
     """``loss(W2 (1, a(W1 x)), y)``, summed over rows. Not convex.
 
-    So no bound of this package that needs convexity, a minimiser or its sensitivity applies: what
+    So no bound of this package that needs convexity, a minimizer or its sensitivity applies: what
     privacy there is comes from clipping each row's gradient (`adaptive_dp.NoisySGD`). The hidden
     units' bias is the rows' own intercept; the scores' is the 1 in front of the hidden units.
 

@@ -8,7 +8,7 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
-from adaptive_dp.optimisers.sets import Ball, norm
+from adaptive_dp.optimizers.sets import Ball, norm
 from adaptive_dp.problems.labels import expected, legal
 from adaptive_dp.problems.linear import blocks, scores, sum_error
 from adaptive_dp.problems.loss import Constants, Floats, Loss

@@ -38,8 +38,8 @@ class Tilted:
     vectors of norm at most L is at most ``L^2``: ``beta + t L^2 + ridge``. The first two terms are
     positive semidefinite, so the ridge's strong convexity mu is kept.
 
-    *Sensitivity of the minimiser.* Let data sets differ in row 1, let a <= f <= A on the set, and
-    let w, w' minimise F, F'. By strong convexity ``mu |w - w'| <= |grad F(w') - grad F'(w')|``
+    *Sensitivity of the minimizer.* Let data sets differ in row 1, let a <= f <= A on the set, and
+    let w, w' minimize F, F'. By strong convexity ``mu |w - w'| <= |grad F(w') - grad F'(w')|``
     (add both first-order conditions, over the convex set). The ridge cancels. With G the weighted
     mean of the other rows' gradients at w' and p, p' the weight of row 1 in either,
 
@@ -47,7 +47,7 @@ class Tilted:
 
     of norm at most ``(p + p' + |p - p'|) L = 2 L max(p, p')``. Each weight is at most
     ``1 / (1 + (n - 1) e^{-t (A - a)})``, since each other row's e^{t f} is at least
-    ``e^{-t (A - a)}`` times that of row 1. So the minimiser moves by at most
+    ``e^{-t (A - a)}`` times that of row 1. So the minimizer moves by at most
 
         (2 L / mu) / (1 + (n - 1) e^{-t (A - a)}),
 
@@ -146,7 +146,7 @@ class Tilted:
 
     @property
     def sensitivity(self) -> float:
-        """The most by which one row moves the minimiser, in l2 norm; see the notes."""
+        """The most by which one row moves the minimizer, in l2 norm; see the notes."""
         p, c = self.problem, self.problem.constants
         if p.strong == 0:
             return math.inf
@@ -206,7 +206,7 @@ class Tilted:
 
 
 def moved_by(lipschitz: float, spread: float, tilt: float, strong: float, rows: int) -> float:
-    """Return the most by which one of ``rows`` rows moves a tilted risk's minimiser, in l2 norm.
+    """Return the most by which one of ``rows`` rows moves a tilted risk's minimizer, in l2 norm.
 
     Parameters
     ----------

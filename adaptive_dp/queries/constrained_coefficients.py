@@ -22,7 +22,7 @@ from adaptive_dp.rows.definite import constrained
 class ConstrainedCoefficients(Query):
     """The ridge coefficients in the ball ``|w| <= radius``.
 
-    They minimise ``F(w) = |y - Xw|^2 / 2 + ridge |w|^2 / 2``, which is ridge-strongly convex, over
+    They minimize ``F(w) = |y - Xw|^2 / 2 + ridge |w|^2 / 2``, which is ridge-strongly convex, over
     a ball in which a row's share of it has a gradient of at most ``G = 1 + radius``. So a row that
     comes or goes moves them by at most ``G / ridge`` in l2 norm. Each is rounded to 2^-40.
 

@@ -26,7 +26,7 @@ from adaptive_dp.queries.domains import Categories
 from adaptive_dp.queries.filter import Condition, Filter
 from adaptive_dp.queries.gram import Gram, SmallestEigenvalue
 from adaptive_dp.queries.histogram import Histogram
-from adaptive_dp.queries.labelled import LabelledRows, labelled
+from adaptive_dp.queries.labeled import LabeledRows, labeled
 from adaptive_dp.queries.mean import Mean
 from adaptive_dp.queries.mode import Mode
 from adaptive_dp.queries.order import Quantile
@@ -268,7 +268,7 @@ class Table(Private[Rows]):
         labels: str | None = None,
         norm: float | None = None,
         intercept: bool = True,
-    ) -> LabelledRows:
+    ) -> LabeledRows:
         """Return features and a label for each row, to learn from.
 
         Parameters
@@ -285,7 +285,7 @@ class Table(Private[Rows]):
         intercept
             Put a 1 in front.
         """
-        return labelled(self, features, target, labels=labels, norm=norm, intercept=intercept)
+        return labeled(self, features, target, labels=labels, norm=norm, intercept=intercept)
 
     def solve(
         self, solver: Solver[S], *, epsilon: float | None = None, delta: float | None = None
@@ -503,7 +503,7 @@ class Column(Private[Array], Generic[S]):
     def _compare(self, test: str, other: Any) -> Condition:
         name = self._plain(test)
         if isinstance(other, Handle):
-            if other.colour == "private":
+            if other.color == "private":
                 raise LeakError(f"a filter may not compare with a private value: {path(other)}")
             assert isinstance(other, Released)
             return Condition(name, test, None, other, self.inputs[0])

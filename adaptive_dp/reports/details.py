@@ -30,21 +30,21 @@ def details(graph: nx.DiGraph[str], certificate: Mapping[str, Any]) -> str:
             body += f"<dt>{name}</dt><dd>{_links(graph, keys, index)}</dd>" if keys else ""
         title = str(graph.nodes[key].get("label") or key)
         cards.append(
-            f'<article class="card {_colour(graph.nodes[key])}" id="{anchor(index[key])}" '
+            f'<article class="card {_color(graph.nodes[key])}" id="{anchor(index[key])}" '
             f'tabindex="-1"><h3>{escape(title)}</h3><dl>{body}</dl></article>'
         )
     return fold(f"all {len(graph):,} nodes", f'<div class="stack">{"".join(cards)}</div>')
 
 
-def _colour(node: Mapping[str, Any]) -> str:
-    return node["colour"] if node.get("colour") in _MEANS else "private"
+def _color(node: Mapping[str, Any]) -> str:
+    return node["color"] if node.get("color") in _MEANS else "private"
 
 
 def _plain(node: Mapping[str, Any], release: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
     yield "kind", escape(node.get("kind") or said.NONE)
     if node.get("detail") and release is None:  # of a release, its mechanism says it
         yield "what", escape(node["detail"])
-    yield "colour", escape(_MEANS[_colour(node)])
+    yield "color", escape(_MEANS[_color(node)])
     if node.get("group"):
         yield "inside", escape(" › ".join(map(str, node["group"])))
     if set(node.get("outputs") or ()) - {node.get("label")}:

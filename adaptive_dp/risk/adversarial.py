@@ -20,7 +20,7 @@ def adversarial(
     The solver's primal gap is the ``gap`` of `output_perturbation`.
 
     A maximum of smooth functions need not be smooth (``max(w, -w)``), and a linear model's robust
-    loss also depends on w's norm, so neither is kept. Nor is it kept that the minimiser lies inside
+    loss also depends on w's norm, so neither is kept. Nor is it kept that the minimizer lies inside
     of W: the adversary may move it to W's boundary.
 
     Parameters
@@ -33,7 +33,7 @@ def adversarial(
     smooth
         beta of the maximum, where that is known.
     stationary
-        Whether the gradient of the robust problem's F is known to vanish at its minimiser.
+        Whether the gradient of the robust problem's F is known to vanish at its minimizer.
     """
     return evolve(
         setting,

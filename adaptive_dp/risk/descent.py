@@ -19,7 +19,7 @@ from adaptive_dp.risk.setting import Setting, Upper
 def descent_gap(lipschitz: float, distance: float, steps: int) -> float:
     """Bound F(average) - min F of projected subgradient descent without noise: ``L D / sqrt T``.
 
-    Here L is that of F itself and D at least the distance from the start to a minimiser, such as
+    Here L is that of F itself and D at least the distance from the start to a minimizer, such as
     W's diameter; the step is ``D / (L sqrt T)``. With half the diameter in D's place it is false.
 
     Examples

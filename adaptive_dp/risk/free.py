@@ -36,7 +36,7 @@ def privacy_cost(setting: Setting, epsilon: float, delta: float = 0.0) -> Privac
     """Return both parts, for the best of output perturbation's bounds.
 
     Strongly convex: ``2 L^2 / (mu n)`` against ``L E|z|``, so that for pure epsilon and replace-one
-    privacy is free where ``p / eps <= 1``; smooth with a stationary minimiser, against
+    privacy is free where ``p / eps <= 1``; smooth with a stationary minimizer, against
     ``(beta / 2) E|z|^2``: ``p (p + 1) / eps^2 <= (mu / beta) n``. Only convex, at the penalty
     ``lambda = 2 L sqrt(n) / R`` that is best without privacy: ``2 L R / sqrt n`` against
     ``L E|z|``, free where ``p / eps <= 2``; smooth and stationary,

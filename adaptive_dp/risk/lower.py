@@ -21,9 +21,9 @@ cover the sphere, and the cone over a cap, in the unit ball, lies in a ball of r
 
 - Linear, ``f = -<u, w>``: excess ``m L (R - <v, w>)``. Opposite v add to ``2 m L R``; excess below
   ``m L R (1 - cos(phi/2))`` means an angle to v below phi/2.
-- Quadratic of curvature c, ``f = (c/2)|w|^2 - <u, w>``, ``|u| = a = L - c R``: the minimiser is
+- Quadratic of curvature c, ``f = (c/2)|w|^2 - <u, w>``, ``|u| = a = L - c R``: the minimizer is
   ``s v``, ``s = m a / (n c)``, if that is at most R; excess ``(n c / 2)|w - s v|^2``. Opposite v
-  add to ``n c s^2``; minimisers are ``2 s sin(phi/2)`` apart.
+  add to ``n c s^2``; minimizers are ``2 s sin(phi/2)`` apart.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CURVATURES = np.geomspace(1e-6, 1.0, 120)
 def lower_bound(setting: Setting, epsilon: float, delta: float = 0.0) -> Lower:
     """Return the largest lower bound that is proved here for the setting's class of losses.
 
-    Linear instances where mu = 0 and the minimiser may lie on the boundary, quadratics of every
+    Linear instances where mu = 0 and the minimizer may lie on the boundary, quadratics of every
     curvature from mu to beta unless the model is linear. Shapes, mean form: ``L R p / (eps n)`` and
     ``(L^2 / mu) p^2 / (eps n)^2`` for delta = 0. For delta > 0 what is proved here does not grow
     with p (published rates do, by sqrt p; their constants are not known here, see `known_rates`).

@@ -1,4 +1,4 @@
-"""Objective perturbation: the exact minimiser of ``F(w) + (lambda/2)|w|^2 + <b, w>`` over R^p.
+"""Objective perturbation: the exact minimizer of ``F(w) + (lambda/2)|w|^2 + <b, w>`` over R^p.
 
 For linear models alone: a record's gradient is ``s x`` and its Hessian ``a x x'``, with
 ``|x| <= 1``, ``|s| <= L`` and ``0 <= a <= beta``, continuous in w; w here is the distance from the
@@ -21,9 +21,9 @@ of freedom (zero-out) or 2 (replace-one), under the very law that the ratio favo
 ``t = e/m - m/2`` is a bound of delta: ``2 Phi(-t)``, or ``e^{-t^2/2}``. Hence
 ``m = sqrt(t^2 + 2e) - t`` with t the tail's quantile at delta.
 
-*Risk.* The output w minimises G + <b, .>, ``G = F + (lambda/2)|w|^2``, so ``|grad G(w)| = |b|`` and
+*Risk.* The output w minimizes G + <b, .>, ``G = F + (lambda/2)|w|^2``, so ``|grad G(w)| = |b|`` and
 by strong convexity ``G(w) - min G <= |b|^2 / (2 lambda)``. Since ``min G <= F(w*) + lambda R^2/2``,
-``excess <= |b|^2 / (2 lambda) + lambda R^2 / 2``, where R bounds the norm of a minimiser of F over
+``excess <= |b|^2 / (2 lambda) + lambda R^2 / 2``, where R bounds the norm of a minimizer of F over
 R^p.
 """
 
@@ -131,6 +131,6 @@ def objective_perturbation(
         "E|b|^2 / (2 lambda) + lambda R^2 / 2 (own proof)",
         failure,
         {"lambda": weight, "scale": noise.scale},
-        "an exact minimiser, without constraint",
+        "an exact minimizer, without constraint",
         population,
     )

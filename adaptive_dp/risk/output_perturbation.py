@@ -1,13 +1,13 @@
-"""Output perturbation: the minimiser plus noise, projected back onto W.
+"""Output perturbation: the minimizer plus noise, projected back onto W.
 
 The lemma under all of it: let A be m-strongly convex on W and g be G-Lipschitz on W, with
-directional derivatives. Then minimisers u of A and v of A + g over W are at most G / m apart.
-*Proof.* Let d = |u - v|. Since u minimises A, ``A(v) >= A(u) + (m/2) d^2``. Since v minimises A +
+directional derivatives. Then minimizers u of A and v of A + g over W are at most G / m apart.
+*Proof.* Let d = |u - v|. Since u minimizes A, ``A(v) >= A(u) + (m/2) d^2``. Since v minimizes A +
 g, ``A'(v; u - v) >= -g'(v; u - v) >= -G d``, so ``A(u) >= A(v) - G d + (m/2) d^2``. Add both:
 ``m d^2 <= G d``. Nothing need be smooth, and W may be anything closed and convex.
 
 F is (n mu)-strongly convex and neighbours differ by a ``move``-Lipschitz function, so the
-sensitivity of the minimiser is ``move / (n mu)``: 2L / (n mu) under replace-one. With a regulariser
+sensitivity of the minimizer is ``move / (n mu)``: 2L / (n mu) under replace-one. With a regulariser
 ``(lambda/2)|w - start|^2`` it is ``move / lambda``: the regulariser is the same for all data, so
 its slope does not enter.
 """
@@ -27,10 +27,10 @@ _SOURCE = "own proof; shape: Lowy and Razaviyayn 2021"
 
 
 def sensitivity(setting: Setting, *, gap: float = 0.0) -> float:
-    """Return how far the minimiser moves between neighbours, ``move / (n mu)``.
+    """Return how far the minimizer moves between neighbours, ``move / (n mu)``.
 
     With ``gap`` it is that of any point whose risk is within ``gap`` (of the sum) of the
-    minimum: such a point is within ``sqrt(2 gap / (n mu))`` of the minimiser, by strong convexity,
+    minimum: such a point is within ``sqrt(2 gap / (n mu))`` of the minimizer, by strong convexity,
     with n - 1 in n's place where a record is left out.
     """
     _strong(setting)
@@ -102,7 +102,7 @@ def smooth_output_perturbation(
     failure: float | None = None,
     population: bool = False,
 ) -> Upper:
-    """Bound the excess for smooth and strongly convex losses with a stationary minimiser.
+    """Bound the excess for smooth and strongly convex losses with a stationary minimizer.
 
     With ``grad F(w*) = 0``: ``F(P(w + z)) - F(w*) <= (n beta / 2)|w - w* + z|^2``. In expectation
     the cross term vanishes and ``|w - w*|^2 <= 2 gap / (n mu)``:
@@ -111,7 +111,7 @@ def smooth_output_perturbation(
     """
     if not setting.stationary:
         raise DomainError(
-            "the bound (n beta / 2) E|z|^2 needs a minimiser at which the gradient vanishes; pass "
+            "the bound (n beta / 2) E|z|^2 needs a minimizer at which the gradient vanishes; pass "
             "stationary=True if that is known, or use output_perturbation"
         )
     if setting.smooth == math.inf:
@@ -132,7 +132,7 @@ def smooth_output_perturbation(
         f"(n beta / 2) E|z|^2 ({_SOURCE}, Prop. 2.4)",
         failure,
         {"scale": noise.scale},
-        "a stationary minimiser",
+        "a stationary minimizer",
         population,
     )
 
@@ -145,9 +145,9 @@ def regularized_output_perturbation(
     penalty: float | None = None,
     population: bool = False,
 ) -> Upper:
-    """Bound the expected excess of the minimiser of ``F + (lambda/2)|w - start|^2`` plus noise.
+    """Bound the expected excess of the minimizer of ``F + (lambda/2)|w - start|^2`` plus noise.
 
-    Let u be that minimiser. ``F(u) <= F(w*) + lambda R^2 / 2``, so, with
+    Let u be that minimizer. ``F(u) <= F(w*) + lambda R^2 / 2``, so, with
     ``|z| = (move / lambda)|z_1|``, ``E excess <= lambda R^2 / 2 + n L (move / lambda) E|z_1|``. The
     best lambda is ``sqrt(2 n L move E|z_1|) / R``, where the bound is ``lambda R^2``: 2 n L R
     sqrt(p / (eps n)) for pure epsilon and replace-one.
@@ -185,9 +185,9 @@ def smooth_regularized_output_perturbation(
     penalty: float | None = None,
     population: bool = False,
 ) -> Upper:
-    """The same for smooth losses with a stationary minimiser.
+    """The same for smooth losses with a stationary minimizer.
 
-    Then the regularised minimiser u is stationary too: without constraint it is no further from the
+    Then the regularised minimizer u is stationary too: without constraint it is no further from the
     start than w*, since ``F_lambda(u) <= F_lambda(w*)`` and ``F(w*) <= F(u)``, so it lies in W.
     Hence ``F(P(u + z)) <= F_lambda(P(u + z)) <= F_lambda(u) + ((n beta + lambda) / 2)|z|^2`` and
     ``E excess <= lambda R^2 / 2 + ((n beta + lambda) / 2)(move / lambda)^2 E|z_1|^2``.
@@ -214,14 +214,14 @@ def smooth_regularized_output_perturbation(
         f"lambda R^2 / 2 + ((n beta + lambda) / 2) E|z|^2 ({_SOURCE}, Prop. 2.8)",
         choices={"lambda": weight, "scale": one.scale * setting.move / weight},
         population=population,
-        needs="a stationary minimiser",
+        needs="a stationary minimizer",
     )
 
 
 def stability(setting: Setting, curvature: float) -> float:
     """Return n times what exchanging a record may change any record's expected loss by.
 
-    The minimiser of a (curvature)-strongly convex sum moves by at most ``2L / curvature``, and the
+    The minimizer of a (curvature)-strongly convex sum moves by at most ``2L / curvature``, and the
     noise, drawn alike, not at all: the loss changes by at most ``2 L^2 / curvature``. Then
     ``E (population risk - empirical risk) <= 2 L^2 / curvature``, each a mean (Bousquet and
     Elisseeff 2002: exchange the i-th record for a fresh one), and since the least empirical risk is

@@ -16,7 +16,7 @@ def quadratic(
     """Return the setting of ``|A (w - x)|^2 / 2`` with w and x in the ball of a radius.
 
     The Hessian is A'A: mu and beta are its least and greatest eigenvalue, the squares of A's
-    singular values s. The gradient ``A'A (w - x)`` has norm at most ``2 R s_max^2``. The minimiser
+    singular values s. The gradient ``A'A (w - x)`` has norm at most ``2 R s_max^2``. The minimizer
     of the sum is the mean of the x, where the gradient vanishes.
 
     Parameters

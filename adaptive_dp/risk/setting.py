@@ -1,6 +1,6 @@
 """What is known before the data are seen, and what kinds of answer the theorems give.
 
-The empirical risk is the sum ``F(w) = f_1(w) + ... + f_n(w)`` over records, minimised over a
+The empirical risk is the sum ``F(w) = f_1(w) + ... + f_n(w)`` over records, minimized over a
 closed convex set W. Constants are those of one record's loss: it is convex and L-Lipschitz on W,
 perhaps mu-strongly convex and beta-smooth, so that F has n times as much of each. A *mean* form is
 the sum's divided by n. The *excess* of w is ``F(w) - min F`` over W; a population excess is
@@ -77,8 +77,8 @@ class Setting:
     smooth
         beta, of one record's loss; infinite where its gradient is not Lipschitz.
     stationary
-        Whether the gradient of F is known to vanish at a minimiser of F on W: true of problems
-        without constraint, and where the minimiser lies inside of W. What uses it is wrong
+        Whether the gradient of F is known to vanish at a minimizer of F on W: true of problems
+        without constraint, and where the minimizer lies inside of W. What uses it is wrong
         without it: with an active constraint the excess is of first order in the noise.
     linear
         Whether a record's loss depends on w by one number ``<x, w>``, ``|x| <= 1``, with
@@ -135,7 +135,7 @@ class Setting:
     def trivial(self) -> float:
         """The excess of the start, whatever the data: ``n min(L R, L^2 / (2 mu))``.
 
-        F is nL-Lipschitz and a minimiser is within R; and strong convexity, minimised over all
+        F is nL-Lipschitz and a minimizer is within R; and strong convexity, minimized over all
         of R^p, says ``F(w) >= F(start) - |grad|^2 / (2 n mu)``.
         """
         slope = self.lipschitz * self.radius

@@ -11,7 +11,7 @@ from adaptive_dp.risk.setting import Setting, Upper
 
 
 def tilted_sensitivity(setting: Setting, *, tilt: float, span: float) -> float:
-    """Return how far F_t's minimiser moves: ``(2L / mu) / (1 + (n - 1) e^{-t span})``.
+    """Return how far F_t's minimizer moves: ``(2L / mu) / (1 + (n - 1) e^{-t span})``.
 
     *Proof.* A subgradient is ``sum v_i g_i``, v the softmax of ``t f_i(w)``. Let q and q' be the
     weights of the exchanged record, g and g' its subgradients, h the others' mean by their own
@@ -50,7 +50,7 @@ def tilted_output_perturbation(
 
     F_t is L-Lipschitz, mu-strongly convex and, for twice differentiable losses,
     ``(beta + t L^2)``-smooth: its Hessian is ``sum v_i H_i + t Cov_v(g)``. So
-    ``E excess <= gap + L E|z|``, and for a stationary minimiser
+    ``E excess <= gap + L E|z|``, and for a stationary minimizer
     ``(beta_t / mu) gap + (beta_t / 2) E|z|^2``; the smaller counts.
 
     Parameters

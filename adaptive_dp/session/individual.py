@@ -127,7 +127,7 @@ class Individuals:
         active = self._replayed(number, run.structure) if charges else {}
         by_name = {charge.node.name: charge for charge in charges}
         for node in run.structure:
-            if node.name not in wanted or node.loops or node.handle.colour == "private":
+            if node.name not in wanted or node.loops or node.handle.color == "private":
                 continue
             if node.name in by_name:
                 assert self._state is not None

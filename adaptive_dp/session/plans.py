@@ -55,7 +55,7 @@ def written(plan: Pipeline, offered: Collection[str]) -> dict[str, Any]:
 
 def _lasting(node: Node) -> bool:
     """Whether a node is written once: what is random or open, in no loop. The rest is cheap."""
-    return not node.loops and (node.handle.operation.random or node.handle.colour != "private")
+    return not node.loops and (node.handle.operation.random or node.handle.color != "private")
 
 
 def _twins(structure: Structure) -> bool:

@@ -88,7 +88,7 @@ def _nodes(handle: Handle, structure: Structure) -> Iterator[tuple[Handle, Node]
 
 def _sampled(handle: Handle) -> bool:
     """Whether a private handle is a sample, or is drawn from one."""
-    while handle.colour == "private" and handle.inputs:
+    while handle.color == "private" and handle.inputs:
         if isinstance(handle.operation, SampleOperation):
             return True
         handle = handle.inputs[0]

@@ -68,7 +68,7 @@ def regression(solver: Any, delta: float) -> tuple[str, str]:
 def classification(
     solver: Any, epsilon: float, delta: float, classes: int, allowed: Sequence[str]
 ) -> tuple[str, str]:
-    """Return the solver for so many classes, of those that can minimise the loss, and why."""
+    """Return the solver for so many classes, of those that can minimize the loss, and why."""
     rule = PURE_CLASSES if delta == 0 else FEW_CLASSES if classes <= 3 else MANY_CLASSES
     if delta > 0 and classes == 2 and epsilon < STRONG:
         rule = TWO_CLASSES

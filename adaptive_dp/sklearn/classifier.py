@@ -57,7 +57,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
     """
 
     _allowed: tuple[str, ...] = choice.DESCENTS
-    """The solvers that can minimise the loss."""
+    """The solvers that can minimize the loss."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ from adaptive_dp.graph.handles import Released, parameter, post, public
 from adaptive_dp.graph.repeat import repeat
 from adaptive_dp.primitives.gaussian import Gaussian
 from adaptive_dp.problems import Loss, Network
-from adaptive_dp.queries.labelled import LabelledRows
+from adaptive_dp.queries.labeled import LabeledRows
 from adaptive_dp.queries.table import Table
 from adaptive_dp.solvers import network
 from adaptive_dp.solvers.linear import Linear
@@ -114,7 +114,7 @@ def descend(problem: Linear, loss: Loss | Network, how: Descent, free: str) -> R
 
 
 def _round(
-    rows: LabelledRows,
+    rows: LabeledRows,
     radius: float,
     loss: Loss | Network,
     how: Descent,

@@ -17,7 +17,7 @@ from adaptive_dp.graph.structure import structure
 from adaptive_dp.problems import Loss, Network
 from adaptive_dp.queries.domains import Categories, Interval
 from adaptive_dp.queries.examples import standard
-from adaptive_dp.queries.labelled import LabelledRows
+from adaptive_dp.queries.labeled import LabeledRows
 from adaptive_dp.queries.table import Table
 from adaptive_dp.solvers.budget import both_or_neither
 from adaptive_dp.solvers.regression import Coefficients
@@ -44,7 +44,7 @@ class Linear:
     """
 
     table: Table
-    rows: LabelledRows
+    rows: LabeledRows
     scales: tuple[tuple[str, float, float], ...]
     goal: tuple[float, float]
     classes: tuple[str, ...]

@@ -41,7 +41,7 @@ def _loss(value: Any) -> Loss:
 
 @frozen
 class ObjectivePerturbation:
-    """A linear model that minimises the sum of its losses with noise in the objective.
+    """A linear model that minimizes the sum of its losses with noise in the objective.
 
     ``sum_i f(x_i'w, y_i) + (ridge/2) |w|^2 + b'w``, with rows divided by the largest norm that
     they can have. A tenth of epsilon pays for the determinant, which gives the ridge; next to

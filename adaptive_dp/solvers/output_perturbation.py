@@ -1,4 +1,4 @@
-"""Output perturbation: a certified minimiser, with noise at its worst-case sensitivity."""
+"""Output perturbation: a certified minimizer, with noise at its worst-case sensitivity."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from adaptive_dp.graph.group import group
 from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, parameter, post
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Query, require
-from adaptive_dp.optimisers import Objective
-from adaptive_dp.optimisers.sets import Ball
+from adaptive_dp.optimizers import Objective
+from adaptive_dp.optimizers.sets import Ball
 from adaptive_dp.primitives.gaussian import Gaussian
 from adaptive_dp.primitives.laplace import Laplace
 from adaptive_dp.primitives.norm import Norm
 from adaptive_dp.problems import Logistic, Loss, Multinomial, Squared
 from adaptive_dp.queries.constrained_coefficients import ConstrainedCoefficients
 from adaptive_dp.queries.domains import Categories, Interval
-from adaptive_dp.queries.minimiser import released_ridge
+from adaptive_dp.queries.minimizer import released_ridge
 from adaptive_dp.queries.moments import LEAST, MOST
 from adaptive_dp.queries.table import Table
 from adaptive_dp.solvers.linear import Linear, Model, budgeted, linear
@@ -38,17 +38,17 @@ TYPICAL = 5.0
 
 @frozen
 class OutputPerturbation:
-    """A linear model: the minimiser of its losses and a ridge, with noise on the coefficients.
+    """A linear model: the minimizer of its losses and a ridge, with noise on the coefficients.
 
-    One row that comes or goes moves the minimiser of ``sum of losses + ridge / 2 |w|^2`` by at most
+    One row that comes or goes moves the minimizer of ``sum of losses + ridge / 2 |w|^2`` by at most
     ``L / ridge`` in l2 norm, L the loss's Lipschitz constant for rows of norm at most 1, whatever
     the data; two are exchanged for twice that. The noise is Gaussian (epsilon and delta), or has
     the density ``exp(-epsilon |z| / Delta)``: pure epsilon, and in d dimensions a norm of law
     Gamma(d, Delta / epsilon). It lies in all of R^d: cut off at a ball it would tell on which side
-    the minimiser was. The ball comes afterwards.
+    the minimizer was. The ball comes afterwards.
 
     Nearly always `NoisyGradientDescent` is more accurate. This is for what has no other private
-    learner: tilted and adversarial risks, an optimiser of one's own, delta = 0.
+    learner: tilted and adversarial risks, an optimizer of one's own, delta = 0.
 
     Parameters
     ----------
@@ -72,9 +72,9 @@ class OutputPerturbation:
         given, as must a radius. See `adaptive_dp.problems.Tilted`.
     adversary
         How far an adversary may move each row, as a share of the largest norm of a row.
-    optimiser
-        A function of your own from an `adaptive_dp.optimisers.Objective` to a point. What it
-        returns is proven to be near the minimiser, or our own is taken.
+    optimizer
+        A function of your own from an `adaptive_dp.optimizers.Objective` to a point. What it
+        returns is proven to be near the minimizer, or our own is taken.
     norm
         To which longer rows are clipped: by default 1 where the target is a class, none where it is
         a number.
@@ -84,7 +84,7 @@ class OutputPerturbation:
     References
     ----------
     Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 1; Lowy and Razaviyayn 2021, Algorithm 1; the
-    proofs are in `adaptive_dp.queries.minimiser`.
+    proofs are in `adaptive_dp.queries.minimizer`.
     """
 
     features: tuple[str, ...] = field(converter=texts)
@@ -96,7 +96,7 @@ class OutputPerturbation:
     tilt: float | None = None
     rows: int = 1
     adversary: float | None = None
-    optimiser: Callable[[Objective], Any] | None = None
+    optimizer: Callable[[Objective], Any] | None = None
     norm: float | None = None
     free: str = "sigma"
 
@@ -127,7 +127,7 @@ class OutputPerturbation:
         radius = self.radius
         if radius is None and math.isinf(loss.constants().lipschitz):
             radius = 1.0
-        given = (self.tilt, self.adversary, self.optimiser)
+        given = (self.tilt, self.adversary, self.optimizer)
         numbers = all(isinstance(table.domain.find(f), Interval) for f in self.features)
         if isinstance(loss, Squared) and self.ridge and numbers and given == (None,) * 3:
             assert radius is not None
@@ -135,14 +135,14 @@ class OutputPerturbation:
         problem = linear(table, self.features, self.target, loss, self.norm)
         far = problem.radius
         ridge = self._ridge(table, problem, loss, radius)
-        query = problem.rows.minimiser(
+        query = problem.rows.minimizer(
             loss,
             ridge=ridge,
             radius=radius,
             tilt=self.tilt,
             rows=self.rows,
             adversary=None if self.adversary is None else self.adversary * far,
-            optimiser=self.optimiser,
+            optimizer=self.optimizer,
         )
         theta = self._release(query, table)
         if isinstance(ridge, Released):
@@ -177,7 +177,7 @@ class OutputPerturbation:
         number = table.count().release(mechanism, name="number_of_rows")
         noise = parameter(number, "scale" if pure else "sigma")
         adversary = None if self.adversary is None else self.adversary * problem.radius
-        whole = problem.rows.minimiser(
+        whole = problem.rows.minimizer(
             loss, ridge=number, radius=radius, rows=self.rows, adversary=adversary
         )
         size = _moves(whole, table) / (weight * many)  # of the noise, against the count's

@@ -17,7 +17,7 @@ from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.repeat import repeat
 from adaptive_dp.primitives.gaussian import Gaussian
 from adaptive_dp.problems import Logistic, Loss
-from adaptive_dp.queries.labelled import LabelledRows
+from adaptive_dp.queries.labeled import LabeledRows
 from adaptive_dp.queries.table import Table
 from adaptive_dp.solvers.descent import COUNT, counted
 from adaptive_dp.solvers.linear import Linear, Model, budgeted, linear
@@ -29,13 +29,13 @@ class PhasedERM:
     """A linear model by localisation: regularised problems on disjoint parts of the data.
 
     Each unit goes into one of the phases by its own draw, into phase i with probability near
-    ``2^-i``. Phase i minimises, over its own rows,
+    ``2^-i``. Phase i minimizes, over its own rows,
 
     ``sum loss + |w - w_{i-1}|^2 / eta_i``, ``eta_i = eta 4^{1-i}``,
 
     by gradient descent with noise, centred where the phase before ended; ``eta = (distance / clip)
     min(1 / sqrt(n), mu / sqrt(d))`` for n rows, d parameters and a phase that costs mu. As the
-    regulariser grows fourfold, what the same noise on gradients does to the minimiser falls
+    regulariser grows fourfold, what the same noise on gradients does to the minimizer falls
     fourfold: few rows are left for the last phases, which only refine. Phases read disjoint rows,
     so that their costs do not add up: all together cost what the costliest does. The number
     of rows is released first, with one per cent of the cost.
@@ -67,7 +67,7 @@ class PhasedERM:
 
     References
     ----------
-    Feldman, Koren and Talwar 2020 (phased ERM, which perturbs an exact minimiser in each phase).
+    Feldman, Koren and Talwar 2020 (phased ERM, which perturbs an exact minimizer in each phase).
     """
 
     features: tuple[str, ...] = field(converter=texts)
@@ -112,7 +112,7 @@ class PhasedERM:
     def _phase(
         self,
         problem: Linear,
-        part: LabelledRows,
+        part: LabeledRows,
         index: int,
         centre: Released[Any],
         rows: Released[float],

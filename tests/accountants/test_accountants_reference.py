@@ -223,7 +223,7 @@ def test_laplace_renyi(eps: float, order: float, divergence: float) -> None:
     [(0.01, 1e-9, 0.8101744678675341638100049), (1e-4, 1e-6, 0.05372712063485986802495242)],
 )
 def test_zcdp_conversion(rho: float, delta: float, epsilon: float) -> None:
-    """Canonne, Kamath and Steinke 2020, Prop. 12, minimised over the order at 60 digits."""
+    """Canonne, Kamath and Steinke 2020, Prop. 12, minimized over the order at 60 digits."""
     value, _ = renyi.epsilon(lambda orders: orders * rho, delta)
     assert epsilon * (1 - 1e-14) <= value <= epsilon * (1 + 1e-9)
 

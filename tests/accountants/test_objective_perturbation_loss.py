@@ -1,4 +1,4 @@
-"""The loss of objective perturbation, against integrals of the exact densities of minimisers."""
+"""The loss of objective perturbation, against integrals of the exact densities of minimizers."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def held(loss, p, q) -> tuple[float, float]:  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("kind", [logistic, huber, hinge])
-def test_minimisers_of_one_coefficient_stay_below(kind) -> None:  # type: ignore[no-untyped-def]
+def test_minimizers_of_one_coefficient_stay_below(kind) -> None:  # type: ignore[no-untyped-def]
     rng = np.random.default_rng(7)
     for _ in range(25):
         sharp, lam = math.exp(rng.uniform(-2, 3)), math.exp(rng.uniform(-2, 3))

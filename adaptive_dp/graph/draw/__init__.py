@@ -1,7 +1,7 @@
 """Drawings of a privacy graph: a self-contained SVG, and Mermaid text.
 
 Both take any acyclic ``networkx.DiGraph`` whose nodes carry ``kind``, ``label``, ``detail``,
-``colour`` ("private", "released" or "public"), ``group`` (names, outer to inner), ``outputs``
+``color`` ("private", "released" or "public"), ``group`` (names, outer to inner), ``outputs``
 and perhaps ``share``; whatever is missing has a plain default (`box`). The words here:
 
 * a *box* is what is drawn: one node, a closed group, or a fold of several nodes;

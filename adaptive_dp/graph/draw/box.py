@@ -1,6 +1,6 @@
 """A box: what is drawn as one thing, and how a node, or several, become one.
 
-What has no known colour is drawn as private: the careful reading.
+What has no known color is drawn as private: the careful reading.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Box:
     kind: str
     label: str
     detail: str
-    colour: str
+    color: str
     group: Path
     outputs: Path
     share: float | None
@@ -39,12 +39,12 @@ class Box:
 
 def read(key: str, node: Mapping[str, Any]) -> Box:
     """Read a node's attributes; no text in a box breaks a line, hides or reorders."""
-    colour, share = node.get("colour"), node.get("share")
+    color, share = node.get("color"), node.get("share")
     return Box(
         kind=visible(node.get("kind", "")),
         label=visible(node.get("label") or key),
         detail=visible(node.get("detail") or ""),
-        colour=colour if colour in COLOURS else "private",
+        color=color if color in COLOURS else "private",
         group=tuple(map(visible, node.get("group") or ())),
         outputs=tuple(map(visible, node.get("outputs") or ())),
         share=None if share is None else min(1.0, max(0.0, float(share))),
@@ -60,7 +60,7 @@ def together(boxes: Sequence[Box]) -> Box:
         kind=kinds.pop() if len(kinds) == 1 else "several kinds",
         label=f"… and {count:,} more",
         detail=details.pop() if len(details) == 1 else "",
-        colour=careful(boxes),
+        color=careful(boxes),
         group=common([box.group for box in boxes]),
         outputs=(),
         share=min(1.0, sum(shares)) if shares else None,
@@ -70,8 +70,8 @@ def together(boxes: Sequence[Box]) -> Box:
 
 
 def careful(boxes: Sequence[Box]) -> str:
-    """Return the most careful of the colours."""
-    return min((box.colour for box in boxes), key=COLOURS.index)
+    """Return the most careful of the colors."""
+    return min((box.color for box in boxes), key=COLOURS.index)
 
 
 def common(paths: Sequence[Path]) -> Path:

@@ -104,13 +104,13 @@ def _close(picture: Picture, closed: Collection[str]) -> Picture:
 
 
 def _closed(picture: Picture, path: Path, keys: Sequence[str]) -> Box:
-    """Return the box of a closed group, in the colour of what leaves it."""
+    """Return the box of a closed group, in the color of what leaves it."""
     found, inside = boxes_of(picture), set(keys)
     ends = [found[k] for k in keys if found[k].outputs or not inside.issuperset(picture.succ[k])]
     box = together([found[key] for key in keys])
-    colour, says = careful(ends) if ends else box.colour, f"{len(keys)} nodes inside"
+    color, says = careful(ends) if ends else box.color, f"{len(keys)} nodes inside"
     plain = replace(box, kind="group", label=path[-1], detail=says, folded=False)
-    return replace(plain, colour=colour, group=path[:-1])
+    return replace(plain, color=color, group=path[:-1])
 
 
 def _siblings(picture: Picture) -> Picture:
@@ -126,7 +126,7 @@ def _siblings(picture: Picture) -> Picture:
     seen: dict[Hashable, int] = {}
     for key in reversed(list(nx.topological_sort(picture))):
         box, after = boxes[key], picture.succ[key]
-        sign = (box.kind, box.detail, box.colour, box.group, box.folded)
+        sign = (box.kind, box.detail, box.color, box.group, box.folded)
         shape[key] = seen.setdefault((sign, tuple(sorted(shape[s] for s in after))), len(seen))
         height[key] = 1 + max((height[s] for s in after), default=0)
     levels: dict[int, list[str]] = defaultdict(list)

@@ -38,7 +38,7 @@ def box_mark(box: Box, left: float, right: float, centre: float, link: str | Non
     With a link it leads there; an empty one marks a group that can be opened.
     """
     height, across = box_height(box), right - left
-    top, radius = centre - height / 2, f'rx="{14 if box.colour == "released" else 6}"'
+    top, radius = centre - height / 2, f'rx="{14 if box.color == "released" else 6}"'
     parts = [f"<title>{escape(_tip(box))}</title>"]
     for lift in (5.0, 2.5, 0.0) if box.count > 1 else (0.0,):
         parts.append(rect(left + lift, top + lift, across, height, radius))
@@ -56,11 +56,11 @@ def box_mark(box: Box, left: float, right: float, centre: float, link: str | Non
     if link:
         says = escape(_tip(box).replace("\n", ", "))
         return (
-            f'<a class="box {box.colour}" href="{escape(link)}" aria-label="{says}">'
+            f'<a class="box {box.color}" href="{escape(link)}" aria-label="{says}">'
             f"{''.join(parts)}</a>"
         )
     name = f' data-open="{escape(box.label)}"' if link is not None else ""
-    return f'<g class="box {box.colour}"{name}>{"".join(parts)}</g>'
+    return f'<g class="box {box.color}"{name}>{"".join(parts)}</g>'
 
 
 def _tip(box: Box) -> str:
@@ -99,10 +99,10 @@ def frame_mark(
 def edge_mark(
     box: Box, targets: Sequence[str], curves: Sequence[str], *, dashed: bool = False
 ) -> str:
-    """Write all edges of a box as one path, in the colour of what flows."""
+    """Write all edges of a box as one path, in the color of what flows."""
     says = plain(f"{box.label[:60]} → {', '.join(name[:60] for name in targets)}")
     return (
-        f'<path class="edge {box.colour}{" chosen" if dashed else ""}" d="{"".join(curves)}">'
+        f'<path class="edge {box.color}{" chosen" if dashed else ""}" d="{"".join(curves)}">'
         f"<title>{escape(says)}</title></path>"
     )
 
@@ -113,13 +113,13 @@ def curve(x: float, y: float, end: float, at: float) -> str:
     return f"M{num(x)} {num(y)}C{middle} {num(y)} {middle} {num(at)} {num(end)} {num(at)}"
 
 
-def head_mark(colour: str, x: float, y: float, forward: bool) -> str:
+def head_mark(color: str, x: float, y: float, forward: bool) -> str:
     """Write an arrow's head."""
-    return f'<path class="head {colour}" d="M{num(x)} {num(y)}l{-8 if forward else 8} -4v8z"/>'
+    return f'<path class="head {color}" d="M{num(x)} {num(y)}l{-8 if forward else 8} -4v8z"/>'
 
 
 def legend(across: float, top: float, notes: Sequence[str], shares: bool) -> tuple[str, float]:
-    """Write the key to the colours, wrapped to the width; return it with the new bottom."""
+    """Write the key to the colors, wrapped to the width; return it with the new bottom."""
     items = [
         (f'<g class="box {c}"><rect width="24" height="14" rx="{r}"/></g>', c)
         for c, r in zip(COLOURS, (3, 7, 3), strict=True)

@@ -34,7 +34,7 @@ def mermaid(graph: nx.DiGraph[str]) -> str:
     Examples
     --------
     >>> graph = nx.DiGraph()
-    >>> graph.add_node("people", kind="dataset", label="people", colour="private")
+    >>> graph.add_node("people", kind="dataset", label="people", color="private")
     >>> print(mermaid(graph).splitlines()[1])
       n0["people"]:::private
     """
@@ -57,8 +57,8 @@ def _group(path: Path, boxes: Mapping[str, Box], ids: Mapping[str, str]) -> list
     inner: dict[Path, dict[str, Box]] = {}
     for key, box in boxes.items():
         if box.group == path:
-            text = _SHAPES[box.colour].format(_text(box))
-            lines.append(f"{indent}{ids[key]}{text}:::{box.colour}")
+            text = _SHAPES[box.color].format(_text(box))
+            lines.append(f"{indent}{ids[key]}{text}:::{box.color}")
         else:
             inner.setdefault(box.group[: depth + 1], {})[key] = box
     for group, members in inner.items():

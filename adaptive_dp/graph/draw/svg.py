@@ -63,22 +63,22 @@ def svg(
     Examples
     --------
     >>> graph = nx.DiGraph()
-    >>> graph.add_node("people", kind="dataset", label="people", colour="private")
-    >>> graph.add_node("count", kind="release", label="count", colour="released", share=1.0)
+    >>> graph.add_node("people", kind="dataset", label="people", color="private")
+    >>> graph.add_node("count", kind="release", label="count", color="released", share=1.0)
     >>> graph.add_edge("people", "count")
     >>> svg(graph).startswith("<svg")
     True
     """
     drawn = picture(graph, closed, boxes=400, edges=2400)
     marks, across, bottom = _drawing(drawn, links) if drawn else ([], 0.0, 24.0)
-    counts = Counter(read(key, node).colour for key, node in graph.nodes(data=True))
+    counts = Counter(read(key, node).color for key, node in graph.nodes(data=True))
     notes = [] if drawn else ["The graph is empty."]
     if left_out(drawn):
         notes.append(f"{left_out(drawn):,} of {len(graph):,} nodes are folded into “… more” boxes.")
     shares = any(box.share is not None for box in boxes_of(drawn).values())
     across = max(across, 330.0)
     key, height = legend(across, bottom, notes, shares)
-    says = ", ".join(f"{counts[colour]:,} {colour}" for colour in COLOURS)
+    says = ", ".join(f"{counts[color]:,} {color}" for color in COLOURS)
     role = "img" if links is None else "group"
     size = f'width="{num(across)}" height="{num(height)}"'
     return (
@@ -131,7 +131,7 @@ class _Canvas:
         ]
 
     def heads(self, drawn: Picture) -> list[str]:
-        """Write each head once, in the most careful colour of what flows into it."""
+        """Write each head once, in the most careful color of what flows into it."""
         boxes, flows = boxes_of(drawn), defaultdict(list)
         for (a, b), edge in drawn.edges.items():
             if edge["way"] & FORWARD:

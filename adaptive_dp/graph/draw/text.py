@@ -62,7 +62,7 @@ def sizes(box: Box) -> list[tuple[str, float]]:
 
 def lock_width(box: Box) -> float:
     """Return the room for the lock of a private box."""
-    return 20.0 if box.colour == "private" else 0.0
+    return 20.0 if box.color == "private" else 0.0
 
 
 def bar_height(share: float) -> float:

@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 
-from adaptive_dp.optimisers.certificate import certify
-from adaptive_dp.optimisers.counting import (
+from adaptive_dp.optimizers.certificate import certify
+from adaptive_dp.optimizers.counting import (
     Counted,
     refuse_unless_positive,
     refuse_unless_strong,
     start_at,
 )
-from adaptive_dp.optimisers.objective import Floats, Objective, Solution
+from adaptive_dp.optimizers.objective import Floats, Objective, Solution
 
 
 def svrg(

@@ -1,4 +1,4 @@
-"""Every optimiser finds the same minimiser, at the rate that its theorem states."""
+"""Every optimizer finds the same minimizer, at the rate that its theorem states."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from objectives import (
     random_model,
 )
 
-from adaptive_dp.optimisers import (
+from adaptive_dp.optimizers import (
     Ball,
     Box,
     NotReached,
@@ -31,20 +31,20 @@ from adaptive_dp.optimisers import (
     gradient_descent,
     katyusha,
     lbfgs,
-    minimise,
+    minimize,
     newton,
     subgradient,
     svrg,
 )
-from adaptive_dp.optimisers.objective import Floats
+from adaptive_dp.optimizers.objective import Floats
 
 
-def ridge_minimiser(model: Model) -> Floats:
+def ridge_minimizer(model: Model) -> Floats:
     gram = model.X.T @ model.X + model.ridge * np.eye(model.width)
     return np.linalg.solve(gram, model.X.T @ model.y)
 
 
-def odds_minimiser(model: Model) -> Floats:
+def odds_minimizer(model: Model) -> Floats:
     """With 30 digits, from the stationarity condition alone."""
     with mpmath.workdps(30):
         rows = [[mpmath.mpf(float(v)) for v in row] for row in model.X]
@@ -77,15 +77,15 @@ METHODS: dict[str, Callable[[Any, float], Solution]] = {
     "katyusha": lambda f, g: katyusha(
         f, part_smooth=f.part_smooth, generator=generator(), tolerance=g, epochs=200
     ),
-    "minimise": minimise,
+    "minimize": minimize,
 }
 
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("kind", [Squares, CurvedOdds])
-def test_all_reach_the_same_minimiser(name: str, kind: type[Model]) -> None:
+def test_all_reach_the_same_minimizer(name: str, kind: type[Model]) -> None:
     model = random_model(kind, 1, ridge=20.0 if name == "svrg" else 5.0)
-    exact = ridge_minimiser(model) if kind is Squares else odds_minimiser(model)
+    exact = ridge_minimizer(model) if kind is Squares else odds_minimizer(model)
     tolerance = 1e-6
     solution = METHODS[name](model, tolerance)
     assert solution.residual <= tolerance
@@ -106,7 +106,7 @@ def test_ordinary_least_squares_to_1e_8() -> None:
     for solution in (
         gradient_descent(Plain(X, y, 0.0), steps=400),
         accelerated(Plain(X, y, 0.0), steps=200),
-        minimise(Plain(X, y, 0.0), 1e-8),
+        minimize(Plain(X, y, 0.0), 1e-8),
     ):
         assert np.abs(solution.w - exact).max() < 1e-8
 
@@ -195,7 +195,7 @@ def test_katyusha_needs_fewer_gradients_than_descent() -> None:
     )
     assert max(plain.residual, fast.residual) <= tolerance
     assert fast.gradients < plain.gradients / 2
-    assert np.linalg.norm(fast.w - ridge_minimiser(model)) <= tolerance / model.strong
+    assert np.linalg.norm(fast.w - ridge_minimizer(model)) <= tolerance / model.strong
     finer = katyusha(
         model, part_smooth=model.part_smooth, generator=rng, tolerance=tolerance**2, epochs=800
     )
@@ -216,58 +216,58 @@ def test_random_methods_are_given_by_their_generator() -> None:
 
 @pytest.mark.parametrize("kind", [Odds, CurvedOdds])
 @pytest.mark.parametrize("radius", [0.05, 0.3, 5.0])
-def test_minimise_on_a_ball(kind: type[Model], radius: float) -> None:
+def test_minimize_on_a_ball(kind: type[Model], radius: float) -> None:
     """At the boundary and inside, against the multiplier's equation solved with 30 digits."""
     model = random_model(kind, 6, set=Ball(radius))
-    solution = minimise(model, 1e-9)
+    solution = minimize(model, 1e-9)
     free = random_model(kind, 6)
-    exact = odds_minimiser(free)
+    exact = odds_minimizer(free)
     if np.linalg.norm(exact) > radius:
         low, high = model.ridge, 1e6
         for _ in range(80):
             middle = math.sqrt(low * high)
-            norm = np.linalg.norm(minimise(kind(model.X, model.y, middle), 1e-11).w)
+            norm = np.linalg.norm(minimize(kind(model.X, model.y, middle), 1e-11).w)
             low, high = (middle, high) if norm > radius else (low, middle)
-        exact = odds_minimiser(kind(model.X, model.y, high))
+        exact = odds_minimizer(kind(model.X, model.y, high))
     assert solution.residual <= 1e-9
     assert np.linalg.norm(solution.w - exact) <= 2e-9 / model.strong
     assert np.linalg.norm(solution.w) <= radius * (1 + 1e-14)
 
 
-def test_minimise_from_far_away() -> None:
+def test_minimize_from_far_away() -> None:
     """Newton's line search, where full steps diverge."""
     model = random_model(CurvedOdds, 8, ridge=1e-3)
-    solution = minimise(model, 1e-8, start=np.array([30.0, -30.0, 30.0]))
-    assert np.linalg.norm(solution.w - odds_minimiser(model)) <= 1e-8 / model.strong
+    solution = minimize(model, 1e-8, start=np.array([30.0, -30.0, 30.0]))
+    assert np.linalg.norm(solution.w - odds_minimizer(model)) <= 1e-8 / model.strong
 
 
 def test_support_vector_machine_by_its_gap() -> None:
     model = random_model(Machine, 9, n=12, p=1, ridge=4.0)
     ends = [float(v) for v in model.y / model.X[:, 0]]
     slopes = [0.0, *ends]
-    for v in list(slopes):  # between kinks the minimiser is that of a parabola
+    for v in list(slopes):  # between kinks the minimizer is that of a parabola
         for side in (-1e-9, 1e-9):
             on = model.y * model.X[:, 0] * (v + side) < 1
             slopes.append(float((model.y * model.X[:, 0])[on].sum() / model.ridge))
     exact = min(slopes, key=lambda v: model.value(np.array([v])))
-    solution = minimise(model, 0.02)
+    solution = minimize(model, 0.02)
     assert solution.residual <= 0.02
     assert abs(solution.w[0] - exact) <= 0.02 / model.strong
 
 
 def test_what_cannot_be_proven_is_refused() -> None:
     with pytest.raises(ValueError, match=r"has kinks .* no gap"):
-        minimise(random_model(Hinge, 1), 1e-3)
+        minimize(random_model(Hinge, 1), 1e-3)
     with pytest.raises(ValueError, match="add a ridge"):
-        minimise(random_model(Squares, 1, ridge=0.0), 1e-3)
+        minimize(random_model(Squares, 1, ridge=0.0), 1e-3)
     with pytest.raises(ValueError, match="tolerance must be positive"):
-        minimise(random_model(Squares, 1), math.nan)
+        minimize(random_model(Squares, 1), math.nan)
     with pytest.raises(TypeError, match="hessian"):
         newton(random_model(Odds, 1), steps=3)
     with pytest.raises(ValueError, match="kinks"):
         accelerated(random_model(Hinge, 1), steps=3)
     with pytest.raises(ValueError, match="start must be 3 finite numbers"):
-        minimise(random_model(Odds, 1), 1e-3, start=np.full(3, np.nan))
+        minimize(random_model(Odds, 1), 1e-3, start=np.full(3, np.nan))
 
 
 @pytest.mark.parametrize("kind", [Squares, Odds, Machine])
@@ -276,7 +276,7 @@ def test_not_reached_says_nothing_of_the_data(kind: type[Model]) -> None:
     for seed in (1, 2):
         model = random_model(kind, seed, set=Box([-0.01] * 3, [0.01] * 3))
         with pytest.raises(NotReached) as caught:
-            minimise(model, 1e-300, steps=50)
+            minimize(model, 1e-300, steps=50)
         said.add(str(caught.value))
         assert caught.value.__cause__ is None
         assert caught.value.__context__ is None

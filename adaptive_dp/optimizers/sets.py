@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 from attrs import field, frozen
 
-from adaptive_dp.optimisers.objective import Floats
+from adaptive_dp.optimizers.objective import Floats
 
 EPS = 2.0**-52
 

@@ -1,14 +1,14 @@
-"""The minimiser of an objective to a tolerance, by whichever method serves."""
+"""The minimizer of an objective to a tolerance, by whichever method serves."""
 
 from __future__ import annotations
 
 import math
 
-from adaptive_dp.optimisers.accelerated import accelerated
-from adaptive_dp.optimisers.counting import refuse_unless_positive, refuse_unless_strong
-from adaptive_dp.optimisers.lbfgs import lbfgs
-from adaptive_dp.optimisers.newton import newton
-from adaptive_dp.optimisers.objective import (
+from adaptive_dp.optimizers.accelerated import accelerated
+from adaptive_dp.optimizers.counting import refuse_unless_positive, refuse_unless_strong
+from adaptive_dp.optimizers.lbfgs import lbfgs
+from adaptive_dp.optimizers.newton import newton
+from adaptive_dp.optimizers.objective import (
     Curved,
     Floats,
     Gapped,
@@ -16,13 +16,13 @@ from adaptive_dp.optimisers.objective import (
     Objective,
     Solution,
 )
-from adaptive_dp.optimisers.subgradient import subgradient
+from adaptive_dp.optimizers.subgradient import subgradient
 
 WIDEST = 1000
 """The most parameters for which a Hessian is worth its p^2 numbers."""
 
 
-def minimise(
+def minimize(
     objective: Objective,
     tolerance: float,
     *,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from adaptive_dp.optimisers.certificate import certify
-from adaptive_dp.optimisers.counting import Counted, refuse_unless_positive, start_at
-from adaptive_dp.optimisers.objective import Curved, Floats, Objective, Solution
+from adaptive_dp.optimizers.certificate import certify
+from adaptive_dp.optimizers.counting import Counted, refuse_unless_positive, start_at
+from adaptive_dp.optimizers.objective import Curved, Floats, Objective, Solution
 
 NOISE = 1e-12
 """The share of F by which it must fall at least: far above what computing it is off by."""

@@ -1,7 +1,7 @@
-"""The minimiser of an empirical risk, with the most that one row can move it.
+"""The minimizer of an empirical risk, with the most that one row can move it.
 
 *Theorem.* Let F and F + g be convex on a closed convex set C, F mu-strongly convex, and every
-subgradient of g on C at most G long. Their minimisers w and v over C are at most ``G / mu`` apart.
+subgradient of g on C at most G long. Their minimizers w and v over C are at most ``G / mu`` apart.
 
 *Proof.* As w is optimal for F there is a subgradient a of F at w with ``<a, v - w> >= 0``; as v is
 optimal for F + g there are subgradients b of F and h of g at v with ``<b + h, w - v> >= 0``. Strong
@@ -17,10 +17,10 @@ nor that C is all of R^p. (Lowy and Razaviyayn 2021, Lemma B.2; Chaudhuri, Monte
 mu.)
 
 *What is computed* is a point for which a residual of at most ``t L`` was proven on all of the data,
-rounding included (`adaptive_dp.optimisers.certificate`), t a public number fixed beforehand. So it
-is at most ``t L / ridge`` from the minimiser, and two such points are ``2 t L / ridge`` farther
-apart than the minimisers are. How it was found does not matter: a point that somebody else's
-optimiser found is as good, if it passes.
+rounding included (`adaptive_dp.optimizers.certificate`), t a public number fixed beforehand. So it
+is at most ``t L / ridge`` from the minimizer, and two such points are ``2 t L / ridge`` farther
+apart than the minimizers are. How it was found does not matter: a point that somebody else's
+optimizer found is as good, if it passes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.functions import Function
 from adaptive_dp.graph.operation import Query, require
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.optimisers import certify, minimise
+from adaptive_dp.optimizers import certify, minimize
 from adaptive_dp.problems import Adversarial, Loss, Problem, Tilted, names
 from adaptive_dp.problems.tilted import moved_by
 from adaptive_dp.queries.columns import Floats
@@ -63,13 +63,13 @@ def _loss(value: Any) -> str:
 
 def _maybe(value: Any) -> float | None:
     return (
-        None if value is None else number("a minimiser's ridge, radius, tilt or adversary", value)
+        None if value is None else number("a minimizer's ridge, radius, tilt or adversary", value)
     )
 
 
 @frozen
-class Minimiser(Query):
-    """The minimiser of the rows' losses and ``ridge / 2 |w|^2``, all parameters penalised.
+class Minimizer(Query):
+    """The minimizer of the rows' losses and ``ridge / 2 |w|^2``, all parameters penalised.
 
     The intercept is penalised as well: without, nothing is strongly convex, and one row may move
     it as far as one likes. Rows are as the examples have them.
@@ -81,13 +81,13 @@ class Minimiser(Query):
         given.
     ridge
         In units of the sum of losses. None if it is a released number that stands beside the
-        examples: then the value is ``ridge`` times the minimiser, which one row moves by L.
+        examples: then the value is ``ridge`` times the minimizer, which one row moves by L.
     radius
         Of the l2 ball of the parameters; None for no bound.
     tolerance
-        t above, as a share of what one row moves the minimiser.
+        t above, as a share of what one row moves the minimizer.
     tilt
-        t > 0 minimises ``log(mean e^{t f_i}) / t`` and the ridge, which is then in units of a
+        t > 0 minimizes ``log(mean e^{t f_i}) / t`` and the ridge, which is then in units of a
         mean; see `adaptive_dp.problems.Tilted`, where the sensitivity is proven. Needs a radius.
     rows
         N, for a tilted risk: fewer rows are filled up to N with rows of zeros. Then no data set is
@@ -97,7 +97,7 @@ class Minimiser(Query):
     adversary
         rho: each row's loss is the largest at any row within an l2 distance of rho. Its kink at
         w = 0 is rounded off (`Adversarial.smoothing`), which moves no constant that counts here.
-    optimiser
+    optimizer
         A function from an `Objective` to a point, tried first. It sees private data: what it does
         besides is on whoever wrote it. Whatever it returns or raises, what is released is proven.
 
@@ -106,11 +106,11 @@ class Minimiser(Query):
     Chaudhuri, Monteleoni and Sarwate 2011; Lowy and Razaviyayn 2021, Algorithm 1.
     """
 
-    kind: ClassVar[str] = "minimiser"
+    kind: ClassVar[str] = "minimizer"
     reads: ClassVar[type] = ExamplesDomain
     beside: ClassVar[int] = 1
     assumption: ClassVar[str] = (
-        "The search for each minimiser ends within its tolerance on the data set and on its "
+        "The search for each minimizer ends within its tolerance on the data set and on its "
         "neighbours; where it does not, the run fails, and that it failed is not protected."
     )
 
@@ -121,13 +121,13 @@ class Minimiser(Query):
     tilt: float | None = field(default=None, converter=_maybe)
     rows: int = 1
     adversary: float | None = field(default=None, converter=_maybe)
-    optimiser: Function | None = None
+    optimizer: Function | None = None
 
     def label(self) -> str:
-        """Return whose minimiser it is."""
+        """Return whose minimizer it is."""
         kind = "tilted " if self.tilt is not None else ""
         kind = "adversarial " if self.adversary is not None else kind
-        return f"minimiser of {kind}{self.loss.removesuffix('()')}"
+        return f"minimizer of {kind}{self.loss.removesuffix('()')}"
 
     def detail(self) -> str:
         """Return ridge and radius."""
@@ -139,26 +139,26 @@ class Minimiser(Query):
         domain: ExamplesDomain = inputs[0]
         require(
             (len(inputs) == 2) == (self.ridge is None),
-            "a minimiser needs a ridge: a number, or a released handle; one of them",
+            "a minimizer needs a ridge: a number, or a released handle; one of them",
         )
         loss = loss_of(self.loss, domain, own=False)
         require(
             0 < number("a tolerance", self.tolerance) <= 1,
-            f"a minimiser's tolerance must be in (0, 1], got {self.tolerance!r}",
+            f"a minimizer's tolerance must be in (0, 1], got {self.tolerance!r}",
         )
         scale = domain.radius**2
         require(
             self.ridge is None or LEAST * scale <= self.ridge <= MOST * scale,
             f"a ridge must be in [2^-20, 2^40] times R^2 (R = {domain.radius:g}, the largest norm "
-            f"of a row), got {self.ridge!r}; without one the minimiser may move without bound",
+            f"of a row), got {self.ridge!r}; without one the minimizer may move without bound",
         )
         require(
             self.radius is None or 1e-9 <= self.radius * domain.radius <= 1e9,
-            f"a minimiser's radius must be in [1e-9, 1e9] over R, got {self.radius!r}",
+            f"a minimizer's radius must be in [1e-9, 1e9] over R, got {self.radius!r}",
         )
         require(
             self.tilt is None or self.adversary is None,
-            "a minimiser is tilted, or against an adversary; not both",
+            "a minimizer is tilted, or against an adversary; not both",
         )
         require(
             self.adversary is None or (loss.monotone and 0 < self.adversary <= 1e6 * domain.radius),
@@ -207,7 +207,7 @@ class Minimiser(Query):
         apart = each * (times + 2 * self.tolerance) * (1 + 1e-12)
         if math.isinf(norm):
             return (apart + 3 * self.step(domain)) * (1 + 1e-12)
-        require(norm in (1, 2), f"minimisers have sensitivities in l1, l2 and l_inf, not {norm}")
+        require(norm in (1, 2), f"minimizers have sensitivities in l1, l2 and l_inf, not {norm}")
         roots = math.sqrt(size)
         total = apart + 3 * self.step(domain) * roots
         return total * (roots if norm == 1 else 1.0) * (1 + 1e-12)
@@ -232,7 +232,7 @@ class Minimiser(Query):
         return np.asarray(np.clip(steps, -grid.EXACT, grid.EXACT) * step)
 
     def objective(self, rows: Examples, ridge: float) -> Problem | Tilted | Adversarial:
-        """Return what is minimised; it has arrays of its own."""
+        """Return what is minimized; it has arrays of its own."""
         loss = names.read(self.loss)
         x, y = rows.steps.astype(np.float64) * rows.unit, _legal(loss, rows.labels)
         if self.tilt is not None and len(y) < self.rows:
@@ -245,21 +245,21 @@ class Minimiser(Query):
         return plain if self.adversary is None else self._against(plain)
 
     def _search(self, rows: Examples, ridge: float, tolerance: float) -> Floats:
-        """Return a proven point: of the given optimiser, or where it has none, of our own.
+        """Return a proven point: of the given optimizer, or where it has none, of our own.
 
-        That optimiser gets an objective of its own, since it might change the arrays of one. Of our
+        That optimizer gets an objective of its own, since it might change the arrays of one. Of our
         own the last is accelerated descent, which halves what is left in about ``sqrt(k)`` steps (k
         the condition number) and gets some hundred times as many.
         """
         objective = self.objective(rows, ridge)
-        if self.optimiser is not None:
+        if self.optimizer is not None:
             with contextlib.suppress(Exception):  # that it failed would tell of the data
-                theirs = self.optimiser.resolve()(self.objective(rows, ridge))
+                theirs = self.optimizer.resolve()(self.objective(rows, ridge))
                 proven = certify(objective, np.array(theirs, dtype=np.float64))
                 if proven.residual <= tolerance:
                     return proven.w
         slow = math.sqrt(max(1.0, objective.smooth / objective.strong))
-        return minimise(objective, tolerance, steps=1000 + min(10**7, math.ceil(100 * slow))).w
+        return minimize(objective, tolerance, steps=1000 + min(10**7, math.ceil(100 * slow))).w
 
     def _one(self, width: int, radius: float) -> Problem | Adversarial:
         """Return the objective of one row of zeros: constants of a row are those of every row."""

@@ -1,7 +1,7 @@
-r"""How near a point is to the minimiser: the one proof that all optimisers share.
+r"""How near a point is to the minimizer: the one proof that all optimizers share.
 
 It uses nothing that the search knows. F is mu-strongly convex on the closed convex set C, P the
-projection on C, w* the minimiser over C.
+projection on C, w* the minimizer over C.
 
 **Residual.** *Let q = P(u) for any point u, g a subgradient of F at q, and s >= 0. Then*
 ``mu |q - w*| <= |g + s (u - q)|``.
@@ -41,7 +41,7 @@ import math
 
 import numpy as np
 
-from adaptive_dp.optimisers.objective import Floats, Gapped, Objective, Solution
+from adaptive_dp.optimizers.objective import Floats, Gapped, Objective, Solution
 
 EPS = 2.0**-52
 TINY = 1e-150

@@ -1,4 +1,4 @@
-"""What a minimax optimiser is given: a game of a learner x against an adversary y."""
+"""What a minimax optimizer is given: a game of a learner x against an adversary y."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
-from adaptive_dp.optimisers.objective import Floats, Objective
-from adaptive_dp.optimisers.sets import Simplex
+from adaptive_dp.optimizers.objective import Floats, Objective
+from adaptive_dp.optimizers.sets import Simplex
 
 
 class Saddle(Protocol):
@@ -66,7 +66,7 @@ def weights(y: Floats) -> Floats:
 
 @frozen(eq=False)
 class Near:
-    """``F(w) + weight |w - center|^2``: what a proximal point method minimises in each round."""
+    """``F(w) + weight |w - center|^2``: what a proximal point method minimizes in each round."""
 
     inner: Objective
     center: Floats

@@ -1,4 +1,4 @@
-"""Minimisers: no row moves one further than declared, whoever searched for it."""
+"""Minimizers: no row moves one further than declared, whoever searched for it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import adaptive_dp as dp
 from adaptive_dp import problems as pb
 from adaptive_dp.graph.change import Change
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.optimisers import NotReached
-from adaptive_dp.queries.minimiser import Minimiser
+from adaptive_dp.optimizers import NotReached
+from adaptive_dp.queries.minimizer import Minimizer
 from adaptive_dp.rows import examples, grid
 from adaptive_dp.rows.examples import Examples
 
@@ -40,7 +40,7 @@ def asked(loss: pb.Loss, neighbors: Any = "add_remove", norm: float = 1.0, **mor
     rows = table.examples(
         ["u", "v"], TARGETS[loss.labels], labels=loss.labels, norm=norm, intercept=False
     )
-    query = rows.minimiser(loss, **more)
+    query = rows.minimizer(loss, **more)
     return query.operation, rows.domain
 
 
@@ -79,7 +79,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_no_unit_moves_the_minimiser_further(name: str) -> None:
+def test_no_unit_moves_the_minimizer_further(name: str) -> None:
     """Adversarial pairs: rows at the ball's surface, opposite labels, few other rows."""
     loss, how = CASES[name]
     query, domain = asked(loss, **how)
@@ -134,7 +134,7 @@ def test_the_mean_moves_by_its_diameter_over_n() -> None:
 
 
 @pytest.mark.parametrize("name", ["Logistic", "Multinomial", "tilted Squared", "Huber in a ball"])
-def test_it_is_the_minimiser(name: str) -> None:
+def test_it_is_the_minimizer(name: str) -> None:
     """Against SciPy on a risk that is written out here."""
     loss, how = CASES[name]
     query, _ = asked(loss, **how)
@@ -188,7 +188,7 @@ def test_a_released_ridge() -> None:
     fixed, domain = asked(pb.Logistic(), ridge=3.0)
     table = dp.dataset("t", columns=COLUMNS)
     rows = table.examples(["u", "v"], "s", norm=1.0, intercept=False)
-    query: Any = rows.minimiser(pb.Logistic(), ridge=dp.public(3.0)).operation
+    query: Any = rows.minimizer(pb.Logistic(), ridge=dp.public(3.0)).operation
     change, draw = Change(False, 1, False), np.random.default_rng(6)
     data = made(draw.uniform(-0.7, 0.7, (50, 2)), labels(pb.Logistic(), draw, 50))
     w = fixed.run([data], STREAM)
@@ -200,11 +200,11 @@ def test_a_released_ridge() -> None:
             assert np.linalg.norm(found) <= query.sensitivity(domain, change, 2)
 
 
-class TestOptimisers:
+class TestOptimizers:
     rows = made([[0.6, 0.0], [0.0, 0.7], [-0.5, 0.5]], [1.0, 1.0, -1.0])
 
-    def value(self, optimiser: Any = None, **more: Any) -> Any:
-        return asked(pb.Logistic(), **{"ridge": 1.0, "optimiser": optimiser, **more})[0].run(
+    def value(self, optimizer: Any = None, **more: Any) -> Any:
+        return asked(pb.Logistic(), **{"ridge": 1.0, "optimizer": optimizer, **more})[0].run(
             [self.rows], STREAM
         )
 
@@ -213,7 +213,7 @@ class TestOptimisers:
             objective.x.flags.writeable = True
             objective.x[:] = 0.0
             objective.y[:] = 1.0
-            return np.zeros(2)  # which minimises what is left
+            return np.zeros(2)  # which minimizes what is left
 
         def fails(objective: Any) -> Any:
             raise RuntimeError("42")
@@ -250,7 +250,7 @@ class TestOptimisers:
                     pb.Logistic(),
                     ridge=1.0,
                     tolerance=t,
-                    optimiser=lambda o, e=sign * far: np.array([e, 0.0]),
+                    optimizer=lambda o, e=sign * far: np.array([e, 0.0]),
                 )
                 ends.append(query.run([none], STREAM)[0])
             slack = query.sensitivity(domain, change, 2) - query.moves(domain)
@@ -290,7 +290,7 @@ def test_it_ends_on_any_data(name: str, ridge: float) -> None:
         (pb.Poisson(most=3.0), {"ridge": 1.0, "radius": 1e6}, "no bounded slope"),
         (pb.Hinge(), {"ridge": 1.0}, "SmoothedHinge"),
         (pb.ZeroOne(), {"ridge": 1.0}, "not convex"),
-        (pb.Logistic(), {"ridge": 0.0}, "without one the minimiser may move without bound"),
+        (pb.Logistic(), {"ridge": 0.0}, "without one the minimizer may move without bound"),
         (pb.Logistic(), {"ridge": math.nan}, "must be a finite number"),
         (pb.Logistic(), {"ridge": 1.0, "tolerance": 0.0}, "tolerance"),
         (pb.Logistic(), {"ridge": 1.0, "radius": -1.0}, "radius"),
@@ -314,7 +314,7 @@ def test_what_has_no_proof_is_refused(loss: pb.Loss, how: dict[str, Any], said: 
 def plan(mechanism: Any, **more: Any) -> dp.Pipeline:
     table = dp.dataset("t", columns=COLUMNS, neighbors="replace_one")
     rows = table.examples(["u", "v"], "s", norm=1.0, intercept=False)
-    return dp.Pipeline(w=rows.minimiser(pb.Logistic(), **more).release(mechanism))
+    return dp.Pipeline(w=rows.minimizer(pb.Logistic(), **more).release(mechanism))
 
 
 DATA = {"u": [0.5, -0.5, 0.1], "v": [0.1, 0.4, 0.2], "s": ["P", "N", "P"], "c": ["a", "b", "d"]}
@@ -328,7 +328,7 @@ def test_the_noise_is_that_of_the_norm_mechanism() -> None:
     assert epsilon == pytest.approx(2 / ridge / scale, rel=3e-3)
     assert epsilon >= 2 / ridge / scale
     rows = made(np.c_[DATA["u"], DATA["v"]], [1, -1, 1])
-    w = Minimiser(pb.Logistic(), ridge).run([rows], STREAM)
+    w = Minimizer(pb.Logistic(), ridge).run([rows], STREAM)
     drawn = np.array([mechanism.release(w.copy(), SeededStream(i)) for i in range(n)]) - w
     lengths = np.linalg.norm(drawn, axis=1)
     assert kstest(lengths, "gamma", args=(2, 0, scale)).pvalue > 1e-6
@@ -370,7 +370,7 @@ def test_noise_is_not_cut_off_at_the_ball() -> None:
 
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-6])
 def test_what_is_returned_is_as_near_as_declared(tolerance: float) -> None:
-    """The minimiser by Newton's method to forty digits, on the rows as they are."""
+    """The minimizer by Newton's method to forty digits, on the rows as they are."""
     query, domain = asked(pb.Logistic(), ridge=0.5, tolerance=tolerance)
     draw = np.random.default_rng(9)
     rows = made(draw.uniform(-0.7, 0.7, (40, 2)), labels(pb.Logistic(), draw, 40))

@@ -1,4 +1,4 @@
-"""What an optimiser is given, and what it returns.
+"""What an optimizer is given, and what it returns.
 
 An objective is a convex function F of p numbers over a closed convex set, a sum of n parts. A
 solution comes with a proof of how near it is, computed from F on the whole data after the search
@@ -97,14 +97,14 @@ class NotReached(Exception):
 
 @frozen(eq=False)
 class Solution:
-    """Where an optimiser ended.
+    """Where an optimizer ended.
 
     Parameters
     ----------
     w
         Shape (p,), in the set but for the projection's rounding.
     residual
-        An upper bound of mu times the distance from w to the minimiser, rounding included;
+        An upper bound of mu times the distance from w to the minimizer, rounding included;
         infinite where nothing is proven.
     gradients
         How many gradients of single parts were computed, those of the proof included.

@@ -11,8 +11,8 @@ import pytest
 from attrs import evolve
 from objectives import Coins, Machine, Odds, Squares, random_model
 
-from adaptive_dp.optimisers import Ball, Box, Ellipsoid, Everywhere, Set, Simplex, certify
-from adaptive_dp.optimisers.objective import Floats
+from adaptive_dp.optimizers import Ball, Box, Ellipsoid, Everywhere, Set, Simplex, certify
+from adaptive_dp.optimizers.objective import Floats
 
 SETS = {
     "ball": Ball(0.7),
@@ -23,7 +23,7 @@ SETS = {
 
 
 def exact_solution(model: Squares) -> list[Fraction]:
-    """The minimiser of a ridge regression, in rationals."""
+    """The minimizer of a ridge regression, in rationals."""
     p = model.width
     X = [[Fraction(float(v)) for v in row] for row in model.X]
     y = [Fraction(float(v)) for v in model.y]
@@ -42,8 +42,8 @@ def exact_solution(model: Squares) -> list[Fraction]:
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 @pytest.mark.parametrize("ridge", [1e-9, 1.0])
-def test_at_the_minimiser_rounding_is_inside(scale: float, ridge: float) -> None:
-    """In exact arithmetic: at, next to and far from the minimiser."""
+def test_at_the_minimizer_rounding_is_inside(scale: float, ridge: float) -> None:
+    """In exact arithmetic: at, next to and far from the minimizer."""
     rng = np.random.default_rng(11)
     for _ in range(6):
         X = rng.normal(size=(8, 3)) * [1.0, scale, 1.0]
@@ -58,7 +58,7 @@ def test_at_the_minimiser_rounding_is_inside(scale: float, ridge: float) -> None
 
 
 def isotropic(center: Floats, where: Set) -> Squares:
-    """``2 |w - center|^2 + 2 |w|^2``: its minimiser is the projection of half the center."""
+    """``2 |w - center|^2 + 2 |w|^2``: its minimizer is the projection of half the center."""
     return Squares(2 * np.eye(len(center)), 2 * center, 4.0, where)
 
 
@@ -198,7 +198,7 @@ def test_errors_of_the_stated_size_are_inside() -> None:
 
 
 def test_a_lie_is_found_out() -> None:
-    """A point that is far from the minimiser has a residual of at least mu times how far."""
+    """A point that is far from the minimizer has a residual of at least mu times how far."""
     model = random_model(Odds, 17)
     near = certify(model, np.zeros(3))
     for size in (0.1, 10.0, 1e5):

@@ -1,4 +1,4 @@
-"""What learners minimise, by what minimises: certified solutions of every kind of problem."""
+"""What learners minimize, by what minimizes: certified solutions of every kind of problem."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
+from scipy.optimize import minimize as peer
 from test_problem import problem
 
 from adaptive_dp import problems as pb
-from adaptive_dp.optimisers import Curved, certify, minimise
-from adaptive_dp.optimisers.objective import Objective
+from adaptive_dp.optimizers import Curved, certify, minimize
+from adaptive_dp.optimizers.objective import Objective
 
 PLAIN = [pb.Logistic(), pb.SmoothedHinge(0.5), pb.HuberHinge(0.5), pb.Huber(0.5), pb.Multinomial(4)]
 BOUNDED = [*PLAIN, pb.Squared(), pb.Poisson(most=2.0)]
@@ -46,14 +46,14 @@ def test_solutions_are_certified(name: str) -> None:
     """Against SciPy's SLSQP, which knows neither the constants nor the proof."""
     one: Objective = CASES[name]
     tolerance = 1e-6 * one.strong
-    solution = minimise(one, tolerance)
+    solution = minimize(one, tolerance)
     assert solution.residual <= tolerance
     inner = one if isinstance(one, pb.Problem) else one.problem  # type: ignore[attr-defined]
     ball = (
         [] if inner.radius is None else [{"type": "ineq", "fun": lambda v: inner.radius**2 - v @ v}]
     )
     start = np.full(one.width, 0.01)
-    found = minimize(
+    found = peer(
         one.value,
         start,
         jac=one.gradient,
@@ -120,13 +120,13 @@ def test_kinks_leave_the_gradient_without_a_proof() -> None:
     one = problem(pb.Hinge(), radius=None)
     assert certify(one, np.zeros(3)).residual >= 2 * one.parts
     with pytest.raises(ValueError, match="Huber hinge"):
-        minimise(one, 0.1)
+        minimize(one, 0.1)
 
 
 @pytest.mark.parametrize("loss", [pb.SmoothedHinge(0.02), pb.HuberHinge(0.02), pb.Huber(0.02)])
 def test_kinks_of_the_gradient_do_not_stop_newton(loss: pb.Loss) -> None:
     """Values fall where the gradient's norm need not; descent alone would take 10^5 steps."""
     one = problem(loss, n=400, radius=None, ridge=1e-3)
-    solution = minimise(one, 1e-6)
+    solution = minimize(one, 1e-6)
     assert solution.residual <= 1e-6
     assert solution.gradients < 2000 * one.parts

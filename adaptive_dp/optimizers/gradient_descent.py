@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 
-from adaptive_dp.optimisers.certificate import certify
-from adaptive_dp.optimisers.counting import (
+from adaptive_dp.optimizers.certificate import certify
+from adaptive_dp.optimizers.counting import (
     Counted,
     refuse_unless_positive,
     refuse_unless_smooth,
     start_at,
 )
-from adaptive_dp.optimisers.objective import Floats, Objective, Solution
+from adaptive_dp.optimizers.objective import Floats, Objective, Solution
 
 
 def gradient_descent(
@@ -21,7 +21,7 @@ def gradient_descent(
 ) -> Solution:
     """Return the last point of ``w <- P(w - eta grad F(w))``, ``eta = 2 / (mu + beta)``.
 
-    The distance to the minimiser shrinks by ``(k - 1) / (k + 1)`` a step, ``k = beta / mu``, where
+    The distance to the minimizer shrinks by ``(k - 1) / (k + 1)`` a step, ``k = beta / mu``, where
     F is smooth and strongly convex on the whole space.
 
     Parameters

@@ -13,13 +13,13 @@ from adaptive_dp.graph.errors import LeakError
 from adaptive_dp.graph.functions import Function
 from adaptive_dp.graph.handles import Handle, Private, PrivateQuery, Released, path
 from adaptive_dp.graph.operation import require
-from adaptive_dp.optimisers import Objective
+from adaptive_dp.optimizers import Objective
 from adaptive_dp.problems import Loss, Network
 from adaptive_dp.queries.domains import Categories
 from adaptive_dp.queries.every_example import EveryExample
 from adaptive_dp.queries.examples import ExamplesOf, SampleExamples, declarations
 from adaptive_dp.queries.gradient_stream import GradientStream
-from adaptive_dp.queries.minimiser import Minimiser
+from adaptive_dp.queries.minimizer import Minimizer
 from adaptive_dp.queries.network_gradients import NetworkGradients
 from adaptive_dp.queries.phases import Phase, Phases
 from adaptive_dp.queries.row_gradients import (
@@ -34,14 +34,14 @@ Array = NDArray[np.float64]
 
 
 @frozen(eq=False, repr=False)
-class LabelledRows(Private[Examples]):
+class LabeledRows(Private[Examples]):
     """Private rows of features with a label each."""
 
-    def sample(self, rate: float) -> LabelledRows:
+    def sample(self, rate: float) -> LabeledRows:
         """Return a Poisson sample: each unit enters with probability ``rate``."""
-        return LabelledRows(SampleExamples(rate), (self,))
+        return LabeledRows(SampleExamples(rate), (self,))
 
-    def phases(self, shares: Sequence[float]) -> list[LabelledRows]:
+    def phases(self, shares: Sequence[float]) -> list[LabeledRows]:
         """Return disjoint parts: each unit goes into one of them by its own draw.
 
         Parameters
@@ -50,7 +50,7 @@ class LabelledRows(Private[Examples]):
             Each part's probability; they add up to 1.
         """
         node: Private[Any] = Private(Phases(shares), (self,))
-        return [LabelledRows(Phase(i), (node,)) for i in range(len(shares))]
+        return [LabeledRows(Phase(i), (node,)) for i in range(len(shares))]
 
     def stream(self, loss: Loss, *, clip: float = 1.0) -> PrivateQuery[Array]:
         """Return sums of clipped gradients at parameters to come, for `FollowTheLeader`.
@@ -95,7 +95,7 @@ class LabelledRows(Private[Examples]):
         )
         return Gradients(RowGradients(loss), beside)
 
-    def minimiser(
+    def minimizer(
         self,
         loss: Loss,
         *,
@@ -105,11 +105,11 @@ class LabelledRows(Private[Examples]):
         tilt: float | None = None,
         rows: int = 1,
         adversary: float | None = None,
-        optimiser: Callable[[Objective], Any] | None = None,
+        optimizer: Callable[[Objective], Any] | None = None,
     ) -> PrivateQuery[Array]:
-        """Return the minimiser of the sum of losses and ``ridge / 2 |w|^2``.
+        """Return the minimizer of the sum of losses and ``ridge / 2 |w|^2``.
 
-        Of a released ridge it is ``ridge`` times the minimiser, so that the sensitivity is known.
+        Of a released ridge it is ``ridge`` times the minimizer, so that the sensitivity is known.
 
         Parameters
         ----------
@@ -120,16 +120,16 @@ class LabelledRows(Private[Examples]):
         radius
             Of the l2 ball of parameters; without it, they are anything.
         tolerance
-            How near the minimiser a point must be proven to be, as a share of what a row moves it.
+            How near the minimizer a point must be proven to be, as a share of what a row moves it.
         tilt, rows
             A tilted risk (`adaptive_dp.problems.Tilted`), of at least so many rows.
         adversary
             How far, in l2 norm, an adversary may move each row.
-        optimiser
-            A function of your own from an `adaptive_dp.optimisers.Objective` to a point.
+        optimizer
+            A function of your own from an `adaptive_dp.optimizers.Objective` to a point.
         """
         follows = isinstance(ridge, Handle)
-        query = Minimiser(
+        query = Minimizer(
             loss,
             None if follows else ridge,
             radius,
@@ -137,9 +137,9 @@ class LabelledRows(Private[Examples]):
             tilt,
             rows,
             adversary,
-            None if optimiser is None else Function.of(optimiser),
+            None if optimizer is None else Function.of(optimizer),
         )
-        beside = (open_handle("minimiser: ridge", ridge),) if follows else ()
+        beside = (open_handle("minimizer: ridge", ridge),) if follows else ()
         return PrivateQuery(query, (self, *beside))
 
 
@@ -180,12 +180,12 @@ def open_handle(what: str, handle: Any) -> Handle:
         isinstance(handle, Handle),
         f"{what} must be a released handle, got {handle!r}; a constant is dp.public(value)",
     )
-    if handle.colour == "private":
+    if handle.color == "private":
         raise LeakError(f"{what} is private: {path(handle)}; release it first")
     return handle  # type: ignore[no-any-return]
 
 
-def labelled(
+def labeled(
     table: Private[Any],
     features: Sequence[str],
     target: str,
@@ -193,7 +193,7 @@ def labelled(
     labels: str | None = None,
     norm: float | None = None,
     intercept: bool = True,
-) -> LabelledRows:
+) -> LabeledRows:
     """Return the examples of a table (see `adaptive_dp.queries.table.Table.examples`)."""
     columns = declarations(table.domain, (*features, target))
     if labels is None:
@@ -201,4 +201,4 @@ def labelled(
         classes = len(goal.values) if isinstance(goal, Categories) else 0
         labels = {0: "number", 2: "sign"}.get(classes, "class")
     operation = ExamplesOf(features, target, labels, norm, intercept, columns)
-    return LabelledRows(operation, (table,))
+    return LabeledRows(operation, (table,))

@@ -1,7 +1,7 @@
 r"""Saddle points: Minimax-APPA, with a proof from the primal-dual gap.
 
 **Proof of a solution.** Let ``Phi(x) = max_y f(x, y)``, mu-strongly convex as every f(., y) is, and
-x* its minimiser over C. For any y of the adversary's set and any point q of C at which the residual
+x* its minimizer over C. For any y of the adversary's set and any point q of C at which the residual
 of f(., y) is r (`certificate.py`: ``<g, q - x> <= r |q - x|`` for x in C),
 ``mu |q - x*| <= sqrt(r^2 + 2 mu rise)``, where ``rise >= Phi(q) - f(q, y)``.
 
@@ -18,15 +18,15 @@ import math
 
 import numpy as np
 
-from adaptive_dp.optimisers.accelerated import accelerated
-from adaptive_dp.optimisers.certificate import from_gap, stationary
-from adaptive_dp.optimisers.counting import (
+from adaptive_dp.optimizers.accelerated import accelerated
+from adaptive_dp.optimizers.certificate import from_gap, stationary
+from adaptive_dp.optimizers.counting import (
     refuse_unless_positive,
     refuse_unless_strong,
     start_at,
 )
-from adaptive_dp.optimisers.objective import Floats, NotReached, Solution
-from adaptive_dp.optimisers.saddle import Near, Saddle
+from adaptive_dp.optimizers.objective import Floats, NotReached, Solution
+from adaptive_dp.optimizers.saddle import Near, Saddle
 
 
 def minimax(
@@ -45,7 +45,7 @@ def minimax(
     saddle
         The game; strongly convex and smooth in x, concave and smooth in y.
     tolerance
-        Of the residual: ``|x - x*| <= tolerance / mu``, x* the minimiser of ``max_y f(., y)``.
+        Of the residual: ``|x - x*| <= tolerance / mu``, x* the minimizer of ``max_y f(., y)``.
     start
         Where x begins; the origin if not given.
     rounds

@@ -6,7 +6,7 @@ import numpy as np
 from attrs import define
 from numpy.typing import NDArray
 
-from adaptive_dp.optimisers.objective import Floats, Objective
+from adaptive_dp.optimizers.objective import Floats, Objective
 
 
 @define
@@ -40,7 +40,7 @@ def start_at(objective: Objective, start: Floats | None) -> Floats:
 
 
 def refuse_unless_smooth(objective: Objective) -> None:
-    """Raise where an optimiser needs a Lipschitz gradient and the objective has none."""
+    """Raise where an optimizer needs a Lipschitz gradient and the objective has none."""
     if not 0 < objective.smooth < np.inf:
         raise ValueError(
             f"the objective's `smooth` must be positive and finite, got {objective.smooth}; "
@@ -49,7 +49,7 @@ def refuse_unless_smooth(objective: Objective) -> None:
 
 
 def refuse_unless_strong(objective: Objective) -> None:
-    """Raise where an optimiser needs strong convexity and the objective has none."""
+    """Raise where an optimizer needs strong convexity and the objective has none."""
     if not 0 < objective.strong < np.inf:
         raise ValueError(
             f"the objective's `strong` must be positive, got {objective.strong}; add a ridge"
@@ -57,6 +57,6 @@ def refuse_unless_strong(objective: Objective) -> None:
 
 
 def refuse_unless_positive(name: str, value: float) -> None:
-    """Raise where a parameter of an optimiser is not a positive number."""
+    """Raise where a parameter of an optimizer is not a positive number."""
     if not value > 0:
         raise ValueError(f"{name} must be positive, got {value}")
