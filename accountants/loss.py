@@ -33,7 +33,7 @@ from attrs import fields, has
 from accountants.bounds import Bounds
 from accountants.errors import InapplicableError
 from accountants.pair import Pair
-from accountants.rounding import Array, down, up
+from accountants.rounding import Array, down, shown, up
 
 
 class PrivacyLoss:
@@ -162,3 +162,15 @@ def parameters(loss: PrivacyLoss) -> dict[str, object]:
     kind = type(loss)
     known = fields(kind) if has(kind) else ()
     return {f.alias or f.name: getattr(loss, f.name) for f in known}
+
+
+def short(loss: PrivacyLoss) -> str:
+    """Return a loss as one writes it, its numbers shortened, upward."""
+    given = ", ".join(f"{name}={_short(value)}" for name, value in parameters(loss).items())
+    return f"{type(loss).__name__}({given})"
+
+
+def _short(value: object) -> str:
+    if isinstance(value, PrivacyLoss):
+        return short(value)
+    return shown(value, upward=True) if isinstance(value, float) else repr(value)

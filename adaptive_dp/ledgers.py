@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from accountants.loss import PrivacyLoss, parameters
+from accountants.loss import short
 from accountants.rounding import shown
 from adaptive_dp import commands
 from adaptive_dp.commands import FAILS, say
@@ -30,6 +30,7 @@ COLUMNS = {
     "cost": "cost",
     "released": "released",
     "epsilon": "epsilon so far",
+    "left": "left",
     "by": "by",
 }
 """What is shown of a spend: its name in JSON, and above the table."""
@@ -157,7 +158,7 @@ def _rows(entries: list[dict[str, Any]], found: Recomputed) -> Iterator[tuple[st
         if entry.get("kind") != "spend":
             continue
         brought |= _brought(entry)
-        after = found.running.get(i)
+        epsilon, left = found.running.get(i, (None, None))
         yield (
             str(i),
             str(entry.get("time", "")),
@@ -166,7 +167,8 @@ def _rows(entries: list[dict[str, Any]], found: Recomputed) -> Iterator[tuple[st
             _what(entry, brought),
             _cost(entry),
             "yes" if i in found.released else "no",
-            "?" if after is None else shown(after, upward=True),
+            "?" if epsilon is None else shown(epsilon, upward=True),
+            "?" if left is None else f"{shown(100 * left, upward=False, digits=3)}%",
             str(entry.get("by", "")),
         )
 
@@ -213,17 +215,8 @@ def _cost(entry: Mapping[str, Any]) -> str:
         costs = costs_of(entry)
     except Exception:  # a forged entry is shown as far as it can be
         return "?"
-    known = [f"{_short(loss)}{' in a part' if place else ''}" for place, loss in costs]
+    known = [f"{short(loss)}{' in a part' if place else ''}" for place, loss in costs]
     return ", ".join(known[:2]) + (f" and {len(known) - 2} more" if len(known) > 2 else "")
-
-
-def _short(loss: PrivacyLoss) -> str:
-    """Return a loss with its numbers shortened, upward."""
-    given = {
-        k: shown(v, upward=True) if isinstance(v, float) else repr(v)
-        for k, v in parameters(loss).items()
-    }
-    return f"{type(loss).__name__}({', '.join(f'{k}={v}' for k, v in given.items())})"
 
 
 def verify_document(options: Namespace) -> int:

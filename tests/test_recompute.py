@@ -97,8 +97,11 @@ def test_an_honest_ledger_holds_under_renyi(entries: Entries) -> None:
     assert found.holds
     assert found.reasons == ()
     assert found.spends == sum(e["kind"] == "spend" for e in entries) == 30
-    assert list(found.running.values()) == sorted(found.running.values())
-    assert found.running[max(found.running)] == found.epsilon < 2
+    read, left = zip(*found.running.values(), strict=True)
+    assert list(read) == sorted(read)
+    assert list(left) == sorted(left, reverse=True)
+    assert found.running[max(found.running)] == (found.epsilon, found.left)
+    assert found.epsilon < 2
     assert recomputed(chained(entries)).holds  # the forger below forges nothing by itself
 
 

@@ -31,7 +31,7 @@ from attrs import evolve, frozen
 
 from accountants.concentrated import remaining as left_of
 from accountants.errors import LARGEST_COUNT, BudgetError, DomainError, probability, whole
-from accountants.loss import PrivacyLoss, parameters
+from accountants.loss import PrivacyLoss, parameters, short
 from accountants.rounding import ceiling, flooring, shown
 
 S = TypeVar("S")
@@ -219,7 +219,7 @@ def _refusal(
         smaller = f"what fits is {name} {shown(most, upward=False)}, {noise} times the noise"
         fits = f"{fits}; {smaller}" if fits else smaller
     message = (
-        f"not enough of the budget is left for {loss!r}{often}"
+        f"not enough of the budget is left for {short(loss)}{often}"
         + (f": {fits}" if fits else "")
         + f" ({filter_.name} filter: it asks for {join.join(terms)})"
     )

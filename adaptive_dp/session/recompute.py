@@ -96,7 +96,7 @@ class Recomputed:
     spent, remaining
         In the currencies of the filter.
     running
-        For each spend by its entry's number, the epsilon after it.
+        For each spend by its entry's number, the epsilon after it, and what was left as in `left`.
     released
         The numbers of the spends whose values were released. A spend without is one whose session
         was stopped in between, or is at work: it is paid, and nobody knows its values.
@@ -114,7 +114,7 @@ class Recomputed:
     left: float = 1.0
     spent: Amount | None = None
     remaining: Amount | None = None
-    running: dict[int, float] = field(factory=dict)
+    running: dict[int, tuple[float, float]] = field(factory=dict)
     released: frozenset[int] = frozenset()
     parts: dict[str, PartFound] = field(factory=dict)
 
@@ -203,7 +203,7 @@ class _Audit:
         self.known: set[str] = set()
         self.released: set[int] = set()
         self.declared: dict[str, tuple[str, str]] = {}
-        self.running: dict[int, float] = {}
+        self.running: dict[int, tuple[float, float]] = {}
         self.edition: Any = None
         self.exceeded: set[str] = set()
 
@@ -250,7 +250,8 @@ class _Audit:
                 of = f" of the part {name!r}" if name else ""
                 reasons.append(f"it does not fit into what was left{of}: {error}")
         self.account.add(costs, part)
-        self.running[number] = self.account.whole.epsilon(kept="" not in self.exceeded)
+        whole = self.account.whole
+        self.running[number] = whole.epsilon(kept="" not in self.exceeded), whole.left()
         return reasons
 
     def _release(self, entry: dict[str, Any]) -> list[str]:
