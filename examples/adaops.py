@@ -52,7 +52,7 @@ for name, learner in LEARNERS.items():
         cells.append(sorted(fits, key=float)[2])
     print(f"{name:22s}", *cells)
 
-print("\nAdaOPS at a proposed temperature: it tests privately whether the data allow it, or says NaN")
+print("\nAdaOPS at a proposed temperature: a private test says whether the data allow it, or NaN")
 for gamma in (1.0, 1_000.0):
     proposed = dp.AdaOPS(FEATURES, "visits", ridge=50.0, gamma=gamma)
     print(f"{f'gamma = {gamma:g}':22s}", *(explained(fitted(proposed, e)[0]) for e in EPSILONS))
