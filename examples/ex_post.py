@@ -1,7 +1,8 @@
 """What each person lost by the theta that was released: logistic regression, perturbed objective.
 
 Redberg and Wang 2021: an ex-post loss is that of one outcome. It is a function of the private
-data; made-up data may be shown.
+data; those of the RAND Health Insurance Experiment are public and may be shown. Whether a person's
+first year was costly (more than 50 dollars) is predicted from five facts.
 
 Run it: ``python examples/ex_post.py``
 """
@@ -11,37 +12,31 @@ import math
 import numpy as np
 from scipy import optimize, special
 
+from adaptive_dp.demo import DATA
 from adaptive_dp.instance import objective_losses
 
-N, D, RIDGE, SIGMA = 1000, 2, 1.0, 5.0
+RIDGE, SIGMA = 1.0, 5.0
+BOUNDS = {"age": 70, "female": 1, "income": 20_000, "chronic": 60, "coinsurance": 100}
+
+years = np.genfromtxt(DATA, delimiter=",", names=True, usecols=["person", "spending", *BOUNDS])
+years = years[np.unique(years["person"], return_index=True)[1]]
+x = np.column_stack([years[name] / high for name, high in BOUNDS.items()]).clip(0, 1)
+x = np.insert(x, 0, 1, axis=1) / math.sqrt(1 + len(BOUNDS))  # of norm at most 1
+y = np.where(years["spending"] > 50, 1.0, -1.0)
+noise = np.random.default_rng(22).normal(size=x.shape[1]) * SIGMA
 
 
-def made_up():
-    """Return records, labels, and the noise that perturbs the objective."""
-    rng = np.random.default_rng(22)
-    x = rng.normal(size=(N, D))
-    x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
-    y = np.sign(x @ np.array([3.0, -2.0]) + 0.3 * rng.normal(size=N))
-    return x, y, rng.normal(size=D) * SIGMA
+def gradient(w):
+    """Return the gradient of the perturbed objective."""
+    return -x.T @ (y * special.expit(-y * (x @ w))) + RIDGE * w + noise
 
 
-def minimizer(x, y, noise):
-    """Return where the perturbed objective's gradient is 0."""
-    gradient = lambda w: -x.T @ (y * special.expit(-y * (x @ w))) + RIDGE * w + noise  # noqa: E731
-    return optimize.fsolve(gradient, np.zeros(D), xtol=1e-12)
-
-
-def worst(noise):
-    """Return what any record of norm 1 could lose at this noise, by the ridge alone."""
-    shift = 1 / (2 * SIGMA**2) + np.linalg.norm(noise) / SIGMA**2
-    return -math.log(1 - 0.25 / RIDGE) + shift
-
-
-x, y, noise = made_up()
-theta = minimizer(x, y, noise)
+theta = optimize.fsolve(gradient, np.zeros(x.shape[1]), xtol=1e-12)
 found = objective_losses(x, y, theta, ridge=RIDGE, sigma=SIGMA)
+# what any record of norm 1 could lose at this noise, by the ridge alone
+worst = 1 / (2 * SIGMA**2) + np.linalg.norm(noise) / SIGMA**2 - math.log(1 - 0.25 / RIDGE)
 print(f"released: theta = {theta.round(3)}; what each record lost by it: {found}")
-shown = found.reveal()  # they are made up
+shown = found.reveal()
 print(f"ex-post epsilon, of the median record      {np.median(shown):7.4f}")
 print(f"                 of the one that lost most {shown.max():7.4f}")
-print(f"                 of any, at this outcome   {worst(noise):7.4f}")
+print(f"                 of any, at this outcome   {worst:7.4f}")

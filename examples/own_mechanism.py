@@ -8,6 +8,7 @@ from typing import Any
 import accountants
 import adaptive_dp as dp
 from accountants.rounding import up
+from adaptive_dp.demo import DATA
 from adaptive_dp.noise import lattice, rounded_laplace
 
 
@@ -32,9 +33,11 @@ class TwoSided(dp.Mechanism):
         return accountants.Laplace(distance / self.scale)
 
 
-people = dp.dataset("people", columns={"age": (0, 100)})
-plan = dp.Pipeline(n=people.count().release(TwoSided(scale=dp.Free("b")))).calibrate(epsilon=0.5)
+people = dp.dataset("people", columns={"visits": (0, 20)}, unit="person", rows_per_unit=5)
+noise = TwoSided(scale=dp.Free("b"))
+plan = dp.Pipeline(frequent=people.filter(people["visits"] >= 10).count().release(noise))
+plan = plan.calibrate(epsilon=0.5)
 
 print(plan.certify(), end="\n\n")
-print(plan.run(people={"age": [30.0, 40.0, 50.0]}), end="\n\n")
+print(plan.run(people=DATA), end="\n\n")
 print(plan.mermaid())
