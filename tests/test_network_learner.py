@@ -28,7 +28,7 @@ def fitted(learner, epsilon=4.0):
 
 def learner(activation="tanh", **more):
     network = dp.Network(dp.Logistic(), hidden=12, activation=activation)
-    options = {"steps": 120, "rate": 0.1, "learning_rate": 3.0, **more}
+    options = {"steps": 120, "sampling_rate": 0.1, "learning_rate": 3.0, **more}
     return dp.NoisySGD(["u", "v", "w"], "s", loss=network, **options)
 
 

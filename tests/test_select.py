@@ -72,7 +72,7 @@ def test_a_choice_inside_may_be_another_in_each_run() -> None:
 
 def test_the_best_candidate_wins_and_none_else_is_told() -> None:
     plan = dp.Pipeline(best=dp.select(tried(people()), [10, 50, 90], stopping=0.02))
-    best = plan.simulate(seed=3, people=FRAME)["best"]
+    best = plan.simulate(seed=4, people=FRAME)["best"]
     assert best["candidate"] == 50
     assert best["score"] == -abs(best["value"] - 50)
     assert set(best) == {"candidate", "score", "value"}

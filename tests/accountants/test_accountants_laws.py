@@ -336,14 +336,14 @@ PAIRS = [
 @pytest.mark.parametrize("make", PAIRS)
 def test_many_partitions_are_quick(make) -> None:  # type: ignore[no-untyped-def]
     """What took minutes takes some seconds at most; the limits leave room for slow machines."""
-    parts = [Parallel([Spend(a), Spend(b)]) for a, b in map(make, range(40))]
+    parts = [Parallel([Spend(a), Spend(b)]) for a, b in map(make, range(100))]
     start = time.process_time()
     nine = worlds(Sequential(parts[:9]))
     assert nine.exact
     assert time.process_time() - start < 10
     start = time.process_time()
     certify(Sequential(parts), DELTA)
-    assert time.process_time() - start < 20
+    assert time.process_time() - start < 40
 
 
 def test_many_sampled_gaussians_are_quick() -> None:
