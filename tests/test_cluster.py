@@ -158,6 +158,33 @@ def test_what_does_not_fit_is_refused(tmp_path, cluster, monkeypatch):
         files.open_rows(COLUMNS, None)
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_parts_without_rows_are_learned_from_too(tmp_path, cluster, ending):
+    """And counted twice, so that they are kept."""
+    columns = {"x": (0.0, 1.0), "c": ["a", "b"]}
+    lengths = [0, 1, 0, 12]
+    for i, length in enumerate(lengths):
+        part = pd.DataFrame({"x": np.linspace(0, 1, length), "c": (["a", "b"] * length)[:length]})
+        if ending == "csv":
+            part.to_csv(tmp_path / f"{i}.csv", index=False)
+        else:
+            found = pa.table({"x": part["x"].to_numpy(), "c": pa.array(part["c"], pa.string())})
+            with pq.ParquetWriter(tmp_path / f"{i}.parquet", found.schema) as file:
+                file.write_table(found)  # a group of no rows, where there are none
+    people = dp.dataset("people", columns=columns)
+    gradients = people.examples(["x"], "c").gradients(dp.Logistic(), at=dp.public([0.1, 0.2]))
+    plan = dp.Pipeline(
+        slope=gradients.sum(clip=0.5).release(dp.Gaussian(2.0)),
+        count=people.count().release(dp.Gaussian(2.0)),
+        again=people.count().release(dp.Gaussian(3.0)),
+    ).with_delta(1e-6)
+    files = [tmp_path / f"{i}.{ending}" for i in range(len(lengths))]
+    here, there = (
+        plan.simulate(people=Files(files, engine), seed=1).released for engine in (None, cluster)
+    )
+    assert repr(here) == repr(there)
+
+
 @pytest.mark.parametrize("kind", [ValueError, SystemExit, BaseException])
 @pytest.mark.parametrize("kept", [False, True])
 def test_an_error_on_a_worker_tells_nothing(tmp_path, cluster, kind, kept):

@@ -216,9 +216,7 @@ def _loaded(source: Any, columns: dict[str, Reading]) -> MemoryRows:
     """Return a part's rows, read whole."""
     if not hasattr(source, "blocks"):
         return rows(source, columns, None)
-    blocks = list(source.blocks(columns))
-    if not blocks:
-        return rows({name: [] for name in columns}, columns, None)
+    blocks = list(_blocks(source, columns))
     count = sum(len(block.units) for block in blocks)
     names = blocks[0].columns
     joined = {k: np.concatenate([block.columns[k] for block in blocks]) for k in names}
@@ -232,8 +230,15 @@ def _streamed(source: Any, columns: dict[str, Reading], task: Task) -> Any:
 
 
 def _blocks(source: Any, columns: dict[str, Reading]) -> Iterator[MemoryRows]:
-    blocks = getattr(source, "blocks", None)
-    return iter([rows(source, columns, None)]) if blocks is None else blocks(columns)
+    """Yield a part's rows in blocks, of which there is one at least."""
+    if not hasattr(source, "blocks"):
+        yield rows(source, columns, None)
+        return
+    block = None
+    for block in source.blocks(columns):
+        yield block
+    if block is None:  # a file of a header alone, say
+        yield rows({name: [] for name in columns or [""]}, columns or {"": "number"}, None)
 
 
 @_silent

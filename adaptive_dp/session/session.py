@@ -266,7 +266,7 @@ class Session:
             key = asked(keys, new, end, part, again)
             if key in self._begun:
                 step, number = self._begun.take(key)
-                self._kept.bind(step.run, keys, wanted)  # what others have drawn since
+                self._kept.bind(step.run, step.keys, step.wanted)  # what others have drawn since
                 return self._continued(key, step, number)
             charges = self._priced(structure, new)
             rehearsed(structure)
