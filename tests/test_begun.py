@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import adaptive_dp as dp
+from adaptive_dp.queries.phases import Phases
 from adaptive_dp.rows import MemoryRows
 from adaptive_dp.rows.attempts import Attempt, going
+from adaptive_dp.rows.examples import Examples
 from adaptive_dp.rows.parts import Task
 from adaptive_dp.session.opened import opened
 
@@ -18,6 +20,13 @@ PEOPLE = dp.dataset("people", columns={"x": (0, 1), "c": ["a", "b"]})
 ROWS = {"x": np.linspace(0, 1, 40), "c": ["a", "b"] * 20}
 COUNT = PEOPLE.count().release(dp.Laplace(scale=4.0))
 BUDGET = dp.Budget(2.0, 1e-6)
+
+
+class Broken(dp.Laplace):
+    """A mechanism that fails."""
+
+    def release(self, value, stream):
+        raise ValueError
 
 
 @pytest.fixture
@@ -209,3 +218,71 @@ def test_a_closed_session_keeps_nothing(broken):
             session.run(COUNT)
         assert len(session._begun._steps) == 1
     assert not session._begun._steps
+
+
+def slope(part):
+    return part.gradients(dp.Logistic(), at=dp.public([0.0, 0.0])).sum(clip=1.0)
+
+
+@pytest.fixture
+def drawn(broken):
+    """Return what lists how often random parts were drawn, and the parts of a data set."""
+    return broken(Phases, "run", set()), PEOPLE.examples(["x"], "c", norm=1.0).phases([0.5, 0.5])
+
+
+def add(a, b):
+    return np.sum(a) + np.sum(b)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_random_parts_are_one_draw_for_all_steps(broken, drawn, at):
+    """Whichever was interrupted: in `Session.pipeline` they are one node."""
+    calls, parts = drawn
+    noise = dp.Gaussian(9.0)
+    owner, name = (MemoryRows, "total") if at == 0 else (Examples, "total")
+    one = dp.post(add, COUNT, slope(parts[0]).release(noise))
+    broken(owner, name, {0})
+    with dp.Session(budget=dp.Budget(9.0, 1e-6), people=ROWS) as session:
+        with pytest.raises(KeyboardInterrupt):
+            session.run(one)
+        session.run(slope(parts[1]).release(noise))
+        session.run(one)
+        assert len(calls) == 1
+
+
+def test_random_parts_last_though_a_step_is_lost(drawn):
+    """What it has released of them, its functions may have told."""
+    calls, parts = drawn
+    seen = []
+
+    def tells(value):
+        seen.append(value)
+        return float(np.sum(value))
+
+    level = dp.post(tells, slope(parts[0]).release(dp.Gaussian(9.0)))
+    limit = dp.post(lambda v: 0 * v + 0.5, level)
+    lost = PEOPLE.filter(PEOPLE["x"] > limit).count().release(Broken(scale=9.0))
+    with dp.Session(budget=dp.Budget(9.0, 1e-6), people=ROWS) as session:
+        with pytest.raises(dp.RunError):
+            session.run(lost)
+        assert len(seen) == 1
+        session.run(slope(parts[1]).release(dp.Gaussian(9.0)))
+        assert len(calls) == 1
+
+
+def test_a_function_starts_no_step_in_its_session(drawn):
+    _, parts = drawn
+    noise, refused = dp.Gaussian(9.0), []
+
+    def runs(value):
+        try:
+            session.run(slope(parts[1]).release(noise))
+        except dp.DeclarationError as error:
+            refused.append(str(error))
+        return float(np.sum(value))
+
+    with dp.Session(budget=dp.Budget(9.0, 1e-6), people=ROWS) as session:
+        session.run(dp.post(runs, slope(parts[0]).release(noise)))
+        assert len(refused) == 1
+        assert "under way" in refused[0]
+        session.run(slope(parts[1]).release(noise))

@@ -158,19 +158,77 @@ def test_what_does_not_fit_is_refused(tmp_path, cluster, monkeypatch):
         files.open_rows(COLUMNS, None)
 
 
-def test_an_error_on_a_worker_tells_nothing(tmp_path, cluster):
-    """Neither to whoever asked nor to the log of the worker."""
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_parts_without_rows_are_learned_from_too(tmp_path, cluster, ending):
+    """And counted twice, so that they are kept."""
+    columns = {"x": (0.0, 1.0), "c": ["a", "b"]}
+    lengths = [0, 1, 0, 12]
+    for i, length in enumerate(lengths):
+        part = pd.DataFrame({"x": np.linspace(0, 1, length), "c": (["a", "b"] * length)[:length]})
+        if ending == "csv":
+            part.to_csv(tmp_path / f"{i}.csv", index=False)
+        else:
+            found = pa.table({"x": part["x"].to_numpy(), "c": pa.array(part["c"], pa.string())})
+            with pq.ParquetWriter(tmp_path / f"{i}.parquet", found.schema) as file:
+                file.write_table(found)  # a group of no rows, where there are none
+    people = dp.dataset("people", columns=columns)
+    gradients = people.examples(["x"], "c").gradients(dp.Logistic(), at=dp.public([0.1, 0.2]))
+    plan = dp.Pipeline(
+        slope=gradients.sum(clip=0.5).release(dp.Gaussian(2.0)),
+        count=people.count().release(dp.Gaussian(2.0)),
+        again=people.count().release(dp.Gaussian(3.0)),
+    ).with_delta(1e-6)
+    files = [tmp_path / f"{i}.{ending}" for i in range(len(lengths))]
+    here, there = (
+        plan.simulate(people=Files(files, engine), seed=1).released for engine in (None, cluster)
+    )
+    assert repr(here) == repr(there)
+
+
+@pytest.mark.parametrize("kind", [ValueError, SystemExit, BaseException])
+@pytest.mark.parametrize("kept", [False, True])
+def test_an_error_on_a_worker_tells_nothing(tmp_path, cluster, kind, kept):
+    """Neither to whoever asked nor to the log of the worker, which goes on."""
     pq.write_table(table(30), tmp_path / "t.parquet", row_group_size=10)
     found = Files(tmp_path / "t.parquet", cluster).open_rows(COLUMNS, None)
+    if kept:
+        assert len(found.units) == 30
+    workers = sorted(cluster.nthreads())
 
     def leak(columns):
-        raise ValueError(f"canary {columns['x'][0]}")
+        raise kind(f"canary {columns['x'][0]}")
 
     with pytest.raises(SchemaError) as caught:
         found.total(leak)
     assert "canary" not in str(caught.value)
     told = str(cluster.get_worker_logs()) + str(cluster.get_scheduler_logs())
     assert "canary" not in told
+    assert sorted(cluster.nthreads()) == workers
+
+
+def test_totals_that_cannot_be_added_tell_nothing(tmp_path, cluster):
+    """A worker writes to its log what it was given to add, and why that failed."""
+    pq.write_table(pa.table({"x": np.arange(10.0)}), tmp_path / "t.parquet", row_group_size=4)
+    found = Files(tmp_path / "t.parquet", cluster).open_rows({"x": "number"}, None)
+    with pytest.raises(SchemaError):
+        found.total(lambda c: np.full(max(1, len(c["x"])), 987654321, dtype=np.int64))
+    told = str(cluster.get_worker_logs()) + str(cluster.get_scheduler_logs())
+    assert "987654321" not in told
+    assert "shape" not in told
+
+
+def test_a_part_that_could_not_be_read_is_read_again(tmp_path, cluster):
+    """By whatever comes next, a look at each row too."""
+    path, away = tmp_path / "t.parquet", tmp_path / "away"
+    pq.write_table(pa.table({"x": np.arange(10.0)}), path, row_group_size=4)
+    found = Files(path, cluster).open_rows({"x": "number"}, None)
+    assert len(found.units) == 10
+    path.rename(away)
+    for _ in range(2):
+        with pytest.raises(SchemaError):
+            found.values(lambda c: c["x"])
+    away.rename(path)
+    assert found.values(lambda c: c["x"]).tolist() == list(range(10))
 
 
 def test_a_pass_goes_on_where_it_was_interrupted(tmp_path, cluster):

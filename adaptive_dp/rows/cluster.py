@@ -9,9 +9,9 @@ computed. Sums are added up in a tree, eight at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial, wraps
+from typing import Any, ParamSpec, TypeVar
 from weakref import finalize
 
 import numpy as np
@@ -25,6 +25,9 @@ from adaptive_dp.rows.parts import Task
 from adaptive_dp.rows.progress import Told, silent
 from adaptive_dp.rows.reading import SchemaError
 from adaptive_dp.rows.rows import Reading
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 BRANCHES = 8
 """Sums that are added up by one task."""
@@ -116,7 +119,12 @@ class Cluster:
         """Yield what the tasks make of the parts, in order; all are under way at once."""
         waiting = self._finished(tasks, {})[::-1]
         while waiting:
-            yield _result(waiting.pop())
+            try:
+                found = _result(waiting.pop())
+            except SchemaError:
+                self._forget(self._pinned, {})
+                raise
+            yield found
 
     def fold(self, tasks: Sequence[Task], add: Callable[[Any, Any], Any], memory: Memory) -> Any:
         """Return the sum of the results, of which the workers make one.
@@ -131,7 +139,7 @@ class Cluster:
         try:
             return _result(level[0]) if level else None
         except SchemaError:
-            self._forget(parts, memory)
+            self._forget(dict(enumerate(parts)), memory)
             raise
 
     def _finished(self, tasks: Sequence[Task], memory: Memory) -> list[Any]:
@@ -153,10 +161,11 @@ class Cluster:
             self._pinned.update((i, each[0]) for i, each in enumerate(found) if len(each) > 1)
         return [attempt[-1] for attempt in found]
 
-    def _forget(self, parts: Sequence[Any], memory: Memory) -> None:
-        """Forget the parts of which a pass made nothing, so that they are read again."""
-        jobs = [partial(self._asking, each) for each in parts]
-        for i, attempt in enumerate(self.crew.finished(jobs)):
+    def _forget(self, parts: Mapping[int, Any], memory: Memory) -> None:
+        """Forget the parts of which there is nothing, so that they are read again."""
+        numbers = list(parts)
+        jobs = [partial(self._asking, parts[i]) for i in numbers]
+        for i, attempt in zip(numbers, self.crew.finished(jobs), strict=True):
             if attempt[-1].result():
                 memory.pop(i, None)
                 self._pinned.pop(i, None)
@@ -185,51 +194,63 @@ class Cluster:
         )
 
 
-def _loaded(source: Any, columns: dict[str, Reading]) -> MemoryRows | Failed:
+def _silent(function: Callable[P, T]) -> Callable[P, T | Failed]:
+    """Return the function, which raises nothing: a worker would write it to its log.
+
+    Not even what ends a process: it would end the worker, and be written to its log too.
+    """
+
+    @wraps(function)
+    def inside(*args: P.args, **kwargs: P.kwargs) -> T | Failed:
+        try:
+            with np.errstate(all="ignore"):  # a warning would tell of the data
+                return function(*args, **kwargs)
+        except BaseException:
+            return Failed()
+
+    return inside
+
+
+@_silent
+def _loaded(source: Any, columns: dict[str, Reading]) -> MemoryRows:
     """Return a part's rows, read whole."""
-    try:
-        with np.errstate(all="ignore"):
-            if not hasattr(source, "blocks"):
-                return rows(source, columns, None)
-            blocks = list(source.blocks(columns))
-            if not blocks:
-                return rows({name: [] for name in columns}, columns, None)
-            count = sum(len(block.units) for block in blocks)
-            names = blocks[0].columns
-            joined = {k: np.concatenate([block.columns[k] for block in blocks]) for k in names}
-            return MemoryRows(joined, np.arange(count, dtype=np.int64))
-    except Exception:
-        return Failed()
+    if not hasattr(source, "blocks"):
+        return rows(source, columns, None)
+    blocks = list(_blocks(source, columns))
+    count = sum(len(block.units) for block in blocks)
+    names = blocks[0].columns
+    joined = {k: np.concatenate([block.columns[k] for block in blocks]) for k in names}
+    return MemoryRows(joined, np.arange(count, dtype=np.int64))
 
 
+@_silent
 def _streamed(source: Any, columns: dict[str, Reading], task: Task) -> Any:
     """Return what a task makes of a part, of which no more than a block is in memory."""
-    try:
-        with np.errstate(all="ignore"):
-            return task(_blocks(source, columns))
-    except Exception:
-        return Failed()
+    return task(_blocks(source, columns))
 
 
 def _blocks(source: Any, columns: dict[str, Reading]) -> Iterator[MemoryRows]:
-    blocks = getattr(source, "blocks", None)
-    return iter([rows(source, columns, None)]) if blocks is None else blocks(columns)
+    """Yield a part's rows in blocks, of which there is one at least."""
+    if not hasattr(source, "blocks"):
+        yield rows(source, columns, None)
+        return
+    block = None
+    for block in source.blocks(columns):
+        yield block
+    if block is None:  # a file of a header alone, say
+        yield rows({name: [] for name in columns or [""]}, columns or {"": "number"}, None)
 
 
+@_silent
 def _done(part: MemoryRows | Failed, task: Task) -> Any:
-    try:
-        if isinstance(part, Failed):
-            return part
-        with np.errstate(all="ignore"):  # a warning would tell of the data
-            return task(iter([part]))
-    except Exception:
-        return Failed()
+    return part if isinstance(part, Failed) else task(iter([part]))
 
 
 def _failed(result: Any) -> bool:
     return isinstance(result, Failed)
 
 
+@_silent
 def _added(results: list[Any], add: Callable[[Any, Any], Any]) -> Any:
     if any(isinstance(each, Failed) for each in results):
         return Failed()

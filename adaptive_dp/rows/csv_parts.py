@@ -39,7 +39,7 @@ class CsvPart:
     first
         The header.
     unit
-        The column of identifiers, which is read as text, or None.
+        The column of identifiers, if it is read as text; or None.
     stamp
         What tells whether the file has changed.
     """
@@ -63,6 +63,7 @@ class CsvPart:
             for text in self._pieces(file):
                 found = plain_columns(form, text)
                 yield rows(form.columns(_lines(text)) if found is None else found, columns, None)
+        self.stamp.check(self.path)
 
     def _pieces(self, file: IO[bytes]) -> Iterator[str]:
         """Yield the lines, many at a time: each whole, so that what is no UTF-8 ends with it."""

@@ -44,13 +44,18 @@ class Fragment:
 
     def blocks(self, columns: dict[str, Reading]) -> Iterator[MemoryRows]:
         """Yield the rows."""
-        if _stamp(self.fragment) != self.stamp:
-            raise SchemaError("a file of the data set has changed since it was opened")
+        self._check()
         batches = self.fragment.to_batches(
             schema=self.schema, columns=list(columns), batch_size=BATCH, use_threads=False
         )
         for batch in batches:
             yield block(batch, columns)
+        self._check()
+
+    def _check(self) -> None:
+        """Refuse a file that has changed: before it is read, and by another's hand meanwhile."""
+        if _stamp(self.fragment) != self.stamp:
+            raise SchemaError("a file of the data set has changed since it was opened")
 
 
 def fragments(data: Any, columns: dict[str, Reading]) -> tuple[list[Fragment], MemoryRows]:
@@ -66,12 +71,16 @@ def fragments(data: Any, columns: dict[str, Reading]) -> tuple[list[Fragment], M
     Raises
     ------
     SchemaError
-        If it is filtered, its files do not say their types, or its columns do not fit.
+        If it is filtered, names a file twice, its files do not say their types, or its columns do
+        not fit.
     """
+    twice = False
     empty = rows(data.schema.empty_table(), columns, None)
     found: list[Fragment] | None = None
     try:
         whole = list(data.get_fragments())
+        paths = [path for each in whole if (path := getattr(each, "path", None)) is not None]
+        twice = len(set(paths)) < len(paths)
         formats = {type(each.format).__name__ for each in whole if hasattr(each, "format")}
         if formats <= set(FORMATS):
             pieces = [piece for each in whole for piece in _split(each)]
@@ -80,6 +89,8 @@ def fragments(data: Any, columns: dict[str, Reading]) -> tuple[list[Fragment], M
             ]
     except Exception:  # its message may quote the files
         formats = set()
+    if twice:
+        raise SchemaError("a file of the data set is named twice, and its rows would count twice")
     if found is None and formats:
         raise SchemaError(
             "a data set of PyArrow must be of Parquet, ORC or Arrow files: of others the types are "

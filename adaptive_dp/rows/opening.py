@@ -96,27 +96,54 @@ def in_batches(
     """
     wanted = dict(columns)
     every = wanted if unit is None or unit in wanted else {**wanted, unit: "value"}
+    coded = unit is not None and wanted.get(unit) == "code"  # categories that are no texts
     parts: list[Part] = []
+    kinds: dict[str, str] = {}
     empty = no_lines(wanted)
+    once(paths)
     for path in paths:
-        name = path.name.lower()
+        name, kind = path.name.lower(), "numbers" if coded else "texts"
         if not path.is_file():
             raise SchemaError(f"there is no file {path}")
         if not name.endswith(files.ENDINGS):
             raise SchemaError(f"{path.name}: a data file ends in .csv, .csv.gz or .parquet")
         if name.endswith(".parquet"):
-            groups, typed = row_groups(path, every)
+            groups, typed, kind = row_groups(path, every, unit)
             parts += groups
             found = {name: typed.columns[name] for name in wanted}
             empty = memory.MemoryRows(found or empty.columns, empty.units)
         else:
-            parts += csv_parts(path, every, unit)
+            parts += csv_parts(path, every, None if coded else unit)
+        if kind:
+            kinds.setdefault(kind, path.name)
+    if unit is not None and len(kinds) > 1:
+        which = " and ".join(f"{kind} in {name}" for kind, name in kinds.items())
+        raise SchemaError(
+            f"the identifiers {unit!r} are {which}: the same person would be taken for two; "
+            "convert them in the files"
+        )
     told = shown if progress else silent
     if engine is None:
         return joined(Threads(tuple(parts), wanted, empty, told=told), unit)
     cluster = _cluster()
     found = cluster.Cluster(cluster.connected(engine), tuple(parts), wanted, empty, told=told)
     return joined(cluster.closing(found) if isinstance(engine, str) else found, unit)
+
+
+def once(paths: Sequence[Path]) -> None:
+    """Refuse a file that is named twice: each of its rows would count twice.
+
+    Raises
+    ------
+    SchemaError
+        If there is one.
+    """
+    known = set[Path]()
+    for path in paths:
+        found = path.resolve()
+        if found in known:
+            raise SchemaError(f"{path.name} is named twice, and its rows would count twice")
+        known.add(found)
 
 
 def joined(engine: Any, unit: str | None) -> PartedRows:
@@ -129,12 +156,13 @@ def joined(engine: Any, unit: str | None) -> PartedRows:
     """
     if unit is None:
         return PartedRows(engine)
+    reading: Reading = "code" if engine.columns.get(unit) == "code" else "value"
     known: dict[Any, int] = {}
     lengths: list[int] = []
 
     def numbered() -> Iterator[Integers]:
         tasks = [Task(_Identities(unit))] * engine.count
-        for found in engine.only({unit: "value"}).map(tasks):
+        for found in engine.only({unit: reading}).map(tasks):
             lengths.append(sum(len(own) for own, _ in found))
             for own, keys in found:
                 numbers = [known.setdefault(key, len(known)) for key in keys]

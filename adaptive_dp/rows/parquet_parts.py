@@ -55,10 +55,13 @@ class RowGroup:
             )
             for batch in batches:
                 yield block(batch, columns)
+        self.stamp.check(self.path)
 
 
-def row_groups(path: Path, columns: dict[str, Reading]) -> tuple[list[RowGroup], MemoryRows]:
-    """Return the row groups of a file, and no rows of its types.
+def row_groups(
+    path: Path, columns: dict[str, Reading], unit: str | None
+) -> tuple[list[RowGroup], MemoryRows, str]:
+    """Return the row groups of a file, no rows of its types, and what its identifiers are.
 
     Raises
     ------
@@ -80,7 +83,20 @@ def row_groups(path: Path, columns: dict[str, Reading]) -> tuple[list[RowGroup],
         raise SchemaError(failed)
     empty = rows(schema.empty_table(), columns, None)
     groups = [RowGroup(path, i, length, stamp) for i, length in enumerate(lengths)]
-    return groups, empty
+    return groups, empty, "" if unit is None else _kind(schema.field(unit).type)
+
+
+def _kind(identifiers: Any) -> str:
+    """Return which identifiers can be equal to each other, in a word; "" of those that are none."""
+    import pyarrow as pa
+
+    found = identifiers.value_type if pa.types.is_dictionary(identifiers) else identifiers
+    if pa.types.is_null(found):
+        return ""
+    if pa.types.is_binary(found) or pa.types.is_large_binary(found):
+        return "bytes"
+    plain = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    return "numbers" if any(each(found) for each in plain) else "texts"
 
 
 def block(batch: Any, columns: Mapping[str, Reading]) -> MemoryRows:

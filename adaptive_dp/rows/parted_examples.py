@@ -110,7 +110,7 @@ def plus(a: Any, b: Any) -> Any:
         if a.dtype != object and b.dtype != object and _largest(a) + _largest(b) < EXACT:
             return a + b
         return a.astype(object) + b
-    return a + b
+    return int(a) + int(b)  # an int64 would overflow
 
 
 def _largest(a: NDArray[Any]) -> int:

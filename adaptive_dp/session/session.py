@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 from uuid import uuid4
@@ -152,7 +152,7 @@ class Session:
         self._identities, self._record = Identities(), Record()
         self._known, self._begun = Known(), Begun()
         self._plans, self._offered = Plans(), set[str]()
-        self._read = 0
+        self._read, self._busy = 0, False
         self._steps: list[Entry] = []
         self._own: dict[int, tuple[Handle, Structure, Mapping[str, str], list[str]]] = {}
         self._ran: dict[int, Handle] = {}
@@ -251,6 +251,11 @@ class Session:
 
     def _run(self, handle: Any, name: str, again: bool, part: Inside) -> Any:
         with self._lock:
+            require(
+                not self._busy,
+                "a step is under way: its functions can start no other in the same session; run "
+                "that one by itself",
+            )
             plan, handle = self._asked(handle, again)
             structure = plan.structure
             keys = self._identities.of(structure)
@@ -260,7 +265,9 @@ class Session:
             new = [n for n in structure if n.name in wanted and pays(n)]
             key = asked(keys, new, end, part, again)
             if key in self._begun:
-                return self._continued(key, *self._begun.take(key))
+                step, number = self._begun.take(key)
+                self._kept.bind(step.run, step.keys, step.wanted)  # what others have drawn since
+                return self._continued(key, step, number)
             charges = self._priced(structure, new)
             rehearsed(structure)
             run = Run(structure, self._seed)
@@ -277,7 +284,8 @@ class Session:
                 run.round = (number,)
                 self._own[number] = (handle, structure, keys, [node.name for node in new])
             if self._individuals is not None and new:
-                self._individuals.compute(run, charges, wanted, number)
+                with self._lasting(step):
+                    self._individuals.compute(run, charges, wanted, number)
                 self._finished(step, number)
                 return fresh(run.open(end.name))
             return self._continued(key, step, number)
@@ -286,7 +294,8 @@ class Session:
         """Return the value of a step, whose rest is computed; if interrupted it may go on."""
         done = False
         try:
-            step.compute()
+            with self._lasting(step):
+                step.compute()
             self._finished(step, number)
             done = True
         finally:
@@ -294,10 +303,23 @@ class Session:
                 self._begun.keep(key, step, number)
         return fresh(step.run.open(step.end.name))
 
+    @contextmanager
+    def _lasting(self, step: Step) -> Iterator[None]:
+        """Keep what later steps read, whatever becomes of this one.
+
+        It may be interrupted and go on after others, or have told its functions what it released:
+        random parts that others drew anew would not be the same for the whole session.
+        """
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
+            self._kept.keep(step.run, step.keys)
+            self._read_openly(step.structure, step.wanted)
+
     def _finished(self, step: Step, number: int) -> None:
-        """Keep what later steps read, and record what was released."""
-        self._kept.keep(step.run, step.keys)
-        self._read_openly(step.structure, step.wanted)
+        """Record what was released."""
         if step.new:
             self._note(step.run, step.keys, step.new, number)
 
