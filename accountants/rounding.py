@@ -67,4 +67,4 @@ def ceiling(value: Fraction) -> float:
 
 def flooring(value: Fraction) -> float:
     """Return the greatest float that is at most the rational ``value``."""
-    return -ceiling(-value)
+    return -ceiling(-value) + 0.0  # not minus zero

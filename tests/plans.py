@@ -247,7 +247,7 @@ def streams() -> dp.Pipeline:
     )
     query = table.examples(["x", "region"], "z").stream(Logistic(), clip=0.5)
     step = [table.count().release(noisy(1))]
-    tree = dp.FollowTheLeader(sigma=3.0, batches=3, epochs=2, factorisation="tree")
+    tree = dp.FollowTheLeader(sigma=3.0, batches=3, epochs=2, factorization="tree")
     return dp.Pipeline(
         tree=query.release(tree, given=step),
         banded=query.release(dp.FollowTheLeader(sigma=3.0, batches=3), given=[dp.public(0.1)]),

@@ -16,8 +16,8 @@ from adaptive_dp.graph.adaptive_sums import AdaptiveSums
 from adaptive_dp.graph.change import Change
 from adaptive_dp.noise.rounded_gaussian import rounded_gaussian
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.primitives.factorisations import Banded, Tree
-from adaptive_dp.primitives.follow_the_leader import FACTORISATIONS
+from adaptive_dp.primitives.factorizations import Banded, Tree
+from adaptive_dp.primitives.follow_the_leader import FACTORIZATIONS
 from adaptive_dp.problems import Logistic
 from adaptive_dp.queries.gradient_stream import ClippedGradients
 from adaptive_dp.rows import examples, grid
@@ -51,24 +51,24 @@ def tree(rounds):
     return np.array(rows)
 
 
-def encoder(factorisation):
+def encoder(factorization):
     """C as a run computes it: the rows to which it adds noise, for one-hot values."""
-    rounds = factorisation.batches * factorisation.epochs
-    run, recorder = factorisation.start(rounds), Recorder()
+    rounds = factorization.batches * factorization.epochs
+    run, recorder = factorization.start(rounds), Recorder()
     for value in np.eye(rounds, dtype=np.int64):
         run.push(value, recorder)
-    return np.array(recorder.rows) * 2.0**-factorisation.bits
+    return np.array(recorder.rows) * 2.0**-factorization.bits
 
 
-def decoder(factorisation):
+def decoder(factorization):
     """B as a run computes it: what it makes of one-hot noise, of which each row gets another."""
-    rounds = factorisation.batches * factorisation.epochs
+    rounds = factorization.batches * factorization.epochs
     size = 2 * rounds
-    run, rows = factorisation.start(size), iter(np.eye(size, dtype=np.int64))
+    run, rows = factorization.start(size), iter(np.eye(size, dtype=np.int64))
     zero = np.zeros(size, dtype=np.int64)
     found = np.array([run.push(zero, lambda: next(rows)) for _ in range(rounds)])
     drawn = size - len(list(rows))
-    return found[:, :drawn] * 2.0**factorisation.bits
+    return found[:, :drawn] * 2.0**factorization.bits
 
 
 SIZES = [(16, 1), (8, 2), (4, 4), (2, 8), (1, 16), (13, 1), (5, 3)]
@@ -77,9 +77,9 @@ SIZES = [(16, 1), (8, 2), (4, 4), (2, 8), (1, 16), (13, 1), (5, 3)]
 @pytest.mark.parametrize("kind", [Tree, Banded])
 @pytest.mark.parametrize(("batches", "epochs"), SIZES)
 def test_prefix_sums_are_b_times_c(kind, batches, epochs):
-    factorisation = kind(batches, epochs)
+    factorization = kind(batches, epochs)
     rounds = batches * epochs
-    b, c = decoder(factorisation), encoder(factorisation)
+    b, c = decoder(factorization), encoder(factorization)
     np.testing.assert_allclose(b @ c, np.tri(rounds), atol=1e-9)
     if kind is Tree:
         np.testing.assert_array_equal(c, tree(rounds))
@@ -99,8 +99,8 @@ def test_prefix_sums_are_b_times_c(kind, batches, epochs):
 @pytest.mark.parametrize(("batches", "epochs"), SIZES)
 def test_sensitivity_against_all_participations(kind, batches, epochs):
     """All batches, and all signs of what a unit adds in each round: the largest is attained."""
-    factorisation = kind(batches, epochs)
-    c = encoder(factorisation)
+    factorization = kind(batches, epochs)
+    c = encoder(factorization)
     largest = 0.0
     for first in range(batches):
         columns = c[:, first::batches]
@@ -108,33 +108,33 @@ def test_sensitivity_against_all_participations(kind, batches, epochs):
             u = np.ones(epochs)
             u[: len(signs)] = signs
             largest = max(largest, float(np.linalg.norm(columns @ u)))
-    assert largest <= factorisation.sensitivity() <= largest * (1 + 1e-12)
+    assert largest <= factorization.sensitivity() <= largest * (1 + 1e-12)
     # directions between: no matrix of rows of norm 1 does more
     draw = np.random.default_rng(batches)
     for _ in range(200):
         u = draw.normal(size=(epochs, 3))
         u /= np.linalg.norm(u, axis=1, keepdims=True)
         moved = c[:, draw.integers(batches) :: batches] @ u
-        assert np.linalg.norm(moved) <= factorisation.sensitivity()
+        assert np.linalg.norm(moved) <= factorization.sensitivity()
     bound = participation_sensitivity(c, epochs, batches)
-    assert factorisation.sensitivity() <= bound * (1 + 1e-9)
+    assert factorization.sensitivity() <= bound * (1 + 1e-9)
     if kind is Banded:
-        assert factorisation.sensitivity() == pytest.approx(bound, rel=1e-9)
+        assert factorization.sensitivity() == pytest.approx(bound, rel=1e-9)
 
 
 @pytest.mark.parametrize("kind", [Tree, Banded])
 @pytest.mark.parametrize(("batches", "epochs"), [(16, 1), (4, 4), (5, 3)])
 def test_what_all_prefix_sums_tell(kind, batches, epochs):
     """N(A v, B B') against N(0, B B') is a Gaussian of ``mu^2 = v'A'(BB')^-1 A v``: at most s^2."""
-    factorisation = kind(batches, epochs)
-    b, prefix = decoder(factorisation), np.tri(batches * epochs)
+    factorization = kind(batches, epochs)
+    b, prefix = decoder(factorization), np.tri(batches * epochs)
     told = []
     for first in range(batches):
         moved = prefix[:, first::batches].sum(axis=1)
         told.append(moved @ np.linalg.solve(b @ b.T, moved))
-    assert max(told) <= factorisation.sensitivity() ** 2 * (1 + 1e-9)
+    assert max(told) <= factorization.sensitivity() ** 2 * (1 + 1e-9)
     if kind is Banded:
-        assert max(told) == pytest.approx(factorisation.sensitivity() ** 2, rel=1e-9)
+        assert max(told) == pytest.approx(factorization.sensitivity() ** 2, rel=1e-9)
 
 
 def test_a_thousand_rounds_of_a_tree():
@@ -144,7 +144,7 @@ def test_a_thousand_rounds_of_a_tree():
     orders = np.array([1.5, 2.0, 17.0])
     padded = tree_aggregation(3.0, 1000)
     np.testing.assert_allclose(padded.renyi(orders), 11 * orders / (2 * 9), rtol=1e-12)
-    own = dp.FollowTheLeader(sigma=3.0, batches=1000, factorisation="tree").loss(1.0)
+    own = dp.FollowTheLeader(sigma=3.0, batches=1000, factorization="tree").loss(1.0)
     np.testing.assert_allclose(own.renyi(orders), 10 * orders / (2 * 9), rtol=1e-12)
     variances = (b**2).sum(axis=1)
     assert variances.max() <= 10
@@ -162,9 +162,9 @@ def test_bands_err_less_than_the_tree(batches, epochs):
     """At equal loss, in the mean square and at worst; alone, the root is next to the least."""
     errors = {}
     for kind in (Tree, Banded):
-        factorisation = kind(batches, epochs)
-        variances = (decoder(factorisation) ** 2).sum(axis=1)
-        s = factorisation.sensitivity()
+        factorization = kind(batches, epochs)
+        variances = (decoder(factorization) ** 2).sum(axis=1)
+        s = factorization.sensitivity()
         errors[kind] = s * math.sqrt(variances.mean()), s * math.sqrt(variances.max())
     assert errors[Banded][0] <= errors[Tree][0]
     assert errors[Banded][1] <= errors[Tree][1]
@@ -177,14 +177,14 @@ def test_bands_err_less_than_the_tree(batches, epochs):
 @pytest.mark.parametrize("kind", [Tree, Banded])
 def test_the_noise_is_b_z(kind):
     """Covariances of 6000 columns, six and a half standard deviations: false alarm below 1e-7."""
-    factorisation, width, scale = kind(8, 2), 6000, 2.0**20
-    run, stream = factorisation.start(width), SeededStream(7)
+    factorization, width, scale = kind(8, 2), 6000, 2.0**20
+    run, stream = factorization.start(width), SeededStream(7)
     zero = np.zeros(width, dtype=np.int64)
     found = np.array(
         [run.push(zero, lambda: rounded_gaussian(stream, scale, width)) for _ in range(16)]
     )
-    found *= 2.0**factorisation.bits / scale
-    expected = decoder(factorisation) @ decoder(factorisation).T
+    found *= 2.0**factorization.bits / scale
+    expected = decoder(factorization) @ decoder(factorization).T
     spread = np.sqrt((expected**2 + np.outer(np.diag(expected), np.diag(expected))) / width)
     assert (np.abs(found @ found.T / width - expected) < 6.5 * spread).all()
     assert (np.abs(found.mean(axis=1)) < 6.5 * np.sqrt(np.diag(expected) / width)).all()
@@ -217,7 +217,7 @@ def test_the_loss_is_attained_by_the_last_parameters(batches, epochs, kind):
 
     Its error rates at a threshold, of 1500 draws, to six standard deviations.
     """
-    mechanism = dp.FollowTheLeader(sigma=6.0, batches=batches, epochs=epochs, factorisation=kind)
+    mechanism = dp.FollowTheLeader(sigma=6.0, batches=batches, epochs=epochs, factorization=kind)
     mu = mechanism.loss(2.0).mu()
     assert mu == pytest.approx(2 * math.sqrt(epochs) / 6, rel=1e-12)
     near, far = (mechanism.release(Same(n * 2**20), SeededStream(3 + n), 1.0)[1] for n in (0, 2))
@@ -279,11 +279,11 @@ def accuracy(found, data):
     return np.mean((score > 0) == (data["s"] == "P"))
 
 
-@pytest.mark.parametrize("kind", sorted(FACTORISATIONS))
+@pytest.mark.parametrize("kind", sorted(FACTORIZATIONS))
 @pytest.mark.parametrize(("neighbors", "epochs"), [("add_remove", 1), ("replace_one", 4)])
 def test_the_learner(kind, neighbors, epochs):
     table = dp.dataset("t", columns=COLUMNS, neighbors=neighbors)
-    solver = dp.DPFTRL(["u", "v"], "s", steps=40, epochs=epochs, factorisation=kind)
+    solver = dp.DPFTRL(["u", "v"], "s", steps=40, epochs=epochs, factorization=kind)
     plan = dp.Pipeline(theta=table.solve(solver, epsilon=1.0, delta=1e-5)).with_delta(1e-5)
     assert 1 - 1e-6 < plan.certify().epsilon <= 1
     free = dp.Pipeline(theta=table.solve(solver)).calibrate(epsilon=1.0, delta=1e-5)
@@ -329,7 +329,7 @@ def test_refusals():
     with pytest.raises(dp.DeclarationError, match="at most 65536 rounds"):
         dp.FollowTheLeader(sigma=1.0, batches=60000, epochs=2)
     with pytest.raises(dp.DeclarationError, match="one of"):
-        dp.FollowTheLeader(sigma=1.0, batches=9, factorisation="dense")
+        dp.FollowTheLeader(sigma=1.0, batches=9, factorization="dense")
     with pytest.raises(dp.DeclarationError, match="positive"):
         rows.stream(Logistic(), clip=0.0)
     with pytest.raises(dp.DeclarationError, match="follows 1"):

@@ -133,12 +133,25 @@ def recursive() -> Callable[..., Any]:
     return again
 
 
+def calling(outermost: bool) -> Callable[..., Any]:
+    def outer(value: float) -> float:
+        return value if value < 0 else inner(value - 1)
+
+    def inner(value: float) -> float:
+        return 2 * value if value < 0 else after(value - 1)
+
+    after = outer if outermost else inner
+    return outer
+
+
 DIFFERENT: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "a number": (closing(1), closing(2)),
     "the type of a number": (closing(1), closing(True)),
     "a text": (closing("a"), closing("b")),
     "a list": (closing([1, [2]]), closing([1, [3]])),
     "a mapping": (closing({"a": 1}), closing({"a": 2})),
+    "a mapping's order": (closing({"a": 1, "b": 2}), closing({"b": 2, "a": 1})),
+    "which function is called again": (calling(True), calling(False)),
     "an array": (closing(np.arange(3)), closing(np.arange(3) + 1)),
     "a default": (lambda value, k=1: k, lambda value, k=2: k),
     "a keyword's default": (lambda value, *, k=1: k, lambda value, *, k=2: k),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from accountants import BudgetError
 from adaptive_dp.cli import FAILS, UNUSABLE, main
 from adaptive_dp.session import Budget, Session
 from adaptive_dp.session.chain import GENESIS, broken, linked
+from adaptive_dp.session.ledger import MemoryLedger
 from adaptive_dp.session.recompute import exported, imported, recomputed
 
 PEOPLE = dp.dataset("people", columns={"age": (0, 100), "region": ["A", "B", "C"]})
@@ -310,3 +312,99 @@ def test_the_command_line_shows_exports_and_verifies(
     for arguments in (["show", "none.db"], ["export", str(paper)], ["verify", "x://y"]):
         assert main(["ledger", *arguments]) == UNUSABLE
         assert "ledger" in capsys.readouterr().err
+
+
+def test_a_reading_is_not_capped_where_a_ledger_has_passed_its_budget() -> None:
+    # the cap is the filter's promise, and no filter let this through
+    loud = PEOPLE.count().release(dp.Laplace(scale=0.1))
+    with Session(budget=Budget(50.0, 1e-6), people=ROWS) as session:
+        session.part("a", 0.5).run(loud)
+        entries = copy.deepcopy(session._ledger.entries())
+    entries[0]["budget"] = [1.0, 1e-6, 0.0]
+    ledger = MemoryLedger()
+    ledger._entries += chained(entries)
+    with Session(budget=Budget(1.0, 1e-6), ledger=ledger, people=ROWS) as session:
+        known = session.what_if(loud)
+        assert known.fits
+        assert known.known
+        readings = [session.epsilon, session.history()[0].epsilon, known.epsilon]
+        readings.append(session.part("a", 0.5).epsilon)
+        assert readings == [pytest.approx(10.0)] * 4
+        assert "epsilon 10" in str(session)
+        assert "left     0%" in str(session)
+    found = recomputed(ledger.entries())
+    assert not found.holds
+    assert [found.epsilon, found.parts["a"].epsilon] == [pytest.approx(10.0)] * 2
+
+
+def test_what_is_read_must_be_what_was_meant() -> None:
+    # the second of two twins: where the first is left out, it would pass for the first
+    first, second = (PEOPLE.count().release(dp.Laplace(scale=5)) for _ in range(2))
+    with Session(budget=Budget(5.0), people=ROWS) as session:
+        session.run(dp.post(largest, first, second))
+        session.run(dp.post(largest, second, PEOPLE.count().release(dp.Laplace(scale=8))))
+        entries = copy.deepcopy(session._ledger.entries())
+    assert recomputed(entries).holds
+    both, alone = spends(entries)
+    names = [node["id"] for node in both["plan"]["nodes"] if node["kind"] == "release"]
+    assert both["offers"] == {}
+    twin = both["releases"][1]
+    both["offers"] = {names[1]: twin}
+    nodes = [node for node in alone["plan"]["nodes"] if node["kind"] == "post"]
+    nodes[0]["inputs"] = [names[1]]
+    alone["plan"]["nodes"], alone["reads"] = nodes, {names[1]: twin}
+    (reason,) = recomputed(chained(entries)[:4]).reasons
+    assert "says that it reads" in reason
+
+
+def test_sessions_that_read_one_another_s_steps_have_one_certificate(tmp_path: Path) -> None:
+    # functions of a script are told apart where they are, and not in a ledger
+    module = vars(sys.modules["__main__"])
+    exec("def bigger(*values):\n    return max(values)\n", module)
+    try:
+        bigger = module["bigger"]
+        start = PEOPLE.count().release(dp.Laplace(scale=7))
+        rounds = dp.repeat(
+            lambda state: dp.post(
+                bigger, state, start, PEOPLE.count().release(dp.Gaussian(sigma=40))
+            ),
+            2,
+            start=0.0,
+        )
+        budget = Budget(60.0, 1e-6)
+        path = tmp_path / "a.db"
+        ours, theirs, third = (Session(budget=budget, ledger=path, people=ROWS) for _ in range(3))
+        ours.run(rounds)
+        ours.run(rounds, again=True)
+        theirs.run(dp.post(bigger, rounds, PEOPLE.count().release(dp.Laplace(scale=9))))
+        for session in (ours, theirs, third):
+            assert dp.verify(session.certificate()).reasons == ()
+        assert len({session.pipeline.fingerprint for session in (ours, theirs, third)}) == 1
+    finally:
+        del module["bigger"]
+
+
+def test_records_budgets_outlast_steps_on_one_another_s(tmp_path: Path) -> None:
+    def count(sigma: float) -> Any:
+        return PEOPLE.count().release(dp.Gaussian(sigma=sigma))
+
+    ours, theirs = (
+        Session(
+            budget=Budget(5.0, 1e-6),
+            accountant="individual",
+            edition="1",
+            ledger=tmp_path / "a.db",
+            people=ROWS,
+        )
+        for _ in range(2)
+    )
+    first = count(50)
+    ours.run(first)
+    second = dp.post(largest, first, count(51))
+    theirs.run(second)
+    ours.run(dp.post(largest, second, first, count(52)))
+    theirs.run(count(53))
+    ours.run(count(54))
+    spent = [session.records.reveal()[0] for session in (ours, theirs)]
+    assert spent == [pytest.approx(sum(s**-2 for s in (50, 51, 52, 53, 54)))] * 2
+    assert dp.verify(ours.certificate()).reasons == ()

@@ -283,7 +283,7 @@ def test_no_strategy_within_the_filter_breaks_the_lesser_of_odometer_and_budget(
     readings = set()
 
     def stopped(state, read, loss, left):
-        reading = currency.epsilon(read)
+        reading = currency.epsilon(read, kept=True)
         readings.add((reading < budget.epsilon, read.sums[0] > 0))
         best = max(0.0, 1 - math.exp(reading - loss))
         for size in (0.1, 0.3, 0.6) if left else ():

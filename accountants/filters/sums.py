@@ -142,7 +142,7 @@ class SumFilter:
 
     def admits(self, state: Spent, loss: PrivacyLoss, times: int = 1) -> bool:
         """Whether ``loss``, paid ``times`` times, fits."""
-        return self._within(self._after(state, loss, times))
+        return self.holds(self._after(state, loss, times))
 
     def spend(self, state: Spent, loss: PrivacyLoss, times: int = 1) -> Spent:
         """Return the state after paying ``loss`` ``times`` times.
@@ -153,9 +153,14 @@ class SumFilter:
             If it does not fit; the state is a value and stays what it was.
         """
         after = self._after(state, loss, times)
-        if not self._within(after):
+        if not self.holds(after):
             raise _refusal(self, state, after, loss, times)
         return after
+
+    def holds(self, state: Spent) -> bool:
+        """Whether sums are such as the filter lets through."""
+        fits = (s <= b for s, b in zip(state.sums, self.budgets(), strict=True))
+        return state.failure <= Fraction(self.failures) and (all if self.every else any)(fits)
 
     def spent(self, state: Spent) -> Amount:
         """Return the sums, rounded up; infinite where nothing can pay them."""
@@ -180,10 +185,6 @@ class SumFilter:
             raise DomainError(f"a filter admits privacy losses, got {loss!r}")
         count = whole("times", times, least=0)
         return state.add(self.prices(loss), loss.failure(), count)
-
-    def _within(self, state: Spent) -> bool:
-        fits = (s <= b for s, b in zip(state.sums, self.budgets(), strict=True))
-        return state.failure <= Fraction(self.failures) and (all if self.every else any)(fits)
 
 
 def _count(left: Fraction, price: Fraction) -> int:

@@ -161,7 +161,8 @@ class _Walk:
             return (type(value).__name__, repr(value)), math.inf
         key = id(value)
         if key in self._around:
-            return "around", self._around[key]
+            around = self._around[key]
+            return ("around", depth - around), around  # which of those around it
         if key in self._known:
             return self._known[key][1], math.inf
         self._around[key] = depth
@@ -201,7 +202,7 @@ def _told(value: Any, inner: Callable[[Any], Any]) -> Any:
         array = np.ascontiguousarray(value)
         return "array", array.dtype.str, value.shape, hashlib.sha256(array.tobytes()).hexdigest()
     if isinstance(value, dict):
-        return "mapping", sorted(((repr(inner(k)), inner(v)) for k, v in value.items()), key=repr)
+        return "mapping", [(inner(k), inner(v)) for k, v in value.items()]  # whose order is theirs
     if isinstance(value, set | frozenset):
         return "set", sorted(repr(inner(part)) for part in value)
     if isinstance(value, list | tuple):

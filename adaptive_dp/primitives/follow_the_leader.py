@@ -19,9 +19,9 @@ from adaptive_dp.graph.operation import require
 from adaptive_dp.noise.refine import LARGEST_SCALE
 from adaptive_dp.noise.rounded_gaussian import rounded_gaussian
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.primitives.factorisations import ROOM, Banded, Factorisation, Tree
+from adaptive_dp.primitives.factorizations import ROOM, Banded, Factorization, Tree
 
-FACTORISATIONS: dict[str, type[Tree] | type[Banded]] = {"tree": Tree, "banded": Banded}
+FACTORIZATIONS: dict[str, type[Tree] | type[Banded]] = {"tree": Tree, "banded": Banded}
 
 ROUNDS = 2**16
 """The most rounds there may be."""
@@ -38,8 +38,8 @@ def _counted(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None
 
 def _known(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
     require(
-        isinstance(value, str) and value in FACTORISATIONS,
-        f"FollowTheLeader.factorisation must be one of {list(FACTORISATIONS)}, got {value!r}",
+        isinstance(value, str) and value in FACTORIZATIONS,
+        f"FollowTheLeader.factorization must be one of {list(FACTORIZATIONS)}, got {value!r}",
     )
 
 
@@ -48,7 +48,7 @@ class FollowTheLeader(Mechanism):
 
     g_t is the sum of clipped gradients of batch t at theta_{t-1}; the step is a released value, or
     a constant (``given=[dp.public(0.1)]``): the loss holds whatever it is. The noise of the T
-    prefix sums is not independent: it is B Z, of which `adaptive_dp.primitives.factorisations`
+    prefix sums is not independent: it is B Z, of which `adaptive_dp.primitives.factorizations`
     speaks, far smaller than a sum of T independent ones. Nobody is sampled, so nothing is
     amplified, and nothing rests on it.
 
@@ -59,7 +59,7 @@ class FollowTheLeader(Mechanism):
     would be the same, and not releasing them is post-processing.
 
     *Loss.* Let Delta be the most that u moves its batch's sum at equal parameters, s the
-    factorisation's sensitivity. Row r of ``y = C X + Z`` is drawn once the rounds are over that it
+    factorization's sensitivity. Row r of ``y = C X + Z`` is drawn once the rounds are over that it
     adds up, and parameters are functions of earlier rows. Given these, D and D' have the same
     parameters, and the mean of row r moves by a vector m_r, a function of earlier rows with
     ``sum_r |m_r|^2 <= (Delta s)^2`` whatever they are. Let one more row, which tells nothing else,
@@ -69,7 +69,7 @@ class FollowTheLeader(Mechanism):
     (one row after the other), and the sum being constant, W is exactly normal with variance
     ``(Delta s / sigma)^2``; under D' likewise. That is the Gaussian mechanism's loss with ``mu =
     Delta s / sigma``, and the rows without the added one are post-processing (own proof; for
-    lower triangular factorisations Denisov et al. 2022, Thm 2.1).
+    lower triangular factorizations Denisov et al. 2022, Thm 2.1).
 
     *Floating point.* Sums are whole steps, C is whole numbers of 2^-bits, the noise continuous
     noise rounded to the steps of C X: so what is known of y is y rounded, exactly (see
@@ -83,17 +83,17 @@ class FollowTheLeader(Mechanism):
         The standard deviation of each entry of Z, in the units of a gradient.
     batches, epochs
         b and k, with ``T = b k``.
-    factorisation
+    factorization
         ``"tree"`` or ``"banded"``.
 
     References
     ----------
     Kairouz, McMahan, Song, Thakkar, Thakurta and Xu 2021 (DP-FTRL, tree); Denisov, McMahan, Rush,
-    Smith and Thakurta 2022 (factorisations, adaptive streams).
+    Smith and Thakurta 2022 (factorizations, adaptive streams).
 
     Examples
     --------
-    >>> mechanism = FollowTheLeader(sigma=2.0, batches=512, factorisation="tree")
+    >>> mechanism = FollowTheLeader(sigma=2.0, batches=512, factorization="tree")
     >>> round(mechanism.loss(distance=1.0).rho(), 9)  # ten nodes
     1.25
     """
@@ -107,7 +107,7 @@ class FollowTheLeader(Mechanism):
     sigma: float = noise_parameter("sigma")
     batches: int = attrs.field(converter=number, validator=_counted)
     epochs: int = attrs.field(default=1, converter=number, validator=_counted)
-    factorisation: str = attrs.field(default="banded", validator=_known)
+    factorization: str = attrs.field(default="banded", validator=_known)
 
     def __attrs_post_init__(self) -> None:
         require(
@@ -117,9 +117,9 @@ class FollowTheLeader(Mechanism):
         )
 
     @property
-    def encoder(self) -> Factorisation:
+    def encoder(self) -> Factorization:
         """How prefix sums are written."""
-        return FACTORISATIONS[self.factorisation](self.batches, self.epochs)
+        return FACTORIZATIONS[self.factorization](self.batches, self.epochs)
 
     def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
         """Return that of two vectors of parameters."""

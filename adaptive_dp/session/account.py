@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from attrs import frozen
+from attrs import define
 
 from accountants.filters.sums import Amount, Spent, SumFilter
 from accountants.odometers import Odometer
@@ -26,13 +26,25 @@ Inside = tuple[tuple[str, float], ...]
 """A part: the names and shares of those around it and its own, outermost first; () for no part."""
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Sums:
-    """What was spent of one budget, as its filter adds it up, and as its odometer does."""
+    """What was spent of one budget, as its filter adds it up, and as its odometer does.
+
+    Parameters
+    ----------
+    currency
+        Of the budget.
+    spends, read_off
+        The sums.
+    kept
+        Whether the filter would have let through all that was spent. Sessions spend nothing else,
+        but who reads a ledger takes what stands there.
+    """
 
     currency: Currency
     spends: Spends[SumFilter]
     read_off: Spends[Odometer]
+    kept: bool = True
 
     @classmethod
     def of(cls, currency: Currency) -> Sums:
@@ -41,7 +53,9 @@ class Sums:
 
     def add(self, costs: Costs) -> None:
         """Pay costs."""
-        self.spends.add(costs)
+        for cost in costs:
+            self.spends.add((cost,))
+            self.kept = self.kept and self.currency.filter.holds(self.spends.at(cost[0]))
         self.read_off.add(costs)
 
     def spent(self) -> Amount:
@@ -52,9 +66,9 @@ class Sums:
         """Return what is left, rounded down."""
         return self.currency.filter.remaining(self.spends.worst())
 
-    def epsilon(self, *, kept: bool = True) -> float:
-        """Return the reading; ``kept`` as in `Currency.epsilon`."""
-        return self.currency.epsilon(self.read_off.worst(), kept=kept)
+    def epsilon(self, more: Costs = ()) -> float:
+        """Return the reading, as it would be after costs that fit."""
+        return self.currency.epsilon(self.read_off.after(more), kept=self.kept)
 
     def left(self) -> float:
         """Return which fraction is left, in the currency that limits; a floor in [0, 1]."""

@@ -73,7 +73,7 @@ class Currency:
         """Return the epsilon that the filter promises at the budget's delta."""
         return self.filter.guarantee(self.budget.delta).epsilon
 
-    def epsilon(self, sums: Spent, *, kept: bool = True) -> float:
+    def epsilon(self, sums: Spent, *, kept: bool) -> float:
         """Return a reading; the budget where what is spent is private.
 
         Parameters
@@ -81,8 +81,8 @@ class Currency:
         sums
             Of the odometer.
         kept
-            Whether the filter let everything through, as in every session; not so in a ledger or a
-            certificate that does not hold.
+            Whether the filter lets everything through; not so in a ledger or a certificate that
+            does not hold.
         """
         if not self.refuses:
             return self.budget.epsilon

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from adaptive_dp.graph.errors import DocumentError
+from adaptive_dp.graph.errors import DocumentError, PlanError
 from adaptive_dp.graph.functions import permitted
 from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.loop import Loop
@@ -105,13 +105,29 @@ class Plans:
                 )
             known[name] = self._handles[found]
         plan, handles = loaded(entry["plan"], self._modules, known)
-        self._keep(entry, plan.structure, handles)
+        structure = plan.structure
+        for name, found in reads.items():
+            handle = known[name]
+            # a rank among twins is another where the twins are left out
+            if id(handle) not in structure.by_handle or structure.of(handle).digest != found:
+                raise DocumentError(
+                    f"its plan says that it reads {name!r} of the digest {found!r}, and does not"
+                )
+        self._keep(entry, structure, handles)
         return plan
 
     def keep(self, entry: Mapping[str, Any], structure: Structure) -> None:
-        """Keep what a spend offers that this process has written, of the plan that it has."""
-        handles = {node.name: node.handle for node in structure}
-        self._keep(entry, structure, handles)
+        """Keep what a spend offers that this process has written.
+
+        As it is read, so that it reads the handles that earlier entries offer: those that were run
+        are others, and twins of them to whoever reads both. Where an own mechanism cannot be read
+        here, of the plan that was run.
+        """
+        try:
+            self.read(entry)
+        except PlanError:
+            handles = {node.name: node.handle for node in structure}
+            self._keep(entry, structure, handles)
 
     def _keep(
         self, entry: Mapping[str, Any], structure: Structure, handles: Mapping[str, Handle]

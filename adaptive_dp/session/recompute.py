@@ -167,7 +167,7 @@ def recomputed(
         last,
         audit.budget,
         account.currency.theorem,
-        account.whole.epsilon(kept="" not in audit.exceeded),
+        account.whole.epsilon(),
         account.whole.left(),
         account.whole.spent(),
         account.whole.remaining(),
@@ -176,7 +176,7 @@ def recomputed(
         {
             name: PartFound(
                 share,
-                account.part(name).epsilon(kept=name not in audit.exceeded),
+                account.part(name).epsilon(),
                 account.part(name).left(),
             )
             for name, share in sorted(account.settled.items())
@@ -205,7 +205,6 @@ class _Audit:
         self.declared: dict[str, tuple[str, str]] = {}
         self.running: dict[int, tuple[float, float]] = {}
         self.edition: Any = None
-        self.exceeded: set[str] = set()
 
     def found(self, number: int, entry: Any) -> list[str]:
         """Take in an entry, and return what is wrong with it."""
@@ -246,12 +245,11 @@ class _Audit:
             try:
                 spends.check(costs)
             except AccountingError as error:
-                self.exceeded.add(name)
                 of = f" of the part {name!r}" if name else ""
                 reasons.append(f"it does not fit into what was left{of}: {error}")
         self.account.add(costs, part)
         whole = self.account.whole
-        self.running[number] = whole.epsilon(kept="" not in self.exceeded), whole.left()
+        self.running[number] = whole.epsilon(), whole.left()
         return reasons
 
     def _release(self, entry: dict[str, Any]) -> list[str]:

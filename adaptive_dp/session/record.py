@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 
 from attrs import evolve
 
@@ -10,6 +10,7 @@ from adaptive_dp.graph.handles import Handle, once_more, rebuilt
 from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.roles import SampleOperation
 from adaptive_dp.graph.structure import Node, Structure
+from adaptive_dp.session.needs import pays
 
 
 class Record:
@@ -19,6 +20,9 @@ class Record:
     earlier step's sample drew another: the handles that were asked for do not say so, these do.
     What a step has paid for is a node of its own: a release once more, or one whose first attempt
     failed, was drawn twice and counts twice.
+    What was paid for is known by its identity; where a ledger does not tell that (it brings no
+    functions along, see `adaptive_dp.session.identity`), by its digest, as what a step reads and
+    does not pay for was released before.
     All of a step is copied, since what is in a loop is told by when it was made (`Loop.inside`).
     """
 
@@ -44,7 +48,7 @@ class Record:
             Names of the releases and loops that the step has paid for.
         """
         lasting = {
-            id(old): keys[node.name]
+            id(old): (keys[node.name], node.digest if pays(node) else keys[node.name])
             for old, node in _nodes(handle, structure)
             if old.operation.random and not node.loops and not _sampled(old)
         }
@@ -56,14 +60,15 @@ class Record:
     def _copy(
         self,
         root: Handle,
-        lasting: Mapping[int, str],
-        new: Collection[str],
+        lasting: Mapping[int, tuple[str, str]],
+        new: Set[str],
         done: dict[int, Handle],
     ) -> None:
         for old in _order(root, done):
-            key = lasting.get(id(old), "")
-            if key in self._made and key not in new:
-                done[id(old)] = self._made[key]
+            found: tuple[str, ...] = lasting.get(id(old), ())
+            made = next((self._made[key] for key in found if key in self._made), None)
+            if made is not None and new.isdisjoint(found[:1]):
+                done[id(old)] = made
                 continue
             operation = old.operation
             inputs = tuple(done[id(i)] for i in old.inputs)
@@ -76,7 +81,7 @@ class Record:
                     result=done[id(operation.result)],
                 )
             done[id(old)] = once_more(rebuilt(old, inputs, operation))
-            if key:
+            for key in found:
                 self._made.setdefault(key, done[id(old)])
 
 

@@ -386,7 +386,7 @@ class Session:
                 not new,
                 spends.keeps.spent(grown(before, after)),
                 spends.keeps.remaining(after),
-                sums.currency.epsilon(sums.read_off.after(costs)),
+                sums.epsilon(costs),
             )
 
     def _part(self, name: str, share: float, around: Inside) -> Part:

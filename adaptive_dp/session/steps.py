@@ -9,7 +9,6 @@ from typing import Any
 
 from attrs import frozen
 
-from accountants.errors import BudgetError
 from accountants.filters.sums import Spent, SumFilter
 from accountants.rounding import ceiling
 from adaptive_dp.graph.certificate import Certificate, formed
@@ -118,18 +117,13 @@ def steps_of(document: Mapping[str, Any], plan: Pipeline) -> list[tuple[str, flo
 
 def readings(budget: Budget, accountant: str, steps: Iterable[Step]) -> Iterator[Reading]:
     """Yield what was spent after each of some steps, in order."""
-    account, kept = Account(budget, accountant), True
+    account = Account(budget, accountant)
     for name, costs, part in steps:
-        account.settle(part)
-        try:
-            account.check(costs, part)
-        except BudgetError:  # a certificate that does not hold
-            kept = False
         account.add(costs, part)
         share = used(account.currency.filter, account.whole.spends.worst())
         if not account.currency.refuses:  # a record spends no more than its budget
             share = min(share, 1.0)
-        yield Reading(name, share, float(account.whole.epsilon(kept=kept)))
+        yield Reading(name, share, float(account.whole.epsilon()))
 
 
 def used(keeps: SumFilter, spent: Spent) -> float:

@@ -53,7 +53,7 @@ class DPFTRL:
     norm
         To which longer rows are clipped: by default 1 where the target is a class, none where it is
         a number.
-    factorisation
+    factorization
         ``"banded"`` or ``"tree"``.
     free
         Where no budget is given: the name of the free parameter.
@@ -71,7 +71,7 @@ class DPFTRL:
     learning_rate: float = 4.0
     clip: float = 1.0
     norm: float | None = None
-    factorisation: str = "banded"
+    factorization: str = "banded"
     free: str = "sigma"
 
     def __attrs_post_init__(self) -> None:
@@ -82,10 +82,10 @@ class DPFTRL:
     def build(self, table: Table, epsilon: float | None, delta: float | None) -> Released[Model]:
         """Return the coefficients by feature, in the data's units, ``"intercept"`` first."""
         problem = linear(table, self.features, self.target, self.loss, self.norm)
-        how = FollowTheLeader(1.0, self.steps, self.epochs, self.factorisation)
+        how = FollowTheLeader(1.0, self.steps, self.epochs, self.factorization)
         norm = self.clip * problem.radius
         weight = Free(self.free, weight=norm * how.encoder.sensitivity())
-        how = FollowTheLeader(weight, self.steps, self.epochs, self.factorisation)
+        how = FollowTheLeader(weight, self.steps, self.epochs, self.factorization)
         batch, _ = counted(table, self.free, rate=1 / self.steps)
         step = post(divided, batch, by=self.learning_rate / problem.radius**2)
         query = problem.rows.stream(self.loss, clip=norm)

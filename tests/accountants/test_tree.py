@@ -1,4 +1,4 @@
-"""Tree aggregation and matrix factorisation: nodes by enumeration, sensitivities by brute force."""
+"""Tree aggregation and matrix factorization: nodes by enumeration, sensitivities by brute force."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_large_encoder_is_fast_enough() -> None:
     assert participation_sensitivity(c, 4, 100) >= math.sqrt(400)
 
 
-def test_matrix_factorisation_under_every_accountant() -> None:
+def test_matrix_factorization_under_every_accountant() -> None:
     c = np.tril(np.ones((6, 6)))
     loss = matrix_factorization(c, 30.0)
     assert isinstance(loss, Gaussian)

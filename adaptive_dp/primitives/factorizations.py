@@ -45,7 +45,7 @@ class Run(Protocol):
         ...
 
 
-class Factorisation(Protocol):
+class Factorization(Protocol):
     """A way to write prefix sums over ``batches * epochs`` rounds."""
 
     bits: ClassVar[int]
@@ -155,7 +155,7 @@ class Banded:
     The square root is Toeplitz, ``c_j = binom(2j, j) / 4^j``; kept are as many bands as there are
     batches, so that a unit's columns of C are orthogonal, and its sensitivity ``sqrt(k)`` times
     that of one epoch. With one epoch it is the whole square root, whose largest error is next to
-    the least of all factorisations (up to `BANDS` rounds).
+    the least of all factorizations (up to `BANDS` rounds).
 
     Column j of C 1 is column 0 moved down by j rows, of which fewer are left: batch 0 has the
     largest ``|C 1_j|``. Rounded to 2^-12, coefficients still do not grow, so that all roots of
@@ -195,10 +195,10 @@ class Banded:
 
 
 @lru_cache(maxsize=64)
-def _banded_square(factorisation: Banded) -> int:
+def _banded_square(factorization: Banded) -> int:
     # no two bands of a unit meet: there are no more of them than rounds between
-    c = [int(v) for v in factorisation.coefficients()]
-    return factorisation.epochs * sum(v * v for v in c)
+    c = [int(v) for v in factorization.coefficients()]
+    return factorization.epochs * sum(v * v for v in c)
 
 
 class BandedRun:
