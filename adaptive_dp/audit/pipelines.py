@@ -158,7 +158,8 @@ def _bound(plan: Pipeline, pair: Pair, data: Data | None) -> tuple[str, Transcri
     if isinstance(pair, DataPair):
         alone = data is None or set(data) <= _public(plan)
         one, two = _sides(pair, data or {}, alone)
-        words = pair.words if alone else evolve(pair, others=()).words + " given data"
+        bare = evolve(pair, others=()).words.removesuffix("no rows")
+        words = pair.words if alone else f"{bare}the given data"
     else:
         require(
             len(pair) == 2 and all(isinstance(each, Mapping) for each in pair),

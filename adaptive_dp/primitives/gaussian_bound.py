@@ -105,7 +105,9 @@ class _Bound(Mechanism):
         if distance > self.reach * (1 + 1e-10):  # the margin is 1e-9 wider
             raise DeclarationError(
                 f"{type(self).__name__}(reach={self.reach:g}) cannot bound values "
-                f"{distance:g} apart; give it a reach of at least the query's sensitivity"
+                f"{distance:g} apart; give it a reach of at least the query's sensitivity. In a "
+                "learner that follows the data, AdaOPS for one, it protects one row that comes or "
+                "goes: use neighbors='add_remove' or 'zero_out' and rows_per_unit=1"
             )
         return Composite(((noise, 1), (Approximate(0.0, self.failure), 1)))
 
