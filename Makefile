@@ -11,10 +11,10 @@ demo: $(VENV)/.demo
 	@$(BIN)/adaptive-dp demo
 
 test: $(VENV)/.test
-	@$(BIN)/python -m pytest -n auto --dist loadgroup
+	@$(BIN)/python -m pytest -n auto --dist loadfile
 
 slow: $(VENV)/.test
-	@$(BIN)/python -m pytest -n auto --dist loadgroup -m slow
+	@$(BIN)/python -m pytest -n auto --dist loadfile -m slow
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -17,7 +17,9 @@ ROOT = Path(__file__).parent.parent
 
 @contextmanager
 def own_modules() -> Iterator[None]:
-    """Forget what was imported meanwhile from this folder: another page has another plan.py."""
+    """Forget what was imported from other folders under the names here: each has its plan.py."""
+    for path in Path.cwd().glob("*.py"):
+        sys.modules.pop(path.stem, None)
     try:
         yield
     finally:

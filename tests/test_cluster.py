@@ -24,7 +24,6 @@ from adaptive_dp.rows.parts import Task
 from adaptive_dp.rows.rows import BLOCK
 
 COLUMNS = {"x": "number", "c": "text"}
-pytestmark = pytest.mark.xdist_group("cluster")  # one process starts the clusters, not each
 
 
 @pytest.fixture(scope="module")
