@@ -30,7 +30,7 @@ from accountants.errors import (
     probability,
     whole,
 )
-from accountants.filters.best import GAUSSIAN, priced
+from accountants.filters.best import priced, shares
 from accountants.filters.concentrated import rho_of
 from accountants.filters.gaussian import square_of
 from accountants.filters.renyi import ORDERS, divergences, orders_of
@@ -373,9 +373,7 @@ class BestOdometer(Odometer):
 
     def __attrs_post_init__(self) -> None:
         _share(self)
-        left = rest(self.delta, self.failures)
-        mine = down(left * GAUSSIAN, 2)
-        others = down(left - mine, 2)
+        mine, others = shares(self.delta, self.failures)
         object.__setattr__(self, "gaussian", GaussianOdometer(mine))
         object.__setattr__(self, "renyi", RenyiOdometer(others, uniform=False))
 

@@ -88,9 +88,7 @@ class BestFilter(SumFilter):
     def __attrs_post_init__(self) -> None:
         epsilon, delta = nonnegative("epsilon", self.epsilon), probability("delta", self.delta)
         failures = set_aside("BestFilter", self.failures, delta)
-        left = rest(delta, failures)
-        mine = down(left * GAUSSIAN, 2)
-        others = down(left - mine, 2)
+        mine, others = shares(delta, failures)
         mu, order, divergence = _NEVER, 2.0, _NEVER
         if mine > 0 and others > 0:
             mu = GaussianFilter.within(epsilon, mine).mu
@@ -121,6 +119,13 @@ class BestFilter(SumFilter):
         """Return epsilon at every delta from its own on."""
         kept = probability("delta", delta) >= self.delta
         return Guarantee(self.epsilon if kept else math.inf, delta)
+
+
+def shares(delta: float, failures: float) -> tuple[float, float]:
+    """Return the deltas of squares of mu and of divergences, rounded down."""
+    left = rest(delta, failures)
+    mine = down(left * GAUSSIAN, 2)
+    return mine, down(left - mine, 2)
 
 
 def priced(price: Callable[[], Fraction]) -> Fraction:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 
 from adaptive_dp.rows.examples import Examples, examples
 from adaptive_dp.rows.lots import Coins
-from adaptive_dp.rows.parts import Elsewhere, PartedRows
+from adaptive_dp.rows.parts import Elsewhere, PartedRows, plus
 from adaptive_dp.rows.rows import Columns, Rows
 
 T = TypeVar("T")
 Make = Callable[[Columns], NDArray[Any]]
-
-EXACT = 2**62
-"""Sums of int64 are kept as such up to here; larger ones are Python integers."""
 
 
 @frozen(eq=False, repr=False)
@@ -58,7 +55,7 @@ class PartedExamples:
         """
         own = partial(_part, radius=self.radius, unit=self.unit)
         found = self.rows.folded(
-            lambda chosen: _sum(work(own(rows.columns)) for rows in chosen), plus
+            lambda chosen: reduce(plus, (work(own(rows.columns)) for rows in chosen), None), plus
         )
         return work(own(self.rows.engine.empty.columns)) if found is None else found
 
@@ -100,28 +97,6 @@ def learned(rows: Rows, steps: Make, labels: Make, radius: float, unit: float) -
             width = found.engine.empty.columns["steps"].shape[1]
             return PartedExamples(found, radius, unit, width)
     return examples(rows.gathered(steps), unit, rows.values(labels), radius, rows.units)
-
-
-def plus(a: Any, b: Any) -> Any:
-    """Return the exact sum of two whole numbers or arrays of them; None is that of no rows."""
-    if a is None or b is None:
-        return b if a is None else a
-    if isinstance(a, np.ndarray):
-        if a.dtype != object and b.dtype != object and _largest(a) + _largest(b) < EXACT:
-            return a + b
-        return a.astype(object) + b
-    return int(a) + int(b)  # an int64 would overflow
-
-
-def _largest(a: NDArray[Any]) -> int:
-    return max(int(a.max(initial=0)), -int(a.min(initial=0)))
-
-
-def _sum(found: Any) -> Any:
-    total = None
-    for each in found:
-        total = plus(total, each)
-    return total
 
 
 def _columns(

@@ -15,6 +15,7 @@ so that one that is run again, after a worker was lost, gives what the first wou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
@@ -31,6 +32,9 @@ from adaptive_dp.rows.spill import collected
 
 Bools = NDArray[np.bool_]
 Keep = Callable[[Columns], Bools]
+
+EXACT = 2**62
+"""Sums of int64 are kept as such up to here; larger ones are Python integers."""
 
 
 @frozen(eq=False, repr=False)
@@ -296,7 +300,7 @@ class PartedRows:
         """Return the exact sum over blocks."""
         code = getattr(block, "__code__", block)
         memory = attempts.memory(self.engine, self.kept, self.lots, code, *self.filters)
-        found = self.engine.fold(self._tasks(lambda chosen: _total(chosen, block)), _add, memory)
+        found = self.engine.fold(self._tasks(lambda chosen: _total(chosen, block)), plus, memory)
         memory.clear()  # another pass, by the same function with other values, is none of it
         return self.engine.empty.total(block) if found is None else np.asarray(found, dtype=object)
 
@@ -413,16 +417,20 @@ def _positions(chosen: Chosen) -> Kept:
     return Kept.of(mask)
 
 
-def _total(chosen: Chosen, block: Callable[[Columns], Integers]) -> NDArray[Any] | None:
-    result: NDArray[Any] | None = None
-    for rows in chosen:
-        if len(rows.units):
-            result = _add(result, rows.total(block))
-    return result
+def _total(chosen: Chosen, block: Callable[[Columns], Integers]) -> Any:
+    return reduce(plus, (rows.total(block) for rows in chosen if len(rows.units)), None)
 
 
-def _add(a: NDArray[Any] | None, b: NDArray[Any] | None) -> NDArray[Any] | None:
-    """Return the sum of exact totals, of which None is that of no rows."""
+def plus(a: Any, b: Any) -> Any:
+    """Return the exact sum of two whole numbers or arrays of them; None is that of no rows."""
     if a is None or b is None:
         return b if a is None else a
-    return np.asarray(a + b, dtype=object)
+    if isinstance(a, np.ndarray):
+        if a.dtype != object and b.dtype != object and _largest(a) + _largest(b) < EXACT:
+            return a + b
+        return a.astype(object) + b
+    return int(a) + int(b)  # an int64 would overflow
+
+
+def _largest(a: NDArray[Any]) -> int:
+    return max(int(a.max(initial=0)), -int(a.min(initial=0)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from accountants.rounding import ceiling, shown
 from adaptive_dp.graph.table import table
-from adaptive_dp.session.account import Account, left
+from adaptive_dp.session.account import Account
 
 
 def state_text(account: Account, steps: int, seed: int | None, *, closed: bool) -> str:
@@ -20,7 +20,7 @@ def state_text(account: Account, steps: int, seed: int | None, *, closed: bool) 
     ]
     if not account.currency.refuses:
         return "\n".join([*lines, "left     what each record has left is private"])
-    fraction = shown(100 * left(keeps, sums.spends.worst()), upward=False, digits=3)
+    fraction = shown(100 * sums.left(), upward=False, digits=3)
     lines.append(f"left     {fraction}% of the budget")
     spent, rest = sums.spent(), sums.remaining()
     limits = zip(keeps.units(), keeps.budgets(), spent.costs, rest.costs, strict=True)
