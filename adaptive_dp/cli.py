@@ -121,8 +121,9 @@ def _run(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--engine",
-        metavar="dask://HOST:PORT",
-        help="read the files on the Dask cluster of this scheduler (default: by threads here)",
+        metavar="ENGINE",
+        help="who reads the files: threads, processes, or the Dask cluster of a scheduler, "
+        "dask://HOST:PORT (default: here, by processes where there is much to read)",
     )
     _budget(parser)
     parser.add_argument("--simulate", type=int, metavar="SEED", help="seeded, not for release")

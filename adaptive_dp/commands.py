@@ -228,8 +228,6 @@ def _read_by(engine: str | None, tables: dict[str, Any]) -> dict[str, Any]:
     """Return the files with who reads them."""
     if engine is None:
         return tables
-    if not engine.startswith("dask://"):
-        raise DocumentError(f"--engine needs dask://HOST:PORT, got {engine!r}")
     return {name: Files(path, engine) for name, path in tables.items()}
 
 

@@ -314,7 +314,7 @@ def test_seeded_results_are_the_same_everywhere(tmp_path, cluster, name):
     for i, start in enumerate(range(0, len(frame), 2500)):
         pq.write_table(frame.slice(start, 2500), tmp_path / f"{i}.parquet", row_group_size=1300)
     pattern = str(tmp_path / "*.parquet")
-    for given in (pattern, dp.Files(pattern), dp.Files(pattern, cluster)):
+    for given in (pattern, *(dp.Files(pattern, by) for by in ("threads", "processes", cluster))):
         assert repr(dict(plan.simulate(seed=4, people=given))) == expected
     address = "dask://" + cluster.scheduler.address.removeprefix("tcp://")
     clients = lambda dask_scheduler: len(dask_scheduler.clients)  # noqa: E731
@@ -372,7 +372,8 @@ def test_learners_are_the_same_everywhere(tmp_path, cluster, monkeypatch, unit):
     pattern = str(tmp_path / "*.parquet")
     parted = dd.from_pandas(frame, npartitions=3, sort=False)
     others = [] if unit else [dp.Files(tmp_path / "all.csv")]
-    for given in (dp.Files(pattern), dp.Files(pattern, cluster), parted, *others):
+    everywhere = [dp.Files(pattern, by) for by in ("threads", "processes", cluster)]
+    for given in (*everywhere, parted, *others):
         assert repr(dict(plan.simulate(seed=6, people=given))) == expected
 
 
@@ -381,8 +382,8 @@ def test_the_demo_is_the_same_everywhere(tmp_path, cluster, monkeypatch):
 
     monkeypatch.setattr(csv_parts, "PART", 2**18)
     expected = repr(dict(plan.simulate(seed=1, people=DATA)))
-    assert repr(dict(plan.simulate(seed=1, people=dp.Files(DATA)))) == expected
-    assert repr(dict(plan.simulate(seed=1, people=dp.Files(DATA, cluster)))) == expected
+    for by in ("threads", "processes", cluster):
+        assert repr(dict(plan.simulate(seed=1, people=dp.Files(DATA, by)))) == expected
 
 
 def test_a_lost_worker_counts_once(tmp_path, mortals):
@@ -556,9 +557,10 @@ def test_the_command_line_reads_patterns_here_and_on_a_cluster(tmp_path, cluster
     pattern = f"people={tmp_path}/part-*.parquet"
     common = ["run", str(tmp_path / "plan.py"), "--simulate", "3", "--json", "--data"]
     found = []
-    for more in ([f"people={tmp_path}/whole.parquet"], [pattern], [pattern, "--engine", engine]):
+    by = [[pattern, "--engine", each] for each in ("processes", "threads", engine)]
+    for more in ([f"people={tmp_path}/whole.parquet"], [pattern], *by):
         assert main([*common, *more]) == 0
         found.append(json.loads(capsys.readouterr().out)["values"])
-    assert found[0] == found[1] == found[2]
+    assert found == found[:1] * 5
     assert main([*common, pattern, "--engine", "ray://1.2.3.4"]) == 2
     assert "dask://HOST:PORT" in capsys.readouterr().err

@@ -9,12 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from attrs import evolve
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from adaptive_dp.noise import SeededStream
-from adaptive_dp.rows import MemoryRows, SchemaError, csv_parts, lots, opened, rows
+from adaptive_dp.rows import MemoryRows, SchemaError, csv_parts, lots, opened, opening, rows
 from adaptive_dp.rows.cells import told_apart
+from adaptive_dp.rows.opening import in_batches
 
 COLUMNS = {"x": "number", "c": "text"}
 SETTINGS = settings(
@@ -78,6 +80,16 @@ def as_csv(files, ending):
     return made
 
 
+def as_processes(way):
+    def made(records, folder, unit):
+        with pytest.MonkeyPatch.context() as patch:
+            by = lambda paths, *more: in_batches(paths, *more, engine="processes")  # noqa: E731
+            patch.setattr(opening, "in_batches", by)
+            return way(records, folder, unit)
+
+    return made
+
+
 def as_dataset(size, where):
     def made(records, folder, unit):
         import pyarrow.dataset as ds
@@ -107,6 +119,8 @@ KINDS = {
     "csv": as_csv(1, ".csv"),
     "csv in 3 files": as_csv(3, ".csv"),
     "csv, compressed": as_csv(2, ".csv.gz"),
+    "parquet by processes": as_processes(as_parquet(7, 3)),
+    "csv by processes": as_processes(as_csv(2, ".csv")),
     "data set of Parquet": as_dataset(3, "parquet"),
     "data set of Arrow files": as_dataset(4, "ipc"),
     "data set in memory": as_dataset(5, "memory"),
@@ -324,12 +338,7 @@ def cells_of(table, name):
         seen.append(columns[name])
         return np.zeros(len(columns[name]))
 
-    one = type(table)(
-        type(table.engine)(table.engine.parts, table.engine.columns, table.engine.empty, 1),
-        table.codes,
-        table.kept,
-    )
-    one.values(block)
+    type(table)(evolve(table.engine, workers=1), table.codes, table.kept).values(block)
     return seen
 
 

@@ -29,14 +29,14 @@ class Box:
         The number of coordinates.
     longest
         The norm of the farthest corner, or a little more; it follows from the plan alone.
-    times
-        Returns a block's vectors times a positive factor, in a new array of shape (m, d): finite,
-        of norm at most ``longest`` times the factor, whatever the data.
+    write
+        Writes a block's vectors times a positive factor into an array of shape (d, m), a vector in
+        each column: finite, of norm at most ``longest`` times the factor, whatever the data.
     """
 
     width: int
     longest: float
-    times: Callable[[Columns, float], NDArray[np.float64]]
+    write: Callable[[Columns, float, NDArray[np.float64]], None]
 
 
 @frozen

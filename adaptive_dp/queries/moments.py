@@ -89,35 +89,33 @@ class MomentsOf(Operation):
 
         def block(columns: Columns) -> Integers:
             # whole numbers up to 2^19 in blocks of 2^12 rows: every partial sum is below 2^53
-            rows = self._features(selected, columns)
-            goal = np.rint(onto_unit(columns[self.target], self.bounds, 2.0**BITS))
-            cross = rows.T @ goal
-            width = len(cross)
-            found = np.empty((width + 1, width + 1), dtype=np.int64)
-            found[:width, :width] = rows.T @ rows
-            found[:width, width] = found[width, :width] = cross
-            found[width, width] = goal @ goal
-            return found.ravel()
+            points = self._points(selected, columns)
+            return (points @ points.T).astype(np.int64).ravel()
 
         total = selected.rows.total(block)
         width = math.isqrt(len(total))
         whole = np.array([int(v) for v in total], dtype=object).reshape(width, width)
         return whole.view(Moments)
 
-    def _features(self, selected: Selected, columns: Columns) -> Floats:
-        """Return rows of the unit ball in steps of 2^-19, as whole floats, shape (m, d).
+    def _points(self, selected: Selected, columns: Columns) -> Floats:
+        """Return rows of the unit ball and targets in steps of 2^-19, whole floats, (d + 1, m).
 
         Where no row can be longer than ``R (1 - d 2^-19)``, they are not measured: a row then has
         norm at most ``2^19 - d`` in steps, to which rounding adds at most ``sqrt(d) / 2``. Which
         way is taken follows from the plan, never from the rows.
         """
+        goal = onto_unit(columns[self.target], self.bounds, 2.0**BITS)
         box = selected.box
         if box and 1e-100 < box.longest < self.radius * (1 - box.width * 2.0**-BITS):
-            rows = box.times(columns, 2.0**BITS / self.radius)
-            return np.rint(rows, out=rows)
-        steps, unit = grid.ball_steps(selected.of(columns) / self.radius, 1.0)
-        assert unit == 2.0**-BITS
-        return steps
+            points = np.empty((box.width + 1, len(goal)))
+            box.write(columns, 2.0**BITS / self.radius, points[:-1])
+        else:
+            steps, unit = grid.ball_steps(selected.of(columns) / self.radius, 1.0)
+            assert unit == 2.0**-BITS
+            points = np.empty((steps.shape[1] + 1, len(goal)))
+            points[:-1] = steps.T
+        points[-1] = goal
+        return np.rint(points, out=points)
 
 
 @frozen

@@ -72,18 +72,20 @@ class VectorsOf(Operation):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Selected:
         """Return the rows' vectors."""
-        found = [scale(b, scaled=self.scale, zero=self.zero) for b in self.bounds]
-        scales = np.array(found).T
+        scales = shared([scale(b, scaled=self.scale, zero=self.zero) for b in self.bounds])
 
-        def times(columns: Columns, factor: float) -> Floats:
+        def write(columns: Columns, factor: float, out: Floats) -> None:
             values = [numbers(columns[name]) for name in self.names]
-            stacked = np.empty((len(values) + self.intercept, len(values[0])))
-            stacked[: int(self.intercept)] = factor
-            confined(values, scales, stacked[int(self.intercept) :], factor)
+            out[: int(self.intercept)] = factor
+            confined(values, scales, out[int(self.intercept) :], factor)
+
+        def of(columns: Columns) -> Floats:
+            stacked = np.empty((box.width, len(columns[self.names[0]])))
+            write(columns, 1.0, stacked)
             return stacked.T
 
-        box = Box(len(self.names) + self.intercept, self._longest(), times)
-        return Selected(inputs[0], lambda columns: times(columns, 1.0), box=box)
+        box = Box(len(self.names) + self.intercept, self._longest(), write)
+        return Selected(inputs[0], of, box=box)
 
     def _longest(self) -> float:
         """Return the norm of the corner of the box in which the vectors lie, or a little more."""
@@ -183,7 +185,7 @@ def scale(
     return (-half, half, bounds.lower + half, half) if half > 0 else (0.0, 0.0, 0.0, 1.0)
 
 
-def confined(columns: Sequence[Floats], scales: Floats, out: Floats, factor: float = 1.0) -> None:
+def confined(columns: Sequence[Floats], scales: Scales, out: Floats, factor: float = 1.0) -> None:
     """Write columns into ``out``, clipped to their bounds, and scaled if asked; times a factor.
 
     The same as `clipped` and `scaled` up to the last bits, with nothing between: this is run on
@@ -194,28 +196,41 @@ def confined(columns: Sequence[Floats], scales: Floats, out: Floats, factor: flo
     columns
         p arrays of m numbers, which are left as they are.
     scales
-        Shape (4, p): of each column what `scale` returns.
+        What `shared` makes of the columns' scales.
     out
         Shape (p, m), a column in each row.
     """
-    low, high, middle, half = scales[:, :, None]
+    low, high, middle, half, shifts = scales
     with np.errstate(over="ignore"):
-        for place, values, shift in zip(out, columns, scales[2].tolist(), strict=True):
+        for place, values, shift in zip(out, columns, shifts, strict=True):
             np.subtract(values, shift, out=place)
         np.clip(out, low, high, out=out)
         if out.size and math.isnan(float(out.max())):
             np.copyto(out, np.clip(-middle, low, high), where=np.isnan(out))
-        if half.min() > 1e-100 and factor != 1:
+        if np.min(half) > 1e-100 and factor != 1:
             out *= factor / half
-        elif factor != 1 or (half != 1).any():
+        elif factor != 1 or np.any(half != 1):
             out /= half
             out *= factor
+
+
+Scales = tuple[Any, Any, Any, Any, Sequence[float]]
+"""Lows, highs, middles and halves, each one number for all columns or shape (p, 1); and middles."""
+
+
+def shared(scales: Sequence[tuple[float, float, float, float]]) -> Scales:
+    """Return scales for `confined`: with one number for all columns it is twice as fast."""
+    low, high, middle, half = (
+        np.float64(each[0]) if len(set(each)) == 1 else np.array(each)[:, None]
+        for each in np.array(scales).reshape(-1, 4).T.tolist()
+    )
+    return low, high, middle, half, [shift for _, _, shift, _ in scales]
 
 
 def onto_unit(values: Any, bounds: Interval, factor: float = 1.0) -> Floats:
     """Return a column mapped from its bounds onto [-1, 1], times a factor; shape (m,)."""
     found: Floats = np.empty((1, len(values)))
-    confined([numbers(values)], np.array([scale(bounds, scaled=True)]).T, found, factor)
+    confined([numbers(values)], shared([scale(bounds, scaled=True)]), found, factor)
     return found.ravel()
 
 

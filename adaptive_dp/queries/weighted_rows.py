@@ -49,15 +49,16 @@ def weighted(
     Features of norm at most ``1 - d 2^-20``, shape (n, d), which leaves room for the rounding of
     totals, and targets of size at most 1, shape (n,).
     """
+    goal = onto_unit(columns[target], bounds)
     shorter: float | Floats
     if selected.box and selected.box.longest <= radius:  # as the plan says: no row is longer
         shorter = _room(selected.box.width) / radius
-        steps = selected.box.times(columns, shorter * 2.0**UNIT)
+        steps = np.empty((selected.box.width, len(goal))).T
+        selected.box.write(columns, shorter * 2.0**UNIT, steps.T)
     else:
         vectors, lengths = _measured(selected.of(columns))
         shorter = _room(vectors.shape[1]) / np.maximum(lengths, radius)
         steps = vectors * (shorter * 2.0**UNIT)[:, None]
-    goal = onto_unit(columns[target], bounds)
     return np.rint(steps, out=steps), np.rint(goal * (shorter * (radius * 2.0**GOAL)))
 
 

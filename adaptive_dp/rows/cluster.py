@@ -63,7 +63,7 @@ class Cluster:
     client
         The client.
     sources
-        For each part what reads it: a `adaptive_dp.rows.threads.Part`, or a future of a frame.
+        For each part what reads it: a `adaptive_dp.rows.local.Part`, or a future of a frame.
     columns
         What is read of them.
     empty

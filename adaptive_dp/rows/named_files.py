@@ -8,8 +8,9 @@ from typing import Any
 
 from attrs import field, frozen
 
-from adaptive_dp.rows.opening import in_batches, paths_of
+from adaptive_dp.rows.opening import HERE, in_batches, paths_of
 from adaptive_dp.rows.parts import PartedRows
+from adaptive_dp.rows.processes import available
 from adaptive_dp.rows.reading import SchemaError
 from adaptive_dp.rows.rows import Reading
 
@@ -21,9 +22,19 @@ def _listed(value: Any) -> tuple[Path, ...]:
     return tuple(value) if several else (value,)
 
 
+def _engine(value: Any) -> Any:
+    if isinstance(value, str) and value not in HERE and not value.startswith("dask://"):
+        raise SchemaError(
+            f'an engine is "threads", "processes", or "dask://HOST:PORT", got {value!r}'
+        )
+    if value == "processes" and not available():
+        raise SchemaError("to read by processes install adaptive-dp[arrow], which brings loky")
+    return value
+
+
 @frozen
 class Files:
-    """CSV and Parquet files that a plan reads in batches, by threads here or by a cluster.
+    """CSV and Parquet files that a plan reads in batches, on this machine or by a cluster.
 
     Parameters
     ----------
@@ -31,7 +42,9 @@ class Files:
         A path, a pattern such as ``"part-*.parquet"``, or a list of them. Rows are in the order of
         the files; those of a pattern are in the order of their names.
     engine
-        None for threads on this machine; for a Dask cluster the address of its scheduler,
+        ``"threads"`` or ``"processes"``, as many as this machine has cores; None for processes
+        where there is so much to read that they are worth a second to start (a GiB of Parquet,
+        256 MiB of CSV), threads otherwise. For a Dask cluster the address of its scheduler,
         ``"dask://HOST:PORT"``, or a ``distributed.Client``. Its workers must see the files under
         the same paths, and have this library.
     progress
@@ -46,7 +59,7 @@ class Files:
     """
 
     paths: tuple[Path, ...] = field(converter=_listed)
-    engine: Any = None
+    engine: Any = field(default=None, converter=_engine)
     progress: bool = False
 
     def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> PartedRows:

@@ -13,16 +13,24 @@ import numpy as np
 from adaptive_dp.rows import cells, files, memory
 from adaptive_dp.rows.csv_parts import csv_parts, no_lines
 from adaptive_dp.rows.fragments import fragments
+from adaptive_dp.rows.local import Local, Part, Pool, cores
 from adaptive_dp.rows.parquet_parts import row_groups
 from adaptive_dp.rows.parts import Chosen, Kept, PartedRows, Task
+from adaptive_dp.rows.processes import available, processes
 from adaptive_dp.rows.progress import shown, silent
 from adaptive_dp.rows.reading import SchemaError
 from adaptive_dp.rows.rows import Integers, Reading, Rows
 from adaptive_dp.rows.spill import collected
-from adaptive_dp.rows.threads import Part, Threads
+from adaptive_dp.rows.threads import threads
 
 LARGE = 2**28
 """Bytes of a file, 256 MiB, past which it is read in batches."""
+
+MANY = {".parquet": 2**30, ".csv": 2**28}
+"""Bytes of files of a kind past which processes are worth a second to start."""
+
+HERE: dict[str, Pool] = {"threads": threads, "processes": processes}
+"""Engines of this machine."""
 
 
 def opened(data: Any, columns: Mapping[str, Reading], unit: str | None) -> Rows:
@@ -124,10 +132,21 @@ def in_batches(
         )
     told = shown if progress else silent
     if engine is None:
-        return joined(Threads(tuple(parts), wanted, empty, told=told), unit)
+        engine = _worth(paths)
+    if isinstance(engine, str) and engine in HERE:
+        return joined(Local(tuple(parts), wanted, empty, HERE[engine], told=told), unit)
     cluster = _cluster()
     found = cluster.Cluster(cluster.connected(engine), tuple(parts), wanted, empty, told=told)
     return joined(cluster.closing(found) if isinstance(engine, str) else found, unit)
+
+
+def _worth(paths: Sequence[Path]) -> str:
+    """Return processes where there is much to read by several cores, threads elsewhere."""
+    sizes = {".parquet": 0, ".csv": 0}
+    for path in paths:
+        sizes[".parquet" if path.suffix.lower() == ".parquet" else ".csv"] += path.stat().st_size
+    large = any(sizes[kind] > MANY[kind] for kind in MANY)
+    return "processes" if large and cores() > 1 and available() else "threads"
 
 
 def once(paths: Sequence[Path]) -> None:
@@ -193,7 +212,7 @@ def _of_dataset(data: Any, columns: dict[str, Reading], unit: str | None) -> Par
     parts, typed = fragments(data, dict(every))
     found = {name: typed.columns[name] for name in columns} or no_lines(columns).columns
     empty = memory.MemoryRows(found, typed.units)
-    return joined(Threads(tuple(parts), columns, empty), unit)
+    return joined(Local(tuple(parts), columns, empty), unit)
 
 
 def _is_frame(data: Any) -> bool:

@@ -1,0 +1,210 @@
+"""Parts that are read by processes of this machine: who does what, and what is lost with them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import types
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import adaptive_dp as dp
+from adaptive_dp.graph.errors import RunError
+from adaptive_dp.rows import Files, SchemaError, opening, processes
+from adaptive_dp.rows.threads import threads
+
+COLUMNS = {"x": "number"}
+SUM = 40 * 39 // 2
+HERE = os.getpid()
+
+
+@pytest.fixture
+def files(tmp_path):
+    for i in range(2):
+        x = np.arange(20.0 * i, 20.0 * i + 20)
+        pq.write_table(pa.table({"x": x}), tmp_path / f"{i}.parquet", row_group_size=5)
+    return Files(tmp_path / "*.parquet", "processes")
+
+
+def whole(values):
+    return np.array([int(values.sum())], dtype=np.int64)
+
+
+def added(columns):
+    return whole(columns["x"])
+
+
+def test_parts_are_read_by_other_processes(files):
+    found = files.open_rows(COLUMNS, None)
+    who = found.values(lambda c: np.full(len(c["x"]), os.getpid()))
+    assert HERE not in who
+    assert found.values(lambda c: np.full(len(c["x"]), float(os.getpid())))[0] in who  # kept
+    assert found.total(added).tolist() == [SUM]
+    by = lambda c: np.full(len(c["x"]), int(os.environ["OPENBLAS_NUM_THREADS"]))  # noqa: E731
+    assert set(found.values(by)) == {1}
+
+
+def test_a_process_that_dies_takes_nothing_with_it(files, tmp_path):
+    marker = tmp_path / "died"
+
+    def block(columns):
+        if columns["x"].max(initial=0) == 24 and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return whole(columns["x"])
+
+    assert files.open_rows(COLUMNS, None).total(block).tolist() == [SUM]
+    assert marker.exists()
+
+
+def test_processes_that_die_one_after_the_other_are_given_up(files):
+    def block(columns):
+        if columns["x"].max(initial=0) == 24:
+            os._exit(1)
+        return whole(columns["x"])
+
+    found = files.open_rows(COLUMNS, None)
+    with pytest.raises(SchemaError, match=r"died.*threads"):
+        found.total(block)
+    assert found.total(added).tolist() == [SUM]
+
+
+def test_what_cannot_be_sent_is_done_by_threads(files):
+    lock, seen = threading.Lock(), set()
+
+    def block(columns):
+        with lock:
+            seen.add(os.getpid())
+        return whole(columns["x"])
+
+    assert files.open_rows(COLUMNS, None).total(block).tolist() == [SUM]
+    assert seen == {HERE}
+
+
+def test_code_that_is_nowhere_to_be_found_is_run_here(files, monkeypatch):
+    module = types.ModuleType("made_of_nothing")
+    exec("def block(columns):\n    return whole(columns['x'])", {"whole": whole}, module.__dict__)
+    module.block.__module__ = module.__name__
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert files.open_rows(COLUMNS, None).total(module.block).tolist() == [SUM]
+
+
+def test_relative_paths_follow_this_process(files, tmp_path, monkeypatch):
+    files.open_rows(COLUMNS, None).total(added)
+    other = tmp_path / "other"
+    other.mkdir()
+    pq.write_table(pa.table({"x": [7.0]}), other / "0.parquet")
+    monkeypatch.chdir(other)
+    assert Files(["0.parquet"], "processes").open_rows(COLUMNS, None).total(added).tolist() == [7]
+    monkeypatch.chdir(tmp_path)
+    found = Files(["0.parquet", "1.parquet"], "processes").open_rows(COLUMNS, None)
+    assert found.total(added).tolist() == [SUM]
+
+
+def test_an_interruption_waits_for_nobody(files, monkeypatch):
+    found = files.open_rows(COLUMNS, None)
+    found.total(added)
+
+    def sleeps(columns):
+        time.sleep(600)
+        return whole(columns["x"])
+
+    here = threading.main_thread().ident
+    timer = threading.Timer(1.0, signal.pthread_kill, [here, signal.SIGINT])
+    start = time.monotonic()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        found.total(sleeps)
+    assert time.monotonic() - start < 120
+    assert found.total(added).tolist() == [SUM]
+
+
+@pytest.mark.parametrize("kind", [ValueError, SystemExit])
+def test_an_error_there_is_what_it_would_be_here(files, capfd, kind):
+    def leak(columns):
+        raise kind(f"{columns['x'].sum()} canary")
+
+    for by in ("threads", "processes"):
+        with pytest.raises(kind, match=r"^10.0 canary$"):
+            Files(files.paths, by).open_rows(COLUMNS, None).total(leak)
+    assert capfd.readouterr() == ("", "")
+    assert files.open_rows(COLUMNS, None).total(added).tolist() == [SUM]
+
+
+def test_a_damaged_file_is_refused_in_the_same_words(tmp_path, capfd):
+    path, x = tmp_path / "t.parquet", np.random.default_rng(0).uniform(size=5000)
+    pq.write_table(pa.table({"x": x}), path, compression="zstd")
+    damaged = bytearray(path.read_bytes())
+    damaged[4:2000] = b"\xff" * 1996
+    path.write_bytes(damaged)
+    people = dp.dataset("people", columns={"x": (0, 1)})
+    plan, said = dp.Pipeline(n=people["x"].sum().release(dp.Laplace(scale=1.0))), []
+    for by in ("threads", "processes"):
+        with pytest.raises(RunError) as caught:
+            plan.simulate(seed=1, people=Files(path, by))
+        assert caught.value.__cause__ is None
+        assert caught.value.__context__ is None
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_files_that_change_are_refused(files, tmp_path):
+    found = files.open_rows(COLUMNS, None)
+    pq.write_table(pa.table({"x": [1.0] * 20}), tmp_path / "1.parquet", row_group_size=5)
+    with pytest.raises(SchemaError, match="changed"):
+        found.total(added)
+
+
+def test_two_passes_at_once(files):
+    found = files.open_rows(COLUMNS, None)
+    totals = []
+    passes = [
+        threading.Thread(target=lambda: totals.append(found.total(added).tolist()))
+        for _ in range(4)
+    ]
+    for each in passes:
+        each.start()
+    for each in passes:
+        each.join()
+    assert totals == [[SUM]] * 4
+
+
+def test_who_reads_what(files, tmp_path, monkeypatch):
+    def pool(paths):
+        return Files(paths).open_rows(COLUMNS, None).engine.pool
+
+    (tmp_path / "a.csv").write_text("x\n1\n2\n")
+    for paths in (files.paths, tmp_path / "a.csv"):
+        assert pool(paths) is threads
+    monkeypatch.setattr(opening, "MANY", {".parquet": 100, ".csv": 3})
+    for paths in (files.paths, tmp_path / "a.csv"):
+        assert pool(paths) is processes.processes
+        for attribute, value in (("cores", lambda: 1), ("available", lambda: False)):
+            with monkeypatch.context() as patch:
+                patch.setattr(opening, attribute, value)
+                assert pool(paths) is threads
+
+
+def test_engines_that_are_none_are_refused_when_they_are_named(tmp_path):
+    with pytest.raises(SchemaError, match=r"\"processes\".*got 'ray'"):
+        Files("a.csv", "ray")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "loky", None)
+        with pytest.raises(SchemaError, match="loky"):
+            Files("a.csv", "processes")
+
+
+def test_a_machine_that_starts_no_process_reads_by_threads(files, monkeypatch):
+    def refuses(workers):
+        raise OSError("no semaphores here")
+
+    monkeypatch.setattr(processes, "_pool", refuses)
+    found = files.open_rows(COLUMNS, None)
+    assert set(found.values(lambda c: np.full(len(c["x"]), os.getpid()))) == {HERE}
