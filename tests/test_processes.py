@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import types
+import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -61,6 +62,16 @@ def test_a_process_that_dies_takes_nothing_with_it(files, tmp_path):
 
     assert files.open_rows(COLUMNS, None).total(block).tolist() == [SUM]
     assert marker.exists()
+
+
+def test_processes_that_died_in_between_are_replaced(files):
+    found = files.open_rows(COLUMNS, None)
+    who = lambda c: np.full(len(c["x"]), float(os.getpid()))  # noqa: E731
+    first = set(found.values(who))
+    for each in first:
+        os.kill(int(each), signal.SIGKILL)
+    time.sleep(0.5)
+    assert not {*first, HERE} & set(found.values(who))
 
 
 def test_processes_that_die_one_after_the_other_are_given_up(files):
@@ -190,6 +201,25 @@ def test_who_reads_what(files, tmp_path, monkeypatch):
             with monkeypatch.context() as patch:
                 patch.setattr(opening, attribute, value)
                 assert pool(paths) is threads
+
+
+def test_a_fork_has_processes_of_its_own(files):
+    found = files.open_rows(COLUMNS, None)
+    found.total(added)
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # there are threads: this is about them
+        child = os.fork()
+    if not child:
+        os.write(writing, str(found.total(added)[0]).encode())
+        [pool] = [v for (pid, _), v in processes._POOLS.items() if pid == os.getpid()]
+        pool.shutdown(kill_workers=True)
+        os._exit(0)
+    os.close(writing)
+    with open(reading) as pipe:
+        assert pipe.read() == str(SUM)
+    assert os.waitpid(child, 0)[1] == 0
+    assert found.total(added).tolist() == [SUM]
 
 
 def test_engines_that_are_none_are_refused_when_they_are_named(tmp_path):

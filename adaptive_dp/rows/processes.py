@@ -37,7 +37,9 @@ TRIES = 3
 ALONE = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL", "VECLIB_MAXIMUM")}
 """The environment of the processes: matrix products without threads."""
 
-_POOLS: dict[int, Any] = {}
+_POOLS: dict[tuple[int, int], Any] = {}
+"""Pools by this process, since a fork has none of its parent's, and by how many workers."""
+
 _LOCK = Lock()
 
 
@@ -117,7 +119,7 @@ def processes(workers: int, like: Task | None) -> Iterator[Submit]:
     try:
         yield lambda part, columns, task: Sent(workers, part, columns, task)
     except BaseException:
-        _drop(workers, _POOLS.get(workers))  # nobody waits for what is under way
+        _drop(workers, _POOLS.get((os.getpid(), workers)))  # nobody waits for what is under way
         raise
 
 
@@ -133,10 +135,16 @@ def available() -> bool:
 def _can(workers: int, like: Task | None) -> bool:
     try:
         _bytes(like)
-        _pool(workers).submit(os.getpid)
+        for _ in range(2):
+            pool = _pool(workers)
+            try:
+                pool.submit(os.getpid)
+                return True
+            except _lost():  # one of them died while there was nothing to do
+                _drop(workers, pool)
     except Exception:  # what cannot be sent, or a machine that lets no process start
-        return False
-    return True
+        pass
+    return False
 
 
 def _bytes(job: Any) -> bytes:
@@ -161,18 +169,18 @@ def _pool(workers: int) -> Any:
     from loky.process_executor import ProcessPoolExecutor
 
     with _LOCK:
-        if workers not in _POOLS:
-            _POOLS[workers] = ProcessPoolExecutor(
-                workers, timeout=IDLE, initializer=_deaf, env=ALONE
-            )
-        return _POOLS[workers]
+        key = os.getpid(), workers
+        if key not in _POOLS:
+            _POOLS[key] = ProcessPoolExecutor(workers, timeout=IDLE, initializer=_deaf, env=ALONE)
+        return _POOLS[key]
 
 
 def _drop(workers: int, pool: Any) -> None:
     """End a pool at once, so that the next task gets another; what is under way is lost."""
     with _LOCK:
-        if _POOLS.get(workers) is pool:
-            _POOLS.pop(workers, None)
+        key = os.getpid(), workers
+        if _POOLS.get(key) is pool:
+            _POOLS.pop(key, None)
     if pool is not None:
         pool.shutdown(wait=True, kill_workers=True)
 
