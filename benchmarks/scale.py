@@ -2,7 +2,7 @@
 
     python -m benchmarks.scale make --rows 10000000 --folder /data/big
     python -m benchmarks.scale scan --folder /data/big
-    python -m benchmarks.scale adassp --folder /data/big
+    python -m benchmarks.scale adassp --folder /data/big --engine processes
     python -m benchmarks.scale dask --folder /data/big --workers 2
     python -m benchmarks.scale descent --folder /data/big --workers 2
 
@@ -15,7 +15,6 @@ Set OPENBLAS_NUM_THREADS=1.
 from __future__ import annotations
 
 import argparse
-import resource
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -78,9 +77,9 @@ def plan() -> dp.Pipeline:
     return dp.Pipeline(theta=theta).with_delta(1e-8)
 
 
-def adassp(folder: Path, made: dp.Pipeline) -> Any:
-    """Return coefficients, read by threads."""
-    return made.simulate(seed=0, people=str(folder / "part-*.parquet"))["theta"]
+def adassp(folder: Path, made: dp.Pipeline, engine: str) -> Any:
+    """Return coefficients."""
+    return made.simulate(seed=0, people=dp.Files(folder / "part-*.parquet", engine))["theta"]
 
 
 def on_dask(folder: Path, workers: int) -> None:
@@ -124,12 +123,28 @@ def descent(folder: Path, workers: int, steps: int = 20) -> None:
 
 
 def timed(what: str, run: Callable[[], Any]) -> None:
-    """Print how long something takes, and the peak of resident memory since the start."""
+    """Print how long something takes, and peaks of resident memory, here and of processes."""
     start = time.perf_counter()
     run()
     seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{what:8} {seconds:8.2f} s   peak {peak:7.0f} MiB")
+    here, others = peak("self"), max(map(peak, children()), default=0.0)
+    print(
+        f"{what:10} {seconds:8.2f} s   peak {here:5.0f} MiB, elsewhere {others:5.0f} MiB",
+        flush=True,
+    )
+
+
+def children() -> list[str]:
+    """Return the processes that this one has started, on Linux."""
+    return [
+        i for file in Path("/proc/self/task").glob("*/children") for i in file.read_text().split()
+    ]
+
+
+def peak(process: str) -> float:
+    """Return the most memory that a process had, in MiB, on Linux."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(float(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
 
 def main() -> None:
@@ -138,6 +153,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--engine", choices=["threads", "processes"], default="processes")
     options = parser.parse_args()
     folder: Path = options.folder
     if options.what == "make":
@@ -146,7 +162,7 @@ def main() -> None:
         timed("scan", lambda: scan(folder, options.workers))
     elif options.what == "adassp":
         made = plan()
-        timed("adassp", lambda: adassp(folder, made))
+        timed(options.engine, lambda: adassp(folder, made, options.engine))
     elif options.what == "descent":
         descent(folder, options.workers)
     else:

@@ -131,5 +131,5 @@ def _floats(column: Any) -> NDArray[np.float64] | None:
         column = column.cast(pa.uint8())
     elif not (pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)):
         return None
-    floats = column.cast(pa.float64(), safe=False)
+    floats = column if pa.types.is_float64(kind) else column.cast(pa.float64(), safe=False)
     return np.asarray(floats.to_numpy(zero_copy_only=False))
