@@ -57,7 +57,18 @@ class Amount:
 
 
 class Filter(Protocol[S]):
-    """Admits losses chosen adaptively, and keeps its guarantee."""
+    """Admits losses chosen adaptively, and keeps its guarantee.
+
+    Examples
+    --------
+    >>> from accountants import Gaussian, filter_for
+    >>> keeps = filter_for("gaussian", 1.0, 1e-6)
+    >>> state = keeps.spend(keeps.start(), Gaussian(mu=0.1))
+    >>> keeps.admits(state, Gaussian(mu=0.1), times=4), keeps.admits(state, Gaussian(mu=0.3))
+    (True, False)
+    >>> keeps.guarantee(1e-6).epsilon <= 1.0
+    True
+    """
 
     name: ClassVar[str]
     theorem: ClassVar[str]

@@ -34,6 +34,15 @@ class Envelope(PrivacyLoss):
     ----------
     losses
         At least one; a functional that one of them lacks, the envelope lacks.
+
+    Examples
+    --------
+    >>> from accountants import Gaussian, Laplace
+    >>> either = Envelope([Gaussian(mu=0.5), Laplace(epsilon=0.6)])
+    >>> either.renyi(np.array([2.0, 64.0]))  # of the Laplace loss, of the Gaussian one
+    array([0.27394612, 8.        ])
+    >>> either.pure() is None  # a Gaussian has none
+    True
     """
 
     theorem: ClassVar[str] = "pointwise maximum of the curves of all alternatives"
