@@ -1,5 +1,6 @@
 """The documentation names every public thing once, and all of its pages and links are there."""
 
+import doctest
 import re
 import sys
 from pathlib import Path
@@ -51,6 +52,28 @@ def test_what_the_reference_documents_has_a_docstring(sections):
         and not (name.value.__doc__ or "").strip()
     ]
     assert bare == []
+
+
+WITHOUT = {
+    "accountants.ACCOUNTANTS",  # a tuple, which has no docstring
+    "PluginError",  # needs a distribution that publishes a broken plug-in
+}
+"""Names without an example that runs."""
+
+
+def test_every_public_name_has_an_example():
+    """As doctest finds it, so that it is run with the rest."""
+    public = {name: getattr(dp, name) for name in set(dp.__all__) - MODULES}
+    public |= {f"accountants.{name}": getattr(accountants, name) for name in accountants.__all__}
+    modules = {sys.modules[v.__module__] for v in public.values() if hasattr(v, "__module__")}
+    found = [test for module in modules for test in doctest.DocTestFinder().find(module)]
+    run = {test.name for test in found if test.examples}
+    bare = {name for name, value in public.items() if full_name(value) not in run}
+    assert bare == WITHOUT
+
+
+def full_name(value):
+    return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
 
 
 def test_names_in_the_glossary_exist(names):

@@ -209,14 +209,13 @@ def _refusal(
 ) -> BudgetError:
     left, fitting = filter_.remaining(state), filter_.fitting(state, loss)
     asked = [ceiling(a - s) for a, s in zip(after.sums, state.sums, strict=True)]
-    known = sorted(
-        zip(filter_.units(), asked, left.costs, strict=True),
-        key=lambda row: row[1] / row[2] if row[2] else math.inf,
-    )
+    rows = list(zip(filter_.units(), asked, left.costs, filter_.budgets(), strict=True))
+    open_ = [row for row in rows if filter_.every or row[3] >= 0]  # at delta 0 some are shut
+    known = sorted(open_ or rows, key=lambda row: row[1] / row[2] if row[2] else math.inf)
     nearest = known if filter_.every else known[:3]
     terms = [
         f"{unit} {shown(cost, upward=True)} of {shown(rest_, upward=False)} left"
-        for unit, cost, rest_ in nearest
+        for unit, cost, rest_, _ in nearest
     ]
     if loss.failure():
         failing = shown(ceiling(after.failure - state.failure), upward=True)

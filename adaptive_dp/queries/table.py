@@ -111,7 +111,19 @@ def dataset(
 
 @frozen(eq=False, repr=False)
 class Table(Private[Rows]):
-    """Private rows."""
+    """Private rows.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "town": ["A", "B"]})
+    >>> adults = people.filter(people["age"] >= 18)
+    >>> noise = dp.Laplace(scale=2)
+    >>> towns = {town: part.count().release(noise) for town, part in adults.partition("town")}
+    >>> plan = dp.Pipeline(adults=adults.count().release(noise), towns=towns)
+    >>> plan.certify()  # a person is in one town
+    <certificate epsilon=1.00001 delta=0 by basic>
+    """
 
     def __getitem__(self, name: str) -> Column[float]:
         """Return a column."""
@@ -328,7 +340,19 @@ class Parts:
 
 @frozen(eq=False, repr=False)
 class Column(Private[Array], Generic[S]):
-    """A private column."""
+    """A private column.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"income": (0, 200_000)})
+    >>> income = people["income"].clip(0, 100_000)
+    >>> income.sum()
+    <private sum in [0, 100000]>
+    >>> plan = dp.Pipeline(income=income.average(dp.Laplace())).calibrate(epsilon=1.0)
+    >>> plan.certify()
+    <certificate epsilon=1 delta=0 by basic>
+    """
 
     if not TYPE_CHECKING:  # type checkers know that there is no such attribute
 
@@ -526,7 +550,19 @@ def _listed(edges: Any) -> None:
 
 @frozen(eq=False, repr=False)
 class Vectors(Private[Array]):
-    """A private vector for each row."""
+    """A private vector for each row.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "income": (0, 200_000)})
+    >>> points = people.vectors(["age", "income"], scale=True).clip(norm=1.0)
+    >>> points.sum()
+    <private sum in norm 1>
+    >>> total = points.sum().release(dp.Norm(scale=2, p=2))
+    >>> dp.Pipeline(total=total).certify()
+    <certificate epsilon=0.500001 delta=0 by basic>
+    """
 
     def clip(self, *, norm: float) -> Vectors:
         """Return the vectors scaled down to Euclidean norm ``norm`` where they are longer."""
