@@ -74,9 +74,7 @@ class Handle:
         return self.operation.color
 
     def __repr__(self) -> str:
-        label, detail = self.operation.label(), self.operation.detail()
-        text = detail if detail.startswith(label) else f"{label} {detail}".rstrip()
-        return f"<{self.color} {text}>"
+        return f"<{self.color} {self.operation.text()}>"
 
     def __bool__(self) -> NoReturn:
         raise TypeError(

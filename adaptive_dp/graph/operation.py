@@ -64,6 +64,11 @@ class Operation:
         """Return the parameters as a short text, or nothing."""
         return ""
 
+    def text(self) -> str:
+        """Return the label and the detail; the detail alone where it begins with the label."""
+        label, detail = self.label(), self.detail()
+        return detail if detail.startswith(label) else f"{label} {detail}".rstrip()
+
     def assumes(self) -> str:
         """Return a sentence for certificates: what its proof needs that no program can check."""
         return ""
