@@ -173,6 +173,11 @@ def _rate(value: float) -> float:
 class Sampled(Term):
     """The part, on a sample that each unit enters with probability ``rate``, independently.
 
+    References
+    ----------
+    Balle, Barthe and Gaboardi 2018, Thm 8 (any loss); Mironov, Talwar and Zhang 2019, Thm 5
+    (Gaussian noise).
+
     Examples
     --------
     >>> from accountants import Basic, Laplace, measure
@@ -193,6 +198,11 @@ class ReplacedSample(Term):
     The part's losses are still those of a unit that is present or absent: a sum of vectors of
     norm 1 with noise sigma is ``Gaussian(mu=1 / sigma)``, and costs as two units where both are
     in the sample. A Gaussian loss must be one of additive Gaussian noise.
+
+    References
+    ----------
+    Balle, Barthe and Gaboardi 2018, Thm 2 (any loss); Lebeda, Regehr, Kamath and Steinke 2024
+    (Gaussian noise).
 
     Examples
     --------
@@ -222,6 +232,10 @@ class Subset(Term):
 
     The part's losses are those of replacing one unit: a sum of vectors of norm 1 with noise
     sigma is ``Gaussian(mu=2 / sigma)``.
+
+    References
+    ----------
+    Balle, Barthe and Gaboardi 2018, Thm 9; Zhu, Dong and Wang 2022, Prop. 30.
 
     Examples
     --------
@@ -257,6 +271,10 @@ class Allocated(Term):
     With ``times`` 1 these are balls and bins. The part's losses are those of a unit that is
     present or absent. An epoch is one such term; `Repeated` repeats it, with a fresh allocation.
 
+    References
+    ----------
+    Feldman and Shenfeld 2025 and 2026 (random allocation); Chua et al. 2024 (balls and bins).
+
     Examples
     --------
     >>> from accountants import Gaussian, Renyi, measure
@@ -285,6 +303,10 @@ class Selected(Term):
     The number of runs is truncated negative binomial with ``shape`` and ``stopping`` (see
     `accountants.PrivateSelection`), independent of all else, and stays unseen.
 
+    References
+    ----------
+    Liu and Talwar 2019, Thm 3.2 (geometric); Papernot and Steinke 2022, Thm 2.
+
     Examples
     --------
     >>> from accountants import Basic, Pure, measure
@@ -305,6 +327,11 @@ def _size(value: int) -> int:
 @frozen
 class Grouped(Term):
     """The part, for neighbours that differ in ``size`` units.
+
+    References
+    ----------
+    By each loss: Dwork and Roth 2014, Thm 2.2 (pure); Vadhan 2017, Lemma 2.2 (epsilon and delta);
+    shifts of additive noise add.
 
     Examples
     --------

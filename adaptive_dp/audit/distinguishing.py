@@ -82,6 +82,11 @@ def distinguish(
     ------
     DomainError
         If there is no pair, nothing to refute, or a parameter is out of its domain.
+
+    References
+    ----------
+    Clopper and Pearson 1934, of guesses on draws that chose nothing; see the docstrings of
+    `adaptive_dp.audit.bounds` and `adaptive_dp.audit.band`.
     """
     begun = time.perf_counter()
     many = [pairs] if isinstance(pairs, Neighbors) else list(pairs)

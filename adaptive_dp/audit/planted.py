@@ -177,6 +177,10 @@ def planted(
     RunError
         If the run fails.
 
+    References
+    ----------
+    Steinke, Nasr and Jagielski 2023, the main theorem.
+
     Examples
     --------
     >>> import adaptive_dp as dp

@@ -126,7 +126,8 @@ class LowerBound(_Bound):
 
     References
     ----------
-    See the module.
+    Gaussian: Balle and Wang 2018, Thm 8. Wang 2018 and Redberg, Zhu and Wang 2023 (private bounds);
+    that the failure costs its probability once is the theorem in the module's docstring.
 
     Examples
     --------
@@ -155,7 +156,7 @@ class UpperBound(_Bound):
 
     References
     ----------
-    See the module.
+    As of `LowerBound`.
 
     Examples
     --------

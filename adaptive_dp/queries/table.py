@@ -195,6 +195,10 @@ class Table(Private[Rows]):
     def sample(self, rate: float) -> Table:
         """Return a Poisson sample: each unit enters with probability ``rate``.
 
+        References
+        ----------
+        As of `accountants.Sampled`, in every certificate.
+
         Examples
         --------
         >>> import adaptive_dp as dp
