@@ -12,9 +12,10 @@ def known_rates(setting: Setting, epsilon: float, delta: float = 0.0) -> tuple[R
 
     Each is capped at L R, what a constant achieves.
 
-    References ---------- Bassily, Smith and Thakurta 2014 (empirical, upper and lower, up to
-    logarithms); Bassily, Feldman, Talwar and Thakurta 2019 and Feldman, Koren and Talwar 2020
-    (population, delta > 0).
+    References
+    ----------
+    Bassily, Smith and Thakurta 2014 (empirical, upper and lower, up to logarithms); Bassily,
+    Feldman, Talwar and Thakurta 2019 and Feldman, Koren and Talwar 2020 (population, delta > 0).
     """
     p, n, slope = setting.width, setting.n, setting.lipschitz * setting.radius
     if delta == 0:
