@@ -44,8 +44,8 @@ class Atoms(Pair):
 
     >>> import math
     >>> pair = Atoms([-math.log(3), math.log(3)], p=[0.25, 0.75], q=[0.75, 0.25])
-    >>> round(pair.top(), 6)
-    1.098612
+    >>> round(pair.top(), 3)  # log(3)
+    1.099
     >>> low, high = pair.profile(np.array([0.5]))
     >>> round(float(high[0]), 6)
     0.33782

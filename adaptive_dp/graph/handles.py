@@ -298,8 +298,8 @@ def parameter(release: Released[Any], name: str) -> Public[float]:
     >>> count = people.count().release(dp.Gaussian())
     >>> plan = dp.Pipeline(count=count, sigma=dp.parameter(count, "sigma"))
     >>> result = plan.calibrate(epsilon=1.0, delta=1e-6).simulate(seed=1, people={"id": [1, 2, 3]})
-    >>> round(result["sigma"], 2)
-    4.22
+    >>> round(result["sigma"], 3)
+    4.225
     """
     require(
         isinstance(release, Handle) and isinstance(release.operation, Release),

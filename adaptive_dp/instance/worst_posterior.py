@@ -90,8 +90,8 @@ class RidgeBounds:
     Examples
     --------
     >>> bounds = RidgeBounds(curvature=100, ridge=1, norm=1, residual=2, removals=False)
-    >>> round(worst_epsilon(1e-6, gamma=1.0, bounds=bounds), 2)
-    0.92
+    >>> round(worst_epsilon(1e-6, gamma=1.0, bounds=bounds), 3)
+    0.922
     """
 
     curvature: float = field(converter=_curvature)

@@ -41,6 +41,14 @@ class Constants:
         Its least eigenvalue, at least 0: what strong convexity the loss has in z.
     lowest, highest
         Bounds of the value.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> dp.Logistic().constants()
+    Constants(lipschitz=1.0, smoothness=0.25, curvature=0.0, lowest=0.0, highest=inf)
+    >>> round(dp.Squared().constants(reach=2.0).lipschitz, 6)  # beyond reach it grows
+    3.0
     """
 
     lipschitz: float
