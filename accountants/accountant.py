@@ -23,7 +23,18 @@ S = TypeVar("S")
 
 
 class Accountant(Protocol[S]):
-    """Composes losses and answers with a bracket."""
+    """Composes losses and answers with a bracket.
+
+    Examples
+    --------
+    >>> from accountants import Laplace, Renyi
+    >>> accountant = Renyi()
+    >>> state = accountant.compose(accountant.start(), Laplace(epsilon=0.1), times=100)
+    >>> print(accountant.epsilon(state, delta=1e-6))
+    [0.0999979, 4.98418]
+    >>> accountant.name, accountant.adaptive
+    ('renyi', False)
+    """
 
     @property
     def name(self) -> str:

@@ -37,6 +37,18 @@ class Atoms(Pair):
         d where every loss is a whole multiple of d.
     loss_error
         Relative error of each loss, at most a few units.
+
+    Examples
+    --------
+    An answer that is told as it is with probability 3/4, and turned round with 1/4:
+
+    >>> import math
+    >>> pair = Atoms([-math.log(3), math.log(3)], p=[0.25, 0.75], q=[0.75, 0.25])
+    >>> round(pair.top(), 3)  # log(3)
+    1.099
+    >>> low, high = pair.profile(np.array([0.5]))
+    >>> round(float(high[0]), 6)
+    0.33782
     """
 
     losses: tuple[float, ...] = field(converter=_floats)

@@ -21,6 +21,19 @@ class Bounds:
     ----------
     lower, upper
         In nats for an epsilon, a probability for a delta. ``upper`` may be infinite.
+
+    Examples
+    --------
+    >>> from accountants import Laplace, Renyi, Repeated, Spend, measure
+    >>> bounds = measure(Repeated(Spend(Laplace(epsilon=0.1)), 100), Renyi(), delta=1e-6).bounds
+    >>> bounds.lower < bounds.upper
+    True
+    >>> print(bounds)  # the lower end rounded down, the upper end up
+    [0.0999979, 4.98418]
+    >>> Bounds(2.0, 1.0)
+    Traceback (most recent call last):
+        ...
+    accountants.errors.DomainError: bounds must satisfy lower <= upper, got 2.0 and 1.0
     """
 
     lower: float

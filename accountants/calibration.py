@@ -41,6 +41,14 @@ class Calibration:
         The name of the accountant that certifies it.
     evaluations
         How many values were tried.
+
+    Examples
+    --------
+    >>> from accountants import GaussianDP, Gaussian, Repeated, Spend
+    >>> ten = lambda sigma: Repeated(Spend(Gaussian(mu=1 / sigma)), 10)
+    >>> found = calibrate(ten, epsilon=1.0, delta=1e-6, accountant=GaussianDP())
+    >>> round(found.value, 3), found.accountant, found.epsilon.upper <= 1.0
+    (13.36, 'gaussian', True)
     """
 
     value: float

@@ -50,6 +50,15 @@ class Answer:
         The accountant's state in that world; None where it does not apply.
     reason
         Why it does not apply; empty where it does.
+
+    Examples
+    --------
+    >>> from accountants import RenyiCurve, Spend
+    >>> answers = certify(Spend(RenyiCurve([2.0, 8.0], [0.1, 0.5])), delta=1e-6)
+    >>> print(answers["renyi"].bounds)
+    [0, 2.04371]
+    >>> answers["concentrated"].bounds is None, answers["concentrated"].reason
+    (True, 'RenyiCurve has no zCDP rho')
     """
 
     accountant: Accountant[Any]
@@ -138,6 +147,14 @@ def tightest(answers: dict[str, Answer]) -> Answer:
     ------
     InapplicableError
         If no accountant applies.
+
+    Examples
+    --------
+    >>> from accountants import Laplace, Repeated, Spend
+    >>> answers = certify(Repeated(Spend(Laplace(epsilon=0.1)), 100), delta=1e-6)
+    >>> best = tightest(answers)
+    >>> print(best.accountant.name, best.bounds)
+    distribution [4.69266, 4.69267]
     """
     known = [answer for answer in answers.values() if answer.bounds is not None]
     if not known:
@@ -147,5 +164,14 @@ def tightest(answers: dict[str, Answer]) -> Answer:
 
 
 def price(answer: Answer, delta: float, loss: PrivacyLoss) -> float:
-    """Return what ``loss`` costs in the additive currency of the answer's accountant."""
+    """Return what ``loss`` costs in the additive currency of the answer's accountant.
+
+    Examples
+    --------
+    >>> from accountants import Concentrated, Gaussian, Sequential, Spend
+    >>> large, small = Gaussian(mu=0.4), Gaussian(mu=0.2)
+    >>> answer = measure(Sequential([Spend(large), Spend(small)]), Concentrated(), delta=1e-6)
+    >>> round(price(answer, 1e-6, large), 6), round(price(answer, 1e-6, small), 6)  # zCDP's rho
+    (0.08, 0.02)
+    """
     return float(answer.accountant.price(answer.state, delta)(loss))

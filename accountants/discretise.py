@@ -68,6 +68,11 @@ def from_profile(epsilons: Iterable[float], deltas: Iterable[float]) -> tuple[fl
     pair : Atoms
         The pair otherwise; its losses are epsilons given and their negatives.
 
+    References
+    ----------
+    Derived in the module's docstring: the lower convex hull of the guarantees' points is a
+    hockey-stick.
+
     Examples
     --------
     >>> failure, pair = from_profile([0.5, 1.0], [0.1, 1e-6])

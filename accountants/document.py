@@ -51,6 +51,16 @@ def from_json(text: str) -> Term:
     ------
     DomainError
         If it is no JSON, or no term: with the node, and what it lacks or should not have.
+
+    Examples
+    --------
+    >>> from_json('{"kind": "Spend", "loss": {"kind": "Laplace", "epsilon": 0.5}, "name": "count"}')
+    Spend(loss=Laplace(epsilon=0.5), name='count')
+    >>> from_json('{"kind": "Spend", "loss": {"kind": "Laplace", "scale": 2}}')
+    Traceback (most recent call last):
+        ...
+    accountants.errors.DomainError: term.loss (Laplace): unknown key 'scale'; Laplace takes
+    epsilon
     """
     try:
         document = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)

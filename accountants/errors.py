@@ -6,15 +6,46 @@ import math
 
 
 class AccountingError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base of every error that this package raises on purpose.
+
+    Examples
+    --------
+    >>> import accountants
+    >>> try:
+    ...     accountants.Laplace(epsilon=-1)
+    ... except accountants.AccountingError as error:
+    ...     print(error)
+    Laplace.epsilon must be a non-negative finite number, got -1
+    """
 
 
 class DomainError(AccountingError, ValueError):
-    """A parameter lies outside its domain; the message carries value, rule and remedy."""
+    """A parameter lies outside its domain; the message carries value, rule and remedy.
+
+    Examples
+    --------
+    >>> import accountants
+    >>> accountants.Gaussian(mu=-1)
+    Traceback (most recent call last):
+        ...
+    accountants.errors.DomainError: Gaussian.mu must be a non-negative finite number, got -1
+    """
 
 
 class InapplicableError(AccountingError):
-    """An accountant has no proven bound for a loss, so it raises and does not estimate."""
+    """An accountant has no proven bound for a loss, so it raises and does not estimate.
+
+    Examples
+    --------
+    >>> import accountants
+    >>> accountants.filter_for("distribution", 1.0, 1e-6)
+    Traceback (most recent call last):
+        ...
+    accountants.errors.InapplicableError: the accountant 'distribution' has no filter: for privacy
+    loss distributions and trade-off functions the natural one is false when parameters are chosen
+    adaptively (Tran, Koskela, Raisa and Honkela 2026), and for others none is proven; the
+    currencies with a theorem are best, basic, advanced, concentrated, renyi, gaussian
+    """
 
 
 class BudgetError(AccountingError):
@@ -33,6 +64,18 @@ class BudgetError(AccountingError):
     largest
         The largest loss of the same family that would fit ``times`` times; None where there
         is none, or the family has no scale.
+
+    Examples
+    --------
+    >>> from accountants import Laplace, PureFilter
+    >>> budget = PureFilter(1.0)
+    >>> state = budget.spend(budget.start(), Laplace(epsilon=0.8))
+    >>> budget.spend(state, Laplace(epsilon=0.4))
+    Traceback (most recent call last):
+        ...
+    accountants.errors.BudgetError: not enough of the budget is left for Laplace(epsilon=0.4):
+    what fits is epsilon 0.199999, 2.00001 times the noise (pure filter: it asks for epsilon 0.4
+    of 0.199999 left)
     """
 
     def __init__(

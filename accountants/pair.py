@@ -38,7 +38,17 @@ from accountants.rounding import UNIT, Array
 
 
 class Pair:
-    """Base of every pair: a frozen attrs class, hashable and comparable by value."""
+    """Base of every pair: a frozen attrs class, hashable and comparable by value.
+
+    Examples
+    --------
+    >>> from accountants import Gaussian
+    >>> pair = Gaussian(mu=1.0).pair()
+    >>> [round(float(tail[0]), 4) for tail in pair.above(np.array([0.5]))]
+    [0.5, 0.1587]
+    >>> pair.reversed() == pair, pair.top()
+    (True, inf)
+    """
 
     __slots__ = ()
 

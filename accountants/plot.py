@@ -86,7 +86,15 @@ def epsilons(
 
 
 def tradeoff(guarantees: Guarantees, *, points: int = 80, ax: Axes | None = None) -> Axes:
-    """Draw the least false-negative rate of a membership test against its false-positive rate."""
+    """Draw the least false-negative rate of a membership test against its false-positive rate.
+
+    Examples
+    --------
+    >>> from accountants import Gaussian, Spend
+    >>> axes = tradeoff(Guarantee(Spend(Gaussian(mu=1.0))), points=5)
+    >>> axes.get_xlabel(), axes.get_ylabel()
+    ('false-positive rate', 'false-negative rate')
+    """
     many = _named(guarantees)
     title = "Trade-off of membership tests"
     axes = framed(ax, title, "false-positive rate", "false-negative rate")
@@ -160,6 +168,15 @@ def save(axes: Axes, path: str | PathLike[str]) -> None:
     ------
     DomainError
         If matplotlib does not write files of that kind.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from accountants import Gaussian, Spend
+    >>> with tempfile.NamedTemporaryFile(suffix=".png") as file:
+    ...     save(tradeoff(Guarantee(Spend(Gaussian(mu=1.0))), points=5), file.name)
+    ...     file.read(4)[1:]
+    b'PNG'
     """
     whole = axes.get_figure(root=True)
     assert whole is not None

@@ -60,6 +60,16 @@ class Division:
         The delta asked for.
     accountant
         The name of the accountant that certifies the composition.
+
+    Examples
+    --------
+    >>> from accountants import Laplace, Spend
+    >>> parts = {name: lambda b: Spend(Laplace(epsilon=1 / b)) for name in ("count", "sum")}
+    >>> found = share(parts, {"count": 1, "sum": 3}, epsilon=1.0, delta=0.0)
+    >>> {name: round(value, 4) for name, value in found.values.items()}
+    {'count': 4.0, 'sum': 1.3333}
+    >>> found.epsilon.upper <= 1.0
+    True
     """
 
     values: dict[str, float]

@@ -53,7 +53,16 @@ Multiset = Mapping[PrivacyLoss, int]
 
 @frozen
 class World:
-    """What a unit touches beside the common part, and the choices that say where it lies."""
+    """What a unit touches beside the common part, and the choices that say where it lies.
+
+    Examples
+    --------
+    >>> from accountants import Laplace
+    >>> towns = Parallel([Spend(Laplace(epsilon=0.5)), Spend(Laplace(epsilon=0.25))], ["A", "B"])
+    >>> [world] = worlds(Sequential([Spend(Laplace(epsilon=0.1)), towns]))
+    >>> world.labels, list(world.spends)
+    (('A',), [Laplace(epsilon=0.1), Laplace(epsilon=0.5)])
+    """
 
     spends: Multiset
     labels: tuple[str, ...] = ()
@@ -71,6 +80,16 @@ class Worlds:
         At least one world, each beside the common part.
     exact
         False where an envelope stands for several worlds.
+
+    Examples
+    --------
+    >>> from accountants import Gaussian, Laplace
+    >>> towns = Parallel([Spend(Laplace(epsilon=0.5)), Spend(Gaussian(mu=0.5))], ["A", "B"])
+    >>> found = worlds(Sequential([Spend(Laplace(epsilon=0.1)), towns]))
+    >>> found.common, found.exact
+    ({Laplace(epsilon=0.1): 1}, True)
+    >>> [world.labels for world in found]
+    [('A',), ('B',)]
     """
 
     common: Multiset = field(factory=dict)
@@ -84,7 +103,15 @@ class Worlds:
 
 
 def worlds(term: Term) -> Worlds:
-    """Return the worlds of a term, pruned (see the module's docstring)."""
+    """Return the worlds of a term, pruned (see the module's docstring).
+
+    Examples
+    --------
+    >>> from accountants import Laplace
+    >>> sizes = Parallel([Spend(Laplace(epsilon=0.5)), Spend(Laplace(epsilon=0.25))], ["A", "B"])
+    >>> len(worlds(sizes).alternatives)  # a unit in A loses more, so B needs no look
+    1
+    """
     match term:
         case Spend(loss=loss):
             return Worlds({loss: 1})

@@ -65,6 +65,11 @@ def listed(kind: str) -> list[Listed]:
     ------
     DeclarationError
         If there is no such kind.
+
+    Examples
+    --------
+    >>> [part.name for part in listed("solvers")][:3]
+    ['AdaOPS', 'AdaSSP', 'AdaptiveOutputPerturbation']
     """
     ours = _builtin(kind)
     found = [
@@ -92,6 +97,11 @@ def load(kind: str, name: str) -> Any:
         If there is no such kind, or nothing of that name.
     PluginError
         If a plug-in of that name cannot be used: with whose it is, and why.
+
+    Examples
+    --------
+    >>> load("mechanisms", "Laplace")(scale=2.0)
+    Laplace(scale=2.0)
     """
     ours = _builtin(kind)
     if name in ours:

@@ -41,8 +41,10 @@ SLOW = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark them."""
+    """Mark them; a doctest's own classes are a reader's, not of the module that it stands in."""
     for item in items:
+        if isinstance(item, pytest.DoctestItem) and item.dtest is not None:
+            item.dtest.globs["__name__"] = "__main__"
         if item.nodeid.endswith(SLOW):
             item.add_marker(pytest.mark.slow)
 

@@ -27,9 +27,7 @@ def test_a_plan_does_not_differ_from_itself(name: str) -> None:
 
 
 def test_a_changed_scale_is_one_line() -> None:
-    assert plan().diff(plan(3.0)) == (
-        "~ a: release Laplace Laplace(scale=2) -> release Laplace Laplace(scale=3)"
-    )
+    assert plan().diff(plan(3.0)) == "~ a: release Laplace(scale=2) -> release Laplace(scale=3)"
 
 
 def test_a_new_node_and_its_output() -> None:
@@ -47,9 +45,7 @@ def test_changed_bounds_show_where_they_stand() -> None:
 def test_calibration_shows() -> None:
     free = plan(dp.Free("b"))
     (line,) = free.diff(free.calibrate(epsilon=2.0)).splitlines()
-    assert line.startswith(
-        "~ a: release Laplace Laplace(scale=b) -> release Laplace Laplace(scale=1"
-    )
+    assert line.startswith("~ a: release Laplace(scale=b) -> release Laplace(scale=1")
 
 
 def test_an_output_under_another_name() -> None:

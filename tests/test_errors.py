@@ -232,6 +232,11 @@ DECLARED: dict[str, Case] = {
         dp.DeclarationError,
         r"times needs a column of the same table",
     ),
+    "times a column's name": (
+        lambda: table().vectors(["x"]).times("x"),
+        dp.DeclarationError,
+        r"times needs a column such as people\['age'\], got a str",
+    ),
     "a histogram of nothing": (
         lambda: table()["z"].histogram(),
         dp.DeclarationError,

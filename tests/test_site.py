@@ -1,5 +1,6 @@
 """The documentation names every public thing once, and all of its pages and links are there."""
 
+import doctest
 import re
 import sys
 from pathlib import Path
@@ -51,6 +52,39 @@ def test_what_the_reference_documents_has_a_docstring(sections):
         and not (name.value.__doc__ or "").strip()
     ]
     assert bare == []
+
+
+WITHOUT = {
+    "accountants.ACCOUNTANTS",  # a tuple, which has no docstring
+    "adaptive_dp.Mechanism.libraries",  # a tuple
+    "adaptive_dp.audit.Score",  # a type
+    "adaptive_dp.PluginError",  # needs a distribution with a broken plug-in
+    "adaptive_dp.session.postgres.PostgresLedger",  # needs a server
+    "adaptive_dp.interop.opendp.from_opendp",  # needs opendp
+    "adaptive_dp.optimizers.Saddle",  # a game takes a class of thirty lines
+    "adaptive_dp.optimizers.certify_saddle",
+    "adaptive_dp.optimizers.minimax",
+}
+"""Names whose docstring has no example that runs."""
+
+
+def test_every_public_name_has_an_example(sections):
+    """Pytest runs those of all modules (``--doctest-modules``)."""
+    finder = doctest.DocTestFinder(recurse=False)
+    bare = set()
+    for name in (name for _, found in sections for name in found):
+        value = getattr(name.value, "func", name.value)  # of a cached property
+        tests = finder.find(value, name.path, module=False)
+        examples = [example for test in tests for example in test.examples]
+        if all(example.options.get(doctest.SKIP) for example in examples):
+            bare.add(name.path)
+    assert bare == WITHOUT
+
+
+def test_pictures_are_those_of_the_room(sections):
+    """`plot.tradeoff`, which draws plans too, not the one of accountants that it calls."""
+    (pictures,) = [found for title, found in sections if title == "Pictures"]
+    assert {name.value for name in pictures} == {getattr(dp.plot, n) for n in dp.plot.__all__}
 
 
 def test_names_in_the_glossary_exist(names):

@@ -57,7 +57,18 @@ class Amount:
 
 
 class Filter(Protocol[S]):
-    """Admits losses chosen adaptively, and keeps its guarantee."""
+    """Admits losses chosen adaptively, and keeps its guarantee.
+
+    Examples
+    --------
+    >>> from accountants import Gaussian, filter_for
+    >>> keeps = filter_for("gaussian", 1.0, 1e-6)
+    >>> state = keeps.spend(keeps.start(), Gaussian(mu=0.1))
+    >>> keeps.admits(state, Gaussian(mu=0.1), times=4), keeps.admits(state, Gaussian(mu=0.3))
+    (True, False)
+    >>> keeps.guarantee(1e-6).epsilon <= 1.0
+    True
+    """
 
     name: ClassVar[str]
     theorem: ClassVar[str]
@@ -198,14 +209,13 @@ def _refusal(
 ) -> BudgetError:
     left, fitting = filter_.remaining(state), filter_.fitting(state, loss)
     asked = [ceiling(a - s) for a, s in zip(after.sums, state.sums, strict=True)]
-    known = sorted(
-        zip(filter_.units(), asked, left.costs, strict=True),
-        key=lambda row: row[1] / row[2] if row[2] else math.inf,
-    )
+    rows = list(zip(filter_.units(), asked, left.costs, filter_.budgets(), strict=True))
+    open_ = [row for row in rows if filter_.every or row[3] >= 0]  # at delta 0 some are shut
+    known = sorted(open_ or rows, key=lambda row: row[1] / row[2] if row[2] else math.inf)
     nearest = known if filter_.every else known[:3]
     terms = [
         f"{unit} {shown(cost, upward=True)} of {shown(rest_, upward=False)} left"
-        for unit, cost, rest_ in nearest
+        for unit, cost, rest_, _ in nearest
     ]
     if loss.failure():
         failing = shown(ceiling(after.failure - state.failure), upward=True)

@@ -62,6 +62,13 @@ def from_dp_event(event: Any, *, neighbors: Neighbors = "add_remove") -> Term:
         Where an event, which the message names, has no equal term under this relation.
     DomainError
         Where the event's own numbers make no sense.
+
+    Examples
+    --------
+    >>> import dp_accounting
+    >>> event = dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(2.0))
+    >>> from_dp_event(dp_accounting.SelfComposedDpEvent(event, 1000))
+    Repeated(part=Sampled(part=Spend(loss=Gaussian(mu=0.5), name=''), rate=0.01), times=1000)
     """
     _known(neighbors)
     return events.read(event, neighbors)
@@ -84,6 +91,12 @@ def to_dp_event(term: Term, *, neighbors: Neighbors = "add_remove") -> Any:
         Where a loss, which the message names, has no equal event under this relation.
     ImportError
         Where dp-accounting is not installed.
+
+    Examples
+    --------
+    >>> from accountants import Gaussian, Repeated, Spend
+    >>> to_dp_event(Repeated(Spend(Gaussian(mu=0.5)), 10))
+    SelfComposedDpEvent(event=GaussianDpEvent(noise_multiplier=2.0), count=10)
     """
     _known(neighbors)
     return terms.written(term, neighbors)

@@ -64,6 +64,14 @@ class Composite(PrivacyLoss):
     ----------
     Mironov 2017, Prop. 1 (Renyi); Bun and Steinke 2016, Lemma 1.7 (zCDP); Dong, Roth and Su
     2022, Cor. 2 (GDP); Dwork and Roth 2014, Thm 3.14 (pure).
+
+    Examples
+    --------
+    >>> from accountants import Gaussian, Laplace
+    >>> round(Composite({Gaussian(mu=0.3): 1, Gaussian(mu=0.4): 1}).mu(), 6)
+    0.5
+    >>> Composite([(Laplace(epsilon=0.5), 2), (Laplace(epsilon=0.25), 4)]).pure()
+    2.0
     """
 
     theorem: ClassVar[str] = "composition of independent losses"

@@ -34,6 +34,15 @@ class Envelope(PrivacyLoss):
     ----------
     losses
         At least one; a functional that one of them lacks, the envelope lacks.
+
+    Examples
+    --------
+    >>> from accountants import Gaussian, Laplace
+    >>> either = Envelope([Gaussian(mu=0.5), Laplace(epsilon=0.6)])
+    >>> either.renyi(np.array([2.0, 64.0])).round(3).tolist()  # of Laplace, of Gaussian noise
+    [0.274, 8.0]
+    >>> either.pure() is None  # a Gaussian has none
+    True
     """
 
     theorem: ClassVar[str] = "pointwise maximum of the curves of all alternatives"

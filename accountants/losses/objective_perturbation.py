@@ -111,6 +111,11 @@ class ObjectivePerturbation(PrivacyLoss):
         The mu of the Gaussian noise that hides how near to the minimum a search came; 0 for the
         exact minimum, at most ``mu / 10``.
 
+    References
+    ----------
+    Own proofs, in the module's docstring, after Chaudhuri, Monteleoni and Sarwate 2011, Thm 9, and
+    Kifer, Smith and Thakurta 2012.
+
     Examples
     --------
     >>> loss = ObjectivePerturbation(mu=0.2, determinant=0.1)

@@ -74,6 +74,10 @@ def tree_aggregation(noise_multiplier: float, rounds: int, *, padded: bool = Tru
 def column_sensitivity(encoder: ArrayLike) -> float:
     """Return the largest column norm of C, rounded up: what a unit moves in one round.
 
+    References
+    ----------
+    Denisov, McMahan, Rush, Smith and Thakurta 2022, Thm 2.1.
+
     Examples
     --------
     >>> round(column_sensitivity([[1, 0], [1, 1]]), 9)
@@ -140,6 +144,10 @@ def matrix_factorization(
     -------
     Gaussian or GaussianBound
         The latter for more than one participation: its sensitivity may not be attained.
+
+    References
+    ----------
+    Denisov, McMahan, Rush, Smith and Thakurta 2022, Thm 2.1.
 
     Examples
     --------

@@ -72,6 +72,15 @@ def claim(claimed: Claimed | Claim, delta: float | None = None) -> Claim:
     DomainError
         If nothing is claimed that an audit could refute (an infinite epsilon, a delta of 1), or a
         delta is given beside a point (epsilon, delta).
+
+    Examples
+    --------
+    >>> import accountants
+    >>> claim((1.0, 1e-6))
+    Claim(words='epsilon 1 at delta 1e-06', points=((1.0, 1e-06),), mu=None)
+    >>> [(epsilon, delta)] = claim(accountants.Gaussian(mu=0.5), delta=1e-6).points
+    >>> round(epsilon, 6), delta
+    (2.254085, 1e-06)
     """
     if isinstance(claimed, Claim):
         return claimed

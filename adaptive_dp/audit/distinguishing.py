@@ -82,6 +82,22 @@ def distinguish(
     ------
     DomainError
         If there is no pair, nothing to refute, or a parameter is out of its domain.
+
+    References
+    ----------
+    Clopper and Pearson 1934, of guesses on draws that chose nothing; see the docstrings of
+    `adaptive_dp.audit.bounds` and `adaptive_dp.audit.band`.
+
+    Examples
+    --------
+    >>> from adaptive_dp.audit import Neighbors
+    >>> def coin(chance):
+    ...     return lambda count, stream: stream.coins(chance, count).tolist()
+    >>> pair = Neighbors("heads with 3/4, or with 1/4", coin(0.75), coin(0.25))
+    >>> distinguish(pair, claim=0.5, samples=10_000, seed=0).verdict
+    'violation'
+    >>> distinguish(pair, claim=1.0987, samples=10_000, seed=0).verdict  # the truth is log(3)
+    'consistent'
     """
     begun = time.perf_counter()
     many = [pairs] if isinstance(pairs, Neighbors) else list(pairs)

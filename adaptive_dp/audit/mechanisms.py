@@ -75,6 +75,11 @@ def mechanism(
     DomainError
         If a parameter is free, the values' shapes differ, or as `distinguish` says.
 
+    References
+    ----------
+    Clopper and Pearson 1934, of guesses on draws that chose nothing; see the docstrings of
+    `adaptive_dp.audit.bounds` and `adaptive_dp.audit.band`.
+
     Examples
     --------
     >>> import adaptive_dp as dp

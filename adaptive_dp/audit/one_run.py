@@ -142,6 +142,10 @@ def one_run(
     DomainError
         If a parameter is out of its domain, the claim is a curve, or scores have another shape.
 
+    References
+    ----------
+    Steinke, Nasr and Jagielski 2023, the main theorem.
+
     Examples
     --------
     >>> def respond(included):  # randomized response with an epsilon of 4, and a claim of 1

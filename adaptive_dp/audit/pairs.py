@@ -308,6 +308,18 @@ def search(
     -------
     tuple
         The best pair, and its measure.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> plan = dp.Pipeline(total=people["age"].sum().release(dp.Laplace(scale=100)))
+    >>> def moved(pair):  # equal seeds have equal noise
+    ...     one, other = (plan.simulate(seed=1, **data) for data in (pair.first, pair.second))
+    ...     return abs(one["total"] - other["total"])
+    >>> pair, most = search(plan, moved, rounds=5, limit=20)
+    >>> round(most)
+    100
     """
     if rounds < 0 or keep < 1 or limit < 1:
         raise DeclarationError("search needs rounds >= 0, keep >= 1 and limit >= 1")

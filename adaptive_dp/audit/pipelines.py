@@ -83,6 +83,11 @@ def pipeline(
     DomainError
         As for `distinguish`.
 
+    References
+    ----------
+    Clopper and Pearson 1934, of guesses on draws that chose nothing; see the docstrings of
+    `adaptive_dp.audit.bounds` and `adaptive_dp.audit.band`.
+
     Examples
     --------
     >>> import adaptive_dp as dp

@@ -52,6 +52,11 @@ class Seen:
         The outputs by name, as a run returns them.
     transcript
         Every release in order, each round of a loop for itself, then outputs that are none.
+
+    Examples
+    --------
+    >>> Seen(released={"n": 12.0}, transcript=(12.0,)).released["n"]
+    12.0
     """
 
     released: Mapping[str, Any]
@@ -176,6 +181,10 @@ def planted(
         If there are fewer than 10 canaries, or scores have another shape.
     RunError
         If the run fails.
+
+    References
+    ----------
+    Steinke, Nasr and Jagielski 2023, the main theorem.
 
     Examples
     --------

@@ -39,6 +39,13 @@ class Witness:
         How many of so many fresh runs, each of a side that a fair coin chose, the auditor guessed
         right, and wrong; on the others no guess was made. Of an audit by one run, how many of so
         many canaries.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> found = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=10_000, seed=1)
+    >>> found.witness.pair, found.witness.right > found.witness.wrong
+    ('0.0 against 1.0', True)
     """
 
     pair: str
@@ -60,6 +67,13 @@ class ProfilePoint:
         A lower bound of delta. Those of all epsilon hold together with the audit's confidence.
     claimed
         At most this follows from the claim.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> found = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=10_000, seed=1)
+    >>> [point.shown <= point.claimed for point in found.profile([0.0, 0.5, 1.0])]
+    [True, True, True]
     """
 
     epsilon: float
@@ -81,6 +95,13 @@ class TradeoffPoint:
     claimed
         By the claim, what happens at most as often as ``wrong`` on one side happens at most so
         often on the other: where ``right`` is more, the claim is refuted.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> found = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=10_000, seed=1)
+    >>> all(point.right <= point.claimed for point in found.tradeoff())
+    True
     """
 
     guess: Literal["first", "second"]
@@ -138,6 +159,13 @@ class Audit:
         All points (epsilon, delta) of the claim.
     band
         How many of the fresh runs score at least each threshold; None of an audit by one run.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> found = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=10_000, seed=1)
+    >>> found.verdict, 0.5 < found.epsilon_lower <= found.epsilon
+    ('consistent', True)
     """
 
     claim: str

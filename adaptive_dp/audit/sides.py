@@ -45,6 +45,15 @@ class Neighbors:
         The samplers. The claim must hold in both directions.
     log_ratio
         Where the likelihood is known.
+
+    Examples
+    --------
+    >>> from adaptive_dp.noise.stream import SeededStream
+    >>> def noisy(total):
+    ...     return lambda count, stream: total + stream.laplace(2.0, (count,))
+    >>> pair = Neighbors("a sum of 0, or of 1", noisy(0.0), noisy(1.0))
+    >>> pair.first(1_000, SeededStream(1)).shape
+    (1000,)
     """
 
     words: str

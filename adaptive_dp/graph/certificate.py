@@ -26,6 +26,22 @@ class Certificate:
     ----------
     document
         Mapping of the form that the shipped schema describes.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"town": ["A", "B"]})
+    >>> plan = dp.Pipeline(
+    ...     count=people.count().release(dp.Gaussian(sigma=20)),
+    ...     towns=people["town"].histogram().release(dp.Gaussian(sigma=10)),
+    ... )
+    >>> certificate = plan.certify(delta=1e-6)
+    >>> certificate
+    <certificate epsilon=0.447153 delta=1e-06 by gaussian>
+    >>> round(certificate.bounds["gaussian"].upper, 4), certificate.shares
+    (0.4472, {'count': 0.2, 'towns': 0.8})
+    >>> Certificate.from_json(certificate.to_json()).epsilon == certificate.epsilon
+    True
     """
 
     document: dict[str, Any]

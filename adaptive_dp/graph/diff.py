@@ -38,6 +38,4 @@ def _lines(old: Structure, new: Structure) -> Iterator[str]:
 
 
 def _text(node: Node) -> str:
-    operation = node.handle.operation
-    detail = operation.detail()
-    return f"{operation.kind} {operation.label()}{' ' + detail if detail else ''}"
+    return f"{node.handle.operation.kind} {node.handle.operation.text()}"

@@ -4,35 +4,124 @@ from __future__ import annotations
 
 
 class PlanError(Exception):
-    """Base of every error that a plan raises on purpose."""
+    """Base of every error that a plan raises on purpose.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> try:
+    ...     dp.Laplace(scale=0)
+    ... except dp.PlanError as error:
+    ...     type(error).__name__
+    'DeclarationError'
+    """
 
 
 class DeclarationError(PlanError, ValueError):
-    """Something was declared outside its domain, found when it was declared."""
+    """Something was declared outside its domain, found when it was declared.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> dp.Laplace(scale=0)
+    Traceback (most recent call last):
+        ...
+    adaptive_dp.graph.errors.DeclarationError: Laplace.scale must be a positive finite number
+    below 1e300, got 0; pass Free('b') to have calibrate choose it
+    """
 
 
 class LeakError(DeclarationError):
-    """A private value would leave the plan."""
+    """A private value would leave the plan.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> dp.Pipeline(age=people["age"])
+    Traceback (most recent call last):
+        ...
+    adaptive_dp.graph.errors.LeakError: output 'age' is private: people -> age; release it first,
+    for example with .release(dp.Laplace(scale=...))
+    """
 
 
 class NeighborError(DeclarationError):
-    """Neighbour relations are mixed, or a transform has no proof under this one."""
+    """Neighbour relations are mixed, or a transform has no proof under this one.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)}, neighbors="replace_one")
+    >>> people.sample(0.1)
+    Traceback (most recent call last):
+        ...
+    adaptive_dp.graph.errors.NeighborError: sample: 'people' has replace_one neighbours, for which
+    Poisson amplification is not proven here; declare neighbors='add_remove' or 'zero_out'
+    """
 
 
 class DocumentError(PlanError, ValueError):
-    """A plan or certificate document is not of the declared form."""
+    """A plan or certificate document is not of the declared form.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> dp.load('{"format": "a/shopping/list"}')
+    Traceback (most recent call last):
+        ...
+    adaptive_dp.graph.errors.DocumentError: plan: 'format' must be 'adaptive-dp/plan/1', got
+    'a/shopping/list'
+    """
 
 
 class DataError(PlanError, ValueError):
-    """Data does not fit its declaration; the message depends on the schema only."""
+    """Data does not fit its declaration; the message depends on the schema only.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> plan = dp.Pipeline(total=people["age"].sum().release(dp.Laplace(scale=200)))
+    >>> plan.simulate(seed=1, people={"name": ["Ada", "Emmy"]})
+    Traceback (most recent call last):
+        ...
+    adaptive_dp.graph.errors.DataError: dataset 'people': the data has no column 'age'; each
+    declared column must be there
+    """
 
 
 class CalibrationError(PlanError, ValueError):
-    """No value of the free parameters meets the target."""
+    """No value of the free parameters meets the target.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> total = people["age"].sum().release(dp.Laplace())
+    >>> plan = dp.Pipeline(count=people.count().release(dp.Laplace(scale=1)), total=total)
+    >>> plan.calibrate(epsilon=0.5)
+    Traceback (most recent call last):
+        ...
+    adaptive_dp.graph.errors.CalibrationError: cannot meet epsilon=0.5, delta=0: no noise up to
+    1e12 times the weights reaches epsilon <= 0.5: releases whose noise is fixed, or failures,
+    already cost more; free more of them
+    """
 
 
 class LedgerError(PlanError):
-    """A ledger cannot be used: it is of another budget, damaged, or not to be written."""
+    """A ledger cannot be used: it is of another budget, damaged, or not to be written.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> rows = {"age": [30.0, 40.0]}
+    >>> dp.Session(budget=dp.Budget(1.0), ledger="ftp://example.org/privacy.db", people=rows)
+    Traceback (most recent call last):
+        ...
+    adaptive_dp.graph.errors.LedgerError: a ledger is the path of a file, or a URL such as
+    postgresql://host/database; got 'ftp://example.org/privacy.db'
+    """
 
 
 class PluginError(PlanError):
@@ -40,4 +129,18 @@ class PluginError(PlanError):
 
 
 class RunError(PlanError, RuntimeError):
-    """A step failed on private data; its cause is withheld, since it may carry data."""
+    """A step failed on private data; its cause is withheld, since it may carry data.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={})
+    >>> count = people.count().release(dp.Laplace(scale=2))
+    >>> plan = dp.Pipeline(share=dp.post(lambda n: n / 0, count))
+    >>> plan.simulate(seed=1, people={"id": [1, 2]})
+    Traceback (most recent call last):
+        ...
+    adaptive_dp.graph.errors.RunError: node 'share' failed (ZeroDivisionError in <lambda>, line 1
+    of ...); its message is withheld, since a function may know more than released values. Nothing
+    was released: call it on made-up values to find out.
+    """

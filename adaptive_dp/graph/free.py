@@ -39,6 +39,25 @@ class Free(_Number):
         Positive. None stands for the query's sensitivity, which takes its place when the query is
         released: releases of one kind of noise then cost the same. It is what mechanisms have by
         default: ``dp.Laplace()`` is ``dp.Laplace(scale=dp.Free("noise", weight=None))``.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> count = people.count().release(dp.Laplace(scale=dp.Free("b")))
+    >>> total = people["age"].sum().release(dp.Laplace(scale=dp.Free("b", weight=100)))
+    >>> plan = dp.Pipeline(count=count, total=total)
+    >>> plan.free
+    {'b': [1.0, 100]}
+    >>> print(plan.calibrate(epsilon=1.0))
+    node     color     what                                           reads
+    -------  --------  ---------------------------------------------  -------
+    people   private   dataset: people, add/remove, protects one row
+    count_2  private   count                                          people
+    count    released  Laplace(scale=2)                               count_2
+    age      private   column: age                                    people
+    sum      private   sum in [0, 100]                                age
+    total    released  Laplace(scale=200)                             sum
     """
 
     name: str = field(default="noise")

@@ -34,7 +34,20 @@ class Group(Operation):
 
 
 def group(name: str, result: Released[T], *boundary: Handle) -> Released[T]:
-    """Return ``result``, with the nodes between ``boundary`` and it under one name."""
+    """Return ``result``, with the nodes between ``boundary`` and it under one name.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> def share(part, whole):
+    ...     return part / max(whole, 1)
+    >>> every = people.count().release(dp.Laplace(scale=4))
+    >>> old = people.filter(people["age"] >= 65).count().release(dp.Laplace(scale=4))
+    >>> plan = dp.Pipeline(old=dp.group("share", dp.post(share, old, every), people))
+    >>> [node for node in plan.graph if node.startswith("share.")]
+    ['share.filter', 'share.count', 'share.noisy_count', 'share.count_2', 'share.noisy_count_2']
+    """
     if result.color == "private":
         raise LeakError(f"group {name!r}: the result is private: {path(result)}")
     return Released(Group(name), (result, *boundary))

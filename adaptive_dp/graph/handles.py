@@ -40,6 +40,21 @@ class Handle:
         In order; the private one first.
     serial
         The order of creation, which tells equal random nodes apart.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> people["age"].sum()
+    <private sum in [0, 100]>
+    >>> people["age"].sum().color, people["age"].sum().release(dp.Laplace(scale=50)).color
+    ('private', 'released')
+    >>> people.count() + 1
+    Traceback (most recent call last):
+        ...
+    TypeError: <private count> is an expression, no number yet; release it first, and compute with
+    released values in dp.post(function, handle), such as dp.post(lambda a, b: a / b, total,
+    count), or with what a run returns
     """
 
     operation: Operation
@@ -59,8 +74,7 @@ class Handle:
         return self.operation.color
 
     def __repr__(self) -> str:
-        detail = self.operation.detail()
-        return f"<{self.color} {self.operation.label()}{' ' + detail if detail else ''}>"
+        return f"<{self.color} {self.operation.text()}>"
 
     def __bool__(self) -> NoReturn:
         raise TypeError(
@@ -91,17 +105,48 @@ class Handle:
 
 @frozen(eq=False, repr=False)
 class Private(Handle, Generic[T]):
-    """A value that depends on the data and has not been released."""
+    """A value that depends on the data and has not been released.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> isinstance(people["age"], dp.Private)
+    True
+    >>> dp.Pipeline(age=people["age"].sum())
+    Traceback (most recent call last):
+        ...
+    adaptive_dp.graph.errors.LeakError: output 'age' is private: people -> age -> sum in [0, 100];
+    release it first, for example with .release(dp.Laplace(scale=...))
+    """
 
 
 @frozen(eq=False, repr=False)
 class Released(Handle, Generic[T]):
-    """A value that a mechanism has released, or a function of such values."""
+    """A value that a mechanism has released, or a function of such values.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={})
+    >>> count = people.count().release(dp.DiscreteLaplace(scale=2))
+    >>> count
+    <released DiscreteLaplace(scale=2)>
+    >>> dp.post(max, count, dp.public(0))
+    <released max>
+    """
 
 
 @frozen(eq=False, repr=False)
 class Public(Released[T]):
-    """A constant of the plan."""
+    """A constant of the plan.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> dp.public([0, 18, 65])
+    <public [0, 18, 65]>
+    """
 
 
 @frozen(eq=False, repr=False)
@@ -170,7 +215,18 @@ def once_more(handle: Handle) -> Handle:
 
 
 def public(value: R) -> Public[R]:
-    """Return a constant of the plan as a handle (a number, text, list or mapping of such)."""
+    """Return a constant of the plan as a handle (a number, text, list or mapping of such).
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={})
+    >>> count = people.count().release(dp.Laplace(scale=1e-9))
+    >>> plan = dp.Pipeline(count=dp.post(max, count, dp.public(0)))
+    >>> result = plan.simulate(seed=1, people={"id": [1, 2, 3]})
+    >>> round(result["count"])
+    3
+    """
     return Public(Constant(value))
 
 
@@ -194,6 +250,20 @@ def post(function: Callable[..., R], /, *inputs: Released[Any], **constants: Any
     ------
     LeakError
         If an input is private.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> def share(part, whole, *, digits):
+    ...     return round(part / max(whole, 1), digits)
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> every = people.count().release(dp.Laplace(scale=2))
+    >>> old = people.filter(people["age"] >= 65).count().release(dp.Laplace(scale=2))
+    >>> plan = dp.Pipeline(old=dp.post(share, old, every, digits=1))
+    >>> plan.simulate(seed=1, people={"age": [30, 70] * 1000})["old"]
+    0.5
+    >>> plan.certify()
+    <certificate epsilon=1.00001 delta=0 by basic>
     """
     require(callable(function), f"post needs a function, got {type(function).__name__}")
     require(bool(inputs), "post needs at least one released handle; for a constant use dp.public")
@@ -220,6 +290,16 @@ def parameter(release: Released[Any], name: str) -> Public[float]:
     ------
     DeclarationError
         If the handle is no release, or its mechanism has no such parameter.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={})
+    >>> count = people.count().release(dp.Gaussian())
+    >>> plan = dp.Pipeline(count=count, sigma=dp.parameter(count, "sigma"))
+    >>> result = plan.calibrate(epsilon=1.0, delta=1e-6).simulate(seed=1, people={"id": [1, 2, 3]})
+    >>> round(result["sigma"], 3)
+    4.225
     """
     require(
         isinstance(release, Handle) and isinstance(release.operation, Release),

@@ -27,6 +27,26 @@ class Interrupted(KeyboardInterrupt):
         It holds if when to stop was not chosen by what was released: if functions of the plan
         showed released values on the way, or stopped the run themselves, the certificate of the
         whole plan is what covers it.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> rounds = iter(["first", "second", "third"])
+    >>> def add(total, count):
+    ...     if next(rounds, "") == "third":
+    ...         raise KeyboardInterrupt  # stands for Ctrl-C
+    ...     return total + count
+    >>> people = dp.dataset("people", columns={})
+    >>> def count(total):
+    ...     return dp.post(add, total, people.count().release(dp.Laplace(scale=4)))
+    >>> plan = dp.Pipeline(total=dp.repeat(count, 10, start=0.0))
+    >>> plan.certify()
+    <certificate epsilon=2.50001 delta=0 by basic>
+    >>> try:
+    ...     plan.simulate(seed=1, people={"id": [1, 2, 3]})
+    ... except dp.Interrupted as stopped:
+    ...     stopped.result.certificate
+    <certificate epsilon=0.500001 delta=0 by basic>
     """
 
     def __init__(self, result: Result | None) -> None:

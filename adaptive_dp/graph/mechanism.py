@@ -1,28 +1,11 @@
 """The contract of a mechanism: its parameters, its release, its loss.
 
 Subclass `Mechanism`, annotate each parameter with `noise_parameter` or `budget_parameter`,
-say in which norm distances are measured, and write `release` and `loss`::
+say in which norm distances are measured, and write `release` and `loss`, as the example at
+`Mechanism` does.
 
-    from accountants.rounding import up
-    from adaptive_dp.noise import lattice, rounded_laplace
-
-    class Noisy(dp.Mechanism):
-        scale: float = dp.noise_parameter("b")
-        norm = 1
-
-        def release(self, value, stream):
-            g = lattice.step(self.scale)
-            return lattice.noisy(value, rounded_laplace(stream, self.scale / g, value.size), g)
-
-        def cost(self, distance, dimension, step):
-            moved = dimension * lattice.moved(step, lattice.step(self.scale))
-            return self.loss(up(distance + moved, 4))
-
-        def loss(self, distance):
-            return accountants.Laplace(distance / self.scale)
-
-It is a frozen attrs class: certify, calibrate, run, draw and the plan document know it. The value
-is rounded to whole steps g, to which whole steps of noise are added, since the low bits of
+It is a frozen attrs class: certify, calibrate, run, draw and the plan document know it. The
+example rounds its value to whole steps g and adds whole steps of noise, since the low bits of
 ``value + stream.laplace(...)`` would tell the value (Mironov 2012); `cost` adds what rounding
 moves.
 
@@ -47,12 +30,43 @@ from adaptive_dp.noise.stream import Stream
 
 
 def noise_parameter(symbol: str, *, default: Any = attrs.NOTHING) -> Any:
-    """Declare a positive parameter that is more private the larger it is (a noise scale)."""
+    """Declare a positive parameter that is more private the larger it is (a noise scale).
+
+    Examples
+    --------
+    >>> import accountants, adaptive_dp as dp
+    >>> class Noisy(dp.Mechanism):
+    ...     scale: float = dp.noise_parameter("b")
+    ...     def loss(self, distance):
+    ...         return accountants.Laplace(distance / self.scale)
+    >>> Noisy(scale=2).loss(1)
+    Laplace(epsilon=0.5)
+    >>> Noisy(scale=dp.Free("b")).fixed(3.0)
+    Noisy(scale=3.0)
+    >>> Noisy(scale=0)
+    Traceback (most recent call last):
+        ...
+    adaptive_dp.graph.errors.DeclarationError: Noisy.scale must be a positive finite number below
+    1e300, got 0; pass Free('b') to have calibrate choose it
+    """
     return _parameter(symbol, "noise", default)
 
 
 def budget_parameter(symbol: str, *, default: Any = attrs.NOTHING) -> Any:
-    """Declare a positive parameter that is less private the larger it is (an epsilon)."""
+    """Declare a positive parameter that is less private the larger it is (an epsilon).
+
+    Examples
+    --------
+    >>> import accountants, adaptive_dp as dp
+    >>> class Chosen(dp.Mechanism):
+    ...     epsilon: float = dp.budget_parameter("eps")
+    ...     def loss(self, distance):
+    ...         return accountants.BoundedRange(distance * self.epsilon)
+    >>> Chosen(epsilon=0.5).loss(1)
+    BoundedRange(epsilon=0.5)
+    >>> Chosen(epsilon=dp.Free("eps")).fixed(4.0)  # four times the noise
+    Chosen(epsilon=0.25)
+    """
     return _parameter(symbol, "budget", default)
 
 
@@ -105,6 +119,30 @@ class Mechanism:
     libraries
         Installed distributions by which the loss or the release is computed, beside the one that
         the class is of; certificates name them with their versions.
+
+    Examples
+    --------
+    >>> import accountants, adaptive_dp as dp
+    >>> from accountants.rounding import up
+    >>> from adaptive_dp.noise import lattice, rounded_laplace
+    >>> class Noisy(dp.Mechanism):
+    ...     scale: float = dp.noise_parameter("b")
+    ...     norm = 1
+    ...
+    ...     def release(self, value, stream):
+    ...         g = lattice.step(self.scale)
+    ...         return lattice.noisy(value, rounded_laplace(stream, self.scale / g, value.size), g)
+    ...
+    ...     def cost(self, distance, dimension, step):
+    ...         moved = dimension * lattice.moved(step, lattice.step(self.scale))
+    ...         return self.loss(up(distance + moved, 4))
+    ...
+    ...     def loss(self, distance):
+    ...         return accountants.Laplace(distance / self.scale)
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> plan = dp.Pipeline(total=people["age"].sum().release(Noisy(scale=200)))
+    >>> plan.certify()
+    <certificate epsilon=0.500001 delta=0 by basic>
     """
 
     norm: ClassVar[float] = 1

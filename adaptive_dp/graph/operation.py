@@ -28,7 +28,18 @@ Contributions = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
 class Operation:
-    """Base of every operation; subclasses are frozen attrs classes, compared by value."""
+    """Base of every operation; subclasses are frozen attrs classes, compared by value.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> young = people.filter(people["age"] < 18)
+    >>> isinstance(young.operation, dp.Operation), young.operation.kind
+    (True, 'filter')
+    >>> young.operation.label(), young.operation.alone
+    ('age < 18', True)
+    """
 
     kind: ClassVar[str]
     color: ClassVar[Color] = "private"
@@ -52,6 +63,11 @@ class Operation:
     def detail(self) -> str:
         """Return the parameters as a short text, or nothing."""
         return ""
+
+    def text(self) -> str:
+        """Return the label and the detail; the detail alone where it begins with the label."""
+        label, detail = self.label(), self.detail()
+        return detail if detail.startswith(label) else f"{label} {detail}".rstrip()
 
     def assumes(self) -> str:
         """Return a sentence for certificates: what its proof needs that no program can check."""
@@ -121,7 +137,36 @@ class Operation:
 
 
 class Query(Operation):
-    """A private value with a sensitivity: what a mechanism releases."""
+    """A private value with a sensitivity: what a mechanism releases.
+
+    Examples
+    --------
+    How many ages are whole tens, as they are where people guess them:
+
+    >>> import numpy as np, adaptive_dp as dp
+    >>> from attrs import frozen
+    >>> from adaptive_dp.graph.handles import PrivateQuery
+    >>> @frozen
+    ... class Heaped(dp.Query):
+    ...     kind = "heaped"
+    ...
+    ...     def sensitivity(self, domain, change, norm):
+    ...         return float(change.rows)  # each row counts 1 at most
+    ...
+    ...     def step(self, domain):
+    ...         return 1.0
+    ...
+    ...     def run(self, inputs, stream):
+    ...         tens = inputs[0].total(lambda columns: np.array([np.sum(columns["age"] % 10 == 0)]))
+    ...         return float(tens[0])
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> heaped = PrivateQuery(Heaped(), (people,)).release(dp.DiscreteLaplace(scale=2))
+    >>> plan = dp.Pipeline(heaped=heaped)
+    >>> plan.certify()
+    <certificate epsilon=0.5 delta=0 by basic>
+    >>> round(plan.simulate(seed=1, people={"age": [20, 33, 40, 40, 51] * 100})["heaped"], -2)
+    300.0
+    """
 
     gives: ClassVar[type] = np.ndarray
     """The type of its value: numbers, or something that only some mechanisms read."""

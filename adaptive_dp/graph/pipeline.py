@@ -89,7 +89,16 @@ class Pipeline:
 
     @property
     def outputs(self) -> tuple[tuple[Path, Handle], ...]:
-        """The outputs: pairs of a path of names and a handle."""
+        """The outputs: pairs of a path of names and a handle.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"town": ["A", "B"]})
+        >>> towns = {k: v.count().release(dp.Laplace(scale=2)) for k, v in people.partition("town")}
+        >>> [path for path, _ in dp.Pipeline(towns=towns).outputs]
+        [('towns', 'A'), ('towns', 'B')]
+        """
         return self._outputs
 
     @property
@@ -99,17 +108,46 @@ class Pipeline:
 
     @property
     def adaptive(self) -> tuple[str, ...]:
-        """Of a session's plan, the outputs in the order in which they were run; else empty."""
+        """Of a session's plan, the outputs in the order in which they were run; else empty.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> with dp.Session(budget=dp.Budget(1.0), people={"id": [1, 2, 3]}) as session:
+        ...     _ = session.run(people.count().release(dp.Laplace(scale=5)), name="first")
+        ...     _ = session.run(people.count().release(dp.Laplace(scale=2)), name="again")
+        ...     session.pipeline.adaptive
+        ('first', 'again')
+        """
         return self._adaptive
 
     @cached_property
     def structure(self) -> Structure:
-        """The nodes above the outputs, in topological order."""
+        """The nodes above the outputs, in topological order.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+        >>> [node.name for node in plan.structure]
+        ['people', 'count', 'n']
+        """
         return structure(self._outputs)
 
     @cached_property
     def term(self) -> Term:
-        """What one unit can touch, as a term for the accountants."""
+        """What one unit can touch, as a term for the accountants.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+        >>> plan.term
+        Sequential(parts=(Spend(loss=Laplace(epsilon=0.5000000000000004), name='n'),))
+        """
         return compiler.term(self.structure)
 
     @cached_property
@@ -117,17 +155,46 @@ class Pipeline:
         """The plan as a networkx graph: nodes by name with kind, color, label and detail.
 
         Of a session's plan, edges with ``kind="adaptive"`` lead from each step to the next.
+
+        Examples
+        --------
+        >>> import networkx as nx, adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> plan = dp.Pipeline(total=people["age"].sum().release(dp.Laplace(scale=200)))
+        >>> nx.shortest_path(plan.graph, "people", "total")
+        ['people', 'age', 'sum', 'total']
+        >>> plan.graph.nodes["sum"]["color"]
+        'private'
         """
         return graph(self.structure, self._adaptive)
 
     @property
     def free(self) -> dict[str, list[float]]:
-        """The free parameters: the weights under each name."""
+        """The free parameters: the weights under each name.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> plan = dp.Pipeline(total=people["age"].sum().release(dp.Laplace()))
+        >>> plan.free
+        {'noise': [100.0]}
+        """
         return free_weights(self.structure)
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of what the plan computes, the same after a round trip through a document."""
+        """A digest of what the plan computes, the same after a round trip through a document.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> def plan(scale):
+        ...     people = dp.dataset("people", columns={})
+        ...     return dp.Pipeline(n=people.count().release(dp.Laplace(scale=scale)))
+        >>> plan(2).fingerprint == plan(2).fingerprint, plan(2).fingerprint == plan(3).fingerprint
+        (True, False)
+        """
         described = [[list(path), self.structure.of(h).digest] for path, h in self._outputs]
         text = json.dumps(sorted(described), separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
@@ -154,6 +221,28 @@ class Pipeline:
         ------
         DeclarationError
             If a parameter is still free.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.Gaussian(sigma=5)))
+        >>> print(plan.certify(delta=1e-6))
+        epsilon <= 0.834118 at delta = 1e-06, by the basic accountant
+        protects one row of 'people', added or removed
+        <BLANKLINE>
+        accountant    lower     upper
+        ------------  --------  --------  --------
+        basic         0.834117  0.834118  tightest
+        advanced      0.834117  0.864521
+        concentrated  0.834117  0.899936
+        renyi         0.834117  0.899936
+        gaussian      0.834117  0.834118
+        distribution  0.834117  0.834118
+        <BLANKLINE>
+        release  mechanism          distance  costs        times  share
+        -------  -----------------  --------  -----------  -----  ------
+        n        Gaussian(sigma=5)  1 (l2)    mu 0.200001  1      100.0%
         """
         delta = self._delta if delta is None else certified_at(delta)
         chosen = asked(accountants)
@@ -230,6 +319,15 @@ class Pipeline:
             If epsilon is not positive, delta not in [0, 1), or nothing is free.
         CalibrationError
             If the releases with fixed noise cost too much already.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> plan = dp.Pipeline(age=people["age"].average(dp.Gaussian()))
+        >>> plan = plan.calibrate(epsilon=1.0, delta=1e-6)
+        >>> plan.certify()
+        <certificate epsilon=1 delta=1e-06 by gaussian>
         """
         solved = solve(self._outputs, epsilon, certified_at(delta), asked(accountants))
         return Pipeline.of(solved, delta)
@@ -248,7 +346,16 @@ class Pipeline:
         return Pipeline.of(self._outputs, certified_at(delta), adaptive=self._adaptive)
 
     def fix(self, **values: float) -> Pipeline:
-        """Return the plan with the free parameters of given names set: ``value * weight``."""
+        """Return the plan with the free parameters of given names set: ``value * weight``.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> plan = dp.Pipeline(total=people["age"].sum().release(dp.Laplace()))
+        >>> plan.fix(noise=2.0).certify()  # twice the sensitivity
+        <certificate epsilon=0.500001 delta=0 by basic>
+        """
         unknown = set(values) - set(self.free)
         if unknown:
             raise DeclarationError(
@@ -280,6 +387,17 @@ class Pipeline:
         Interrupted
             If the run is interrupted from the keyboard; a `KeyboardInterrupt` that keeps what was
             released until then, and its certificate.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=0.01)))
+        >>> result = plan.run(people={"id": [1, 2, 3]})
+        >>> round(result["n"])
+        3
+        >>> result.certificate.document["randomness"]["release"]
+        True
         """
         data = {name: Secret(value) for name, value in data.items()}  # for tracebacks
         return execute(self, data, seed=None, watch=watch(progress))
@@ -295,6 +413,15 @@ class Pipeline:
             As for `run`.
         data
             As for `run`.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+        >>> once, again = (plan.simulate(seed=1, people={"id": [1, 2, 3]}) for _ in range(2))
+        >>> once["n"] == again["n"], once.certificate.document["randomness"]["release"]
+        (True, False)
         """
         data = {name: Secret(value) for name, value in data.items()}  # for tracebacks
         number = whole(seed)
@@ -330,6 +457,15 @@ class Pipeline:
         data
             Data, by the data sets' names, among which the gallery's units are put; all of them,
             those of public data sets alone, or none. What the audit says is as private as they are.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> plan = dp.Pipeline(total=people["age"].sum().release(dp.Laplace(scale=100)))
+        >>> found = plan.audit(samples=1_000, seed=1)
+        >>> 0 < found.epsilon <= plan.certify().epsilon
+        True
         """
         room = importlib.import_module("adaptive_dp.audit")  # it stands on the graph
         return room.pipeline(
@@ -337,16 +473,45 @@ class Pipeline:
         )
 
     def diff(self, other: Pipeline) -> str:
-        """Return what differs between two plans, node by node; empty if nothing does."""
+        """Return what differs between two plans, node by node; empty if nothing does.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> one = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+        >>> other = dp.Pipeline(n=people.count().release(dp.Laplace(scale=4)))
+        >>> print(one.diff(other))
+        ~ n: release Laplace(scale=2) -> release Laplace(scale=4)
+        """
         require(isinstance(other, Pipeline), f"diff needs a Pipeline, got {type(other).__name__}")
         return diff(self.structure, other.structure)
 
     def to_document(self) -> dict[str, Any]:
-        """Return the plan as a JSON document; `load` reads it back with the same fingerprint."""
+        """Return the plan as a JSON document; `load` reads it back with the same fingerprint.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+        >>> document = plan.to_document()
+        >>> document["format"], [node["kind"] for node in document["nodes"]]
+        ('adaptive-dp/plan/1', ['dataset', 'count', 'release'])
+        """
         return to_document(self)
 
     def to_json(self) -> str:
-        """Return the plan document as JSON text."""
+        """Return the plan document as JSON text.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+        >>> print(plan.to_json().splitlines()[1])
+         "format": "adaptive-dp/plan/1",
+        """
         return json.dumps(self.to_document(), indent=1, allow_nan=False) + "\n"
 
     def svg(self, *, closed: Sequence[str] = ()) -> str:
@@ -356,6 +521,14 @@ class Pipeline:
         ------
         DeclarationError
             If no group has such a name.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+        >>> plan.svg()[:4]
+        '<svg'
         """
         groups = {name for _, groups in self.graph.nodes(data="group") for name in groups}
         unknown = sorted(set(texts(closed)) - groups)
@@ -367,7 +540,24 @@ class Pipeline:
         return svg(self.graph, closed=closed)
 
     def mermaid(self) -> str:
-        """Return the graph as Mermaid text."""
+        """Return the graph as Mermaid text.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+        >>> print(plan.mermaid())
+        flowchart LR
+          n0["people<br/>add/remove, protects one row"]:::private
+          n1["count"]:::private
+          n2(["n<br/>Laplace#40;scale=2#41;"]):::released
+          n0 --> n1
+          n1 --> n2
+          classDef private fill:#fff1e6,stroke:#c2410c,color:#7c2d12,stroke-width:2px
+          classDef released fill:#e8f4fc,stroke:#0369a1,color:#0c4a6e
+          classDef public fill:#f3f4f6,stroke:#6b7280,color:#374151,stroke-dasharray:4 3
+        """
         return mermaid(self.graph)
 
     def __str__(self) -> str:

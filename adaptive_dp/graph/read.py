@@ -58,6 +58,15 @@ def load(document: Mapping[str, Any] | str, *, allow: Collection[str] = ()) -> P
         If ``allow`` is no list of module names.
     DocumentError
         If the document is not of the declared form, with the place and the cure.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+    >>> again = load(plan.to_json())
+    >>> again, again.fingerprint == plan.fingerprint
+    (<plan of 3 nodes: n>, True)
     """
     return loaded(document, permitted(allow), {})[0]
 
@@ -87,9 +96,9 @@ def loaded(
             "this is a certificate, not a plan: read it by Certificate.from_json(text), and its "
             "plan by load(certificate.document['plan'])"
         )
-    fields("plan", parsed, {"format", "delta", "nodes", "outputs"}, {"format", "nodes", "outputs"})
-    if parsed["format"] != FORMAT:
+    if isinstance(parsed, Mapping) and parsed.get("format", FORMAT) != FORMAT:
         raise DocumentError(f"plan: 'format' must be {FORMAT!r}, got {parsed['format']!r}")
+    fields("plan", parsed, {"format", "delta", "nodes", "outputs"}, {"format", "nodes", "outputs"})
     reader = _Reader(modules)
     reader.handles.update(known)
     reader.used.update(known)

@@ -69,13 +69,24 @@ def repeat(
 
     Examples
     --------
-    A noisy binary search for a median, with eight noisy counts::
+    A noisy binary search for a median, with eight noisy counts:
 
-        def halve(bounds):
-            low = people.filter(people["age"] <= dp.post(middle, bounds)).count()
-            return dp.post(narrow, bounds, low.release(dp.Laplace(scale=4)), total)
-
-        median = dp.repeat(halve, 8, start=[0.0, 100.0])
+    >>> import adaptive_dp as dp
+    >>> def middle(bounds):
+    ...     return sum(bounds) / 2
+    >>> def narrow(bounds, below, total):
+    ...     low, high = bounds
+    ...     return [middle(bounds), high] if below < total / 2 else [low, middle(bounds)]
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> total = people.count().release(dp.Laplace(scale=4))
+    >>> def halve(bounds):
+    ...     below = people.filter(people["age"] <= dp.post(middle, bounds)).count()
+    ...     return dp.post(narrow, bounds, below.release(dp.Laplace(scale=4)), total)
+    >>> plan = dp.Pipeline(median=dp.repeat(halve, 8, start=[0.0, 100.0]))
+    >>> plan.certify()
+    <certificate epsilon=2.25001 delta=0 by basic>
+    >>> plan.simulate(seed=1, people={"age": [20] * 400 + [42] * 300 + [70] * 400})["median"]
+    [41.796875, 42.1875]
     """
     require(
         callable(body),

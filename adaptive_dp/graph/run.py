@@ -55,6 +55,22 @@ class Result(Mapping[str, Any]):
         The expected noise, or what computes it.
     entries
         For outputs that are released counts, what each of them counts, as texts; else None.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"town": ["A", "B"]})
+    >>> towns = people["town"].histogram().release(dp.DiscreteLaplace(scale=2))
+    >>> result = dp.Pipeline(towns=towns).simulate(seed=1, people={"town": ["A", "B", "A"] * 100})
+    >>> result["towns"]
+    array([201., 103.])
+    >>> print(result)
+    output    value  expected noise (1 sd)
+    --------  -----  ---------------------
+    towns[A]  201    +- 2.8
+    towns[B]  103    +- 2.8
+    >>> result.certificate
+    <certificate epsilon=0.5 delta=0 by basic>
     """
 
     released: dict[str, Any]

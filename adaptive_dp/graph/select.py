@@ -158,13 +158,21 @@ def select(
 
     Examples
     --------
-    The threshold under which most of a group's values lie, of three::
+    The age under which most nearly 500 people are, of three:
 
-        def tried(limit):
-            near = people.filter(people["age"] <= limit).count().release(dp.Laplace(scale=20))
-            return near, dp.post(closeness, near, goal=500)
-
-        best = dp.select(tried, [30, 40, 50], stopping=0.1)
+    >>> import adaptive_dp as dp
+    >>> def closeness(count, *, goal):
+    ...     return -abs(count - goal)
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> def tried(limit):
+    ...     near = people.filter(people["age"] <= limit).count().release(dp.Laplace(scale=20))
+    ...     return near, dp.post(closeness, near, goal=500)
+    >>> plan = dp.Pipeline(best=dp.select(tried, [30, 40, 50], stopping=0.1))
+    >>> plan.certify()
+    <certificate epsilon=0.150001 delta=0 by basic>
+    >>> best = plan.simulate(seed=1, people={"age": [25] * 100 + [35] * 400 + [45] * 500})["best"]
+    >>> sorted(best), best["candidate"] in [30, 40, 50]
+    (['candidate', 'score', 'value'], True)
     """
     require(callable(body), f"select needs a function of a candidate, got {body!r}")
     require(

@@ -26,6 +26,34 @@ class Stability(ABC):
     ----------
     lower, upper
         Bounds that do not depend on the data.
+
+    Examples
+    --------
+    The largest of values in [0, 100]: from within k steps, one more moves it by no more than the
+    way from the (k+2)nd largest to 100:
+
+    >>> import adaptive_dp as dp
+    >>> class Largest(dp.Stability):
+    ...     lower, upper = 0.0, 100.0
+    ...
+    ...     def __init__(self, values):
+    ...         self.values = [self.lower, *sorted(values)]
+    ...
+    ...     @property
+    ...     def value(self):
+    ...         return self.values[-1]
+    ...
+    ...     @property
+    ...     def last(self):
+    ...         return len(self.values) - 2
+    ...
+    ...     def local(self, distance):
+    ...         return self.upper - self.values[-2 - min(distance, self.last)]
+    >>> largest = Largest([10.0, 80.0, 95.0, 99.0])
+    >>> [largest.local(k) for k in range(4)], largest.within(10.0)
+    ([5.0, 20.0, 90.0, 100.0], 1)
+    >>> round(largest.smooth(beta=1.0), 3)
+    12.18
     """
 
     lower: float
@@ -102,6 +130,17 @@ class Choice:
         The least number of steps after which one more may change f: 0 where a neighbour has
         another f. A lower bound of it serves as well if it moves by at most 1 a step between
         data sets of the same f, and is 0 where a neighbour's f is another.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> from adaptive_dp.noise.stream import SeededStream
+    >>> leads = dp.Choice(index=0, distance=40)  # forty steps until another may lead
+    >>> leads
+    <private choice>
+    >>> told = dp.DistanceToInstability(epsilon=1.0, delta=1e-6)
+    >>> told.release(leads, SeededStream(1)), told.release(dp.Choice(0, 1), SeededStream(1))
+    (array(0.), array(nan))
     """
 
     index: int

@@ -50,6 +50,18 @@ class Verdict:
     notes
         What the claim rests on that is not of the library, with whose it is: its theorems were
         computed again, not checked.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={})
+    >>> certificate = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2))).certify()
+    >>> certificate.document["claim"]["epsilon"] = 0.1  # a forger's
+    >>> verdict = dp.verify(certificate)
+    >>> verdict.holds, round(verdict.found, 6)
+    (False, 0.5)
+    >>> print(verdict.reasons[0])
+    the claim is epsilon = 0.1, the plan's is 0.5000000000000004
     """
 
     holds: bool

@@ -30,12 +30,25 @@ def gaussian_epsilons(mus: ArrayLike, delta: float) -> Array:
     """Return the exact epsilon at ``delta`` of every mu (Balle and Wang 2018, Thm 8), rounded up.
 
     A Gaussian is the pair of leverage 0 of `adaptive_dp.instance.quadratic`.
+
+    Examples
+    --------
+    >>> gaussian_epsilons([0.1, 0.5], delta=1e-6).round(1).tolist()
+    [0.4, 2.3]
     """
     return quadratic.epsilon(delta, 0.0, _checked(mus))
 
 
 def composed_mus(mus: Sequence[ArrayLike]) -> Array:
-    """Return ``sqrt(sum mu^2)`` for every record (Dong, Roth and Su 2022, Cor. 2), rounded up."""
+    """Return ``sqrt(sum mu^2)`` for every record (Dong, Roth and Su 2022, Cor. 2), rounded up.
+
+    Examples
+    --------
+    Two mechanisms, two records:
+
+    >>> composed_mus([[0.3, 0.0], [0.4, 0.1]]).round(6).tolist()
+    [0.5, 0.1]
+    """
     total: Array = np.zeros(())
     for mu in mus:
         total = np.hypot(total, _checked(mu))
@@ -54,6 +67,13 @@ def renyi_epsilons(divergences: ArrayLike, orders: Array, delta: float) -> Array
         Above 1.
     delta
         In [0, 1]; nothing finite is proven at 0.
+
+    Examples
+    --------
+    >>> orders = np.array([2.0, 8.0, 32.0])
+    >>> epsilons = renyi_epsilons(0.02 * orders[None, :], orders, delta=1e-6)
+    >>> (np.ceil(1_000 * epsilons) / 1_000).tolist()
+    [0.943]
     """
     delta = probability("delta", delta)
     curves = _checked(divergences)

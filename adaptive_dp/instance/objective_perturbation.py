@@ -52,6 +52,13 @@ def objective_losses(
     -------
     Secret
         Of n numbers in nats; ``.reveal()`` shows them, which releases them unprotected.
+
+    Examples
+    --------
+    >>> x, y = [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [1, -1, 1]
+    >>> losses = objective_losses(x, y, theta=[0.5, 0.1], ridge=1.0, sigma=2.0)
+    >>> losses, (np.ceil(1_000 * losses.reveal()) / 1_000).tolist()
+    (<private>, [0.204, 0.193, 0.215])
     """
     ridge, sigma = positive("ridge", ridge), positive("sigma", sigma)
     a, label = table(x, y)

@@ -39,6 +39,13 @@ def output_mus(x: ArrayLike, y: ArrayLike, *, ridge: float, sigma: float) -> Sec
     -------
     Secret
         Of n numbers; ``.reveal()`` shows them, which releases them unprotected.
+
+    Examples
+    --------
+    >>> x, y = [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [0.5, -0.5, 1.0]
+    >>> mus = output_mus(x, y, ridge=1.0, sigma=1.0)
+    >>> mus, mus.reveal().round(3).tolist()
+    (<private>, [0.032, 0.351, 0.35])
     """
     return Secret(up(records(x, y, ridge).influence / positive("sigma", sigma), 2))
 
@@ -46,7 +53,14 @@ def output_mus(x: ArrayLike, y: ArrayLike, *, ridge: float, sigma: float) -> Sec
 def output_epsilons(
     x: ArrayLike, y: ArrayLike, *, ridge: float, sigma: float, delta: float
 ) -> Secret[Array]:
-    """Return the exact epsilon at ``delta`` of every record of the data, in both directions."""
+    """Return the exact epsilon at ``delta`` of every record of the data, in both directions.
+
+    Examples
+    --------
+    >>> x, y = [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [0.5, -0.5, 1.0]
+    >>> output_epsilons(x, y, ridge=1.0, sigma=1.0, delta=1e-6).reveal().round(2).tolist()
+    [0.12, 1.53, 1.53]
+    """
     return Secret(gaussian_epsilons(output_mus(x, y, ridge=ridge, sigma=sigma).reveal(), delta))
 
 
@@ -57,6 +71,12 @@ def worst_output_mu(bounds: RidgeBounds, *, sigma: float) -> float:
     ``|v| <= B / h``: at most ``residual B / (h + B^2)`` where ``B^2 <= h``, and ``residual / (2
     sqrt h)`` beyond. For a removal h is what is left of the curvature, and the error there is
     ``residual (1 + m)`` with ``1 + m = 1 + v'Hv``, so theta moves by ``residual |v|`` at most.
+
+    Examples
+    --------
+    >>> bounds = RidgeBounds(curvature=100, ridge=1, norm=1, residual=2, removals=False)
+    >>> round(worst_output_mu(bounds, sigma=1.0), 6)
+    0.019802
     """
     sigma = positive("sigma", sigma)
     leverage, h = bounds.leverage(), bounds.least()

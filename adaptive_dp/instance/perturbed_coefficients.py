@@ -43,6 +43,19 @@ class PerturbedCoefficients(Mechanism):
     Redberg, Zhu and Wang 2023 (from per-instance to differential privacy); the bound is derived
     here. For a loss that is not quadratic the curvature at theta bounds nothing: it may be less on
     the way to theta'.
+
+    Examples
+    --------
+    `AdaptiveOutputPerturbation` releases the values that it follows, and then the coefficients:
+
+    >>> import adaptive_dp as dp
+    >>> PerturbedCoefficients(mu=0.25).loss(distance=1)
+    GaussianBound(mu=0.25)
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "days": (0, 40)})
+    >>> learner = dp.AdaptiveOutputPerturbation(["age"], "days")
+    >>> plan = dp.Pipeline(model=people.solve(learner, epsilon=1.0, delta=1e-6))
+    >>> [name.split(".")[1] for name in plan.certify(delta=1e-6).shares]
+    ['smallest_eigenvalue', 'coefficient_norm', 'coefficients']
     """
 
     norm: ClassVar[float] = 0

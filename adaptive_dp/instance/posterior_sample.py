@@ -52,6 +52,19 @@ class PosteriorSample(Mechanism):
     ----------
     Wang 2018 (AdaOPS); Wang 2019; Redberg, Zhu and Wang 2023. The printed constants are not
     private: the loss used here is the exact one.
+
+    Examples
+    --------
+    `AdaOPS` releases the values that it follows, and then the draw:
+
+    >>> import adaptive_dp as dp
+    >>> loss = PosteriorSample(mu=0.25, failure=1e-7).loss(distance=1)
+    >>> round(loss.mu(), 6), loss.failure()
+    (0.25, 1e-07)
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "days": (0, 40)})
+    >>> plan = dp.Pipeline(model=people.solve(dp.AdaOPS(["age"], "days"), epsilon=1.0, delta=1e-6))
+    >>> [name.split(".")[1] for name in plan.certify(delta=1e-6).shares]
+    ['smallest_eigenvalue', 'coefficient_norm', 'posterior_sample']
     """
 
     norm: ClassVar[float] = 0

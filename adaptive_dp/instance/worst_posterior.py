@@ -86,6 +86,12 @@ class RidgeBounds:
     removals
         Whether the data set at hand may be the larger one. False only where the bounds hold of
         the smaller of any two neighbours.
+
+    Examples
+    --------
+    >>> bounds = RidgeBounds(curvature=100, ridge=1, norm=1, residual=2, removals=False)
+    >>> round(worst_epsilon(1e-6, gamma=1.0, bounds=bounds), 3)
+    0.922
     """
 
     curvature: float = field(converter=_curvature)
@@ -129,6 +135,12 @@ def worst_profile(epsilon: float, gamma: float, bounds: RidgeBounds) -> float:
         Positive: the posterior's precision is ``gamma (X'X + ridge I)``.
     bounds
         Which pairs.
+
+    Examples
+    --------
+    >>> bounds = RidgeBounds(curvature=100, ridge=1, norm=1, residual=2, removals=False)
+    >>> worst_profile(2.0, gamma=1.0, bounds=bounds) < 1e-6
+    True
     """
     epsilon, gamma = nonnegative("epsilon", epsilon), positive("gamma", gamma)
     return float(worst_curve(np.asarray(epsilon), gamma, bounds))
@@ -156,6 +168,13 @@ def worst_epsilon(delta: float, gamma: float, bounds: RidgeBounds) -> float:
 
     The least, but for additions of a large leverage or a large epsilon, where it is above it.
     Infinite where nothing bounds the leverage, or delta is 0.
+
+    Examples
+    --------
+    >>> bounds = RidgeBounds(curvature=100, ridge=1, norm=1, residual=2, removals=False)
+    >>> warm, cold = (worst_epsilon(1e-6, gamma, bounds) for gamma in (0.1, 1.0))
+    >>> warm < cold
+    True
     """
     delta, gamma = probability("delta", delta), positive("gamma", gamma)
     m = bounds.leverage()

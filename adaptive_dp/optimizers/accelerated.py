@@ -48,6 +48,13 @@ def accelerated(
     ----------
     Nesterov 2018, section 2.2.1, constant step scheme III; Bubeck 2015, Theorem 3.18; Beck and
     Teboulle 2009 (FISTA); O'Donoghue and Candes 2015 (gradient restart).
+
+    Examples
+    --------
+    >>> from adaptive_dp.problems import Logistic, Problem
+    >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Logistic(), row_norm=1.0, ridge=0.01)
+    >>> accelerated(problem, tolerance=1e-6, steps=1_000).residual <= 1e-6
+    True
     """
     refuse_unless_smooth(objective)
     refuse_unless_positive("steps", steps)

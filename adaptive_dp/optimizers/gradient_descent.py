@@ -38,6 +38,13 @@ def gradient_descent(
     References
     ----------
     Nesterov 2018, Theorem 2.1.15.
+
+    Examples
+    --------
+    >>> from adaptive_dp.problems import Logistic, Problem
+    >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Logistic(), row_norm=1.0, ridge=0.5)
+    >>> gradient_descent(problem, tolerance=1e-6, steps=1_000).residual <= 1e-6
+    True
     """
     refuse_unless_smooth(objective)
     refuse_unless_positive("steps", steps)
@@ -72,6 +79,14 @@ def averaged_descent(
     References
     ----------
     Bubeck 2015, Theorem 3.2.
+
+    Examples
+    --------
+    >>> from adaptive_dp.problems import Hinge, Problem
+    >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Hinge(), row_norm=1.0, radius=1.0)
+    >>> w = averaged_descent(problem, diameter=2.0, steps=400).w
+    >>> problem.value(w) <= 2 - 2**0.5 + 2 * problem.lipschitz / 20
+    True
     """
     refuse_unless_positive("steps", steps)
     if not 0 < diameter < math.inf or not 0 < objective.lipschitz < math.inf:

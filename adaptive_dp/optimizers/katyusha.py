@@ -50,6 +50,15 @@ def katyusha(
     References
     ----------
     Allen-Zhu 2017, Algorithm 1 (option I) and Theorem 2.1.
+
+    Examples
+    --------
+    >>> from adaptive_dp.problems import Logistic, Problem
+    >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Logistic(), row_norm=1.0, ridge=0.5)
+    >>> draw = np.random.default_rng(0)
+    >>> found = katyusha(problem, part_smooth=0.5, generator=draw, tolerance=1e-3, epochs=200)
+    >>> found.residual <= 1e-3
+    True
     """
     refuse_unless_strong(objective)
     refuse_unless_positive("epochs", epochs)

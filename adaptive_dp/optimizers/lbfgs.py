@@ -43,6 +43,13 @@ def lbfgs(
     References
     ----------
     Liu and Nocedal 1989; Byrd, Lu, Nocedal and Zhu 1995 (L-BFGS-B).
+
+    Examples
+    --------
+    >>> from adaptive_dp.problems import Logistic, Problem
+    >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Logistic(), row_norm=1.0, ridge=0.01)
+    >>> lbfgs(problem, tolerance=1e-5, steps=100).residual <= 1e-5
+    True
     """
     from scipy import optimize  # here: it takes long to import
 

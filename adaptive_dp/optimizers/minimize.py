@@ -51,6 +51,16 @@ def minimize(
     ------
     NotReached
         Where the steps end first. The message holds nothing of the data.
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> from adaptive_dp.problems import Problem
+    >>> x, y = np.array([[1.0], [0.5], [-1.0]]), np.array([1.0, 0.5, -0.8])
+    >>> problem = Problem(x, y, dp.Squared(), row_norm=1.0, ridge=0.25)
+    >>> found = minimize(problem, tolerance=1e-8)
+    >>> round(float(found.w[0]), 6), found.residual <= 1e-8
+    (0.82, True)
     """
     refuse_unless_strong(objective)
     refuse_unless_positive("tolerance", tolerance)

@@ -38,6 +38,13 @@ def newton(
     References
     ----------
     Nocedal and Wright 2006, sections 3.3 and 11.2.
+
+    Examples
+    --------
+    >>> from adaptive_dp.problems import Logistic, Problem
+    >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Logistic(), row_norm=1.0, ridge=0.01)
+    >>> newton(problem, tolerance=1e-10, steps=20).residual <= 1e-10
+    True
     """
     if not isinstance(objective, Curved):
         raise TypeError("newton needs an objective with a hessian(w); use `lbfgs` without one")

@@ -21,7 +21,15 @@ Floats = NDArray[np.float64]
 
 
 class Objective(Protocol):
-    """A convex function, a sum of parts, over a closed convex set."""
+    """A convex function, a sum of parts, over a closed convex set.
+
+    Examples
+    --------
+    >>> from adaptive_dp.problems import Logistic, Problem
+    >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Logistic(), row_norm=1.0, ridge=0.5)
+    >>> problem.width, problem.parts, round(problem.strong, 6)
+    (2, 2, 0.5)
+    """
 
     @property
     def width(self) -> int:
@@ -75,7 +83,15 @@ class Objective(Protocol):
 
 @runtime_checkable
 class Curved(Protocol):
-    """What an objective may offer besides: second derivatives."""
+    """What an objective may offer besides: second derivatives.
+
+    Examples
+    --------
+    >>> from adaptive_dp.problems import Logistic, Problem
+    >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Logistic(), row_norm=1.0, ridge=0.5)
+    >>> isinstance(problem, Curved), problem.hessian(np.zeros(2)).tolist()
+    (True, [[0.75, 0.0], [0.0, 0.75]])
+    """
 
     def hessian(self, w: Floats) -> Floats:
         """Return the second derivative of F at w, shape (p, p)."""
@@ -84,7 +100,16 @@ class Curved(Protocol):
 
 @runtime_checkable
 class Gapped(Protocol):
-    """What an objective may offer besides: a duality gap, the proof where F has kinks."""
+    """What an objective may offer besides: a duality gap, the proof where F has kinks.
+
+    Examples
+    --------
+    >>> class Sides:
+    ...     def gap(self, w):  # of the sum of |w_i|, which is least at 0
+    ...         return float(np.abs(w).sum()) * (1 + 1e-12)
+    >>> isinstance(Sides(), Gapped)
+    True
+    """
 
     def gap(self, w: Floats) -> float:
         """Return an upper bound of ``F(w) - min F`` for w in the set, rounding included."""
@@ -108,6 +133,15 @@ class Solution:
         infinite where nothing is proven.
     gradients
         How many gradients of single parts were computed, those of the proof included.
+
+    Examples
+    --------
+    >>> from adaptive_dp.optimizers import minimize
+    >>> from adaptive_dp.problems import Logistic, Problem
+    >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Logistic(), row_norm=1.0, ridge=0.5)
+    >>> found = minimize(problem, tolerance=1e-6)
+    >>> found.w.shape, found.residual / problem.strong <= 2e-6  # its distance to the minimizer
+    ((2,), True)
     """
 
     w: Floats

@@ -66,7 +66,16 @@ def weights(y: Floats) -> Floats:
 
 @frozen(eq=False)
 class Near:
-    """``F(w) + weight |w - center|^2``: what a proximal point method minimizes in each round."""
+    """``F(w) + weight |w - center|^2``: what a proximal point method minimizes in each round.
+
+    Examples
+    --------
+    >>> from adaptive_dp.problems import Logistic, Problem
+    >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Logistic(), row_norm=1.0, ridge=0.5)
+    >>> near = Near(problem, center=np.zeros(2), weight=1.0)
+    >>> round(near.strong, 6)
+    2.5
+    """
 
     inner: Objective
     center: Floats

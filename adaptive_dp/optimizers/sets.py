@@ -22,7 +22,13 @@ EPS = 2.0**-52
 
 
 class Set(Protocol):
-    """A closed convex set."""
+    """A closed convex set.
+
+    Examples
+    --------
+    >>> bool(Ball(1.0).astray(np.array([3.0, 4.0])) < 1e-12)
+    True
+    """
 
     def project(self, w: Floats) -> Floats:
         """Return the point of the set that is nearest to w."""
@@ -54,7 +60,13 @@ def norm(w: Floats) -> float:
 
 @frozen
 class Everywhere:
-    """All of R^p."""
+    """All of R^p.
+
+    Examples
+    --------
+    >>> Everywhere().project(np.array([3.0, 4.0]))
+    array([3., 4.])
+    """
 
     def project(self, w: Floats) -> Floats:
         """Return w."""
@@ -111,6 +123,11 @@ class Box:
     ----------
     low, high
         Numbers, or one for each coordinate.
+
+    Examples
+    --------
+    >>> Box(low=0.0, high=[1.0, 5.0]).project(np.array([3.0, 4.0]))
+    array([1., 4.])
     """
 
     low: Floats = field(converter=_numbers)
@@ -190,6 +207,12 @@ class Ellipsoid:
 
     The projection of a point outside is ``a_i^2 w_i / (a_i^2 + c)``, with the c > 0 at which it
     lies on the surface; c is found by bisection.
+
+    Examples
+    --------
+    >>> end = Ellipsoid(axes=[1.0, 2.0]).project(np.array([3.0, 0.0]))
+    >>> end.round(9)
+    array([1., 0.])
     """
 
     axes: Floats = field(converter=_numbers)

@@ -43,6 +43,15 @@ def subgradient(
     References
     ----------
     Lacoste-Julien, Schmidt and Bach 2012; Bubeck 2015, Theorems 3.9 and 6.2.
+
+    Examples
+    --------
+    >>> from adaptive_dp.problems import Hinge, Problem
+    >>> x, y = np.eye(2), np.array([1.0, -1.0])
+    >>> problem = Problem(x, y, Hinge(), row_norm=1.0, ridge=1.0, radius=2.0)
+    >>> found = subgradient(problem, steps=1_000)
+    >>> problem.value(found.w) <= 1 + 2 * problem.lipschitz**2 / 1_001  # the minimum is 1
+    True
     """
     refuse_unless_strong(objective)
     refuse_unless_positive("steps", steps)

@@ -49,6 +49,14 @@ def svrg(
     References
     ----------
     Johnson and Zhang 2013; Xiao and Zhang 2014 (with a projection).
+
+    Examples
+    --------
+    >>> from adaptive_dp.problems import Logistic, Problem
+    >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Logistic(), row_norm=1.0, ridge=0.5)
+    >>> draw = np.random.default_rng(0)
+    >>> svrg(problem, part_smooth=0.5, generator=draw, tolerance=1e-3, epochs=40).residual <= 1e-3
+    True
     """
     refuse_unless_strong(objective)
     refuse_unless_positive("epochs", epochs)

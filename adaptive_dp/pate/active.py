@@ -211,6 +211,17 @@ def passive(
         How many questions are asked.
     seed
         Of the choice, which is public.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"x": (0, 1), "y": ["no", "yes"]})
+    >>> bayes = "sklearn.naive_bayes:GaussianNB"
+    >>> teachers = dp.pate.teachers(people, ["x"], "y", bayes, count=250)
+    >>> pool = teachers.points("pool", 1_000)
+    >>> labels = passive(teachers, pool, dp.pate.GNMax(sigma=40), size=100)
+    >>> dp.Pipeline(labels=labels).certify(delta=1e-6).epsilon < 2  # of 100 answers, not of 1,000
+    True
     """
     at = open_handle("passive: points", points)
     count = public(_size("passive", teachers, at, _one(size)))

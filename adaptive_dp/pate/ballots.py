@@ -43,6 +43,11 @@ class VoteCounts:
         Shape (questions, classes); each question's add up to ``teachers``.
     teachers
         How many vote.
+
+    Examples
+    --------
+    >>> VoteCounts(np.array([[200, 40, 10], [5, 5, 240]]), teachers=250)
+    <private votes>
     """
 
     counts: NDArray[np.int64]
@@ -144,6 +149,16 @@ class BallotsSource(SourceOperation):
     neighbors
         The neighbour relation of the data that the teachers were trained on. Whichever it is, one
         unit must have changed one teacher alone.
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> source = BallotsSource("votes", teachers=250, questions=2, classes=3)
+    >>> answers = Ballots(source).release(dp.pate.GNMax(sigma=4.0))
+    >>> plan = dp.Pipeline(answers=answers).with_delta(1e-6)
+    >>> counts = {"counts": np.array([[200, 40, 10], [5, 5, 240]])}
+    >>> plan.simulate(seed=1, votes=counts)["answers"].tolist()
+    [0, 2]
     """
 
     kind: ClassVar[str] = "ballots"
@@ -273,7 +288,15 @@ class Counted(Query):
 
 @frozen(eq=False, repr=False)
 class Ballots(Private[Any]):
-    """Votes on questions, ready for an aggregator."""
+    """Votes on questions, ready for an aggregator.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> votes = dp.pate.ballots("votes", teachers=250, questions=100, classes=10)
+    >>> isinstance(votes, dp.pate.Ballots), votes.color
+    (True, 'private')
+    """
 
     def counts(self) -> PrivateQuery[Any]:
         """Return the counts of each question as a query, for aggregators to release."""

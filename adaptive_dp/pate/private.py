@@ -59,6 +59,16 @@ def private_epsilon(
     References
     ----------
     Papernot et al. 2017 and 2018 (data-dependent accounting), each direction by itself.
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> votes = dp.pate.ballots("votes", teachers=250, questions=100, classes=3)
+    >>> plan = dp.Pipeline(labels=votes.release(dp.pate.GNMax(sigma=40.0)))
+    >>> agreed = {"counts": np.tile([248, 1, 1], (100, 1))}
+    >>> epsilon = private_epsilon(plan, delta=1e-6, seed=1, votes=agreed)
+    >>> epsilon, epsilon.reveal() < plan.certify(delta=1e-6).epsilon
+    (<private>, True)
     """
     probability("delta", delta)
     number = whole(seed)

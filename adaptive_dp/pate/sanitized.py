@@ -225,6 +225,19 @@ def sanitized_epsilon(
     ----------
     Mironov 2017, Prop. 1 (composition); Balle, Barthe, Gaboardi, Hsu and Sato 2020, Thm 21
     (conversion).
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> votes = dp.pate.ballots("votes", teachers=1_000, questions=2_000, classes=3)
+    >>> noise = dp.pate.GNMax(sigma=60.0)
+    >>> bound = dp.pate.sanitized(votes, noise, order=20.0, sigma=10.0)
+    >>> epsilon = sanitized_epsilon(bound, delta=1e-6)
+    >>> plan = dp.Pipeline(labels=votes.release(noise), epsilon=epsilon).with_delta(1e-6)
+    >>> agreed = {"counts": np.tile([980, 10, 10], (2_000, 1))}
+    >>> found = plan.simulate(seed=1, votes=agreed)
+    >>> bool(found["epsilon"] < found.certificate.epsilon / 4)
+    True
     """
     published = isinstance(bound, Handle) and _published(bound)
     noisy = bound.inputs[0] if published and bound.inputs else None

@@ -33,6 +33,17 @@ class Spending:
         f is the bound ``votes.both(counts, order)``.
     worst
         What the answers lose on every data set; it does not depend on the votes.
+
+    Examples
+    --------
+    >>> from accountants import GaussianVotes
+    >>> votes = GaussianVotes(sigma=40.0, classes=3, teachers=250)
+    >>> clear = Spending(votes, np.array([[240, 5, 5]]), order=20.0, worst=1.0)
+    >>> close = Spending(votes, np.array([[100, 90, 60]]), order=20.0, worst=1.0)
+    >>> close
+    <private spending>
+    >>> clear.smooth(beta=0.01)[0] < close.smooth(beta=0.01)[0] <= 1.0
+    True
     """
 
     votes: Votes
@@ -164,5 +175,12 @@ def spent(ballots: Ballots, mechanism: Mechanism, *, order: float) -> PrivateQue
         The aggregator, with its numbers.
     order
         Above 1.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> votes = dp.pate.ballots("votes", teachers=250, questions=100, classes=10)
+    >>> spent(votes, dp.pate.GNMax(sigma=40.0), order=20.0)
+    <private divergence of the answers GNMax(sigma=40) at order 20>
     """
     return PrivateQuery(Spent(mechanism, order), (ballots,))

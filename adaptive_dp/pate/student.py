@@ -60,6 +60,12 @@ class Student:
         What error training raised, if it did.
     features, norm, columns
         How rows in the data's own units are made into features.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Student("GaussianNB", ("no", "yes"), answers=0).predict(np.zeros((2, 1)))
+    array(['no', 'no'], dtype='<U3')
     """
 
     model: str

@@ -236,7 +236,18 @@ def _split(stream: Stream, examples: Examples, rows: Rows, count: int) -> NDArra
 
 @frozen(eq=False, repr=False)
 class Teachers(Private[Any]):
-    """Classifiers of disjoint groups of people; private, as their votes are."""
+    """Classifiers of disjoint groups of people; private, as their votes are.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"x": (0, 1), "y": ["no", "yes"]})
+    >>> bayes = "sklearn.naive_bayes:GaussianNB"
+    >>> found = dp.pate.teachers(people, ["x"], "y", bayes, count=250)
+    >>> answers = found.votes(found.points("pool", 100)).release(dp.pate.GNMax(sigma=40))
+    >>> dp.Pipeline(answers=answers).certify(delta=1e-6).epsilon < 2
+    True
+    """
 
     def points(self, name: str, size: int) -> Released[Any]:
         """Return public rows with the teachers' features, of a data set bound when the plan runs.

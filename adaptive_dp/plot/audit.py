@@ -28,6 +28,14 @@ def audit(found: Audit, *, ax: Axes | None = None) -> Axes:
         If it is no audit.
     AccountingError
         If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> from adaptive_dp import plot
+    >>> found = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=1_000, seed=1)
+    >>> plot.audit(found).get_xlabel()
+    'epsilon (nats) at delta 0, confidence 0.95'
     """
     if not isinstance(found, Audit):
         raise DeclarationError(

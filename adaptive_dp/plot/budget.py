@@ -37,6 +37,17 @@ def budget(session: Session, *, ax: Axes | None = None) -> Axes:
         If it is no session, or has run nothing yet.
     AccountingError
         If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> from adaptive_dp import plot
+    >>> people = dp.dataset("people", columns={})
+    >>> with dp.Session(budget=dp.Budget(1.0), people={"id": [1, 2, 3]}) as session:
+    ...     n = session.run(people.count().release(dp.Laplace(scale=4)))
+    ...     axes = plot.budget(session)
+    >>> axes.get_ylabel()
+    'share of the budget'
     """
     if not isinstance(session, Session):
         raise DeclarationError(f"a budget is that of a Session, got {type(session).__name__}")

@@ -45,6 +45,14 @@ def per_instance(
         If the losses are still private, or not numbers of at least 0.
     AccountingError
         If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> from adaptive_dp import plot
+    >>> axes = plot.per_instance([0.1, 0.1, 0.5], worst=1.0)
+    >>> print(axes.get_xlabel())
+    epsilon (nats)
+    private: a function of these data
     """
     if isinstance(losses, Secret):
         raise DataError("these losses are private; pass losses.reveal() to show them")

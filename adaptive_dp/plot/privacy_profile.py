@@ -48,5 +48,13 @@ def privacy_profile(
         If no accountant has a bound.
     AccountingError
         If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import accountants
+    >>> from adaptive_dp import plot
+    >>> axes = plot.privacy_profile({"mu = 1": accountants.Gaussian(1.0)}, points=5)
+    >>> axes.get_xlabel(), axes.get_ylabel()
+    ('epsilon (nats)', 'delta (probability)')
     """
     return plot.profile(guarantees(what, accountants, allow), least=least, points=points, ax=ax)

@@ -39,6 +39,15 @@ def shares(certificate: Certificate, *, most: int = 15, ax: Axes | None = None) 
         If it is no certificate, or ``most`` not a positive number.
     AccountingError
         If matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> from adaptive_dp import plot
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> plan = dp.Pipeline(age=people["age"].average(dp.Laplace())).calibrate(epsilon=1.0)
+    >>> [round(float(bar.get_width()), 6) for bar in plot.shares(plan.certify()).patches]
+    [0.5, 0.5]
     """
     if not isinstance(certificate, Certificate):
         raise DeclarationError(

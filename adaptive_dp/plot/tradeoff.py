@@ -35,5 +35,13 @@ def tradeoff(
     ------
     DeclarationError, InapplicableError, AccountingError
         As `privacy_profile`.
+
+    Examples
+    --------
+    >>> import accountants
+    >>> from adaptive_dp import plot
+    >>> axes = plot.tradeoff({"mu = 1": accountants.Gaussian(1.0)}, points=5)
+    >>> axes.get_xlabel(), axes.get_ylabel()
+    ('false-positive rate', 'false-negative rate')
     """
     return plot.tradeoff(guarantees(what, accountants, allow), points=points, ax=ax)

@@ -35,10 +35,29 @@ Array = NDArray[np.float64]
 
 @frozen(eq=False, repr=False)
 class LabeledRows(Private[Examples]):
-    """Private rows of features with a label each."""
+    """Private rows of features with a label each.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+    >>> rows = people.examples(["age"], "ill", norm=1.0)
+    >>> slope = rows.gradients(dp.Logistic(), at=dp.public([0.0, 0.0])).sum(clip=0.5)
+    >>> plan = dp.Pipeline(slope=slope.release(dp.Gaussian(sigma=5)))
+    >>> plan.certify(delta=1e-6).epsilon < 1
+    True
+    """
 
     def sample(self, rate: float) -> LabeledRows:
-        """Return a Poisson sample: each unit enters with probability ``rate``."""
+        """Return a Poisson sample: each unit enters with probability ``rate``.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+        >>> people.examples(["age"], "ill").sample(0.01)
+        <private sample 0.01>
+        """
         return LabeledRows(SampleExamples(rate), (self,))
 
     def phases(self, shares: Sequence[float]) -> list[LabeledRows]:
@@ -48,6 +67,13 @@ class LabeledRows(Private[Examples]):
         ----------
         shares
             Each part's probability; they add up to 1.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+        >>> people.examples(["age"], "ill").phases([0.75, 0.25])
+        [<private phase 1>, <private phase 2>]
         """
         node: Private[Any] = Private(Phases(shares), (self,))
         return [LabeledRows(Phase(i), (node,)) for i in range(len(shares))]
@@ -61,6 +87,16 @@ class LabeledRows(Private[Examples]):
             For example ``dp.Logistic()``.
         clip
             The norm to which longer gradients are scaled down.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+        >>> stream = people.examples(["age"], "ill", norm=1.0).stream(dp.Logistic())
+        >>> leader = dp.FollowTheLeader(sigma=10.0, batches=20)
+        >>> trained = stream.release(leader, given=[dp.public(0.1)])  # how far a step goes
+        >>> dp.Pipeline(trained=trained).certify(delta=1e-6).epsilon < 1
+        True
         """
         require(isinstance(loss, Loss), f"stream needs a Loss such as Logistic(), got {loss!r}")
         return PrivateQuery(GradientStream(loss, clip), (self,))
@@ -72,6 +108,15 @@ class LabeledRows(Private[Examples]):
         ----------
         against
             A class that is set against the rest: its label becomes 1, all others -1.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+        >>> noise = dp.PurePerturbedObjective(shift=0.75, ridge=1.0, blur=1e4, of="Logistic()")
+        >>> fit = people.examples(["age"], "ill", norm=1.0).every().release(noise)
+        >>> dp.Pipeline(fit=fit).certify()
+        <certificate epsilon=0.973344 delta=0 by basic>
         """
         return PrivateQuery(EveryExample(against), (self,))
 
@@ -85,6 +130,19 @@ class LabeledRows(Private[Examples]):
         at
             The parameters: of a linear model k times p numbers, k scores of p features; of a
             network ``network.size(p)`` numbers, W1 and then W2, row by row.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+        >>> rows = people.examples(["age"], "ill", norm=1.0)
+        >>> rows.gradients(dp.Logistic(), at=dp.public([0.0, 0.0]))
+        <private gradients of Logistic>
+        >>> rows.gradients(dp.Logistic(), at=0.0)
+        Traceback (most recent call last):
+            ...
+        adaptive_dp.graph.errors.DeclarationError: gradients: at must be a released handle, got 0.0;
+        a constant is dp.public(value)
         """
         beside = (self, open_handle("gradients: at", at))
         if isinstance(loss, Network):
@@ -127,6 +185,15 @@ class LabeledRows(Private[Examples]):
             How far, in l2 norm, an adversary may move each row.
         optimizer
             A function of your own from an `adaptive_dp.optimizers.Objective` to a point.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+        >>> query = people.examples(["age"], "ill", norm=1.0).minimizer(dp.Logistic(), ridge=50.0)
+        >>> plan = dp.Pipeline(model=query.release(dp.Gaussian(sigma=0.1)))
+        >>> plan.certify(delta=1e-6).epsilon < 1  # a row moves it by 1/50
+        True
         """
         follows = isinstance(ridge, Handle)
         query = Minimizer(
@@ -145,7 +212,22 @@ class LabeledRows(Private[Examples]):
 
 @frozen(eq=False, repr=False)
 class Gradients(Private[Any]):
-    """Private gradients, one of each row; they are never stored."""
+    """Private gradients, one of each row; they are never stored.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+    >>> rows = people.examples(["age"], "ill", norm=1.0)
+    >>> def step(at, slope):
+    ...     return [a - 0.01 * float(s) for a, s in zip(at, slope)]
+    >>> def descend(at):
+    ...     slope = rows.gradients(dp.Logistic(), at=at).sum(clip=0.5).release(dp.Gaussian(sigma=5))
+    ...     return dp.post(step, at, slope)
+    >>> plan = dp.Pipeline(model=dp.repeat(descend, 4, start=[0.0, 0.0]))
+    >>> plan.certify(delta=1e-6)
+    <certificate epsilon=0.834118 delta=1e-06 by gaussian>
+    """
 
     def sum(self, *, clip: float | Released[float]) -> PrivateQuery[Array]:
         """Return the sum of the gradients, each scaled down to norm ``clip`` where it is longer.
@@ -155,19 +237,51 @@ class Gradients(Private[Any]):
         clip
             A number, or a released one, which may change from round to round: then the sum is in
             units of it, and a row adds at most a vector of norm 1.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+        >>> rows = people.examples(["age"], "ill", norm=1.0)
+        >>> gradients = rows.gradients(dp.Logistic(), at=dp.public([0.0, 0.0]))
+        >>> gradients.sum(clip=0.5)
+        <private sum clipped to 0.5>
+        >>> gradients.sum(clip=dp.public(0.5))
+        <private sum clipped to a released norm>
         """
         if isinstance(clip, Handle):
             return PrivateQuery(ClippedSum(), (self, open_handle("sum: clip", clip)))
         return PrivateQuery(ClippedSum(clip), (self,))
 
     def short(self, bound: Released[float]) -> PrivateQuery[float]:
-        """Return how many gradients have a norm of at most ``bound``, a released number."""
+        """Return how many gradients have a norm of at most ``bound``, a released number.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+        >>> rows = people.examples(["age"], "ill", norm=1.0)
+        >>> gradients = rows.gradients(dp.Logistic(), at=dp.public([0.0, 0.0]))
+        >>> short = gradients.short(dp.public(0.4)).release(dp.Laplace(scale=2))
+        >>> dp.Pipeline(short=short).certify()
+        <certificate epsilon=0.500001 delta=0 by basic>
+        """
         return PrivateQuery(ShortGradients(), (self, open_handle("short: bound", bound)))
 
     def squares(self, *, clip: float) -> PrivateQuery[float]:
         """Return the sum of the gradients' squared norms over ``clip^2``, each at most 1.
 
         Of linear models' gradients: of a network's, the last bits may follow where a row stands.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+        >>> rows = people.examples(["age"], "ill", norm=1.0)
+        >>> gradients = rows.gradients(dp.Logistic(), at=dp.public([0.0, 0.0]))
+        >>> squares = gradients.squares(clip=0.5).release(dp.Laplace(scale=2))
+        >>> dp.Pipeline(squares=squares).certify()
+        <certificate epsilon=0.500001 delta=0 by basic>
         """
         linear = isinstance(self.operation, RowGradients)
         require(linear, "squares are of linear models' gradients, not of a network's")

@@ -111,7 +111,19 @@ def dataset(
 
 @frozen(eq=False, repr=False)
 class Table(Private[Rows]):
-    """Private rows."""
+    """Private rows.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "town": ["A", "B"]})
+    >>> adults = people.filter(people["age"] >= 18)
+    >>> noise = dp.Laplace(scale=2)
+    >>> towns = {town: part.count().release(noise) for town, part in adults.partition("town")}
+    >>> plan = dp.Pipeline(adults=adults.count().release(noise), towns=towns)
+    >>> plan.certify()  # a person is in one town
+    <certificate epsilon=1.00001 delta=0 by basic>
+    """
 
     def __getitem__(self, name: str) -> Column[float]:
         """Return a column."""
@@ -129,7 +141,17 @@ class Table(Private[Rows]):
             raise AttributeError(f"a table has no attribute {name!r}{cure}")
 
     def filter(self, condition: Condition) -> Table:
-        """Return the rows that meet a condition such as ``people["age"] >= 18``."""
+        """Return the rows that meet a condition such as ``people["age"] >= 18``.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "town": ["A", "B", "C"]})
+        >>> people.filter(people["age"] >= 18).filter(people["town"].isin(["A", "B"])).count()
+        <private count>
+        >>> middle = people["age"].median().release(dp.QuantileExponential(scale=2))
+        >>> below = people.filter(people["age"] <= middle)  # of a released number
+        """
         self._own("filter", condition)
         inputs = (self,) if condition.handle is None else (self, condition.handle)
         return Table(Filter(condition.column, condition.test, condition.operand), inputs)
@@ -171,15 +193,52 @@ class Table(Private[Rows]):
         return Parts(node)
 
     def sample(self, rate: float) -> Table:
-        """Return a Poisson sample: each unit enters with probability ``rate``."""
+        """Return a Poisson sample: each unit enters with probability ``rate``.
+
+        References
+        ----------
+        As of `accountants.Sampled`, in every certificate.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> every = dp.Pipeline(n=people.count().release(dp.Laplace(scale=1)))
+        >>> tenth = dp.Pipeline(n=people.sample(0.1).count().release(dp.Laplace(scale=1)))
+        >>> every.certify()
+        <certificate epsilon=1.00001 delta=0 by basic>
+        >>> tenth.certify()
+        <certificate epsilon=0.158566 delta=0 by basic>
+        """
         return Table(Sample(rate), (self,))
 
     def count(self) -> PrivateQuery[float]:
-        """Return the number of rows."""
+        """Return the number of rows.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.DiscreteLaplace(scale=2)))
+        >>> plan.simulate(seed=1, people={"id": range(1_000)})["n"]
+        1002.0
+        """
         return PrivateQuery(Count(), (self,))
 
     def counts(self, conditions: Sequence[Condition]) -> PrivateQuery[Array]:
-        """Return the numbers of rows that meet each condition, such as ``people["age"] >= 18``."""
+        """Return the numbers of rows that meet each condition, such as ``people["age"] >= 18``.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> ages = people.counts([people["age"] >= 18, people["age"] >= 65])
+        >>> ages
+        <private counts of 2 conditions>
+        >>> plan = dp.Pipeline(ages=ages.release(dp.Laplace(scale=4)))
+        >>> plan.certify()  # one person may be in both
+        <certificate epsilon=0.500001 delta=0 by basic>
+        """
         require(
             isinstance(conditions, list | tuple),
             f"counts needs a list of conditions, got {type(conditions).__name__}; for one use "
@@ -256,6 +315,13 @@ class Table(Private[Rows]):
             Put a 1 in front.
         zero
             With ``scale``: bounds of which one is 0 keep it, such as [0, 5], mapped onto [0, 1].
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "income": (0, 200_000)})
+        >>> people.vectors(["age", "income"], scale=True, intercept=True)
+        <private (age, income) scaled to [-1, 1], with intercept>
         """
         bounds = tuple(self.domain.interval(name) for name in names)
         return Vectors(VectorsOf(names, scale, intercept, bounds, zero), (self,))
@@ -284,6 +350,13 @@ class Table(Private[Rows]):
             To which longer rows are scaled down.
         intercept
             Put a 1 in front.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+        >>> people.examples(["age"], "ill", norm=1.0)
+        <private ill by 1 columns norm 1, with intercept>
         """
         return labeled(self, features, target, labels=labels, norm=norm, intercept=intercept)
 
@@ -298,6 +371,15 @@ class Table(Private[Rows]):
             For example ``dp.AdaSSP(features=[...], target="income")``.
         epsilon, delta
             The learner's budget; None leaves its noise to the plan's calibration.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "days": (0, 40)})
+        >>> days = people.solve(dp.SSP(["age"], "days"), epsilon=0.5, delta=1e-6)
+        >>> count = people.count().release(dp.Laplace(scale=2))
+        >>> dp.Pipeline(days=days, count=count).certify(delta=1e-6)
+        <certificate epsilon=0.980502 delta=1e-06 by distribution>
         """
         return solver.build(self, epsilon, delta)
 
@@ -328,7 +410,19 @@ class Parts:
 
 @frozen(eq=False, repr=False)
 class Column(Private[Array], Generic[S]):
-    """A private column."""
+    """A private column.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"income": (0, 200_000)})
+    >>> income = people["income"].clip(0, 100_000)
+    >>> income.sum()
+    <private sum in [0, 100000]>
+    >>> plan = dp.Pipeline(income=income.average(dp.Laplace())).calibrate(epsilon=1.0)
+    >>> plan.certify()
+    <certificate epsilon=1 delta=0 by basic>
+    """
 
     if not TYPE_CHECKING:  # type checkers know that there is no such attribute
 
@@ -336,11 +430,30 @@ class Column(Private[Array], Generic[S]):
             raise AttributeError(f"a column has no attribute {name!r}{_ASK.get(name, '')}")
 
     def clip(self, lower: float, upper: float) -> Column[S]:
-        """Return the values clipped to [lower, upper]."""
+        """Return the values clipped to [lower, upper].
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"income": (0, 200_000)})
+        >>> people["income"].clip(0, 100_000).sum()  # half of the noise
+        <private sum in [0, 100000]>
+        """
         return Column(Clip(lower, upper), (self,))
 
     def sum(self) -> PrivateQuery[float]:
-        """Return the sum; the column needs bounds."""
+        """Return the sum; the column needs bounds.
+
+        Examples
+        --------
+        >>> import numpy as np, adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> plan = dp.Pipeline(total=people["age"].sum().release(dp.Laplace(scale=200)))
+        >>> plan.certify()
+        <certificate epsilon=0.500001 delta=0 by basic>
+        >>> round(plan.simulate(seed=1, people={"age": np.full(10_000, 42.0)})["total"] / 10_000)
+        42
+        """
         return PrivateQuery(Sum(bounded(self.domain)), (self,))
 
     def mean(self) -> PrivateQuery[float]:
@@ -348,6 +461,14 @@ class Column(Private[Array], Generic[S]):
 
         Where the number of rows is private, `average` is far more accurate: one row may be
         half of them, so this mean moves by half of its bounds or more; a warning says so.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> marks = dp.dataset("marks", columns={"m": (1, 6)}, neighbors="replace_one", size=25)
+        >>> mean = marks["m"].mean().release(dp.Laplace(scale=0.4))
+        >>> dp.Pipeline(mean=mean).certify()
+        <certificate epsilon=0.500001 delta=0 by basic>
         """
         if self.domain.size is None:
             bounded(self.domain)
@@ -375,6 +496,16 @@ class Column(Private[Array], Generic[S]):
         count
             A release of how many rows these are, such as several averages may share; None releases
             one by the mechanism.
+
+        Examples
+        --------
+        >>> import numpy as np, adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> plan = dp.Pipeline(age=people["age"].average(dp.Laplace())).calibrate(epsilon=1.0)
+        >>> sorted(plan.certify().shares)
+        ['noisy_count', 'sum of age']
+        >>> round(plan.simulate(seed=1, people={"age": np.full(10_000, 42.0)})["age"])
+        42
         """
         bounds = bounded(self.domain)
         table = next(h for h in reversed(lineage(self)) if isinstance(h, Table))
@@ -407,7 +538,18 @@ class Column(Private[Array], Generic[S]):
         return PrivateQuery(Histogram(keys, edges), (self,))
 
     def median(self) -> PrivateQuery[float]:
-        """Return the median (the lower of two), for mechanisms that read a `Stability`."""
+        """Return the median (the lower of two), for mechanisms that read a `Stability`.
+
+        Examples
+        --------
+        >>> import numpy as np, adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> plan = dp.Pipeline(age=people["age"].median().release(dp.QuantileExponential(scale=2)))
+        >>> plan.certify()
+        <certificate epsilon=0.500001 delta=0 by basic>
+        >>> round(plan.simulate(seed=1, people={"age": np.linspace(20, 80, 10_001)})["age"])
+        50
+        """
         return self.quantile(0.5)
 
     def quantile(self, q: float) -> PrivateQuery[float]:
@@ -417,6 +559,17 @@ class Column(Private[Array], Generic[S]):
         ----------
         q
             Between 0 and 1, rounded to six decimals.
+
+        Examples
+        --------
+        >>> import numpy as np, adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> old = people["age"].quantile(0.9).release(dp.SmoothStudent(epsilon=1.0))
+        >>> plan = dp.Pipeline(age=old)
+        >>> plan.certify()
+        <certificate epsilon=1 delta=0 by basic>
+        >>> round(plan.simulate(seed=1, people={"age": np.linspace(20, 80, 10_001)})["age"])
+        74
         """
         return PrivateQuery(Quantile(bounded(self.domain), q, exchanged(self)), (self,))
 
@@ -424,17 +577,49 @@ class Column(Private[Array], Generic[S]):
         """Return the mean without ``share`` of the values at either end.
 
         Its table must have ``replace_one`` neighbours whose rows are the units.
+
+        Examples
+        --------
+        >>> import numpy as np, adaptive_dp as dp
+        >>> panel = dp.dataset("panel", columns={"age": (0, 100)}, neighbors="replace_one")
+        >>> mean = panel["age"].trimmed_mean(0.1).release(dp.SmoothStudent(epsilon=1.0))
+        >>> plan = dp.Pipeline(mean=mean)
+        >>> plan.certify()
+        <certificate epsilon=1 delta=0 by basic>
+        >>> round(plan.simulate(seed=1, panel={"age": np.linspace(20, 80, 10_001)})["mean"])
+        50
         """
         return PrivateQuery(
             TrimmedMean(bounded(self.domain), share), (self._fixed("trimmed_mean"),)
         )
 
     def variance(self) -> PrivateQuery[float]:
-        """Return the variance, under the same condition as `trimmed_mean`."""
+        """Return the variance, under the same condition as `trimmed_mean`.
+
+        Examples
+        --------
+        >>> import numpy as np, adaptive_dp as dp
+        >>> panel = dp.dataset("panel", columns={"age": (0, 100)}, neighbors="replace_one")
+        >>> plan = dp.Pipeline(ages=panel["age"].variance().release(dp.SmoothStudent(epsilon=1.0)))
+        >>> round(plan.simulate(seed=1, panel={"age": np.linspace(20, 80, 10_001)})["ages"])
+        300
+        """
         return PrivateQuery(Variance(bounded(self.domain)), (self._fixed("variance"),))
 
     def mode(self, edges: Sequence[float] | None = None) -> PrivateQuery[Any]:
-        """Return the most frequent category, or bin, for `DistanceToInstability`."""
+        """Return the most frequent category, or bin, for `DistanceToInstability`.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"town": ["A", "B"]})
+        >>> mode = people["town"].mode().release(dp.DistanceToInstability(epsilon=1.0, delta=1e-6))
+        >>> plan = dp.Pipeline(mode=mode)
+        >>> plan.certify(delta=1e-6)
+        <certificate epsilon=1 delta=1e-06 by basic>
+        >>> plan.with_delta(1e-6).simulate(seed=1, people={"town": ["A", "B", "A"] * 100})["mode"]
+        'A'
+        """
         _listed(edges)
         declared = self.domain.column
         keys = declared.values if edges is None and isinstance(declared, Categories) else None
@@ -460,6 +645,20 @@ class Column(Private[Array], Generic[S]):
             of a whole table whose rows are the units it exchanges one.
         range
             Bounds of the function; its value is clipped to them.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> def largest(values):
+        ...     return values[-1] if len(values) else 0.0
+        >>> def moves(values, k):  # up to 100 from the (k+1)st largest, or down to the next
+        ...     ages = [0.0] * (k + 2) + list(values)
+        ...     return max(100 - ages[-1 - k], ages[-1] - ages[-2 - k])
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> oldest = people["age"].instance(largest, moves, range=(0, 100))
+        >>> plan = dp.Pipeline(oldest=oldest.release(dp.SmoothCauchy(epsilon=1.0)))
+        >>> plan.certify()
+        <certificate epsilon=1 delta=0 by basic>
         """
         require(
             callable(function) and callable(local),
@@ -526,16 +725,48 @@ def _listed(edges: Any) -> None:
 
 @frozen(eq=False, repr=False)
 class Vectors(Private[Array]):
-    """A private vector for each row."""
+    """A private vector for each row.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "income": (0, 200_000)})
+    >>> points = people.vectors(["age", "income"], scale=True).clip(norm=1.0)
+    >>> points.sum()
+    <private sum in norm 1>
+    >>> total = points.sum().release(dp.Norm(scale=2, p=2))
+    >>> dp.Pipeline(total=total).certify()
+    <certificate epsilon=0.500001 delta=0 by basic>
+    """
 
     def clip(self, *, norm: float) -> Vectors:
-        """Return the vectors scaled down to Euclidean norm ``norm`` where they are longer."""
+        """Return the vectors scaled down to Euclidean norm ``norm`` where they are longer.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "income": (0, 200_000)})
+        >>> points = people.vectors(["age", "income"], scale=True)
+        >>> points.sum(), points.clip(norm=1.0).sum()
+        (<private sum in norm 1.414>, <private sum in norm 1>)
+        """
         return Vectors(NormClip(norm), (self,))
 
     def times(self, column: Column[Any], *, scale: bool = False) -> Vectors:
-        """Return each vector times its row's value of a bounded column of the same table."""
-        table = self
-        handle: Handle = table
+        """Return each vector times its row's value of a bounded column of the same table.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "days": (0, 40)})
+        >>> people.vectors(["age"], scale=True, intercept=True).times(people["days"]).sum()
+        <private sum in norm 56.57>
+        """
+        require(
+            isinstance(column, Column),
+            f"times needs a column such as people['age'], got a {type(column).__name__}",
+        )
+        handle: Handle = self
         while not isinstance(handle, Table):
             handle = handle.inputs[0]
         if not isinstance(column.operation, ColumnOf) or column.inputs[0] is not handle:
@@ -543,15 +774,44 @@ class Vectors(Private[Array]):
         return Vectors(Times(column.operation.name, bounded(column.domain), scale), (self,))
 
     def sum(self) -> PrivateQuery[Array]:
-        """Return the sum of the vectors."""
+        """Return the sum of the vectors.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "income": (0, 200_000)})
+        >>> total = people.vectors(["age", "income"], scale=True).sum()
+        >>> dp.Pipeline(total=total.release(dp.Norm(scale=2, p=2))).certify()
+        <certificate epsilon=0.707107 delta=0 by basic>
+        """
         return PrivateQuery(VectorSum(self.domain.radius, self.domain.width), (self,))
 
     def gram(self) -> PrivateQuery[Array]:
-        """Return the second-moment matrix ``sum x x'``."""
+        """Return the second-moment matrix ``sum x x'``.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "income": (0, 200_000)})
+        >>> moments = people.vectors(["age", "income"], scale=True).clip(norm=1.0).gram()
+        >>> plan = dp.Pipeline(moments=moments.release(dp.Gaussian(sigma=4)))
+        >>> plan.simulate(seed=1, people={"age": [40], "income": [50_000]})["moments"].shape
+        (2, 2)
+        """
         return PrivateQuery(Gram(self.domain.radius, self.domain.width), (self,))
 
     def smallest_eigenvalue(self) -> PrivateQuery[float]:
-        """Return the smallest eigenvalue of the second-moment matrix."""
+        """Return the smallest eigenvalue of the second-moment matrix.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "income": (0, 200_000)})
+        >>> points = people.vectors(["age", "income"], scale=True).clip(norm=1.0)
+        >>> least = points.smallest_eigenvalue().release(dp.Laplace(scale=2))
+        >>> dp.Pipeline(least=least).certify()
+        <certificate epsilon=0.500001 delta=0 by basic>
+        """
         return PrivateQuery(SmallestEigenvalue(self.domain.radius, self.domain.width), (self,))
 
     def __len__(self) -> NoReturn:

@@ -34,6 +34,13 @@ def adversarial(
         beta of the maximum, where that is known.
     stationary
         Whether the gradient of the robust problem's F is known to vanish at its minimizer.
+
+    Examples
+    --------
+    >>> setting = Setting(n=1000, width=4, lipschitz=1.0, radius=1.0, strong=1.0, smooth=1.0)
+    >>> robust = adversarial(setting, lipschitz=1.2)
+    >>> robust.lipschitz, robust.strong, robust.smooth
+    (1.2, 1.0, inf)
     """
     return evolve(
         setting,

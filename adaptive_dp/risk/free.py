@@ -21,6 +21,13 @@ class PrivacyCost:
         What would be there without privacy.
     private
         What noise adds.
+
+    Examples
+    --------
+    >>> setting = Setting(n=1000, width=4, lipschitz=1.0, radius=1.0, strong=1.0)
+    >>> cost = privacy_cost(setting, 4.0)
+    >>> cost.private <= cost.statistical
+    True
     """
 
     statistical: float

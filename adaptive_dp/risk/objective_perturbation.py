@@ -46,6 +46,17 @@ def objective_noise(setting: Setting, epsilon: float, delta: float, penalty: flo
     ------
     DomainError
         If lambda is so small that the determinants alone cost epsilon.
+
+    Examples
+    --------
+    >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0, smooth=0.25, linear=True)
+    >>> objective_noise(setting, 1.0, 1e-6, penalty=10.0).width
+    10
+    >>> objective_noise(setting, 1.0, 1e-6, penalty=0.01)
+    Traceback (most recent call last):
+        ...
+    accountants.errors.DomainError: penalty must be above 0.1454941767173316 at this epsilon, got
+    0.01
     """
     epsilon, delta = positive("epsilon", epsilon), probability("delta", delta, below_one=True)
     rest = epsilon - math.log1p(setting.smooth / positive("penalty", penalty))

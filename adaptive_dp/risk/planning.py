@@ -22,7 +22,14 @@ from adaptive_dp.risk.uniform import population as _population
 
 
 def constant(setting: Setting, *, population: bool = False) -> Upper:
-    """Return the bound of releasing the start, which reads no data (`Setting.trivial`)."""
+    """Return the bound of releasing the start, which reads no data (`Setting.trivial`).
+
+    Examples
+    --------
+    >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0)
+    >>> round(constant(setting).mean, 6)
+    1.0
+    """
     return Upper(
         "a constant",
         setting.trivial,

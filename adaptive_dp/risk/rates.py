@@ -12,9 +12,16 @@ def known_rates(setting: Setting, epsilon: float, delta: float = 0.0) -> tuple[R
 
     Each is capped at L R, what a constant achieves.
 
-    References ---------- Bassily, Smith and Thakurta 2014 (empirical, upper and lower, up to
-    logarithms); Bassily, Feldman, Talwar and Thakurta 2019 and Feldman, Koren and Talwar 2020
-    (population, delta > 0).
+    References
+    ----------
+    Bassily, Smith and Thakurta 2014 (empirical, upper and lower, up to logarithms); Bassily,
+    Feldman, Talwar and Thakurta 2019 and Feldman, Koren and Talwar 2020 (population, delta > 0).
+
+    Examples
+    --------
+    >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0)
+    >>> all(rate.shape <= 1.0 for rate in known_rates(setting, 1.0))
+    True
     """
     p, n, slope = setting.width, setting.n, setting.lipschitz * setting.radius
     if delta == 0:

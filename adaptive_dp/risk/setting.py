@@ -168,6 +168,14 @@ class Upper:
         What must hold beside the setting.
     population
         Whether the excess is that of the population's risk, not of the data's.
+
+    Examples
+    --------
+    >>> from adaptive_dp.risk import output_perturbation
+    >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0, strong=1.0)
+    >>> bound = output_perturbation(setting, epsilon=1.0)
+    >>> round(bound.total, 6), round(bound.mean, 6)
+    (20.0, 0.02)
     """
 
     method: str
@@ -187,7 +195,15 @@ class Upper:
 
 @frozen
 class Lower:
-    """A lower bound: every private method has at least this expected excess on some data set."""
+    """A lower bound: every private method has at least this expected excess on some data set.
+
+    Examples
+    --------
+    >>> from adaptive_dp.risk import lower_bound, output_perturbation
+    >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0)
+    >>> lower_bound(setting, epsilon=1.0).total < setting.trivial
+    True
+    """
 
     total: float = field(converter=_below)
     n: int
@@ -211,6 +227,13 @@ class Rate:
         In words.
     source
         Whose theorem.
+
+    Examples
+    --------
+    >>> from adaptive_dp.risk import known_rates
+    >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0)
+    >>> known_rates(setting, epsilon=1.0)[0].source
+    'Bassily, Smith and Thakurta 2014, delta = 0'
     """
 
     shape: float

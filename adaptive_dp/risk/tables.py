@@ -43,6 +43,13 @@ class Row:
         The excess, mean form; with kind "rate" up to an unknown constant.
     source
         The theorem.
+
+    Examples
+    --------
+    >>> print(markdown_table([Row("convex", "a constant", "upper", 0.5, "own proof")]))
+    | losses | method | mean excess | by |
+    |---|---|---|---|
+    | convex | a constant | <= 0.5 | own proof |
     """
 
     losses: str

@@ -63,6 +63,13 @@ def tilted_output_perturbation(
         All losses on W lie in an interval of this length.
     gap
         What the solver guarantees of F_t itself.
+
+    Examples
+    --------
+    >>> setting = Setting(n=1000, width=4, lipschitz=1.0, radius=1.0, strong=1.0)
+    >>> mild = tilted_output_perturbation(setting, 1.0, tilt=0.5, span=1.0)
+    >>> mild.mean < tilted_output_perturbation(setting, 1.0, tilt=2.0, span=1.0).mean
+    True
     """
     slack = 2 * math.sqrt(2 * nonnegative("gap", gap) / (setting.strong or math.inf))
     size = tilted_sensitivity(setting, tilt=tilt, span=span) + slack

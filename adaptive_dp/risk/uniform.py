@@ -23,6 +23,12 @@ def uniform_gap(setting: Setting) -> float:
     ``(1 + 2R/a)^p`` points at distance a; the difference of risks, less its value at the start (of
     mean 0), is 2L-Lipschitz, and at each point the mean of n independent variables in an interval
     of length 2LR, hence (Hoeffding) subgaussian with variance ``L^2 R^2 / n``.
+
+    Examples
+    --------
+    >>> linear = Setting(n=10_000, width=4, lipschitz=1.0, radius=1.0, linear=True)
+    >>> round(uniform_gap(linear), 6)
+    200.0
     """
     n, slope = setting.n, setting.lipschitz * setting.radius
     if setting.linear:
@@ -41,6 +47,14 @@ def population(setting: Setting, empirical: Upper) -> Upper:
     ``E excess <= E empirical excess + uniform_gap``, whatever the method, as long as its output is
     in W: the least empirical risk is in expectation at most the population's. Bounds by stability,
     ``population=True`` of the methods that have it, are most often smaller.
+
+    Examples
+    --------
+    >>> from adaptive_dp.risk import output_perturbation
+    >>> setting = Setting(n=10_000, width=4, lipschitz=1.0, radius=1.0, strong=1.0)
+    >>> bound = output_perturbation(setting, 1.0)
+    >>> round(population(setting, bound).total - bound.total - uniform_gap(setting), 3)
+    0.0
     """
     if empirical.failure is not None or empirical.population:
         raise DomainError("population() needs a bound of the expected empirical excess")

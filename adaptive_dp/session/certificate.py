@@ -98,6 +98,17 @@ def verify(certificate: Certificate, *, allow: Collection[str] = ()) -> Verdict:
         If it is no `Certificate`, or ``allow`` no list of module names.
     DocumentError
         If it is not of the form of a certificate, or its plan cannot be read or certified.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> with dp.Session(budget=dp.Budget(1.0), people={"age": [30.0, 40.0]}) as session:
+    ...     n = session.run(people.count().release(dp.Laplace(scale=5)))
+    ...     text = session.certificate().to_json()
+    >>> print(verify(dp.Certificate.from_json(text)))
+    holds: epsilon <= 1, recomputed 1, at delta = 0
+    protects one row of 'people', added or removed
     """
     if not isinstance(certificate, Certificate) or "session" not in certificate.document:
         return plans.verify(certificate, allow=allow)

@@ -72,6 +72,19 @@ def broken(entries: Iterable[Any]) -> Iterable[int]:
     before must have: whatever is changed, left out, put in or moved shows. Two things cannot show:
     entries cut off at the end, and an end that is forged whole, with every hash in it. Both change
     the last hash: keep it elsewhere, and compare.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> from adaptive_dp.session.ledger import MemoryLedger
+    >>> people, ledger = dp.dataset("people", columns={}), MemoryLedger()
+    >>> with dp.Session(budget=dp.Budget(1.0), ledger=ledger, people={"id": [1, 2, 3]}) as session:
+    ...     n = session.run(people.count().release(dp.Laplace(scale=4)))
+    >>> entries = ledger.entries()
+    >>> list(broken(entries))
+    []
+    >>> list(broken([entries[0], entries[2]]))  # the spend is left out
+    [1]
     """
     previous = GENESIS
     for i, entry in enumerate(entries):

@@ -32,6 +32,21 @@ class Forecast:
         What the odometer would read; what it reads now, where it does not fit.
     refusal
         Why it does not fit, with what would; empty where it does.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> with dp.Session(budget=dp.Budget(1.0), people={"age": [30.0, 40.0]}) as session:
+    ...     fine = session.what_if(people.count().release(dp.Laplace(scale=4)))
+    ...     dear = session.what_if(people.count().release(dp.Laplace(scale=0.5)))
+    >>> fine.fits, round(fine.remaining.costs[0], 6)
+    (True, 0.75)
+    >>> print(fine)
+    fits; the session's epsilon would then read 0.250001
+    >>> print(dear)
+    does not fit: not enough of the budget is left for Laplace(epsilon=2.00001): what fits is
+    epsilon 1, 2.00001 times the noise (best filter: it asks for epsilon 2.00001 of 1 left)
     """
 
     fits: bool

@@ -32,7 +32,25 @@ Entry = dict[str, Any]
 
 
 class Ledger(Protocol):
-    """Where entries are kept."""
+    """Where entries are kept.
+
+    Examples
+    --------
+    `MemoryLedger`, `SQLiteLedger` and `PostgresLedger` are such, and a class of yours may be:
+
+    >>> import adaptive_dp as dp
+    >>> class Told(MemoryLedger):
+    ...     def spend(self, seen, decide):
+    ...         entries = super().spend(seen, decide)
+    ...         print(*(entry["kind"] for entry in entries))
+    ...         return entries
+    >>> people, rows = dp.dataset("people", columns={}), {"id": [1, 2, 3]}
+    >>> with dp.Session(budget=dp.Budget(1.0), ledger=Told(), people=rows) as session:
+    ...     n = session.run(people.count().release(dp.Laplace(scale=4)))
+    open
+    spend
+    release
+    """
 
     def spend(self, seen: int, decide: Callable[[Sequence[Entry]], Entry | None]) -> list[Entry]:
         """Append one entry, in a transaction that no other writer can enter.
@@ -66,6 +84,16 @@ class MemoryLedger:
 
     A process that is forked takes a copy of it along, and both would spend the same budget: the
     child is refused.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people, budget = dp.dataset("people", columns={}), dp.Budget(1.0)
+    >>> ledger, rows = MemoryLedger(), {"id": [1, 2, 3]}
+    >>> with dp.Session(budget=budget, ledger=ledger, people=rows) as session:
+    ...     n = session.run(people.count().release(dp.Laplace(scale=4)))
+    >>> [entry["kind"] for entry in ledger.entries()]
+    ['open', 'spend', 'release']
     """
 
     def __init__(self) -> None:

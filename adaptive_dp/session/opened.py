@@ -24,6 +24,16 @@ def opened(ledger: Ledger | str | os.PathLike[str], *, create: bool = True) -> L
     ------
     LedgerError
         If there is none and none can be made, or what is there is no ledger.
+
+    Examples
+    --------
+    >>> from adaptive_dp.session.ledger import MemoryLedger
+    >>> opened(MemoryLedger()).entries()
+    []
+    >>> opened("privacy.db", create=False)
+    Traceback (most recent call last):
+        ...
+    adaptive_dp.graph.errors.LedgerError: the ledger cannot be used: there is no file ...privacy.db
     """
     if not isinstance(ledger, str | os.PathLike):
         if all(callable(getattr(ledger, name, None)) for name in ("spend", "entries", "close")):

@@ -31,6 +31,19 @@ class Part:
         As it stands in the ledger: the names of the parts around it and its own, with slashes.
     share
         Of the session's budget.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> with dp.Session(budget=dp.Budget(1.0), people={"age": [30.0, 40.0]}) as session:
+    ...     ages = session.part("ages", share=0.5)
+    ...     count = ages.run(people.count().release(dp.Laplace(scale=4)))
+    ...     left = ages.remaining.costs[0], session.remaining.costs[0]
+    >>> ages
+    <part 'ages': 0.5 of the session's budget>
+    >>> [round(cost, 6) for cost in left]
+    [0.25, 0.75]
     """
 
     def __init__(self, session: Session, inside: Inside) -> None:

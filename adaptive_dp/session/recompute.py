@@ -142,6 +142,17 @@ def recomputed(
     ------
     DeclarationError
         If ``allow`` is no list of module names.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> from adaptive_dp.session.ledger import MemoryLedger
+    >>> people, ledger = dp.dataset("people", columns={}), MemoryLedger()
+    >>> with dp.Session(budget=dp.Budget(1.0), ledger=ledger, people={"id": [1, 2, 3]}) as session:
+    ...     n = session.run(people.count().release(dp.Laplace(scale=4)))
+    >>> found = recomputed(ledger.entries())
+    >>> found.holds, round(found.epsilon, 6)
+    (True, 0.25)
     """
     modules = permitted(allow)
     reasons = [f"entry {i} is not what was written there" for i in broken(entries)]
@@ -348,13 +359,39 @@ def _said(error: BaseException) -> str:
 
 
 def exported(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the document of a ledger: all that `recomputed` needs."""
+    """Return the document of a ledger: all that `recomputed` needs.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> from adaptive_dp.session.ledger import MemoryLedger
+    >>> people, ledger = dp.dataset("people", columns={}), MemoryLedger()
+    >>> with dp.Session(budget=dp.Budget(1.0), ledger=ledger, people={"id": [1, 2, 3]}) as session:
+    ...     n = session.run(people.count().release(dp.Laplace(scale=4)))
+    >>> document = exported(ledger.entries())
+    >>> sorted(document), document["head"] == ledger.entries()[-1]["hash"]
+    (['entries', 'format', 'head'], True)
+    """
     head = entries[-1]["hash"] if entries else GENESIS
     return {"format": FORMAT, "head": head, "entries": list(entries)}
 
 
 def imported(text: str) -> list[Any] | None:
-    """Return the entries of an export, a document or an entry a line; None where it is neither."""
+    """Return the entries of an export, a document or an entry a line; None where it is neither.
+
+    Examples
+    --------
+    >>> import json
+    >>> import adaptive_dp as dp
+    >>> from adaptive_dp.session.ledger import MemoryLedger
+    >>> people, ledger = dp.dataset("people", columns={}), MemoryLedger()
+    >>> with dp.Session(budget=dp.Budget(1.0), ledger=ledger, people={"id": [1, 2, 3]}) as session:
+    ...     n = session.run(people.count().release(dp.Laplace(scale=4)))
+    >>> imported(json.dumps(exported(ledger.entries()))) == ledger.entries()
+    True
+    >>> imported("no ledger") is None
+    True
+    """
     try:
         document = unique_json(text)
     except (ValueError, RecursionError):

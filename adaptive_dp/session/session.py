@@ -525,6 +525,15 @@ class Session:
         """Return what was spent after each step: of the filter's budget, and by the odometer.
 
         Steps that other sessions of the ledger paid for are among them.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> with dp.Session(budget=dp.Budget(1.0), people={"id": [1, 2, 3]}) as session:
+        ...     n = session.run(people.count().release(dp.Laplace(scale=4)), name="first")
+        ...     [(reading.step, round(reading.epsilon, 6)) for reading in session.history()]
+        [('first', 0.25)]
         """
         with self._lock:
             self._take(self._ledger.entries(self._seen))
@@ -632,6 +641,15 @@ class Session:
         DocumentError
             If a step of another session cannot be read here, such as one with an own mechanism: an
             audit without it would be of another analysis.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> with dp.Session(budget=dp.Budget(1.0), people={"id": [1, 2, 3]}) as session:
+        ...     n = session.run(people.count().release(dp.Laplace(scale=2)))
+        ...     session.audit(samples=1_000, seed=1).verdict != "violation"
+        True
         """
         with self._lock:
             plan, spent = self.pipeline, self.epsilon

@@ -67,6 +67,22 @@ class SQLiteLedger(StoredLedger):
     ------
     LedgerError
         If it cannot be opened, is no ledger, or lies on a network file system.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import adaptive_dp as dp
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name, "privacy.db")
+    >>> people, budget = dp.dataset("people", columns={}), dp.Budget(1.0)
+    >>> for scale in (4, 2):  # today, and tomorrow
+    ...     with dp.Session(budget=budget, ledger=path, people={"id": [1, 2, 3]}) as session:
+    ...         n = session.run(people.count().release(dp.Laplace(scale=scale)))
+    ...         print(round(session.remaining.costs[0], 6))
+    0.75
+    0.25
+    >>> folder.cleanup()
     """
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:

@@ -73,6 +73,17 @@ def epsilon_by_step(
         If the certificate is not a session's.
     DocumentError
         If it is not of the form of a certificate, or its plan cannot be read.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={})
+    >>> with dp.Session(budget=dp.Budget(1.0), people={"id": [1, 2, 3]}) as session:
+    ...     for name, scale in [("first", 4), ("second", 2)]:
+    ...         n = session.run(people.count().release(dp.Laplace(scale=scale)), name=name)
+    ...     certificate = session.certificate()
+    >>> [(name, round(epsilon, 6)) for name, epsilon in epsilon_by_step(certificate)]
+    [('first', 0.25), ('second', 0.75)]
     """
     document = certificate.document
     _of_a_session(document)

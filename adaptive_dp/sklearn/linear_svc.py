@@ -12,6 +12,15 @@ class PrivateLinearSVC(PrivateClassifier):
     """A linear support vector machine with a smooth hinge; several classes one against the rest.
 
     Its parameters are those of `PrivateClassifier`; its solvers are the gradient solvers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from adaptive_dp.sklearn import PrivateLinearSVC
+    >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
+    >>> model = PrivateLinearSVC(epsilon=1.0, classes=["low", "high"], random_state=0)
+    >>> model.fit(X, np.where(X[:, 0] > 0, "high", "low")).predict([[-0.9], [0.9]]).tolist()
+    ['low', 'high']
     """
 
     def _loss(self, classes: int) -> Loss:

@@ -114,6 +114,19 @@ def check_pipeline(pipeline: Pipeline, *, independent: Collection[str] = ()) -> 
     ------
     LeakError
         If a step may learn from the data, or the last is no private estimator.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from adaptive_dp.sklearn import PrivateRidge
+    >>> check_pipeline(make_pipeline(StandardScaler(), PrivateRidge()))
+    Traceback (most recent call last):
+        ...
+    adaptive_dp.graph.errors.LeakError: step 'standardscaler', a StandardScaler, may learn from
+    the private data without noise; scale by public bounds with BoundedScaler, fit it on public
+    data and wrap it in FunctionTransformer, or pass independent=['standardscaler'] if a row's
+    result hangs on that row alone
     """
     if not isinstance(pipeline, Pipeline):
         raise TypeError(f"a scikit-learn Pipeline is needed, got {type(pipeline).__name__}")

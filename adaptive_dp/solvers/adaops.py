@@ -67,6 +67,19 @@ class AdaOPS:
     ----------
     Wang 2018 (AdaOPS); Redberg, Zhu and Wang 2023 (generalised propose-test-release). Neither the
     papers' constants nor their losses are used: those are not private as printed.
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "days": (0, 40)})
+    >>> model = people.solve(dp.AdaOPS(["age"], "days"), epsilon=1.0, delta=1e-6)
+    >>> plan = dp.Pipeline(model=model).with_delta(1e-6)
+    >>> plan.certify()
+    <certificate epsilon=1 delta=1e-06 by distribution>
+    >>> age = np.linspace(0, 100, 5_000)
+    >>> found = plan.simulate(seed=1, people={"age": age, "days": 0.3 * age + 5})["model"]
+    >>> round(found["age"], 1)
+    0.3
     """
 
     features: tuple[str, ...] = field(converter=texts)

@@ -45,6 +45,19 @@ class AdaptiveOutputPerturbation:
     References
     ----------
     Redberg, Zhu and Wang 2023; see `PerturbedCoefficients`.
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "days": (0, 40)})
+    >>> learner = dp.AdaptiveOutputPerturbation(["age"], "days")
+    >>> plan = dp.Pipeline(model=people.solve(learner, epsilon=1.0, delta=1e-6)).with_delta(1e-6)
+    >>> plan.certify()
+    <certificate epsilon=1 delta=1e-06 by distribution>
+    >>> age = np.linspace(0, 100, 5_000)
+    >>> found = plan.simulate(seed=1, people={"age": age, "days": 0.3 * age + 5})["model"]
+    >>> round(found["age"], 1)
+    0.3
     """
 
     features: tuple[str, ...] = field(converter=texts)

@@ -66,6 +66,19 @@ class BoostedSSP:
     of the matrix for each step. James and Stein 1961: the shrinkage. The ridge, the clip, and the
     steps' sizes are our own; their constants were chosen on public data, where the error is flat in
     each of them.
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "days": (0, 40)})
+    >>> model = people.solve(dp.BoostedSSP(["age"], "days"), epsilon=1.0, delta=1e-6)
+    >>> plan = dp.Pipeline(model=model).with_delta(1e-6)
+    >>> plan.certify()
+    <certificate epsilon=1 delta=1e-06 by gaussian>
+    >>> age = np.linspace(0, 100, 5_000)
+    >>> found = plan.simulate(seed=1, people={"age": age, "days": 0.3 * age + 5})["model"]
+    >>> {name: round(value, 1) for name, value in found.items()}
+    {'intercept': 5.0, 'age': 0.3}
     """
 
     features: tuple[str, ...] = field(converter=texts)

@@ -54,6 +54,15 @@ class Clipping:
     ----------
     Andrew, Thakkar, McMahan and Ramaswamy 2021, Algorithm 1 and Thm 1 (whose pair of noises is, as
     here, two Gaussian releases: ``1/z^2 = 1/z_g^2 + 1/z_b^2``).
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+    >>> learner = dp.NoisySGD(["age"], "ill", steps=50, adaptive=dp.Clipping(quantile=0.5))
+    >>> plan = dp.Pipeline(model=people.solve(learner)).fix(sigma=1.0)
+    >>> sorted(plan.certify(delta=1e-6).shares)
+    ['NoisySGD.gradients', 'NoisySGD.number_of_rows', 'NoisySGD.short_gradients']
     """
 
     quantile: float = 0.9

@@ -112,6 +112,19 @@ def network_scores(model: NetworkModel, data: Any) -> Array:
     data
         A mapping of the features' names to columns, a structured array, or a frame, in the data's
         own units.
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+    >>> network = dp.Network(dp.Logistic(), hidden=4)
+    >>> learner = dp.NoisyGradientDescent(["age"], "ill", network, steps=5)
+    >>> plan = dp.Pipeline(model=people.solve(learner, epsilon=1.0, delta=1e-6)).with_delta(1e-6)
+    >>> age = np.linspace(0, 100, 5_000)
+    >>> rows = {"age": age, "ill": np.where(age < 60, "no", "yes")}
+    >>> model = plan.simulate(seed=1, people=rows)["model"]
+    >>> network_scores(model, {"age": [20.0, 50.0, 90.0]}).shape
+    (1, 3)
     """
     inputs: Mapping[str, Any] = model["inputs"]
     columns = {

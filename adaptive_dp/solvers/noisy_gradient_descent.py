@@ -48,6 +48,20 @@ class NoisyGradientDescent:
     ----------
     Bassily, Smith and Thakurta 2014, Algorithm 1 (in full batches); Song, Steinke, Thakkar and
     Thakurta 2021 (rank); the cost is the Gaussian's own (Dong, Roth and Su 2022, Corollary 2).
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+    >>> learner = dp.NoisyGradientDescent(["age"], "ill", steps=20)
+    >>> plan = dp.Pipeline(model=people.solve(learner, epsilon=1.0, delta=1e-6)).with_delta(1e-6)
+    >>> plan.certify()
+    <certificate epsilon=1 delta=1e-06 by gaussian>
+    >>> age = np.linspace(0, 100, 5_000)
+    >>> rows = {"age": age, "ill": np.where(age < 60, "no", "yes")}
+    >>> model = plan.simulate(seed=1, people=rows)["model"]
+    >>> dp.predict(model, {"age": [20, 90]}, classes=["no", "yes"]).tolist()
+    ['no', 'yes']
     """
 
     features: tuple[str, ...] = field(converter=texts)

@@ -46,6 +46,15 @@ class NoisySGD:
     al. 2021 (adaptive clipping); Kingma and Ba 2015, Algorithm 1, and Tang, Shpilevskiy and
     Lecuyer 2024 (Adam, freed of the noise's variance). The exact percentile of a round's norms, as
     it is sometimes printed, is not private: one row can move the sum by any amount.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+    >>> learner = dp.NoisySGD(["age"], "ill", steps=50, sampling_rate=0.1)
+    >>> plan = dp.Pipeline(model=people.solve(learner)).fix(sigma=1.0)
+    >>> plan.certify(delta=1e-6)
+    <certificate epsilon=5.99552 delta=1e-06 by distribution>
     """
 
     features: tuple[str, ...] = field(converter=texts)

@@ -72,6 +72,20 @@ class ObjectivePerturbation:
     ----------
     Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 2; Kifer, Smith and Thakurta 2012; Redberg,
     Koskela and Wang 2023 (the shares). The privacy proof is `accountants.losses`'s own.
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+    >>> learner = dp.ObjectivePerturbation(["age"], "ill")
+    >>> plan = dp.Pipeline(model=people.solve(learner, epsilon=1.0, delta=0))
+    >>> plan.certify()
+    <certificate epsilon=1 delta=0 by basic>
+    >>> age = np.linspace(0, 100, 1_000)
+    >>> rows = {"age": age, "ill": np.where(age < 60, "no", "yes")}
+    >>> model = plan.simulate(seed=1, people=rows)["model"]
+    >>> dp.predict(model, {"age": [20, 90]}, classes=["no", "yes"]).tolist()
+    ['no', 'yes']
     """
 
     features: tuple[str, ...] = field(converter=texts)

@@ -46,6 +46,18 @@ class OPS:
     References
     ----------
     Wang, Fienberg and Smola 2015 (one posterior sample); Durfee and Rogers 2019 (bounded range).
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "days": (0, 40)})
+    >>> plan = dp.Pipeline(model=people.solve(dp.OPS(["age"], "days"), epsilon=1.0, delta=0))
+    >>> plan.certify()
+    <certificate epsilon=1 delta=0 by basic>
+    >>> age = np.linspace(0, 100, 5_000)
+    >>> found = plan.simulate(seed=1, people={"age": age, "days": 0.3 * age + 5})["model"]
+    >>> round(found["age"], 1)
+    0.3
     """
 
     features: tuple[str, ...] = field(converter=texts)

@@ -85,6 +85,20 @@ class OutputPerturbation:
     ----------
     Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 1; Lowy and Razaviyayn 2021, Algorithm 1; the
     proofs are in `adaptive_dp.queries.minimizer`.
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+    >>> learner = dp.OutputPerturbation(["age"], "ill", ridge=2.0)
+    >>> plan = dp.Pipeline(model=people.solve(learner, epsilon=1.0, delta=1e-6)).with_delta(1e-6)
+    >>> plan.certify()
+    <certificate epsilon=1 delta=1e-06 by ...>
+    >>> age = np.linspace(0, 100, 5_000)
+    >>> rows = {"age": age, "ill": np.where(age < 60, "no", "yes")}
+    >>> model = plan.simulate(seed=1, people=rows)["model"]
+    >>> dp.predict(model, {"age": [20, 90]}, classes=["no", "yes"]).tolist()
+    ['no', 'yes']
     """
 
     features: tuple[str, ...] = field(converter=texts)

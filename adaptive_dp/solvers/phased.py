@@ -68,6 +68,20 @@ class PhasedERM:
     References
     ----------
     Feldman, Koren and Talwar 2020 (phased ERM, which perturbs an exact minimizer in each phase).
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+    >>> learner = dp.PhasedERM(["age"], "ill", phases=2, rounds=20)
+    >>> plan = dp.Pipeline(model=people.solve(learner, epsilon=1.0, delta=1e-6)).with_delta(1e-6)
+    >>> plan.certify()
+    <certificate epsilon=1 delta=1e-06 by gaussian>
+    >>> age = np.linspace(0, 100, 5_000)
+    >>> rows = {"age": age, "ill": np.where(age < 60, "no", "yes")}
+    >>> model = plan.simulate(seed=1, people=rows)["model"]
+    >>> dp.predict(model, {"age": [20, 90]}, classes=["no", "yes"]).tolist()
+    ['no', 'yes']
     """
 
     features: tuple[str, ...] = field(converter=texts)

@@ -63,6 +63,19 @@ class SSP:
     ----------
     Vu and Slavkovic 2009 (Laplace); Sheffet 2017 and Wang 2018 (Gaussian). The ridge is by the
     known edge of the noise, not by a bound that holds with high probability.
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "days": (0, 40)})
+    >>> model = people.solve(dp.SSP(["age"], "days", pure=True), epsilon=1.0, delta=0)
+    >>> plan = dp.Pipeline(model=model)
+    >>> plan.certify()
+    <certificate epsilon=1 delta=0 by basic>
+    >>> age = np.linspace(0, 100, 5_000)
+    >>> found = plan.simulate(seed=1, people={"age": age, "days": 0.3 * age + 5})["model"]
+    >>> round(found["age"], 1)
+    0.3
     """
 
     features: tuple[str, ...] = field(converter=texts)
