@@ -17,7 +17,7 @@ from adaptive_dp.audit.transcripts import Transcripts
 from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.pate import Ballots, BallotsSource, GNMax
-from adaptive_dp.rows import files, opening
+from adaptive_dp.rows import MemoryRows, files, opening
 
 PEOPLE = dp.dataset("people", columns={"age": (0, 100), "sex": ["f", "m"]})
 PAIR: tuple[Any, Any] = (
@@ -180,6 +180,15 @@ def test_runs_are_those_of_simulate() -> None:
     plan = dp.Pipeline(n=n, s=PEOPLE["age"].sum().release(dp.Laplace(scale=50)))
     told = Transcripts.of(plan, PAIR[0]).one(11)
     assert [float(each) for each in told] == list(plan.simulate(seed=11, **PAIR[0]).values())
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_rows_that_no_run_reads_again_are_let_go(sampled: bool) -> None:
+    """Eighty data sets are bound at a time: with their rows, given data would not fit."""
+    table = PEOPLE.sample(0.5) if sampled else PEOPLE
+    plan = dp.Pipeline(n=table.count().release(dp.Laplace(scale=1)))
+    kept = Transcripts.of(plan, PAIR[0]).base.secrets.values()
+    assert any(isinstance(each.reveal(), MemoryRows) for each in kept) == sampled
 
 
 def test_given_data_stand_beside_the_unit() -> None:
