@@ -56,11 +56,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         r"expected a list",
     ),
     "what if, by name": (
-        lambda: plan().what_if("basic"),  # type: ignore[arg-type]
+        lambda: plan().measure("basic"),  # type: ignore[arg-type]
         r"must be instances .* got 'basic'",
     ),
     "what if, a class": (
-        lambda: plan().what_if(accountants.Basic),  # type: ignore[arg-type]
+        lambda: plan().measure(accountants.Basic),  # type: ignore[arg-type]
         r"got the class Basic; write Basic\(\)",
     ),
     "calibrate on no accountants": (

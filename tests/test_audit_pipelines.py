@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from adaptive_dp.audit.transcripts import Transcripts
 from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.pate import Ballots, BallotsSource, GNMax
+from adaptive_dp.rows import MemoryRows, files, opening
 
 PEOPLE = dp.dataset("people", columns={"age": (0, 100), "sex": ["f", "m"]})
 PAIR: tuple[Any, Any] = (
@@ -180,12 +182,65 @@ def test_runs_are_those_of_simulate() -> None:
     assert [float(each) for each in told] == list(plan.simulate(seed=11, **PAIR[0]).values())
 
 
+@pytest.mark.parametrize("sampled", [False, True])
+def test_rows_that_no_run_reads_again_are_let_go(sampled: bool) -> None:
+    """Eighty data sets are bound at a time: with their rows, given data would not fit."""
+    table = PEOPLE.sample(0.5) if sampled else PEOPLE
+    plan = dp.Pipeline(n=table.count().release(dp.Laplace(scale=1)))
+    kept = Transcripts.of(plan, PAIR[0]).base.secrets.values()
+    assert any(isinstance(each.reveal(), MemoryRows) for each in kept) == sampled
+
+
 def test_given_data_stand_beside_the_unit() -> None:
     frame = {"age": [1.0, 2.0, 3.0], "sex": ["m", "m", "f"]}
     plan = dp.Pipeline(n=count().release(dp.Laplace(scale=1)))
     found = plan.audit(people=frame, samples=1_000, seed=1)
     assert any("as private as" in note for note in found.notes)
     assert found.epsilon_lower <= 1
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("large", [False, True])
+def test_a_file_is_read_once_for_all_pairs(
+    neighbors: Any, large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows are those of arrays; a file that a plan reads in batches is read for each run."""
+    frame = {"id": ["p", "q", "p", "r"], "age": [1.0, 2.0, 3.0, 4.5]}
+    table, other = tmp_path / "people.csv", tmp_path / "visits.csv"
+    table.write_text("id,age\np,1\nq,2\np,3\nr,4.5\n")
+    other.write_text("hour\n3\n4\n")
+    size = 3 if neighbors == "replace_one" else None
+    people = dp.dataset(
+        "people",
+        columns={"age": (0, 9)},
+        unit="id",
+        rows_per_unit=2,
+        neighbors=neighbors,
+        size=size,
+    )
+    visits = dp.dataset("visits", columns={"hour": (0, 24)}, neighbors=neighbors, size=size and 2)
+    plan = dp.Pipeline(
+        age=people["age"].sum().release(dp.Laplace(scale=9)),
+        hour=visits["hour"].sum().release(dp.Laplace(scale=24)),
+    )
+    reads = list[str]()
+    read = files.read
+
+    def counted(path: Path, *rest: Any) -> Any:
+        reads.append(path.name)
+        return read(path, *rest)
+
+    monkeypatch.setattr(files, "read", counted)
+    if large:
+        monkeypatch.setattr(opening, "LARGE", 1)
+    options: Any = {"samples": 200, "limit": 4, "seed": 1}
+    from_files = audit.pipeline(plan, data={"people": table, "visits": str(other)}, **options)
+    once = len(reads)
+    arrays = {"people": frame, "visits": {"hour": [3.0, 4.0]}}
+    given = audit.pipeline(plan, data=arrays, **options)
+    assert len(reads) == once
+    assert from_files == given
+    assert (sorted(reads) == ["people.csv", "visits.csv"]) == (not large)
 
 
 def test_pairs_and_data_are_checked() -> None:

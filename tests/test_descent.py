@@ -96,7 +96,7 @@ class TestNoise:
         concentrated = 2 / self.n * math.sqrt(self.steps / (2 * rho))
         assert concentrated == pytest.approx(0.09801, abs=5e-6)
         found = rounds(concentrated * self.n, self.steps, "replace_one")
-        assert found.what_if(accountants.Concentrated(), 1e-5).bounds.upper < 1.0
+        assert found.measure(accountants.Concentrated(), 1e-5).bounds.upper < 1.0
 
     def test_the_classic_noise_by_rounds(self) -> None:
         """``sqrt(2 T log(1.25 T / delta)) / epsilon``: up to 170 times the delta by exchange."""
@@ -117,8 +117,8 @@ class TestNoise:
     @pytest.mark.parametrize("kind", ["GaussianDP", "Renyi"])
     def test_many_rounds_cost_what_one_with_less_noise_does(self, kind: str) -> None:
         accountant = getattr(accountants, kind)()
-        many = rounds(40.0, 100, "add_remove").what_if(accountant, 1e-5).bounds
-        one = rounds(4.0, 1, "add_remove").what_if(accountant, 1e-5).bounds
+        many = rounds(40.0, 100, "add_remove").measure(accountant, 1e-5).bounds
+        one = rounds(4.0, 1, "add_remove").measure(accountant, 1e-5).bounds
         # apart from what rounding of sums adds, relative to either noise
         assert many.upper == pytest.approx(one.upper, rel=1e-6)
         if kind == "GaussianDP":
@@ -129,7 +129,7 @@ class TestNoise:
     def test_sampled_rounds_are_the_sampled_gaussian(self) -> None:
         """The MNIST run of 60 epochs that the literature quotes: 2.3816897261 by integration."""
         plan = rounds(1.1, 14_063, "add_remove", rate=256 / 60_000)
-        bounds = plan.what_if(accountants.Distribution(), 1e-5).bounds
+        bounds = plan.measure(accountants.Distribution(), 1e-5).bounds
         assert 2.3816897261 <= bounds.upper <= 2.3816897261 * (1 + 1e-5)
 
     def test_a_batch_of_fixed_size_is_another_sampler(self) -> None:

@@ -855,7 +855,7 @@ def pays_enough(plan: dp.Pipeline, first: int, second: int) -> None:
 
 
 def certified(plan: dp.Pipeline, only: Callable[[str], bool]) -> float:
-    bounds = plan.what_if(accountants.Basic(), 0.0, only=only).bounds
+    bounds = plan.measure(accountants.Basic(), 0.0, only=only).bounds
     assert bounds is not None
     return bounds.upper * (1 + 1e-6) + 1e-6
 

@@ -302,7 +302,7 @@ def test_an_exchange_is_twice_a_presence():
         query = table.examples(["u", "v"], "s").stream(Logistic())
         mechanism = dp.FollowTheLeader(sigma=4.0, batches=50)
         plan = dp.Pipeline(a=query.release(mechanism, given=[dp.public(0.1)])).with_delta(1e-5)
-        answer = plan.what_if(accountants.GaussianDP())
+        answer = plan.measure(accountants.GaussianDP())
         return answer.bounds.upper
 
     def epsilon(times):

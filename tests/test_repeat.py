@@ -45,7 +45,7 @@ def run(result: dp.Released[Any], seed: int = 1) -> Any:
 
 def epsilon(*outputs: dp.Released[Any]) -> float:
     plan = dp.Pipeline(**{f"o{i}": o for i, o in enumerate(outputs)})
-    bounds = plan.what_if(accountants.Basic(), 0.0).bounds
+    bounds = plan.measure(accountants.Basic(), 0.0).bounds
     assert bounds is not None
     return bounds.upper
 

@@ -649,7 +649,13 @@ def test_gaps_in_booleans_are_missing_numbers(frame):
         ((0, 1), pl.Series(["1"])),
         (["a"], np.array([1])),
         (["a"], np.array([b"a"])),
+        ((0, 1), pd.Series(["1"], dtype=object)),
+        ((0, 1), pa.array(["1"])),
+        ((0, 1), pa.array([b"1"])),
+        ((0, 1), np.array(["1"], dtype=object)),
         (["a"], pl.Series([1, None])),
+        (["a"], pl.Series([b"a"])),
+        ([1, 2], pl.Series([b"1"])),
         (["a"], pd.Series([1, None], dtype="Int64")),
         ([True, False], np.array(["True"])),
         ([1, 2], pl.Series(["1", None])),
@@ -659,6 +665,30 @@ def test_a_type_that_does_not_fit_is_refused(declared, column):
     plan = dp.Pipeline(n=dp.dataset("t", columns={"x": declared}).count().release(Bare(scale=1.0)))
     with pytest.raises(dp.DataError, match="column 'x'"):
         plan.run(t={"x": column})
+
+
+def test_a_text_in_a_list_is_read_as_in_a_csv_file(tmp_path):
+    """Each cell by itself: a text that spells no number is missing, and moves no other."""
+    spelled = ["1.5", " 2 ", "1e3", "true", "False", "", "x", "nan", "-inf", "0x10", "1_0"]
+    path = tmp_path / "t.csv"
+    path.write_text("x,c\n" + "".join(f"{text},{text}\n" for text in spelled))
+    columns = {"x": "number", "c": "code"}
+    listed = rows({"x": spelled, "c": spelled}, columns, None).columns
+    filed = rows(path, columns, None).columns
+    assert np.array_equal(listed["x"], filed["x"], equal_nan=True)
+    assert str(listed["c"].tolist()) == str(filed["c"].tolist())
+    for text, cell in zip(spelled, listed["x"], strict=True):
+        alone = rows({"x": [text, 7]}, {"x": "number"}, None).columns["x"]
+        assert np.array_equal(alone, [cell, 7.0], equal_nan=True)
+
+
+def test_numeric_texts_in_a_list_count():
+    table = dp.dataset("t", columns={"x": (0, 10), "c": [1, 2]})
+    total, counts = table["x"].sum(), table["c"].histogram()
+    plan = dp.Pipeline(total=total.release(Bare(scale=1.0)), counts=counts.release(Bare(scale=1.0)))
+    found = plan.simulate(seed=0, t={"x": ["1.5", 2, "x"], "c": ["1", "2.0", 2]})
+    assert found["total"] == 3.5
+    assert found["counts"].tolist() == [1.0, 2.0]
 
 
 def test_no_message_tells_the_longest_text():

@@ -12,8 +12,9 @@ import jsonschema
 import pytest
 
 import adaptive_dp as dp
-from accountants import BudgetError, Gaussian, Laplace, Pure
+from accountants import Approximate, BudgetError, Gaussian, Laplace, Pure
 from accountants.errors import InapplicableError
+from accountants.filters.sums import Spent, SumFilter
 from accountants.losses.composite import Composite
 from accountants.losses.sampled import Sampled
 from adaptive_dp.graph.certificate import Certificate
@@ -27,9 +28,11 @@ from adaptive_dp.graph.errors import (
 from adaptive_dp.queries.phases import Phases
 from adaptive_dp.schemas import certificate_schema
 from adaptive_dp.session import Budget, Session
+from adaptive_dp.session.account import Account, used
 from adaptive_dp.session.currency import currency_for, shares
 from adaptive_dp.session.entries import costs_of
 from adaptive_dp.session.ledger import MemoryLedger
+from adaptive_dp.session.state import state_text
 
 ROWS = {
     "age": [float(20 + i % 60) for i in range(300)],
@@ -327,6 +330,52 @@ def test_a_printed_session_says_what_is_spent_and_left():
     session.close()
     assert "closed" in str(session)
     assert "private" in str(opened(accountant="individual", seed=1))
+
+
+def test_what_is_used_and_what_is_left_are_one_share():
+    """By hand, of filters that need one sum or all, budgets of nothing, and failures."""
+
+    class Keeps(SumFilter):
+        def __init__(self, every, budgets, failures=0.0):
+            self.every, self.failures, self._budgets = every, failures, budgets
+
+        def budgets(self):
+            return tuple(map(Fraction, self._budgets))
+
+    def share(every, budgets, sums, failures=0.0, failed=0.0):
+        return used(
+            Keeps(every, budgets, failures), Spent(tuple(map(Fraction, sums)), Fraction(failed))
+        )
+
+    third = Fraction(1, 3)
+    assert share(True, [1, 2], [third, 1]) == Fraction(1, 2)
+    assert share(False, [1, 2], [third, 1]) == third
+    assert share(False, [1, 0, -1], [third, 0, 0]) == third
+    assert share(True, [0], [0]) == 1
+    assert share(True, [0], [third]) > 10**300
+    assert share(True, [1], [3]) == 3
+    assert share(True, [1], [third], 0.5, 0.25) == Fraction(1, 2)
+    assert share(True, [1], [third], 0.5, 0.125) == third
+    assert share(True, [1], [third], 0.0, 0.125) > 10**300
+
+
+@pytest.mark.parametrize("accountant", ["best", "advanced", "renyi", "concentrated", "basic"])
+def test_shares_are_rounded_outward_and_failures_limit_too(accountant):
+    account = Account(Budget(1.0, 1e-5, 1e-6), accountant)
+    before = 1.0
+    for times in range(1, 8):
+        account.add((((), Approximate(0.03, 1e-7)),), ())
+        sums = account.whole
+        keeps = sums.currency.filter
+        exact = used(keeps, sums.spends.worst())
+        assert Fraction(sums.used()) >= exact >= Fraction(1e-7) * times / Fraction(keeps.failures)
+        assert 0 < Fraction(sums.left()) <= 1 - exact
+        assert 1 - sums.used() == pytest.approx(sums.left(), abs=1e-12)
+        assert sums.left() < before
+        before = sums.left()
+    if accountant == "concentrated":
+        assert exact == Fraction(1e-7) * 7 / Fraction(1e-6)
+        assert "failures" in state_text(account, 7, None, closed=False).splitlines()[-1]
 
 
 def test_parts_spend_their_share_and_the_sessions_budget():

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
+from adaptive_dp.audit.given import Given
 from adaptive_dp.audit.pairs import DataPair, Own
 from adaptive_dp.audit.zeroed import Counted
 from adaptive_dp.rows import MemoryRows, Reading, rows
@@ -27,13 +28,13 @@ class Beside:
         The public number of units: the first unit of the data makes room then.
     """
 
-    data: Any
+    data: Given
     own: Own
     size: int | None
 
     def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
         """Return the rows as a data set reads them."""
-        found = rows(self.data, columns, unit)
+        found = self.data.in_memory(columns, unit)
         if self.size is not None and len(found.units):
             found = found.take(found.units != found.units[0])
         if self.own and columns:

@@ -16,6 +16,7 @@ from adaptive_dp.audit.claims import Claim, Claimed, allowed
 from adaptive_dp.audit.claims import claim as as_claim
 from adaptive_dp.audit.distinguishing import distinguish
 from adaptive_dp.audit.features import table
+from adaptive_dp.audit.given import Given
 from adaptive_dp.audit.pairs import DataPair, gallery
 from adaptive_dp.audit.result import Audit
 from adaptive_dp.audit.sides import Neighbors, checked, stream
@@ -25,6 +26,7 @@ from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.roles import PublicSource
 from adaptive_dp.noise.stream import SecureStream
+from adaptive_dp.queries.source import Source
 
 Data = Mapping[str, Any]
 Pair = DataPair | tuple[Data, Data]
@@ -105,6 +107,9 @@ def pipeline(
         missing = {p.source.name for p in gallery(plan, limit=1)} - set(data)
         if missing:
             raise DataError(f"data is missing for {', '.join(sorted(missing))}")
+    if data is not None:
+        tables = _names(plan, Source)
+        data = {name: Given(each) if name in tables else each for name, each in data.items()}
     held = _claim(plan, delta) if claim is None else as_claim(claim, delta)
     made = pairs is None
     if pairs is None:
@@ -182,8 +187,12 @@ def _sides(pair: DataPair, data: Data, alone: bool) -> tuple[Data, Data]:
 
 def _public(plan: Pipeline) -> set[str]:
     """Return the names of the plan's public data sets."""
+    return _names(plan, PublicSource)
+
+
+def _names(plan: Pipeline, kind: type[Source] | type[PublicSource]) -> set[str]:
     operations = [node.handle.operation for node in plan.structure]
-    return {each.name for each in operations if isinstance(each, PublicSource)}
+    return {each.name for each in operations if isinstance(each, kind)}
 
 
 def _promise(one: Transcripts, two: Transcripts, runs: int, seed: int | None, place: int) -> float:

@@ -33,9 +33,9 @@ from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
 class Transcripts:
     """A plan bound to one data set, to be run again and again.
 
-    What is not random and comes from no loop, release or foreign code is computed once. The
-    library's additive noises on such values are drawn for many runs by one call, each release from
-    a stream of its own.
+    What is not random and comes from no loop, release or foreign code is computed once; rows that
+    no run reads after that are let go. The library's additive noises on such values are drawn for
+    many runs by one call, each release from a stream of its own.
     """
 
     structure: Structure
@@ -63,6 +63,9 @@ class Transcripts:
         shown = tuple(node.name for node in structure if _shown(structure, node))
         releases = all(isinstance(structure.nodes[n].handle.operation, Release) for n in shown)
         drawn = tuple(node for node in structure if _additive(structure, node, base))
+        read = {n for node in structure if node.name not in base.secrets for n in node.inputs}
+        for name in base.secrets.keys() - read:  # what no run reads again: rows, as a rule
+            base.secrets[name] = Secret(None)
         return cls(structure, base, shown, releases, drawn)
 
     def one(self, seed: int | None, given: Mapping[str, Any] | None = None) -> list[Any]:

@@ -273,7 +273,7 @@ class Pipeline:
         document["randomness"] |= randomness
         return Certificate(document)
 
-    def what_if(
+    def measure(
         self,
         accountant: Accountant[Any],
         delta: float | None = None,
@@ -281,6 +281,9 @@ class Pipeline:
         only: Callable[[str], bool] = lambda name: True,
     ) -> Answer:
         """Return one accountant's answer for the releases whose names ``only`` accepts.
+
+        As `accountants.measure` answers for their term. What one more step of a session would cost
+        is asked by `Session.what_if`.
 
         Raises
         ------
@@ -293,7 +296,7 @@ class Pipeline:
         >>> people = dp.dataset("people", columns={})
         >>> plan = dp.Pipeline(a=people.count().release(dp.Laplace(scale=2)),
         ...                    b=people.count().release(dp.Laplace(scale=4)))
-        >>> plan.what_if(accountants.Basic(), only=lambda name: name == "b").bounds.upper
+        >>> plan.measure(accountants.Basic(), only=lambda name: name == "b").bounds.upper
         0.2500000...
         """
         delta = self._delta if delta is None else certified_at(delta)

@@ -126,10 +126,7 @@ class Source(SourceOperation):
         readings = {name: reading(declared) for name, declared in self.columns.items()}
         failed = ""
         try:
-            if callable(getattr(type(data), "open_rows", None)):
-                bound: Rows = data.open_rows(readings, self.unit)
-            else:
-                bound = opened(data, readings, self.unit)
+            bound = opened(data, readings, self.unit)
         except SchemaError as error:
             failed = str(error)
         except Exception:  # its message may quote the data, its type tell of them

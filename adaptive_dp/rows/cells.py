@@ -24,8 +24,25 @@ _TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.ti
 _BOXED = (np.bool_, np.integer, np.floating, np.str_)
 
 
+def spelled(text: str) -> float | None:
+    """Return the number that a text spells, true and false as 1 and 0; None if it spells none."""
+    word = text.strip().lower()
+    if word in ("true", "false"):
+        return float(word == "true")
+    try:
+        return float(word)
+    except ValueError:
+        return None
+
+
 def number(cell: Any) -> float:
-    """Return a cell as a float; NaN for what is no number, infinity for what is too large."""
+    """Return a cell as a float; NaN for what is no number, infinity for what is too large.
+
+    A text is the number that it spells, as in a CSV file.
+    """
+    if isinstance(cell, str):
+        found = spelled(cell)
+        return math.nan if found is None else found
     if not isinstance(cell, _NUMBERS) or isinstance(cell, np.timedelta64):
         return math.nan
     try:
@@ -49,6 +66,11 @@ def objects(cells: Iterable[Any]) -> NDArray[np.object_]:
         boxed = isinstance(cell, _BOXED) and not isinstance(cell, np.timedelta64)
         array[i] = cell.item() if boxed else cell
     return array
+
+
+def codes(cells: Iterable[Any]) -> NDArray[np.object_]:
+    """Return cells among which texts stand for numbers; None for a text that spells none."""
+    return objects(spelled(cell) if isinstance(cell, str) else cell for cell in cells)
 
 
 def units(column: NDArray[Any]) -> Integers:

@@ -11,6 +11,7 @@ from typing import IO, Any
 
 from attrs import frozen
 
+from adaptive_dp.rows.cells import spelled
 from adaptive_dp.rows.reading import SchemaError
 from adaptive_dp.rows.rows import Reading
 
@@ -147,13 +148,8 @@ def cell(text: str | None, reading: Reading) -> float | str | None:
     """Return a field as what its column holds; true and false are 1 and 0 among numbers."""
     if text is None or reading == "text":
         return text
-    word = text.strip().lower()
-    if word in ("true", "false"):
-        return float(word == "true")
-    try:
-        return float(word)
-    except ValueError:
-        return text if reading == "value" else None
+    found = spelled(text)
+    return text if found is None and reading == "value" else found
 
 
 def _parquet(path: Path) -> Any:

@@ -38,8 +38,12 @@ def opened(data: Any, columns: Mapping[str, Reading], unit: str | None) -> Rows:
 
     Several files (a list of paths, or a pattern such as ``part-*.parquet``), and a file of more
     than 256 MiB, and a data set of PyArrow are read in batches; Dask's frames and arrays stay on
-    their cluster; anything else is in memory, as `rows` has it.
+    their cluster; what is `Readable` makes its own rows; anything else is in memory, as `rows` has
+    it.
     """
+    if callable(getattr(type(data), "open_rows", None)):
+        made: Rows = data.open_rows(columns, unit)
+        return made
     if _is_frame(data):
         return joined(_dask_data().of_frame(data, dict(columns), unit), unit)
     if _is_array(data) or _of_arrays(data, [*columns, unit]):

@@ -55,9 +55,10 @@ def kind(array: NDArray[Any]) -> str:
 def read(column: Any, name: str, reading: Reading) -> NDArray[Any]:
     """Return a column as an array.
 
-    A list is read cell by cell: what is no number is missing, where numbers are declared. An
-    array or a frame's column has a type, which is part of the schema: one that does not fit
-    is refused.
+    A list has no type, and nothing is told of its cells: each is read by itself, as in a CSV file.
+    Where numbers are declared, a text is the number that it spells, and what is none is missing. An
+    array or a frame's column has a type, which is part of the schema: one that does not fit is
+    refused, whatever its cells spell.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ def read(column: Any, name: str, reading: Reading) -> NDArray[Any]:
         If the column's type does not fit.
     """
     if isinstance(column, Sequence) and not isinstance(column, str | bytes | memoryview):
-        return cells.numbers(column) if reading == "number" else cells.objects(column)
+        return _untyped(column, reading)
     if isinstance(column, np.ma.MaskedArray):
         return _masked(column, name, reading)
     if isinstance(column, np.ndarray):
@@ -87,6 +88,12 @@ def read(column: Any, name: str, reading: Reading) -> NDArray[Any]:
             f"column {name!r} must be an array, a list or a series, got {type(column).__name__}"
         )
     return _array(np.asarray(column), name, reading)
+
+
+def _untyped(column: Sequence[Any], reading: Reading) -> NDArray[Any]:
+    if reading == "number":
+        return cells.numbers(column)
+    return cells.codes(column) if reading == "code" else cells.objects(column)
 
 
 def _array(array: NDArray[Any], name: str, reading: Reading) -> NDArray[Any]:
@@ -146,9 +153,11 @@ def _cells(series: Any, name: str, reading: Reading) -> NDArray[Any]:
         raise SchemaError(
             f"column {name!r}: {_NEEDS[reading]}, got {called}; convert it to one of them"
         )
-    wrong = {"text": plain, "code": series.dtype == nw.String, "number": not plain}
+    texts, binary = series.dtype == nw.String, series.dtype == nw.Binary
+    wrong = {"text": plain or binary, "code": texts or binary, "number": not plain}
     if wrong.get(reading, False) and series.dtype != nw.Unknown:  # polars' type of no values
-        raise SchemaError(f"column {name!r}: {_NEEDS[reading]}, got {called}")
+        cure = "; convert it to floats" if reading == "number" else ""
+        raise SchemaError(f"column {name!r}: {_NEEDS[reading]}, got {called}{cure}")
     if reading == "number":
         floats = series.dtype in (nw.Float64, nw.Float32)
         array = np.asarray(series.to_numpy()) if floats else cells.numbers(series.to_list())

@@ -13,9 +13,9 @@ from fractions import Fraction
 
 from attrs import define
 
-from accountants.filters.sums import Amount, Spent, SumFilter
+from accountants.filters.sums import BEYOND, Amount, Spent, SumFilter
 from accountants.odometers import Odometer
-from accountants.rounding import down, flooring
+from accountants.rounding import ceiling, down, flooring
 from adaptive_dp.graph.operation import require
 from adaptive_dp.session.budget import Budget
 from adaptive_dp.session.currency import Currency, currency_for
@@ -70,9 +70,13 @@ class Sums:
         """Return the reading, as it would be after costs that fit."""
         return self.currency.epsilon(self.read_off.after(more), kept=self.kept)
 
+    def used(self) -> float:
+        """Return the share of the budget that is spent, rounded up; see `used`."""
+        return ceiling(used(self.currency.filter, self.spends.worst()))
+
     def left(self) -> float:
-        """Return which fraction is left, in the currency that limits; a floor in [0, 1]."""
-        return left(self.currency.filter, self.spends.worst())
+        """Return the share of the budget that is left, rounded down; in [0, 1]."""
+        return flooring(max(Fraction(), 1 - used(self.currency.filter, self.spends.worst())))
 
 
 class Account:
@@ -187,11 +191,21 @@ class Account:
         self._shares[name] = share
 
 
-def left(keeps: SumFilter, spent: Spent) -> float:
-    """Return which fraction of a filter's budget is left, in the currency that limits; a floor."""
-    pairs = zip(keeps.budgets(), spent.sums, strict=True)
-    known = [max(Fraction(), 1 - s / b) if b > 0 else Fraction() for b, s in pairs]
-    return flooring(min(known) if keeps.every else max(known))
+def used(keeps: SumFilter, spent: Spent) -> Fraction:
+    """Return the share of a filter's budget that is spent, exact; above 1 where it is passed.
+
+    Of its currencies it is that of the best off where a filter needs one sum to stay within its
+    budget, and of the worst where it needs all. Of a currency whose budget is nothing, all is spent
+    at once. Failures have a budget of their own, and limit as well: where more of it is spent, that
+    share counts, though steps that cannot fail may still fit.
+    """
+    pairs = zip(spent.sums, keeps.budgets(), strict=True)
+    shares = [s / b if b > 0 else Fraction(1) if s <= b else BEYOND for s, b in pairs]
+    most = max(shares) if keeps.every else min(shares)
+    failures = Fraction(keeps.failures)
+    if failures > 0:
+        return max(most, spent.failure / failures)
+    return most if spent.failure == 0 else BEYOND
 
 
 def names_of(part: str) -> list[str]:

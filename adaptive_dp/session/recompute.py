@@ -66,7 +66,8 @@ class PartFound:
     epsilon
         What was spent in it, at its share of delta.
     left
-        Which fraction of its limit is left, in the currency that limits it; rounded down.
+        Which fraction of its limit is left, in the currency that limits it or for failures;
+        rounded down.
     """
 
     share: float
@@ -91,8 +92,8 @@ class Recomputed:
     epsilon
         What was spent, at the budget's delta, by the theorem of the odometer.
     left
-        Which fraction of the budget is left, in the currency that limits it; rounded down. Where
-        each record has the budget for itself, of one that is in every step.
+        Which fraction of the budget is left, in the currency that limits it or for failures;
+        rounded down. Where each record has the budget for itself, of one that is in every step.
     spent, remaining
         In the currencies of the filter.
     running

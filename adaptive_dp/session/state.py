@@ -37,4 +37,8 @@ def state_text(account: Account, steps: int, seed: int | None, *, closed: bool) 
     how = "each must last" if keeps.every else "a step fits while one lasts"
     if len(rows) > 1:
         lines.append(f"         of {len(rows)} sums, {how}")
+    if keeps.failures:
+        over = "passed" if rest.failure < 0 else shown(rest.failure, upward=False)
+        most = shown(keeps.failures, upward=False)
+        rows.append(["failures", shown(spent.failure, upward=True), over, most])
     return "\n".join([*lines, "", table(["sum", "spent", "left", "of"], rows)])

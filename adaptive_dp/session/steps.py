@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from fractions import Fraction
 from typing import Any
 
 from attrs import frozen
 
-from accountants.filters.sums import Spent, SumFilter
-from accountants.rounding import ceiling
 from adaptive_dp.graph.certificate import Certificate, formed
 from adaptive_dp.graph.document import load
 from adaptive_dp.graph.functions import permitted
@@ -36,7 +32,8 @@ class Reading:
     step
         Its name, or ``step k``.
     share
-        Of the filter's budget, in the currency that limits, in [0, 1].
+        Of the filter's budget, in the currency that limits or of what is kept for failures,
+        rounded up; above 1 where a ledger has passed it.
     epsilon
         What the odometer reads at the budget's delta, in nats; never above the budget's.
     """
@@ -131,24 +128,7 @@ def readings(budget: Budget, accountant: str, steps: Iterable[Step]) -> Iterator
     account = Account(budget, accountant)
     for name, costs, part in steps:
         account.add(costs, part)
-        share = used(account.currency.filter, account.whole.spends.worst())
+        share = account.whole.used()
         if not account.currency.refuses:  # a record spends no more than its budget
             share = min(share, 1.0)
         yield Reading(name, share, float(account.whole.epsilon()))
-
-
-def used(keeps: SumFilter, spent: Spent) -> float:
-    """Return the share of a filter's budget that is spent, rounded up.
-
-    A filter that needs one of its sums to stay within its budget has as much left as is left of
-    the one that is best off; one that needs all, of the worst; failures have a budget of their own.
-    """
-    shares = [_ratio(s, b) for s, b in zip(spent.sums, keeps.budgets(), strict=True)]
-    most = max(shares) if keeps.every else min(shares)
-    return max(most, _ratio(spent.failure, Fraction(keeps.failures)))
-
-
-def _ratio(spent: Fraction, budget: Fraction) -> float:
-    if budget > 0:
-        return ceiling(spent / budget)
-    return math.inf if spent > budget else 0.0
