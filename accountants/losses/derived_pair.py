@@ -48,6 +48,7 @@ class ResponseBound(ResponsePair):
         return False
 
 
+@lru_cache(maxsize=1024)  # a root is found by asking for a pair's profile again and again
 def implied(loss: PrivacyLoss) -> Pair | None:
     """Return a pair that the loss's pure epsilon implies, or else its mu."""
     eps, mu = loss.pure(), loss.mu()
