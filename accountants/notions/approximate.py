@@ -29,6 +29,7 @@ def epsilon(loss: PrivacyLoss, delta: float) -> float:
     return known.upper if known is not None else solve(_profile(loss), delta, upper=True)
 
 
+@lru_cache(maxsize=4096)  # each accountant asks for it
 def floor(loss: PrivacyLoss, delta: float) -> float:
     """Return a lower bound of the tight epsilon at ``delta``: there the profile exceeds delta."""
     known = loss.epsilon_at(delta)
