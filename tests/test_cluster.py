@@ -297,9 +297,7 @@ def plan_of(name):
             "gram": people.vectors(["a", "b"]).gram().release(dp.Gaussian(sigma=5.0)),
             "histogram": people["k"].histogram().release(dp.Laplace(scale=2.0)),
         },
-        "adassp": lambda: {
-            "t": single.solve(dp.AdaSSP(features=["a", "b"], target="y"), **budget)
-        },
+        "adassp": lambda: {"t": single.solve(dp.AdaSSP(features=["a", "b"], target="y"), **budget)},
         "descent": lambda: {"t": single.solve(sgd, **budget)},
         "sgd": lambda: {"t": people.solve(batches, **budget)},
         "pate": lambda: {"v": votes.release(dp.pate.GNMax(2.0))},

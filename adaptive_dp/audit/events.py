@@ -96,7 +96,7 @@ class Rates:
         self.low = _above(-second, -first, -self.cuts, tries, known=known)
 
     def sums(self, spot: str, others: Array | None) -> tuple[Array, Array]:
-        """Return rates with all cuts for one threshold, the other at each of some indices, or never.
+        """Return rates with all cuts for one threshold, and the other at some of them, or never.
 
         Parameters
         ----------
