@@ -99,7 +99,7 @@ class Advanced:
         """Return the least of the three bounds at what the failures leave of ``delta``."""
         delta = probability("delta", delta)
         pairs, rest = _pairs(state, delta)
-        upper = 0.0 if delta == 1 else math.inf if pairs is None else _optimal(pairs, rest)
+        upper = _upper(pairs, rest, delta)
         lower = state.floor.epsilon(delta)
         if pairs is not None and len(pairs) == 1 and _is_response(state):
             ((eps, times),) = pairs.items()
@@ -113,7 +113,7 @@ class Advanced:
         epsilon = nonnegative("epsilon", epsilon)
         failure = min(1.0, ceiling(state.failure))
         return delta_by_search(
-            lambda d: self.epsilon(state, d).upper, epsilon, state.floor, failure
+            lambda d: _upper(*_pairs(state, d), d), epsilon, state.floor, failure
         )
 
     def price(self, state: AdvancedState, delta: float) -> Callable[[PrivacyLoss], float]:
@@ -200,6 +200,11 @@ def _pairs(state: AdvancedState, delta: float) -> tuple[dict[float, int] | None,
     if rest < 0 or any(math.isinf(eps) for eps in pairs):
         return None, -1.0
     return pairs, rest
+
+
+def _upper(pairs: Mapping[float, int] | None, rest: float, delta: float) -> float:
+    """Return the bound at ``delta``, of which ``rest`` is left for the pairs' sum."""
+    return 0.0 if delta == 1 else math.inf if pairs is None else _optimal(pairs, rest)
 
 
 def _optimal(pairs: Mapping[float, int], delta: float) -> float:

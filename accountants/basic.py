@@ -80,30 +80,13 @@ class Basic:
     def epsilon(self, state: BasicState, delta: float) -> Bounds:
         """Return the sum at ``delta``; infinite where the failures alone exceed it."""
         delta = probability("delta", delta)
-        lower = state.floor.epsilon(delta)
-        if delta == 1:
-            return Bounds(0.0, 0.0)
-        if state.failure > Fraction(delta) or state.infinite:
-            return Bounds(lower, math.inf)
-        total = state.epsilon
-        if state.count:
-            share = _share(state, delta)
-            if share == 0:
-                return Bounds(lower, math.inf)
-            for loss, times in state.unbounded.items().items():
-                eps = approximate.epsilon(loss, share)
-                if math.isinf(eps):
-                    return Bounds(lower, math.inf)
-                total += Fraction(eps) * times
-        return bracket(lower, ceiling(total))
+        return bracket(state.floor.epsilon(delta), _upper(state, delta))
 
     def delta(self, state: BasicState, epsilon: float) -> Bounds:
         """Return the least delta at which the sum is at most ``epsilon``."""
         epsilon = nonnegative("epsilon", epsilon)
         failure = min(1.0, ceiling(state.failure))
-        return delta_by_search(
-            lambda d: self.epsilon(state, d).upper, epsilon, state.floor, failure
-        )
+        return delta_by_search(lambda d: _upper(state, d), epsilon, state.floor, failure)
 
     def price(self, state: BasicState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the epsilon that each loss adds."""
@@ -122,6 +105,25 @@ class Basic:
         if loss.pure() is not None:
             return "its pure epsilon"
         return "its privacy profile, at an equal share of delta"
+
+
+def _upper(state: BasicState, delta: float) -> float:
+    """Return the sum at ``delta``; infinite where the failures alone exceed it."""
+    if delta == 1:
+        return 0.0
+    if state.failure > Fraction(delta) or state.infinite:
+        return math.inf
+    total = state.epsilon
+    if state.count:
+        share = _share(state, delta)
+        if share == 0:
+            return math.inf
+        for loss, times in state.unbounded.items().items():
+            eps = approximate.epsilon(loss, share)
+            if math.isinf(eps):
+                return math.inf
+            total += Fraction(eps) * times
+    return ceiling(total)
 
 
 def _share(state: BasicState, delta: float) -> float:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -27,6 +28,8 @@ from accountants.losses.gaussian import GaussianPair
 from accountants.notions import gaussian, renyi
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array, ceiling, flooring, up
+
+_Spends = tuple[tuple[Pair, int], ...]
 
 _TINY = 1e-100
 """No more is computed of losses that add up to less than this."""
@@ -157,7 +160,7 @@ class Distribution:
 class _Whole:
     """The pairs of each direction, and a bracket of the chance that any loss fails."""
 
-    directions: tuple[contour.Spends, ...]
+    directions: tuple[_Spends, ...]
     failure: tuple[Fraction, Fraction]
 
 
@@ -218,7 +221,8 @@ def _epsilon(whole_: _Whole, delta: float) -> Bounds:
     return Bounds(max(b.lower for b in both), max(b.upper for b in both))
 
 
-def _one_way(spends: contour.Spends, delta: float) -> Bounds:
+@lru_cache(maxsize=256)  # a plan is certified more than once: when made, when run, when verified
+def _one_way(spends: _Spends, delta: float) -> Bounds:
     """Return a bracket of epsilon in one direction; ``0 <= delta < 1``."""
     attained = all(pair.attained() for pair, _ in spends)
     if not spends:

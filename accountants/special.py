@@ -10,10 +10,11 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    """Return ``scipy.special``'s function of that name."""
+    """Return ``scipy.special``'s function of that name, and keep it here."""
     if name.startswith("__"):
         raise AttributeError(name)
-    return getattr(_scipy(), name)
+    found = globals()[name] = getattr(_scipy(), name)
+    return found
 
 
 @cache

@@ -273,7 +273,7 @@ def made(size, seed=0):
     }
 
 
-def plans():
+def plan_of(name):
     bounds = {"a": (-1.0, 1.0), "b": (-1.0, 1.0), "y": (-1.0, 1.0), "k": ["no", "yes"]}
     people = dp.dataset("people", columns=bounds, unit="id", rows_per_unit=2)
     count = people.count().release(dp.Laplace(scale=2.0))
@@ -288,26 +288,26 @@ def plans():
     batches = dp.NoisySGD(
         features=["a", "b"], target="k", loss=dp.Logistic(), sampling_rate=0.1, steps=5
     )
-    return {
-        "queries": dp.Pipeline(
-            count=count,
-            parts=parts,
-            median=people["y"].quantile(0.5).release(dp.QuantileExponential(1.0)),
-            gram=people.vectors(["a", "b"]).gram().release(dp.Gaussian(sigma=5.0)),
-            histogram=people["k"].histogram().release(dp.Laplace(scale=2.0)),
-        ),
-        "adassp": dp.Pipeline(
-            t=single.solve(dp.AdaSSP(features=["a", "b"], target="y"), epsilon=1.0, delta=1e-6)
-        ),
-        "descent": dp.Pipeline(t=single.solve(sgd, epsilon=1.0, delta=1e-6)),
-        "sgd": dp.Pipeline(t=people.solve(batches, epsilon=1.0, delta=1e-6)),
-        "pate": dp.Pipeline(v=votes.release(dp.pate.GNMax(2.0))),
+    budget = {"epsilon": 1.0, "delta": 1e-6}
+    outputs = {
+        "queries": lambda: {
+            "count": count,
+            "parts": parts,
+            "median": people["y"].quantile(0.5).release(dp.QuantileExponential(1.0)),
+            "gram": people.vectors(["a", "b"]).gram().release(dp.Gaussian(sigma=5.0)),
+            "histogram": people["k"].histogram().release(dp.Laplace(scale=2.0)),
+        },
+        "adassp": lambda: {"t": single.solve(dp.AdaSSP(features=["a", "b"], target="y"), **budget)},
+        "descent": lambda: {"t": single.solve(sgd, **budget)},
+        "sgd": lambda: {"t": people.solve(batches, **budget)},
+        "pate": lambda: {"v": votes.release(dp.pate.GNMax(2.0))},
     }
+    return dp.Pipeline(**outputs[name]())
 
 
 @pytest.mark.parametrize("name", ["queries", "adassp", "descent", "sgd", "pate"])
 def test_seeded_results_are_the_same_everywhere(tmp_path, cluster, name):
-    plan = plans()[name].with_delta(1e-6)
+    plan = plan_of(name).with_delta(1e-6)
     data = made(BLOCK + 900)
     expected = repr(dict(plan.simulate(seed=4, people=data)))
     frame = pa.table({k: v.tolist() for k, v in data.items()})

@@ -8,7 +8,7 @@ import numpy as np
 
 from accountants.bounds import Bounds
 from accountants.loss import PrivacyLoss
-from accountants.losses.derived_pair import curve_pair
+from accountants.losses.derived_pair import proven_pair
 from accountants.notions.renyi import Curve
 from accountants.pair import Pair
 from accountants.rounding import Array, up
@@ -46,7 +46,7 @@ class Curved(PrivacyLoss):
 
     @cached_property
     def _pair(self) -> Pair | None:
-        return curve_pair(self.renyi, self.pure())
+        return proven_pair(self)
 
     def profile(self, epsilon: float) -> Bounds | None:
         """Return the pair's, failure included, as an upper bound."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -47,6 +48,7 @@ class ResponseBound(ResponsePair):
         return False
 
 
+@lru_cache(maxsize=1024)  # a root is found by asking for a pair's profile again and again
 def implied(loss: PrivacyLoss) -> Pair | None:
     """Return a pair that the loss's pure epsilon implies, or else its mu."""
     eps, mu = loss.pure(), loss.mu()
@@ -100,6 +102,18 @@ def curve_pair(curve: Curve, pure: float | None = None) -> Pair | None:
     falls = np.append(True, np.diff(np.minimum.accumulate(deltas)) < 0) & (deltas < 1)
     kept = list(zip(epsilons[falls].tolist(), map(Fraction, deltas[falls].tolist()), strict=True))
     return with_tails(kept, down(float(orders[-1] - 1))) if falls[-1] else None
+
+
+@lru_cache(maxsize=128)
+def proven_pair(loss: PrivacyLoss) -> Pair | None:
+    """Return `curve_pair` of a loss that knows its Renyi curve; of equal losses it is made once."""
+
+    def curve(orders: Array) -> Array:
+        known = loss.renyi(orders)
+        assert known is not None
+        return known
+
+    return curve_pair(curve, loss.pure())
 
 
 def _bounded(curve: Curve, pure: float) -> Pair:

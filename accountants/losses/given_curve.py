@@ -15,7 +15,7 @@ from accountants.atoms import Atoms
 from accountants.bounds import Bounds
 from accountants.errors import DomainError, InapplicableError, nonnegative, whole
 from accountants.loss import PrivacyLoss
-from accountants.losses.derived_pair import curve_pair
+from accountants.losses.derived_pair import proven_pair
 from accountants.losses.gaussian import Gaussian
 from accountants.notions import renyi
 from accountants.pair import Pair
@@ -61,7 +61,7 @@ class _Curve(PrivacyLoss):
     def _pair(self) -> Pair | None:
         if self._nothing():
             return Atoms((0.0,), (1.0,), (1.0,), exact=False)
-        return curve_pair(self._known)
+        return proven_pair(self)
 
     def pure(self) -> float | None:
         """Return 0 for a curve of zeros; otherwise there is no pure epsilon."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 from accountants.bounds import Bounds
 from accountants.errors import InapplicableError
@@ -15,6 +16,7 @@ from accountants.loss import PrivacyLoss
 from accountants.roots import crossing
 
 
+@lru_cache(maxsize=4096)  # worlds have most losses in common, and a share of delta
 def epsilon(loss: PrivacyLoss, delta: float) -> float:
     """Return an epsilon with ``profile(epsilon).upper <= delta``, to the last bits.
 
@@ -27,6 +29,7 @@ def epsilon(loss: PrivacyLoss, delta: float) -> float:
     return known.upper if known is not None else solve(_profile(loss), delta, upper=True)
 
 
+@lru_cache(maxsize=4096)  # each accountant asks for it
 def floor(loss: PrivacyLoss, delta: float) -> float:
     """Return a lower bound of the tight epsilon at ``delta``: there the profile exceeds delta."""
     known = loss.epsilon_at(delta)

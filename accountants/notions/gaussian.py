@@ -9,6 +9,7 @@ The profile (Balle and Wang 2018, Thm 8), ``Phi(a) - e^eps Phi(b)`` with
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from accountants import special
 from accountants.bounds import Bounds
@@ -103,6 +104,7 @@ def floor(mu_: float, delta: float) -> float:
     return _root(mu_, delta, -1) if 0 < mu_ <= LARGEST and delta > 0 else 0.0
 
 
+@lru_cache(maxsize=4096)  # accountants, worlds and shares ask for the same
 def _root(mu_: float, delta: float, side: int) -> float:
     """Return where a bound of the profile crosses ``delta``, on its own side of the crossing.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from attrs import evolve, frozen
@@ -14,6 +15,9 @@ from adaptive_dp.audit.bounds import Guesses, Way
 from adaptive_dp.audit.learners import Scorer
 
 _CUTS = 400
+
+_NEVER = -1
+"""The place, among the cuts, of a threshold that no score reaches."""
 
 _DOUBT = 3.0
 """Rates at the best of many thresholds are taken to be as uncertain as those of a third of the
@@ -91,14 +95,20 @@ class Rates:
         self.high = _above(first, second, self.cuts, tries, known=True) if known else self.counted
         self.low = _above(-second, -first, -self.cuts, tries, known=known)
 
-    def sums(self, high: int | None, low: int | None, spot: str) -> tuple[Array, Array]:
-        """Return rates with all cuts for one threshold, the other at an index, or never."""
-        own, other, fixed = (
-            (self.high, self.low, low) if spot == "high" else (self.low, self.high, high)
-        )
-        if fixed is None:
+    def sums(self, spot: str, others: Array | None) -> tuple[Array, Array]:
+        """Return rates with all cuts for one threshold, and the other at some of them, or never.
+
+        Parameters
+        ----------
+        spot
+            "high" or "low": the threshold that takes all cuts.
+        others
+            The other's indices; a row for each. Where it is None there is one row.
+        """
+        own, other = (self.high, self.low) if spot == "high" else (self.low, self.high)
+        if others is None:
             return own
-        return own[0] + other[0][fixed], own[1] + other[1][fixed]
+        return own[0] + other[0][others, None], own[1] + other[1][others, None]
 
 
 def _above(
@@ -124,66 +134,71 @@ def choose(
     share: float,
 ) -> Event:
     """Return the event whose bound is foreseen to exceed a point of the claim by the most."""
-    best = Event(scorer, math.inf, -math.inf)
-    for epsilon, delta in points:
-        gain, high, low = _thresholds(rates, delta, tries, share)
-        value = (gain - epsilon) / max(epsilon, 0.05)
+    best, place = Event(scorer, math.inf, -math.inf), (_NEVER, _NEVER)
+    gains, highs, lows = _thresholds(rates, points, tries, share)
+    for i, (epsilon, delta) in enumerate(points):
+        value = (float(gains[i]) - epsilon) / max(epsilon, 0.05)
         if value > best.value or best.value == -math.inf:
-            found = Event(
+            place = high, low = int(highs[i]), int(lows[i])
+            best = Event(
                 scorer,
-                math.inf if high is None else float(rates.cuts[high]),
-                -math.inf if low is None else float(rates.cuts[low]),
+                math.inf if high == _NEVER else float(rates.cuts[high]),
+                -math.inf if low == _NEVER else float(rates.cuts[low]),
                 epsilon,
                 delta,
                 "ratio",
                 value,
             )
-            best = evolve(found, way=_way(rates, high, low, found, tries, share))
-    return best
+    return evolve(best, way=_way(rates, *place, best, tries, share))
 
 
 def _thresholds(
-    rates: Rates, delta: float, tries: int, share: float
-) -> tuple[float, int | None, int | None]:
-    """Return the epsilon that is foreseen, and which cuts are the thresholds (None: never).
+    rates: Rates, points: Sequence[tuple[float, float]], tries: int, share: float
+) -> tuple[Array, Array, Array]:
+    """Return of each point the epsilon that is foreseen, and which cuts are high and low.
 
-    One side alone, or both, each threshold in turn while the other is held.
+    One side alone (the other is `_NEVER`), or both, each in turn while the other is held.
     """
     normal = abs(float(special.ndtri(share)))
     many = 1 / (1 / tries + _DOUBT / rates.drawn)
+    deltas, row = np.array([[delta] for _, delta in points]), np.arange(len(points))
 
-    def best(spot: str, other: int | None) -> tuple[float, int]:
-        c, w = rates.sums(other, other, spot)
-        least = delta / 2 if other is None else delta
-        gains = bounds.foreseen(c, w, many, least, normal)
-        if other is not None:  # the two regions must not meet
-            apart = rates.cuts - rates.cuts[other]
+    def best(spot: str, others: Array | None) -> tuple[Array, Array]:
+        right, wrong = rates.sums(spot, others)
+        least = deltas / 2 if others is None else deltas
+        gains = bounds.foreseen(right, wrong, many, least, normal)
+        if others is not None:  # the two regions must not meet
+            apart = rates.cuts - rates.cuts[others, None]
             gains = np.where(apart > 0 if spot == "high" else apart < 0, gains, -np.inf)
-        at = int(np.argmax(gains))
-        return float(gains[at]), at
+        at = np.argmax(gains, axis=1)
+        return gains[row, at], at
+
+    def both(spot: str, begin: Array, other: str) -> tuple[Array, Array, Array]:
+        at = begin
+        for _ in range(3):
+            held = best(other, at)[1]
+            gain, moved = best(spot, held)
+            if np.array_equal(moved, at):
+                break  # it would go on like that
+            at = moved
+        return gain, moved, held
 
     alone, high = best("high", None)
     other, low = best("low", None)
-    options: list[tuple[float, int | None, int | None]] = [(alone, high, None), (other, None, low)]
-    upper, lower = high, low
-    for _ in range(3):
-        lower = best("low", upper)[1]
-        gain, upper = best("high", lower)
-    options.append((gain, upper, lower))
-    upper, lower = high, low
-    for _ in range(3):
-        upper = best("high", lower)[1]
-        gain, lower = best("low", upper)
-    options.append((gain, upper, lower))
-    return max(options, key=lambda option: option[0])
+    first, upper, below = both("high", high, "low")
+    second, lower, above = both("low", low, "high")
+    never = np.full(len(points), _NEVER)
+    gains = np.array([alone, other, first, second])
+    chosen = np.argmax(gains, axis=0), row
+    highs, lows = np.array([high, never, upper, above]), np.array([never, low, below, lower])
+    return gains[chosen], highs[chosen], lows[chosen]
 
 
-def _way(
-    rates: Rates, high: int | None, low: int | None, event: Event, tries: int, share: float
-) -> Way:
+def _way(rates: Rates, high: int, low: int, event: Event, tries: int, share: float) -> Way:
     """Return the way with the better bound at the foreseen numbers of guesses."""
-    right = sum(side[0][i] for side, i in ((rates.high, high), (rates.low, low)) if i is not None)
-    wrong = sum(side[1][i] for side, i in ((rates.high, high), (rates.low, low)) if i is not None)
+    guesses = [(rates.high, high), (rates.low, low)]
+    right = sum(side[0][i] for side, i in guesses if i != _NEVER)
+    wrong = sum(side[1][i] for side, i in guesses if i != _NEVER)
     seen = Guesses(round(right * tries), round(wrong * tries), tries, event.sides)
     ways: tuple[Way, Way] = ("ratio", "apart")
     return max(ways, key=lambda way: bounds.epsilon(seen, event.delta, share, way))

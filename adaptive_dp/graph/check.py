@@ -214,7 +214,7 @@ def declared(operation: SourceOperation, sources: dict[str, SourceOperation]) ->
             )
     known = sources.get(operation.name, operation)
     # digests, since == would take 1 and True for one category
-    if digest(described(known)) != digest(described(operation)):
+    if known is not operation and digest(described(known)) != digest(described(operation)):
         raise DeclarationError(
             f"two different data sets are named {operation.name!r}; declare it once and reuse the "
             "handle, or give the other another name"

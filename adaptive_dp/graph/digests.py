@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adaptive_dp.graph.loop import Loop
-from adaptive_dp.graph.merge import Merged, described, digest
+from adaptive_dp.graph.merge import Merged, digest
 
 
 def digests(nodes: Merged) -> dict[int, str]:
@@ -16,7 +16,7 @@ def digests(nodes: Merged) -> dict[int, str]:
         reads = handle.inputs
         if isinstance(operation, Loop):  # what its body reads is in its result, in no order
             reads = reads[:1]
-        parts = [*described(operation), [result[id(nodes.of(i))] for i in reads]]
+        parts = [*nodes.told[id(handle)], [result[id(nodes.of(i))] for i in reads]]
         if isinstance(operation, Loop):
             parts.append(result[id(nodes.of(operation.result))])
         if operation.kind == "state":

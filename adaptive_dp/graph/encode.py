@@ -20,7 +20,11 @@ SHIPPED = ("adaptive_dp.primitives.", "adaptive_dp.instance.", "adaptive_dp.pate
 
 def encode(value: Any) -> Any:
     """Return ``value`` as JSON: numbers, texts, lists and mappings, the rest under a tag."""
-    if value is None or isinstance(value, bool | str):
+    if value is None or type(value) in (str, bool, int):  # most are
+        return value
+    if isinstance(value, list | tuple):
+        return [encode(v) for v in value]
+    if isinstance(value, str):
         return value
     if isinstance(value, int):
         return int(value)

@@ -29,6 +29,8 @@ class Merged:
         The repeats whose body a node is in, outermost first.
     groups
         The groups around each node's value, with their names.
+    told
+        What each handle's operation is, as `described`.
     """
 
     def __init__(self) -> None:
@@ -37,6 +39,7 @@ class Merged:
         self.born: dict[int, int] = {}
         self.loops: dict[int, tuple[Handle, ...]] = {}
         self.groups: dict[int, list[tuple[Handle, str]]] = {}
+        self.told: dict[int, list[Any]] = {}
         self._keys: dict[int, str] = {}
         self._first: dict[tuple[str, tuple[int, ...]], Handle] = {}
 
@@ -105,8 +108,9 @@ class Merged:
         """Return what is equal for handles that compute the same from the same nodes."""
         operation = handle.operation
         inputs = [self._keys[id(self.of(i))] for i in handle.inputs]
+        self.told[id(handle)] = told = described(operation)
         # the class itself: of two from outside of the library even the names may be equal
-        key: Any = [*described(operation), id(type(operation)), inputs]
+        key: Any = [*told, id(type(operation)), inputs]
         if isinstance(operation, Loop):
             key.append(self._keys[id(self.of(operation.result))])
         return digest(key)
@@ -128,7 +132,9 @@ def described(operation: Operation) -> list[Any]:
     return [kind, encode(operation.parameters())]
 
 
+JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 def digest(value: Any) -> str:
     """Return the SHA-256 of a JSON value, hexadecimal."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(JSON.encode(value).encode()).hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import importlib
 import json
@@ -27,6 +26,7 @@ from adaptive_dp.graph.diff import diff
 from adaptive_dp.graph.draw import mermaid, svg
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.export import graph
+from adaptive_dp.graph.fresh import copied
 from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.run import Result, execute
@@ -269,7 +269,7 @@ class Pipeline:
         paper = self._paper
         if to_document(self) != paper.document["plan"]:
             paper = Pipeline.of(self._outputs, self._delta, adaptive=self._adaptive).certify()
-        document = copy.deepcopy(paper.document)  # each run's own, which one may change
+        document = copied(paper.document)  # each run's own, which one may change
         document["randomness"] |= randomness
         return Certificate(document)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
+from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 
 from attrs import field, frozen
@@ -105,6 +106,7 @@ class Select(Loop):
         return this if best is None or score > best["score"] else best
 
 
+@lru_cache(maxsize=64)  # every draw begins with it, at the same precision
 def _first(eta: Decimal, gamma: Decimal) -> Decimal:
     """Return P(K = 1); ``e^x - 1`` loses as many digits as x has zeros in front."""
     if eta == 0:

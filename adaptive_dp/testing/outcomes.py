@@ -49,17 +49,19 @@ def audit_problems(
         )
 
 
-def low_bits(outcome: Any) -> Array:
-    """Return of each coordinate the place of its lowest bit and of its highest; shape (2n,).
+def low_bits(outcomes: Array) -> Array:
+    """Return of each coordinate the place of its lowest bit and of its highest.
+
+    Of outcomes of shape (count, n) an array of shape (count, 2n).
 
     The set of floats that a sum ``value + noise`` can reach hangs on the value (Mironov 2012): the
     lowest bit shows it, and where the noise is small the highest shows how small.
     """
-    values = np.atleast_1d(np.asarray(outcome, dtype=np.float64)).ravel()
-    mantissa, exponent = np.frexp(np.where(np.isfinite(values), values, 0.0))
+    mantissa, exponent = np.frexp(np.where(np.isfinite(outcomes), outcomes, 0.0))
     whole = np.abs(mantissa * 2.0**53).astype(np.int64)
     lowest = np.where(whole > 0, np.log2(np.maximum(whole & -whole, 1)) + exponent - 53, 9999.0)
-    return np.concatenate([lowest, np.where(whole > 0, exponent, 9999).astype(np.float64)])
+    highest = np.where(whole > 0, exponent, 9999).astype(np.float64)
+    return np.concatenate([lowest, highest], axis=1)
 
 
 def bit_problems(
@@ -69,7 +71,8 @@ def bit_problems(
 
     def sampler(value: Any) -> Callable[[int, Stream], Any]:
         def sample(count: int, stream: Stream) -> Any:
-            return np.array([low_bits(release(value, stream)) for _ in range(count)])
+            found = [np.ravel(release(value, stream)) for _ in range(count)]
+            return low_bits(np.array(found, dtype=np.float64))
 
         return sample
 

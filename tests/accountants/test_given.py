@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from accountants import (
     Approximate,
+    Distribution,
     DomainError,
     Gaussian,
     InapplicableError,
@@ -22,6 +23,7 @@ from accountants import (
     Repeated,
     Spend,
     certify,
+    measure,
 )
 from accountants.atoms import Atoms
 from accountants.discretise import from_profile
@@ -493,3 +495,16 @@ def test_losses_are_values_with_sound_pairs(loss) -> None:  # type: ignore[no-un
 def test_bad_parameters(make) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(DomainError):
         make()
+
+
+def test_equal_losses_share_a_pair_and_unequal_ones_do_not() -> None:
+    one, same, other = (ZeroConcentrated(rho) for rho in (0.05, 0.05, 0.051))
+    assert one.pair() is same.pair()
+    assert one.pair() != other.pair()
+    curve = RenyiCurve(orders=(2, 4), divergences=(0.1, 0.2))
+    assert curve.pair() is RenyiCurve(orders=(2.0, 4.0), divergences=(0.1, 0.2)).pair()
+    bracket = [
+        measure(Spend(loss), Distribution(), delta=1e-6).bounds for loss in (one, same, other)
+    ]
+    assert bracket[0] == bracket[1]
+    assert bracket[0].upper < bracket[2].upper
