@@ -1,13 +1,16 @@
 """Where a monotone cost meets its target: the end of a bracket that is within it.
 
 The search sees logarithms, in which costs are close to straight lines, and ends where two values
-next to each other were seen on either side of the target. The one within it is the answer.
+next to each other were seen on either side of the target. The one within it, rounded away from the
+target to as many digits as were asked for, is the answer: the last bits of costs differ between
+machines, and answers should not.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 from attrs import frozen
 
@@ -99,8 +102,8 @@ def gap(cost: float, target: float) -> float:
 def boundary(search: Search, start: float) -> Point | None:
     """Return the last point within the target; None where no value is.
 
-    The point was evaluated. Beside it, within ``digits``, lies a value that was seen not to be
-    within the target, unless the point is the dearest value that may be tried.
+    The point was evaluated. Beside it, within twice ``digits``, lies a value that was seen not to
+    be within the target, unless the point is the dearest value that may be tried.
     """
     seen = [search.see(min(max(start, search.least), search.most))]
     side = 1 if seen[0].gap > 0 else -1
@@ -109,7 +112,20 @@ def boundary(search: Search, start: float) -> Point | None:
             return None if side > 0 else seen[-1]
         seen.append(_outward(search, seen, side))
     dear, safe = seen[-2:] if side > 0 else (seen[-1], seen[-2])
-    return _narrowed(search, seen, dear, safe)
+    return _rounded(search, _narrowed(search, seen, dear, safe))
+
+
+def _rounded(search: Search, safe: Point) -> Point:
+    """Return the nearest point of few digits that costs less, if it is within the target too."""
+    if search.whole:
+        return safe
+    digits = min(15, 1 + math.ceil(-math.log10(search.digits)))
+    away = ROUND_CEILING if search.falls else ROUND_FLOOR
+    value = float(Context(prec=digits, rounding=away).create_decimal(repr(safe.value)))
+    if value == safe.value or not search.least <= value <= search.most:
+        return safe
+    point = search.see(value)
+    return safe if point.gap > 0 else point
 
 
 def _outward(search: Search, seen: Sequence[Point], side: int) -> Point:

@@ -1,7 +1,7 @@
 """Solving one free number of a term, on the certified upper bound.
 
-The answer is a value that was itself evaluated and found to be within the target, next to one
-that was not. Nothing is extrapolated, so the target is not exceeded by a single unit in the last
+The answer is a value that was itself evaluated and found to be within the target, near one that was
+not. Nothing is extrapolated, so the target is not exceeded by a single unit in the last
 place.
 """
 
@@ -93,7 +93,8 @@ def calibrate(
         The least and the greatest value that may be tried, positive: ``(1e-9, 1)`` for a rate.
         By default 1e-12 to 1e12, and 1 to 10**12 for integers.
     digits
-        Relative width of the final bracket, whose private end is the answer.
+        Relative width of the final bracket; the answer is its private end, rounded to that many
+        digits, away from the target.
 
     Returns
     -------
@@ -245,7 +246,8 @@ def least_noise(
     start
         Where the search begins.
     digits
-        Relative width of the final bracket, whose larger (more private) end is returned.
+        Relative width of the final bracket, whose larger (more private) end is returned, rounded
+        up to that many digits.
 
     Raises
     ------

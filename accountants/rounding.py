@@ -65,6 +65,19 @@ def ceiling(value: Fraction) -> float:
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
+def quotient(value: float, by: float) -> float:
+    """Return ``value / by``, rounded up: itself where a float is the quotient.
+
+    Examples
+    --------
+    >>> quotient(1.0, 10.0), quotient(3.0, 10.0), quotient(1.0, 2.0)
+    (0.1, 0.30000000000000004, 0.5)
+    """
+    if not (math.isfinite(value) and math.isfinite(by)):
+        return value / by
+    return ceiling(Fraction(value) / Fraction(by))
+
+
 def flooring(value: Fraction) -> float:
     """Return the greatest float that is at most the rational ``value``."""
     return -ceiling(-value) + 0.0  # not minus zero

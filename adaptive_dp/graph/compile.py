@@ -262,10 +262,12 @@ def _spend(charge: Charge, change: Change) -> Term:
 def _loss(charge: Charge, changes: Sequence[Change]) -> PrivacyLoss:
     """Return the mechanism's loss; whatever it raises becomes a typed error with the place."""
     mechanism = charge.mechanism
-    # moved up, so that a mechanism's own division cannot round the loss below the truth
-    far = up(max(_sensitivity(charge, change, mechanism.norm) for change in changes), 8)
+    far = max(_sensitivity(charge, change, mechanism.norm) for change in changes)
     query = charge.chain[-1].handle
     assert isinstance(query.operation, Query)
+    if not (_exact(query.operation, "sensitivity") and _exact(mechanism, "loss", "cost")):
+        # moved up, so that a mechanism's own division cannot round the loss below the truth
+        far = up(far, 8)
     try:
         if mechanism.spans:
             spans = [query.operation.span(query.domain, change) for change in changes]
@@ -285,6 +287,13 @@ def _loss(charge: Charge, changes: Sequence[Change]) -> PrivacyLoss:
             f"as accountants.Pure(epsilon=1), got {type(loss).__name__}"
         )
     return loss
+
+
+def _exact(part: Query | Mechanism, *methods: str) -> bool:
+    """Return whether the class that has the methods says that they round up by themselves."""
+    kind = type(part)
+    says = next(each for each in kind.__mro__ if "exact" in vars(each))
+    return part.exact and all(getattr(kind, name) is getattr(says, name) for name in methods)
 
 
 def _spreading(charge: Charge) -> int:

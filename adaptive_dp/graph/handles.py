@@ -263,7 +263,7 @@ def post(function: Callable[..., R], /, *inputs: Released[Any], **constants: Any
     >>> plan.simulate(seed=1, people={"age": [30, 70] * 1000})["old"]
     0.5
     >>> plan.certify()
-    <certificate epsilon=1.00001 delta=0 by basic>
+    <certificate epsilon=1 delta=0 by basic>
     """
     require(callable(function), f"post needs a function, got {type(function).__name__}")
     require(bool(inputs), "post needs at least one released handle; for a constant use dp.public")

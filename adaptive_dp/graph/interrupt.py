@@ -41,12 +41,12 @@ class Interrupted(KeyboardInterrupt):
     ...     return dp.post(add, total, people.count().release(dp.Laplace(scale=4)))
     >>> plan = dp.Pipeline(total=dp.repeat(count, 10, start=0.0))
     >>> plan.certify()
-    <certificate epsilon=2.50001 delta=0 by basic>
+    <certificate epsilon=2.5 delta=0 by basic>
     >>> try:
     ...     plan.simulate(seed=1, people={"id": [1, 2, 3]})
     ... except dp.Interrupted as stopped:
     ...     stopped.result.certificate
-    <certificate epsilon=0.500001 delta=0 by basic>
+    <certificate epsilon=0.5 delta=0 by basic>
     """
 
     def __init__(self, result: Result | None) -> None:

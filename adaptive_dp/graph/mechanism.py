@@ -109,6 +109,10 @@ class Mechanism:
         and releases what follows from that and from values rounded as `cost` says.
     spans
         True where `loss` takes the span beside the distance: see `Query.span`.
+    exact
+        True where `loss` and `cost` round up by themselves, so that a distance that is exact (see
+        `Query.exact`) is given as it is. Other distances are rounded up by some units in the last
+        place, for a division to lose.
     selectable
         False where what it says of its release, beside its loss, does not hold of the best of
         several runs: a private selection refuses it.
@@ -151,6 +155,7 @@ class Mechanism:
     given: ClassVar[int] = 0
     shifts: ClassVar[bool] = False
     spans: ClassVar[bool] = False
+    exact: ClassVar[bool] = False
     selectable: ClassVar[bool] = True
     theorem: ClassVar[str] = ""
     sampler: ClassVar[str] = ""

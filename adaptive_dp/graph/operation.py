@@ -171,6 +171,9 @@ class Query(Operation):
     gives: ClassVar[type] = np.ndarray
     """The type of its value: numbers, or something that only some mechanisms read."""
 
+    exact: ClassVar[bool] = False
+    """True where `sensitivity` is exact, or rounded up by itself."""
+
     assumption: ClassVar[str] = ""
     """A sentence for certificates, where its sensitivity rests on what no program can check."""
 

@@ -60,7 +60,7 @@ class Pipeline:
     >>> people = dp.dataset("people", columns={"age": (0, 100)})
     >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
     >>> plan.certify().epsilon
-    0.5000000...
+    0.5
     """
 
     def __init__(self, **outputs: Any) -> None:
@@ -146,7 +146,7 @@ class Pipeline:
         >>> people = dp.dataset("people", columns={})
         >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
         >>> plan.term
-        Sequential(parts=(Spend(loss=Laplace(epsilon=0.5000000000000004), name='n'),))
+        Sequential(parts=(Spend(loss=Laplace(epsilon=0.5), name='n'),))
         """
         return compiler.term(self.structure)
 
@@ -240,9 +240,9 @@ class Pipeline:
         gaussian      0.834117  0.834118
         distribution  0.834117  0.834118
         <BLANKLINE>
-        release  mechanism          distance  costs        times  share
-        -------  -----------------  --------  -----------  -----  ------
-        n        Gaussian(sigma=5)  1 (l2)    mu 0.200001  1      100.0%
+        release  mechanism          distance  costs   times  share
+        -------  -----------------  --------  ------  -----  ------
+        n        Gaussian(sigma=5)  1 (l2)    mu 0.2  1      100.0%
         """
         delta = self._delta if delta is None else certified_at(delta)
         chosen = asked(accountants)
@@ -297,7 +297,7 @@ class Pipeline:
         >>> plan = dp.Pipeline(a=people.count().release(dp.Laplace(scale=2)),
         ...                    b=people.count().release(dp.Laplace(scale=4)))
         >>> plan.measure(accountants.Basic(), only=lambda name: name == "b").bounds.upper
-        0.2500000...
+        0.25
         """
         delta = self._delta if delta is None else certified_at(delta)
         asked((accountant,))
@@ -357,7 +357,7 @@ class Pipeline:
         >>> people = dp.dataset("people", columns={"age": (0, 100)})
         >>> plan = dp.Pipeline(total=people["age"].sum().release(dp.Laplace()))
         >>> plan.fix(noise=2.0).certify()  # twice the sensitivity
-        <certificate epsilon=0.500001 delta=0 by basic>
+        <certificate epsilon=0.5 delta=0 by basic>
         """
         unknown = set(values) - set(self.free)
         if unknown:

@@ -84,7 +84,7 @@ def repeat(
     ...     return dp.post(narrow, bounds, below.release(dp.Laplace(scale=4)), total)
     >>> plan = dp.Pipeline(median=dp.repeat(halve, 8, start=[0.0, 100.0]))
     >>> plan.certify()
-    <certificate epsilon=2.25001 delta=0 by basic>
+    <certificate epsilon=2.25 delta=0 by basic>
     >>> plan.simulate(seed=1, people={"age": [20] * 400 + [42] * 300 + [70] * 400})["median"]
     [41.796875, 42.1875]
     """

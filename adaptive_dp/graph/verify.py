@@ -61,7 +61,7 @@ class Verdict:
     >>> verdict.holds, round(verdict.found, 6)
     (False, 0.5)
     >>> print(verdict.reasons[0])
-    the claim is epsilon = 0.1, the plan's is 0.5000000000000004
+    the claim is epsilon = 0.1, the plan's is 0.5
     """
 
     holds: bool

@@ -45,6 +45,7 @@ class DiscreteGaussian(Mechanism):
     """
 
     norm: ClassVar[float] = 2
+    exact: ClassVar[bool] = True
     theorem: ClassVar[str] = "Canonne, Kamath & Steinke 2020, Thm 4"
     sampler: ClassVar[str] = "discrete Gaussian, exact"
 

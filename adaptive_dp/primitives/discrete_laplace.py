@@ -41,6 +41,7 @@ class DiscreteLaplace(Mechanism):
     """
 
     norm: ClassVar[float] = 1
+    exact: ClassVar[bool] = True
     theorem: ClassVar[str] = "Ghosh, Roughgarden & Sundararajan 2009, section 2"
     sampler: ClassVar[str] = "discrete Laplace, exact"
 

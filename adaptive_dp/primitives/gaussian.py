@@ -11,7 +11,7 @@ from accountants import Gaussian as GaussianLoss
 from accountants import PrivacyLoss
 from accountants.notions import gaussian
 from accountants.roots import crossing
-from accountants.rounding import up
+from accountants.rounding import quotient, up
 from adaptive_dp.graph.free import IN_PROPORTION
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.graph.operation import require
@@ -45,6 +45,7 @@ class Gaussian(Mechanism):
     """
 
     norm: ClassVar[float] = 2
+    exact: ClassVar[bool] = True
     shifts: ClassVar[bool] = True
     theorem: ClassVar[str] = "Balle & Wang 2018, Thm 8"
     sampler: ClassVar[str] = "Gaussian, exact, rounded to a power-of-two step"
@@ -58,7 +59,7 @@ class Gaussian(Mechanism):
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss at l2 distance ``distance``."""
-        return GaussianLoss(distance / self.sigma)
+        return GaussianLoss(quotient(distance, self.sigma))
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss at ``distance`` and what rounding adds to it."""

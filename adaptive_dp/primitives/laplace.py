@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from accountants import Laplace as LaplaceLoss
 from accountants import PrivacyLoss
-from accountants.rounding import up
+from accountants.rounding import quotient, up
 from adaptive_dp.graph.free import IN_PROPORTION
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.noise import lattice
@@ -42,6 +42,7 @@ class Laplace(Mechanism):
     """
 
     norm: ClassVar[float] = 1
+    exact: ClassVar[bool] = True
     theorem: ClassVar[str] = "Dwork, McSherry, Nissim & Smith 2006, Prop. 1"
     sampler: ClassVar[str] = "Laplace, exact, rounded to a power-of-two step"
 
@@ -54,7 +55,7 @@ class Laplace(Mechanism):
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss at l1 distance ``distance``."""
-        return LaplaceLoss(distance / self.scale)
+        return LaplaceLoss(quotient(distance, self.scale))
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss at ``distance`` and what rounding adds to it."""

@@ -23,6 +23,7 @@ class Count(Query):
     """
 
     kind: ClassVar[str] = "count"
+    exact: ClassVar[bool] = True
     reads: ClassVar[type] = Table
 
     def sensitivity(self, domain: Any, change: Change, norm: float) -> float:

@@ -51,6 +51,7 @@ class Counts(Query):
     """
 
     kind: ClassVar[str] = "counts"
+    exact: ClassVar[bool] = True
     reads: ClassVar[type] = Table
 
     conditions: tuple[Any, ...] = field(converter=_conditions)
@@ -74,8 +75,9 @@ class Counts(Query):
     def sensitivity(self, domain: Table, change: Change, norm: float) -> float:
         """Return the bound of the class docstring; of a rows against b, ``r = max(a, b)``."""
         count = len(self.conditions)
-        lengths: dict[float, float] = {1: float(count), 2: math.sqrt(count)}
-        return lengths.get(norm, 1.0) * change.rows
+        if norm == 2 and count > 1:
+            return up(math.sqrt(count) * change.rows)
+        return float(change.rows * (count if norm == 1 else 1))
 
     def step(self, domain: Table) -> float:
         """Return 1."""

@@ -10,6 +10,7 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
+from accountants.rounding import up
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.convert import perhaps
 from adaptive_dp.graph.operation import Contributions, Query, require
@@ -31,6 +32,7 @@ class Histogram(Query):
     """
 
     kind: ClassVar[str] = "histogram"
+    exact: ClassVar[bool] = True
     reads: ClassVar[type] = Values
 
     keys: tuple[Any, ...] | None = field(default=None, converter=perhaps)
@@ -68,7 +70,7 @@ class Histogram(Query):
         rows, less = float(change.rows), float(change.both - change.rows)
         if not change.replaced or self.dimension(domain) == 1:
             return rows
-        lengths: dict[float, float] = {1: rows + less, 2: math.hypot(rows, less)}
+        lengths: dict[float, float] = {1: rows + less, 2: up(math.hypot(rows, less))}
         return lengths.get(norm, rows)
 
     def step(self, domain: Values) -> float:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 from attrs import evolve, field, frozen
 
-from accountants.rounding import up
+from accountants.rounding import ceiling, up
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.operation import Contributions, Query, require
@@ -37,7 +38,7 @@ def bounded(values: Values) -> Interval:
 
 
 def interval_sensitivity(bounds: Interval, change: Change) -> float:
-    """Return how far one unit's rows, each in ``bounds``, can move their sum.
+    """Return how far one unit's rows, each in ``bounds``, can move their sum, rounded up.
 
     A unit with up to r rows contributes a number of the set of sums of 0 to r values. Where
     it appears or vanishes: the largest absolute value, ``r max(|lo|, |hi|)``. Where it is
@@ -45,10 +46,11 @@ def interval_sensitivity(bounds: Interval, change: Change) -> float:
     of the two counts only min(a, b) times), or ``r (hi - lo)`` if it has exactly r rows before
     and after.
     """
+    lower, upper = Fraction(bounds.lower), Fraction(bounds.upper)
     if change.replaced and change.fixed:
-        return change.rows * (bounds.upper - bounds.lower)
-    less, more = sorted((max(bounds.upper, 0.0), max(-bounds.lower, 0.0)))
-    return change.rows * more + (change.both - change.rows) * less
+        return ceiling(change.rows * (upper - lower))
+    less, more = sorted((max(upper, Fraction()), max(-lower, Fraction())))
+    return ceiling(change.rows * more + (change.both - change.rows) * less)
 
 
 def ball_sensitivity(ball: Ball, change: Change, norm: float) -> float:
@@ -65,6 +67,7 @@ class Sum(Query):
     """The sum of a column over the rows, computed exactly on a grid inside its bounds."""
 
     kind: ClassVar[str] = "sum"
+    exact: ClassVar[bool] = True
     reads: ClassVar[type] = Values
 
     bounds: Interval = field(converter=interval)

@@ -122,7 +122,7 @@ class Table(Private[Rows]):
     >>> towns = {town: part.count().release(noise) for town, part in adults.partition("town")}
     >>> plan = dp.Pipeline(adults=adults.count().release(noise), towns=towns)
     >>> plan.certify()  # a person is in one town
-    <certificate epsilon=1.00001 delta=0 by basic>
+    <certificate epsilon=1 delta=0 by basic>
     """
 
     def __getitem__(self, name: str) -> Column[float]:
@@ -206,7 +206,7 @@ class Table(Private[Rows]):
         >>> every = dp.Pipeline(n=people.count().release(dp.Laplace(scale=1)))
         >>> tenth = dp.Pipeline(n=people.sample(0.1).count().release(dp.Laplace(scale=1)))
         >>> every.certify()
-        <certificate epsilon=1.00001 delta=0 by basic>
+        <certificate epsilon=1 delta=0 by basic>
         >>> tenth.certify()
         <certificate epsilon=0.158566 delta=0 by basic>
         """
@@ -237,7 +237,7 @@ class Table(Private[Rows]):
         <private counts of 2 conditions>
         >>> plan = dp.Pipeline(ages=ages.release(dp.Laplace(scale=4)))
         >>> plan.certify()  # one person may be in both
-        <certificate epsilon=0.500001 delta=0 by basic>
+        <certificate epsilon=0.5 delta=0 by basic>
         """
         require(
             isinstance(conditions, list | tuple),
@@ -450,7 +450,7 @@ class Column(Private[Array], Generic[S]):
         >>> people = dp.dataset("people", columns={"age": (0, 100)})
         >>> plan = dp.Pipeline(total=people["age"].sum().release(dp.Laplace(scale=200)))
         >>> plan.certify()
-        <certificate epsilon=0.500001 delta=0 by basic>
+        <certificate epsilon=0.5 delta=0 by basic>
         >>> round(plan.simulate(seed=1, people={"age": np.full(10_000, 42.0)})["total"] / 10_000)
         42
         """

@@ -43,10 +43,10 @@ class Forecast:
     >>> fine.fits, round(fine.remaining.costs[0], 6)
     (True, 0.75)
     >>> print(fine)
-    fits; the session's epsilon would then read 0.250001
+    fits; the session's epsilon would then read 0.25
     >>> print(dear)
-    does not fit: not enough of the budget is left for Laplace(epsilon=2.00001): what fits is
-    epsilon 1, 2.00001 times the noise (best filter: it asks for epsilon 2.00001 of 1 left)
+    does not fit: not enough of the budget is left for Laplace(epsilon=2): what fits is epsilon 1,
+    2 times the noise (best filter: it asks for epsilon 2 of 1 left)
     """
 
     fits: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import accountants_truth as truth
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,6 +82,21 @@ def test_certified_answers() -> None:
             noise = least_noise(epsilon_at, 1.0)
             assert epsilon_at(noise) <= 1.0
             assert epsilon_at(noise * (1 - 1e-8)) > 1.0
+
+
+def test_the_last_bits_of_costs_do_not_reach_the_answer() -> None:
+    """Costs that differ by relative 1e-14, as between machines, give the same few digits."""
+    answers = set()
+    for seed in range(20):
+        noise = np.random.default_rng(seed)
+
+        def epsilon_at(b: float, noise: np.random.Generator = noise) -> float:
+            return 1.3 * b**-0.7 * (1 + 1e-14 * float(noise.uniform()))
+
+        answers.add(least_noise(epsilon_at, 0.7, start=3.0))
+    [answer] = answers
+    assert float(f"{answer:.10e}") == answer
+    assert answer >= (1.3 / 0.7) ** (1 / 0.7)
 
 
 def test_infinite_then_finite() -> None:
