@@ -1,16 +1,16 @@
 """Where a monotone cost meets its target: the end of a bracket that is within it.
 
 The search sees logarithms, in which costs are close to straight lines, and ends where two values
-next to each other were seen on either side of the target. The one within it, rounded away from the
-target to as many digits as were asked for, is the answer: the last bits of costs differ between
-machines, and answers should not.
+next to each other were seen on either side of the target. The answer is a short number between the
+two if one is within the target, or the one that is, rounded away from the target to as many digits
+as were asked for: the last bits of costs differ between machines, and answers should not.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
 
 from attrs import frozen
 
@@ -112,20 +112,30 @@ def boundary(search: Search, start: float) -> Point | None:
             return None if side > 0 else seen[-1]
         seen.append(_outward(search, seen, side))
     dear, safe = seen[-2:] if side > 0 else (seen[-1], seen[-2])
-    return _rounded(search, _narrowed(search, seen, dear, safe))
+    return _rounded(search, *_narrowed(search, seen, dear, safe))
 
 
-def _rounded(search: Search, safe: Point) -> Point:
-    """Return the nearest point of few digits that costs less, if it is within the target too."""
+def _rounded(search: Search, dear: Point, safe: Point) -> Point:
+    """Return a point of few digits that is within the target.
+
+    The shortest number between the ends, if it is; or the safe end rounded away from the target.
+    """
     if search.whole:
         return safe
-    digits = min(15, 1 + math.ceil(-math.log10(search.digits)))
-    away = ROUND_CEILING if search.falls else ROUND_FLOOR
-    value = float(Context(prec=digits, rounding=away).create_decimal(repr(safe.value)))
-    if value == safe.value or not search.least <= value <= search.most:
-        return safe
-    point = search.see(value)
-    return safe if point.gap > 0 else point
+    most = min(15, 1 + math.ceil(-math.log10(search.digits)))
+    low, high = sorted((dear.value, safe.value))
+    short = (_digits(safe.value, count, ROUND_HALF_EVEN) for count in range(1, most))
+    away = _digits(safe.value, most, ROUND_CEILING if search.falls else ROUND_FLOOR)
+    for value in (next((each for each in short if low < each < high), away), away):
+        if search.least <= value <= search.most:
+            point = search.see(value)
+            if point.gap <= 0:
+                return point
+    return safe
+
+
+def _digits(value: float, count: int, rounding: str) -> float:
+    return float(Context(prec=count, rounding=rounding).create_decimal(repr(value)))
 
 
 def _outward(search: Search, seen: Sequence[Point], side: int) -> Point:
@@ -145,8 +155,8 @@ def _outward(search: Search, seen: Sequence[Point], side: int) -> Point:
     return search.see(min(max(value, search.least), search.most))
 
 
-def _narrowed(search: Search, seen: list[Point], dear: Point, safe: Point) -> Point:
-    """Return the safe end once the bracket is narrow.
+def _narrowed(search: Search, seen: list[Point], dear: Point, safe: Point) -> tuple[Point, Point]:
+    """Return the ends once the bracket is narrow.
 
     Where three steps have not halved the bracket the next one does, whatever the cost is like.
     """
@@ -161,7 +171,7 @@ def _narrowed(search: Search, seen: list[Point], dear: Point, safe: Point) -> Po
         widths = [math.inf] * 3 if slow else [*widths[1:], width]
         seen.append(found)
         dear, safe = (found, safe) if found.gap > 0 else (dear, found)
-    return safe
+    return dear, safe
 
 
 def _narrow(search: Search, dear: Point, safe: Point) -> bool:

@@ -267,7 +267,7 @@ def test_the_command_line_shows_parts_and_what_is_left_in_them(
     spent_in_parts(path)
     assert main(["ledger", "show", str(path)]) == 0
     text = capsys.readouterr().out
-    said = "part 'topic': 0.5 of the budget, epsilon 0.187501 at delta = 0, 62.4% of it left"
+    said = "part 'topic': 0.5 of the budget, epsilon 0.1875 at delta = 0, 62.4% of it left"
     assert said in text  # rounded outward
     assert "of 1 at delta = 0, 56.2% left" in text  # 1 - 0.125 - 0.0625 - 0.25 = 0.5625
     assert "topic/inner" in text.splitlines()[3]

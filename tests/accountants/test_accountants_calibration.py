@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import accountants_truth as truth
 import numpy as np
@@ -97,6 +98,13 @@ def test_the_last_bits_of_costs_do_not_reach_the_answer() -> None:
     [answer] = answers
     assert float(f"{answer:.10e}") == answer
     assert answer >= (1.3 / 0.7) ** (1 / 0.7)
+
+
+@pytest.mark.parametrize("best", [1.0, 0.3, 20.0, 1.25e-7, 3.0001])
+def test_a_short_number_that_spends_the_target_is_found(best: float) -> None:
+    for start in (1.0, 7.3):
+        cost = lambda b: float(Fraction(1) / Fraction(b))  # noqa: E731
+        assert least_noise(cost, cost(best), start=start) == best
 
 
 def test_infinite_then_finite() -> None:
