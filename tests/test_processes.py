@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -14,10 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from attrs import evolve
 
 import adaptive_dp as dp
 from adaptive_dp.graph.errors import RunError
-from adaptive_dp.rows import Files, SchemaError, opening, processes
+from adaptive_dp.rows import Files, SchemaError, opened, opening, processes
+from adaptive_dp.rows.local import cores
 from adaptive_dp.rows.threads import threads
 
 COLUMNS = {"x": "number"}
@@ -86,6 +89,29 @@ def test_processes_that_die_one_after_the_other_are_given_up(files):
     assert found.total(added).tolist() == [SUM]
 
 
+def test_a_pool_that_another_pass_has_ended_is_no_death(files, tmp_path):
+    begun, go = tmp_path / "begun", tmp_path / "go"
+
+    def block(columns):
+        begun.touch()
+        while not go.exists():
+            time.sleep(0.01)
+        return whole(columns["x"])
+
+    found, totals = files.open_rows(COLUMNS, None), []
+    found = evolve(found, engine=evolve(found.engine, workers=1))
+    waiting = threading.Thread(target=lambda: totals.append(found.total(block).tolist()))
+    waiting.start()
+    for _ in range(processes.TRIES):
+        while not begun.exists():
+            time.sleep(0.01)
+        begun.unlink()
+        processes._drop(1, processes._POOLS[HERE, 1])
+    go.touch()
+    waiting.join()
+    assert totals == [[SUM]]
+
+
 def test_what_cannot_be_sent_is_done_by_threads(files):
     lock, seen = threading.Lock(), set()
 
@@ -106,6 +132,67 @@ def test_code_that_is_nowhere_to_be_found_is_run_here(files, monkeypatch):
     assert files.open_rows(COLUMNS, None).total(module.block).tolist() == [SUM]
 
 
+def test_a_module_that_reads_when_it_is_imported_does_so_once(files, tmp_path, monkeypatch):
+    """A process imports it for the code of the task, and would read, and release, once more."""
+    (tmp_path / "reads.py").write_text(
+        "import numpy as np\n"
+        "from adaptive_dp.rows import Files\n"
+        "def block(columns):\n"
+        "    return np.array([int(columns['x'].sum())])\n"
+        f"found = Files({str(tmp_path / '*.parquet')!r}, 'processes').open_rows({COLUMNS}, None)\n"
+        "total = found.total(block).tolist()\n"
+        f"with open({str(tmp_path / 'read')!r}, 'a') as file:\n    file.write('once')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for workers in [key[1] for key in processes._POOLS]:
+        processes._drop(workers, processes._POOLS.get((HERE, workers)))  # none knows of the path
+    assert __import__("reads").total == [SUM]
+    assert (tmp_path / "read").read_text() == "once"
+    sys.modules.pop("reads")
+
+
+def test_no_data_are_opened_by_a_process_that_reads_for_another(files):
+    paths = files.paths
+
+    def block(columns):
+        for data in ({"x": [1.0]}, Files(paths, "threads")):
+            with pytest.raises(SchemaError, match="opens no data"):
+                rows_of(data)
+        return whole(columns["x"])
+
+    assert files.open_rows(COLUMNS, None).total(block).tolist() == [SUM]
+
+
+def rows_of(data):
+    return data.open_rows(COLUMNS, None) if isinstance(data, Files) else opened(data, COLUMNS, None)
+
+
+def test_without_a_working_directory_threads_read(files, tmp_path, monkeypatch):
+    found = files.open_rows(COLUMNS, None)
+    found.total(added)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert found.total(added).tolist() == [SUM]
+
+
+def test_what_is_kept_in_memory_is_no_leak(files, recwarn):
+    """A row group that is larger than the first is not: loky would warn, and start anew."""
+    found = files.open_rows(COLUMNS, None)
+    found.total(added)
+
+    def block(columns):
+        if not hasattr(np, "kept"):
+            np.kept = np.ones(45_000_000)  # 360 MB
+        return np.full(len(columns["x"]), float(os.getpid()))
+
+    first = set(found.values(block))
+    time.sleep(1.1)
+    assert set(found.values(block)) <= first
+    assert not recwarn.list
+    processes._drop(cores(), processes._POOLS.get((HERE, cores())))
+
+
 def test_relative_paths_follow_this_process(files, tmp_path, monkeypatch):
     files.open_rows(COLUMNS, None).total(added)
     other = tmp_path / "other"
@@ -118,7 +205,42 @@ def test_relative_paths_follow_this_process(files, tmp_path, monkeypatch):
     assert found.total(added).tolist() == [SUM]
 
 
-def test_an_interruption_waits_for_nobody(files):
+def test_ctrl_c_is_for_the_process_that_waits(files):
+    def block(columns):
+        blocked = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())  # from the start
+        ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+        return np.full(len(columns["x"]), float(blocked and ignored))
+
+    assert files.open_rows(COLUMNS, None).values(block).all()
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_they_end_with_the_process_that_started_them(files, tmp_path):
+    """Also one that has more to give than a pipe takes, or an error that it would print."""
+    script = (
+        "import os, pathlib, sys, time\n"
+        "import numpy as np\n"
+        "from adaptive_dp.rows import Files\n"
+        "def block(columns):\n"
+        "    pathlib.Path(sys.argv[2]).touch()\n"
+        "    while os.getppid() == parent:\n"
+        "        time.sleep(0.01)\n"
+        "    if columns['x'].min() == 0:\n"
+        "        raise ValueError('canary')\n"
+        "    return np.zeros(2**20)\n"
+        "parent = os.getpid()\n"
+        f"Files(sys.argv[1], 'processes').open_rows({COLUMNS}, None).values(block)\n"
+    )
+    command = [sys.executable, "-c", script, *files.paths, tmp_path / "begun"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as parent:
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.05)
+        parent.kill()
+        said = parent.communicate(timeout=30)[1]  # until nobody has the pipe any more
+    assert "canary" not in said
+
+
+def test_an_interruption_waits_for_nobody(files, capfd):
     found = files.open_rows(COLUMNS, None)
     found.total(added)
 
@@ -137,13 +259,30 @@ def test_an_interruption_waits_for_nobody(files):
     finally:
         signal.signal(signal.SIGINT, before)
     assert time.monotonic() - start < 60
+    assert capfd.readouterr() == ("", "")
     assert found.total(added).tolist() == [SUM]
 
 
-@pytest.mark.parametrize("kind", [ValueError, SystemExit])
+class Held(Exception):
+    """Cannot be sent."""
+
+    def __init__(self, message):
+        super().__init__(message)
+        self.lock = threading.Lock()
+
+
+class Odd(Exception):
+    """Can be sent, but not be read."""
+
+    def __init__(self, number, word):
+        super().__init__(f"{number} {word}")
+
+
+@pytest.mark.parametrize("kind", [ValueError, SystemExit, Held, Odd])
 def test_an_error_there_is_what_it_would_be_here(files, capfd, kind):
     def leak(columns):
-        raise kind(f"{columns['x'].sum()} canary")
+        words = f"{columns['x'].sum()}", "canary"
+        raise kind(*words) if kind is Odd else kind(" ".join(words))
 
     for by in ("threads", "processes"):
         with pytest.raises(kind, match=r"^10.0 canary$"):

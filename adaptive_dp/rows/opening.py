@@ -16,7 +16,7 @@ from adaptive_dp.rows.fragments import fragments
 from adaptive_dp.rows.local import Local, Part, Pool, cores
 from adaptive_dp.rows.parquet_parts import row_groups
 from adaptive_dp.rows.parts import Chosen, Kept, PartedRows, Task
-from adaptive_dp.rows.processes import available, processes
+from adaptive_dp.rows.processes import available, processes, refuse_helpers
 from adaptive_dp.rows.progress import shown, silent
 from adaptive_dp.rows.reading import SchemaError
 from adaptive_dp.rows.rows import Integers, Reading, Rows
@@ -41,6 +41,7 @@ def opened(data: Any, columns: Mapping[str, Reading], unit: str | None) -> Rows:
     their cluster; what is `Readable` makes its own rows; anything else is in memory, as `rows` has
     it.
     """
+    refuse_helpers()
     if callable(getattr(type(data), "open_rows", None)):
         made: Rows = data.open_rows(columns, unit)
         return made
@@ -106,6 +107,7 @@ def in_batches(
     SchemaError
         If a file cannot be read, or its columns do not fit.
     """
+    refuse_helpers()
     wanted = dict(columns)
     every = wanted if unit is None or unit in wanted else {**wanted, unit: "value"}
     coded = unit is not None and wanted.get(unit) == "code"  # categories that are no texts

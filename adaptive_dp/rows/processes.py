@@ -1,11 +1,13 @@
 """Processes that do tasks on parts, on this machine: none waits for another's interpreter.
 
 They are loky's: started when first needed, kept for the next pass, gone `IDLE` seconds after the
-last. Each reads its parts from the files itself; a task goes there and a result comes back through
-a pipe, as bytes. Python of their own: what a function prints or counts there stays there.
+last, or with the process that started them. Each reads its parts from the files itself; a task
+goes there and a result, or an error, comes back through a pipe, as bytes. Python of their own:
+what a function prints goes to the same places, what it counts stays there.
 
 A process that dies takes nothing with it but its task, which another does again: a task reads
-nothing but its part, and a part's result is taken once.
+nothing but its part, and a part's result is taken once. What cannot be sent back is done again
+here, by the pass itself.
 """
 
 from __future__ import annotations
@@ -13,11 +15,11 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import time
 from collections.abc import Iterator
-from concurrent.futures import CancelledError
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future
 from contextlib import contextmanager
-from threading import Lock
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from adaptive_dp.rows.reading import SchemaError
@@ -43,8 +45,16 @@ _POOLS: dict[tuple[int, int], Any] = {}
 _LOCK = Lock()
 
 
-class Unread:
-    """What a process gives for a task that it cannot read: its code is not to be found there."""
+def _forked() -> None:
+    global _LOCK  # another thread of the parent may have held it
+    _LOCK = Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+_HELPS = False
+"""Whether this process is one that does tasks for another."""
 
 
 class Sent:
@@ -60,16 +70,12 @@ class Sent:
 
     def __init__(self, workers: int, part: Part, columns: dict[str, Reading], task: Task) -> None:
         self._workers, self._job = workers, (part, columns, task)
-        self._tried: list[tuple[Any, Any]] = []
         self._send()
 
     def _send(self) -> None:
         """Give the task to the processes, which may be new ones."""
-        pool = _pool(self._workers)
-        try:
-            self._tried.append((pool, pool.submit(_elsewhere, os.getcwd(), _bytes(self._job))))
-        except RuntimeError:  # the pool has just ended
-            self._tried.append((pool, None))
+        job = os.getcwd(), _bytes(self._job)
+        self._pool, self._future = _submitted(self._workers, _elsewhere, *job)
 
     def result(self) -> Any:
         """Return what the task makes of its part.
@@ -79,28 +85,31 @@ class Sent:
         SchemaError
             If several processes died of it.
         """
+        from loky.process_executor import ShutdownExecutorError
+
+        died = 0
         while True:
-            pool, future = self._tried[-1]
             try:
-                found = None if future is None else future.result()
-            except _lost():
-                future = None
-            if future is not None:
+                outcome = _read(self._future.result())
                 break
-            _drop(self._workers, pool)
-            if len(self._tried) == TRIES:
+            except ShutdownExecutorError:  # another pass was interrupted, and ended the pool
+                pass
+            except Exception:
+                died += 1
+            _drop(self._workers, self._pool)
+            if died == TRIES:
                 raise SchemaError(_DYING)
             self._send()
-        if isinstance(found, Unread):
+        if outcome is None:
             with one_blas_thread():
                 return done(*self._job)
+        good, found = outcome
+        if not good:
+            raise found
         return found
 
     def cancel(self) -> None:
-        """Take it back, if nobody has begun."""
-        future = self._tried[-1][1]
-        if future is not None:
-            future.cancel()
+        """Leave it: when a pass is given up, the processes are ended."""
 
 
 _DYING = (
@@ -112,15 +121,15 @@ _DYING = (
 @contextmanager
 def processes(workers: int, like: Task | None) -> Iterator[Submit]:
     """Open a pool of processes; of threads, where none can be started or a task cannot be sent."""
-    if not _can(workers, like):
-        with threads(workers, like) as submit:
-            yield submit
-        return
     try:
-        yield lambda part, columns, task: Sent(workers, part, columns, task)
+        if like is not None and _can(workers, like):
+            yield lambda part, columns, task: Sent(workers, part, columns, task)
+            return
     except BaseException:
         _drop(workers, _POOLS.get((os.getpid(), workers)))  # nobody waits for what is under way
         raise
+    with threads(workers, like) as submit:
+        yield submit
 
 
 def available() -> bool:
@@ -132,18 +141,36 @@ def available() -> bool:
     return True
 
 
-def _can(workers: int, like: Task | None) -> bool:
+def refuse_helpers() -> None:
+    """Refuse to open data in a process that does tasks for another.
+
+    Who does it is a module that runs a plan when it is imported, for a function of it that a task
+    needs: the plan would be run, and released, once more by each process.
+
+    Raises
+    ------
+    SchemaError
+        If this is one.
+    """
+    if _HELPS:
+        raise SchemaError(
+            "a process that reads for another opens no data; a module that is imported runs no "
+            'plan: put that under if __name__ == "__main__"'
+        )
+
+
+def _can(workers: int, like: Task) -> bool:
+    """Return whether there are processes, and they can read the code of a task."""
     try:
-        _bytes(like)
-        for _ in range(2):
-            pool = _pool(workers)
-            try:
-                pool.submit(os.getpid)
-                return True
-            except _lost():  # one of them died while there was nothing to do
-                _drop(workers, pool)
-    except Exception:  # what cannot be sent, or a machine that lets no process start
-        pass
+        job = os.getcwd(), _bytes(like)
+    except Exception:  # what cannot be sent
+        return False
+    for _ in range(2):  # one of them may have died while there was nothing to do
+        pool, future = _submitted(workers, _readable, *job)
+        try:
+            return bool(future.result())
+        except Exception:  # a machine that lets no process start, for one
+            _drop(workers, pool)
     return False
 
 
@@ -155,14 +182,51 @@ def _bytes(job: Any) -> bytes:
     return found
 
 
-def _elsewhere(folder: str, job: bytes) -> Any:
-    """Do a task in a process that is here for it, where relative paths mean the same."""
+def _read(outcome: bytes) -> Any:
+    """Return whether a task was done, and its result or error; None if it cannot be read."""
+    try:
+        return pickle.loads(outcome)
+    except Exception:
+        return None
+
+
+def _readable(folder: str, job: bytes) -> bool:
+    """Return whether a task can be read in a process that is here for it."""
+    try:
+        os.chdir(folder)  # where relative paths mean the same
+        pickle.loads(job)
+    except BaseException:  # a module that is imported may also exit
+        return False
+    return True
+
+
+def _elsewhere(folder: str, job: bytes) -> bytes:
+    """Do a task in a process that is here for it, and return what `_read` reads.
+
+    Errors are returned, not raised: loky prints one that it cannot send, message and all.
+    """
     try:
         os.chdir(folder)
-        read = pickle.loads(job)
+        outcome: tuple[bool, Any] = True, done(*pickle.loads(job))
+    except BaseException as error:
+        outcome = False, error
+    try:
+        return _bytes(outcome)
     except Exception:
-        return Unread()
-    return done(*read)
+        return b""
+
+
+def _submitted(workers: int, work: Any, folder: str, job: bytes) -> tuple[Any, Future[Any]]:
+    """Return the pool, None if there is none, and what it makes of a job, or how it failed."""
+    pool = None
+    try:
+        with _deaf():
+            pool = _pool(workers)
+            return pool, pool.submit(work, folder, job)
+    except Exception as error:
+        failed = Future[Any]()
+        failed.set_exception(error)
+        return pool, failed
 
 
 def _pool(workers: int) -> Any:
@@ -171,27 +235,47 @@ def _pool(workers: int) -> Any:
     with _LOCK:
         key = os.getpid(), workers
         if key not in _POOLS:
-            _POOLS[key] = ProcessPoolExecutor(workers, timeout=IDLE, initializer=_deaf, env=ALONE)
+            _POOLS[key] = ProcessPoolExecutor(
+                workers, timeout=IDLE, initializer=_help, initargs=(os.getpid(),), env=ALONE
+            )
         return _POOLS[key]
 
 
 def _drop(workers: int, pool: Any) -> None:
     """End a pool at once, so that the next task gets another; what is under way is lost."""
+    key = os.getpid(), workers
     with _LOCK:
-        key = os.getpid(), workers
-        if _POOLS.get(key) is pool:
-            _POOLS.pop(key, None)
-    if pool is not None:
-        pool.shutdown(wait=True, kill_workers=True)
+        ended = _POOLS.pop(key) if key in _POOLS and _POOLS[key] is pool else None
+    if ended is not None:  # else another pass has ended it
+        ended.shutdown(wait=True, kill_workers=True)
 
 
-def _lost() -> tuple[type[Exception], ...]:
-    """Return how a future says that its process, or its pool, is gone."""
-    from loky.process_executor import ShutdownExecutorError
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Let processes that are started here leave it to this one what Ctrl-C means."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    return BrokenProcessPool, CancelledError, ShutdownExecutorError
 
+def _help(whom: int) -> None:
+    """Begin to do tasks for a process: end with it, and leave it to it what Ctrl-C means."""
+    global _HELPS
+    from loky import process_executor
 
-def _deaf() -> None:
-    """Leave it to the process that waits for this one what Ctrl-C means."""
+    _HELPS = True
+    process_executor._USE_PSUTIL = False  # a large row group is no leak, to be restarted and told
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with, args=(whom,), daemon=True).start()
+
+
+def _end_with(whom: int) -> None:
+    while os.getppid() == whom:
+        time.sleep(1)
+    os._exit(1)
