@@ -12,6 +12,7 @@ here, by the pass itself.
 
 from __future__ import annotations
 
+import atexit
 import os
 import pickle
 import signal
@@ -41,6 +42,8 @@ ALONE = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL", "VECL
 
 _POOLS: dict[tuple[int, int], Any] = {}
 """Pools by this process, since a fork has none of its parent's, and by how many workers."""
+
+atexit.register(_POOLS.clear)  # while loky's modules are whole: later it prints that they are not
 
 _LOCK = Lock()
 
