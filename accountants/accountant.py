@@ -23,7 +23,11 @@ S = TypeVar("S")
 
 
 class Accountant(Protocol[S]):
-    """Composes losses and answers with a bracket."""
+    """Composes losses and answers with a bracket.
+
+    It may also have ``screens(state, delta)``, which returns screens (`accountants.screen`): of many
+    worlds few are then measured.
+    """
 
     @property
     def name(self) -> str:

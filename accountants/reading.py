@@ -21,16 +21,20 @@ from attrs import field, frozen
 from accountants import currencies
 from accountants.accountant import Accountant
 from accountants.bounds import Bounds
-from accountants.certification import ACCOUNTANTS, fold, measure
+from accountants.certification import ACCOUNTANTS, measure
 from accountants.distribution import Distribution
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
 from accountants.hypotheses import Question, greatest, knots
 from accountants.rounding import UNIT, Array, shown
 from accountants.terms import Term
-from accountants.world import Worlds, worlds
+from accountants.world import Worlds, merged, worlds
+from accountants.worst import fold
 
 Chosen = Accountant[Any] | Sequence[Accountant[Any]] | None
 """One accountant, several of which the tightest counts, or None for the usual choice."""
+
+MOST = 512
+"""A curve is read in every world; past so many, in one that their envelope stands for."""
 
 
 def applicable(term: Term | Worlds, chosen: Chosen = None) -> tuple[Accountant[Any], ...]:
@@ -100,7 +104,7 @@ class Guarantee:
 
     @_worlds.default
     def _their_worlds(self) -> Worlds:
-        return worlds(self.term)
+        return merged(worlds(self.term), MOST)
 
     @_folded.default
     def _fold_each(self) -> tuple[tuple[Accountant[Any], tuple[Any, ...]], ...]:
