@@ -25,8 +25,8 @@ S = TypeVar("S")
 class Accountant(Protocol[S]):
     """Composes losses and answers with a bracket.
 
-    It may also have ``screens(state, delta)``, which returns screens (`accountants.screen`): of many
-    worlds few are then measured.
+    It may also have ``screens(state, delta)``, which gives screens (`accountants.screen`): then
+    of many worlds few are measured.
     """
 
     @property

@@ -21,6 +21,7 @@ from accountants import (
     Distribution,
     Envelope,
     Gaussian,
+    Guarantee,
     InapplicableError,
     Laplace,
     Parallel,
@@ -194,6 +195,17 @@ def test_an_envelope_of_compositions_asks_each_loss_once() -> None:
     orders = np.array([1.5, 2.0, 17.0])
     alone = np.max([loss.renyi(orders) for loss in every], axis=0)
     assert Envelope(every).renyi(orders) == pytest.approx(alone, rel=1e-14)
+
+
+def test_a_guarantee_of_many_worlds_has_their_epsilon_and_a_curve_above() -> None:
+    parts = unlike(40, 5)
+    term = Parallel([Sequential(two) for two in itertools.combinations(parts, 2)])
+    assert len(worlds(term).alternatives) > 512
+    exact = measure(term, Distribution(), delta=1e-6).bounds
+    assert exact is not None
+    found = Guarantee(term, Distribution())
+    assert found.epsilon(1e-6) == exact
+    assert found.profile(np.array([exact.upper]))[1][0] >= 1e-6 * (1 - 1e-6)
 
 
 def test_many_unlike_parts_are_quick() -> None:
