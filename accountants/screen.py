@@ -97,12 +97,12 @@ def at_share(share: float) -> tuple[Cost, Cost]:
     """Return the costs and failures of losses as approximate DP.
 
     A loss has its pure epsilon, or without one that of its profile at a share of delta, by which
-    it then fails.
+    it then fails; without a share nothing.
     """
 
     def cost(loss: PrivacyLoss) -> float:
-        eps = loss.pure()
-        return approximate.epsilon(loss, share) if eps is None else eps
+        eps = pure_or_infinite(loss)
+        return approximate.epsilon(loss, share) if loss.pure() is None and share > 0 else eps
 
     def failure(loss: PrivacyLoss) -> float:
         return loss.failure() + (share if loss.pure() is None else 0.0)

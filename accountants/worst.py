@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from attrs import define, field, frozen
 
-from accountants.accountant import Accountant
+from accountants.accountant import Accountant, Floor
 from accountants.bounds import Bounds
 from accountants.loss import PrivacyLoss
 from accountants.notions import approximate, gaussian
@@ -141,7 +141,7 @@ class _Search:
         if self.every.exact:
             lower = self.lower
             if np.isfinite(self.above).any():  # some were passed over
-                lower = max(lower, _floor(self.sums, self.delta, self.epsilon))
+                lower = max(lower, _floor(self.every, self.sums, self.delta, self.epsilon))
         return Worst(Bounds(min(lower, upper), upper), self.every.alternatives[at], state)
 
 
@@ -185,17 +185,19 @@ class Sums:
         return np.where(np.isnan(found), np.inf, found)
 
 
-def _floor(sums: Sums, delta: float | None, epsilon: float | None) -> float:
+def _floor(every: Worlds, sums: Sums, delta: float | None, epsilon: float | None) -> float:
     """Return what no accountant can go below in the worst world (see `Floor`)."""
-    mu = math.sqrt(float(sums.of(_square).max())) * (1 - 2**-40)
+    largest = every.alternatives[int(np.argmax(sums.of(_square)))]
+    floor = Floor()
+    for spends in (every.common, largest.spends):
+        for loss, times in spends.items():
+            floor = floor.add(loss, times)
     others = [loss for loss in sums.losses if not loss.gaussian_pair]
     if delta is None:
         assert epsilon is not None
         known = [loss.profile(epsilon) for loss in others]
-        return max(
-            [gaussian.profile(mu, epsilon).lower, *(bounds.lower for bounds in known if bounds)]
-        )
-    found = gaussian.floor(mu, delta)
+        return max([floor.delta(epsilon), *(bounds.lower for bounds in known if bounds)])
+    found = floor.epsilon(delta)
     for loss in others:
         bounds = loss.profile(found)
         if bounds is not None and bounds.lower > delta:

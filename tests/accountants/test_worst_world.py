@@ -7,8 +7,10 @@ import random
 import time
 
 import accountants_truth as truth
+import mpmath as mp
 import numpy as np
 import pytest
+from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,11 +18,14 @@ from accountants import (
     ACCOUNTANTS,
     Accountant,
     Approximate,
+    Basic,
+    Bounds,
     Composite,
     DiscreteLaplace,
     Distribution,
     Envelope,
     Gaussian,
+    GaussianDP,
     Guarantee,
     InapplicableError,
     Laplace,
@@ -31,6 +36,7 @@ from accountants import (
     Sampled,
     Sequential,
     Spend,
+    World,
     Worlds,
     certify,
     measure,
@@ -187,6 +193,37 @@ def test_the_first_of_equal_worlds_is_named() -> None:
     for parts in (equal, equal[::-1]):
         term = Parallel([Spend(Pure(0.1)), *parts], labels=["none", "first", "second"])
         assert measure(term, ACCOUNTANTS[0], delta=0.0).world.labels == ("first",)
+
+
+@frozen
+class Ending(PrivacyLoss):
+    """A loss that says no pure epsilon, though its profile ends."""
+
+    end: float
+
+    def profile(self, epsilon: float) -> Bounds:
+        return Pure(self.end).profile(epsilon)
+
+
+def test_at_delta_0_a_loss_without_a_pure_epsilon_is_never_passed_over() -> None:
+    """A session asks there whether all is a sum of pure epsilons: no delta to be split."""
+    term = Parallel([Spend(Pure(1.0)), Sequential([Spend(Ending(0.2)), Spend(Ending(0.21))])])
+    for accountant in (ACCOUNTANTS[0], ACCOUNTANTS[1]):
+        same_as_each_alone(worlds(term), accountant, {"delta": 0.0})
+    bounds = measure(term, Basic(), delta=0.0).bounds
+    assert bounds is not None
+    assert np.isinf(bounds.upper)
+
+
+def test_many_gaussians_do_not_raise_what_is_known_from_below() -> None:
+    """The lower end is that of the exact sum of squares, however many losses it has."""
+    many = {Gaussian(0.001 + 1e-9 * i): 1 for i in range(16_000)}
+    rest = ([Laplace(0.1)], [Laplace(0.2)], [Pure(0.05), Laplace(0.05)])
+    every = Worlds({}, tuple(World(many | dict.fromkeys(some, 1)) for some in rest))
+    lower = worst(every, GaussianDP(), delta=1e-6).bounds.lower
+    mu = mp.sqrt(mp.fsum(truth.real(loss.mu()) ** 2 for loss in many))
+    left, right = mu / 2 - lower / mu, -mu / 2 - lower / mu
+    assert mp.ncdf(left) - mp.exp(lower) * mp.ncdf(right) >= truth.real(1e-6)
 
 
 def test_an_envelope_of_compositions_asks_each_loss_once() -> None:
