@@ -123,6 +123,9 @@ class Guarantee:
             asked = applicable(self._every, self.accountant)
             answers = [measure(self._every, each, delta=point) for each in asked]
             known = [answer.bounds for answer in answers if answer.bounds is not None]
+            if not known:
+                reasons = "; ".join(f"{each.accountant.name}: {each.reason}" for each in answers)
+                raise InapplicableError(f"no accountant has a bound at delta = {point}: {reasons}")
             upper = min(bounds.upper for bounds in known)
             return Bounds(min(upper, max(bounds.lower for bounds in known)), upper)
         return self._tightest([[a.epsilon(s, point) for s in states] for a, states in self._folded])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import time
+from typing import Any
 
 import accountants_truth as truth
 import mpmath as mp
@@ -251,3 +252,24 @@ def test_many_unlike_parts_are_quick() -> None:
     start = time.process_time()
     certify(Parallel([*parts, *(Sequential(p) for p in itertools.combinations(parts, 2))]), 1e-6)
     assert time.process_time() - start < 20
+
+
+@frozen
+class Coarse(Basic):
+    """An accountant of somebody else, that refuses small deltas."""
+
+    name: str = "coarse"
+
+    def epsilon(self, state: Any, delta: float) -> Bounds:
+        if delta < 1e-7:
+            raise InapplicableError("no delta below 1e-7")
+        return super().epsilon(state, delta)
+
+
+def test_a_guarantee_of_many_worlds_says_where_it_has_no_bound() -> None:
+    parts = unlike(34, 5)
+    pairs = [Sequential(two) for two in itertools.combinations(parts, 2)]
+    found = Guarantee(Parallel(pairs), Coarse())
+    assert found.epsilon(1e-6).upper > 0
+    with pytest.raises(InapplicableError, match="coarse: no delta below 1e-7"):
+        found.epsilon(1e-9)
