@@ -25,6 +25,9 @@ S = TypeVar("S")
 class Accountant(Protocol[S]):
     """Composes losses and answers with a bracket.
 
+    It may also have ``screens(state, delta)``, which gives screens (`accountants.screen`): then
+    of many worlds few are measured.
+
     Examples
     --------
     >>> from accountants import Laplace, Renyi

@@ -17,7 +17,7 @@ the least of which is the answer:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 
 import numpy as np
@@ -29,8 +29,10 @@ from accountants.bounds import Bounds
 from accountants.concentrated import remaining
 from accountants.errors import InapplicableError, nonnegative, positive, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.notions import approximate
+from accountants.losses.pure import Pure
+from accountants.notions import approximate, renyi
 from accountants.rounding import UNIT, Array, ceiling, down, up
+from accountants.screen import PARTS, Cost, Screen, at_order, at_share, divergence, of_pure
 
 _BINOMIAL = 10**10
 _CELLS = 16384
@@ -116,6 +118,25 @@ class Advanced:
             lambda d: _upper(*_pairs(state, d), d), epsilon, state.floor, failure
         )
 
+    def screens(self, state: AdvancedState, delta: float) -> Iterator[Screen]:
+        """Yield the screens of randomized responses: their sum, and at their best Renyi order.
+
+        What has no pure epsilon is one at this state's share of ``delta`` (and at less).
+        """
+        share = _share(state, probability("delta", delta))
+        pairs, rest = _pairs(state, delta)
+        if pairs is None or rest < 0:
+            return
+        responses = [(Pure(eps), times) for eps, times in pairs.items()]
+        order = math.inf
+        if 0 < rest < 1:
+            order = renyi.epsilon(lambda orders: renyi.total(responses, orders), rest)[1]
+        for part in PARTS:
+            cost, failure = at_share(share * part)
+            yield of_pure(cost, failure, delta)
+            if order < math.inf:
+                yield at_order(_response(cost, order), failure, order, delta)
+
     def price(self, state: AdvancedState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the variance that each loss adds to the privacy loss (its mean's order too)."""
         share = _share(state, probability("delta", delta))
@@ -173,6 +194,17 @@ def _most_left(state: AdvancedState, delta: float) -> float:
         return 0.0
     failure = -math.expm1(times * math.log1p(-each)) * (1 - 16 * UNIT)
     return min(1.0, up((delta - failure) / (1 - failure), 8))
+
+
+def _response(epsilon: Cost, order: float) -> Cost:
+    """Return the divergence of a randomized response at the epsilon of each loss."""
+    diverging = divergence(order)
+
+    def cost(loss: PrivacyLoss) -> float:
+        eps = epsilon(loss)
+        return diverging(Pure(eps)) if eps < math.inf else math.inf
+
+    return cost
 
 
 def _share(state: AdvancedState, delta: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from attrs import field, frozen
@@ -14,6 +14,7 @@ from accountants.errors import InapplicableError, nonnegative, probability, whol
 from accountants.loss import PrivacyLoss
 from accountants.notions import approximate
 from accountants.rounding import ceiling, down, flooring
+from accountants.screen import PARTS, Screen, at_share, of_pure
 
 
 @frozen
@@ -87,6 +88,13 @@ class Basic:
         epsilon = nonnegative("epsilon", epsilon)
         failure = min(1.0, ceiling(state.failure))
         return delta_by_search(lambda d: _upper(state, d), epsilon, state.floor, failure)
+
+    def screens(self, state: BasicState, delta: float) -> Iterator[Screen]:
+        """Yield the screens of each loss's epsilon at this state's share of ``delta``, and less."""
+        share = _share(state, probability("delta", delta))
+        for part in PARTS:
+            if share > 0 or not state.count:
+                yield of_pure(*at_share(share * part), delta)
 
     def price(self, state: BasicState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the epsilon that each loss adds."""

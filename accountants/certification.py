@@ -21,7 +21,8 @@ from accountants.gaussian import GaussianDP
 from accountants.loss import PrivacyLoss
 from accountants.renyi import Renyi
 from accountants.terms import Term
-from accountants.world import Multiset, World, Worlds, worlds
+from accountants.world import World, Worlds, worlds
+from accountants.worst import worst
 
 ACCOUNTANTS: tuple[Accountant[Any], ...] = (
     Basic(),
@@ -99,29 +100,13 @@ def measure(
         raise TypeError("give delta or epsilon, not both")
     every = term if isinstance(term, Worlds) else worlds(term)
     try:
-        common = fold(accountant, accountant.start(), every.common)
-        lower, worst = 0.0, None
-        for world in every.alternatives:
-            state = fold(accountant, common, world.spends)
-            bounds = (
-                accountant.epsilon(state, point)
-                if delta is not None
-                else accountant.delta(state, point)
-            )
-            lower = max(lower, bounds.lower if every.exact else 0.0)
-            if worst is None or bounds.upper > worst[0]:
-                worst = (bounds.upper, world, state)
+        if delta is not None:
+            found = worst(every, accountant, delta=point)
+        else:
+            found = worst(every, accountant, epsilon=point)
     except InapplicableError as refusal:
         return Answer(accountant, None, every.alternatives[0], reason=str(refusal))
-    assert worst is not None
-    return Answer(accountant, Bounds(min(lower, worst[0]), worst[0]), worst[1], worst[2])
-
-
-def fold(accountant: Accountant[Any], state: Any, spends: Multiset) -> Any:
-    """Return the state after every spend of a multiset."""
-    for loss, times in spends.items():
-        state = accountant.compose(state, loss, times)
-    return state
+    return Answer(accountant, found.bounds, found.world, found.state)
 
 
 def certify(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from attrs import field, frozen
@@ -13,7 +13,8 @@ from accountants.bounds import Bounds
 from accountants.errors import nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.notions import concentrated, renyi
-from accountants.rounding import ceiling, flooring
+from accountants.rounding import ceiling, flooring, up
+from accountants.screen import Screen, at_order, failing
 
 
 @frozen
@@ -75,6 +76,16 @@ class Concentrated:
         epsilon = nonnegative("epsilon", epsilon)
         failure = min(1.0, ceiling(state.failure))
         return delta_by_search(lambda d: _upper(state, d), epsilon, state.floor, failure)
+
+    def screens(self, state: ConcentratedState, delta: float) -> Sequence[Screen]:
+        """Return the screen of the order that certifies, whose divergence is ``rho alpha``."""
+        rest = remaining(probability("delta", delta), state.failure)
+        if not 0 < rest < 1:
+            return []
+        order = renyi.epsilon_linear(ceiling(state.rho), rest)[1]
+        if not order < math.inf:
+            return []
+        return [at_order(lambda loss: up(concentrated.rho(loss) * order), failing, order, delta)]
 
     def price(self, state: ConcentratedState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return each loss's rho."""

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from accountants.accountant import Accountant
-from accountants.certification import fold
 from accountants.concentrated import Concentrated
 from accountants.errors import DomainError, InapplicableError
 from accountants.gaussian import GaussianDP
 from accountants.renyi import Renyi, curve
 from accountants.rounding import Array, ceiling, up
 from accountants.world import Worlds
+from accountants.worst import fold
 
 
 def rho(every: Worlds) -> float:

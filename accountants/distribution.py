@@ -10,7 +10,7 @@ a lattice (`accountants.lattices`). All are brackets, so where two are asked the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import TypeVar
@@ -28,6 +28,7 @@ from accountants.losses.gaussian import GaussianPair
 from accountants.notions import gaussian, renyi
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array, ceiling, flooring, up
+from accountants.screen import Screen, at_order, divergence, failing, of_pure, pure_or_infinite
 
 _Spends = tuple[tuple[Pair, int], ...]
 
@@ -132,14 +133,19 @@ class Distribution:
         upper = np.minimum(1.0, up(most + (1 - most) * high, 8))
         return np.minimum(lower, upper), upper
 
+    def screens(self, state: DistributionState, delta: float) -> Sequence[Screen]:
+        """Return Chernoff's bound at the tilt of the integral, and the sum of largest losses."""
+        rest = remaining(probability("delta", delta), _whole(state).failure[1])
+        found = [of_pure(pure_or_infinite, failing, delta)]
+        if 0 < rest < 1:
+            order = _order(state, rest)
+            found.append(at_order(divergence(order), failing, order, delta))
+        return found
+
     def price(self, state: DistributionState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return each loss's Renyi divergence at the tilt of the integral (they add up)."""
-        whole_ = _whole(state)
-        rest = remaining(probability("delta", delta), whole_.failure[1])
-        order = 2.0
-        if 0 < rest < 1 and whole_.directions and whole_.directions[0]:
-            composed = contour.composition(whole_.directions[0])
-            order = 1 + min(1e9, max(1e-6, contour.saddle(composed, math.log(rest))[0]))
+        rest = remaining(probability("delta", delta), _whole(state).failure[1])
+        order = _order(state, rest) if 0 < rest < 1 else 2.0
 
         def price(loss: PrivacyLoss) -> float:
             return float(renyi.divergence(loss, np.array([order]))[0])
@@ -151,6 +157,15 @@ class Distribution:
         pair = loss.pair()
         attained = pair is not None and pair.attained()
         return "its dominating pair" if attained else "a pair that dominates it"
+
+
+def _order(state: DistributionState, rest: float) -> float:
+    """Return one more than the tilt of the integral at ``0 < rest < 1``."""
+    directions = _whole(state).directions
+    if not directions[0]:
+        return 2.0
+    composed = contour.composition(directions[0])
+    return 1 + min(1e9, max(1e-6, contour.saddle(composed, math.log(rest))[0]))
 
 
 # --- one state, as its pairs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -14,8 +14,9 @@ from accountants.bounds import Bounds
 from accountants.concentrated import remaining
 from accountants.errors import InapplicableError, nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.notions import gaussian
-from accountants.rounding import ceiling, up
+from accountants.notions import gaussian, renyi
+from accountants.rounding import Array, ceiling, flooring, up
+from accountants.screen import Screen, at_order, failing
 from accountants.terms import Term
 from accountants.world import World, worlds
 
@@ -79,6 +80,28 @@ class GaussianDP:
         epsilon = nonnegative("epsilon", epsilon)
         failure = min(1.0, ceiling(state.failure))
         return delta_by_search(lambda d: _upper(state, d), epsilon, state.floor, failure)
+
+    def screens(self, state: GaussianState, delta: float) -> Sequence[Screen]:
+        """Return the screen of the sum of squares, and of the Renyi order of this one."""
+        rest = remaining(probability("delta", delta), state.failure)
+        if not 0 < rest < 1:
+            return []
+
+        def cost(loss: PrivacyLoss) -> float:
+            mu = gaussian.mu(loss)
+            return up(mu * mu)
+
+        most, fails, upper = flooring(state.square), flooring(state.failure), _upper(state, delta)
+
+        def no_more(squares: Array, failures: Array) -> Array:
+            return np.where((squares <= most) & (failures <= fails), upper, np.inf)
+
+        found = [Screen(cost, failing, no_more)]
+        order = renyi.epsilon_linear(ceiling(state.square / 2), rest)[1]
+        if order < math.inf:
+            at = at_order(lambda loss: up(cost(loss) * order / 2), failing, order, delta)
+            found.append(at)
+        return found
 
     def price(self, state: GaussianState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the square of each loss's mu."""

@@ -21,16 +21,20 @@ from attrs import field, frozen
 from accountants import currencies
 from accountants.accountant import Accountant
 from accountants.bounds import Bounds
-from accountants.certification import ACCOUNTANTS, fold, measure
+from accountants.certification import ACCOUNTANTS, measure
 from accountants.distribution import Distribution
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
 from accountants.hypotheses import Question, greatest, knots
 from accountants.rounding import UNIT, Array, shown
 from accountants.terms import Term
-from accountants.world import Worlds, worlds
+from accountants.world import Worlds, merged, worlds
+from accountants.worst import fold
 
 Chosen = Accountant[Any] | Sequence[Accountant[Any]] | None
 """One accountant, several of which the tightest counts, or None for the usual choice."""
+
+MOST = 512
+"""A curve is read in every world; past so many, in one that their envelope stands for: looser."""
 
 
 def applicable(term: Term | Worlds, chosen: Chosen = None) -> tuple[Accountant[Any], ...]:
@@ -93,14 +97,19 @@ class Guarantee:
 
     term: Term = field()
     accountant: Chosen = None
+    _every: Worlds = field(init=False, repr=False, eq=False)
     _worlds: Worlds = field(init=False, repr=False, eq=False)
     _folded: tuple[tuple[Accountant[Any], tuple[Any, ...]], ...] = field(
         init=False, repr=False, eq=False
     )
 
-    @_worlds.default
+    @_every.default
     def _their_worlds(self) -> Worlds:
         return worlds(self.term)
+
+    @_worlds.default
+    def _few(self) -> Worlds:
+        return merged(self._every, MOST)
 
     @_folded.default
     def _fold_each(self) -> tuple[tuple[Accountant[Any], tuple[Any, ...]], ...]:
@@ -110,6 +119,15 @@ class Guarantee:
     def epsilon(self, delta: float) -> Bounds:
         """Return epsilon at a delta, in nats."""
         point = probability("delta", delta)
+        if self._worlds is not self._every:  # of many, few need be measured for one number
+            asked = applicable(self._every, self.accountant)
+            answers = [measure(self._every, each, delta=point) for each in asked]
+            known = [answer.bounds for answer in answers if answer.bounds is not None]
+            if not known:
+                reasons = "; ".join(f"{each.accountant.name}: {each.reason}" for each in answers)
+                raise InapplicableError(f"no accountant has a bound at delta = {point}: {reasons}")
+            upper = min(bounds.upper for bounds in known)
+            return Bounds(min(upper, max(bounds.lower for bounds in known)), upper)
         return self._tightest([[a.epsilon(s, point) for s in states] for a, states in self._folded])
 
     def delta(self, epsilon: float) -> Bounds:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -16,6 +16,7 @@ from accountants.errors import nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.notions import gaussian, renyi
 from accountants.rounding import Array, ceiling, up
+from accountants.screen import Screen, at_order, divergence, failing, of_pure, pure_or_infinite
 
 
 @frozen
@@ -86,6 +87,15 @@ class Renyi:
         """Return the least delta at which the bound is at most ``epsilon``."""
         epsilon = nonnegative("epsilon", epsilon)
         return bracket(min(1.0, state.floor.delta(epsilon)), _delta(state, epsilon))
+
+    def screens(self, state: RenyiState, delta: float) -> Sequence[Screen]:
+        """Return the screens of the order that certifies, and of the pure sum."""
+        rest = remaining(probability("delta", delta), state.failure)
+        found = [of_pure(pure_or_infinite, failing, delta)]
+        if 0 < rest < 1:
+            order = renyi.epsilon(curve(state), rest)[1]
+            found.append(at_order(divergence(order), failing, order, delta))
+        return found
 
     def price(self, state: RenyiState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return each loss's divergence at the order that certifies."""

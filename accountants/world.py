@@ -7,14 +7,16 @@ accountant proves for that multiset holds. The certificate is the maximum over w
 is exact for every accountant, unlike the maximum of curves inside each `Parallel`, which is
 looser.
 
-Worlds are dropped that another one covers (`accountants.losses.composite.covers`). Past
-`CAP` worlds (fewer where they hold many losses), the choices of a `Parallel` are replaced by
-their envelope, sound and looser, and the answer says so.
+Worlds are dropped that another one covers (`accountants.losses.composite.covers`), and few of the
+others are measured (`accountants.worst`). One `Parallel` has as many worlds as it is written with.
+Several multiply: where there would be more than `CAP` worlds (fewer where they hold many losses),
+the choices of a `Parallel` are replaced by their envelope, sound and looser, and the answer says
+so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 
@@ -28,6 +30,7 @@ from accountants.losses.composite import Composite, covers, split
 from accountants.losses.envelope import Envelope
 from accountants.losses.sampled import Sampled as SampledLoss
 from accountants.notions.gaussian import LARGEST
+from accountants.rounding import Array
 from accountants.terms import (
     Allocated,
     Grouped,
@@ -42,11 +45,14 @@ from accountants.terms import (
     Term,
 )
 
-CAP = 512
-"""More worlds than this fall back to envelopes."""
+CAP = 8192
+"""A product of more worlds than this falls back to envelopes."""
 
 _WORK = 2**17
 _PATIENCE = 8192
+
+_TOTAL, _LEAST = 2**17, 16
+"""The choices of a `Parallel` share this many worlds, but each may have so few."""
 
 Multiset = Mapping[PrivacyLoss, int]
 
@@ -112,62 +118,63 @@ def worlds(term: Term) -> Worlds:
     >>> len(worlds(sizes).alternatives)  # a unit in A loses more, so B needs no look
     1
     """
+    return _worlds(term, CAP)
+
+
+def _worlds(term: Term, cap: int) -> Worlds:
+    """Return the worlds of a term that has room for ``cap`` worlds of a product."""
     match term:
         case Spend(loss=loss):
             return Worlds({loss: 1})
         case Sequential(parts=parts):
-            return _sequential(parts)
+            return _sequential(parts, cap)
         case Parallel(choices=choices, labels=labels):
-            return _parallel([worlds(choice) for choice in choices], labels)
+            room = min(cap, max(_LEAST, _TOTAL // max(1, len(choices))))
+            return _parallel([_worlds(choice, room) for choice in choices], labels)
         case Repeated(part=part, times=times):
-            return _repeated(worlds(part), times)
+            return _repeated(_worlds(part, cap), times)
         case Sampled(part=part, rate=rate):
-            return _each(worlds(part), lambda body: SampledLoss(body, rate))
+            return _each(_worlds(part, cap), lambda body: SampledLoss(body, rate))
         case ReplacedSample(part=part, rate=rate):
             _touches_alike(term, part)
-            return _each(worlds(part), lambda body: losses.ReplacedSample(body, rate))
+            return _each(_worlds(part, cap), lambda body: losses.ReplacedSample(body, rate))
         case Subset(part=part, size=size, of=of):
             _touches_alike(term, part)
-            return _each(worlds(part), lambda body: losses.FixedSize(body, size, of))
+            return _each(_worlds(part, cap), lambda body: losses.FixedSize(body, size, of))
         case Allocated(part=part, steps=steps, times=times):
-            return _allocated(worlds(part), steps, times)
+            return _allocated(_worlds(part, cap), steps, times)
         case Selected(part=part, shape=shape, stopping=stopping):
-            inner = _one(worlds(part))
+            inner = _one(_worlds(part, cap))
             return _each(inner, lambda body: losses.PrivateSelection(body, shape, stopping))
         case Grouped(part=part, size=size):
-            return _group(worlds(part), size)
+            return _group(_worlds(part, cap), size)
     raise DomainError(f"worlds needs a term, got {term!r}; wrap a loss in Spend")
 
 
-def _sequential(parts: tuple[Term, ...]) -> Worlds:
+def _sequential(parts: tuple[Term, ...], cap: int) -> Worlds:
     common: dict[PrivacyLoss, int] = {}
-    inners = [worlds(part) for part in parts if not isinstance(part, Spend)]
+    inners = [_worlds(part, cap) for part in parts if not isinstance(part, Spend)]
     for part in parts:
         if isinstance(part, Spend):
             common[part.loss] = common.get(part.loss, 0) + 1
     product: tuple[World, ...] = (World({}),)
     exact = all(inner.exact for inner in inners)
-    cap = _cap(inners)
+    wide = sum(len(inner.alternatives) > 1 for inner in inners)
+    # of many partitions most are enveloped anyway, and a few more make little difference
+    most = max(2, min(cap, _WORK // max(1, wide * wide)))
     for inner in inners:
         common = _add(common, inner.common)
         if len(inner.alternatives) == 1:
             (only,) = inner.alternatives
             product = tuple(_join(world, only) for world in product)
-        elif len(product) * len(inner.alternatives) > cap:
+        elif wide > 1 and len(product) * len(inner.alternatives) > most:
             exact = False
             common = _add(common, {_envelope(inner.alternatives): 1})
+        elif len(product) == 1:  # they are pruned, and what all have in common changes nothing
+            product = tuple(_join(product[0], world) for world in inner.alternatives)
         else:
             product = _prune(_join(a, b) for a in product for b in inner.alternatives)
     return Worlds(common, product, exact)
-
-
-def _cap(inners: Iterable[Worlds]) -> int:
-    """Return how many worlds to follow: fewer where each would hold many losses.
-
-    Of many partitions most are enveloped anyway, and a few more make little difference.
-    """
-    wide = sum(len(inner.alternatives) > 1 for inner in inners)
-    return max(2, min(CAP, _WORK // max(1, wide * wide)))
 
 
 def _parallel(choices: list[Worlds], labels: tuple[tuple[str, ...], ...]) -> Worlds:
@@ -177,8 +184,6 @@ def _parallel(choices: list[Worlds], labels: tuple[tuple[str, ...], ...]) -> Wor
         every += [World(world.spends, label + world.labels) for world in choice]
     kept = _prune(every)
     exact = all(choice.exact for choice in choices)
-    if len(kept) > CAP:
-        return Worlds({}, (World({_envelope(kept): 1}),), False)
     if len(kept) == 1:
         return Worlds(kept[0].spends, (World({}, kept[0].labels),), exact)
     return Worlds({}, kept, exact)
@@ -243,9 +248,7 @@ def _allocated(inner: Worlds, steps: int, times: int) -> Worlds:
 
 def _one(inner: Worlds) -> Worlds:
     """Return one world above all: for a unit that may lie in another one in each run."""
-    if len(inner.alternatives) == 1:
-        return inner
-    return Worlds(inner.common, (World({_envelope(inner.alternatives): 1}),), False)
+    return merged(inner, 1)
 
 
 def _group(inner: Worlds, size: int) -> Worlds:
@@ -277,6 +280,13 @@ def _grouped(spends: Multiset, size: int) -> dict[PrivacyLoss, int]:
     return result
 
 
+def merged(every: Worlds, most: int) -> Worlds:
+    """Return the worlds, or past ``most`` of them one that their envelope stands for."""
+    if len(every.alternatives) <= most:
+        return every
+    return Worlds(_add(every.common, {_envelope(every.alternatives): 1}), (World({}),), False)
+
+
 def _envelope(alternatives: Iterable[World]) -> Envelope:
     return Envelope(tuple(Composite(world.spends) for world in alternatives))
 
@@ -301,18 +311,18 @@ def _prune(every: Iterable[World]) -> tuple[World, ...]:
     what rounding makes of the sizes, nor that past `CAP` worlds and `_PATIENCE` comparisons
     in vain no more are made.
     """
-    distinct: dict[frozenset[tuple[PrivacyLoss, int]], World] = {}
+    compare = _Comparison()
+    distinct: dict[frozenset[tuple[int, int]], World] = {}
     for world in every:
-        distinct.setdefault(frozenset(world.spends.items()), world)
+        distinct.setdefault(compare.numbered(world), world)
     candidates = list(distinct.values())
     if len(candidates) == 1:
         return tuple(candidates)
-    compare = _Comparison()
-    sizes = np.array([_size(world.spends) for world in candidates])
+    sizes = compare.sizes([*distinct])
     above = np.empty((CAP + 1, sizes.shape[1]))
     kept: list[int] = []
     for i in np.argsort(-sizes.sum(axis=1), kind="stable").tolist():
-        if len(kept) <= CAP:
+        if len(kept) <= CAP and not compare.spent():
             larger = np.flatnonzero((above[: len(kept)] >= sizes[i]).all(axis=1)).tolist()
             if any(compare(candidates[kept[j]], candidates[i]) for j in larger):
                 continue
@@ -332,15 +342,39 @@ class _Comparison:
         self._in_vain = 0
 
     def __call__(self, large: World, small: World) -> bool:
-        if self._in_vain > _PATIENCE:
+        if self.spent():
             return False
         (many, square), (few, other_square) = self._split(large), self._split(small)
         found = square >= other_square and covers(many, few, self._dominates)
         self._in_vain += not found
         return found
 
+    def spent(self) -> bool:
+        """Whether so many comparisons were in vain that no more are made."""
+        return self._in_vain > _PATIENCE
+
+    def numbered(self, world: World) -> frozenset[tuple[int, int]]:
+        """Return the world's losses, as their numbers: they hash in no time."""
+        return frozenset((self._number(loss), times) for loss, times in world.spends.items())
+
+    def sizes(self, every: Sequence[frozenset[tuple[int, int]]]) -> Array:
+        """Return sums that are no smaller in a world that covers another: finite, to compare them.
+
+        Shape (worlds, 5); see `_sizes`.
+        """
+        parts = np.array([_sizes(loss) for loss in self._losses]).reshape(-1, 5)
+        rows = [row for row, world in enumerate(every) for _ in world]
+        entries = [entry for world in every for entry in world]
+        times = np.array([float(min(times, 10**300)) for _, times in entries])
+        numbers = np.array([number for number, _ in entries], dtype=np.intp)
+        found = np.empty((len(every), 5))
+        for i in range(5):
+            weights = np.minimum(parts[numbers, i] * times, 1e300)
+            found[:, i] = np.bincount(rows, weights=weights, minlength=len(every))
+        return found
+
     def _split(self, world: World) -> tuple[dict[int, int], Fraction]:
-        """Return `split` of the world's losses, as their numbers: they hash in no time."""
+        """Return `split` of the world's losses, as their numbers."""
         known = self._splits.get(id(world))
         if known is None:
             rest, square = split(world.spends.items())
@@ -359,15 +393,6 @@ class _Comparison:
         if pair not in self._pairs:
             self._pairs[pair] = self._losses[large].dominates(self._losses[small])
         return self._pairs[pair]
-
-
-def _size(spends: Multiset) -> list[float]:
-    """Return sums that are no smaller in a world that covers another: finite, to compare them."""
-    total = [0.0] * 5
-    for loss, times in spends.items():
-        for i, part in enumerate(_sizes(loss)):
-            total[i] += min(part * float(min(times, 10**300)), 1e300)
-    return total
 
 
 @lru_cache(maxsize=4096)

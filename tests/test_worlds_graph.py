@@ -19,7 +19,8 @@ import pytest
 
 import accountants
 import adaptive_dp as dp
-from accountants import Gaussian, Repeated, Spend
+from accountants import Gaussian, Laplace, Repeated, Spend
+from accountants.notions import gaussian, renyi
 from accountants.secret import Secret
 from adaptive_dp.graph.run import Run
 from adaptive_dp.queries.domains import column
@@ -440,6 +441,42 @@ def test_six_partitions_of_ten_parts(relation, least):
     basic = certificate.bounds["basic"].upper
     assert dearest <= Fraction(basic) <= dearest * (1 + Fraction(1, 10**9))
     assert certificate.epsilon <= basic
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_many_unlike_parts(relation):
+    """No part covers another: five rows have 4368 splits among 12, a moving unit 1128 pairs."""
+    rows_, parts = (5, 12) if relation == "add_remove" else (None, 48)
+    extra = {"unit": "id", "rows_per_unit": rows_} if rows_ else {}
+    base = dp.dataset("t", columns={"q": list(range(parts))}, neighbors=relation, **extra)
+    outputs, noises = {}, []
+    for i, (_, part) in enumerate(base.partition("q")):
+        scale, sigma = 10.0 + i, 40.0 - i / 2
+        outputs[f"l{i}"] = part.count().release(dp.Laplace(scale=scale))
+        outputs[f"g{i}"] = part.count().release(dp.Gaussian(sigma=sigma))
+        noises.append((scale, sigma))
+    plan = dp.Pipeline(**outputs)
+    certificate = plan.certify(1e-6)
+    assert certificate.document["worlds"]["exact"]
+    rho = mu = 0.0
+    for where in itertools.combinations_with_replacement(range(parts), rows_ or 2):
+        if rows_ is None and where[0] == where[1]:
+            continue  # an exchange inside of a part moves no count
+        found = [(Laplace(k / b), k / sigma) for k, (b, sigma) in counted(where, noises)]
+        rho = max(rho, sum(loss.rho() + shift**2 / 2 for loss, shift in found))
+        mu = max(mu, sum(gaussian.mu(loss) ** 2 + shift**2 for loss, shift in found))
+    expected = {
+        "concentrated": renyi.epsilon_linear(rho, 1e-6)[0],
+        "gaussian": gaussian.epsilon(mu**0.5, 1e-6).upper,
+    }
+    for name, value in expected.items():
+        assert value * (1 - 1e-12) <= certificate.bounds[name].upper <= value * (1 + 1e-7)
+    found = certificate.bounds["distribution"]
+    assert found.upper - found.lower < 1e-5
+
+
+def counted(where, noises):
+    return [(where.count(i), noises[i]) for i in set(where)]
 
 
 def test_a_fresh_sample_each_round_and_one_sample_for_all():

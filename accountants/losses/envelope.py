@@ -8,10 +8,12 @@ from typing import ClassVar
 import numpy as np
 from attrs import field, frozen
 
-from accountants.errors import DomainError
+from accountants.errors import DomainError, InapplicableError
 from accountants.loss import PrivacyLoss
+from accountants.losses.composite import Composite
+from accountants.notions import renyi
 from accountants.pair import Pair
-from accountants.rounding import Array
+from accountants.rounding import Array, up
 
 
 def _losses(value: Iterable[PrivacyLoss]) -> tuple[PrivacyLoss, ...]:
@@ -67,8 +69,9 @@ class Envelope(PrivacyLoss):
         return _largest([loss.pure() for loss in self.losses])
 
     def renyi(self, orders: Array) -> Array | None:
-        """Return the largest divergence at each order."""
-        curves = [loss.renyi(orders) for loss in self.losses]
+        """Return the largest divergence at each order; of compositions each loss is asked once."""
+        asked: dict[PrivacyLoss, Array] = {}
+        curves = [_curve(loss, orders, asked) for loss in self.losses]
         known = [curve for curve in curves if curve is not None]
         return np.max(known, axis=0) if len(known) == len(curves) else None
 
@@ -87,6 +90,21 @@ class Envelope(PrivacyLoss):
     def dominates(self, other: PrivacyLoss) -> bool:
         """Whether one of the losses dominates ``other``."""
         return self == other or any(loss.dominates(other) for loss in self.losses)
+
+
+def _curve(loss: PrivacyLoss, orders: Array, asked: dict[PrivacyLoss, Array]) -> Array | None:
+    """Return a loss's curve; a composition's from those of its losses, each asked once."""
+    if not isinstance(loss, Composite):
+        return loss.renyi(orders)
+    total = np.zeros_like(orders)
+    for part, times in loss.spends:
+        if part not in asked:
+            try:
+                asked[part] = renyi.divergence(part, orders)
+            except InapplicableError:
+                return None
+        total = total + times * asked[part]
+    return up(total, 2 * len(loss.spends) + 2)
 
 
 def _largest(values: list[float | None]) -> float | None:

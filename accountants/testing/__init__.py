@@ -18,6 +18,7 @@ from copy import copy
 from functools import lru_cache
 
 import numpy as np
+from attrs import fields, has
 
 from accountants.errors import InapplicableError
 from accountants.loss import PrivacyLoss
@@ -122,6 +123,10 @@ def _ranges(loss: PrivacyLoss, orders: Array) -> Iterator[str]:
         yield f"renyi() is not one non-negative number for each order: {curve!r}"
     if hash(loss) != hash(loss) or loss != copy(loss):
         yield "the loss does not equal its copy"
+    kind = type(loss)
+    for each in fields(kind) if has(kind) else ():
+        if each.init and not each.eq:
+            yield f"{each.name} does not count when losses are compared: equal ones must cost alike"
 
 
 Promise = Callable[[float], float]

@@ -22,8 +22,8 @@ from adaptive_dp.graph.change import UNBOUNDED, Change
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.splits import Share, chargeable, steps, ways
 
-TERMS, SPLITS = 8_192, 1_024
-"""More terms of parts, or splits of a unit's rows among them, are counted in steps."""
+TERMS, SPLITS, ALIKE = 8_192, 8_192, 512
+"""More terms of parts, splits of a unit's rows among them, or among parts alike, are in steps."""
 
 GROWTHS = (1, 33 / 32, 17 / 16, 9 / 8, 5 / 4, 3 / 2, 2, 4, 16, 256)
 """How much a step of rows may exceed the one before; 1 is exact."""
@@ -85,14 +85,18 @@ def several_parts(inside: Inside, change: Change, label: Mapping[int, str], nest
             "; bound them first, with dataset(unit=..., rows_per_unit=...), or partition with "
             "whole_units=True"
         )
-    limits = max(128, round(TERMS ** (1 / nested))), max(128, round(SPLITS ** (1 / nested)))
+    terms, splits, same = (
+        max(least, round(most ** (1 / nested)))
+        for most, least in ((TERMS, 128), (SPLITS, 128), (ALIKE, 64))
+    )
     for alike, growths in ((False, GROWTHS[:6]), (True, GROWTHS[:8])):
         for growth in growths:
-            found = steps(change.rows, growth, limits[0])
+            found = steps(change.rows, growth, terms)
+            limits = terms, same if alike else splits
             term = found and _among(inside, change, label, found, limits, alike)
             if term:
                 return term
-    return _at_every_step(inside, change, label, limits[0])
+    return _at_every_step(inside, change, label, terms)
 
 
 def _among(
@@ -120,7 +124,7 @@ def _among(
         for i in label:
             kinds.setdefault(tuple(_shape(terms[i, share]) for share in shares), []).append(i)
         few = [same[: change.both] for same in kinds.values()]
-    splits = ways(few, found, change, limits[1] // 2 if alike else limits[1])
+    splits = ways(few, found, change, limits[1])
     if splits is None:
         return None
     choices = {

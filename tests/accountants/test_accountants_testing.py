@@ -332,6 +332,21 @@ def test_a_renyi_curve_of_the_first_order_is_found():
     check(Broken(changed={**nothing, "renyi": true.renyi}), pair=Mixed(mu, rate))
 
 
+def test_losses_that_are_equal_and_cost_unlike_are_found():
+    """Equal losses are merged, and what one costs is kept for the other."""
+
+    @frozen
+    class Alike(Pure):
+        more: float = field(default=0.0, eq=False)
+
+        def pure(self):
+            return self.epsilon + self.more
+
+    assert Alike(1.0, 0.0) == Alike(1.0, 5.0)
+    with pytest.raises(AssertionError, match="more does not count when losses are compared"):
+        check(Alike(1.0, 0.0))
+
+
 # --- broken pairs
 
 

@@ -1,0 +1,110 @@
+"""A proof that needs no more than sums: what clears many worlds at a glance.
+
+Where one composition attains its best bound (at some order, with some split of delta), each loss
+has a cost there, costs add up, and a bound follows from their sum for every other composition
+too. It is seldom the best that can be said of that one, but where it is not above the bound of
+the first, that one need not be looked at any more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from attrs import frozen
+
+from accountants.errors import InapplicableError
+from accountants.loss import PrivacyLoss
+from accountants.notions import approximate, renyi
+from accountants.rounding import UNIT, Array, up
+
+Cost = Callable[[PrivacyLoss], float]
+
+
+@frozen
+class Screen:
+    """Bounds of epsilon, at one delta, from sums over losses.
+
+    Parameters
+    ----------
+    cost
+        What a loss adds to the sum; an upper bound, infinite where nothing is known.
+    failure
+        What it adds to the probability on which nothing is promised.
+    epsilon
+        Upper bounds of epsilon from sums of costs and of failures (shapes (worlds,), both rounded
+        up), infinite where nothing follows.
+    """
+
+    cost: Cost
+    failure: Cost
+    epsilon: Callable[[Array, Array], Array]
+
+
+def at_order(cost: Cost, failure: Cost, order: float, delta: float) -> Screen:
+    """Return the screen of a Renyi order: divergences add up, and convert at what is left.
+
+    With failures F that is ``(delta - F) / (1 - F)`` (see `concentrated.remaining`).
+    """
+    orders = np.array([order])
+
+    def epsilon(sums: Array, failures: Array) -> Array:
+        left = delta - failures - 8 * UNIT * delta
+        rest = left / np.maximum(1 - failures, UNIT) * (1 - 8 * UNIT)
+        known = (rest > 0) & (failures < 1)
+        less = np.maximum(0.0, -np.log(np.where(known, rest, delta) / delta)) / (order - 1)
+        bound = renyi.convert(sums, orders, delta) + up(less + 8 * UNIT / (order - 1), 16)
+        return np.where(known, np.maximum(0.0, up(bound)), np.inf)
+
+    return Screen(cost, failure, epsilon)
+
+
+def of_pure(cost: Cost, failure: Cost, delta: float) -> Screen:
+    """Return the screen of pure epsilons, which add up while the failures are within ``delta``."""
+    return Screen(cost, failure, lambda sums, fails: np.where(fails <= delta, sums, np.inf))
+
+
+def failing(loss: PrivacyLoss) -> float:
+    """Return the probability on which nothing is promised."""
+    return loss.failure()
+
+
+def pure_or_infinite(loss: PrivacyLoss) -> float:
+    """Return the pure epsilon, infinite where there is none."""
+    eps = loss.pure()
+    return math.inf if eps is None else eps
+
+
+def divergence(order: float) -> Cost:
+    """Return the cost of losses at a Renyi order, infinite where none is known."""
+    orders = np.array([order])
+
+    def cost(loss: PrivacyLoss) -> float:
+        try:
+            return float(renyi.divergence(loss, orders)[0])
+        except InapplicableError:
+            return math.inf
+
+    return cost
+
+
+PARTS = (1 - 1e-12, 3 / 4, 1 / 2, 1 / 4, 1 / 16)
+"""At less than its whole share of delta a loss costs more, but more other failures are allowed."""
+
+
+def at_share(share: float) -> tuple[Cost, Cost]:
+    """Return the costs and failures of losses as approximate DP.
+
+    A loss has its pure epsilon, or without one that of its profile at a share of delta, by which
+    it then fails; without a share nothing.
+    """
+
+    def cost(loss: PrivacyLoss) -> float:
+        eps = pure_or_infinite(loss)
+        return approximate.epsilon(loss, share) if loss.pure() is None and share > 0 else eps
+
+    def failure(loss: PrivacyLoss) -> float:
+        return loss.failure() + (share if loss.pure() is None else 0.0)
+
+    return cost, failure
