@@ -12,6 +12,7 @@ import pytest
 import accountants
 import adaptive_dp as dp
 from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.everything import everything
 from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Query
@@ -80,6 +81,8 @@ ELSEWHERE = {
 
 
 def test_every_mechanism_is_shipped_or_named() -> None:
+    everything()  # which is imported when it is needed
+
     def below(cls: type) -> set[type]:
         return {cls} | {found for sub in cls.__subclasses__() for found in below(sub)}
 
