@@ -64,6 +64,16 @@ def state(session):
     )
 
 
+def test_several_handles_at_once_are_refused_with_the_way_out():
+    people = dp.dataset("people", columns={"x": (0, 1)})
+    count = people.count().release(dp.Laplace(scale=4))
+    with dp.Session(budget=dp.Budget(1.0), people={"x": [0.5]}) as session:
+        for ask in (session.run, session.what_if):
+            with pytest.raises(DeclarationError, match="run each of its values"):
+                ask({"count": count})
+        assert session.spent.costs[0] == 0
+
+
 def test_a_refusal_changes_nothing_and_a_smaller_step_follows():
     session = opened()
     session.run(count())

@@ -338,6 +338,11 @@ class Session:
                 "again=True makes a release or a loop once more; ask for that handle itself",
             )
             handle = once_more(handle)
+        require(
+            not isinstance(handle, Mapping),
+            "a step is one released handle, got a mapping; run each of its values, one after the "
+            "other: they share the session's budget",
+        )
         plan = Pipeline(value=handle)
         require(
             not plan.free,
