@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN
 
 from attrs import frozen
+
+from accountants.rounding import to_digits
 
 FINEST = 1e-14
 """Below this a logarithm has no digits."""
@@ -124,18 +126,15 @@ def _rounded(search: Search, dear: Point, safe: Point) -> Point:
         return safe
     most = min(15, 1 + math.ceil(-math.log10(search.digits)))
     low, high = sorted((dear.value, safe.value))
-    short = (_digits(safe.value, count, ROUND_HALF_EVEN) for count in range(1, most))
-    away = _digits(safe.value, most, ROUND_CEILING if search.falls else ROUND_FLOOR)
-    for value in (next((each for each in short if low < each < high), away), away):
+    short = (to_digits(safe.value, count, ROUND_HALF_EVEN) for count in range(1, most))
+    away = to_digits(safe.value, most, ROUND_CEILING if search.falls else ROUND_FLOOR)
+    first = next((each for each in short if low < each < high), away)
+    for value in dict.fromkeys((first, away)):  # each seen once
         if search.least <= value <= search.most:
             point = search.see(value)
             if point.gap <= 0:
                 return point
     return safe
-
-
-def _digits(value: float, count: int, rounding: str) -> float:
-    return float(Context(prec=count, rounding=rounding).create_decimal(repr(value)))
 
 
 def _outward(search: Search, seen: Sequence[Point], side: int) -> Point:

@@ -52,8 +52,12 @@ def shown(value: float, *, upward: bool, digits: int = 6) -> str:
     if not math.isfinite(value):
         return str(value)
     rounding = ROUND_CEILING if upward else ROUND_FLOOR
-    found = Context(prec=digits, rounding=rounding).create_decimal(repr(float(value)))
-    return f"{float(found):.{digits}g}"
+    return f"{to_digits(value, digits, rounding):.{digits}g}"
+
+
+def to_digits(value: float, digits: int, rounding: str) -> float:
+    """Return a finite number rounded to significant digits, by a way of rounding of `decimal`."""
+    return float(Context(prec=digits, rounding=rounding).create_decimal(repr(float(value))))
 
 
 def ceiling(value: Fraction) -> float:

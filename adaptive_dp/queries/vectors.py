@@ -230,7 +230,8 @@ def shared(scales: Sequence[tuple[float, float, float, float]]) -> Scales:
 def onto_unit(values: Any, bounds: Interval, factor: float = 1.0) -> Floats:
     """Return a column mapped from its bounds onto [-1, 1], times a factor; shape (m,)."""
     found: Floats = np.empty((1, len(values)))
-    confined([numbers(values)], shared([scale(bounds, scaled=True)]), found, factor)
+    low, high, middle, half = scale(bounds, scaled=True)
+    confined([numbers(values)], (low, high, middle, half, (middle,)), found, factor)
     return found.ravel()
 
 

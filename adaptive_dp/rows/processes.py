@@ -196,8 +196,7 @@ def _read(outcome: bytes) -> Any:
 def _readable(folder: str, job: bytes) -> bool:
     """Return whether a task can be read in a process that is here for it."""
     try:
-        os.chdir(folder)  # where relative paths mean the same
-        pickle.loads(job)
+        _job(folder, job)
     except BaseException:  # a module that is imported may also exit
         return False
     return True
@@ -209,14 +208,18 @@ def _elsewhere(folder: str, job: bytes) -> bytes:
     Errors are returned, not raised: loky prints one that it cannot send, message and all.
     """
     try:
-        os.chdir(folder)
-        outcome: tuple[bool, Any] = True, done(*pickle.loads(job))
+        outcome: tuple[bool, Any] = True, done(*_job(folder, job))
     except BaseException as error:
         outcome = False, error
     try:
         return _bytes(outcome)
     except Exception:
         return b""
+
+
+def _job(folder: str, job: bytes) -> Any:
+    os.chdir(folder)  # where relative paths mean the same
+    return pickle.loads(job)
 
 
 def _submitted(workers: int, work: Any, folder: str, job: bytes) -> tuple[Any, Future[Any]]:
