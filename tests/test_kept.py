@@ -28,7 +28,8 @@ POOL = {"x": np.linspace(0, 1, 40)}
 TEACHERS = 6
 
 SCRIPT = """
-import sys, numpy as np
+import signal, sys, numpy as np
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background ignores
 sys.path.insert(0, {tests!r})
 import adaptive_dp as dp
 from test_kept import DATA, POOL, plan
