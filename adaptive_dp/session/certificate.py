@@ -20,11 +20,15 @@ from adaptive_dp.graph.functions import permitted
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.verify import Verdict, covers
-from adaptive_dp.session.account import Sums
-from adaptive_dp.session.budget import Budget
-from adaptive_dp.session.currency import NAMES, currency_for
-from adaptive_dp.session.individual import INDIVIDUAL, admitted
-from adaptive_dp.session.needs import costs_for, needed, pays
+from adaptive_dp.session.budget import (
+    INDIVIDUAL,
+    SESSION_ACCOUNTANTS,
+    Budget,
+    Totals,
+    accounting_unit,
+)
+from adaptive_dp.session.individual import individual_charges
+from adaptive_dp.session.plans import costs_for, is_paid, required_nodes
 
 PARTICIPATION = (
     "Each record takes part in a step while its own budget lasts, and leaves unseen: no record's "
@@ -59,19 +63,19 @@ def certificate_of(
         adaptive=True,
         claim=claim,
     )
-    currency = currency_for(accountant, budget)
+    unit = accounting_unit(accountant, budget)
     document = {
         **paper.document,
         "assumptions": [*paper.document["assumptions"], *assumed(accountant)],
         "session": {
             "failures": budget.failures,
-            "theorem": currency.theorem,
+            "theorem": unit.theorem,
             "steps": list(plan.adaptive),
-            "currencies": list(currency.filter.units()),
+            "currencies": list(unit.filter.units()),
             "spent": [_plain(cost) for cost in spent.costs],
             "remaining": [_plain(cost) for cost in remaining.costs],
             "failed": spent.failure,
-            "odometer": {"epsilon": _plain(epsilon), "theorem": currency.reading_theorem},
+            "odometer": {"epsilon": _plain(epsilon), "theorem": unit.reading_theorem},
             "ledger": {"head": head, "entries": entries},
         },
     }
@@ -145,33 +149,33 @@ def _replayed(document: Mapping[str, Any], plan: Pipeline) -> Iterator[str]:
         sorted(map(str, session["steps"])) == sorted(outputs) and len(plan.outputs) == len(outputs),
         "its steps are not the plan's outputs",
     )
-    if claim["accountant"] not in NAMES:
+    if claim["accountant"] not in SESSION_ACCOUNTANTS:
         yield f"the accountant of the claim, {claim['accountant']!r}, has no filter"
         return
     budget = Budget(claim["epsilon"], claim["delta"], session["failures"])
-    currency = currency_for(claim["accountant"], budget)
-    sums = Sums.of(currency)
-    keeps, spends = currency.filter, sums.spends
-    if not covers(budget.epsilon, currency.promised()):
+    unit = accounting_unit(claim["accountant"], budget)
+    sums = Totals.of(unit)
+    keeps, spends = unit.filter, sums.filter_sums
+    if not covers(budget.epsilon, unit.promised()):
         yield "the filter promises less than is claimed"
     theorems = session["theorem"], session["odometer"]["theorem"]
-    if theorems != (currency.theorem, currency.reading_theorem):
+    if theorems != (unit.theorem, unit.reading_theorem):
         yield "the theorems are not those of the filter and the odometer"
     if session["currencies"] != list(keeps.units()):
         yield "the currencies are not the filter's"
     structure = plan.structure
     paid: set[str] = set()
     for name in session["steps"]:
-        above = needed(structure, structure.of(outputs[name]), ())
-        new = {n for n in above if pays(structure.nodes[n])} - paid
+        above = required_nodes(structure, structure.of(outputs[name]), ())
+        new = {n for n in above if is_paid(structure.nodes[n])} - paid
         paid |= new
         nodes = [structure.nodes[n] for n in sorted(new)]
         costs = costs_for(structure, nodes)
         try:
-            if currency.individual is None:
+            if unit.individual is None:
                 spends.check(costs)
             else:
-                admitted(structure, nodes, {}, currency.individual)
+                individual_charges(structure, nodes, {}, unit.individual)
         except InapplicableError as error:
             yield f"{name!r} is no step of this accountant: {error}"
             return
