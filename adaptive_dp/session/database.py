@@ -313,7 +313,7 @@ def _after_fork() -> None:
 
 
 def _in_child() -> None:
-    # new locks: those that were taken before the fork belong to a thread that is not here
+    # new locks, which no thread holds: those from before the fork may be held more than once
     for ledger in _held:
         ledger._lock = threading.RLock()
     _held.clear()

@@ -1,4 +1,4 @@
-"""What stands in a ledger: the entries, byte by byte.
+"""What a ledger holds: the entries, byte by byte.
 
 An *entry* is a mapping of JSON values with a ``kind``:
 
@@ -42,8 +42,8 @@ from adaptive_dp.session.plans import declarations, plan_fields
 Entry = dict[str, Any]
 
 FORMAT = "adaptive-dp/ledger/2"
-"""Changes whenever an older reader could take an entry for what it is not, or a newer writer's
-bytes would hash otherwise. A ledger of another format is refused by name."""
+"""The format of the entries. It changes with anything in their bytes or their meaning; a ledger of
+another format is refused by name."""
 
 
 def unusable(reason: str) -> LedgerError:

@@ -8,7 +8,7 @@ Each transaction locks the table against other writers before it reads, and wait
 have the entry on its disk (``synchronous_commit = on``, whatever the server's default). A server
 that runs with ``fsync = off`` is refused, and so is an unlogged table, which a crash empties.
 
-Where the connection breaks during a commit, nobody knows whether the entry is there: it is an
+Where the connection breaks during a commit, it is not known whether the entry is there: it is an
 error, and no value is drawn; what was spent then is wasted, never unrecorded. The next spend waits
 for the lock of the one that broke, so that it sees what became of it. A client that vanishes in the
 middle of a transaction holds that lock for half of `LOCK_TIMEOUT` at most: the server then ends it.
@@ -114,11 +114,11 @@ class PostgresLedger(DatabaseLedger):
     #              none can write, until this transaction ends. The server ends it when it sees
     #              that the client is gone, or after half of `LOCK_TIMEOUT`.
     # SELECT       the table as it was. READ COMMITTED: the statement sees all that was committed
-    #              before it began, that of the transaction waited for too. (Under REPEATABLE READ
-    #              it would see what there was before the lock was waited for.)
+    #              before it began, that of the transaction that was waited for too.
     # INSERT       the table as it was: the server rolls back what was not committed.
-    # COMMIT       the entry, on the server's disk. If the line breaks before the answer, nobody
-    #              knows here; the spend fails, nothing is drawn, and the next reading shows.
+    # COMMIT       the entry, on the server's disk. If the line breaks before the answer, it is not
+    #              known here whether it is there; the spend fails, nothing is drawn, and the next
+    #              reading shows.
 
     def _begin(self, connection: Any) -> None:
         wait = int(LOCK_TIMEOUT * 1000)
@@ -164,7 +164,7 @@ _OPTIONS = {
     "prepare_threshold": None,
 }
 """A server that does not answer is given up, where the system's own patience is hours; and nothing
-is prepared on a connection, which a pooler may give to somebody else."""
+is prepared on a connection, which a pooler may give to another client."""
 
 
 def _without(secret: re.Match[str]) -> str:

@@ -5,8 +5,8 @@ release. `Session._run` below has them from top to bottom, and says at each why 
 does. Three promises hold for the order:
 
 - a refusal changes nothing: no budget is spent, no value computed;
-- a spend is durable before its value leaves: a crash can waste budget, never leak a value that
-  nobody paid for;
+- a spend is durable before its value leaves: a crash can waste budget, never leak a value that is
+  not paid for;
 - an interrupted step that drew nothing goes on under its spend, and one that may have drawn is
   paid for again.
 """
@@ -133,7 +133,7 @@ class _Step:
     """A step that is being computed; if it is interrupted it may go on.
 
     A spend pays for one draw of each of a step's mechanisms. What the step has computed, drawn
-    values too, stays in `run`, where nobody sees it, and is never computed again: whoever goes on
+    values too, stays in `run`, where no caller sees it, and is never computed again: whoever goes on
     gets those very draws. Only a node that was under way is started again. If it draws at random (a
     mechanism, a sample, a loop of them), its first draw may have had to do with the interruption: a
     user's mechanism, say, may fail until its noise is small. The second would then be a second
@@ -396,8 +396,8 @@ class Session:
                     run.round = (number,)  # of a simulation: each spend draws noise of its own
                     self._own[number] = request
                 step = _Step(request, run, charges, number)
-            # 4. Compute, noise included. 5. Record the values. In this order: an entry of a value
-            #    that was not drawn would promise to later sessions what nobody can give them.
+            # 4. Compute, noise included. 5. Record: the values go into the ledger, where this and
+            #    other sessions find them when they ask for the same.
             recorded = False
             try:
                 self._compute(step)
@@ -406,8 +406,8 @@ class Session:
             finally:
                 if not recorded and self._may_continue(step):
                     self._interrupted[request.key] = step
-            # 6. Release, last: once a caller has the value, so has every session of the ledger,
-            #    which then gives the same value at no cost, instead of a second draw at full cost.
+            # 6. Release, last: a value that a caller has is in the ledger. Were it returned first, a
+            #    crash in between would make later sessions pay for a second draw of it.
             return fresh(step.run.open(step.request.end.name))
 
     def _admit(self, handle: Any, again: bool, part: PartPath) -> _Request:
@@ -476,7 +476,7 @@ class Session:
 
         def decide(others: Sequence[Entry]) -> Entry:
             # Inside the ledger's transaction: whatever others have spent since `_admit` is in
-            # `others`, and nobody spends between this check and the commit. A refusal raises, which
+            # `others`, and none can spend between this check and the commit. A refusal raises, which
             # rolls the transaction back; what others spent stays taken in.
             self._read(others)
             check_declarations(declarations(request.structure), self._declared)
