@@ -264,6 +264,6 @@ def _check_affordable(charge: Charge, mu: float) -> None:
         enough = asked.least / mu if mu else math.inf
         raise BudgetError(
             f"{charge.node.name!r}: whoever contributes moves it by at least {asked.least:g}, "
-            f"{least:.4g} sigma, and each record has {mu:.4g} at most: no record could take part; "
+            f"{least:.4g} sigma, and each record has {mu:.4g} at most: nobody could take part; "
             f"sigma must be at least {enough:.4g}"
         )

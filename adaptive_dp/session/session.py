@@ -133,7 +133,7 @@ class _Step:
     """A step that is being computed; if it is interrupted it may go on.
 
     A spend pays for one draw of each of a step's mechanisms. What the step has computed, drawn
-    values too, stays in `run`, where no caller sees it, and is never computed again: whoever goes on
+    values too, stays in `run`, where no caller sees it, and is never computed again: who goes on
     gets those very draws. Only a node that was under way is started again. If it draws at random (a
     mechanism, a sample, a loop of them), its first draw may have had to do with the interruption: a
     user's mechanism, say, may fail until its noise is small. The second would then be a second
@@ -406,8 +406,8 @@ class Session:
             finally:
                 if not recorded and self._may_continue(step):
                     self._interrupted[request.key] = step
-            # 6. Release, last: a value that a caller has is in the ledger. Were it returned first, a
-            #    crash in between would make later sessions pay for a second draw of it.
+            # 6. Release, last: a value that a caller has is in the ledger. Were it returned first,
+            #    a crash in between would make later sessions pay for a second draw of it.
             return fresh(step.run.open(step.request.end.name))
 
     def _admit(self, handle: Any, again: bool, part: PartPath) -> _Request:
@@ -476,8 +476,8 @@ class Session:
 
         def decide(others: Sequence[Entry]) -> Entry:
             # Inside the ledger's transaction: whatever others have spent since `_admit` is in
-            # `others`, and none can spend between this check and the commit. A refusal raises, which
-            # rolls the transaction back; what others spent stays taken in.
+            # `others`, and none can spend between this check and the commit. A refusal raises,
+            # which rolls the transaction back; what others spent stays taken in.
             self._read(others)
             check_declarations(declarations(request.structure), self._declared)
             self._record_charges(request)
