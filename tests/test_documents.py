@@ -112,7 +112,7 @@ class TestRoundTrip:
 
 
 TOML = """
-format = "adaptive-dp/plan/1"
+format = "adaptive-dp/plan/2"
 delta = 1e-6
 nodes = [
   { id = "people", kind = "dataset", name = "people", unit = "id", columns = { x = { bounds = [-5, 10] }, z = {} } },
@@ -251,7 +251,7 @@ def base() -> Document:
         "loop",
     )
     outputs = [{"path": [name], "node": name} for name in (*wanted, "scale", "group")]
-    return {"format": "adaptive-dp/plan/1", "delta": 0, "nodes": nodes, "outputs": outputs}
+    return {"format": "adaptive-dp/plan/2", "delta": 0, "nodes": nodes, "outputs": outputs}
 
 
 Mutation = Callable[[Document], Any]
@@ -318,7 +318,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
     # the frame
     "unknown field of the plan": (lambda d: d.update(more=1), r"plan: unknown field 'more'"),
     "no format": (lambda d: d.pop("format"), r"missing field 'format'"),
-    "another format": (lambda d: d.update(format="adaptive-dp/plan/2"), r"'format' must be"),
+    "another format": (lambda d: d.update(format="adaptive-dp/plan/1"), r"'format' must be"),
     "no nodes": (lambda d: d.pop("nodes"), r"missing field 'nodes'"),
     "nodes as a mapping": (lambda d: d.update(nodes={}), r"nodes must be a list"),
     "no outputs": (lambda d: d.update(outputs=[]), r"at least one output"),
@@ -363,10 +363,10 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
         adding(id="again", kind="public", value=1),
         r"nodes\[28\].id: 'again' is the id of an earlier",
     ),
-    "no kind": (without("sum", "kind"), r"nodes\[4\].*unknown kind None"),
-    "an unknown kind": (setting("sum", kind="median"), r"nodes\[4\] \(median\).kind: unknown kind"),
-    "a kind that is a list": (setting("sum", kind=["sum"]), r"nodes\[4\].*unknown kind"),
-    "the kind state": (adding(id="s", kind="state"), r"nodes\[28\] \(state\).kind: unknown kind"),
+    "no kind": (without("sum", "kind"), r"nodes\[4\] \(None\).kind"),
+    "an unknown kind": (setting("sum", kind="median"), r"nodes\[4\] \(median\).kind: .*'median'"),
+    "a kind that is a list": (setting("sum", kind=["sum"]), r"nodes\[4\] .*kind"),
+    "the kind state": (adding(id="s", kind="state"), r"nodes\[28\] \(state\).kind: .*'state'"),
     "an unknown field": (setting("sum", lower=0), r"nodes\[4\] \(sum\): unknown field 'lower'"),
     "a missing field": (without("sum", "bounds"), r"nodes\[4\] \(sum\): missing field 'bounds'"),
     "inputs as a text": (setting("sum", inputs="x"), r"nodes\[4\] \(sum\).inputs must be a list"),
@@ -596,7 +596,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
     ),
     "a class that is no mechanism": (
         setting("noisy_sum", mechanism={"mechanism": f"{__name__}:NotAMechanism"}),
-        r"'test_documents' defines no Mechanism 'NotAMechanism'",
+        r"'test_documents' defines no mechanism 'NotAMechanism'",
     ),
     "a module that is not there": (
         setting("noisy_sum", mechanism={"mechanism": "not_there:Noise"}),
@@ -626,7 +626,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
     # functions and constants
     "a function without a module": (
         setting("post", function={"function": "max"}),
-        r"\(post\).function.function must be 'module:name', got 'max'",
+        r"\(post\).function.function: 'max'",
     ),
     "a function in code": (
         setting("post", function={"function": "os:system('x')"}),
@@ -741,14 +741,14 @@ class TestFunctions:
         for allow in ([], ["os"], ["path"], ["os.path.x"]):
             with pytest.raises(dp.DocumentError, match=r"is not part of the library"):
                 dp.load(document, allow=allow)
-        with pytest.raises(dp.DocumentError, match=r"'os.path' defines no Mechanism 'Noise'"):
+        with pytest.raises(dp.DocumentError, match=r"'os.path' defines no mechanism 'Noise'"):
             dp.load(document, allow=["os.path"])
 
     def test_a_mechanism_of_another_module_is_not_reached_through_an_allowed_one(self) -> None:
         document = base()
         for name in ("own_mechanism:dp.Laplace", "plans:dp.Laplace", "plans:np.ndarray"):
             setting("noisy_sum", mechanism={"mechanism": name, "scale": 1.0})(document)
-            with pytest.raises(dp.DocumentError, match="defines no Mechanism"):
+            with pytest.raises(dp.DocumentError, match="defines no mechanism"):
                 dp.load(document, allow=["own_mechanism", "plans"])
 
     @pytest.mark.parametrize("name", ["not_there:f", "math:not_there", "lambda:0123456789abcdef"])

@@ -14,7 +14,7 @@ from adaptive_dp.graph.errors import DocumentError
 from adaptive_dp.graph.table import certificate_html, certificate_text
 from adaptive_dp.graph.untrusted import check_values, unique_json
 
-FORMAT = "adaptive-dp/certificate/1"
+FORMAT = "adaptive-dp/certificate/2"
 PLAN = "adaptive-dp/plan/"
 
 
@@ -151,7 +151,7 @@ def formed(document: dict[str, Any]) -> None:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         found = document.get("format") if isinstance(document, dict) else None
         cure = "; a plan is read by dp.load(text)" if str(found).startswith(PLAN) else ""
-        raise DocumentError(f"not a certificate: 'format' must be {FORMAT!r}{cure}")
+        raise DocumentError(f"certificate: 'format' must be {FORMAT!r}, got {found!r}{cure}")
     check_values(document, "certificate")
     missing, unknown = (
         set(_FORM) - set(document),

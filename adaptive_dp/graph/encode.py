@@ -13,9 +13,7 @@ from adaptive_dp.graph.errors import DocumentError
 from adaptive_dp.graph.free import Free
 from adaptive_dp.graph.functions import Function
 from adaptive_dp.graph.mechanism import Mechanism
-
-SHIPPED = ("adaptive_dp.primitives.", "adaptive_dp.instance.", "adaptive_dp.pate.")
-"""Where the library's own mechanisms are; documents name them without their module."""
+from adaptive_dp.graph.registry import name_of
 
 
 def encode(value: Any) -> Any:
@@ -37,7 +35,7 @@ def encode(value: Any) -> Any:
     if isinstance(value, Function):
         return {"function": value.name}
     if isinstance(value, Mechanism):
-        return {"mechanism": mechanism_name(type(value))} | {
+        return {"mechanism": name_of(type(value), type(value).__name__)} | {
             k: encode(v) for k, v in value.parameters().items()
         }
     if isinstance(value, Mapping):
@@ -48,10 +46,3 @@ def encode(value: Any) -> Any:
         fields = [encode(getattr(value, f.name)) for f in attrs.fields(type(value))]
         return {"bounds": fields} if len(fields) == 2 else {"categories": fields[0]}
     raise DocumentError(f"a {type(value).__name__} cannot be written into a plan document")
-
-
-def mechanism_name(cls: type[Mechanism]) -> str:
-    """Return a mechanism's short name if the library ships it, else its dotted name."""
-    if cls.__module__.startswith(SHIPPED):
-        return cls.__name__
-    return f"{cls.__module__}:{cls.__qualname__}"

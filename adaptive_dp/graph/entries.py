@@ -6,17 +6,20 @@ import importlib
 import inspect
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
-from adaptive_dp.graph.encode import SHIPPED
+from adaptive_dp.graph import registry
 from adaptive_dp.graph.errors import DocumentError, PlanError
 from adaptive_dp.graph.fields import fields_of
 from adaptive_dp.graph.free import Free
 from adaptive_dp.graph.functions import Function, found, home
 from adaptive_dp.graph.mechanism import Mechanism
+from adaptive_dp.graph.operation import Operation
 from adaptive_dp.graph.untrusted import shown
+
+T = TypeVar("T")
 
 _KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "str": ((str,), "a text"),
@@ -109,8 +112,13 @@ def function(value: Any, where: str, allow: Collection[str]) -> Function:
     """Return a function by name; it is imported when the plan runs, if its module is allowed."""
     fields(where, value, {"function"}, {"function"})
     name = value["function"]
-    if not isinstance(name, str) or not re.fullmatch(r"[\w.]+:[\w.]+", name):
-        raise DocumentError(f"{where}.function must be 'module:name', got {shown(name)}")
+    if not isinstance(name, str):
+        raise DocumentError(f"{where}.function must be a str, got {shown(name)}")
+    if name not in registry.FUNCTIONS and not re.fullmatch(r"[\w.]+:[\w.]+", name):
+        raise DocumentError(
+            f"{where}.function: {shown(name)} is neither 'module:name' nor the name of one of the "
+            "library's functions"
+        )
     return Function.named(name, allow)
 
 
@@ -142,7 +150,7 @@ def column(value: Any, where: str) -> Any:
 def mechanism(value: Any, where: str, allow: Collection[str]) -> Mechanism:
     """Return a mechanism; one from outside of the library only if its module is allowed."""
     fields(where, value, value if isinstance(value, Mapping) else (), {"mechanism"})
-    cls = _class(value["mechanism"], where, allow)
+    cls = mechanism_class(value["mechanism"], f"{where}.mechanism", allow)
     own = [f for f in fields_of(cls) if f.init]
     fields(where, value, {f.name for f in own} | {"mechanism"}, needed(own) | {"mechanism"})
     values = {k: v for k, v in value.items() if k != "mechanism"}
@@ -165,37 +173,67 @@ def parameter(value: Any, where: str) -> Any:
     return _plain(value, where)
 
 
-def _class(name: Any, where: str, allow: Collection[str]) -> type[Mechanism]:
+def mechanism_class(name: Any, where: str, allow: Collection[str]) -> type[Mechanism]:
+    """Return a mechanism's class by its name.
+
+    Raises
+    ------
+    DocumentError
+        If there is none of that name, or its code, or code that it calls, is not allowed.
+    """
+    own = registry.mechanism(name) if isinstance(name, str) else None
+    if own is None:
+        return _imported(name, where, allow, Mechanism, registry.MECHANISMS)
+    found: type[Mechanism] = own
+    for library in found.libraries:
+        if library not in allow:
+            raise DocumentError(
+                f"{where}: {name!r} hands what the document says to {library}, which is not part "
+                f"of the library. If you trust it, allow it: load(..., allow=[{library!r}]), or "
+                f"--allow {library} on the command line"
+            )
+    return found
+
+
+def operation_class(kind: Any, where: str, allow: Collection[str]) -> type[Operation]:
+    """Return an operation's class by its kind.
+
+    Raises
+    ------
+    DocumentError
+        If there is none of that kind, or its module is not allowed.
+    """
+    own = registry.operation(kind) if isinstance(kind, str) and kind != "state" else None
+    return own or _imported(kind, where, allow, Operation, registry.OPERATIONS)
+
+
+def _imported(
+    name: Any, where: str, allow: Collection[str], base: type[T], known: Iterable[str]
+) -> type[T]:
+    """Return a third party's class, imported from a module that the reader allows."""
+    what = base.__name__.lower()
     if not isinstance(name, str):
-        raise DocumentError(f"{where}.mechanism must be a name, got {name!r}")
-    module = name.rpartition(":")[0]
+        raise DocumentError(f"{where} must be a str, got {shown(name)}")
+    module, _, qualified = name.rpartition(":")
     if not module:
-        for cls in _all(Mechanism):
-            if cls.__name__ == name and cls.__module__.startswith(SHIPPED):
-                return cls
-        raise DocumentError(f"{where}.mechanism: the library has no mechanism {name!r}")
+        raise DocumentError(
+            f"{where}: the library has no {what} {name!r}; it has {', '.join(sorted(known))}"
+        )
     if module not in allow:
         raise DocumentError(
-            f"{where}.mechanism: {name!r} is not part of the library; importing it runs its "
-            f"module's code. If you trust it, allow it: load(..., allow=[{module!r}]), or "
-            f"--allow {module} on the command line"
+            f"{where}: {name!r} is not part of the library; importing it runs its module's code. "
+            f"If you trust it, allow it: load(..., allow=[{module!r}]), or --allow {module} on the "
+            "command line"
         )
-    return _imported(name, where)
-
-
-def _imported(name: str, where: str) -> type[Mechanism]:
-    module, _, qualified = name.rpartition(":")
     try:
         importlib.import_module(module)
         cls = found(module, qualified)
     except Exception as error:  # whatever a module's code may raise
         raise DocumentError(
-            f"{where}.mechanism: {name!r} cannot be imported ({type(error).__name__})"
+            f"{where}: {name!r} cannot be imported ({type(error).__name__})"
         ) from None
-    if not (inspect.isclass(cls) and issubclass(cls, Mechanism) and home(cls) == module):
-        raise DocumentError(f"{where}.mechanism: {module!r} defines no Mechanism {qualified!r}")
+    if not (inspect.isclass(cls) and issubclass(cls, base) and home(cls) == module):
+        raise DocumentError(f"{where}: {module!r} defines no {what} {qualified!r}")
+    if registry.is_own(cls):
+        raise DocumentError(f"{where}: {name!r} is part of the library; name it without its module")
     return cls
-
-
-def _all(cls: type[Mechanism]) -> list[type[Mechanism]]:
-    return [cls, *(found for sub in cls.__subclasses__() for found in _all(sub))]

@@ -16,16 +16,16 @@ from adaptive_dp.graph.entries import (
     mechanism,
     needed,
     only,
+    operation_class,
     sequence,
     simple,
 )
 from adaptive_dp.graph.errors import DocumentError, PlanError
-from adaptive_dp.graph.everything import everything
 from adaptive_dp.graph.fields import fields_of
 from adaptive_dp.graph.functions import permitted
 from adaptive_dp.graph.handles import Handle, Private, Public, Released
 from adaptive_dp.graph.loop import Loop, State, frontier
-from adaptive_dp.graph.operation import Operation, operation
+from adaptive_dp.graph.operation import Operation
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.repeat import Repeat
 from adaptive_dp.graph.select import Select
@@ -88,7 +88,6 @@ def loaded(
     DocumentError
         If the document is not of the declared form, with the place and the cure.
     """
-    everything()
     parsed = _parsed(document) if isinstance(document, str) else document
     check_values(parsed, "plan")
     if isinstance(parsed, Mapping) and str(parsed.get("format")).startswith(CERTIFICATE):
@@ -158,11 +157,7 @@ class _Reader:
         kind = entry.get("kind")
         if kind in ("repeat", "select"):
             return self._loop(entry, where, Repeat if kind == "repeat" else Select)
-        cls = operation(kind) if isinstance(kind, str) else None
-        if cls is None or cls is State:
-            raise DocumentError(
-                f"{where}.kind: unknown kind {kind!r}; known are {', '.join(_kinds())}"
-            )
+        cls = operation_class(kind, f"{where}.kind", self.allow)
         known = {f.name: f for f in fields_of(cls)}
         required = needed(known.values())
         fields(where, entry, {*known, "id", "kind", "inputs"}, required)
@@ -230,16 +225,6 @@ class _Reader:
                 fields(where, value, value if isinstance(value, Mapping) else (), ())
                 return {k: column(v, f"{where}.{k}") for k, v in value.items()}
         return simple(kind, value, where)
-
-
-def _kinds() -> list[str]:
-    found: set[str] = set()
-    queue: list[type[Operation]] = [Operation]
-    while queue:
-        cls = queue.pop()
-        found.add(cls.__dict__.get("kind", "state"))
-        queue.extend(cls.__subclasses__())
-    return sorted(found - {"state"})
 
 
 def _wrap(value: Operation, inputs: tuple[Handle, ...]) -> Handle:

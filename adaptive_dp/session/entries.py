@@ -17,7 +17,7 @@ from adaptive_dp.session.ledger import Entry, require_ledger
 from adaptive_dp.session.plans import written
 from adaptive_dp.session.spends import Costs
 
-FORMAT = "adaptive-dp/ledger/2"
+FORMAT = "adaptive-dp/ledger/3"
 
 
 def opening(account: Account, others: Sequence[Entry]) -> Entry | None:

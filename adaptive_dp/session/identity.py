@@ -14,6 +14,7 @@ from typing import Any
 from adaptive_dp.graph.functions import Function, described
 from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.operation import Operation
+from adaptive_dp.graph.registry import is_own
 from adaptive_dp.graph.steps import Release
 from adaptive_dp.graph.structure import Structure
 
@@ -46,7 +47,7 @@ class Identities:
         mechanism = operation.mechanism if isinstance(operation, Release) else None
         found = []
         for thing in (operation, mechanism):
-            if thing is not None and not type(thing).__module__.startswith("adaptive_dp."):
+            if thing is not None and not is_own(type(thing)):
                 found.append(self._local(type(thing)))
             parameters = thing.parameters() if thing is not None else {}
             found += [self._function(v) for v in parameters.values() if isinstance(v, Function)]
