@@ -151,7 +151,7 @@ def formed(document: dict[str, Any]) -> None:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         found = document.get("format") if isinstance(document, dict) else None
         cure = "; a plan is read by dp.load(text)" if str(found).startswith(PLAN) else ""
-        raise DocumentError(f"certificate: 'format' must be {FORMAT!r}, got {found!r}{cure}")
+        raise DocumentError(f"not a certificate: 'format' must be {FORMAT!r}, got {found!r}{cure}")
     check_values(document, "certificate")
     missing, unknown = (
         set(_FORM) - set(document),
