@@ -9,10 +9,11 @@ from typing import Any
 from attrs import frozen
 
 from accountants import Bounds
+from accountants.codec import loads
 from accountants.rounding import shown
 from adaptive_dp.graph.errors import DocumentError
 from adaptive_dp.graph.table import certificate_html, certificate_text
-from adaptive_dp.graph.untrusted import check_values, unique_json
+from adaptive_dp.graph.untrusted import check_values
 
 FORMAT = "adaptive-dp/certificate/2"
 PLAN = "adaptive-dp/plan/"
@@ -94,7 +95,7 @@ class Certificate:
             If the text is not a certificate.
         """
         try:
-            document = unique_json(text)
+            document = loads(text)
         except (ValueError, RecursionError) as error:
             raise DocumentError(f"not a certificate: {error}") from None
         formed(document)
