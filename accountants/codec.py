@@ -197,7 +197,7 @@ class Codec:
         Exception
             The codec's, if what stands there is not of the type, with the place.
         """
-        reader = self.readers.get(kind)
+        reader = self.readers.get(kind) or self._of_base(kind)
         if reader is not None:
             return reader(value, place)
         origin, inner = get_origin(kind), get_args(kind)
@@ -220,6 +220,22 @@ class Codec:
         if isinstance(kind, type) and attrs.has(kind):
             return self._object(kind, value, place)
         return self.constant(value, place)
+
+    def _of_base(self, kind: Any) -> Callable[[Any, str], Any] | None:
+        """Return the reader of a class's base, whose value must be of the class."""
+        bases = kind.__mro__ if isinstance(kind, type) and get_origin(kind) is None else ()
+        found = next((self.readers[base] for base in bases if base in self.readers), None)
+        if found is None:
+            return None
+        reader = found
+
+        def read(value: Any, place: str) -> Any:
+            made = reader(value, place)
+            if not isinstance(made, kind):
+                raise self.error(f"{place} must be {kind.__name__}, got {type(made).__name__}")
+            return made
+
+        return read
 
     def _one_of(self, kinds: tuple[Any, ...], value: Any, place: str) -> Any:
         """Return a value of one of several types, which tells by its key which it is of."""
