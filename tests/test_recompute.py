@@ -279,7 +279,7 @@ def test_an_export_is_read_back(entries: Entries) -> None:
     assert imported(json.dumps(exported(entries))) == entries
     assert imported("\n".join(map(json.dumps, entries))) == entries
     assert imported(json.dumps(entries[0])) == entries[:1]
-    assert imported('{"format": "adaptive-dp/certificate/1"}') is None
+    assert imported('{"format": "adaptive-dp/certificate/2"}') is None
     assert imported("text") is None
     assert imported("") is None
 

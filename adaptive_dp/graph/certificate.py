@@ -9,12 +9,13 @@ from typing import Any
 from attrs import frozen
 
 from accountants import Bounds
+from accountants.codec import loads
 from accountants.rounding import shown
 from adaptive_dp.graph.errors import DocumentError
 from adaptive_dp.graph.table import certificate_html, certificate_text
-from adaptive_dp.graph.untrusted import check_values, unique_json
+from adaptive_dp.graph.untrusted import check_values
 
-FORMAT = "adaptive-dp/certificate/1"
+FORMAT = "adaptive-dp/certificate/2"
 PLAN = "adaptive-dp/plan/"
 
 
@@ -94,7 +95,7 @@ class Certificate:
             If the text is not a certificate.
         """
         try:
-            document = unique_json(text)
+            document = loads(text)
         except (ValueError, RecursionError) as error:
             raise DocumentError(f"not a certificate: {error}") from None
         formed(document)
@@ -151,7 +152,7 @@ def formed(document: dict[str, Any]) -> None:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         found = document.get("format") if isinstance(document, dict) else None
         cure = "; a plan is read by dp.load(text)" if str(found).startswith(PLAN) else ""
-        raise DocumentError(f"not a certificate: 'format' must be {FORMAT!r}{cure}")
+        raise DocumentError(f"not a certificate: 'format' must be {FORMAT!r}, got {found!r}{cure}")
     check_values(document, "certificate")
     missing, unknown = (
         set(_FORM) - set(document),

@@ -9,13 +9,14 @@ from typing import Any
 
 from accountants import Answer, PrivacyLoss
 from accountants.loss import parameters
+from accountants.registry import LOSSES
 from accountants.rounding import COSTS, shown
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.charge import Charge, regions
 from adaptive_dp.graph.encode import encode
 from adaptive_dp.graph.loop import Loop
-from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.origins import label
+from adaptive_dp.graph.registry import MECHANISMS
 from adaptive_dp.graph.roles import PartOperation
 from adaptive_dp.graph.touch import SEVERAL
 
@@ -51,7 +52,7 @@ def _described(charge: Charge) -> dict[str, Any]:
         "node": charge.node.name,
         "query": charge.chain[-1].handle.operation.label(),
         "of": _way(charge),
-        "mechanism": label(type(mechanism), Mechanism),
+        "mechanism": label(type(mechanism), MECHANISMS),
         "parameters": encode(mechanism.parameters()),
         "norm": "inf" if math.isinf(mechanism.norm) else mechanism.norm,
         "distance": compiler.distance(charge, mechanism.norm),
@@ -86,7 +87,7 @@ def _lost(loss: PrivacyLoss, conversions: Mapping[str, str]) -> dict[str, Any]:
     """Return the loss with its parameters, and how each accountant reads it."""
     plain = {name: _plain(value) for name, value in parameters(loss).items()}
     return {
-        "loss": {"kind": label(type(loss), PrivacyLoss)} | plain,
+        "loss": {"kind": label(type(loss), LOSSES)} | plain,
         "source": loss.theorem,
         "conversions": dict(conversions),
     }

@@ -41,7 +41,7 @@ from adaptive_dp.session.plans import declarations, plan_fields
 
 Entry = dict[str, Any]
 
-FORMAT = "adaptive-dp/ledger/2"
+FORMAT = "adaptive-dp/ledger/3"
 """The format of the entries. It changes with anything in their bytes or their meaning; a ledger of
 another format is refused by name."""
 

@@ -24,6 +24,7 @@ from adaptive_dp.graph.merge import described, digest
 from adaptive_dp.graph.operation import Operation
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.read import loaded
+from adaptive_dp.graph.registry import is_own
 from adaptive_dp.graph.roles import PublicSource, SampleOperation, SourceOperation
 from adaptive_dp.graph.steps import Release
 from adaptive_dp.graph.structure import Node, Structure
@@ -167,7 +168,7 @@ class SessionDigests:
         mechanism = operation.mechanism if isinstance(operation, Release) else None
         found = []
         for thing in (operation, mechanism):
-            if thing is not None and not type(thing).__module__.startswith("adaptive_dp."):
+            if thing is not None and not is_own(type(thing)):
                 found.append(self._local(type(thing)))
             parameters = thing.parameters() if thing is not None else {}
             found += [self._function(v) for v in parameters.values() if isinstance(v, Function)]

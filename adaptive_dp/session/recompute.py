@@ -24,12 +24,12 @@ from typing import Any
 from attrs import field, frozen
 
 from accountants import AccountingError
+from accountants.codec import loads
 from accountants.filters.individual import IndividualFilter
 from accountants.filters.sums import Amount, Spent
 from adaptive_dp.graph.errors import DocumentError, LedgerError, PlanError
 from adaptive_dp.graph.functions import permitted
 from adaptive_dp.graph.structure import Node, Structure
-from adaptive_dp.graph.untrusted import unique_json
 from adaptive_dp.session.budget import Account, Budget, Costs, PartPath
 from adaptive_dp.session.entries import (
     FORMAT,
@@ -405,7 +405,7 @@ def imported(text: str) -> list[Any] | None:
     True
     """
     try:
-        document = unique_json(text)
+        document = loads(text)
     except (ValueError, RecursionError):
         document = None
     if isinstance(document, dict) and str(document.get("format")).startswith(_LEDGERS):
@@ -418,11 +418,11 @@ def imported(text: str) -> list[Any] | None:
         return entries
     lines = [line for line in text.splitlines() if line.strip()]
     try:
-        first = unique_json(lines[0]) if lines else None
+        first = loads(lines[0]) if lines else None
         if not isinstance(first, dict) or not str(first.get("format")).startswith(_LEDGERS):
             return None
         check_format(first["format"])
-        return [first, *map(unique_json, lines[1:])]
+        return [first, *map(loads, lines[1:])]
     except (ValueError, RecursionError) as error:
         if document is None and text.lstrip().startswith('{"') and FORMAT in lines[0]:
             raise LedgerError(f"a line of the ledger's export is no JSON: {error}") from None
