@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "graph": {"rows", "noise", "accountants"},
     "queries": {"problems", "optimizers", "graph", "rows", "noise", "accountants"},
     "primitives": {"problems", "optimizers", "graph", "rows", "noise", "accountants"},
-    "reports": {"graph", "rows", "noise", "accountants"},
+    "reports": {"session", "graph", "rows", "noise", "accountants"},
     "session": {"graph", "noise", "accountants"},
     "audit": {"queries", "primitives", "graph", "rows", "noise", "accountants"},
     "interop": {"graph", "noise", "accountants"},

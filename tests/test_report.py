@@ -307,8 +307,8 @@ def test_a_plan_that_has_not_run_is_not_said_to_have() -> None:
 
 def test_certificates_and_their_documents_are_the_same() -> None:
     paper = plan_of(lambda n: n).certify()
-    assert report(paper) == report(paper.document)
-    assert markdown(paper) == markdown(paper.document)
+    assert report(paper) == report(paper.to_document())
+    assert markdown(paper) == markdown(paper.to_document())
 
 
 def test_the_plan_says_a_kind_once() -> None:

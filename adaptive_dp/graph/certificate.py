@@ -25,6 +25,9 @@ from adaptive_dp.graph.untrusted import check_values, unique_json
 FORMAT = "adaptive-dp/certificate/1"
 PLAN = "adaptive-dp/plan/"
 
+Kind = Literal["accountant", "library", "loss", "mechanism", "query"]
+"""What code from elsewhere can be, on which a claim rests."""
+
 Scalar = str | bool | int | float | None
 """The values of a loss's parameters."""
 
@@ -257,7 +260,7 @@ class ThirdParty:
         The installed distribution that it comes from; None where it comes from none.
     """
 
-    kind: Literal["accountant", "library", "loss", "mechanism", "query"]
+    kind: Kind
     code: str
     distribution: str | None
     version: str | None = field(metadata=STATED)

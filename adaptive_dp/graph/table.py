@@ -7,14 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import islice
 from textwrap import fill
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from accountants.rounding import COSTS, shown
-from adaptive_dp.graph.origins import said
 from adaptive_dp.graph.plain import plain
 from adaptive_dp.graph.roles import PartOperation, part_key
 from adaptive_dp.graph.structure import Node, Structure
 from adaptive_dp.graph.visible import cut, visible
+
+if TYPE_CHECKING:
+    from adaptive_dp.graph.certificate import Certificate, ReleaseRow, SessionRow
 
 Row = Sequence[str]
 LIMIT = 40
@@ -80,116 +82,98 @@ def _what(node: Node) -> str:
     return f"{said}{', ' + detail if detail else ''}"
 
 
-def certificate_text(document: Mapping[str, Any]) -> str:
+def certificate_text(certificate: Certificate) -> str:
     """Return the certificate: the claim, the accountants side by side, each node's share."""
     parts = [
-        *claim_lines(document),
+        *claim_lines(certificate),
         "",
-        _side_by_side(document),
+        _side_by_side(certificate),
         "",
         table(
-            ("release", "mechanism", "distance", "costs", "times", "share"), list(_nodes(document))
+            ("release", "mechanism", "distance", "costs", "times", "share"),
+            [_release_cells(row) for row in certificate.nodes],
         ),
     ]
-    worst = document["worlds"]["worst"]
-    if worst:
-        parts += ["", fill(f"worst world: {'; '.join(map(visible, worst))}", ROOM)]
-    if not document["worlds"]["exact"]:
+    if certificate.worlds.worst:
+        worst = "; ".join(map(visible, certificate.worlds.worst))
+        parts += ["", fill(f"worst world: {worst}", ROOM)]
+    if not certificate.worlds.exact:
         parts.append("(too many worlds: some are bounded together, by their envelope)")
-    foreign = [
-        fill(f"trusts {visible(said(row))}", ROOM) for row in document.get("third_party", [])
-    ]
+    foreign = [fill(f"trusts {visible(str(row))}", ROOM) for row in certificate.third_party]
     parts += ["", *foreign] if foreign else []
-    stamp = _stamp(document)
+    stamp = _stamp(certificate)
     parts += ["", *stamp] if stamp else []
     return "\n".join(parts)
 
 
-def _stamp(document: Mapping[str, Any]) -> list[str]:
-    """Return what a simulation is stamped with."""
-    source = visible(document["randomness"]["source"])
-    return [] if document["randomness"]["release"] else [f"NOT FOR RELEASE: noise from {source}"]
+def _stamp(certificate: Certificate) -> list[str]:
+    """Return the line that marks a simulation; none for a run."""
+    randomness = certificate.randomness
+    return (
+        [] if randomness.release else [f"NOT FOR RELEASE: noise from {visible(randomness.source)}"]
+    )
 
 
-def claim_lines(document: Mapping[str, Any]) -> list[str]:
+def claim_lines(certificate: Certificate) -> list[str]:
     """Return what a certificate claims, and whom it protects."""
-    claim = document["claim"]
+    claim, session = certificate.claim, certificate.session
     return [
-        f"epsilon <= {_bound(claim['epsilon'], upward=True)} at delta = "
-        f"{_bound(claim['delta'], upward=True)}, "
-        f"by the {visible(claim['accountant'])} "
-        + ("filter, whatever is run" if "session" in document else "accountant"),
-        *_session(document.get("session")),
-        *(f"protects {visible(protects(row))}" for row in document["protects"]),
+        f"epsilon <= {_bound(claim.epsilon, upward=True)} at delta = "
+        f"{_bound(claim.delta, upward=True)}, by the {visible(claim.accountant)} "
+        + ("accountant" if session is None else "filter, whatever is run"),
+        *([] if session is None else [_session_line(session)]),
+        *(f"protects {visible(str(row))}" for row in certificate.protects),
     ]
 
 
-def _session(section: Mapping[str, Any] | None) -> list[str]:
-    if section is None:
-        return []
-    if section["odometer"]["theorem"] == section["theorem"]:  # a filter of each record
-        return [f"{len(section['steps'])} steps; what each record has spent of it is private"]
-    read = _bound(section["odometer"]["epsilon"], upward=True)
-    return [f"spent so far: epsilon {read}, in {len(section['steps'])} steps, by the odometer"]
+def _session_line(session: SessionRow) -> str:
+    if session.odometer.theorem == session.theorem:  # a filter of each record
+        return f"{len(session.steps)} steps; what each record has spent of it is private"
+    read = _bound(session.odometer.epsilon, upward=True)
+    return f"spent so far: epsilon {read}, in {len(session.steps)} steps, by the odometer"
 
 
-def protects(row: Mapping[str, Any]) -> str:
-    """Return whom a data set protects, in words."""
-    who = f"one {row['unit']}" if row["unit"] else "one row"
-    most = row["rows_per_unit"]
-    rows = f" with at most {most} row{'' if most == 1 else 's'}" if row["unit"] else ""
-    relation = {
-        "add_remove": "added or removed",
-        "replace_one": "replaced",
-        "zero_out": "zeroed",
-    }[row["neighbors"]]
-    return f"{who}{rows} of {row['data']!r}, {relation}"
-
-
-def _side_by_side(document: Mapping[str, Any]) -> str:
+def _side_by_side(certificate: Certificate) -> str:
     """Return the accountants as a table; one sentence, if all say that they do not apply."""
-    rows = document["accountants"]
-    reasons = {visible(row["reason"]) for row in rows if not row["applies"]}
-    if len(reasons) == 1 and not any(row["applies"] for row in rows):
+    rows = certificate.accountants
+    reasons = {visible(row.reason) for row in rows if not row.applies}
+    if len(reasons) == 1 and not any(row.applies for row in rows):
         return fill(f"no accountant of plans applies: {reasons.pop()}", ROOM)
-    return table(("accountant", "lower", "upper", ""), list(_accountants(document)))
+    return table(("accountant", "lower", "upper", ""), list(_accountants(certificate)))
 
 
-def _accountants(document: Mapping[str, Any]) -> Iterator[Row]:
-    for row in document["accountants"]:
-        if not row["applies"]:
-            if "session" not in document:  # few apply to what was chosen as it ran
-                yield row["name"], "-", "-", f"does not apply: {row['reason']}"
+def _accountants(certificate: Certificate) -> Iterator[Row]:
+    for row in certificate.accountants:
+        if row.lower is None or row.upper is None:
+            if certificate.session is None:  # few apply to what was chosen as it ran
+                yield row.name, "-", "-", f"does not apply: {row.reason}"
         else:
-            mark = "tightest" if row["name"] == document["claim"]["accountant"] else ""
-            lower, upper = _bound(row["lower"], upward=False), _bound(row["upper"], upward=True)
-            yield row["name"], lower, upper, mark
+            mark = "tightest" if row.name == certificate.accountant else ""
+            lower, upper = _bound(row.lower, upward=False), _bound(row.upper, upward=True)
+            yield row.name, lower, upper, mark
 
 
-def _nodes(document: Mapping[str, Any]) -> Iterator[Row]:
-    for row in document["nodes"]:
-        inside = ", ".join(
-            f"{k}={_short(v)}" for k, v in row["parameters"].items() if not isinstance(v, dict)
-        )
-        loss = ", ".join(
-            f"{k} {_bound(v, upward=True) if k in COSTS else _short(v)}"
-            for k, v in row["loss"].items()
-            if k != "kind"
-        )
-        share = f"{row['share']:.1%}" + ("" if row["in_worst_world"] else " (elsewhere)")
-        yield (
-            row["node"],
-            f"{row['mechanism']}({inside})",
-            f"{_bound(row['distance'], upward=True)} (l{row['norm']})",
-            loss,
-            str(row["times"]),
-            share,
-        )
+def _release_cells(row: ReleaseRow) -> Row:
+    inside = ", ".join(
+        f"{k}={_short(v)}" for k, v in row.parameters.items() if not isinstance(v, dict)
+    )
+    loss = ", ".join(
+        f"{k} {_bound(v, upward=True) if k in COSTS else _short(v)}"
+        for k, v in row.loss.parameters.items()
+    )
+    return (
+        row.node,
+        f"{row.mechanism}({inside})",
+        f"{_bound(row.distance, upward=True)} (l{row.norm:g})",
+        loss,
+        str(row.times),
+        f"{row.share:.1%}" + ("" if row.in_worst_world else " (elsewhere)"),
+    )
 
 
-def certificate_html(document: Mapping[str, Any]) -> str:
+def certificate_html(certificate: Certificate) -> str:
     """Return the certificate's text for a notebook."""
-    return f"<pre>{escape(certificate_text(document))}</pre>"
+    return f"<pre>{escape(certificate_text(certificate))}</pre>"
 
 
 def result_text(
@@ -203,11 +187,11 @@ def result_html(
     values: Mapping[str, Any],
     noise: Mapping[str, Any],
     entries: Mapping[str, Any],
-    document: Mapping[str, Any],
+    certificate: Certificate,
 ) -> str:
     """Return released values with their expected noise, and the claim, for a notebook."""
     rows = _result(values, noise, entries)
-    lines = [*_stamp(document), *claim_lines(document)]
+    lines = [*_stamp(certificate), *claim_lines(certificate)]
     said = "".join(f"<div>{escape(visible(line))}</div>" for line in lines)
     head, body = _cells("th", RESULT), "".join(_cells("td", row) for row in rows[:LIMIT])
     more = f"<div>... and {len(rows) - LIMIT} more</div>" if len(rows) > LIMIT else ""
