@@ -30,7 +30,7 @@ def entry(name: str, share: float | None, **more: Any) -> dict[str, Any]:
         "parameters": {"scale": 5.0},
         "norm": 1,
         "distance": 5.0,
-        "loss": {"kind": "Laplace", "epsilon": 1.0},
+        "loss": {"kind": "Laplace", "parameters": {"epsilon": 1.0}},
         "theorem": "Laplace mechanism",
         "source": "Dwork et al. 2006",
         "sampler": "discrete Laplace",
@@ -184,7 +184,7 @@ def test_page_escapes_everything() -> None:
 
 
 def test_no_bound_is_shown_too_low() -> None:
-    loss = {"kind": "Gaussian", "mu": 0.1234501}
+    loss = {"kind": "Gaussian", "parameters": {"mu": 0.1234501}}
     session = {
         "steps": ["a"],
         "currencies": ["mu^2"],

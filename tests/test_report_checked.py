@@ -118,7 +118,8 @@ def test_a_delta_is_never_shown_too_low() -> None:
 
 
 def test_costs_inside_of_losses_are_never_shown_too_low() -> None:
-    inner = {"kind": "Sampled", "body": {"kind": "Gaussian", "mu": 0.1234501}, "rate": 0.5}
+    body = {"kind": "Gaussian", "mu": 0.1234501}
+    inner = {"kind": "Sampled", "parameters": {"body": body, "rate": 0.5}}
     assert "0.12346" in loss(inner)
     assert named({"epsilon": 0.1234501}) == "epsilon: 0.12346"
     # a certificate's own words of losses within losses
