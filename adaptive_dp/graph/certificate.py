@@ -463,7 +463,8 @@ class Certificate:
         >>> plan.certify().to_document()["claim"]
         {'epsilon': 0.5, 'delta': 0.0, 'accountant': 'basic'}
         """
-        return {"format": FORMAT} | to_plain(self)
+        sections: dict[str, Any] = to_plain(self)
+        return {"format": FORMAT} | sections
 
     @classmethod
     def from_document(cls, document: Any) -> Certificate:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -15,6 +14,7 @@ import accountants
 from accountants import Accountant, Answer, Term
 from accountants.secret import Secret
 from accountants.terms import pruned
+from adaptive_dp.extensions import provided
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.arguments import asked, certified_at
 from adaptive_dp.graph.calibrate import free_weights, solve, substituted
@@ -467,10 +467,8 @@ class Pipeline:
         >>> 0 < found.epsilon <= plan.certify().epsilon
         True
         """
-        room = importlib.import_module("adaptive_dp.audit")  # it stands on the graph
-        return room.pipeline(
-            self, data=data or None, samples=samples, confidence=confidence, seed=seed
-        )
+        audit = provided("audit.pipeline")  # of a higher room
+        return audit(self, data=data or None, samples=samples, confidence=confidence, seed=seed)
 
     def diff(self, other: Pipeline) -> str:
         """Return what differs between two plans, node by node; empty if nothing does.

@@ -457,7 +457,8 @@ def third_party(certificate: Document) -> list[str]:
     """Say whose code a certificate rests on, beside the library's."""
     rows = [row for row in certificate.get("third_party") or () if isinstance(row, Mapping)]
     keys = ("kind", "code", "distribution", "version")
-    return [f"It trusts {ThirdParty(*(row.get(key) for key in keys))}." for row in rows]
+    made = (ThirdParty(**{key: row.get(key) for key in keys}) for row in rows)  # type: ignore[arg-type]
+    return [f"It trusts {row}." for row in made]
 
 
 def randomness(certificate: Document, *, ran: bool = False) -> list[str]:
