@@ -9,18 +9,21 @@ read from JSON by `Certificate.from_json`, and compared with a recomputation fie
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from textwrap import fill
 from typing import Any, Literal
 
 import attrs
 from attrs import field, frozen
 
 from accountants import Bounds
-from accountants.rounding import shown
+from accountants.rounding import COSTS, shown
 from adaptive_dp.graph.errors import DeclarationError, DocumentError
-from adaptive_dp.graph.table import certificate_html, certificate_text
+from adaptive_dp.graph.table import ROOM, short, table
 from adaptive_dp.graph.typed import from_plain, to_plain
 from adaptive_dp.graph.untrusted import check_values, unique_json
+from adaptive_dp.graph.visible import visible
 
 FORMAT = "adaptive-dp/certificate/1"
 PLAN = "adaptive-dp/plan/"
@@ -503,11 +506,106 @@ class Certificate:
         return cls.from_document(document)
 
     def __str__(self) -> str:
-        return certificate_text(self)
+        return _text(self)
 
     def __repr__(self) -> str:
         epsilon, delta = (shown(bound, upward=True) for bound in (self.epsilon, self.delta))
         return f"<certificate epsilon={epsilon} delta={delta} by {self.accountant}>"
 
     def _repr_html_(self) -> str:
-        return certificate_html(self)
+        return f"<pre>{escape(_text(self))}</pre>"
+
+
+# --- as text --------------------------------------------------------------------------------------
+
+
+def _text(certificate: Certificate) -> str:
+    """Return the certificate: the claim, the accountants side by side, each node's share."""
+    parts = [
+        *claim_lines(certificate),
+        "",
+        _side_by_side(certificate),
+        "",
+        table(
+            ("release", "mechanism", "distance", "costs", "times", "share"),
+            [_release_cells(row) for row in certificate.nodes],
+        ),
+    ]
+    if certificate.worlds.worst:
+        worst = "; ".join(map(visible, certificate.worlds.worst))
+        parts += ["", fill(f"worst world: {worst}", ROOM)]
+    if not certificate.worlds.exact:
+        parts.append("(too many worlds: some are bounded together, by their envelope)")
+    foreign = [fill(f"trusts {visible(str(row))}", ROOM) for row in certificate.third_party]
+    parts += ["", *foreign] if foreign else []
+    parts += ["", *stamp(certificate)] if not certificate.randomness.release else []
+    return "\n".join(parts)
+
+
+def stamp(certificate: Certificate) -> list[str]:
+    """Return the line that marks a simulation; none for a run."""
+    if certificate.randomness.release:
+        return []
+    return [f"NOT FOR RELEASE: noise from {visible(certificate.randomness.source)}"]
+
+
+def claim_lines(certificate: Certificate) -> list[str]:
+    """Return what a certificate claims, and whom it protects."""
+    claim, session = certificate.claim, certificate.session
+    return [
+        f"epsilon <= {_bound(claim.epsilon, upward=True)} at delta = "
+        f"{_bound(claim.delta, upward=True)}, by the {visible(claim.accountant)} "
+        + ("accountant" if session is None else "filter, whatever is run"),
+        *([] if session is None else [_session_line(session)]),
+        *(f"protects {visible(str(row))}" for row in certificate.protects),
+    ]
+
+
+def _session_line(session: SessionRow) -> str:
+    if session.odometer.theorem == session.theorem:  # a filter of each record
+        return f"{len(session.steps)} steps; what each record has spent of it is private"
+    read = _bound(session.odometer.epsilon, upward=True)
+    return f"spent so far: epsilon {read}, in {len(session.steps)} steps, by the odometer"
+
+
+def _side_by_side(certificate: Certificate) -> str:
+    """Return the accountants as a table; one sentence, if all say that they do not apply."""
+    rows = certificate.accountants
+    reasons = {visible(row.reason) for row in rows if not row.applies}
+    if len(reasons) == 1 and not any(row.applies for row in rows):
+        return fill(f"no accountant of plans applies: {reasons.pop()}", ROOM)
+    return table(("accountant", "lower", "upper", ""), list(_accountants(certificate)))
+
+
+def _accountants(certificate: Certificate) -> Iterator[Sequence[str]]:
+    for row in certificate.accountants:
+        if row.lower is None or row.upper is None:
+            if certificate.session is None:  # few apply to what was chosen as it ran
+                yield row.name, "-", "-", f"does not apply: {row.reason}"
+        else:
+            mark = "tightest" if row.name == certificate.accountant else ""
+            lower, upper = _bound(row.lower, upward=False), _bound(row.upper, upward=True)
+            yield row.name, lower, upper, mark
+
+
+def _release_cells(row: ReleaseRow) -> Sequence[str]:
+    inside = ", ".join(
+        f"{k}={short(v)}" for k, v in row.parameters.items() if not isinstance(v, dict)
+    )
+    loss = ", ".join(
+        f"{k} {_bound(v, upward=True) if k in COSTS else short(v)}"
+        for k, v in row.loss.parameters.items()
+    )
+    return (
+        row.node,
+        f"{row.mechanism}({inside})",
+        f"{_bound(row.distance, upward=True)} (l{row.norm:g})",
+        loss,
+        str(row.times),
+        f"{row.share:.1%}" + ("" if row.in_worst_world else " (elsewhere)"),
+    )
+
+
+def _bound(value: Scalar, *, upward: bool) -> str:
+    """Return a bound, rounded outward: what is shown never promises more than what holds."""
+    return shown(value, upward=upward) if isinstance(value, float) else str(value)

@@ -14,7 +14,7 @@ from attrs import field, frozen
 from accountants import ACCOUNTANTS
 from accountants.secret import Secret
 from adaptive_dp.graph import compile as compiler
-from adaptive_dp.graph.certificate import Certificate
+from adaptive_dp.graph.certificate import Certificate, claim_lines, stamp
 from adaptive_dp.graph.certify import certificate, stamped
 from adaptive_dp.graph.charge import releases
 from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
@@ -107,7 +107,8 @@ class Result(Mapping[str, Any]):
         return f"<released {', '.join(self.released)}; {self.certificate!r}>"
 
     def _repr_html_(self) -> str:
-        return result_html(self.released, self.noise, self.entries, self.certificate)
+        lines = [*stamp(self.certificate), *claim_lines(self.certificate)]
+        return result_html(self.released, self.noise, self.entries, lines)
 
 
 def execute(

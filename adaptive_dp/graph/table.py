@@ -1,4 +1,4 @@
-"""Plans, certificates and results as text tables, and as HTML for a notebook."""
+"""Text tables: of any rows, of plans and of results, which are HTML in a notebook."""
 
 from __future__ import annotations
 
@@ -6,17 +6,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import islice
-from textwrap import fill
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
-from accountants.rounding import COSTS, shown
 from adaptive_dp.graph.plain import plain
 from adaptive_dp.graph.roles import PartOperation, part_key
 from adaptive_dp.graph.structure import Node, Structure
 from adaptive_dp.graph.visible import cut, visible
-
-if TYPE_CHECKING:
-    from adaptive_dp.graph.certificate import Certificate, ReleaseRow, SessionRow
 
 Row = Sequence[str]
 LIMIT = 40
@@ -82,100 +77,6 @@ def _what(node: Node) -> str:
     return f"{said}{', ' + detail if detail else ''}"
 
 
-def certificate_text(certificate: Certificate) -> str:
-    """Return the certificate: the claim, the accountants side by side, each node's share."""
-    parts = [
-        *claim_lines(certificate),
-        "",
-        _side_by_side(certificate),
-        "",
-        table(
-            ("release", "mechanism", "distance", "costs", "times", "share"),
-            [_release_cells(row) for row in certificate.nodes],
-        ),
-    ]
-    if certificate.worlds.worst:
-        worst = "; ".join(map(visible, certificate.worlds.worst))
-        parts += ["", fill(f"worst world: {worst}", ROOM)]
-    if not certificate.worlds.exact:
-        parts.append("(too many worlds: some are bounded together, by their envelope)")
-    foreign = [fill(f"trusts {visible(str(row))}", ROOM) for row in certificate.third_party]
-    parts += ["", *foreign] if foreign else []
-    stamp = _stamp(certificate)
-    parts += ["", *stamp] if stamp else []
-    return "\n".join(parts)
-
-
-def _stamp(certificate: Certificate) -> list[str]:
-    """Return the line that marks a simulation; none for a run."""
-    randomness = certificate.randomness
-    return (
-        [] if randomness.release else [f"NOT FOR RELEASE: noise from {visible(randomness.source)}"]
-    )
-
-
-def claim_lines(certificate: Certificate) -> list[str]:
-    """Return what a certificate claims, and whom it protects."""
-    claim, session = certificate.claim, certificate.session
-    return [
-        f"epsilon <= {_bound(claim.epsilon, upward=True)} at delta = "
-        f"{_bound(claim.delta, upward=True)}, by the {visible(claim.accountant)} "
-        + ("accountant" if session is None else "filter, whatever is run"),
-        *([] if session is None else [_session_line(session)]),
-        *(f"protects {visible(str(row))}" for row in certificate.protects),
-    ]
-
-
-def _session_line(session: SessionRow) -> str:
-    if session.odometer.theorem == session.theorem:  # a filter of each record
-        return f"{len(session.steps)} steps; what each record has spent of it is private"
-    read = _bound(session.odometer.epsilon, upward=True)
-    return f"spent so far: epsilon {read}, in {len(session.steps)} steps, by the odometer"
-
-
-def _side_by_side(certificate: Certificate) -> str:
-    """Return the accountants as a table; one sentence, if all say that they do not apply."""
-    rows = certificate.accountants
-    reasons = {visible(row.reason) for row in rows if not row.applies}
-    if len(reasons) == 1 and not any(row.applies for row in rows):
-        return fill(f"no accountant of plans applies: {reasons.pop()}", ROOM)
-    return table(("accountant", "lower", "upper", ""), list(_accountants(certificate)))
-
-
-def _accountants(certificate: Certificate) -> Iterator[Row]:
-    for row in certificate.accountants:
-        if row.lower is None or row.upper is None:
-            if certificate.session is None:  # few apply to what was chosen as it ran
-                yield row.name, "-", "-", f"does not apply: {row.reason}"
-        else:
-            mark = "tightest" if row.name == certificate.accountant else ""
-            lower, upper = _bound(row.lower, upward=False), _bound(row.upper, upward=True)
-            yield row.name, lower, upper, mark
-
-
-def _release_cells(row: ReleaseRow) -> Row:
-    inside = ", ".join(
-        f"{k}={_short(v)}" for k, v in row.parameters.items() if not isinstance(v, dict)
-    )
-    loss = ", ".join(
-        f"{k} {_bound(v, upward=True) if k in COSTS else _short(v)}"
-        for k, v in row.loss.parameters.items()
-    )
-    return (
-        row.node,
-        f"{row.mechanism}({inside})",
-        f"{_bound(row.distance, upward=True)} (l{row.norm:g})",
-        loss,
-        str(row.times),
-        f"{row.share:.1%}" + ("" if row.in_worst_world else " (elsewhere)"),
-    )
-
-
-def certificate_html(certificate: Certificate) -> str:
-    """Return the certificate's text for a notebook."""
-    return f"<pre>{escape(certificate_text(certificate))}</pre>"
-
-
 def result_text(
     values: Mapping[str, Any], noise: Mapping[str, Any], entries: Mapping[str, Any]
 ) -> str:
@@ -187,11 +88,10 @@ def result_html(
     values: Mapping[str, Any],
     noise: Mapping[str, Any],
     entries: Mapping[str, Any],
-    certificate: Certificate,
+    lines: Sequence[str],
 ) -> str:
-    """Return released values with their expected noise, and the claim, for a notebook."""
+    """Return lines, then released values with their expected noise, for a notebook."""
     rows = _result(values, noise, entries)
-    lines = [*_stamp(certificate), *claim_lines(certificate)]
     said = "".join(f"<div>{escape(visible(line))}</div>" for line in lines)
     head, body = _cells("th", RESULT), "".join(_cells("td", row) for row in rows[:LIMIT])
     more = f"<div>... and {len(rows) - LIMIT} more</div>" if len(rows) > LIMIT else ""
@@ -222,9 +122,9 @@ def _values(
             counted = inside if inside and len(inside) == len(value) else range(len(value))
             for i, (item, entry) in enumerate(zip(value, counted, strict=True)):
                 deviation = known[i] if _flat(known) and len(known) == len(value) else known
-                yield f"{prefix}{name}[{entry}]", _short(item), _plus_minus(deviation)
+                yield f"{prefix}{name}[{entry}]", short(item), _plus_minus(deviation)
         else:
-            yield f"{prefix}{name}", _short(value), _plus_minus(known)
+            yield f"{prefix}{name}", short(value), _plus_minus(known)
 
 
 def _flat(value: Any) -> TypeGuard[list[Any]]:
@@ -252,19 +152,14 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _bound(value: Any, *, upward: bool) -> str:
-    """Return a bound, rounded outward: what is shown never promises more than what holds."""
-    return shown(value, upward=upward) if isinstance(value, float) else str(value)
-
-
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
     """Return a plain value on one line."""
     if isinstance(value, bool) or value is None:
         return str(value)
     if isinstance(value, int | float):
         return f"{value:.6g}" if abs(value) < 1e300 else str(value)
     if isinstance(value, list) and value:
-        first = [_short(item) for item in islice(_leaves(value), 4)]
+        first = [short(item) for item in islice(_leaves(value), 4)]
         if _flat(value) and len(value) < 4:
             return f"[{', '.join(first)}]"
         return f"{_shape(value)}: [{', '.join(first[:3])}{', ...' if len(first) > 3 else ''}]"
