@@ -28,6 +28,7 @@ True
 from typing import Any as _Any
 
 from accountants.later import attach as _attach
+from adaptive_dp.extensions import provide as _provide
 
 _find, __dir__ = _attach(__name__, __file__)
 __all__ = __dir__()
@@ -35,6 +36,23 @@ __all__ = __dir__()
 
 def __getattr__(name: str) -> _Any:
     return _version() if name == "__version__" else _find(name)
+
+
+def _audit() -> _Any:
+    from adaptive_dp.audit import pipeline
+
+    return pipeline
+
+
+def _readers() -> _Any:
+    from adaptive_dp.primitives.suitable import readers
+
+    return readers
+
+
+# what lower rooms call of higher ones, imported at the first call
+_provide("audit.pipeline", _audit)
+_provide("primitives.readers", _readers)
 
 
 def _version() -> str:

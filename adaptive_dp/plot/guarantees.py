@@ -67,10 +67,10 @@ def guarantees(
 
 def _term(thing: One, allow: Collection[str]) -> Term:
     match thing:
-        case Certificate(document=document):
-            if "session" in document:
+        case Certificate():
+            if thing.session is not None:
                 raise DeclarationError(_SESSION)
-            return load(document["plan"], allow=allow).term
+            return load(thing.plan, allow=allow).term
         case Pipeline():
             if thing.adaptive:
                 raise DeclarationError(_SESSION)

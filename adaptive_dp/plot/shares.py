@@ -57,7 +57,7 @@ def shares(certificate: Certificate, *, most: int = 15, ax: Axes | None = None) 
     if most < 1:
         raise DeclarationError(f"most must be at least 1, got {most!r}")
     bars = _bars(certificate, most)[::-1]
-    of = "of what was spent" if "session" in certificate.document else certificate.accountant
+    of = certificate.accountant if certificate.session is None else "of what was spent"
     axes = framed(ax, "What the budget is spent on", f"share ({of})", "")
     widest = max((share for _, share, _ in bars), default=0.0)
     for row, (_, share, touched) in enumerate(bars):
@@ -80,8 +80,7 @@ def _name(node: str) -> str:
 
 def _bars(certificate: Certificate, most: int) -> list[tuple[str, float, bool]]:
     """Return names, shares, and whether the worst world is touched; what is too much as one."""
-    rows = certificate.document["nodes"]
-    known = [(_name(row["node"]), float(row["share"]), bool(row["in_worst_world"])) for row in rows]
+    known = [(_name(row.node), row.share, row.in_worst_world) for row in certificate.nodes]
     known.sort(key=lambda bar: (not bar[2], -bar[1]))
     if len(known) <= most:
         return known

@@ -8,7 +8,6 @@ anything, or to run another script than its own.
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -31,6 +30,7 @@ from adaptive_dp.reports.diagram import diagram
 from adaptive_dp.reports.parts import escape, fold, matrix, small, table
 from adaptive_dp.reports.values import values as released
 from adaptive_dp.reports.what_if import grid, what_if
+from adaptive_dp.session.steps import epsilon_by_step, steps_of
 
 __all__ = ["report"]
 
@@ -95,7 +95,7 @@ def report(
     ran = values is not None
     stamped = document
     if isinstance(values, Result):
-        paper = values.certificate.document
+        paper = values.certificate.to_document()
         require(
             document.get("fingerprint") == paper["fingerprint"],
             f"the values are of another plan: their certificate's fingerprint is "
@@ -177,12 +177,11 @@ def _session(certificate: Mapping[str, Any], plan: Pipeline | None, allow: Colle
     lines = _list(said.session(certificate))
     if not lines:
         return ""
-    room = importlib.import_module("adaptive_dp.session.steps")  # it stands on the graph
     try:
         if plan is not None:
-            steps = room.steps_of(certificate, plan)
+            steps = steps_of(Certificate.from_document(certificate), plan)
         else:
-            steps = room.epsilon_by_step(Certificate(dict(certificate)), allow=allow)
+            steps = epsilon_by_step(Certificate.from_document(certificate), allow=allow)
     except (PlanError, AccountingError) as error:
         why = "What each step has spent cannot be recomputed here; give the session's plan as well:"
         names = [str(name) for name in said.part(certificate, "session").get("steps") or ()]
