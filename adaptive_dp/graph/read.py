@@ -24,8 +24,15 @@ from adaptive_dp.graph.everything import everything
 from adaptive_dp.graph.fields import fields_of
 from adaptive_dp.graph.functions import permitted
 from adaptive_dp.graph.handles import Handle, Private, Public, Released
-from adaptive_dp.graph.loop import Loop, State, frontier
-from adaptive_dp.graph.operation import Operation, operation
+from adaptive_dp.graph.loop import (
+    Loop,
+    RoundInput,
+    State,
+    fresh_in_each_round,
+    frontier,
+    in_each_round,
+)
+from adaptive_dp.graph.operation import Operation, Query, operation
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.repeat import Repeat
 from adaptive_dp.graph.select import Select
@@ -129,6 +136,8 @@ class _Reader:
     def __init__(self, allow: Collection[str]) -> None:
         self.allow = allow
         self.handles: dict[str, Handle] = {}
+        self.states: tuple[Handle, ...] = ()  # of the loops around what is read, outermost first
+        self.depths: dict[str, int] = {}  # in how many loops an entry stands
         self.used: set[str] = set()
 
     def handle(self, name: Any, where: str) -> Handle:
@@ -136,7 +145,12 @@ class _Reader:
             raise DocumentError(
                 f"{where}: no node {name!r} stands before it; nodes are listed after their inputs"
             )
-        return self.handles[name]
+        found = self.handles[name]
+        if found.color == "private" and not isinstance(found.operation, Query):
+            # what stands in a body is inside of the loop: it reads what is outside in each round
+            for state in self.states[self.depths.get(name, 0) :]:
+                found = in_each_round(found, state)
+        return found
 
     def nodes(self, entries: Any, where: str) -> None:
         for i, entry in enumerate(sequence(entries, where)):
@@ -148,6 +162,7 @@ class _Reader:
                 raise DocumentError(f"{at}.id must be a name, got {name!r}")
             self._new(name, f"{at}.id")
             self.handles[name] = self._node(entry, f"{at} ({entry.get('kind')})")
+            self.depths[name] = len(self.states)
 
     def _new(self, name: str, where: str) -> None:
         if name in self.used:
@@ -159,7 +174,7 @@ class _Reader:
         if kind in ("repeat", "select"):
             return self._loop(entry, where, Repeat if kind == "repeat" else Select)
         cls = operation(kind) if isinstance(kind, str) else None
-        if cls is None or cls is State:
+        if cls is None or cls in (State, RoundInput):
             raise DocumentError(
                 f"{where}.kind: unknown kind {kind!r}; known are {', '.join(_kinds())}"
             )
@@ -191,12 +206,14 @@ class _Reader:
         if not isinstance(entry["state"], str) or not entry["state"]:
             raise DocumentError(f"{where}.state must be a new name, got {entry['state']!r}")
         self._new(entry["state"], f"{where}.state")
-        outside = dict(self.handles)
+        outside, around = dict(self.handles), self.states
         self.handles[entry["state"]] = state
+        self.states = (*around, state)
         self.nodes(entry["body"], f"{where}.body")
         result = self.handle(entry["result"], f"{where}.result")
-        self.handles = outside  # the body is read by itself alone
+        self.handles, self.states = outside, around  # the body is read by itself alone
         try:
+            fresh_in_each_round(str(entry["kind"]), state, result)
             values: dict[str, Any] = {name: entry[name] for name in own}
             body = kind(**values, state=state, result=result)
             handle = Released[Any](body, (start, *frontier(body)))
@@ -237,7 +254,7 @@ def _kinds() -> list[str]:
     queue: list[type[Operation]] = [Operation]
     while queue:
         cls = queue.pop()
-        found.add(cls.__dict__.get("kind", "state"))
+        found.add("state" if cls is RoundInput else cls.__dict__.get("kind", "state"))
         queue.extend(cls.__subclasses__())
     return sorted(found - {"state"})
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Collection, Mapping
 
-from attrs import evolve
-
-from adaptive_dp.graph.handles import Handle, once_more, rebuilt
-from adaptive_dp.graph.loop import Loop
+from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.roles import SampleOperation
-from adaptive_dp.graph.structure import Node, Structure
+from adaptive_dp.graph.structure import Structure
+from adaptive_dp.graph.traversal import ancestors, rewritten
 from adaptive_dp.session.needs import pays
 
 
@@ -22,12 +20,12 @@ class Record:
     failed, was drawn twice and counts twice.
     What was paid for is known by its identity; where a ledger does not tell that (it brings no
     functions along, see `adaptive_dp.session.identity`), by its digest, as what a step reads and
-    does not pay for was released before.
-    All of a step is copied, since what is in a loop is told by when it was made (`Loop.inside`).
+    does not pay for was released before. All else of a step is in the plan as it is.
     """
 
     def __init__(self) -> None:
         self._made: dict[str, Handle] = {}
+        self._taken: set[Handle] = set()
 
     def add(
         self,
@@ -47,48 +45,32 @@ class Record:
         paid
             Names of the releases and loops that the step has paid for.
         """
-        lasting = {
-            id(old): (keys[node.name], node.digest if pays(node) else keys[node.name])
-            for old, node in _nodes(handle, structure)
-            if old.operation.random and not node.loops and not _sampled(old)
-        }
         new = {keys[name] for name in paid}
-        done: dict[int, Handle] = {}
-        self._copy(handle, lasting, new, done)
-        return done[id(handle)]
-
-    def _copy(
-        self,
-        root: Handle,
-        lasting: Mapping[int, tuple[str, str]],
-        new: Set[str],
-        done: dict[int, Handle],
-    ) -> None:
-        for old in _order(root, done):
-            found: tuple[str, ...] = lasting.get(id(old), ())
-            made = next((self._made[key] for key in found if key in self._made), None)
-            if made is not None and new.isdisjoint(found[:1]):
-                done[id(old)] = made
+        known: dict[Handle, Handle] = {}
+        drawn: dict[Handle, tuple[str, str]] = {}
+        fresh: set[Handle] = set()
+        for old in ancestors(handle):
+            node = structure.of(old)
+            if not old.operation.random:
                 continue
-            operation = old.operation
-            inputs = tuple(done[id(i)] for i in old.inputs)
-            if isinstance(operation, Loop):
-                done[id(operation.state)] = once_more(operation.state)
-                self._copy(operation.result, lasting, new, done)
-                operation = evolve(
-                    operation,
-                    state=done[id(operation.state)],
-                    result=done[id(operation.result)],
-                )
-            done[id(old)] = once_more(rebuilt(old, inputs, operation))
-            for key in found:
-                self._made.setdefault(key, done[id(old)])
-
-
-def _nodes(handle: Handle, structure: Structure) -> Iterator[tuple[Handle, Node]]:
-    for old in _order(handle, {}):
-        name = structure.by_handle[id(old)]
-        yield old, structure.nodes[name]
+            if _sampled(old):
+                fresh.add(old)
+                continue
+            found = keys[node.name], node.digest if pays(node) else keys[node.name]
+            made = next((self._made[key] for key in found if key in self._made), None)
+            if made is not None and found[0] not in new:
+                known[old] = made
+            else:
+                drawn[old] = found
+        # one handle that two steps have drawn is two nodes
+        again = {old for old in (*fresh, *drawn) if old in self._taken}
+        copies = rewritten([handle], known=known, anew=again)
+        self._taken.update(each for each in copies.values() if each.operation.random)
+        for old in reversed(drawn):
+            for key in drawn[old]:
+                if old in copies:
+                    self._made.setdefault(key, copies[old])
+        return copies[handle]
 
 
 def _sampled(handle: Handle) -> bool:
@@ -98,17 +80,3 @@ def _sampled(handle: Handle) -> bool:
             return True
         handle = handle.inputs[0]
     return False
-
-
-def _order(root: Handle, done: Mapping[int, Handle]) -> Iterator[Handle]:
-    """Yield a handle and all above it that is not done, inputs first; bodies stay closed."""
-    seen = set(done)
-    stack = [(root, False)]
-    while stack:
-        handle, ready = stack.pop()
-        if ready:
-            yield handle
-        elif id(handle) not in seen:
-            seen.add(id(handle))
-            stack.append((handle, True))
-            stack += [(i, False) for i in reversed(handle.inputs)]

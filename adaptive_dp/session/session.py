@@ -22,7 +22,7 @@ from adaptive_dp.graph.convert import number as numeric
 from adaptive_dp.graph.convert import whole
 from adaptive_dp.graph.errors import PlanError
 from adaptive_dp.graph.fresh import fresh
-from adaptive_dp.graph.handles import Handle, Released, once_more
+from adaptive_dp.graph.handles import Handle, Released
 from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.pipeline import Pipeline
@@ -337,7 +337,6 @@ class Session:
                 isinstance(handle, Handle) and isinstance(handle.operation, Release | Loop),
                 "again=True makes a release or a loop once more; ask for that handle itself",
             )
-            handle = once_more(handle)
         require(
             not isinstance(handle, Mapping),
             "a step is one released handle, got a mapping; run each of its values, one after the "
