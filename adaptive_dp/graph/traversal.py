@@ -8,7 +8,7 @@ hashable, with a function that says what each reads.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import attrs
 
@@ -137,7 +137,8 @@ def rewritten(
         if operation.body():
             *above, state, result = above
             if (state, result) != operation.body():
-                operation = attrs.evolve(operation, state=state, result=result)  # type: ignore[call-arg]
+                loop: Any = operation
+                operation = attrs.evolve(loop, state=state, result=result)
         found = rebuilt(handle, above, operation)
         return attrs.evolve(handle) if found is handle and handle in anew else found
 
