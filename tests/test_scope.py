@@ -316,3 +316,37 @@ def test_a_plan_is_the_same_in_whatever_order_it_was_written(drawn: Any) -> None
     assert again.to_document() == first.to_document()
     results = [plan.simulate(seed=3, t=FRAME).released for plan in (first, second, again)]
     assert results[0] == results[1] == results[2]
+
+
+# --- what a certificate computes
+
+
+ASKED: list[float] = []
+
+
+class Counted(dp.Mechanism):
+    """A mechanism that counts how often its loss is asked for."""
+
+    b: float = dp.noise_parameter("b")
+
+    def release(self, value: Any, stream: Any) -> Any:
+        return value + stream.laplace(self.b, value.shape)
+
+    def loss(self, distance: float) -> accountants.PrivacyLoss:
+        ASKED.append(distance)
+        return accountants.Pure(epsilon=distance / self.b)
+
+
+def test_a_certificate_computes_each_loss_once_and_a_run_reuses_it() -> None:
+    ASKED.clear()
+    plan = dp.Pipeline(
+        a=table().count().release(Counted(b=4.0)),
+        b=dp.repeat(lambda _, t: t["x"].sum().release(Counted(b=100.0)), 3, table(), start=0.0),
+    )
+    plan.certify(1e-6)
+    assert len(ASKED) == 2
+    for seed in (1, 2, 3):
+        plan.simulate(seed=seed, t=FRAME)
+    assert len(ASKED) == 2
+    assert plan.measure(accountants.Basic()).bounds is not None
+    assert len(ASKED) == 2

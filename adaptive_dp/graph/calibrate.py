@@ -12,6 +12,7 @@ import accountants
 from accountants import Accountant
 from accountants.calibration import least_noise
 from adaptive_dp.graph import compile as compiler
+from adaptive_dp.graph.charge import releases
 from adaptive_dp.graph.convert import POSITIVE, number, positive
 from adaptive_dp.graph.errors import CalibrationError
 from adaptive_dp.graph.fields import evolved
@@ -60,7 +61,7 @@ def multiplier(
     )
 
     def cost(multiple: float, asked: Sequence[Accountant[Any]]) -> tuple[float, Any]:
-        worlds = accountants.worlds(compiler.term(structure(scaled(outputs, multiple))))
+        worlds = accountants.worlds(compiler.term(releases(structure(scaled(outputs, multiple)))))
         answers = [accountants.measure(worlds, a, delta=delta) for a in asked]
         known = [a for a in answers if a.bounds is not None]
         if not known:

@@ -16,7 +16,7 @@ from accountants import Answer, InapplicableError, Worlds
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.assumptions import assumptions
 from adaptive_dp.graph.certificate import FORMAT, Certificate
-from adaptive_dp.graph.charge import releases
+from adaptive_dp.graph.charge import Charge, releases
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.origins import own, third_party
 from adaptive_dp.graph.roles import BoundOperation, SourceOperation
@@ -41,6 +41,7 @@ def certificate(
     chosen: Sequence[accountants.Accountant[Any]],
     randomness: Mapping[str, Any] = SECURE,
     *,
+    charges: Sequence[Charge] | None = None,
     adaptive: bool = False,
     claim: Mapping[str, Any] | None = None,
 ) -> Certificate:
@@ -48,9 +49,10 @@ def certificate(
 
     With ``adaptive``, losses were chosen as the analysis ran: accountants whose bounds need losses
     that were fixed before do not apply. ``claim`` stands for the tightest accountant's, where what
-    is claimed rests on more than the plan.
+    is claimed rests on more than the plan. ``charges`` are its releases, where they are known.
     """
-    terms = compiler.terms(structure)
+    charges = releases(structure) if charges is None else charges
+    terms = compiler.terms(charges)
     worlds = accountants.worlds(accountants.Sequential([term for _, term in terms]))
     answers = {
         a.name: accountants.measure(worlds, a, delta=delta)
@@ -64,7 +66,6 @@ def certificate(
     else:
         _chosen_as_it_ran(answers.values())
         best = accountants.tightest(answers)
-    charges = releases(structure)
     nodes = rows(charges, best, delta, answers)
     samplers = sorted({row["sampler"] for row in nodes if row["sampler"]})
     document = {

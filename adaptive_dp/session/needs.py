@@ -9,6 +9,7 @@ from adaptive_dp.graph.compile import places
 from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.steps import Release
 from adaptive_dp.graph.structure import Node, Structure
+from adaptive_dp.graph.traversal import upward
 from adaptive_dp.session.spends import Costs
 
 
@@ -23,14 +24,13 @@ def needed(structure: Structure, end: Node, known: Iterable[str]) -> set[str]:
     for node in structure:
         for loop in node.loops:
             bodies.setdefault(loop, []).append(node.name)
-    closed, found, queue = set(known), set[str](), [end.name]
-    while queue:
-        name = queue.pop()
-        if name not in found and name not in closed:
-            found.add(name)
-            queue += structure.nodes[name].inputs
-            queue += bodies.get(name, ())
-    return found
+    closed = set(known)
+
+    def before(name: str) -> list[str]:
+        read = [*structure.nodes[name].inputs, *bodies.get(name, ())]
+        return [each for each in read if each not in closed]
+
+    return set(upward([end.name] if end.name not in closed else [], before))
 
 
 def costs_for(structure: Structure, new: Iterable[Node]) -> Costs:
