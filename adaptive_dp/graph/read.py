@@ -36,6 +36,7 @@ from adaptive_dp.graph.operation import Operation, Query, operation
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.repeat import Repeat
 from adaptive_dp.graph.select import Select
+from adaptive_dp.graph.steps import Release
 from adaptive_dp.graph.structure import Path
 from adaptive_dp.graph.untrusted import check_values, unique_json
 from adaptive_dp.graph.write import FORMAT
@@ -146,10 +147,14 @@ class _Reader:
                 f"{where}: no node {name!r} stands before it; nodes are listed after their inputs"
             )
         found = self.handles[name]
-        if found.color == "private" and not isinstance(found.operation, Query):
-            # what stands in a body is inside of the loop: it reads what is outside in each round
-            for state in self.states[self.depths.get(name, 0) :]:
-                found = in_each_round(found, state)
+        query = isinstance(found.operation, Query)
+        return found if query or found.color != "private" else self._in_each_round(name)
+
+    def _in_each_round(self, name: str) -> Handle:
+        """Return a private handle as the bodies around read it: what stands in them is inside."""
+        found = self.handles[name]
+        for state in self.states[self.depths.get(name, 0) :]:
+            found = in_each_round(found, state)
         return found
 
     def nodes(self, entries: Any, where: str) -> None:
@@ -185,6 +190,10 @@ class _Reader:
             self.handle(name, f"{where}.inputs")
             for name in sequence(entry.get("inputs", []), f"{where}.inputs")
         )
+        if cls is Release and inputs and self.states:
+            # a query from outside, released in each round: in each it is asked anew
+            if not any(self.states[-1] in each.states for each in inputs):
+                inputs = (self._in_each_round(entry["inputs"][0]), *inputs[1:])
         values = {
             k: self._field(annotation(known[k]), v, f"{where}.{k}")
             for k, v in entry.items()
