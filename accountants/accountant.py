@@ -15,7 +15,8 @@ from attrs import frozen
 
 from accountants.bounds import Bounds
 from accountants.loss import PrivacyLoss
-from accountants.notions import approximate, gaussian
+from accountants.notions.approximate import approximate_epsilon_floor
+from accountants.notions.gaussian import LARGEST_MU, gdp_epsilon_floor, gdp_profile
 from accountants.roots import crossing
 from accountants.rounding import flooring
 
@@ -120,7 +121,7 @@ class Floor:
             return self
         mu = loss.mu() if loss.gaussian_pair else None
         if mu is not None:  # less than the whole mu is a lower bound as well
-            square = Fraction(min(mu, gaussian.LARGEST)) ** 2
+            square = Fraction(min(mu, LARGEST_MU)) ** 2
             return Floor(self.square + square * times, self.dearest, self.rank)
         variation = loss.profile(0.0)
         if variation is not None and (rank := (variation.lower, loss.pure() or 0.0)) > self.rank:
@@ -129,14 +130,14 @@ class Floor:
 
     def epsilon(self, delta: float) -> float:
         """Return a lower bound of the tight epsilon at ``delta``."""
-        lower = gaussian.floor(self._mu(), delta)
+        lower = gdp_epsilon_floor(self._mu(), delta)
         if self.dearest is not None:
-            lower = max(lower, approximate.floor(self.dearest, delta))
+            lower = max(lower, approximate_epsilon_floor(self.dearest, delta))
         return lower
 
     def delta(self, epsilon: float) -> float:
         """Return a lower bound of the tight delta at ``epsilon``."""
-        lower = gaussian.profile(self._mu(), epsilon).lower
+        lower = gdp_profile(self._mu(), epsilon).lower
         if self.dearest is not None and (bounds := self.dearest.profile(epsilon)) is not None:
             lower = max(lower, bounds.lower)
         return lower

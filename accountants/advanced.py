@@ -30,7 +30,8 @@ from accountants.concentrated import remaining
 from accountants.errors import InapplicableError, nonnegative, positive, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.pure import Pure
-from accountants.notions import approximate, renyi
+from accountants.notions.approximate import approximate_epsilon
+from accountants.notions.renyi import renyi_epsilon, renyi_total
 from accountants.rounding import UNIT, Array, ceiling, down, up
 from accountants.screen import PARTS, Cost, Screen, at_order, at_share, divergence, of_pure
 
@@ -130,7 +131,7 @@ class Advanced:
         responses = [(Pure(eps), times) for eps, times in pairs.items()]
         order = math.inf
         if 0 < rest < 1:
-            order = renyi.epsilon(lambda orders: renyi.total(responses, orders), rest)[1]
+            order = renyi_epsilon(lambda orders: renyi_total(responses, orders), rest)[1]
         for part in PARTS:
             cost, failure = at_share(share * part)
             yield of_pure(cost, failure, delta)
@@ -144,7 +145,7 @@ class Advanced:
         def price(loss: PrivacyLoss) -> float:
             eps = loss.pure()
             if eps is None:
-                eps = approximate.epsilon(loss, share) if share > 0 else math.inf
+                eps = approximate_epsilon(loss, share) if share > 0 else math.inf
             return eps * math.tanh(eps / 2)
 
         return price
@@ -226,7 +227,7 @@ def _pairs(state: AdvancedState, delta: float) -> tuple[dict[float, int] | None,
         assert eps is not None
         pairs[eps] = pairs.get(eps, 0) + times
     for loss, times in state.unbounded.items().items():
-        eps = approximate.epsilon(loss, share)
+        eps = approximate_epsilon(loss, share)
         pairs[eps] = pairs.get(eps, 0) + times
     pairs.pop(0.0, None)
     if rest < 0 or any(math.isinf(eps) for eps in pairs):

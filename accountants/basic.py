@@ -12,7 +12,7 @@ from accountants.accountant import Chain, Floor, bracket, delta_by_search
 from accountants.bounds import Bounds
 from accountants.errors import InapplicableError, nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.notions import approximate
+from accountants.notions.approximate import approximate_epsilon
 from accountants.rounding import ceiling, down, flooring
 from accountants.screen import PARTS, Screen, at_share, of_pure
 
@@ -103,7 +103,7 @@ class Basic:
         def price(loss: PrivacyLoss) -> float:
             eps = loss.pure()
             if eps is None and share > 0 and loss.profile(0.0) is not None:
-                return approximate.epsilon(loss, share)
+                return approximate_epsilon(loss, share)
             return eps if eps is not None else math.inf
 
         return price
@@ -127,7 +127,7 @@ def _upper(state: BasicState, delta: float) -> float:
         if share == 0:
             return math.inf
         for loss, times in state.unbounded.items().items():
-            eps = approximate.epsilon(loss, share)
+            eps = approximate_epsilon(loss, share)
             if math.isinf(eps):
                 return math.inf
             total += Fraction(eps) * times

@@ -12,7 +12,8 @@ from accountants.accountant import Floor, bracket, delta_by_search
 from accountants.bounds import Bounds
 from accountants.errors import nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.notions import concentrated, renyi
+from accountants.notions.concentrated import zcdp_rho
+from accountants.notions.renyi import zcdp_epsilon
 from accountants.rounding import ceiling, flooring, up
 from accountants.screen import Screen, at_order, failing
 
@@ -57,7 +58,7 @@ class Concentrated:
     ) -> ConcentratedState:
         """Add the loss's rho and failure, ``times`` times."""
         times = whole("times", times, least=0)
-        rho, failure = concentrated.rho(loss), loss.failure()
+        rho, failure = zcdp_rho(loss), loss.failure()
         if not math.isfinite(rho):  # as good as certain to fail
             rho, failure = 0.0, 1.0
         return ConcentratedState(
@@ -82,15 +83,15 @@ class Concentrated:
         rest = remaining(probability("delta", delta), state.failure)
         if not 0 < rest < 1:
             return []
-        order = renyi.epsilon_linear(ceiling(state.rho), rest)[1]
+        order = zcdp_epsilon(ceiling(state.rho), rest)[1]
         if not order < math.inf:
             return []
-        return [at_order(lambda loss: up(concentrated.rho(loss) * order), failing, order, delta)]
+        return [at_order(lambda loss: up(zcdp_rho(loss) * order), failing, order, delta)]
 
     def price(self, state: ConcentratedState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return each loss's rho."""
         probability("delta", delta)
-        return concentrated.rho
+        return zcdp_rho
 
     def conversion(self, loss: PrivacyLoss) -> str:
         """Name the functional read from ``loss``."""
@@ -121,4 +122,4 @@ def _upper(state: ConcentratedState, delta: float) -> float:
     if rest <= 0:
         return math.inf
     rho = ceiling(state.rho)
-    return renyi.epsilon_linear(rho, rest)[0]
+    return zcdp_epsilon(rho, rest)[0]

@@ -25,7 +25,7 @@ from accountants.bounds import Bounds
 from accountants.concentrated import remaining
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
 from accountants.loss import PrivacyLoss
-from accountants.notions import renyi
+from accountants.notions.renyi import Curve, renyi_divergence, renyi_to_epsilon, renyi_total
 from accountants.pair import Pair
 from accountants.renyi import Renyi, RenyiState
 from accountants.rounding import Array, ceiling, up
@@ -35,7 +35,7 @@ ORDERS = 1 + np.geomspace(0.05, 500, 60)
 """At which a data-dependent epsilon is looked for; each order proves its own."""
 
 
-def _curve(value: Secret[renyi.Curve]) -> Secret[renyi.Curve]:
+def _curve(value: Secret[Curve]) -> Secret[Curve]:
     if not isinstance(value, Secret):
         raise DomainError(
             "DataDependent.curve is a function of the data, so it comes as Secret(curve), a "
@@ -68,7 +68,7 @@ class DataDependent(PrivacyLoss):
     theorem: ClassVar[str] = "the worst case; beside it a private curve of one direction"
 
     worst: PrivacyLoss = field()
-    curve: Secret[renyi.Curve] = field(converter=_curve)
+    curve: Secret[Curve] = field(converter=_curve)
 
     @worst.validator
     def _is_loss(self, _: object, worst: PrivacyLoss) -> None:
@@ -80,7 +80,7 @@ class DataDependent(PrivacyLoss):
 
         What is not a number proves nothing.
         """
-        worst = renyi.divergence(self.worst, orders)
+        worst = renyi_divergence(self.worst, orders)
         return self.curve.map(lambda curve: _least(curve(orders), worst))
 
     def failure(self) -> float:
@@ -175,7 +175,7 @@ class DataDependentRenyi:
         spends = state.rest.items().items()
         public = [(loss, n) for loss, n in spends if not isinstance(loss, DataDependent)]
         private = [(loss, n) for loss, n in spends if isinstance(loss, DataDependent)]
-        total = up(orders * up(ceiling(state.square) / 2) + renyi.total(public, orders))
+        total = up(orders * up(ceiling(state.square) / 2) + renyi_total(public, orders))
         known = [(loss.data_dependent(orders), n) for loss, n in private]
 
         def summed(start: Array) -> Array:
@@ -194,7 +194,7 @@ class DataDependentRenyi:
             return Secret(0.0 if left >= 1 else float("inf"))
 
         def best(values: Array) -> float:
-            return max(0.0, float(np.min(renyi.convert(values, ORDERS, left))))
+            return max(0.0, float(np.min(renyi_to_epsilon(values, ORDERS, left))))
 
         return self.divergence(state, ORDERS).map(best)
 

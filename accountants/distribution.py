@@ -25,7 +25,8 @@ from accountants.concentrated import remaining
 from accountants.errors import InapplicableError, nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
-from accountants.notions import gaussian, renyi
+from accountants.notions.gaussian import LARGEST_MU, gdp_epsilon, gdp_profile
+from accountants.notions.renyi import renyi_divergence
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array, ceiling, flooring, up
 from accountants.screen import Screen, at_order, divergence, failing, of_pure, pure_or_infinite
@@ -148,7 +149,7 @@ class Distribution:
         order = _order(state, rest) if 0 < rest < 1 else 2.0
 
         def price(loss: PrivacyLoss) -> float:
-            return float(renyi.divergence(loss, np.array([order]))[0])
+            return float(renyi_divergence(loss, np.array([order]))[0])
 
         return price
 
@@ -248,7 +249,7 @@ def _one_way(spends: _Spends, delta: float) -> Bounds:
         return _gaussian(spends, delta, attained)
     if len(spends) == 1 and spends[0][1] == 1:
         return _single(spends[0][0], delta, attained)
-    if any(getattr(pair, "mu", 0.0) > gaussian.LARGEST for pair, _ in spends):
+    if any(getattr(pair, "mu", 0.0) > LARGEST_MU for pair, _ in spends):
         return Bounds(0.0, math.inf)
     most = _largest(spends, attained).upper
     if most < _TINY:
@@ -353,15 +354,15 @@ def _largest(spends: contour.Spends, attained: bool) -> Bounds:
 
 def _gaussian(spends: contour.Spends, delta: float, attained: bool) -> Bounds:
     least, most = _mu(spends)
-    lower = gaussian.epsilon(least, delta).lower if attained else 0.0
-    return Bounds(lower, gaussian.epsilon(most, delta).upper)
+    lower = gdp_epsilon(least, delta).lower if attained else 0.0
+    return Bounds(lower, gdp_epsilon(most, delta).upper)
 
 
 def _mu(spends: contour.Spends) -> tuple[float, float]:
     """Return bounds of the mu of Gaussian pairs: the root of the sum of squares."""
     square = sum((Fraction(getattr(pair, "mu", 0.0)) ** 2 * n for pair, n in spends), Fraction())
-    if square > Fraction(gaussian.LARGEST) ** 2:
-        return gaussian.LARGEST, math.inf
+    if square > Fraction(LARGEST_MU) ** 2:
+        return LARGEST_MU, math.inf
     return math.sqrt(flooring(square)) * (1 - 8 * UNIT), up(math.sqrt(ceiling(square)), 2)
 
 
@@ -374,8 +375,7 @@ def _profile(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
     if all(isinstance(pair, GaussianPair) for pair, _ in spends):
         least, most = _mu(spends)
         every = [
-            (gaussian.profile(least, e).lower, gaussian.profile(most, e).upper)
-            for e in epsilons.tolist()
+            (gdp_profile(least, e).lower, gdp_profile(most, e).upper) for e in epsilons.tolist()
         ]
         return np.array([low for low, _ in every]), np.array([high for _, high in every])
     if len(spends) == 1 and spends[0][1] == 1:

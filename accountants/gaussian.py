@@ -14,7 +14,8 @@ from accountants.bounds import Bounds
 from accountants.concentrated import remaining
 from accountants.errors import InapplicableError, nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.notions import gaussian, renyi
+from accountants.notions.gaussian import LARGEST_MU, gdp_epsilon, gdp_mu
+from accountants.notions.renyi import zcdp_epsilon
 from accountants.rounding import Array, ceiling, flooring, up
 from accountants.screen import Screen, at_order, failing
 from accountants.terms import Term
@@ -61,8 +62,8 @@ class GaussianDP:
     def compose(self, state: GaussianState, loss: PrivacyLoss, times: int = 1) -> GaussianState:
         """Add the loss's mu squared and failure, ``times`` times."""
         times = whole("times", times, least=0)
-        mu, failure = gaussian.mu(loss), loss.failure()
-        if not mu <= gaussian.LARGEST:  # as good as certain to fail
+        mu, failure = gdp_mu(loss), loss.failure()
+        if not mu <= LARGEST_MU:  # as good as certain to fail
             mu, failure = 0.0, 1.0
         return GaussianState(
             state.square + Fraction(mu) ** 2 * times,
@@ -88,7 +89,7 @@ class GaussianDP:
             return []
 
         def cost(loss: PrivacyLoss) -> float:
-            mu = gaussian.mu(loss)
+            mu = gdp_mu(loss)
             return up(mu * mu)
 
         most, fails, upper = flooring(state.square), flooring(state.failure), _upper(state, delta)
@@ -97,7 +98,7 @@ class GaussianDP:
             return np.where((squares <= most) & (failures <= fails), upper, np.inf)
 
         found = [Screen(cost, failing, no_more)]
-        order = renyi.epsilon_linear(ceiling(state.square / 2), rest)[1]
+        order = zcdp_epsilon(ceiling(state.square / 2), rest)[1]
         if order < math.inf:
             at = at_order(lambda loss: up(cost(loss) * order / 2), failing, order, delta)
             found.append(at)
@@ -108,7 +109,7 @@ class GaussianDP:
         probability("delta", delta)
 
         def price(loss: PrivacyLoss) -> float:
-            mu = gaussian.mu(loss)
+            mu = gdp_mu(loss)
             return mu * mu  # ``mu**2`` would raise where it overflows
 
         return price
@@ -128,7 +129,7 @@ def _upper(state: GaussianState, delta: float) -> float:
         return 0.0
     if rest <= 0:
         return math.inf
-    return gaussian.epsilon(up(math.sqrt(ceiling(state.square)), 2), rest).upper
+    return gdp_epsilon(up(math.sqrt(ceiling(state.square)), 2), rest).upper
 
 
 def central_limit_estimate(term: Term, delta: float) -> float:
@@ -158,7 +159,7 @@ def central_limit_estimate(term: Term, delta: float) -> float:
     """
     delta = probability("delta", delta)
     square = max(_variance(world) for world in worlds(term))
-    return gaussian.epsilon(math.sqrt(square), delta).upper
+    return gdp_epsilon(math.sqrt(square), delta).upper
 
 
 def _variance(world: World) -> float:

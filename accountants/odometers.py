@@ -36,8 +36,9 @@ from accountants.filters.gaussian import square_of
 from accountants.filters.renyi import ORDERS, divergences, orders_of
 from accountants.filters.sums import BEYOND, Spent, exact, rest, set_aside
 from accountants.loss import PrivacyLoss
-from accountants.notions import gaussian, pure, renyi
-from accountants.notions.gaussian import LARGEST
+from accountants.notions.gaussian import LARGEST_MU, gdp_epsilon
+from accountants.notions.pure import pure_epsilon
+from accountants.notions.renyi import renyi_to_epsilon
 from accountants.rounding import Array, ceiling, down, up
 
 
@@ -132,7 +133,7 @@ class PureOdometer(Odometer):
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon."""
-        return (exact(pure.epsilon(loss)),)
+        return (exact(pure_epsilon(loss)),)
 
     def epsilon(self, state: Spent) -> float:
         """Return the sum."""
@@ -308,7 +309,7 @@ class GaussianOdometer(Odometer):
     def __attrs_post_init__(self) -> None:
         if not self.ratio > 1:
             raise DomainError(f"GaussianOdometer.ratio must be above 1, got {self.ratio!r}")
-        if math.log(self.first) + self.count * math.log(self.ratio) > math.log(LARGEST):
+        if math.log(self.first) + self.count * math.log(self.ratio) > math.log(LARGEST_MU):
             raise DomainError(
                 "GaussianOdometer's budgets first * ratio^j must stay below 1e150 up to count, got "
                 f"first = {self.first!r}, ratio = {self.ratio!r}, count = {self.count!r}"
@@ -328,7 +329,7 @@ class GaussianOdometer(Odometer):
         budgets = (self.first * self.ratio**j for j in range(self.count))
         mu = next((m for m in budgets if state.sums[0] <= Fraction(m) ** 2), math.inf)
         share = down(rest(self.delta, self.failures) / self.count, 2)
-        return gaussian.epsilon(mu, share).upper if share > 0 else math.inf
+        return gdp_epsilon(mu, share).upper if share > 0 else math.inf
 
 
 @frozen
@@ -421,5 +422,5 @@ def _least(odometer: RenyiOdometer | ConcentratedOdometer, epsilon: float, sums:
     if odometer.uniform:
         values = up(sums + up(-math.log(share) / (orders - 1), 8), 2)
     else:
-        values = renyi.convert(sums, orders, share)
+        values = renyi_to_epsilon(sums, orders, share)
     return max(0.0, min(epsilon, float(values.min())))

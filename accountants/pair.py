@@ -281,17 +281,17 @@ def summed(
     """
     points = np.ravel(z)
     total, error = np.zeros(len(points), dtype=np.complex128), np.zeros(len(points))
-    for start in range(0, len(spends), _BATCH):
-        some = spends[start : start + _BATCH]
+    for start in range(0, len(spends), _SUM_BATCH):
+        some = spends[start : start + _SUM_BATCH]
         values = np.array([parameter(pair) for pair, _ in some], dtype=np.float64)
         times = np.array([count for _, count in some], dtype=np.float64)
         value, wrong = log_moment(values, points)
         value = np.where(wrong < np.inf, value, 0.0)  # nothing is known of it
         total = total + times @ value
         error = error + times @ (wrong + (len(some) + 4) * UNIT * np.abs(value))
-    error = error * (1 + 1e-9) + (len(spends) // _BATCH + 1) * UNIT * np.abs(total)
+    error = error * (1 + 1e-9) + (len(spends) // _SUM_BATCH + 1) * UNIT * np.abs(total)
     return total.reshape(np.shape(z)), error.reshape(np.shape(z))
 
 
-_BATCH = 256
+_SUM_BATCH = 256
 """So many pairs at once: their matrices stay in a processor's cache."""

@@ -14,7 +14,15 @@ from accountants.bounds import Bounds
 from accountants.concentrated import remaining
 from accountants.errors import nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.notions import gaussian, renyi
+from accountants.notions.gaussian import LARGEST_MU
+from accountants.notions.renyi import (
+    Curve,
+    renyi_divergence,
+    renyi_epsilon,
+    renyi_log_delta,
+    renyi_total,
+    zcdp_epsilon,
+)
 from accountants.rounding import Array, ceiling, up
 from accountants.screen import Screen, at_order, divergence, failing, of_pure, pure_or_infinite
 
@@ -64,8 +72,8 @@ class Renyi:
         times = whole("times", times, least=0)
         eps, mu = loss.pure(), loss.mu() if loss.gaussian_pair else None
         if eps is None and mu is None:
-            renyi.divergence(loss, np.array([2.0]))  # refuses here a loss that has no curve
-        if mu is not None and not mu <= gaussian.LARGEST:  # its curve is infinite
+            renyi_divergence(loss, np.array([2.0]))  # refuses here a loss that has no curve
+        if mu is not None and not mu <= LARGEST_MU:  # its curve is infinite
             mu = None
         pure = None
         if state.pure is not None and eps is not None and math.isfinite(eps):
@@ -93,17 +101,17 @@ class Renyi:
         rest = remaining(probability("delta", delta), state.failure)
         found = [of_pure(pure_or_infinite, failing, delta)]
         if 0 < rest < 1:
-            order = renyi.epsilon(curve(state), rest)[1]
+            order = renyi_epsilon(curve(state), rest)[1]
             found.append(at_order(divergence(order), failing, order, delta))
         return found
 
     def price(self, state: RenyiState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return each loss's divergence at the order that certifies."""
         rest = remaining(probability("delta", delta), state.failure)
-        order = renyi.epsilon(curve(state), rest)[1] if 0 < rest < 1 else math.inf
+        order = renyi_epsilon(curve(state), rest)[1] if 0 < rest < 1 else math.inf
         if math.isinf(order):
             return lambda loss: _or_infinite(loss.pure())
-        return lambda loss: float(renyi.divergence(loss, np.array([order]))[0])
+        return lambda loss: float(renyi_divergence(loss, np.array([order]))[0])
 
     def conversion(self, loss: PrivacyLoss) -> str:
         """Name the functional read from ``loss``."""
@@ -118,13 +126,13 @@ def _or_infinite(value: float | None) -> float:
     return math.inf if value is None else value
 
 
-def curve(state: RenyiState) -> renyi.Curve:
+def curve(state: RenyiState) -> Curve:
     """Return the curve of what was composed: an upper bound at each real order above 1."""
     slope = _slope(state)
     rest = list(state.rest.items().items())
 
     def divergences(orders: Array) -> Array:
-        return up(orders * slope + renyi.total(rest, orders))
+        return up(orders * slope + renyi_total(rest, orders))
 
     return divergences
 
@@ -138,7 +146,7 @@ def _delta(state: RenyiState, epsilon: float) -> float:
     failure = min(Fraction(1), state.failure)
     if state.pure is not None and state.pure <= Fraction(epsilon):
         return ceiling(failure)
-    log_rest = renyi.log_delta(curve(state), epsilon)
+    log_rest = renyi_log_delta(curve(state), epsilon)
     rest = up(math.exp(log_rest), 4 + 2 * abs(log_rest)) + 1e-323
     return min(1.0, ceiling(failure + (1 - failure) * Fraction(rest)))
 
@@ -153,5 +161,5 @@ def _upper(state: RenyiState, delta: float) -> float:
         return math.inf
     best = math.inf if state.pure is None else ceiling(state.pure)
     if state.rest.last is None:
-        return min(best, renyi.epsilon_linear(_slope(state), rest)[0])
-    return min(best, renyi.epsilon(curve(state), rest)[0])
+        return min(best, zcdp_epsilon(_slope(state), rest)[0])
+    return min(best, renyi_epsilon(curve(state), rest)[0])

@@ -16,7 +16,8 @@ from attrs import frozen
 
 from accountants.errors import InapplicableError
 from accountants.loss import PrivacyLoss
-from accountants.notions import approximate, renyi
+from accountants.notions.approximate import approximate_epsilon
+from accountants.notions.renyi import renyi_divergence, renyi_to_epsilon
 from accountants.rounding import UNIT, Array, up
 
 Cost = Callable[[PrivacyLoss], float]
@@ -54,7 +55,7 @@ def at_order(cost: Cost, failure: Cost, order: float, delta: float) -> Screen:
         rest = left / np.maximum(1 - failures, UNIT) * (1 - 8 * UNIT)
         known = (rest > 0) & (failures < 1)
         less = np.maximum(0.0, -np.log(np.where(known, rest, delta) / delta)) / (order - 1)
-        bound = renyi.convert(sums, orders, delta) + up(less + 8 * UNIT / (order - 1), 16)
+        bound = renyi_to_epsilon(sums, orders, delta) + up(less + 8 * UNIT / (order - 1), 16)
         return np.where(known, np.maximum(0.0, up(bound)), np.inf)
 
     return Screen(cost, failure, epsilon)
@@ -82,7 +83,7 @@ def divergence(order: float) -> Cost:
 
     def cost(loss: PrivacyLoss) -> float:
         try:
-            return float(renyi.divergence(loss, orders)[0])
+            return float(renyi_divergence(loss, orders)[0])
         except InapplicableError:
             return math.inf
 
@@ -102,7 +103,7 @@ def at_share(share: float) -> tuple[Cost, Cost]:
 
     def cost(loss: PrivacyLoss) -> float:
         eps = pure_or_infinite(loss)
-        return approximate.epsilon(loss, share) if loss.pure() is None and share > 0 else eps
+        return approximate_epsilon(loss, share) if loss.pure() is None and share > 0 else eps
 
     def failure(loss: PrivacyLoss) -> float:
         return loss.failure() + (share if loss.pure() is None else 0.0)

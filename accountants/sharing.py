@@ -16,7 +16,7 @@ from attrs import field, frozen
 from accountants.bounds import Bounds
 from accountants.calibration import Calibration, calibrate, least_noise
 from accountants.errors import DomainError, positive, probability
-from accountants.notions import gaussian
+from accountants.notions.gaussian import gdp_epsilon
 from accountants.reading import Chosen
 from accountants.terms import Sequential, Term
 
@@ -166,13 +166,13 @@ def _budget(epsilon: float, delta: float) -> float:
     """Return the target in the currency of the shares; only a start for the search."""
     if delta in (0.0, 1.0):
         return epsilon
-    noise = least_noise(lambda z: gaussian.epsilon(1 / z, delta).upper, epsilon, digits=1e-3)
+    noise = least_noise(lambda z: gdp_epsilon(1 / z, delta).upper, epsilon, digits=1e-3)
     return 1 / noise**2
 
 
 def _epsilon(name: str, budget: float, delta: float) -> float:
     """Return the epsilon that a part may cost."""
-    value = gaussian.epsilon(math.sqrt(budget), delta).upper if delta > 0 else budget
+    value = gdp_epsilon(math.sqrt(budget), delta).upper if delta > 0 else budget
     if not value > 0:
         raise DomainError(
             f"the share of {name!r} is so small that delta = {delta:g} alone pays for it, without "

@@ -29,7 +29,7 @@ from accountants.loss import PrivacyLoss
 from accountants.losses.composite import Composite, covers, split
 from accountants.losses.envelope import Envelope
 from accountants.losses.sampled import Sampled as SampledLoss
-from accountants.notions.gaussian import LARGEST
+from accountants.notions.gaussian import LARGEST_MU
 from accountants.rounding import Array
 from accountants.terms import (
     Allocated,
@@ -399,7 +399,7 @@ class _Comparison:
 def _sizes(loss: PrivacyLoss) -> tuple[float, ...]:
     """Return a loss's part of each sum; a functional that it lacks counts as a large one."""
     mu = loss.mu() if loss.gaussian_pair else None
-    if mu is not None and mu <= LARGEST:
+    if mu is not None and mu <= LARGEST_MU:
         return (mu * mu, 0.0, 0.0, 0.0, 0.0)
     return (0.0, 1.0, loss.failure(), _large(loss.pure()), _large(loss.rho()))
 

@@ -19,7 +19,8 @@ from attrs import define, field, frozen
 from accountants.accountant import Accountant, Floor
 from accountants.bounds import Bounds
 from accountants.loss import PrivacyLoss
-from accountants.notions import approximate, gaussian
+from accountants.notions.approximate import approximate_epsilon_floor
+from accountants.notions.gaussian import LARGEST_MU
 from accountants.rounding import Array, ceiling, up
 from accountants.screen import Cost, Screen
 from accountants.world import Multiset, World, Worlds
@@ -201,10 +202,10 @@ def _floor(every: Worlds, sums: Sums, delta: float | None, epsilon: float | None
     for loss in others:
         bounds = loss.profile(found)
         if bounds is not None and bounds.lower > delta:
-            found = max(found, approximate.floor(loss, delta))
+            found = max(found, approximate_epsilon_floor(loss, delta))
     return found
 
 
 def _square(loss: PrivacyLoss) -> float:
     mu = loss.mu() if loss.gaussian_pair else None
-    return 0.0 if mu is None else min(mu, gaussian.LARGEST) ** 2
+    return 0.0 if mu is None else min(mu, LARGEST_MU) ** 2

@@ -8,7 +8,6 @@ from accountants.filters.best import BestFilter
 from accountants.filters.choose import filter_for
 from accountants.filters.concentrated import ConcentratedFilter
 from accountants.filters.gaussian import GaussianFilter
-from accountants.filters.individual import IndividualFilter
 from accountants.filters.pure import PureFilter
 from accountants.filters.renyi import RenyiFilter, SomeOrderFilter
 from accountants.filters.sums import Amount, Filter, Guarantee, Spent
@@ -21,7 +20,6 @@ __all__ = [
     "Filter",
     "GaussianFilter",
     "Guarantee",
-    "IndividualFilter",
     "PureFilter",
     "RenyiFilter",
     "SomeOrderFilter",

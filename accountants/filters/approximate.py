@@ -14,11 +14,11 @@ from accountants.filters.sums import Guarantee, SumFilter, exact, rest, set_asid
 from accountants.loss import PrivacyLoss
 
 
-def _epsilon(value: float) -> float:
+def _approximate_cost(value: float) -> float:
     return nonnegative("ApproximateFilter.epsilon", value)
 
 
-def _delta(value: float) -> float:
+def _approximate_delta(value: float) -> float:
     return probability("ApproximateFilter.delta", value)
 
 
@@ -60,8 +60,8 @@ class ApproximateFilter(SumFilter):
     theorem: ClassVar[str] = "fully adaptive composition: Whitehouse, Ramdas, Rogers & Wu 2023"
     every: ClassVar[bool] = False
 
-    epsilon: float = field(converter=_epsilon)
-    delta: float = field(converter=_delta)
+    epsilon: float = field(converter=_approximate_cost)
+    delta: float = field(converter=_approximate_delta)
     failures: float = None  # type: ignore[assignment]
     rho: float = field(init=False)
 

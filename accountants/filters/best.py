@@ -15,7 +15,7 @@ from accountants.filters.gaussian import GaussianFilter, square_of
 from accountants.filters.renyi import budget_at, divergences
 from accountants.filters.sums import BEYOND, Guarantee, SumFilter, exact, rest, set_aside
 from accountants.loss import PrivacyLoss
-from accountants.notions import renyi
+from accountants.notions.renyi import zcdp_epsilon
 from accountants.rounding import down
 
 GAUSSIAN = 2 / 3
@@ -92,7 +92,7 @@ class BestFilter(SumFilter):
         mu, order, divergence = _NEVER, 2.0, _NEVER
         if mine > 0 and others > 0:
             mu = GaussianFilter.within(epsilon, mine).mu
-            order = renyi.epsilon_linear(rho_within(epsilon, others), others)[1]
+            order = zcdp_epsilon(rho_within(epsilon, others), others)[1]
             divergence = budget_at(order, epsilon, others)
         values = {"epsilon": epsilon, "delta": delta, "failures": failures}
         for name, value in {**values, "mu": mu, "order": order, "divergence": divergence}.items():

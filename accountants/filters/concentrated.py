@@ -18,14 +18,15 @@ from accountants.filters.sums import (
     set_aside,
 )
 from accountants.loss import PrivacyLoss
-from accountants.notions import concentrated, renyi
+from accountants.notions.concentrated import zcdp_rho
+from accountants.notions.renyi import zcdp_epsilon
 
 
-def _rho(value: float) -> float:
+def _zcdp_cost(value: float) -> float:
     return nonnegative("ConcentratedFilter.rho", value)
 
 
-def _failures(value: float) -> float:
+def _zcdp_delta(value: float) -> float:
     return probability("ConcentratedFilter.failures", value)
 
 
@@ -56,8 +57,8 @@ class ConcentratedFilter(SumFilter):
     name: ClassVar[str] = "concentrated"
     theorem: ClassVar[str] = "zCDP filter: Feldman & Zrnic 2021; Whitehouse et al. 2023"
 
-    rho: float = field(converter=_rho)
-    failures: float = field(default=0.0, converter=_failures)
+    rho: float = field(converter=_zcdp_cost)
+    failures: float = field(default=0.0, converter=_zcdp_delta)
 
     @classmethod
     def within(cls, epsilon: float, delta: float, failures: float = 0.0) -> ConcentratedFilter:
@@ -85,7 +86,7 @@ class ConcentratedFilter(SumFilter):
 
 def rho_of(loss: PrivacyLoss) -> Fraction:
     """Return the loss's rho; of a Gaussian-DP mu exactly ``mu^2 / 2``."""
-    mu, rho = loss.mu(), exact(concentrated.rho(loss))
+    mu, rho = loss.mu(), exact(zcdp_rho(loss))
     return rho if mu is None or math.isinf(mu) else min(rho, Fraction(mu) ** 2 / 2)
 
 
@@ -95,7 +96,7 @@ def of_rho(rho: float, delta: float) -> float:
         return 0.0
     if delta <= 0:
         return math.inf
-    return renyi.epsilon_linear(rho, delta)[0]
+    return zcdp_epsilon(rho, delta)[0]
 
 
 def rho_within(epsilon: float, delta: float) -> float:

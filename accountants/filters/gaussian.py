@@ -18,14 +18,14 @@ from accountants.filters.sums import (
     set_aside,
 )
 from accountants.loss import PrivacyLoss
-from accountants.notions import gaussian
+from accountants.notions.gaussian import LARGEST_MU, gdp_epsilon, gdp_mu
 
 
-def _mu(value: float) -> float:
+def _gdp_cost(value: float) -> float:
     return nonnegative("GaussianFilter.mu", value)
 
 
-def _failures(value: float) -> float:
+def _gdp_delta(value: float) -> float:
     return probability("GaussianFilter.failures", value)
 
 
@@ -63,8 +63,8 @@ class GaussianFilter(SumFilter):
         "Gaussian-DP filter: Smith & Thakurta 2022; Koskela, Tobaben & Honkela 2023"
     )
 
-    mu: float = field(converter=_mu)
-    failures: float = field(default=0.0, converter=_failures)
+    mu: float = field(converter=_gdp_cost)
+    failures: float = field(default=0.0, converter=_gdp_delta)
 
     @classmethod
     def within(cls, epsilon: float, delta: float, failures: float = 0.0) -> GaussianFilter:
@@ -103,11 +103,11 @@ class GaussianFilter(SumFilter):
 
 def square_of(loss: PrivacyLoss) -> Fraction:
     """Return the square of the loss's mu, exactly; beyond all budgets where it is too large."""
-    mu = gaussian.mu(loss)
-    return Fraction(mu) ** 2 if mu <= gaussian.LARGEST else BEYOND
+    mu = gdp_mu(loss)
+    return Fraction(mu) ** 2 if mu <= LARGEST_MU else BEYOND
 
 
 def _of_mu(mu: float, delta: float) -> float:
     if delta >= 1 or (mu == 0 and delta >= 0):
         return 0.0
-    return gaussian.epsilon(mu, delta).upper if delta > 0 else math.inf
+    return gdp_epsilon(mu, delta).upper if delta > 0 else math.inf

@@ -10,14 +10,14 @@ from attrs import field, frozen
 from accountants.errors import nonnegative, probability
 from accountants.filters.sums import Guarantee, SumFilter, exact, rest
 from accountants.loss import PrivacyLoss
-from accountants.notions import pure
+from accountants.notions.pure import pure_epsilon
 
 
-def _epsilon(value: float) -> float:
+def _pure_cost(value: float) -> float:
     return nonnegative("PureFilter.epsilon", value)
 
 
-def _failures(value: float) -> float:
+def _pure_delta(value: float) -> float:
     return probability("PureFilter.failures", value)
 
 
@@ -50,8 +50,8 @@ class PureFilter(SumFilter):
     name: ClassVar[str] = "pure"
     theorem: ClassVar[str] = "a sum is a filter: Rogers, Roth, Ullman & Vadhan 2016, Thm 3.6"
 
-    epsilon: float = field(converter=_epsilon)
-    failures: float = field(default=0.0, converter=_failures)
+    epsilon: float = field(converter=_pure_cost)
+    failures: float = field(default=0.0, converter=_pure_delta)
 
     @classmethod
     def within(cls, epsilon: float, delta: float) -> PureFilter:
@@ -64,7 +64,7 @@ class PureFilter(SumFilter):
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon."""
-        return (exact(pure.epsilon(loss)),)
+        return (exact(pure_epsilon(loss)),)
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return epsilon."""

@@ -14,7 +14,7 @@ from accountants.errors import DomainError, InapplicableError, nonnegative, prob
 from accountants.filters.concentrated import rho_within
 from accountants.filters.sums import Guarantee, SumFilter, exact, rest, set_aside
 from accountants.loss import PrivacyLoss
-from accountants.notions import renyi
+from accountants.notions.renyi import renyi_divergence, renyi_to_epsilon, zcdp_epsilon
 from accountants.rounding import UNIT, Array, down
 
 ORDERS = tuple(1 + 2.0**k for k in range(-1, 9))
@@ -39,7 +39,7 @@ def _curve(value: float | Iterable[float]) -> tuple[float, ...]:
     return tuple(nonnegative("RenyiFilter.curve", bound) for bound in every)
 
 
-def _failures(value: float) -> float:
+def _renyi_delta(value: float) -> float:
     return probability("RenyiFilter.failures", value)
 
 
@@ -73,7 +73,7 @@ class RenyiFilter(SumFilter):
 
     orders: tuple[float, ...] = field(converter=_orders)
     curve: tuple[float, ...] = field(converter=_curve)
-    failures: float = field(default=0.0, converter=_failures)
+    failures: float = field(default=0.0, converter=_renyi_delta)
 
     def __attrs_post_init__(self) -> None:
         if len(self.orders) != len(self.curve):
@@ -99,7 +99,7 @@ class RenyiFilter(SumFilter):
         epsilon, left = nonnegative("epsilon", epsilon), rest(delta, failures)
         rho = rho_within(epsilon, left)
         if order is None:
-            order = renyi.epsilon_linear(rho, left)[1]
+            order = zcdp_epsilon(rho, left)[1]
         (chosen,) = orders_of("order", order)
         budget = budget_at(chosen, epsilon, left)
         if budget < 0:
@@ -126,7 +126,7 @@ class RenyiFilter(SumFilter):
         left = rest(delta, self.failures)
         if not 0 < left < 1:
             return Guarantee(0.0 if left >= 1 else math.inf, delta)
-        values = renyi.convert(np.array(self.curve), np.array(self.orders), left)
+        values = renyi_to_epsilon(np.array(self.curve), np.array(self.orders), left)
         return Guarantee(max(0.0, float(values.min())), delta)
 
 
@@ -201,7 +201,7 @@ class SomeOrderFilter(SumFilter):
 
 def divergences(loss: PrivacyLoss, orders: tuple[float, ...]) -> tuple[Fraction, ...]:
     """Return the loss's divergence at each order, as exact rationals."""
-    return tuple(exact(float(d)) for d in renyi.divergence(loss, np.array(orders)))
+    return tuple(exact(float(d)) for d in renyi_divergence(loss, np.array(orders)))
 
 
 def budget_at(order: float, epsilon: float, delta: float) -> float:
@@ -211,7 +211,7 @@ def budget_at(order: float, epsilon: float, delta: float) -> float:
     orders = np.array([order])
 
     def value(divergence: float) -> float:
-        known: Array = renyi.convert(np.array([divergence]), orders, delta)
+        known: Array = renyi_to_epsilon(np.array([divergence]), orders, delta)
         return float(known[0])
 
     overhead = value(0.0)

@@ -26,10 +26,10 @@ from accountants.rounding import UNIT, Array, up
 _FINE, _GROWTH = 1 / 64, 0.01
 """Grids are this fine at 1, in standard deviations, and grow by this share of the loss."""
 
-_LARGEST = 190.0
+_LARGEST_RATIO = 190.0
 """A body with a loss above this is not amplified: what underflows would be too much."""
 
-_TAIL = 37.6
+_NORMAL_TAIL = 37.6
 """So many standard deviations of a Gaussian body are followed: all but 1e-308."""
 
 LOST = 1e-200
@@ -38,7 +38,7 @@ LOST = 1e-200
 _MOVED = 1e-13
 """More than the relative error of a ratio."""
 
-_MOST = 2**20
+_MOST_POINTS = 2**20
 """More steps than this count as this many."""
 
 _LARGEST_ORDER = 256
@@ -57,7 +57,7 @@ class _Law:
 @lru_cache(maxsize=64)
 def allocated(inner: Pair, steps: int) -> Pair:
     """Return the pair of the mean of ``steps`` ratios of ``inner``, or ``inner`` itself."""
-    steps = min(steps, _MOST)
+    steps = min(steps, _MOST_POINTS)
     law = _ratio(inner)
     if law is None:
         return inner
@@ -102,12 +102,12 @@ def _grid(low: float, high: float, width: float) -> Array:
 
 def _ratio(inner: Pair) -> _Law | None:
     """Return the law of ``e^L`` under Q, spread; None where it is not known."""
-    if isinstance(inner, ResponsePair) and 1e-9 < inner.epsilon <= _LARGEST:
+    if isinstance(inner, ResponsePair) and 1e-9 < inner.epsilon <= _LARGEST_RATIO:
         eps = inner.epsilon
         more, less = 1 / (1 + math.exp(-eps)), math.exp(-eps) / (1 + math.exp(-eps))
         x = np.array([math.exp(-eps), math.exp(eps)])
         return _Law(x, np.array([more, less]), 16 * UNIT)
-    if isinstance(inner, LaplacePair) and 1e-9 < inner.epsilon <= _LARGEST:
+    if isinstance(inner, LaplacePair) and 1e-9 < inner.epsilon <= _LARGEST_RATIO:
         eps = inner.epsilon
         logs = np.linspace(-eps, eps, math.ceil(128 + 8 * eps))
         masses = _hats(logs, lambda loss: np.exp(-(loss + eps) / 2) / 4)
@@ -116,8 +116,8 @@ def _ratio(inner: Pair) -> _Law | None:
         return _Law(np.exp(logs), masses, 256 * UNIT)
     if isinstance(inner, GaussianPair) and inner.mu > 1e-9:
         mu = inner.mu
-        low, high = -mu * mu / 2 - _TAIL * mu, mu * mu / 2 + _TAIL * mu
-        if high > _LARGEST:
+        low, high = -mu * mu / 2 - _NORMAL_TAIL * mu, mu * mu / 2 + _NORMAL_TAIL * mu
+        if high > _LARGEST_RATIO:
             return None
         logs = _grid(low, high, mu)
         x = np.exp(logs)

@@ -17,11 +17,11 @@ from accountants.pair import Symmetric
 from accountants.rounding import UNIT, Array, ceiling, up
 
 
-def _sigma(value: float) -> float:
+def _gaussian_sigma(value: float) -> float:
     return positive("DiscreteGaussian.sigma", value)
 
 
-def _sensitivity(value: int) -> int:
+def _gaussian_sensitivity(value: int) -> int:
     return whole("DiscreteGaussian.sensitivity", value)
 
 
@@ -60,8 +60,8 @@ class DiscreteGaussian(PrivacyLoss):
 
     grouped_exact: ClassVar[bool] = True
 
-    sigma: float = field(converter=_sigma)
-    sensitivity: int = field(default=1, converter=_sensitivity)
+    sigma: float = field(converter=_gaussian_sigma)
+    sensitivity: int = field(default=1, converter=_gaussian_sensitivity)
 
     def __attrs_post_init__(self) -> None:
         bounded = 1e-100 <= self.sigma <= 1e100 and self.sensitivity <= 2**52

@@ -16,11 +16,11 @@ from accountants.pair import Symmetric, right_half
 from accountants.rounding import UNIT, Array, ceiling, up
 
 
-def _scale(value: float) -> float:
+def _laplace_scale(value: float) -> float:
     return positive("DiscreteLaplace.scale", value)
 
 
-def _sensitivity(value: int) -> int:
+def _laplace_sensitivity(value: int) -> int:
     return whole("DiscreteLaplace.sensitivity", value)
 
 
@@ -69,8 +69,8 @@ class DiscreteLaplace(PrivacyLoss):
 
     grouped_exact: ClassVar[bool] = True
 
-    scale: float = field(converter=_scale)
-    sensitivity: int = field(default=1, converter=_sensitivity)
+    scale: float = field(converter=_laplace_scale)
+    sensitivity: int = field(default=1, converter=_laplace_sensitivity)
 
     def __attrs_post_init__(self) -> None:
         bounded = self.sensitivity <= 2**52 and self.sensitivity / self.scale <= 1e300

@@ -17,7 +17,7 @@ from accountants.errors import DomainError, InapplicableError, nonnegative, whol
 from accountants.loss import PrivacyLoss
 from accountants.losses.derived_pair import proven_pair
 from accountants.losses.gaussian import Gaussian
-from accountants.notions import renyi
+from accountants.notions.renyi import renyi_log_delta
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array, up
 
@@ -49,7 +49,7 @@ class _Curve(PrivacyLoss):
             other = self.profile(-epsilon).upper
             upper = up(-math.expm1(epsilon) + math.exp(epsilon) * other, 16)
             return Bounds(0.0, min(1.0, upper))
-        log_delta = renyi.log_delta(self._known, epsilon)
+        log_delta = renyi_log_delta(self._known, epsilon)
         delta = up(math.exp(log_delta), 4 + 2 * abs(log_delta)) + 1e-323
         return Bounds(0.0, 0.0 if self._nothing() else min(1.0, delta))
 

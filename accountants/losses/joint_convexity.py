@@ -36,9 +36,9 @@ from accountants.losses.composite import Composite
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.laplace import LaplacePair
 from accountants.losses.pure import ResponsePair
-from accountants.losses.symmetric import Half, convexity, log_moment
+from accountants.losses.symmetric import Half, convexity, symmetric_log_moment
 from accountants.losses.unattained import Unattained
-from accountants.notions.gaussian import LARGEST
+from accountants.notions.gaussian import LARGEST_MU
 from accountants.pair import Pair, Symmetric
 from accountants.rounding import UNIT, Array, down, up
 
@@ -128,7 +128,7 @@ class Mixed(PrivacyLoss):
         body, rate = self.mixture()
         if rate == 0:
             return Bounds(0.0, 0.0)
-        inside = float(_inside(np.array([epsilon]), rate)[0])
+        inside = float(_loss_inside(np.array([epsilon]), rate)[0])
         low, high = body.profile(up(inside, 16)), body.profile(max(0.0, down(inside, 16)))
         if low is None or high is None:
             known = super().profile(epsilon)
@@ -144,7 +144,7 @@ def amplified(eps: float, rate: float) -> float:
     return min(eps, up(math.log1p(rate * math.expm1(eps)), 16))
 
 
-def _inside(loss: Array, rate: float) -> Array:
+def _loss_inside(loss: Array, rate: float) -> Array:
     """Return ``log(1 + (e^loss - 1)/q)`` of losses that are not negative."""
     with np.errstate(over="ignore"):
         ratio = np.expm1(np.minimum(loss, 600.0)) / rate
@@ -160,11 +160,11 @@ def mixed(inner: Pair, rate: float) -> Pair:
     if rate == 0 or inner.top() == 0:
         return Atoms((0.0,), (1.0,), (1.0,), exact=False)
     if isinstance(inner, ResponsePair) and inner.epsilon <= LARGEST_LOSS:
-        return _response(inner.epsilon, rate)
+        return _mixed_response(inner.epsilon, rate)
     return MixedPair(inner, rate)
 
 
-def _response(eps: float, rate: float) -> Atoms:
+def _mixed_response(eps: float, rate: float) -> Atoms:
     """Return three atoms: of randomized response the positive loss has mass 1/(1 + e^eps)."""
     less = math.exp(-eps) / (1 + math.exp(-eps))
     loss = amplified(eps, rate)
@@ -199,7 +199,7 @@ class MixedPair(Symmetric):
         The inner loss is rounded down, so that no atom is lost.
         """
         q = self.rate
-        inside = _inside(np.abs(loss), q) * (1 - 16 * UNIT)
+        inside = _loss_inside(np.abs(loss), q) * (1 - 16 * UNIT)
         p_above, q_above = self.inner.above(inside)
         p_below, q_below = self.inner.below(inside)
         p = np.where(loss >= 0, (1 - q) * q_above + q * p_above, q_below)
@@ -213,7 +213,7 @@ class MixedPair(Symmetric):
     def log_moment(self, z: Complex) -> tuple[Complex, Array] | None:
         """Return it by quadrature, for a Gaussian or a Laplace body."""
         half = self._half()
-        return None if half is None else log_moment(half, z)
+        return None if half is None else symmetric_log_moment(half, z)
 
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return the atoms' share, and of the densities the bound of an integral by parts.
@@ -240,7 +240,7 @@ class MixedPair(Symmetric):
         return bound
 
     def _half(self) -> _Gaussian | _Laplace | None:
-        if isinstance(self.inner, GaussianPair) and 0 < self.inner.mu <= LARGEST:
+        if isinstance(self.inner, GaussianPair) and 0 < self.inner.mu <= LARGEST_MU:
             return _Gaussian(self.inner.mu, self.rate)
         if isinstance(self.inner, LaplacePair) and 0 < self.inner.epsilon <= LARGEST_LOSS:
             return _Laplace(self.inner.epsilon, self.rate)

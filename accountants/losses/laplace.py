@@ -13,7 +13,7 @@ from accountants.bounds import Bounds
 from accountants.complexes import Complex, expm1, log1p
 from accountants.errors import nonnegative, whole
 from accountants.loss import PrivacyLoss, mirrored
-from accountants.losses import laplace_sums
+from accountants.losses.laplace_sums import laplace_sum_profile
 from accountants.pair import Pair, Symmetric, right_half, summed
 from accountants.rounding import UNIT, Array, down, up
 
@@ -178,7 +178,7 @@ class LaplacePair(Symmetric):
 
     def composed(self, times: int, epsilon: Array) -> tuple[Array, Array] | None:
         """Return the sum of `accountants.losses.laplace_sums`."""
-        return laplace_sums.profile(self.epsilon, times, epsilon)
+        return laplace_sum_profile(self.epsilon, times, epsilon)
 
     @classmethod
     def decays(cls, spends: Sequence[tuple[Pair, int]], tilt: float, beyond: Array) -> Array:

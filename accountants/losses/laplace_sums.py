@@ -46,7 +46,7 @@ _FAINT = 1e-180
 """More than all that underflows: ``e^{(e+1) J}`` of the least float at most, and some factors."""
 
 
-def profile(epsilon: float, times: int, epsilons: Array) -> tuple[Array, Array] | None:
+def laplace_sum_profile(epsilon: float, times: int, epsilons: Array) -> tuple[Array, Array] | None:
     """Return bounds of the hockey-stick of ``times`` copies; None where they ask for too much.
 
     Parameters

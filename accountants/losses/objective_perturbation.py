@@ -68,7 +68,7 @@ from attrs import field, frozen
 from accountants import special
 from accountants.errors import DomainError, nonnegative, positive, whole
 from accountants.loss import PrivacyLoss
-from accountants.notions.gaussian import log_profile
+from accountants.notions.gaussian import gdp_log_profile
 from accountants.pair import Symmetric
 from accountants.rounding import UNIT, Array, up
 
@@ -235,15 +235,15 @@ def _crossing(m: float, c: float) -> float | None:
     """
 
     def enough(epsilon: float) -> bool:
-        far = log_profile(m, epsilon - c, -1)
-        return far > _FARTHEST and far >= math.log(2) + log_profile(m, epsilon, 1) + 1e-15
+        far = gdp_log_profile(m, epsilon - c, -1)
+        return far > _FARTHEST and far >= math.log(2) + gdp_log_profile(m, epsilon, 1) + 1e-15
 
     low = c
     if c == 0 or enough(low):
         return c or None
     high = c + m * m / 2 + m
     while not enough(high):
-        if log_profile(m, high - c, -1) <= _FARTHEST:
+        if gdp_log_profile(m, high - c, -1) <= _FARTHEST:
             return None
         low, high = high, 2 * high
     for _ in range(60):
@@ -281,8 +281,8 @@ class ObjectivePair(Symmetric):
         """Return the ratio, and a bound of its relative error."""
         assert self.switch is not None
         m, near, far = self.mu, self.switch, self.switch - self.determinant
-        low = log_profile(m, far, -1) - log_profile(m, near, 1)
-        high = log_profile(m, far, 1) - log_profile(m, near, -1)
+        low = gdp_log_profile(m, far, -1) - gdp_log_profile(m, near, 1)
+        high = gdp_log_profile(m, far, 1) - gdp_log_profile(m, near, -1)
         return self.factor * math.exp(high), 2 * (high - low) + 1e-12
 
     def above(self, loss: Array) -> tuple[Array, Array]:

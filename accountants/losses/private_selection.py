@@ -44,7 +44,7 @@ from accountants.loss import PrivacyLoss
 from accountants.losses.curved import Curved, lowered
 from accountants.losses.derived_pair import log_deltas
 from accountants.notions import pure as notion
-from accountants.notions import renyi
+from accountants.notions.renyi import renyi_divergence
 from accountants.rounding import UNIT, Array, up
 
 _ORDERS = 1 + np.geomspace(1e-3, 1e6, 241)
@@ -54,7 +54,7 @@ _ORDERS = 1 + np.geomspace(1e-3, 1e6, 241)
 def _base(value: PrivacyLoss) -> PrivacyLoss:
     if not isinstance(value, PrivacyLoss):
         raise DomainError(f"private selection needs the loss of one run, got {value!r}")
-    renyi.divergence(value, np.array([2.0]))  # refuses here a loss that has no curve
+    renyi_divergence(value, np.array([2.0]))  # refuses here a loss that has no curve
     return value
 
 
@@ -81,7 +81,7 @@ class _Selection(Curved):
         wanted = np.asarray(orders, dtype=np.float64)
         curve = lowered(self._bound, wanted, _ORDERS)
         eps = self.pure()
-        return curve if eps is None else np.minimum(curve, notion.to_renyi(eps, wanted))
+        return curve if eps is None else np.minimum(curve, notion.pure_to_renyi(eps, wanted))
 
     def _bound(self, orders: Array) -> Array:
         raise NotImplementedError
@@ -133,13 +133,13 @@ class PrivateSelection(_Selection):
         return None if eps is None else up((2 + self.shape) * eps, 4)
 
     def _bound(self, orders: Array) -> Array:
-        curve = renyi.divergence(self.base, orders)
+        curve = renyi_divergence(self.base, orders)
         return up(curve + self._fixed + math.log(self.runs()) / (orders - 1), 8)
 
     @cached_property
     def _fixed(self) -> float:
         """Return ``(1 + eta)`` times the least over b; the limit b = infinity where it is pure."""
-        curve = renyi.divergence(self.base, _ORDERS)
+        curve = renyi_divergence(self.base, _ORDERS)
         costs = up((1 - 1 / _ORDERS) * curve, 4) + up(-math.log(self.stopping) / _ORDERS, 4)
         eps = self.base.pure()
         least = min(float(costs.min()), math.inf if eps is None else eps)
@@ -202,7 +202,7 @@ class PoissonSelection(_Selection):
         c = orders - 1
         deltas = self._deltas(orders)
         with np.errstate(over="ignore", invalid="ignore"):
-            exponent = up(c * up(renyi.divergence(self.base, orders) + self.mean * deltas), 8)
+            exponent = up(c * up(renyi_divergence(self.base, orders) + self.mean * deltas), 8)
             # log(mu e^x + e^-mu), at least 0
             logs = np.logaddexp(math.log(self.mean) + exponent, -self.mean)
             slack = 16 * UNIT * (2 + exponent + abs(math.log(self.mean)) + self.mean)
@@ -212,7 +212,7 @@ class PoissonSelection(_Selection):
     def _deltas(self, orders: Array) -> Array:
         """Return the run's delta at ``log(a/(a-1))``, its failure not included if that is known."""
         epsilons = np.where(np.isinf(orders), 0.0, -np.log1p(-1 / orders) * (1 - 8 * UNIT))
-        logs, _ = log_deltas(lambda some: renyi.divergence(self.base, some), epsilons)
+        logs, _ = log_deltas(lambda some: renyi_divergence(self.base, some), epsilons)
         deltas = np.exp(logs) * (1 + 4 * UNIT * (1 + np.abs(logs))) + 1e-320
         pair = self.base.pair()
         if pair is not None:

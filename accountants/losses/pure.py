@@ -20,7 +20,7 @@ from accountants.pair import Pair, Symmetric, right_half, summed
 from accountants.rounding import UNIT, Array, down, up
 
 
-def _epsilon(value: float) -> float:
+def _pure_epsilon(value: float) -> float:
     return nonnegative("Pure.epsilon", value)
 
 
@@ -48,7 +48,7 @@ class Pure(PrivacyLoss):
 
     response_pair: ClassVar[bool] = True
 
-    epsilon: float = field(converter=_epsilon)
+    epsilon: float = field(converter=_pure_epsilon)
 
     def pair(self) -> ResponsePair:
         """Return randomized response."""
@@ -60,11 +60,11 @@ class Pure(PrivacyLoss):
 
     def renyi(self, orders: Array) -> Array:
         """Return randomized response's divergence."""
-        return notion.to_renyi(self.epsilon, orders)
+        return notion.pure_to_renyi(self.epsilon, orders)
 
     def rho(self) -> float:
         """Return ``epsilon tanh(epsilon / 2)``."""
-        return notion.to_rho(self.epsilon)
+        return notion.pure_to_zcdp(self.epsilon)
 
     def profile(self, epsilon: float) -> Bounds:
         """Return ``(e^eps0 - e^eps)_+ / (1 + e^eps0)``."""

@@ -34,7 +34,7 @@ from accountants.errors import probability
 from accountants.loss import PrivacyLoss, _profile
 from accountants.losses.composite import Composite
 from accountants.losses.joint_convexity import LARGEST_LOSS, Mixed, gaussian, is_body, single
-from accountants.losses.symmetric import Half, log_moment
+from accountants.losses.symmetric import Half, symmetric_log_moment
 from accountants.pair import Pair, Symmetric
 from accountants.rounding import UNIT, Array, up
 
@@ -42,7 +42,7 @@ _LARGEST_MU = 30.0
 """Of a larger mu the sampled pair's odds would underflow: it is left to joint convexity."""
 
 
-def _rate(value: float) -> float:
+def _replaced_rate(value: float) -> float:
     return probability("ReplacedSample.rate", value)
 
 
@@ -77,7 +77,7 @@ class ReplacedSample(Mixed):
     )
 
     body: Composite = field(converter=is_body)
-    rate: float = field(converter=_rate)
+    rate: float = field(converter=_replaced_rate)
 
     def __attrs_post_init__(self) -> None:
         self.body.grouped(2)  # refuses here a body without group privacy
@@ -99,7 +99,7 @@ class ReplacedSample(Mixed):
         if eps is None or not 0 < eps <= LARGEST_LOSS or self.body.failure() > 0:
             return None
         exact = single(self.body) and self.body.spends[0][0].response_pair
-        return _response(eps, self.rate, exact)
+        return _replaced_response(eps, self.rate, exact)
 
     def pure(self) -> float | None:
         """Return ``log((1 - q + q e^eps) / (1 - q + q e^-eps))``, if that is less."""
@@ -125,7 +125,7 @@ class ReplacedSample(Mixed):
         return self == other
 
 
-def _response(eps: float, rate: float, exact: bool) -> Atoms:
+def _replaced_response(eps: float, rate: float, exact: bool) -> Atoms:
     """Return the three outcomes of the worst pure body."""
     less = math.exp(-eps) / (1 + math.exp(-eps))
     rise, fall = rate * math.expm1(eps), rate * math.expm1(-eps)
@@ -177,7 +177,7 @@ class ReplacedGaussianPair(Symmetric):
 
     def log_moment(self, z: Complex) -> tuple[Complex, Array]:
         """Return it by quadrature over the outcomes above 0."""
-        return log_moment(_Positive(self.mu, self.rate), z)
+        return symmetric_log_moment(_Positive(self.mu, self.rate), z)
 
 
 @frozen

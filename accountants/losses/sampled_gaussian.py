@@ -39,24 +39,24 @@ LARGEST_ORDER = 2048
 _REAL = 64.0
 """Orders above this lie under chords that are as good."""
 
-_NODES = 2**18
+_CURVE_NODES = 2**18
 """No more values of the integrand than this at once."""
 
-_TAIL = 14.0
+_CURVE_TAIL = 14.0
 """The nodes end where the density has fallen by this many standard deviations."""
 
 
-def curve(mu: float, orders: Array, rate: float) -> Array:
+def sampled_gaussian_curve(mu: float, orders: Array, rate: float) -> Array:
     """Return the divergences at real orders, rounded up; ``0 < rate < 1``, mu positive.
 
     Searches ask for the same orders again and again, world by world: answers are remembered.
     """
     wanted = np.asarray(orders, dtype=np.float64)
-    return np.array(_curve(mu, wanted.tobytes(), rate)).reshape(wanted.shape)
+    return np.array(_curve_by_order(mu, wanted.tobytes(), rate)).reshape(wanted.shape)
 
 
 @lru_cache(maxsize=4096)
-def _curve(mu: float, wanted: bytes, rate: float) -> Array:
+def _curve_by_order(mu: float, wanted: bytes, rate: float) -> Array:
     orders: Array = np.frombuffer(wanted, dtype=np.float64)
     result = np.full_like(orders, np.inf)
     for most in (4.0, 16.0, _REAL):  # together, since they share their nodes
@@ -126,9 +126,9 @@ def _trapezoid(mu: float, orders: Array, rate: float) -> Array:
     digits -= math.log(float(orders.min()) - 1)
     strip = min(math.sqrt(2 * digits), 0.99 * math.pi / mu)
     step = 2 * math.pi * strip / (digits + strip * strip / 2)
-    last = math.ceil((most * mu + _TAIL) / step)
-    first = -math.ceil(_TAIL / step)
-    if not (last - first) * len(orders) < _NODES:
+    last = math.ceil((most * mu + _CURVE_TAIL) / step)
+    first = -math.ceil(_CURVE_TAIL / step)
+    if not (last - first) * len(orders) < _CURVE_NODES:
         return np.full_like(orders, np.inf)
     x = np.arange(first, last + 1, dtype=np.float64) * step
     sums = _log_sum(_log_integrand(mu, orders[:, None], rate, x)) + math.log(step)

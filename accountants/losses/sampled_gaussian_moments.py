@@ -46,7 +46,7 @@ _FEW = 2**15
 """Up to so many values it costs less to compute a few more than to group the points."""
 
 
-def log_moment(mu: float, rate: float, s: Complex) -> tuple[Complex, Array]:
+def sampled_gaussian_log_moment(mu: float, rate: float, s: Complex) -> tuple[Complex, Array]:
     """Return ``log E_Q R^s`` and bounds of its error; ``0 < rate < 1``, ``mu > 0``.
 
     Points whose integrands reach about as far, and oscillate about as fast, share their nodes.
@@ -226,7 +226,7 @@ def _outside(mu: float, rate: float, a: Array, left: float, right: float) -> Arr
 # --- how the moments decay
 
 
-def decay(mu: float, rate: float, a: float, beyond: Array) -> Array:
+def sampled_gaussian_decay(mu: float, rate: float, a: float, beyond: Array) -> Array:
     """Return bounds of ``log |E R^{a + it'} / E R^a|`` for all ``t' >= t``.
 
     Let phi be the characteristic function of the loss under the law proportional to R^a, and V
@@ -276,7 +276,7 @@ def _suprema(mu: float, rate: float, a: float, first: float, last: float) -> tup
 def _square(mu: float, rate: float, a: float, t: Array) -> Array:
     """Return upper bounds of ``|phi(t)|^2``, at most 1."""
     points = np.asarray(a + 1j * np.concatenate([[0.0], t]), dtype=np.complex128)
-    value, error = log_moment(mu, rate, points)
+    value, error = sampled_gaussian_log_moment(mu, rate, points)
     value = np.where(np.isfinite(error), value, 0.0)
     logs = value.real[1:] + error[1:] - value.real[0] + error[0]
     square: Array = np.exp(np.minimum(0.0, np.where(np.isfinite(logs), 2 * logs, 0.0)))
@@ -289,7 +289,7 @@ def _variance(mu: float, rate: float, a: float) -> float:
     For any m and h, ``E (L - m)^2 <= 2 (E cosh(h (L - m)) - 1) / h^2``, of moments at a +- h.
     """
     best = math.inf
-    value, error = log_moment(
+    value, error = sampled_gaussian_log_moment(
         mu, rate, np.array([a, a - 1, a + 1, a - 0.1, a + 0.1], dtype=np.complex128)
     )
     middle = float(value.real[0])
@@ -326,7 +326,7 @@ def _uniform_parts(mu: float, rate: float, a: float) -> tuple[Array, Array]:
     step function, taken in layers, are the parts.
     """
     s = np.array([complex(a, 0.0)])
-    total, error = log_moment(mu, rate, s)
+    total, error = sampled_gaussian_log_moment(mu, rate, s)
     left, right = _reach(mu, rate, a, a)
     x = np.linspace(-left, right, 1 + max(160, min(2000, math.ceil((left + right) * 10))))
     log_r = mu * x - mu * mu / 2

@@ -104,19 +104,19 @@ class SampledGaussianPair(SampledPair):
 
     def log_moment(self, z: Complex) -> tuple[Complex, Array]:
         """Return ``log E_Q R^{z+1}``."""
-        return moments.log_moment(self.body.mu, self.rate, z + 1)
+        return moments.sampled_gaussian_log_moment(self.body.mu, self.rate, z + 1)
 
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return the bounds from the density of the loss."""
-        return moments.decay(self.body.mu, self.rate, tilt + 1, beyond)
+        return moments.sampled_gaussian_decay(self.body.mu, self.rate, tilt + 1, beyond)
 
     def mirrored_moment(self, z: Complex) -> tuple[Complex, Array]:
         """Return ``log E_Q R^{-z}``: next to z = 0 the error is relative to z."""
-        return moments.log_moment(self.body.mu, self.rate, -z)
+        return moments.sampled_gaussian_log_moment(self.body.mu, self.rate, -z)
 
     def mirrored_decay(self, tilt: float, beyond: Array) -> Array:
         """Return the bounds at ``R^-tilt``."""
-        return moments.decay(self.body.mu, self.rate, -tilt, beyond)
+        return moments.sampled_gaussian_decay(self.body.mu, self.rate, -tilt, beyond)
 
 
 def _mixture(loss: float, rate: float) -> float:

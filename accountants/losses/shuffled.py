@@ -19,15 +19,15 @@ from accountants.losses.unattained import Unattained
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array
 
-_TAIL = 70.0
+_COUNT_TAIL = 70.0
 """Counts are followed as far as all but ``e^-70`` of them go."""
 
 _BLOCKS = 256
 _CELLS = 2000
-_MOST = 10**8
+_MOST_REPORTS = 10**8
 """More reports than this count as this many."""
 
-_LARGEST = 600.0
+_LARGEST_LOSS = 600.0
 """Reports of a larger epsilon are not amplified."""
 
 
@@ -82,7 +82,7 @@ class Shuffled(PrivacyLoss):
         """Return the pair of the counts."""
         if self.reports == 1:
             return ResponsePair(self.epsilon)
-        if self.epsilon > _LARGEST:
+        if self.epsilon > _LARGEST_LOSS:
             return Unattained(ResponsePair(self.epsilon))
         return _pair(self.epsilon, self.reports)
 
@@ -107,14 +107,14 @@ class Shuffled(PrivacyLoss):
 def _pair(eps: float, reports: int) -> Pair:
     if eps < 1e-12:  # there is nothing left to amplify
         return Unattained(ResponsePair(eps))
-    clones, weights, steps = _clones(eps, min(reports, _MOST) - 1)
+    clones, weights, steps = _clones(eps, min(reports, _MOST_REPORTS) - 1)
     laws = [_counts(eps, int(c)) for c in clones]
     losses = np.concatenate([law[0] for law in laws])
     q = np.concatenate([law[1] * weight for law, weight in zip(laws, weights, strict=True)])
     steps += 8 * max(len(law[0]) for law in laws) + 128 * _CELLS + 256
     step_of = min(eps, float(losses.max())) / _CELLS
     cells = math.ceil(eps / step_of)
-    far = 4 * math.exp(-_TAIL) / (1 + math.exp(eps))
+    far = 4 * math.exp(-_COUNT_TAIL) / (1 + math.exp(eps))
     return _mirrored(losses, q, far, eps / cells * (1 + 4 * UNIT), cells, steps * UNIT)
 
 
@@ -125,7 +125,7 @@ def _clones(eps: float, others: int) -> tuple[Array, Array, int]:
     What is above the range is spread over it: downward. With it the steps of the recursion.
     """
     mean = others * math.exp(-eps)
-    reach = math.sqrt(2 * mean * _TAIL)
+    reach = math.sqrt(2 * mean * _COUNT_TAIL)
     least = max(0, math.floor((mean - reach) * (1 - 1e-12)))
     most = min(others, math.ceil(mean + 15 + math.sqrt(200 + 80 * mean)))
     c = np.arange(least, most + 1, dtype=np.float64)
@@ -150,7 +150,7 @@ def _counts(eps: float, clones: int) -> tuple[Array, Array]:
     """
     total = clones + 1
     first = (total + 1) // 2
-    last = min(total, math.ceil(total / 2 + math.sqrt(_TAIL / 2 * clones) + 2))
+    last = min(total, math.ceil(total / 2 + math.sqrt(_COUNT_TAIL / 2 * clones) + 2))
     a = np.arange(first, last + 1, dtype=np.float64)
     g = np.cumprod(np.concatenate([[1.0], (total - a[:-1]) / a[1:]]))
     twice = 2.0 if total % 2 else 1.0

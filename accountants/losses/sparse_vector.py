@@ -122,7 +122,7 @@ class SparseVector(PrivacyLoss):
         if self.numbers:
             each = Laplace(up(self.numbers / self.hits)).renyi(orders)
             shifts = shifts + up(each * self.hits)
-        return np.minimum(up(shifts, 4), notion.to_renyi(self.pure(), orders))
+        return np.minimum(up(shifts, 4), notion.pure_to_renyi(self.pure(), orders))
 
     def profile(self, epsilon: float) -> Bounds:
         """Return randomized response's, as an upper bound."""

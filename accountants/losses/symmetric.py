@@ -68,7 +68,7 @@ class Half:
         return 0.0
 
 
-def log_moment(half: Half, z: Complex) -> tuple[Complex, Array]:
+def symmetric_log_moment(half: Half, z: Complex) -> tuple[Complex, Array]:
     """Return ``log E_P e^{zL}``, and a bound of its error."""
     points = np.asarray(z, dtype=np.complex128).ravel()
     left = points.real < -0.5

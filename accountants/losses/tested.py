@@ -11,7 +11,8 @@ from accountants.bounds import Bounds
 from accountants.errors import DomainError, nonnegative, positive, probability
 from accountants.loss import PrivacyLoss
 from accountants.losses.curved import Curved
-from accountants.notions import pure, renyi
+from accountants.notions.pure import pure_to_renyi, pure_to_zcdp
+from accountants.notions.renyi import renyi_divergence
 from accountants.rounding import Array, up
 
 
@@ -42,7 +43,7 @@ def _worst(value: PrivacyLoss) -> PrivacyLoss:
             f"Tested.worst must be a loss without a failure probability, got {value!r}; give its "
             "Renyi curve"
         )
-    renyi.divergence(value, np.array([2.0]))  # refuses here a loss that has no curve
+    renyi_divergence(value, np.array([2.0]))  # refuses here a loss that has no curve
     return value
 
 
@@ -104,9 +105,9 @@ class Tested(Curved):
 
     def renyi(self, orders: Array) -> Array:
         """Return the test's curve, and the budget's or the worst case's up to `order`."""
-        worst = renyi.divergence(self.worst, orders)
+        worst = renyi_divergence(self.worst, orders)
         model = np.where(orders <= self.order, np.minimum(worst, self.divergence), worst)
-        return up(pure.to_renyi(self.epsilon, orders) + model, 4)
+        return up(pure_to_renyi(self.epsilon, orders) + model, 4)
 
     def pure(self) -> float | None:
         """Return the worst case's pure epsilon, and the test's."""
@@ -116,7 +117,7 @@ class Tested(Curved):
     def rho(self) -> float | None:
         """Return the worst case's rho, and the test's."""
         rho = self.worst.rho()
-        return None if rho is None else up(pure.to_rho(self.epsilon) + rho, 2)
+        return None if rho is None else up(pure_to_zcdp(self.epsilon) + rho, 2)
 
     def profile(self, epsilon: float) -> Bounds | None:
         """Return the larger of delta and the pair's; their sum at a negative epsilon."""

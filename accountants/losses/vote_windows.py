@@ -100,7 +100,7 @@ def _at(known: Table, places: Places) -> tuple[NDArray[np.int64], NDArray[np.int
     return np.zeros_like(places.top) if one else places.top - known.first, places.cell
 
 
-def smooth(known: Table, places: Places, teachers: int, beta: float) -> tuple[float, float]:
+def smooth_votes(known: Table, places: Places, teachers: int, beta: float) -> tuple[float, float]:
     """Return f and its beta-smooth sensitivity; queries without a place count as the worst one."""
     steps, at, times = known.steps, _at(known, places), places.times
     moves = np.maximum(_largest(steps, known.reach) - steps, _largest(-steps, known.reach) + steps)
@@ -117,7 +117,7 @@ def smooth(known: Table, places: Places, teachers: int, beta: float) -> tuple[fl
     return value * known.unit, best * known.unit
 
 
-def distance(known: Table, places: Places, teachers: int, budget: float) -> int:
+def votes_distance(known: Table, places: Places, teachers: int, budget: float) -> int:
     """Return the least d with ``F_d > budget``; queries without a place count as the worst one."""
     at, times = _at(known, places), places.times
     unknown = places.wrong * known.worst

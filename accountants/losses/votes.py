@@ -40,7 +40,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from accountants.errors import DomainError, nonnegative, positive, whole
 from accountants.loss import PrivacyLoss
-from accountants.losses import vote_windows
 from accountants.losses.given_gaussian import GaussianBound
 from accountants.losses.noisy_max import LaplaceNoisyMax
 from accountants.losses.vote_curves import checked_votes, laplace_votes, normal_votes, total
@@ -55,7 +54,8 @@ from accountants.losses.vote_gaps import (
     reach,
     steady,
 )
-from accountants.notions import renyi
+from accountants.losses.vote_windows import Table, rows_near, smooth_votes, table, votes_distance
+from accountants.notions.renyi import renyi_divergence
 from accountants.rounding import Array, ceiling, up
 from accountants.secret import Secret
 
@@ -125,7 +125,7 @@ class Votes:
     def _summed(self, counts: ArrayLike, orders: ArrayLike, *, both: bool) -> Array:
         at, logs = self._places(counts)
         wanted = _orders(orders)
-        worsts = renyi.divergence(self.worst(), wanted)
+        worsts = renyi_divergence(self.worst(), wanted)
         sums = []
         for order, worst in zip(wanted.tolist(), worsts.tolist(), strict=True):
             near = (-1, 0, 1) if both else (0,)
@@ -169,7 +169,7 @@ class _NormalVotes(Votes):
     def smooth(self, counts: ArrayLike, order: float, beta: float) -> tuple[float, float]:
         """Return the bound of both directions at one order, and its beta-smooth sensitivity."""
         at, known = self._table(counts, order)
-        return vote_windows.smooth(known, at, self.teachers, nonnegative("beta", beta))
+        return smooth_votes(known, at, self.teachers, nonnegative("beta", beta))
 
     def distance(self, counts: ArrayLike, order: float, budget: float) -> int:
         """Return how many exchanges bring the bound of both directions above ``budget``, at least.
@@ -178,12 +178,12 @@ class _NormalVotes(Votes):
         one: 0 where the bound is above, K + 1 where no data set's is.
         """
         at, known = self._table(counts, order)
-        return vote_windows.distance(known, at, self.teachers, nonnegative("budget", budget))
+        return votes_distance(known, at, self.teachers, nonnegative("budget", budget))
 
-    def _table(self, counts: ArrayLike, order: float) -> tuple[Places, vote_windows.Table]:
+    def _table(self, counts: ArrayLike, order: float) -> tuple[Places, Table]:
         at, logs = self._places(counts)
         wanted = _orders([order])
-        worst = float(renyi.divergence(self.worst(), wanted)[0])
+        worst = float(renyi_divergence(self.worst(), wanted)[0])
         first = self._first()
         tops = np.arange(first, self.teachers + 1, dtype=np.int64)[:, None]
         cells = np.arange(len(logs), dtype=np.int64)[None, :]
@@ -191,9 +191,9 @@ class _NormalVotes(Votes):
             self._bounds(logs, tops[start : start + _ROWS], cells, float(wanted[0]), worst, True)
             for start in range(0, len(tops), _ROWS)
         ]
-        bounds = vote_windows.rows_near(np.concatenate(blocks))
+        bounds = rows_near(np.concatenate(blocks))
         queries = int(at.times.sum()) + at.wrong
-        return at, vote_windows.table(bounds, worst, queries, first, reach(self._fine()))
+        return at, table(bounds, worst, queries, first, reach(self._fine()))
 
     def _first(self) -> int:
         """Return the least largest count for which the table has a row."""

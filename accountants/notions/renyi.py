@@ -19,7 +19,7 @@ import numpy as np
 
 from accountants.errors import InapplicableError
 from accountants.loss import PrivacyLoss
-from accountants.notions import pure
+from accountants.notions.pure import pure_to_renyi
 from accountants.rounding import UNIT, Array, up
 
 Curve = Callable[[Array], Array]
@@ -29,7 +29,7 @@ _GRID = np.log(np.geomspace(1e-3, 1e9, 41))
 """Logarithms of alpha - 1 where the search starts."""
 
 
-def divergence(loss: PrivacyLoss, orders: Array) -> Array:
+def renyi_divergence(loss: PrivacyLoss, orders: Array) -> Array:
     """Return the loss's curve, outside of its failure, at real orders (shape as ``orders``).
 
     Its own, or what its mu, its rho or its pure epsilon imply, in this order. Where a formula
@@ -53,7 +53,7 @@ def divergence(loss: PrivacyLoss, orders: Array) -> Array:
     if rho is not None:
         return _limited(up(orders * rho), loss)
     if eps is not None:
-        return pure.to_renyi(eps, orders)
+        return pure_to_renyi(eps, orders)
     raise InapplicableError(f"{type(loss).__name__} has no Renyi divergence")
 
 
@@ -67,7 +67,7 @@ def _limited(curve: Array, loss: PrivacyLoss) -> Array:
     return found
 
 
-def total(spends: Sequence[tuple[PrivacyLoss, int]], orders: Array) -> Array:
+def renyi_total(spends: Sequence[tuple[PrivacyLoss, int]], orders: Array) -> Array:
     """Return the sum of ``times * divergence`` over spends, rounded up.
 
     Families that know how (`PrivacyLoss.renyi_sum`) add their own losses at once.
@@ -82,11 +82,11 @@ def total(spends: Sequence[tuple[PrivacyLoss, int]], orders: Array) -> Array:
             result = result + at_once
             continue
         for loss, times in members:
-            result = result + times * divergence(loss, orders)
+            result = result + times * renyi_divergence(loss, orders)
     return up(result, 2 * len(spends) + 2)
 
 
-def convert(divergences: Array, orders: Array, delta: float) -> Array:
+def renyi_to_epsilon(divergences: Array, orders: Array, delta: float) -> Array:
     """Return the epsilon that each order proves at ``delta`` (formula above), rounded up."""
     log_delta, log_orders = math.log(delta), np.log(orders)
     slack = (log_delta + log_orders) / (orders - 1)
@@ -97,20 +97,20 @@ def convert(divergences: Array, orders: Array, delta: float) -> Array:
     return up(divergences) + (correction - slack) + noise
 
 
-def epsilon(curve: Curve, delta: float) -> tuple[float, float]:
+def renyi_epsilon(curve: Curve, delta: float) -> tuple[float, float]:
     """Return the least epsilon that the curve proves at ``delta``, and the order that proves it."""
     if delta == 0:
         return math.inf, math.inf
 
     def proven(orders: Array) -> Array:
         with np.errstate(over="ignore"):  # an infinite divergence proves nothing
-            return convert(curve(orders), orders, delta)
+            return renyi_to_epsilon(curve(orders), orders, delta)
 
-    best, order = _least(proven)
+    best, order = _least_over_orders(proven)
     return max(0.0, best), order
 
 
-def epsilon_linear(slope: float, delta: float) -> tuple[float, float]:
+def zcdp_epsilon(slope: float, delta: float) -> tuple[float, float]:
     """Return `epsilon` of the curve ``slope alpha``, whose best order is a root.
 
     The conversion is least where ``slope x^2 + log(1 + x) = -log delta``, ``x = alpha - 1``: in
@@ -129,10 +129,10 @@ def epsilon_linear(slope: float, delta: float) -> tuple[float, float]:
             break
     order = 1 + min(max(x, 1e-6), 1e12)
     at = np.array([order])
-    return max(0.0, float(convert(up(at * slope), at, delta)[0])), order
+    return max(0.0, float(renyi_to_epsilon(up(at * slope), at, delta)[0])), order
 
 
-def log_delta(curve: Curve, epsilon_: float) -> float:
+def renyi_log_delta(curve: Curve, epsilon_: float) -> float:
     """Return the log of the least delta that the curve proves at ``epsilon_``."""
 
     def proven(orders: Array) -> Array:
@@ -142,10 +142,10 @@ def log_delta(curve: Curve, epsilon_: float) -> float:
         noise = 16 * UNIT * (1 + np.abs(exponent) + np.abs(shape))
         return np.asarray(exponent + shape + noise)
 
-    return min(0.0, _least(proven)[0])
+    return min(0.0, _least_over_orders(proven)[0])
 
 
-def _least(proven: Callable[[Array], Array]) -> tuple[float, float]:
+def _least_over_orders(proven: Callable[[Array], Array]) -> tuple[float, float]:
     """Return about the least value over all orders, and its order.
 
     A grid finds the valley, a finer one its floor, then parabolas: each has a quarter of the
@@ -162,7 +162,9 @@ def _least(proven: Callable[[Array], Array]) -> tuple[float, float]:
             logs = np.linspace(logs[middle - 1], logs[middle + 1], 9)
         else:
             step = float(logs[1] - logs[0])
-            logs = logs[middle] + step * (_vertex(values[middle - 1 : middle + 2]) + _AROUND)
+            logs = logs[middle] + step * (
+                _parabola_vertex(values[middle - 1 : middle + 2]) + _AROUND
+            )
     for _ in range(8):
         order = np.argsort(seen, kind="stable")
         at = int(np.argmin(found[order]))
@@ -180,7 +182,7 @@ def _least(proven: Callable[[Array], Array]) -> tuple[float, float]:
 _AROUND = np.array([-0.5, -0.25, 0.0, 0.25, 0.5])
 
 
-def _vertex(values: Array) -> float:
+def _parabola_vertex(values: Array) -> float:
     """Return where the parabola through values at -1, 0 and 1 is least, at most 1 away."""
     left, middle, right = values.tolist()
     bend = left - 2 * middle + right
