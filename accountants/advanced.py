@@ -24,10 +24,9 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants import special
-from accountants.accountant import Chain, Floor, bracket, delta_by_search
+from accountants.accountant import AdditiveAccountant, Chain, Floor, bracket, remaining_delta
 from accountants.bounds import Bounds
-from accountants.concentrated import remaining
-from accountants.errors import InapplicableError, nonnegative, positive, probability, whole
+from accountants.errors import InapplicableError, positive, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.pure import Pure
 from accountants.notions.approximate import approximate_epsilon
@@ -52,7 +51,7 @@ class AdvancedState:
 
 
 @frozen
-class Advanced:
+class Advanced(AdditiveAccountant[AdvancedState]):
     """The optimal composition of pure and approximate DP, homogeneous or not.
 
     A loss without a pure epsilon (the Gaussian) enters as the (epsilon, delta) of its own
@@ -111,13 +110,9 @@ class Advanced:
                 lower = max(lower, _binomial(eps, times, rest, side=-1))
         return bracket(lower, upper)
 
-    def delta(self, state: AdvancedState, epsilon: float) -> Bounds:
-        """Return the least delta at which the bound is at most ``epsilon``."""
-        epsilon = nonnegative("epsilon", epsilon)
-        failure = min(1.0, ceiling(state.failure))
-        return delta_by_search(
-            lambda d: _upper(*_pairs(state, d), d), epsilon, state.floor, failure
-        )
+    def upper(self, state: AdvancedState, delta: float) -> float:
+        """Return the least of the three bounds at what the failures leave of ``delta``."""
+        return _upper(*_pairs(state, delta), delta)
 
     def screens(self, state: AdvancedState, delta: float) -> Iterator[Screen]:
         """Yield the screens of randomized responses: their sum, and at their best Renyi order.
@@ -209,7 +204,7 @@ def _response(epsilon: Cost, order: float) -> Cost:
 
 
 def _share(state: AdvancedState, delta: float) -> float:
-    rest = remaining(delta, state.failure)
+    rest = remaining_delta(delta, state.failure)
     return max(0.0, down(rest / (2 * max(1, state.count)), 4))
 
 
@@ -220,7 +215,7 @@ def _pairs(state: AdvancedState, delta: float) -> tuple[dict[float, int] | None,
         if share == 0:
             return None, -1.0
         failure += Fraction(share) * state.count
-    rest = remaining(delta, failure)
+    rest = remaining_delta(delta, failure)
     pairs: dict[float, int] = {}
     for loss, times in state.bounded.items().items():
         eps = loss.pure()

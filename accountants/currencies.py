@@ -25,12 +25,12 @@ from accountants.worst import fold
 
 def rho(every: Worlds) -> float:
     """Return the least rho known for which the term is rho-zCDP (Bun and Steinke 2016)."""
-    return ceiling(max(state.rho for state in states(Concentrated(), every)))
+    return ceiling(max(state.total for state in states(Concentrated(), every)))
 
 
 def mu(every: Worlds) -> float:
     """Return the least mu known for which the term is mu-GDP (Dong, Roth and Su 2022, Cor. 2)."""
-    square = max(state.square for state in states(GaussianDP(), every))
+    square = max(state.total for state in states(GaussianDP(), every))
     return up(math.sqrt(ceiling(square)), 2) if square else 0.0
 
 

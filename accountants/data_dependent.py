@@ -21,8 +21,8 @@ from typing import ClassVar
 import numpy as np
 from attrs import field, frozen
 
+from accountants.accountant import remaining_delta
 from accountants.bounds import Bounds
-from accountants.concentrated import remaining
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
 from accountants.loss import PrivacyLoss
 from accountants.notions.renyi import Curve, renyi_divergence, renyi_to_epsilon, renyi_total
@@ -189,7 +189,7 @@ class DataDependentRenyi:
 
         P is the law of the outcomes on the data at hand, Q on a neighbour. Private.
         """
-        left = remaining(probability("delta", delta), state.failure)
+        left = remaining_delta(probability("delta", delta), state.failure)
         if not 0 < left < 1:
             return Secret(0.0 if left >= 1 else float("inf"))
 

@@ -19,9 +19,8 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants import contour, roots
-from accountants.accountant import Chain, Floor, bracket
+from accountants.accountant import Chain, Floor, bracket, remaining_delta
 from accountants.bounds import Bounds
-from accountants.concentrated import remaining
 from accountants.errors import InapplicableError, nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
@@ -103,7 +102,7 @@ class Distribution:
         if delta >= 1:
             return Bounds(0.0, 0.0)
         lower, upper = 0.0, math.inf
-        rest = remaining(delta, whole_.failure[1])
+        rest = remaining_delta(delta, whole_.failure[1])
         most = _ceiling_remaining(delta, whole_.failure[0])
         if rest >= 0:
             found = _epsilon(whole_, rest)
@@ -136,7 +135,7 @@ class Distribution:
 
     def screens(self, state: DistributionState, delta: float) -> Sequence[Screen]:
         """Return Chernoff's bound at the tilt of the integral, and the sum of largest losses."""
-        rest = remaining(probability("delta", delta), _whole(state).failure[1])
+        rest = remaining_delta(probability("delta", delta), _whole(state).failure[1])
         found = [of_pure(pure_or_infinite, failing, delta)]
         if 0 < rest < 1:
             order = _order(state, rest)
@@ -145,7 +144,7 @@ class Distribution:
 
     def price(self, state: DistributionState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return each loss's Renyi divergence at the tilt of the integral (they add up)."""
-        rest = remaining(probability("delta", delta), _whole(state).failure[1])
+        rest = remaining_delta(probability("delta", delta), _whole(state).failure[1])
         order = _order(state, rest) if 0 < rest < 1 else 2.0
 
         def price(loss: PrivacyLoss) -> float:

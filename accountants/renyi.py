@@ -9,9 +9,8 @@ from fractions import Fraction
 import numpy as np
 from attrs import field, frozen
 
-from accountants.accountant import Chain, Floor, bracket
+from accountants.accountant import AdditiveAccountant, Chain, Floor, bracket, remaining_delta
 from accountants.bounds import Bounds
-from accountants.concentrated import remaining
 from accountants.errors import nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.notions.gaussian import LARGEST_MU
@@ -39,7 +38,7 @@ class RenyiState:
 
 
 @frozen
-class Renyi:
+class Renyi(AdditiveAccountant[RenyiState]):
     """``D_alpha = sum D_alpha,i`` at every real order, converted at the best of them.
 
     Where every loss has a pure epsilon their sum is an answer too (the limit of infinite
@@ -86,10 +85,19 @@ class Renyi:
             state.floor.add(loss, times),
         )
 
-    def epsilon(self, state: RenyiState, delta: float) -> Bounds:
+    def upper(self, state: RenyiState, delta: float) -> float:
         """Return the best order's epsilon at what the failures leave of ``delta``."""
-        delta = probability("delta", delta)
-        return bracket(state.floor.epsilon(delta), _upper(state, delta))
+        if delta >= 1:  # holds always, even of what surely fails
+            return 0.0
+        rest = remaining_delta(delta, state.failure)
+        if rest >= 1:
+            return 0.0
+        if rest < 0:
+            return math.inf
+        best = math.inf if state.pure is None else ceiling(state.pure)
+        if state.rest.last is None:
+            return min(best, zcdp_epsilon(_slope(state), rest)[0])
+        return min(best, renyi_epsilon(curve(state), rest)[0])
 
     def delta(self, state: RenyiState, epsilon: float) -> Bounds:
         """Return the least delta at which the bound is at most ``epsilon``."""
@@ -98,7 +106,7 @@ class Renyi:
 
     def screens(self, state: RenyiState, delta: float) -> Sequence[Screen]:
         """Return the screens of the order that certifies, and of the pure sum."""
-        rest = remaining(probability("delta", delta), state.failure)
+        rest = remaining_delta(probability("delta", delta), state.failure)
         found = [of_pure(pure_or_infinite, failing, delta)]
         if 0 < rest < 1:
             order = renyi_epsilon(curve(state), rest)[1]
@@ -107,7 +115,7 @@ class Renyi:
 
     def price(self, state: RenyiState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return each loss's divergence at the order that certifies."""
-        rest = remaining(probability("delta", delta), state.failure)
+        rest = remaining_delta(probability("delta", delta), state.failure)
         order = renyi_epsilon(curve(state), rest)[1] if 0 < rest < 1 else math.inf
         if math.isinf(order):
             return lambda loss: _or_infinite(loss.pure())
@@ -149,17 +157,3 @@ def _delta(state: RenyiState, epsilon: float) -> float:
     log_rest = renyi_log_delta(curve(state), epsilon)
     rest = up(math.exp(log_rest), 4 + 2 * abs(log_rest)) + 1e-323
     return min(1.0, ceiling(failure + (1 - failure) * Fraction(rest)))
-
-
-def _upper(state: RenyiState, delta: float) -> float:
-    if delta >= 1:  # holds always, even of what surely fails
-        return 0.0
-    rest = remaining(delta, state.failure)
-    if rest >= 1:
-        return 0.0
-    if rest < 0:
-        return math.inf
-    best = math.inf if state.pure is None else ceiling(state.pure)
-    if state.rest.last is None:
-        return min(best, zcdp_epsilon(_slope(state), rest)[0])
-    return min(best, renyi_epsilon(curve(state), rest)[0])

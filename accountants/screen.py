@@ -46,7 +46,7 @@ class Screen:
 def at_order(cost: Cost, failure: Cost, order: float, delta: float) -> Screen:
     """Return the screen of a Renyi order: divergences add up, and convert at what is left.
 
-    With failures F that is ``(delta - F) / (1 - F)`` (see `concentrated.remaining`).
+    With failures F that is ``(delta - F) / (1 - F)`` (`accountants.accountant.remaining_delta`).
     """
     orders = np.array([order])
 

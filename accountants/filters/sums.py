@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from attrs import evolve, frozen
 
-from accountants.concentrated import remaining as left_of
+from accountants.accountant import remaining_delta
 from accountants.errors import LARGEST_COUNT, BudgetError, DomainError, probability, whole
 from accountants.loss import PrivacyLoss, parameters, short
 from accountants.rounding import ceiling, flooring, shown
@@ -265,7 +265,7 @@ def _evolved(loss: Any, name: str, value: float) -> PrivacyLoss:
 
 def rest(delta: float, failures: float) -> float:
     """Return delta' with ``F + (1 - F) delta' <= delta``; negative where the failures exceed it."""
-    return left_of(probability("delta", delta), Fraction(failures))
+    return remaining_delta(probability("delta", delta), Fraction(failures))
 
 
 def set_aside(what: str, failures: float, delta: float) -> float:
