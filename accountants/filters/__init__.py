@@ -1,6 +1,6 @@
 """Privacy filters: budgets for analyses that choose their privacy parameters as they run.
 
-One file for each currency in which a filter theorem is proven; `filter_for` says which.
+One filter for each accounting unit with a proven theorem; `filter_for` says which.
 """
 
 from accountants.filters.approximate import ApproximateFilter

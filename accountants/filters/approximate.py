@@ -1,8 +1,7 @@
-"""The filter of advanced composition: as tight as if the parameters were fixed in advance."""
+"""The privacy filter of advanced composition, as tight as with parameters fixed in advance."""
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from typing import ClassVar
 
@@ -10,7 +9,7 @@ from attrs import field, frozen
 
 from accountants.errors import nonnegative, probability
 from accountants.filters.concentrated import rho_of, rho_within
-from accountants.filters.sums import Guarantee, SumFilter, exact, rest, set_aside
+from accountants.filters.sums import UnionFilter, exact, rest, set_aside
 from accountants.loss import PrivacyLoss
 
 
@@ -23,7 +22,7 @@ def _approximate_delta(value: float) -> float:
 
 
 @frozen
-class ApproximateFilter(SumFilter):
+class ApproximateFilter(UnionFilter):
     """Admits (eps_t, delta_t) while the whole is (epsilon, delta)-DP, by either of two sums.
 
     * ``sum eps_t <= epsilon``: on such paths the log-likelihood ratio is at most epsilon, and
@@ -58,7 +57,6 @@ class ApproximateFilter(SumFilter):
 
     name: ClassVar[str] = "approximate"
     theorem: ClassVar[str] = "fully adaptive composition: Whitehouse, Ramdas, Rogers & Wu 2023"
-    every: ClassVar[bool] = False
 
     epsilon: float = field(converter=_approximate_cost)
     delta: float = field(converter=_approximate_delta)
@@ -70,6 +68,7 @@ class ApproximateFilter(SumFilter):
         failures = set_aside("ApproximateFilter", share, self.delta)
         left = rest(self.delta, failures)
         object.__setattr__(self, "failures", failures)
+        # the first case adds nothing to delta, so all that the failures leave is the second's
         object.__setattr__(self, "rho", rho_within(self.epsilon, left) if left > 0 else 0.0)
 
     def units(self) -> tuple[str, ...]:
@@ -83,8 +82,3 @@ class ApproximateFilter(SumFilter):
     def budgets(self) -> tuple[Fraction, ...]:
         """Return epsilon and rho."""
         return Fraction(self.epsilon), Fraction(self.rho)
-
-    def guarantee(self, delta: float) -> Guarantee:
-        """Return epsilon at every delta from its own on."""
-        kept = probability("delta", delta) >= self.delta
-        return Guarantee(self.epsilon if kept else math.inf, delta)

@@ -1,4 +1,4 @@
-"""Which filter keeps a budget in an accountant's currency, where there is one."""
+"""The privacy filter that keeps a budget in an accountant's unit, where a theorem has one."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _FILTERS: dict[str, Callable[[float, float, float], SumFilter]] = {
 
 
 def filter_for(accountant: str, epsilon: float, delta: float, failures: float = 0.0) -> SumFilter:
-    """Return the filter that keeps ``(epsilon, delta)`` in the currency of an accountant.
+    """Return the filter that keeps ``(epsilon, delta)`` in the accounting unit of an accountant.
 
     Parameters
     ----------
     accountant
-        The accountant's name; ``"best"`` for whichever of three currencies lasts longest.
+        The accountant's name; ``"best"`` for whichever of three accounting units lasts longest.
     epsilon, delta
         The guarantee.
     failures

@@ -1,4 +1,4 @@
-"""The filter of zero-concentrated DP: rhos add up."""
+"""The privacy filter of zero-concentrated DP: rhos add up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from attrs import field, frozen
 
 from accountants.errors import InapplicableError, nonnegative, probability
 from accountants.filters.sums import (
-    Guarantee,
     SumFilter,
     exact,
     largest_budget,
@@ -79,14 +78,15 @@ class ConcentratedFilter(SumFilter):
         """Return rho."""
         return (Fraction(self.rho),)
 
-    def guarantee(self, delta: float) -> Guarantee:
-        """Return the epsilon of rho-zCDP at what the failures leave of ``delta``."""
-        return Guarantee(of_rho(self.rho, rest(delta, self.failures)), delta)
+    def converted(self, delta: float) -> float:
+        """Return the epsilon of rho-zCDP at ``delta``."""
+        return of_rho(self.rho, delta)
 
 
 def rho_of(loss: PrivacyLoss) -> Fraction:
     """Return the loss's rho; of a Gaussian-DP mu exactly ``mu^2 / 2``."""
     mu, rho = loss.mu(), exact(zcdp_rho(loss))
+    # both are proven, so the smaller is: a float of mu^2 / 2 is rounded up, the rational is not
     return rho if mu is None or math.isinf(mu) else min(rho, Fraction(mu) ** 2 / 2)
 
 

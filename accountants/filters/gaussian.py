@@ -1,4 +1,4 @@
-"""The filter of Gaussian DP: squares of mu add up, without loss."""
+"""The privacy filter of Gaussian DP: squares of mu add up, as with parameters fixed in advance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from attrs import field, frozen
 from accountants.errors import InapplicableError, nonnegative, probability
 from accountants.filters.sums import (
     BEYOND,
-    Guarantee,
     SumFilter,
     largest_budget,
     rest,
@@ -96,9 +95,9 @@ class GaussianFilter(SumFilter):
         """Return the square of mu."""
         return (Fraction(self.mu) ** 2,)
 
-    def guarantee(self, delta: float) -> Guarantee:
-        """Return the exact epsilon of mu-GDP at what the failures leave of ``delta``."""
-        return Guarantee(_of_mu(self.mu, rest(delta, self.failures)), delta)
+    def converted(self, delta: float) -> float:
+        """Return the exact epsilon of mu-GDP at ``delta``."""
+        return _of_mu(self.mu, delta)
 
 
 def square_of(loss: PrivacyLoss) -> Fraction:
@@ -108,6 +107,7 @@ def square_of(loss: PrivacyLoss) -> Fraction:
 
 
 def _of_mu(mu: float, delta: float) -> float:
+    """Return the epsilon of mu-GDP at ``delta``; infinite at 0 and below, but for mu 0."""
     if delta >= 1 or (mu == 0 and delta >= 0):
         return 0.0
     return gdp_epsilon(mu, delta).upper if delta > 0 else math.inf

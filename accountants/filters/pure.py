@@ -1,14 +1,15 @@
-"""The filter of basic composition: epsilons add up."""
+"""The privacy filter of basic composition: pure epsilons add up."""
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import ClassVar
 
 from attrs import field, frozen
 
 from accountants.errors import nonnegative, probability
-from accountants.filters.sums import Guarantee, SumFilter, exact, rest
+from accountants.filters.sums import SumFilter, exact
 from accountants.loss import PrivacyLoss
 from accountants.notions.pure import pure_epsilon
 
@@ -25,7 +26,8 @@ def _pure_delta(value: float) -> float:
 class PureFilter(SumFilter):
     """Admits while ``sum eps_t <= epsilon`` and ``sum delta_t <= failures``.
 
-    On every path the log-likelihood ratio is at most the sum of the epsilons.
+    The log-likelihood ratio of all outcomes is the sum of the steps' ratios, each at most its
+    eps_t whatever came before, so on every path it is at most the sum of the epsilons.
 
     Parameters
     ----------
@@ -70,6 +72,6 @@ class PureFilter(SumFilter):
         """Return epsilon."""
         return (Fraction(self.epsilon),)
 
-    def guarantee(self, delta: float) -> Guarantee:
-        """Return epsilon where ``delta`` covers the failures."""
-        return Guarantee(self.epsilon if rest(delta, self.failures) >= 0 else float("inf"), delta)
+    def converted(self, delta: float) -> float:
+        """Return epsilon, where ``delta`` covers the failures."""
+        return self.epsilon if delta >= 0 else math.inf

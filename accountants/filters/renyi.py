@@ -1,4 +1,4 @@
-"""Filters of Renyi DP: at every order of a curve, or at some order of a grid."""
+"""Privacy filters of Renyi DP: at every order of a curve, or at some order of a grid."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attrs import field, frozen
 
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
 from accountants.filters.concentrated import rho_within
-from accountants.filters.sums import Guarantee, SumFilter, exact, rest, set_aside
+from accountants.filters.sums import SumFilter, UnionFilter, exact, rest, set_aside
 from accountants.loss import PrivacyLoss
 from accountants.notions.renyi import renyi_divergence, renyi_to_epsilon, zcdp_epsilon
 from accountants.rounding import UNIT, Array, down
@@ -121,17 +121,16 @@ class RenyiFilter(SumFilter):
         """Return the curve."""
         return tuple(Fraction(bound) for bound in self.curve)
 
-    def guarantee(self, delta: float) -> Guarantee:
-        """Return the best order's epsilon at what the failures leave of ``delta``."""
-        left = rest(delta, self.failures)
-        if not 0 < left < 1:
-            return Guarantee(0.0 if left >= 1 else math.inf, delta)
-        values = renyi_to_epsilon(np.array(self.curve), np.array(self.orders), left)
-        return Guarantee(max(0.0, float(values.min())), delta)
+    def converted(self, delta: float) -> float:
+        """Return the best order's epsilon at ``delta``; every order's bound holds at once."""
+        if not 0 < delta < 1:
+            return 0.0 if delta >= 1 else math.inf
+        values = renyi_to_epsilon(np.array(self.curve), np.array(self.orders), delta)
+        return max(0.0, float(values.min()))
 
 
 @frozen
-class SomeOrderFilter(SumFilter):
+class SomeOrderFilter(UnionFilter):
     """Admits while the sum at some order is within that order's budget; epsilons count too.
 
     For each order, stop where its sum would pass its budget; then
@@ -164,7 +163,6 @@ class SomeOrderFilter(SumFilter):
 
     name: ClassVar[str] = "some order"
     theorem: ClassVar[str] = "union of Renyi filters: Lecuyer 2021; Feldman & Zrnic 2021"
-    every: ClassVar[bool] = False
 
     epsilon: float = field()
     delta: float = field()
@@ -175,6 +173,7 @@ class SomeOrderFilter(SumFilter):
     def __attrs_post_init__(self) -> None:
         epsilon, delta = nonnegative("epsilon", self.epsilon), probability("delta", self.delta)
         failures = set_aside("SomeOrderFilter", self.failures, delta)
+        # a union bound: each order has an equal share of delta, rounded down so that they fit
         share = max(0.0, down(rest(delta, failures) / len(self.orders), 2))
         curve = tuple(budget_at(a, epsilon, share) if share > 0 else -1.0 for a in self.orders)
         values = {"epsilon": epsilon, "delta": delta, "failures": failures, "curve": curve}
@@ -193,11 +192,6 @@ class SomeOrderFilter(SumFilter):
         """Return epsilon and the orders' budgets; a negative one is never kept."""
         return Fraction(self.epsilon), *(Fraction(bound) for bound in self.curve)
 
-    def guarantee(self, delta: float) -> Guarantee:
-        """Return epsilon at every delta from its own on."""
-        kept = probability("delta", delta) >= self.delta
-        return Guarantee(self.epsilon if kept else math.inf, delta)
-
 
 def divergences(loss: PrivacyLoss, orders: tuple[float, ...]) -> tuple[Fraction, ...]:
     """Return the loss's divergence at each order, as exact rationals."""
@@ -214,9 +208,10 @@ def budget_at(order: float, epsilon: float, delta: float) -> float:
         known: Array = renyi_to_epsilon(np.array([divergence]), orders, delta)
         return float(known[0])
 
+    # the conversion is divergence + overhead, but for rounding: start at the difference
     overhead = value(0.0)
     budget, step = epsilon - overhead, 4 * UNIT * (epsilon + abs(overhead)) + 5e-324
-    while value(budget) > epsilon:
+    while value(budget) > epsilon:  # until the rounded conversion is within: the answer is proven
         budget, step = budget - step, 2 * step
     return budget
 
