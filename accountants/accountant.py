@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 from typing import Generic, Protocol, TypeVar
 
 from attrs import field, frozen
@@ -103,6 +104,12 @@ class Chain:
         return result
 
 
+@lru_cache(maxsize=4096)  # every accountant asks for it, in every world
+def total_variation(loss: PrivacyLoss) -> Bounds | None:
+    """Return the loss's delta at epsilon 0, as a bracket; None where it knows no profile."""
+    return loss.profile(0.0)
+
+
 @frozen
 class Floor:
     """A lower bound of the tight epsilon of a composition, in constant space.
@@ -134,7 +141,7 @@ class Floor:
         if mu is not None:  # G_m for m <= mu is a post-processing of G_mu: a smaller mu is sound
             square = Fraction(min(mu, LARGEST_MU)) ** 2
             return Floor(self.square + square * times, self.dearest, self.rank)
-        variation = loss.profile(0.0)
+        variation = total_variation(loss)
         if variation is not None and (rank := (variation.lower, loss.pure() or 0.0)) > self.rank:
             return Floor(self.square, loss, rank)
         return self

@@ -24,7 +24,14 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants import special
-from accountants.accountant import AdditiveAccountant, Chain, Floor, bracket, remaining_delta
+from accountants.accountant import (
+    AdditiveAccountant,
+    Chain,
+    Floor,
+    bracket,
+    remaining_delta,
+    total_variation,
+)
 from accountants.bounds import Bounds
 from accountants.errors import InapplicableError, positive, probability, whole
 from accountants.loss import PrivacyLoss
@@ -85,7 +92,7 @@ class Advanced(AdditiveAccountant[AdvancedState]):
         """Add the loss, ``times`` times."""
         times = whole("times", times, least=0)
         eps = loss.pure()
-        if eps is None and loss.profile(0.0) is None:
+        if eps is None and total_variation(loss) is None:
             raise InapplicableError(
                 f"{type(loss).__name__} has neither a pure epsilon nor a privacy profile"
             )

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from attrs import field, frozen
 
-from accountants.accountant import AdditiveAccountant, Chain, Floor
+from accountants.accountant import AdditiveAccountant, Chain, Floor, total_variation
 from accountants.errors import InapplicableError, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.notions.approximate import approximate_epsilon
@@ -64,7 +64,7 @@ class Basic(AdditiveAccountant[BasicState]):
         floor = state.floor.add(loss, times)
         eps = loss.pure()
         if eps is None:
-            if loss.profile(0.0) is None:
+            if total_variation(loss) is None:
                 raise InapplicableError(
                     f"{type(loss).__name__} has neither a pure epsilon nor a privacy profile"
                 )
@@ -109,7 +109,7 @@ class Basic(AdditiveAccountant[BasicState]):
 
         def price(loss: PrivacyLoss) -> float:
             eps = loss.pure()
-            if eps is None and share > 0 and loss.profile(0.0) is not None:
+            if eps is None and share > 0 and total_variation(loss) is not None:
                 return approximate_epsilon(loss, share)
             return eps if eps is not None else math.inf
 

@@ -97,8 +97,8 @@ def gap(cost: float, target: float) -> float:
     if cost <= 0:
         return -math.inf
     # a difference of logarithms: the quotient of a tiny cost would underflow
-    found = math.log(cost) - math.log(target)
-    return min(0.0, found) if cost <= target else max(_NEAREST, found)
+    excess = math.log(cost) - math.log(target)
+    return min(0.0, excess) if cost <= target else max(_NEAREST, excess)
 
 
 def boundary(search: Search, start: float) -> Point | None:
@@ -164,12 +164,12 @@ def _narrowed(search: Search, seen: list[Point], dear: Point, safe: Point) -> tu
         width = safe.at - dear.at
         slow = width > widths[-3] / 2
         at = (dear.at + safe.at) / 2 if slow else _guess(search, seen, dear, safe)
-        found = _between(search, at, dear, safe)
-        if found is None:
+        middle = _between(search, at, dear, safe)
+        if middle is None:
             break
         widths = [math.inf] * 3 if slow else [*widths[1:], width]
-        seen.append(found)
-        dear, safe = (found, safe) if found.gap > 0 else (dear, found)
+        seen.append(middle)
+        dear, safe = (middle, safe) if middle.gap > 0 else (dear, middle)
     return dear, safe
 
 

@@ -101,12 +101,12 @@ def measure(
     every = term if isinstance(term, Worlds) else worlds(term)
     try:
         if delta is not None:
-            found = worst(every, accountant, delta=point)
+            greatest = worst(every, accountant, delta=point)
         else:
-            found = worst(every, accountant, epsilon=point)
+            greatest = worst(every, accountant, epsilon=point)
     except InapplicableError as refusal:
         return Answer(accountant, None, every.alternatives[0], reason=str(refusal))
-    return Answer(accountant, found.bounds, found.world, found.state)
+    return Answer(accountant, greatest.bounds, greatest.world, greatest.state)
 
 
 def certify(

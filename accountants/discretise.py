@@ -81,10 +81,10 @@ def from_profile(epsilons: Iterable[float], deltas: Iterable[float]) -> tuple[fl
     """
     guarantees = useful(epsilons, deltas)
     while guarantees:
-        found = vertices(guarantees)
-        weak = {abs(v.loss) for v in found if min(v.p, v.q) < _LEAST}
+        atoms = vertices(guarantees)
+        weak = {abs(v.loss) for v in atoms if min(v.p, v.q) < _LEAST}
         if not weak:
-            return _conditional(found, guarantees[-1][1])
+            return _conditional(atoms, guarantees[-1][1])
         # fewer guarantees have a higher hull
         guarantees = [g for g in guarantees if g[0] not in weak]
     return 1.0, Atoms((0.0,), (1.0,), (1.0,), exact=False)
@@ -155,12 +155,12 @@ def _below(
     return (b[2] - a[2]) * (c[1] - a[1]) < (c[2] - a[2]) * (b[1] - a[1])
 
 
-def _conditional(found: Sequence[Vertex], failure: Fraction) -> tuple[float, Atoms]:
+def _conditional(hull: Sequence[Vertex], failure: Fraction) -> tuple[float, Atoms]:
     rest = 1 - failure
     atoms = Atoms(
-        [v.loss for v in found],
-        [float(v.p / rest) for v in found],
-        [float(v.q / rest) for v in found],
+        [v.loss for v in hull],
+        [float(v.p / rest) for v in hull],
+        [float(v.q / rest) for v in hull],
         exact=False,
     )
     return ceiling(failure), atoms

@@ -104,16 +104,16 @@ def kinds(base: type) -> dict[str, type]:
     """Return the classes that a document may name: of the terms, or of the losses."""
     if base is Term:
         return {
-            name: found
-            for name, found in vars(terms).items()
-            if isinstance(found, type) and issubclass(found, Term) and found is not Term
+            name: kind
+            for name, kind in vars(terms).items()
+            if isinstance(kind, type) and issubclass(kind, Term) and kind is not Term
         }
     return {name: getattr(losses, name) for name in losses.__all__ if _is_loss(name)}
 
 
 def _is_loss(name: str) -> bool:
-    found = getattr(losses, name)
-    return isinstance(found, type) and issubclass(found, PrivacyLoss)
+    kind = getattr(losses, name)
+    return isinstance(kind, type) and issubclass(kind, PrivacyLoss)
 
 
 def _parameters(kind: type) -> dict[str, attrs.Attribute[Any]]:
@@ -205,11 +205,11 @@ def _listed(names: Mapping[str, Any]) -> str:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
         raise DomainError(f"the key {twice!r} stands twice in one object")
-    return found
+    return entries
 
 
 def _constant(text: str) -> float:

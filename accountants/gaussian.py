@@ -72,12 +72,12 @@ class GaussianDP(SumAccountant):
         def no_more(squares: Array, failures: Array) -> Array:
             return np.where((squares <= most) & (failures <= fails), upper, np.inf)
 
-        found = [Screen(cost, failing, no_more)]
+        screens = [Screen(cost, failing, no_more)]
         order = zcdp_epsilon(ceiling(state.total / 2), rest)[1]
         if order < math.inf:
             at = at_order(lambda loss: up(cost(loss) * order / 2), failing, order, delta)
-            found.append(at)
-        return found
+            screens.append(at)
+        return screens
 
     def price(self, state: SumState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the square of each loss's mu."""

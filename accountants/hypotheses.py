@@ -150,6 +150,6 @@ def greatest(
 
 def _around(log_t: Array, where: NDArray[np.int64]) -> Array:
     """Return new points in the segments beside the knots ``where``."""
-    found = np.unique(np.clip(np.concatenate([where - 1, where]), 0, len(log_t) - 2))
-    middle = (log_t[found] + log_t[found + 1]) / 2
+    cells = np.unique(np.clip(np.concatenate([where - 1, where]), 0, len(log_t) - 2))
+    middle = (log_t[cells] + log_t[cells + 1]) / 2
     return np.setdiff1d(middle, log_t)

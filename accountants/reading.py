@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from attrs import field, frozen
 
-from accountants import currencies
 from accountants.accountant import Accountant
 from accountants.bounds import Bounds
 from accountants.certification import ACCOUNTANTS, measure
+from accountants.currencies import term_mu, term_renyi, term_rho
 from accountants.distribution import Distribution
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
 from accountants.hypotheses import Question, greatest, knots
@@ -113,8 +113,8 @@ class Guarantee:
 
     @_folded.default
     def _fold_each(self) -> tuple[tuple[Accountant[Any], tuple[Any, ...]], ...]:
-        found = applicable(self._worlds, self.accountant)
-        return tuple((each, _states(each, self._worlds)) for each in found)
+        folded = applicable(self._worlds, self.accountant)
+        return tuple((each, _states(each, self._worlds)) for each in folded)
 
     def epsilon(self, delta: float) -> Bounds:
         """Return epsilon at a delta, in nats."""
@@ -150,15 +150,15 @@ class Guarantee:
         >>> round(released.rho(), 9), round(released.mu(), 9), released.renyi([2.0]).round(9)
         (0.5, 1.0, array([1.]))
         """
-        return currencies.rho(self._worlds)
+        return term_rho(self._worlds)
 
     def mu(self) -> float:
         """Return a mu for which the term is mu-GDP, whichever the accountant."""
-        return currencies.mu(self._worlds)
+        return term_mu(self._worlds)
 
     def renyi(self, orders: Array) -> Array:
         """Return bounds of the Renyi divergences at real orders above 1, of any shape."""
-        return currencies.renyi(self._worlds, orders)
+        return term_renyi(self._worlds, orders)
 
     def profile(self, epsilons: Array) -> tuple[Array, Array]:
         """Return lower and upper bounds of delta at many epsilons, of any shape."""
@@ -251,7 +251,7 @@ class Guarantee:
     def summary(self, delta: float) -> str:
         """Return the guarantee in words, each number on its safe side."""
         rate = 0.001
-        found = shown(self.true_positive_rate(rate).upper, upward=True, digits=3)
+        power = shown(self.true_positive_rate(rate).upper, upward=True, digits=3)
         belief = shown(self.posterior(0.5, 0.01).upper, upward=True, digits=3)
         return "\n".join(
             (
@@ -259,7 +259,7 @@ class Guarantee:
                 f"{shown(delta, upward=True)}",
                 "membership-inference advantage (true less false positives) <= "
                 + shown(self.advantage().upper, upward=True, digits=3),
-                f"true-positive rate at a false-positive rate of {rate:g} <= {found}",
+                f"true-positive rate at a false-positive rate of {rate:g} <= {power}",
                 f"from a belief of 0.5, an event of probability >= 0.01 leads to <= {belief}",
                 "least error of a guess at even odds >= "
                 + shown(self.bayes_error(0.5).lower, upward=False, digits=3),
@@ -304,8 +304,8 @@ def _profile(accountant: Accountant[Any], state: Any, epsilons: Array) -> tuple[
     if own is not None:
         lower, upper = own(state, epsilons.ravel())
         return lower.reshape(epsilons.shape), upper.reshape(epsilons.shape)
-    found = [accountant.delta(state, float(each)) for each in epsilons.ravel()]
-    bounds = np.array([(each.lower, each.upper) for each in found]).reshape(*epsilons.shape, 2)
+    brackets = [accountant.delta(state, float(each)) for each in epsilons.ravel()]
+    bounds = np.array([(each.lower, each.upper) for each in brackets]).reshape(*epsilons.shape, 2)
     return bounds[..., 0], bounds[..., 1]
 
 

@@ -107,11 +107,11 @@ class Renyi(AdditiveAccountant[RenyiState]):
     def screens(self, state: RenyiState, delta: float) -> Sequence[Screen]:
         """Return the screens of the order that certifies, and of the pure sum."""
         rest = remaining_delta(probability("delta", delta), state.failure)
-        found = [of_pure(pure_or_infinite, failing, delta)]
+        screens = [of_pure(pure_or_infinite, failing, delta)]
         if 0 < rest < 1:
             order = renyi_epsilon(curve(state), rest)[1]
-            found.append(at_order(divergence(order), failing, order, delta))
-        return found
+            screens.append(at_order(divergence(order), failing, order, delta))
+        return screens
 
     def price(self, state: RenyiState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return each loss's divergence at the order that certifies."""

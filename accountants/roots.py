@@ -81,7 +81,7 @@ def enclosure(
         known = sorted([*ends, *zip(points.tolist(), high.tolist(), strict=True)])
         after = next((i for i, (_, value) in enumerate(known) if value <= delta), 0)
         ends = known[max(0, after - 1) : after + 1]
-        around = _crossed(ends, delta, left, right) + width * _OFFSETS
+        around = _chord_root(ends, delta, left, right) + width * _OFFSETS
         points = np.sort(np.clip(np.append(around, left + width * _INSIDE), left, right))
     return left, right
 
@@ -90,7 +90,7 @@ _INSIDE = np.array([0.25, 0.5, 0.75])
 _OFFSETS = np.ldexp([-1.0, -1, -1, 0, 1, 1, 1], [-5, -12, -24, 0, -24, -12, -5])
 
 
-def _crossed(ends: list[tuple[float, float]], delta: float, left: float, right: float) -> float:
+def _chord_root(ends: list[tuple[float, float]], delta: float, left: float, right: float) -> float:
     """Return about where a profile crosses ``delta``, from a point before and one after that.
 
     On their chord, that of the logarithms where the profile does not fall to almost nothing.

@@ -25,9 +25,9 @@ from collections.abc import Callable, Iterable
 
 from attrs import field, frozen
 
-from accountants import runs
 from accountants.errors import DomainError, probability, whole
 from accountants.loss import PrivacyLoss
+from accountants.runs import stopping_rate, stopping_shape
 
 
 class Term:
@@ -316,8 +316,8 @@ class Selected(Term):
     """
 
     part: Term = field(converter=_term)
-    shape: float = field(converter=runs.shape)
-    stopping: float = field(converter=runs.stopping)
+    shape: float = field(converter=stopping_shape)
+    stopping: float = field(converter=stopping_rate)
 
 
 def _size(value: int) -> int:

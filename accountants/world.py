@@ -345,9 +345,9 @@ class _Comparison:
         if self.spent():
             return False
         (many, square), (few, other_square) = self._split(large), self._split(small)
-        found = square >= other_square and covers(many, few, self._dominates)
-        self._in_vain += not found
-        return found
+        covered = square >= other_square and covers(many, few, self._dominates)
+        self._in_vain += not covered
+        return covered
 
     def spent(self) -> bool:
         """Whether so many comparisons were in vain that no more are made."""
@@ -367,11 +367,11 @@ class _Comparison:
         entries = [entry for world in every for entry in world]
         times = np.array([float(min(times, 10**300)) for _, times in entries])
         numbers = np.array([number for number, _ in entries], dtype=np.intp)
-        found = np.empty((len(every), 5))
+        sizes = np.empty((len(every), 5))
         for i in range(5):
             weights = np.minimum(parts[numbers, i] * times, 1e300)
-            found[:, i] = np.bincount(rows, weights=weights, minlength=len(every))
-        return found
+            sizes[:, i] = np.bincount(rows, weights=weights, minlength=len(every))
+        return sizes
 
     def _split(self, world: World) -> tuple[dict[int, int], Fraction]:
         """Return `split` of the world's losses, as their numbers."""

@@ -182,8 +182,8 @@ class Sums:
     def bounds(self, screen: Screen) -> Array:
         """Return each world's bound by a screen."""
         with np.errstate(over="ignore", invalid="ignore"):
-            found = screen.epsilon(self.of(screen.cost), self.of(screen.failure))
-        return np.where(np.isnan(found), np.inf, found)
+            bounds = screen.epsilon(self.of(screen.cost), self.of(screen.failure))
+        return np.where(np.isnan(bounds), np.inf, bounds)
 
 
 def _floor(every: Worlds, sums: Sums, delta: float | None, epsilon: float | None) -> float:
@@ -198,12 +198,12 @@ def _floor(every: Worlds, sums: Sums, delta: float | None, epsilon: float | None
         assert epsilon is not None
         known = [loss.profile(epsilon) for loss in others]
         return max([floor.delta(epsilon), *(bounds.lower for bounds in known if bounds)])
-    found = floor.epsilon(delta)
+    least = floor.epsilon(delta)
     for loss in others:
-        bounds = loss.profile(found)
+        bounds = loss.profile(least)
         if bounds is not None and bounds.lower > delta:
-            found = max(found, approximate_epsilon_floor(loss, delta))
-    return found
+            least = max(least, approximate_epsilon_floor(loss, delta))
+    return least
 
 
 def _square(loss: PrivacyLoss) -> float:

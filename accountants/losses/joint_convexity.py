@@ -123,8 +123,8 @@ class Mixed(PrivacyLoss):
     def profile(self, epsilon: float) -> Bounds | None:
         """Return ``q`` times the body's profile at ``log(1 + (e^epsilon - 1)/q)``."""
         if epsilon < 0:
-            found = self.profile(-epsilon)
-            return None if found is None else mirrored(lambda _: found, epsilon)
+            opposite = self.profile(-epsilon)
+            return None if opposite is None else mirrored(lambda _: opposite, epsilon)
         body, rate = self.mixture()
         if rate == 0:
             return Bounds(0.0, 0.0)

@@ -38,7 +38,6 @@ from typing import ClassVar
 import numpy as np
 from attrs import field, frozen
 
-from accountants import runs
 from accountants.errors import DomainError, positive
 from accountants.loss import PrivacyLoss
 from accountants.losses.curved import Curved, lowered
@@ -46,6 +45,7 @@ from accountants.losses.derived_pair import log_deltas
 from accountants.notions import pure as notion
 from accountants.notions.renyi import renyi_divergence
 from accountants.rounding import UNIT, Array, up
+from accountants.runs import expected_runs, stopping_rate, stopping_shape
 
 _ORDERS = 1 + np.geomspace(1e-3, 1e6, 241)
 """Where the other order b, and higher orders that bound a lower one, are looked for."""
@@ -120,12 +120,12 @@ class PrivateSelection(_Selection):
     )
 
     base: PrivacyLoss = field(converter=_base)
-    shape: float = field(converter=runs.shape)
-    stopping: float = field(converter=runs.stopping)
+    shape: float = field(converter=stopping_shape)
+    stopping: float = field(converter=stopping_rate)
 
     def runs(self) -> float:
         """Return ``eta (1 - gamma) / (gamma (1 - gamma^eta))``, its limit at eta = 0."""
-        return runs.expected(self.shape, self.stopping)
+        return expected_runs(self.shape, self.stopping)
 
     def pure(self) -> float | None:
         """Return ``(2 + eta)`` times the run's."""

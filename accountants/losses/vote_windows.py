@@ -91,8 +91,10 @@ def _largest(steps: Array, reach: int) -> Array:
     """Return the largest step in each place's window."""
     from scipy import ndimage  # here: it takes long to import
 
-    found: Array = ndimage.maximum_filter1d(rows_near(steps), 2 * reach + 1, axis=1, mode="nearest")
-    return found
+    largest: Array = ndimage.maximum_filter1d(
+        rows_near(steps), 2 * reach + 1, axis=1, mode="nearest"
+    )
+    return largest
 
 
 def _at(known: Table, places: Places) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

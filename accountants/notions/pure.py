@@ -47,8 +47,8 @@ def pure_to_renyi(eps: float, orders: Array) -> Array:
         large = far - half + np.log1p(np.exp(-2 * far)) - np.log1p(np.exp(-2 * half))
         log_moment = np.where(far < 1, up(small, 32), large + 8 * UNIT * (1 + far))
         curve = np.minimum(up(log_moment / (orders - 1)), eps)
-    found: Array = np.where(np.isinf(orders), eps, curve)
-    return found
+    divergences: Array = np.where(np.isinf(orders), eps, curve)
+    return divergences
 
 
 def pure_to_zcdp(eps: float) -> float:

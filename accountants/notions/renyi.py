@@ -63,8 +63,8 @@ def _limited(curve: Array, loss: PrivacyLoss) -> Array:
     if not unknown.any():
         return curve
     eps = loss.pure()
-    found: Array = np.where(unknown, math.inf if eps is None else eps, curve)
-    return found
+    finite: Array = np.where(unknown, math.inf if eps is None else eps, curve)
+    return finite
 
 
 def renyi_total(spends: Sequence[tuple[PrivacyLoss, int]], orders: Array) -> Array:
@@ -152,11 +152,11 @@ def _least_over_orders(proven: Callable[[Array], Array]) -> tuple[float, float]:
     points' distance of the one before. Where the floor is no parabola's, but a corner's, the
     values beside the least are still larger: then the gap between them is searched.
     """
-    seen, found = np.zeros(0), np.zeros(0)
+    seen, known = np.zeros(0), np.zeros(0)
     logs = _GRID
     for zoom in range(6):
         values = proven(1 + np.exp(logs))
-        seen, found = np.append(seen, logs), np.append(found, values)
+        seen, known = np.append(seen, logs), np.append(known, values)
         middle = min(max(int(np.argmin(values)), 1), len(logs) - 2)
         if zoom == 0:
             logs = np.linspace(logs[middle - 1], logs[middle + 1], 9)
@@ -167,16 +167,16 @@ def _least_over_orders(proven: Callable[[Array], Array]) -> tuple[float, float]:
             )
     for _ in range(8):
         order = np.argsort(seen, kind="stable")
-        at = int(np.argmin(found[order]))
+        at = int(np.argmin(known[order]))
         beside = order[[max(at - 1, 0), min(at + 1, len(order) - 1)]]
-        least = float(found[order[at]])
-        if not math.isfinite(least) or found[beside].max() - least <= 1e-6 * abs(least):
+        least = float(known[order[at]])
+        if not math.isfinite(least) or known[beside].max() - least <= 1e-6 * abs(least):
             break
         left, right = seen[beside].tolist()
         logs = np.linspace(left, right, 9)[1:-1]
-        seen, found = np.append(seen, logs), np.append(found, proven(1 + np.exp(logs)))
-    best = int(np.argmin(found))
-    return float(found[best]), 1 + math.exp(float(seen[best]))
+        seen, known = np.append(seen, logs), np.append(known, proven(1 + np.exp(logs)))
+    best = int(np.argmin(known))
+    return float(known[best]), 1 + math.exp(float(seen[best]))
 
 
 _AROUND = np.array([-0.5, -0.25, 0.0, 0.25, 0.5])

@@ -80,12 +80,12 @@ def check(
         With a line for each law that is broken.
     """
     with np.errstate(all="ignore"):
-        found = list(loss_problems(loss, pair, others, orders))
+        problems = list(loss_problems(loss, pair, others, orders))
         if sampler is not None:
             rng = np.random.default_rng(seed)
-            found += sample_problems(promises(loss), scale(loss), sampler, log_ratio, draws, rng)
-    if found:
-        raise AssertionError("\n".join([f"{loss!r} does not hold together:", *found]))
+            problems += sample_problems(promises(loss), scale(loss), sampler, log_ratio, draws, rng)
+    if problems:
+        raise AssertionError("\n".join([f"{loss!r} does not hold together:", *problems]))
 
 
 def loss_problems(

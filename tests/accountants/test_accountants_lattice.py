@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from accountants import special
 from accountants.atoms import Atoms
 from accountants.errors import DomainError, InapplicableError
-from accountants.lattices import convolution, discretisation, lattice
+from accountants.lattices import convolution, lattice
 from accountants.lattices.cells import Grid
+from accountants.lattices.discretisation import Law, law_above, law_below
 from accountants.lattices.lattice import epsilon, profile
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.laplace import LaplacePair
@@ -414,7 +415,7 @@ def test_transforms_are_as_accurate_as_assumed(n: int) -> None:
 
 def test_composed_masses_are_as_accurate_as_bounded() -> None:
     pair, times = ResponsePair(0.5), 60
-    law = discretisation.above(pair, Grid(0.0, 0.5, -2, 2), 0.0, 1e-14)
+    law = law_above(pair, Grid(0.0, 0.5, -2, 2), 0.0, 1e-14)
     total = convolution.compose([(law, times)], 512)
     more = 1 / (1 + mp.exp(-mp.mpf(0.5)))
     for wins in range(times + 1):
@@ -429,15 +430,15 @@ def test_composed_masses_are_as_accurate_as_bounded() -> None:
 def test_one_law_lies_above_and_one_below(pair: Pair, tilt: float) -> None:
     step = 0.7 / 16
     grid = Grid(0.0, step, -400, 400)
-    upper = discretisation.above(pair, grid, tilt * step, 1e-14)
-    lower = discretisation.below(pair, grid, tilt * step)
+    upper = law_above(pair, grid, tilt * step, 1e-14)
+    lower = law_below(pair, grid, tilt * step)
     for at in np.linspace(-1, 3, 41):
         low, high = pair.profile(np.array([at]))
         assert hockey_stick(lower, step, at) <= high[0] + 1e-12
         assert hockey_stick(upper, step, at) >= low[0] - 1e-12
 
 
-def hockey_stick(law: discretisation.Law, step: float, at: float) -> float:
+def hockey_stick(law: Law, step: float, at: float) -> float:
     index = law.first + np.arange(len(law.weights))
     losses = sum(law.offset) + index * step
     masses = law.weights * np.exp(law.log_mass - law.tilt * (index - law.centre))
