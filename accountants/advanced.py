@@ -110,6 +110,7 @@ class Advanced(AdditiveAccountant[AdvancedState]):
         pairs, rest = _pairs(state, delta)
         upper = _upper(pairs, rest, delta)
         lower = state.floor.epsilon(delta)
+        # copies of one loss that is its own dominating pair: the optimum is attained, a lower bound
         if pairs is not None and len(pairs) == 1 and _is_response(state):
             ((eps, times),) = pairs.items()
             rest = _most_left(state, delta)
@@ -221,6 +222,7 @@ def _pairs(state: AdvancedState, delta: float) -> tuple[dict[float, int] | None,
     if state.count:
         if share == 0:
             return None, -1.0
+        # the losses without a pure epsilon fail with their share each
         failure += Fraction(share) * state.count
     rest = remaining_delta(delta, failure)
     pairs: dict[float, int] = {}
@@ -254,6 +256,7 @@ def _optimal(pairs: Mapping[float, int], delta: float) -> float:
     square = up(sum(eps * eps * times for eps, times in pairs.items()), 2 * len(pairs) + 2)
     mean = up(sum(eps * math.tanh(eps / 2) * times for eps, times in pairs.items()), 64)
     square, mean = up(square + lost), up(up(mean, 2 * len(pairs)) + lost)
+    # Hoeffding's bound, and the plain sum of epsilons
     best = min(total, up(mean + math.sqrt(2 * square * -math.log(delta)), 16))
     if total > 1e300:
         return best
@@ -293,6 +296,7 @@ def _responses(eps: float, times: int, delta: float) -> tuple[Array, Array, floa
         log_mass = np.array([math.log(math.comb(times, int(i))) for i in j])
         size = float(times)
     log_mass = log_mass - j * eps - times * math.log1p(math.exp(-eps))
+    # of the log-factorials and exponents, each of its own size; and of the cumulative sums
     error = 16 * UNIT * (2 + size + times * (1 + eps)) + 4 * len(j) * UNIT
     lost = 0.0 if len(j) == times + 1 else 1e-20 * delta
     losses: Array = (times - 2 * j) * eps
@@ -319,6 +323,7 @@ def _solve(losses: Array, mass: Array, delta: float, error: float, lost: float) 
         Mass outside of the atoms, which counts as failure.
     """
     # between two atoms delta(eps) = A - e^eps B, A the mass above and B its mass under Q
+    # delta(eps) = A - e^eps B: A moved up and B down for an upper bound, the reverse for a lower
     above = np.cumsum(mass) * (1 + error) + lost
     if delta <= lost:
         return math.inf
@@ -327,6 +332,7 @@ def _solve(losses: Array, mass: Array, delta: float, error: float, lost: float) 
     other = np.cumsum(mass * np.exp(np.clip(reference - losses, -745, 600))) * (1 - error)
     growth = np.exp(np.clip(losses - reference, -745, 300))
     at_atom = above - other * growth  # delta at eps = the atom itself
+    # the first atom at which delta is reached: the root lies in the segment before it
     index = int(np.argmax(at_atom >= delta)) - 1 if (at_atom >= delta).any() else len(losses) - 1
     if index < 0:
         return float(losses[0]) * (1 + 4 * UNIT)
@@ -358,6 +364,7 @@ def _lattice(
     end counts as failure. All masses are sums of products of positive numbers, computed
     directly, so their relative error is at most the number of operations times 2^-53.
     """
+    # Hoeffding: outside of mean +- radius lies at most 1e-6 delta
     radius = math.sqrt(2 * square * (math.log(1e6) - math.log(delta)))
     high, low = min(total, mean + radius), -min(total, radius)
     cells = max(1024, min(_CELLS, _WORK // (4 * len(pairs))))
@@ -374,12 +381,14 @@ def _lattice(
         losses, mass, rounding, left_out = _responses(eps, times, delta)
         index, weights = _split(losses, mass, step, cells)
         density, spilled = _convolve(density, index, weights)
+        # mass above the lattice counts as failure
         lost += spilled + left_out
         error += rounding + 4 * (len(losses) + len(weights) + 4) * UNIT
     error = math.expm1(error)
     atoms: Array = (first + np.arange(cells, dtype=np.float64)) * step
     keep = atoms > 0
     order = slice(None, None, -1)
+    # the lattice law dominates, so its epsilon is an upper bound
     answer = _solve(atoms[keep][order], density[keep][order], delta, error, up(lost * (1 + error)))
     # a response's loss is placed on the lattice to a few units of its size; they sum to total
     return up(answer + 4 * UNIT * ((abs(first) + cells) * step + 4 * total), 8)
@@ -390,7 +399,9 @@ def _split(losses: Array, mass: Array, step: float, cells: int) -> tuple[int, Ar
     index = np.floor(losses / step)
     # split on X = e^loss: weight u of the Q-mass goes up, so of the P-mass u e^{up - loss}
     down_by, up_by = index * step - losses, (index + 1) * step - losses
+    # the share u of the Q-mass that goes up keeps the mean of X = e^loss
     weight = np.clip(-np.expm1(down_by) / (np.expm1(up_by) - np.expm1(down_by)), 0.0, 1.0)
+    # of the P-mass: u e^{up - loss}
     upper = np.minimum(mass, mass * weight * np.exp(up_by))
     # nothing on the lattice moves further than its length, so the ends of the split may be cut
     index = np.clip(index, -cells - 1, cells + 1).astype(np.int64)
@@ -415,5 +426,6 @@ def _convolve(density: Array, lowest: int, weights: Array) -> tuple[Array, float
     kept = every[below : max(below, above)]
     start = below + lowest
     result[start : start + len(kept)] = kept
+    # what falls below the lower end stays on it: a larger loss, outward
     result[0] += float(every[:below].sum())
     return result, float(every[max(0, above) :].sum())

@@ -107,6 +107,7 @@ def boundary(search: Search, start: float) -> Point | None:
     The point was evaluated. Beside it, within twice ``digits``, lies a value that was seen not to
     be within the target, unless the point is the dearest value that may be tried.
     """
+    # walk outward until the target lies between two values that were both evaluated
     seen = [search.see(min(max(start, search.least), search.most))]
     side = 1 if seen[0].gap > 0 else -1
     while (seen[-1].gap > 0) == (side > 0):
@@ -132,6 +133,7 @@ def _rounded(search: Search, dear: Point, safe: Point) -> Point:
     for value in dict.fromkeys((first, away)):  # each seen once
         if search.least <= value <= search.most:
             point = search.see(value)
+            # the rounded number is evaluated too: nothing is returned on trust
             if point.gap <= 0:
                 return point
     return safe
@@ -164,6 +166,7 @@ def _narrowed(search: Search, seen: list[Point], dear: Point, safe: Point) -> tu
         width = safe.at - dear.at
         slow = width > widths[-3] / 2
         at = (dear.at + safe.at) / 2 if slow else _guess(search, seen, dear, safe)
+        # `safe` is only ever replaced by an evaluated value within the target
         middle = _between(search, at, dear, safe)
         if middle is None:
             break

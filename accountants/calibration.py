@@ -123,6 +123,7 @@ def calibrate(
     if cost not in (None, "falls", "rises"):
         raise DomainError(f"cost must be 'falls', 'rises' or None, got {cost!r}")
     trial = _Trial(term, delta)
+    # which accountants apply is asked once, at the first value
     trial.accountants = applicable(trial.made(begin), accountant)
     digits = max(positive("digits", digits), FINEST)
     search = Search(trial.cost, target, least, most, cost != "rises", digits, whole)

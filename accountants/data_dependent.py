@@ -175,10 +175,12 @@ class DataDependentRenyi:
         spends = state.rest.items().items()
         public = [(loss, n) for loss, n in spends if not isinstance(loss, DataDependent)]
         private = [(loss, n) for loss, n in spends if isinstance(loss, DataDependent)]
+        # the public part: exact Gaussian pairs, and every loss without a curve of its own
         total = up(orders * up(ceiling(state.square) / 2) + renyi_total(public, orders))
         known = [(loss.data_dependent(orders), n) for loss, n in private]
 
         def summed(start: Array) -> Array:
+            # reveals inside of Secret only: the sum stays private
             values = start + sum(n * c.reveal() for c, n in known)
             return up(values, 2 * len(known) + 2)
 
@@ -189,6 +191,7 @@ class DataDependentRenyi:
 
         P is the law of the outcomes on the data at hand, Q on a neighbour. Private.
         """
+        # as for the worst case: the failures first
         left = remaining_delta(probability("delta", delta), state.failure)
         if not 0 < left < 1:
             return Secret(0.0 if left >= 1 else float("inf"))

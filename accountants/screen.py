@@ -51,11 +51,15 @@ def at_order(cost: Cost, failure: Cost, order: float, delta: float) -> Screen:
     orders = np.array([order])
 
     def epsilon(sums: Array, failures: Array) -> Array:
+        # delta' = (delta - F) / (1 - F), rounded down
         left = delta - failures - 8 * UNIT * delta
         rest = left / np.maximum(1 - failures, UNIT) * (1 - 8 * UNIT)
         known = (rest > 0) & (failures < 1)
+        # the conversion at delta' is that at delta plus log(delta / delta') / (alpha - 1), rounded
+        # up
         less = np.maximum(0.0, -np.log(np.where(known, rest, delta) / delta)) / (order - 1)
         bound = renyi_to_epsilon(sums, orders, delta) + up(less + 8 * UNIT / (order - 1), 16)
+        # where the failures take all of delta nothing follows
         return np.where(known, np.maximum(0.0, up(bound)), np.inf)
 
     return Screen(cost, failure, epsilon)

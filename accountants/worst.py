@@ -68,6 +68,7 @@ def worst(
     """
     search = _Search(every, accountant, delta, epsilon)
     if search.screened():
+        # so that a refusal does not depend on which worlds the search happens to measure
         for loss in search.sums.losses:
             accountant.compose(accountant.start(), loss)  # refuses what some world would
     at: int | None = 0
@@ -112,12 +113,14 @@ class _Search:
             assert self.epsilon is not None
             bounds = self.accountant.delta(state, self.epsilon)
         self.lower = max(self.lower, bounds.lower)
+        # measured: it is not asked again
         self.above[at] = -math.inf
         worse = bounds.upper > self.best[0]
         if worse or (bounds.upper == self.best[0] and at < self.best[1]):
             self.best = (bounds.upper, at, state)
         if worse and self.screened():
             delta = bounds.upper if self.delta is None else self.delta
+            # the pruning bounds hold for every world, so the least of all of them does
             for screen in self.accountant.screens(state, delta):  # type: ignore[attr-defined]
                 self.above = np.minimum(self.above, self.sums.bounds(screen))
                 if self.next() is None:  # the next screens, which cost some time, are not made
@@ -130,8 +133,10 @@ class _Search:
     def next(self) -> int | None:
         """Return the world of the largest bound that is not seen to be below the worst."""
         at = int(np.argmax(self.above))
+        # delta is never above 1
         if self.epsilon is not None and self.best[0] >= 1:
             return None
+        # every other world's proven bound is at most the worst that was measured
         passed = self.above[at] <= (self.best[0] if self.epsilon is None else self.epsilon)
         return None if passed else at
 
@@ -139,9 +144,11 @@ class _Search:
         """Return the worst world with its bracket."""
         upper, at, state = self.best
         lower = 0.0
+        # an envelope is no world: it bounds from above only
         if self.every.exact:
             lower = self.lower
             if np.isfinite(self.above).any():  # some were passed over
+                # a world that was passed over may have the larger lower bound
                 lower = max(lower, _floor(self.every, self.sums, self.delta, self.epsilon))
         return Worst(Bounds(min(lower, upper), upper), self.every.alternatives[at], state)
 
@@ -176,6 +183,8 @@ class Sums:
             values = costs[self._columns] * self._times
             base = sum(cost(loss) * ceiling(Fraction(n)) for loss, n in self._common.items())
             total: Array = base + np.bincount(self._rows, values, self._size).astype(np.float64)
+            # a floating-point sum of n products is off by at most 2n + 8 units: rounded up past
+            # that
             rounded = np.where(total == 0, 0.0, up(total, 2 * self._terms + 8))
         return np.where(np.isnan(rounded), np.inf, rounded)
 
@@ -183,6 +192,7 @@ class Sums:
         """Return each world's bound by a screen."""
         with np.errstate(over="ignore", invalid="ignore"):
             bounds = screen.epsilon(self.of(screen.cost), self.of(screen.failure))
+        # what is not a number proves nothing
         return np.where(np.isnan(bounds), np.inf, bounds)
 
 
@@ -193,6 +203,7 @@ def _floor(every: Worlds, sums: Sums, delta: float | None, epsilon: float | None
     for spends in (every.common, largest.spends):
         for loss, times in spends.items():
             floor = floor.add(loss, times)
+    # each loss alone is a part of some world, so its own tight epsilon is a lower bound
     others = [loss for loss in sums.losses if not loss.gaussian_pair]
     if delta is None:
         assert epsilon is not None

@@ -11,7 +11,7 @@ from accountants.bounds import Bounds
 from accountants.errors import nonnegative, probability, whole
 from accountants.loss import PrivacyLoss, mirrored
 from accountants.losses.pure import Pure, ResponsePair
-from accountants.notions import pure as notion
+from accountants.notions.pure import pure_to_renyi, pure_to_zcdp
 from accountants.rounding import Array, down, up
 
 
@@ -65,11 +65,11 @@ class Approximate(PrivacyLoss):
 
     def renyi(self, orders: Array) -> Array:
         """Return randomized response's divergence, outside of the failure."""
-        return notion.pure_to_renyi(self.epsilon, orders)
+        return pure_to_renyi(self.epsilon, orders)
 
     def rho(self) -> float:
         """Return ``epsilon tanh(epsilon / 2)``, outside of the failure."""
-        return notion.pure_to_zcdp(self.epsilon)
+        return pure_to_zcdp(self.epsilon)
 
     def profile(self, epsilon: float) -> Bounds:
         """Return ``delta + (1 - delta)`` times randomized response's profile."""

@@ -108,6 +108,7 @@ class Mixed(PrivacyLoss):
         """Return ``log(1 + q (e^eps - 1))``."""
         body, rate = self.mixture()
         eps = body.pure()
+        # Balle, Barthe and Gaboardi 2018, Thm 2 with delta = 0: t' = 1 + q (e^eps - 1)
         return 0.0 if rate == 0 else None if eps is None else amplified(eps, rate)
 
     def renyi(self, orders: Array) -> Array | None:
@@ -129,6 +130,7 @@ class Mixed(PrivacyLoss):
         if rate == 0:
             return Bounds(0.0, 0.0)
         inside = float(_loss_inside(np.array([epsilon]), rate)[0])
+        # delta falls in epsilon: each end at the inside epsilon rounded to its own side
         low, high = body.profile(up(inside, 16)), body.profile(max(0.0, down(inside, 16)))
         if low is None or high is None:
             known = super().profile(epsilon)
@@ -170,6 +172,7 @@ def _mixed_response(eps: float, rate: float) -> Atoms:
     loss = amplified(eps, rate)
     more = less * (1 + rate * math.expm1(eps))
     # 1 - less - more = (1 - q) (1 - e^-eps) / (1 + e^-eps)
+    # the mass at loss 0, written without cancellation
     middle = (1 - rate) * -math.expm1(-eps) / (1 + math.exp(-eps))
     if loss == 0:
         return Atoms((0.0,), (1.0,), (1.0,), exact=False)
@@ -199,9 +202,11 @@ class MixedPair(Symmetric):
         The inner loss is rounded down, so that no atom is lost.
         """
         q = self.rate
+        # rounded down: a tail at a smaller loss is larger, which is outward
         inside = _loss_inside(np.abs(loss), q) * (1 - 16 * UNIT)
         p_above, q_above = self.inner.above(inside)
         p_below, q_below = self.inner.below(inside)
+        # P'(L' > l) = (1-q) Q(L > l~) + q P(L > l~): the slope of the bounding profile
         p = np.where(loss >= 0, (1 - q) * q_above + q * p_above, q_below)
         return p, np.where(loss >= 0, q_above, (1 - q) * q_below + q * p_below)
 
@@ -235,6 +240,8 @@ class MixedPair(Symmetric):
             if half.atom() > 0:
                 log_sums.append(math.log(half.atom()) + power * self.top())
         fixed, falling = np.logaddexp.reduce(log_sums), np.logaddexp.reduce(log_parts)
+        # triangle inequality: the atoms' moduli, and an integral by parts of the densities that
+        # falls as 1 / t
         total = np.logaddexp(fixed, falling - np.log(beyond)) + 1e-9
         bound: Array = np.minimum(0.0, total - value + error)
         return bound
@@ -302,6 +309,7 @@ class _Gaussian(Half):
     def log_tail(self, power: Array, end: float) -> Array:
         """There ``1 - q + q r <= r (q + (1-q)/r_end)``, and r^a moves the mean by ``a mu``."""
         mu, q = self.mu, self.rate
+        # R <= r (q + (1-q) / r_end) beyond the end
         log_share = math.log(q + (1 - q) * math.exp(-mu * end))
         beyond = special.log_ndtr(-(mu / 2 + end - power * mu))
         tail: Array = power * log_share + power * (power - 1) * mu * mu / 2 + beyond

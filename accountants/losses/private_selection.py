@@ -42,7 +42,7 @@ from accountants.errors import DomainError, positive
 from accountants.loss import PrivacyLoss
 from accountants.losses.curved import Curved, lowered
 from accountants.losses.derived_pair import log_deltas
-from accountants.notions import pure as notion
+from accountants.notions.pure import pure_to_renyi
 from accountants.notions.renyi import renyi_divergence
 from accountants.rounding import UNIT, Array, up
 from accountants.runs import expected_runs, stopping_rate, stopping_shape
@@ -81,7 +81,7 @@ class _Selection(Curved):
         wanted = np.asarray(orders, dtype=np.float64)
         curve = lowered(self._bound, wanted, _ORDERS)
         eps = self.pure()
-        return curve if eps is None else np.minimum(curve, notion.pure_to_renyi(eps, wanted))
+        return curve if eps is None else np.minimum(curve, pure_to_renyi(eps, wanted))
 
     def _bound(self, orders: Array) -> Array:
         raise NotImplementedError

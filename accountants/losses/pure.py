@@ -15,7 +15,7 @@ from accountants.complexes import Complex, expm1, log1p
 from accountants.errors import nonnegative, whole
 from accountants.loss import PrivacyLoss, mirrored
 from accountants.losses.laplace import Laplace
-from accountants.notions import pure as notion
+from accountants.notions.pure import pure_to_renyi, pure_to_zcdp
 from accountants.pair import Pair, Symmetric, right_half, summed
 from accountants.rounding import UNIT, Array, down, up
 
@@ -60,11 +60,11 @@ class Pure(PrivacyLoss):
 
     def renyi(self, orders: Array) -> Array:
         """Return randomized response's divergence."""
-        return notion.pure_to_renyi(self.epsilon, orders)
+        return pure_to_renyi(self.epsilon, orders)
 
     def rho(self) -> float:
         """Return ``epsilon tanh(epsilon / 2)``."""
-        return notion.pure_to_zcdp(self.epsilon)
+        return pure_to_zcdp(self.epsilon)
 
     def profile(self, epsilon: float) -> Bounds:
         """Return ``(e^eps0 - e^eps)_+ / (1 + e^eps0)``."""

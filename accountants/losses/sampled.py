@@ -99,6 +99,7 @@ class Sampled(PrivacyLoss):
             return 0.0 if self.rate == 0 else None
         if eps > 600:
             return eps
+        # Balle, Barthe and Gaboardi 2018, Thm 8
         return min(eps, up(math.log1p(self.rate * math.expm1(eps)), 16))
 
     def renyi(self, orders: Array) -> Array | None:
@@ -124,6 +125,7 @@ class Sampled(PrivacyLoss):
         if self.rate == 0:
             return Bounds(0.0, 0.0)
         inside = _epsilon_inside(epsilon, self.rate)
+        # delta falls in epsilon: each end at the inside epsilon rounded to its own side
         low, high = self.body.profile(up(inside, 16)), self.body.profile(max(0.0, down(inside, 16)))
         if low is None or high is None:
             return None
@@ -134,6 +136,7 @@ class Sampled(PrivacyLoss):
         if delta >= self.rate:
             return Bounds(0.0, 0.0)
         inside = delta / self.rate
+        # epsilon falls in delta: each end at delta / q rounded to its own side
         low = self.body.epsilon_at(min(1.0, up(inside)))
         high = self.body.epsilon_at(max(0.0, down(inside)))
         if low is None or high is None or high.upper > 600:
@@ -179,6 +182,7 @@ def _randomized_response(eps: float, orders: Array, rate: float) -> Array:
     log_low = math.log1p(low) if low > -0.5 else math.log((1 - rate) + rate * math.exp(-eps))
     logs = np.array([math.log1p(high), log_low])
     curves = []
+    # removal is the moment of order a, addition that of 1 - a; the larger bounds both directions
     for power in (orders, 1 - orders):
         gain = power[:, None] * logs
         terms = gain + log_p0

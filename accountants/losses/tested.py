@@ -106,6 +106,7 @@ class Tested(Curved):
     def renyi(self, orders: Array) -> Array:
         """Return the test's curve, and the budget's or the worst case's up to `order`."""
         worst = renyi_divergence(self.worst, orders)
+        # D_a never falls in a: the budget at `order` holds at every order below it
         model = np.where(orders <= self.order, np.minimum(worst, self.divergence), worst)
         return up(pure_to_renyi(self.epsilon, orders) + model, 4)
 
@@ -124,4 +125,5 @@ class Tested(Curved):
         curve = self._promised(epsilon) if epsilon >= 0 else None
         if curve is None:
             return super().profile(epsilon)
+        # the budget covers the pair, or the test fails but for delta: never both
         return Bounds(0.0, min(1.0, max(self.delta, curve)))

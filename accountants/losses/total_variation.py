@@ -67,6 +67,7 @@ def with_total_variation(
         delta = None if known is None else known.upper
     if delta is None:
         raise InapplicableError(f"{type(loss).__name__} has no privacy profile")
+    # e^epsilon is rounded up, and with it (1 + e^epsilon) t
     grown = up(math.exp(at), 8) if at < 700 else math.inf
     if near == 0:
         return Approximate(at, delta)

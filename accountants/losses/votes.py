@@ -128,6 +128,8 @@ class Votes:
         worsts = renyi_divergence(self.worst(), wanted)
         sums = []
         for order, worst in zip(wanted.tolist(), worsts.tolist(), strict=True):
+            # for both directions also as seen from every neighbour: its largest count is at most 1
+            # away
             near = (-1, 0, 1) if both else (0,)
             parts = [
                 self._bounds(
@@ -135,6 +137,7 @@ class Votes:
                 )
                 for moved in near
             ]
+            # rows that are not a histogram of votes cost the worst case
             each = np.append(np.maximum.reduce(parts), worst)
             sums.append(total(each, np.append(at.times, at.wrong)))
         return np.array(sums)
@@ -152,7 +155,10 @@ class Votes:
         With ``shifted`` that of the cells that a neighbour's may be in, at the same largest count.
         """
         one = self._one_way(logs, order, worst)
+        # counts whose bound of q is above that of the first cell are put there too: it has the
+        # worst case
         one[0] = worst
+        # a neighbour's cell is at most `reach` before this one, and bounds fall
         after = one[np.maximum(cell - (reach(self._fine()) if shifted else 0), 0)]
         return np.asarray(np.minimum(self._checked(after, top, order, worst), worst))
 

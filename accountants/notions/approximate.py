@@ -56,6 +56,7 @@ def _known_profile(loss: PrivacyLoss) -> Callable[[float], Bounds]:
 def profile_root(profile: Callable[[float], Bounds], delta: float, *, upper: bool) -> float:
     """Return where a profile's upper or lower end falls to ``delta``, on that end's safe side."""
     target = math.log(delta) if delta > 0 else 0.0
+    # the target's own rounding, to the safe side: an upper root needs a smaller delta
     target -= (1 if upper else -1) * 2**-51 * (1 + abs(target))  # the logarithm's own rounding
 
     def excess(epsilon: float) -> float:
@@ -68,9 +69,12 @@ def profile_root(profile: Callable[[float], Bounds], delta: float, *, upper: boo
     if excess(0.0) <= 0:
         return 0.0
     low, high = 0.0, 1.0
+    # delta falls in epsilon: double until it is below the target
     while excess(high) > 0:
         low, high = high, 2 * high
         if high > 1e300:
             return math.inf if upper else low
     left, right = crossing(excess, low, high)
+    # `crossing` has evaluated both ends: on the right delta is at most the target, on the left
+    # above
     return right if upper else left

@@ -55,6 +55,7 @@ def gdp_log_profile(mu_: float, epsilon: float, side: int) -> float:
     if mu_ <= 0:  # two equal laws
         value = math.log(-math.expm1(epsilon)) if epsilon < 0 else -math.inf
         return min(0.0, value + side * 8 * UNIT * (1 - value)) if epsilon < 0 else value
+    # x = -a and y = -b of the module's docstring
     x = epsilon / mu_ - mu_ / 2
     y = epsilon / mu_ + mu_ / 2
     tail = math.sqrt(math.pi / 2) * float(special.erfcx(max(y, 0.0) / math.sqrt(2)))
@@ -63,9 +64,11 @@ def gdp_log_profile(mu_: float, epsilon: float, side: int) -> float:
         first = float(special.ndtr(-x))
         # at negative epsilons, where Mills' ratio may grow without bound: as it is printed
         second = density * tail if y >= 0 else math.exp(epsilon) * float(special.ndtr(-y))
+        # Phi(-x) - phi(x) R(y), both terms with their error to the side
         value = first - second + side * _SPECIAL * (first + second)
         return math.log(min(1.0, value)) if value > 0 else -math.inf
     head = math.sqrt(math.pi / 2) * float(special.erfcx(x / math.sqrt(2)))
+    # phi(x) (R(x) - R(y)), the difference of Mills' ratios
     gap = head - tail + side * _SPECIAL * (head + tail)
     if gap <= 0:
         return -math.inf
@@ -120,6 +123,7 @@ def _gdp_root(mu_: float, delta: float, side: int) -> float:
 
     if excess(0.0) <= 0:
         return 0.0
+    # the tail bound delta(eps) <= Phi(mu/2 - eps/mu) <= e^{-x^2/2} puts this past the root
     high = (mu_ * mu_ / 2 + mu_ * math.sqrt(-2 * target)) * (1 + 1e-9)
     while excess(high) > 0:
         high *= 2
@@ -136,6 +140,7 @@ def _gdp_newton(mu_: float, target: float, epsilon: float) -> float:
         mills = math.sqrt(math.pi / 2) * float(special.erfcx(y / math.sqrt(2)))
         if not math.isfinite(value) or not mills > 0:
             return epsilon
+        # -delta' = e^eps Phi(b) = phi(x) R(y), over delta: the slope of log delta
         log_slope = -x * x / 2 - math.log(2 * math.pi) / 2 + math.log(mills) - value
         if not abs(log_slope) < 300:
             return epsilon

@@ -46,6 +46,7 @@ def pure_to_renyi(eps: float, orders: Array) -> Array:
         small = np.log1p(near)
         large = far - half + np.log1p(np.exp(-2 * far)) - np.log1p(np.exp(-2 * half))
         log_moment = np.where(far < 1, up(small, 32), large + 8 * UNIT * (1 + far))
+        # D_alpha <= D_infinity = eps
         curve = np.minimum(up(log_moment / (orders - 1)), eps)
     divergences: Array = np.where(np.isinf(orders), eps, curve)
     return divergences

@@ -63,6 +63,7 @@ def _limited(curve: Array, loss: PrivacyLoss) -> Array:
     if not unknown.any():
         return curve
     eps = loss.pure()
+    # D_alpha <= D_infinity, the pure epsilon
     finite: Array = np.where(unknown, math.inf if eps is None else eps, curve)
     return finite
 
@@ -89,6 +90,7 @@ def renyi_total(spends: Sequence[tuple[PrivacyLoss, int]], orders: Array) -> Arr
 def renyi_to_epsilon(divergences: Array, orders: Array, delta: float) -> Array:
     """Return the epsilon that each order proves at ``delta`` (formula above), rounded up."""
     log_delta, log_orders = math.log(delta), np.log(orders)
+    # Canonne, Kamath and Steinke 2020, Prop. 12: eps = D + log(1 - 1/a) - log(a delta) / (a - 1)
     slack = (log_delta + log_orders) / (orders - 1)
     correction = np.log1p(-1 / orders)
     # the two logs have opposite signs, so their sum may be far less than their rounding
@@ -129,6 +131,7 @@ def zcdp_epsilon(slope: float, delta: float) -> tuple[float, float]:
             break
     order = 1 + min(max(x, 1e-6), 1e12)
     at = np.array([order])
+    # the search only guessed the order: the conversion is evaluated there, and holds at any order
     return max(0.0, float(renyi_to_epsilon(up(at * slope), at, delta)[0])), order
 
 
@@ -137,6 +140,8 @@ def renyi_log_delta(curve: Curve, epsilon_: float) -> float:
 
     def proven(orders: Array) -> Array:
         with np.errstate(over="ignore"):  # an infinite divergence proves nothing
+            # delta <= e^{(a-1)(D - eps)} (1 - 1/a)^{a-1} / a: the same proposition, solved for
+            # delta
             exponent = np.maximum((orders - 1) * (up(curve(orders)) - epsilon_), -1e300)
         shape = (orders - 1) * np.log1p(-1 / orders) - np.log(orders)
         noise = 16 * UNIT * (1 + np.abs(exponent) + np.abs(shape))
