@@ -133,6 +133,7 @@ class Guarantee:
     def delta(self, epsilon: float) -> Bounds:
         """Return delta at an epsilon: ``P(S) <= e^epsilon Q(S) + delta`` for every event S."""
         point = nonnegative("epsilon", epsilon)
+        # every accountant's upper bound holds, and every world must be covered
         return self._tightest([[a.delta(s, point) for s in states] for a, states in self._folded])
 
     def rho(self) -> float:
@@ -186,6 +187,7 @@ class Guarantee:
             raise DomainError("false-positive rates must be between 0 and 1")
         wanted = np.minimum(digits, 2000 * digits * alpha.ravel() + 2e-15)  # of a small power
         lower, upper = greatest(self.profile, _missed(alpha.reshape(-1, 1)), wanted)
+        # a test that tosses a coin has that error: no bound need be above
         most = 1 - alpha.ravel()  # of tossing a coin
         lower, upper = np.clip(lower, 0.0, most * (1 - 2 * UNIT)), np.clip(upper, 0.0, most)
         return lower.reshape(alpha.shape), upper.reshape(alpha.shape)
@@ -228,6 +230,7 @@ class Guarantee:
         if prior in (0.0, 1.0):
             return Bounds(prior, prior)
         lower, upper = greatest(self.profile, _belief(prior, least))
+        # the bound for every event at least that likely; never below the prior
         worst = min(1.0, max(prior, -float(lower[0])))
         return Bounds(min(worst, max(prior, -float(upper[0]))), worst)
 
@@ -243,6 +246,7 @@ class Guarantee:
         if most == 0:
             return Bounds(0.0, 0.0)
         log_t = math.log1p(-prior) - math.log(prior)
+        # k at the odds of the prior: both ends of the bracket at once
         at = knots(self.profile, np.array([log_t]))
         slack = (16 + 4 * abs(log_t)) * UNIT  # t k'(t) <= k(t), as for an error of t
         lower, upper = float(at.low[0]) * (1 - slack), float(at.high[0]) * (1 + slack)

@@ -27,6 +27,7 @@ def crossing(function: Callable[[float], float], low: float, high: float) -> tup
         return max(-1e6, min(1e6, function(x)))
 
     root = float(brentq(clamped, low, high, xtol=1e-300, rtol=1e-15, maxiter=200, disp=False))
+    # the root is a guess; `around` evaluates both ends
     return around(function, root, low, high)
 
 
@@ -37,6 +38,7 @@ def around(
     root = min(high, max(low, root))
     width = 2e-15 * abs(root) + 5e-324
     left, right = max(low, root - width), min(high, root + width)
+    # moved outward until the sign is seen
     while left > low and not function(left) > 0:
         width *= 4
         left = max(low, root - width)
@@ -73,6 +75,7 @@ def enclosure(
     ends: list[tuple[float, float]] = []
     for _ in range(64):
         low, high = profile(points)
+        # the profile falls: the last point whose lower bound is above, the first whose upper is not
         before, left = right - left, float(points[low > delta].max(initial=left))
         right = float(points[(high <= delta) & (points >= left)].min(initial=right))
         width = right - left

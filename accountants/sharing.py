@@ -131,6 +131,8 @@ def share(
     """
     given = _numbers("share", parts, shares)
     target, delta = positive("epsilon", epsilon), probability("delta", delta)
+    # shares of mu squared, or of epsilon at delta 0: only the division; the whole is certified
+    # below
     parts_of_one = {name: value / sum(given.values()) for name, value in given.items()}
     solved: dict[float, dict[str, Calibration]] = {}
 

@@ -75,6 +75,7 @@ def with_tails(guarantees: Guarantees, rate: float) -> TailedAtoms | None:
         atoms = vertices(kept)
         tail = Fraction(rate) * kept[-1][1]
         first, last = atoms[0], atoms[-1]
+        # h stays convex where the tail begins: the last atom keeps a positive mass
         if len(atoms) > 1 and last.p > tail and last.loss > 0:
             t = last.p / last.q
             ends = (

@@ -77,16 +77,19 @@ def allocated(inner: Pair, steps: int) -> Pair:
 
 def _mean(a: _Law, m: int, b: _Law, n: int, variance: float) -> _Law:
     """Return the law of the mean of m copies and n copies, spread."""
+    # all pairs of two ratios, weighted as means of m and of n copies
     at = ((m / (m + n)) * a.x[:, None] + (n / (m + n)) * b.x).ravel()
     mass = (a.mass[:, None] * b.mass).ravel()
     at, mass = at[mass > 0], mass[mass > 0]
     width = min(math.sqrt(variance / (m + n)), 1.0)
     logs = _grid(math.log(float(at.min())), math.log(float(at.max())), width)
     grid = np.exp(logs)
+    # a mean-preserving spread under Q: every E (X - t)_+ grows, and stays so in means with others
     masses = spread(at, mass, grid)
     used = masses > 0
     finest = float(np.diff(logs).min())
     # a share is at least 1/32, and is off by 8 units of a ratio to a step of the grid
+    # relative errors of products add
     error = a.error + b.error + (256 / finest + 16 + len(a.x) + len(b.x)) * UNIT
     return _Law(grid[used], masses[used], error)
 
@@ -140,6 +143,7 @@ def _hats(logs: Array, density: Callable[[Array], Array]) -> Array:
     width = np.diff(logs)[:, None]
     offset = width / 2 * (1 + nodes)
     mass = density(logs[:-1, None] + offset) * (width / 2 * weights)
+    # the split that keeps mass under Q and under P: by e^l, so by expm1
     rises = (mass * (np.expm1(offset) / np.expm1(width))).sum(axis=1)
     falls = (mass * (np.expm1(offset - width) / np.expm1(-width))).sum(axis=1)
     total: Array = np.append(falls, 0.0) + np.append(0.0, rises)
@@ -153,6 +157,7 @@ def _atoms(law: _Law, top: float) -> Atoms:
     bounded, its extremes take up what underflowed.
     """
     losses = np.log(law.x)
+    # away from 0 by more than their rounding: the pair dominates
     losses = losses + np.copysign(_MOVED, losses)
     q, p = law.mass, law.mass * law.x
     if top < math.inf:
@@ -170,6 +175,7 @@ def chords(mu: float, steps: int, orders: Array) -> Array:
     below = np.clip(np.floor(orders), 1, most).astype(np.int64)
     share = orders - below
     with np.errstate(invalid="ignore"):
+        # log E X^a is convex in a, and 0 at a = 1
         chord = np.where(share == 0, 0.0, share * logs[below]) + (1 - share) * logs[below - 1]
     curve: Array = np.where(orders <= most, up(chord, 8) / (orders - 1), np.inf)
     return curve
@@ -191,6 +197,7 @@ def _log_moments(mu: float, steps: int) -> Array:
     exponent = k * (k - 1) / 2 * mu * mu
     with np.errstate(divide="ignore", over="ignore"):
         near = np.log(np.expm1(np.minimum(exponent, 1.0)))
+        # log(m_k - 1), m_k = e^{k (k-1) mu^2 / 2}
         log_m = np.where(exponent < 1, near, exponent + np.log1p(-np.exp(-np.maximum(exponent, 1))))
     factorials = np.asarray(special.gammaln(np.arange(1.0, most + 2)))
     log_g = np.full(most + 1, -np.inf)
@@ -199,6 +206,7 @@ def _log_moments(mu: float, steps: int) -> Array:
         choose = factorials[n - 1] - factorials[j - 1] - factorials[n - j]
         weight = choose + np.log(steps + 1 - n / j) - j * math.log(steps)
         rest = log_g[n - j]
+        # (m_k - 1)(1 + g_{n-k}) + g_{n-k}, all positive, as logs
         terms = weight + np.logaddexp(log_m[j - 1] + np.logaddexp(0.0, rest), rest)
         sizes = np.abs(choose) + factorials[n - 1] + j * math.log(steps) + exponent[j - 1]
         terms = terms + 16 * UNIT * (4 + sizes + np.where(rest > -np.inf, np.abs(rest), 0.0))

@@ -90,6 +90,7 @@ class Composite(PrivacyLoss):
             from accountants.losses.derived_pair import implied  # here: seldom needed
 
             return implied(self)
+        # attained only where the root of the sum of squares is a float itself
         square = sum((Fraction(loss.mu() or 0.0) ** 2 * n for loss, n in self.spends), Fraction())
         return GaussianPair(mu, exact=Fraction(mu) ** 2 == square)
 
@@ -126,6 +127,7 @@ class Composite(PrivacyLoss):
             return None
         if not all(mu <= LARGEST_MU for mu, _ in every):
             return math.inf
+        # exact; then the root, rounded up
         square = sum((Fraction(mu) ** 2 * n for mu, n in every), Fraction())
         return up(math.sqrt(ceiling(square)), 2) if square else 0.0
 
@@ -172,6 +174,7 @@ def covers(
         if taken:
             budget[loss] -= taken
         missing = times - taken
+        # greedy: each entry of `large` is used once
         for candidate in budget:
             if missing == 0:
                 break

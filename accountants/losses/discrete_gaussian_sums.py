@@ -55,6 +55,7 @@ def _far(g: float, rest: Complex, slip: Array) -> tuple[Complex, Array]:
         up, down = np.exp(-g * k * k + k * rest), np.exp(-g * k * k - k * rest)
         size = np.abs(up) + np.abs(down)
         steps = 16 + 8 * g * k * k + 4 * k * np.abs(rest)
+        # each exponential: its own rounding, and tau off by `slip`
         total, wrong = total + (up + down), wrong + size * (UNIT * steps + 2 * k * slip)
         at_zero += 2 * math.exp(-g * k * k)
     value, error = log1p(total, wrong + 1e-40)
@@ -119,6 +120,7 @@ def _from_integral(sigma: float, least: Array) -> Array:
     t = np.minimum((least - 0.5) / sigma, 1e3)
     density = np.exp(-t * t / 2) / math.sqrt(2 * math.pi)
     square = sigma * sigma
+    # the Euler-Maclaurin terms h'/24 and 7 h'''/5760, at t = (n - 1/2) / sigma
     corrected = density * (7 * t * (t * t - 3) / (5760 * square) - t / 24) / square
     tail: Array = special.ndtr(-t) + corrected
     return np.maximum(tail, 0.0)

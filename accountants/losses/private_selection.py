@@ -134,6 +134,7 @@ class PrivateSelection(_Selection):
 
     def _bound(self, orders: Array) -> Array:
         curve = renyi_divergence(self.base, orders)
+        # Papernot and Steinke 2022, Thm 2
         return up(curve + self._fixed + math.log(self.runs()) / (orders - 1), 8)
 
     @cached_property
@@ -142,6 +143,7 @@ class PrivateSelection(_Selection):
         curve = renyi_divergence(self.base, _ORDERS)
         costs = up((1 - 1 / _ORDERS) * curve, 4) + up(-math.log(self.stopping) / _ORDERS, 4)
         eps = self.base.pure()
+        # any order b bounds t/s; a pure run bounds it by e^eps, the limit of b
         least = min(float(costs.min()), math.inf if eps is None else eps)
         return up((1 + self.shape) * least, 8)
 
@@ -202,6 +204,7 @@ class PoissonSelection(_Selection):
         c = orders - 1
         deltas = self._deltas(orders)
         with np.errstate(over="ignore", invalid="ignore"):
+            # (a - 1) (D_a + mu delta), Thm 6
             exponent = up(c * up(renyi_divergence(self.base, orders) + self.mean * deltas), 8)
             # log(mu e^x + e^-mu), at least 0
             logs = np.logaddexp(math.log(self.mean) + exponent, -self.mean)
@@ -217,6 +220,7 @@ class PoissonSelection(_Selection):
         pair = self.base.pair()
         if pair is not None:
             both = [side.profile(epsilons)[1] for side in (pair, pair.reversed())]
+            # of both directions, since either may be the run's
             deltas = np.minimum(deltas, np.maximum(*both))
         eps = self.base.pure()
         if eps is not None:

@@ -72,6 +72,7 @@ class Pure(PrivacyLoss):
             return mirrored(self.profile, epsilon)
         if epsilon >= self.epsilon:
             return Bounds(0.0, 0.0)
+        # (e^eps0 - e^eps) / (1 + e^eps0), without overflow or cancellation
         exact = -math.expm1(epsilon - self.epsilon) / (1 + math.exp(-self.epsilon))
         return Bounds(max(0.0, down(exact, 8)), min(1.0, up(exact, 8)))
 

@@ -129,6 +129,7 @@ def _replaced_response(eps: float, rate: float, exact: bool) -> Atoms:
     """Return the three outcomes of the worst pure body."""
     less = math.exp(-eps) / (1 + math.exp(-eps))
     rise, fall = rate * math.expm1(eps), rate * math.expm1(-eps)
+    # log((1 + rise) / (1 + fall)): both laws' extreme ratios at one outcome
     loss = up(math.log1p((rise - fall) / (1 + fall)), 16)
     middle = -math.expm1(-eps) / (1 + math.exp(-eps)) * (1 + fall)
     if loss <= 1e-300:
@@ -159,6 +160,7 @@ class ReplacedGaussianPair(Symmetric):
     def above(self, loss: Array) -> tuple[Array, Array]:
         """Return the normal tails above the outcome of that loss."""
         x, q = self._outcome(loss), self.rate
+        # L rises in x, so its tails are those of the two mixtures above x
         rest = (1 - q) * special.ndtr(-x)
         return rest + q * special.ndtr(self.mu - x), rest + q * special.ndtr(-self.mu - x)
 
@@ -199,6 +201,7 @@ class _Positive(Half):
         The moment is that of ``n^a d^{1-a}`` under N(0, 1), where r^a moves the mean by a mu.
         """
         mu, q = self.mu, self.rate
+        # the bound of n / r at the end, beyond which it falls
         log_n = np.logaddexp(math.log(q), math.log1p(-q) - mu * end + mu * mu / 2)
         log_d = (1 - power) * math.log1p(-q)
         beyond = special.log_ndtr(power * mu - end)

@@ -125,6 +125,7 @@ def _clones(eps: float, others: int) -> tuple[Array, Array, int]:
     What is above the range is spread over it: downward. With it the steps of the recursion.
     """
     mean = others * math.exp(-eps)
+    # Chernoff's lower tail of a binomial, e^{-reach^2 / (2 m)} = e^-70
     reach = math.sqrt(2 * mean * _COUNT_TAIL)
     least = max(0, math.floor((mean - reach) * (1 - 1e-12)))
     most = min(others, math.ceil(mean + 15 + math.sqrt(200 + 80 * mean)))
@@ -138,6 +139,7 @@ def _clones(eps: float, others: int) -> tuple[Array, Array, int]:
     t = np.linspace(-1, 1, _BLOCKS if others <= 10**6 else _BLOCKS // 4)  # dense in the middle
     edges = mode + np.where(t < 0, mode, len(c) - 1 - mode) * (0.3 * t + 0.7 * t**3)
     starts = np.unique(np.append(0, np.clip(np.floor(edges), 0, len(c) - 1))).astype(np.int64)
+    # a block counts as its least c: fewer clones amplify less
     return c[starts], np.add.reduceat(weights, starts) / weights.sum(), 8 * len(c)
 
 
@@ -150,6 +152,7 @@ def _counts(eps: float, clones: int) -> tuple[Array, Array]:
     """
     total = clones + 1
     first = (total + 1) // 2
+    # Hoeffding: counts farther out have probability 2 e^-70, and are told apart (`far`)
     last = min(total, math.ceil(total / 2 + math.sqrt(_COUNT_TAIL / 2 * clones) + 2))
     a = np.arange(first, last + 1, dtype=np.float64)
     g = np.cumprod(np.concatenate([[1.0], (total - a[:-1]) / a[1:]]))
@@ -159,6 +162,7 @@ def _counts(eps: float, clones: int) -> tuple[Array, Array]:
     x = a / total
     away = (2 * a - total) / total
     under_q = less * x + (1 - less) * (1 - x)
+    # log of ((w x + (1-w)(1-x)) / ((1-w) x + w (1-x))), from the ratio less 1
     return np.log1p(math.tanh(eps / 2) * away / under_q), 2 * g * under_q
 
 
@@ -170,7 +174,9 @@ def _mirrored(losses: Array, q: Array, far: float, step: float, cells: int, erro
     ties = float(q[losses == 0].sum())
     count = max(cells + 1, int(losses.max() / step) + 4)
     grid = np.expm1(step * np.arange(count))
+    # spread on the grid of e^l - 1: a mean-preserving spread under Q
     mass = spread(np.expm1(losses[losses > 0]), q[losses > 0], grid)
+    # what was cut is put at the reports' own epsilon, the largest loss there is
     mass[cells] += far
     kept = np.flatnonzero(mass[1:]) + 1
     points, middle = kept * step, 2 * mass[0] + ties
