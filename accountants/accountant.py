@@ -28,8 +28,8 @@ S = TypeVar("S")
 class Accountant(Protocol[S]):
     """Composes losses and answers with a bracket.
 
-    It may also have ``screens(state, delta)``, which gives screens (`accountants.screen`): then
-    of many worlds few are measured.
+    It may also have ``pruning_bounds(state, delta)``, which yields bounds from sums of costs
+    (`accountants.screen.PruningBound`): then few of many worlds are measured.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class Accountant(Protocol[S]):
         ...
 
     def price(self, state: S, delta: float) -> Callable[[PrivacyLoss], float]:
-        """Return what a loss costs in the accountant's additive currency, at its optimum."""
+        """Return what a loss costs in the accountant's accounting unit, at its optimum."""
         ...
 
     def conversion(self, loss: PrivacyLoss) -> str:

@@ -39,7 +39,15 @@ from accountants.losses.pure import Pure
 from accountants.notions.approximate import approximate_epsilon
 from accountants.notions.renyi import renyi_epsilon, renyi_total
 from accountants.rounding import UNIT, Array, ceiling, down, up
-from accountants.screen import PARTS, Cost, Screen, at_order, at_share, divergence, of_pure
+from accountants.screen import (
+    SHARE_PARTS,
+    Cost,
+    PruningBound,
+    divergence_cost,
+    order_bound,
+    pure_sum_bound,
+    share_costs,
+)
 
 _BINOMIAL = 10**10
 _CELLS = 16384
@@ -122,8 +130,8 @@ class Advanced(AdditiveAccountant[AdvancedState]):
         """Return the least of the three bounds at what the failures leave of ``delta``."""
         return _upper(*_pairs(state, delta), delta)
 
-    def screens(self, state: AdvancedState, delta: float) -> Iterator[Screen]:
-        """Yield the screens of randomized responses: their sum, and at their best Renyi order.
+    def pruning_bounds(self, state: AdvancedState, delta: float) -> Iterator[PruningBound]:
+        """Yield pruning bounds of randomized responses: their sum, and at their best Renyi order.
 
         What has no pure epsilon is one at this state's share of ``delta`` (and at less).
         """
@@ -135,11 +143,11 @@ class Advanced(AdditiveAccountant[AdvancedState]):
         order = math.inf
         if 0 < rest < 1:
             order = renyi_epsilon(lambda orders: renyi_total(responses, orders), rest)[1]
-        for part in PARTS:
-            cost, failure = at_share(share * part)
-            yield of_pure(cost, failure, delta)
+        for part in SHARE_PARTS:
+            cost, failure = share_costs(share * part)
+            yield pure_sum_bound(cost, failure, delta)
             if order < math.inf:
-                yield at_order(_response(cost, order), failure, order, delta)
+                yield order_bound(_response(cost, order), failure, order, delta)
 
     def price(self, state: AdvancedState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the variance that each loss adds to the privacy loss (its mean's order too)."""
@@ -202,7 +210,7 @@ def _most_left(state: AdvancedState, delta: float) -> float:
 
 def _response(epsilon: Cost, order: float) -> Cost:
     """Return the divergence of a randomized response at the epsilon of each loss."""
-    diverging = divergence(order)
+    diverging = divergence_cost(order)
 
     def cost(loss: PrivacyLoss) -> float:
         eps = epsilon(loss)

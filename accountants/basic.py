@@ -13,7 +13,7 @@ from accountants.errors import InapplicableError, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.notions.approximate import approximate_epsilon
 from accountants.rounding import ceiling, down, flooring
-from accountants.screen import PARTS, Screen, at_share, of_pure
+from accountants.screen import SHARE_PARTS, PruningBound, pure_sum_bound, share_costs
 
 
 @frozen
@@ -96,12 +96,12 @@ class Basic(AdditiveAccountant[BasicState]):
                 total += Fraction(eps) * times
         return ceiling(total)  # exact sum, rounded up once
 
-    def screens(self, state: BasicState, delta: float) -> Iterator[Screen]:
-        """Yield the screens of each loss's epsilon at this state's share of ``delta``, and less."""
+    def pruning_bounds(self, state: BasicState, delta: float) -> Iterator[PruningBound]:
+        """Yield pruning bounds, at this state's share of ``delta`` for each loss, and at less."""
         share = _share(state, probability("delta", delta))
-        for part in PARTS:
+        for part in SHARE_PARTS:
             if share > 0 or not state.count:
-                yield of_pure(*at_share(share * part), delta)
+                yield pure_sum_bound(*share_costs(share * part), delta)
 
     def price(self, state: BasicState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the epsilon that each loss adds."""

@@ -49,7 +49,7 @@ class Search:
     Parameters
     ----------
     cost
-        A number for each value; what is no number counts as infinite.
+        A number for each value; what is not a number counts as infinite.
     target
         Positive and finite.
     least, most

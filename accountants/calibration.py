@@ -30,7 +30,7 @@ class Calibration:
     Parameters
     ----------
     value
-        The number; an int where whole numbers were asked for.
+        The number; an int where integers were asked for.
     term
         The term at the value.
     epsilon

@@ -14,7 +14,7 @@ from accountants.loss import PrivacyLoss
 from accountants.notions.concentrated import zcdp_rho
 from accountants.notions.renyi import zcdp_epsilon
 from accountants.rounding import ceiling, up
-from accountants.screen import Screen, at_order, failing
+from accountants.screen import PruningBound, delta_floor_of, order_bound
 
 
 @frozen
@@ -48,15 +48,15 @@ class Concentrated(SumAccountant):
         """Return the epsilon of ``total``-zCDP at ``delta``, at the best real order."""
         return zcdp_epsilon(ceiling(total), delta)[0]
 
-    def screens(self, state: SumState, delta: float) -> Sequence[Screen]:
-        """Return the screen of the order that certifies, whose divergence is ``rho alpha``."""
+    def pruning_bounds(self, state: SumState, delta: float) -> Sequence[PruningBound]:
+        """Return the pruning bound of the order that certifies: divergences ``rho alpha``."""
         rest = remaining_delta(probability("delta", delta), state.failure)
         if not 0 < rest < 1:
             return []
         order = zcdp_epsilon(ceiling(state.total), rest)[1]
         if not order < math.inf:
             return []
-        return [at_order(lambda loss: up(zcdp_rho(loss) * order), failing, order, delta)]
+        return [order_bound(lambda loss: up(zcdp_rho(loss) * order), delta_floor_of, order, delta)]
 
     def price(self, state: SumState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return each loss's rho."""

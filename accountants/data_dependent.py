@@ -1,8 +1,8 @@
 """Data-dependent Renyi DP: what the data at hand loses, beside what every data set loses.
 
-Nouns. A *data-dependent* curve bounds ``D_a(M(D) || M(D'))`` at the actual data set D, for
+A *data-dependent* curve bounds ``D_a(M(D) || M(D'))`` at the actual data set D, for
 every neighbour D'. It is a function of the private data, so it is private itself; and it
-bounds one direction: ``D_a(M(D') || M(D))`` may be larger. It is no privacy guarantee. It
+bounds one direction: ``D_a(M(D') || M(D))`` may be larger. It is not a privacy guarantee. It
 has three readings, which are never mixed up:
 
 ================  ==============================================================
@@ -202,7 +202,7 @@ class DataDependentRenyi:
         return self.divergence(state, ORDERS).map(best)
 
     def epsilon(self, state: RenyiState, delta: float) -> Bounds:
-        """Refuse: what the data loses is no guarantee.
+        """Refuse: what the data loses is not a guarantee.
 
         Raises
         ------
@@ -213,7 +213,7 @@ class DataDependentRenyi:
         raise InapplicableError(_REFUSAL)
 
     def delta(self, state: RenyiState, epsilon: float) -> Bounds:
-        """Refuse: what the data loses is no guarantee.
+        """Refuse: what the data loses is not a guarantee.
 
         Raises
         ------

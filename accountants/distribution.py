@@ -29,7 +29,14 @@ from accountants.notions.renyi import renyi_divergence
 from accountants.pair import Pair
 from accountants.roots import enclosure
 from accountants.rounding import UNIT, Array, ceiling, flooring, up
-from accountants.screen import Screen, at_order, divergence, failing, of_pure, pure_or_infinite
+from accountants.screen import (
+    PruningBound,
+    delta_floor_of,
+    divergence_cost,
+    order_bound,
+    pure_or_infinite,
+    pure_sum_bound,
+)
 
 _Spends = tuple[tuple[Pair, int], ...]
 
@@ -99,20 +106,20 @@ class Distribution:
     def epsilon(self, state: DistributionState, delta: float) -> Bounds:
         """Return a bracket of the tight epsilon at ``delta``."""
         delta = probability("delta", delta)
-        whole_ = _whole(state)
+        directions = _directions_of(state)
         if delta >= 1:
             return Bounds(0.0, 0.0)
         lower, upper = 0.0, math.inf
         # the upper end: the most that failures may take of delta leaves the least
-        rest = remaining_delta(delta, whole_.failure[1])
+        rest = remaining_delta(delta, directions.failure[1])
         # the lower end: the least that they surely take leaves the most
-        most = _ceiling_remaining(delta, whole_.failure[0])
+        most = _most_remaining(delta, directions.failure[0])
         if rest >= 0:
-            bounds = _epsilon(whole_, rest)
+            bounds = _epsilon(directions, rest)
             lower, upper = bounds.lower if most == rest else 0.0, bounds.upper
         # a lower bound must be read at the larger remaining delta
         if most != rest and 0 <= most < 1:
-            lower = _epsilon(whole_, most).lower
+            lower = _epsilon(directions, most).lower
         if _wide(lower, upper):
             lower = max(lower, state.floor().epsilon(delta))
         return bracket(lower, upper)
@@ -125,32 +132,32 @@ class Distribution:
 
     def profile(self, state: DistributionState, epsilons: Array) -> tuple[Array, Array]:
         """Return lower and upper bounds of delta at many epsilons (shape (m,), none negative)."""
-        whole_ = _whole(state)
+        directions = _directions_of(state)
         low, high = np.zeros(len(epsilons)), np.zeros(len(epsilons))
-        for spends in whole_.directions:
+        for spends in directions.directions:
             some_low, some_high = _profile(spends, np.asarray(epsilons, dtype=np.float64))
             attained = all(pair.attained() for pair, _ in spends)
             # only a pair that some mechanism attains bounds the truth from below
             low = np.maximum(low, some_low if attained else 0.0)
             high = np.maximum(high, some_high)
-        least, most = flooring(whole_.failure[0]), ceiling(whole_.failure[1])
+        least, most = flooring(directions.failure[0]), ceiling(directions.failure[1])
         # F + (1 - F) delta' rises in F and in delta': each end with its own, then rounded outward
         lower = np.maximum(0.0, (least + (1 - least) * low) * (1 - 8 * UNIT) - 1e-323)
         upper = np.minimum(1.0, up(most + (1 - most) * high, 8))
         return np.minimum(lower, upper), upper
 
-    def screens(self, state: DistributionState, delta: float) -> Sequence[Screen]:
+    def pruning_bounds(self, state: DistributionState, delta: float) -> Sequence[PruningBound]:
         """Return Chernoff's bound at the tilt of the integral, and the sum of largest losses."""
-        rest = remaining_delta(probability("delta", delta), _whole(state).failure[1])
-        screens = [of_pure(pure_or_infinite, failing, delta)]
+        rest = remaining_delta(probability("delta", delta), _directions_of(state).failure[1])
+        bounds = [pure_sum_bound(pure_or_infinite, delta_floor_of, delta)]
         if 0 < rest < 1:
             order = _order(state, rest)
-            screens.append(at_order(divergence(order), failing, order, delta))
-        return screens
+            bounds.append(order_bound(divergence_cost(order), delta_floor_of, order, delta))
+        return bounds
 
     def price(self, state: DistributionState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return each loss's Renyi divergence at the tilt of the integral (they add up)."""
-        rest = remaining_delta(probability("delta", delta), _whole(state).failure[1])
+        rest = remaining_delta(probability("delta", delta), _directions_of(state).failure[1])
         order = _order(state, rest) if 0 < rest < 1 else 2.0
 
         def price(loss: PrivacyLoss) -> float:
@@ -167,7 +174,7 @@ class Distribution:
 
 def _order(state: DistributionState, rest: float) -> float:
     """Return one more than the tilt of the integral at ``0 < rest < 1``."""
-    directions = _whole(state).directions
+    directions = _directions_of(state).directions
     if not directions[0]:
         return 2.0
     composed = contour.composition(directions[0])
@@ -178,14 +185,14 @@ def _order(state: DistributionState, rest: float) -> float:
 
 
 @frozen
-class _Whole:
+class _Directions:
     """The pairs of each direction, and a bracket of the chance that any loss fails."""
 
     directions: tuple[_Spends, ...]
     failure: tuple[Fraction, Fraction]
 
 
-def _whole(state: DistributionState) -> _Whole:
+def _directions_of(state: DistributionState) -> _Directions:
     losses = state.losses.items()
     forward: dict[Pair, int] = {}
     for loss, times in losses.items():
@@ -201,7 +208,7 @@ def _whole(state: DistributionState) -> _Whole:
             backward[reverse] = backward.get(reverse, 0) + times
         if backward != forward:
             directions.append(tuple(backward.items()))
-    return _Whole(tuple(directions), _failure(losses))
+    return _Directions(tuple(directions), _failure(losses))
 
 
 def _failure(losses: dict[PrivacyLoss, int]) -> tuple[Fraction, Fraction]:
@@ -227,7 +234,7 @@ def _failure(losses: dict[PrivacyLoss, int]) -> tuple[Fraction, Fraction]:
     return min(least, most), most
 
 
-def _ceiling_remaining(delta: float, failure: Fraction) -> float:
+def _most_remaining(delta: float, failure: Fraction) -> float:
     if failure >= 1 or failure > Fraction(delta):
         return -1.0
     return ceiling((Fraction(delta) - failure) / (1 - failure))
@@ -236,11 +243,11 @@ def _ceiling_remaining(delta: float, failure: Fraction) -> float:
 # --- epsilon
 
 
-def _epsilon(whole_: _Whole, delta: float) -> Bounds:
+def _epsilon(directions: _Directions, delta: float) -> Bounds:
     """Return a bracket of epsilon where no loss fails: the costlier direction's."""
     if delta >= 1:
         return Bounds(0.0, 0.0)
-    both = [_one_way(spends, delta) for spends in whole_.directions]
+    both = [_one_way(spends, delta) for spends in directions.directions]
     # both directions must hold, so the costlier one decides each end
     return Bounds(max(b.lower for b in both), max(b.upper for b in both))
 
@@ -265,7 +272,7 @@ def _one_way(spends: _Spends, delta: float) -> Bounds:
     most = _largest(spends, attained).upper
     if most < _TINY:
         return Bounds(0.0, most)
-    with np.errstate(all="ignore"):  # what overflows is no bound, and is not taken for one
+    with np.errstate(all="ignore"):  # what overflows is not a bound, and is not taken for one
         bounds = _attempt(lambda: contour.epsilon(spends, delta))
         if bounds is None or _wide(bounds.lower, bounds.upper):
             bounds = _closed(spends, delta, bounds, most) or _narrower(
@@ -396,7 +403,7 @@ def _profile(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
         return np.array([low for low, _ in every]), np.array([high for _, high in every])
     if len(spends) == 1 and spends[0][1] == 1:
         return spends[0][0].profile(epsilons)
-    with np.errstate(all="ignore"):  # what overflows is no bound, and is not taken for one
+    with np.errstate(all="ignore"):  # what overflows is not a bound, and is not taken for one
         return _computed(spends, epsilons)
 
 

@@ -50,7 +50,7 @@ def from_json(text: str) -> Term:
     Raises
     ------
     DomainError
-        If it is no JSON, or no term: with the node, and what it lacks or should not have.
+        If it is not JSON, or not a term: with the node, and what it lacks or should not have.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def from_json(text: str) -> Term:
     except DomainError:
         raise
     except ValueError as error:
-        raise DomainError(f"the term is no JSON: {error}") from None
+        raise DomainError(f"the term is not JSON: {error}") from None
     return from_document(document)
 
 
@@ -197,7 +197,7 @@ def _fraction(text: Any, place: str) -> Fraction:
     try:
         return Fraction(str(text))
     except (ValueError, ZeroDivisionError):
-        raise DomainError(f"{place}: {text!r} is no fraction such as '1/3'") from None
+        raise DomainError(f"{place}: {text!r} is not a fraction such as '1/3'") from None
 
 
 def _listed(names: Mapping[str, Any]) -> str:
@@ -213,4 +213,4 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _constant(text: str) -> float:
-    raise DomainError(f'{text} is no number of JSON; an infinity is {{"float": "inf"}}')
+    raise DomainError(f'{text} is not a JSON number; an infinity is {{"float": "inf"}}')

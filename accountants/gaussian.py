@@ -15,7 +15,7 @@ from accountants.loss import PrivacyLoss
 from accountants.notions.gaussian import LARGEST_MU, gdp_epsilon, gdp_mu
 from accountants.notions.renyi import zcdp_epsilon
 from accountants.rounding import Array, ceiling, flooring, up
-from accountants.screen import Screen, at_order, failing
+from accountants.screen import PruningBound, delta_floor_of, order_bound
 from accountants.terms import Term
 from accountants.world import World, worlds
 
@@ -53,8 +53,8 @@ class GaussianDP(SumAccountant):
         """Return the exact epsilon at ``delta`` of mu-GDP, mu the root of ``total``."""
         return gdp_epsilon(up(math.sqrt(ceiling(total)), 2), delta).upper
 
-    def screens(self, state: SumState, delta: float) -> Sequence[Screen]:
-        """Return the screen of the sum of squares, and of the Renyi order of this one."""
+    def pruning_bounds(self, state: SumState, delta: float) -> Sequence[PruningBound]:
+        """Return the pruning bounds of the sum of squares, and of the Renyi order of this state."""
         rest = remaining_delta(probability("delta", delta), state.failure)
         if not 0 < rest < 1:
             return []
@@ -72,12 +72,12 @@ class GaussianDP(SumAccountant):
         def no_more(squares: Array, failures: Array) -> Array:
             return np.where((squares <= most) & (failures <= fails), upper, np.inf)
 
-        screens = [Screen(cost, failing, no_more)]
+        bounds = [PruningBound(cost, delta_floor_of, no_more)]
         order = zcdp_epsilon(ceiling(state.total / 2), rest)[1]
         if order < math.inf:
-            at = at_order(lambda loss: up(cost(loss) * order / 2), failing, order, delta)
-            screens.append(at)
-        return screens
+            at = order_bound(lambda loss: up(cost(loss) * order / 2), delta_floor_of, order, delta)
+            bounds.append(at)
+        return bounds
 
     def price(self, state: SumState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the square of each loss's mu."""

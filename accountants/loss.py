@@ -1,6 +1,6 @@
 """What one mechanism costs: the contract that every privacy loss keeps.
 
-Nouns. A *loss* describes a pair of output distributions (P, Q), one for each of two
+A *loss* describes a pair of output distributions (P, Q), one for each of two
 neighbouring data sets, in both directions. With probability at most `failure` anything
 may happen (the two are told apart); outside of that event the loss offers any subset of
 exact functionals:

@@ -30,11 +30,18 @@ from accountants.errors import (
     probability,
     whole,
 )
-from accountants.filters.best import priced, shares
-from accountants.filters.concentrated import rho_of
-from accountants.filters.gaussian import square_of
-from accountants.filters.renyi import ORDERS, divergences, orders_of
-from accountants.filters.sums import BEYOND, ExactSums, Spent, exact, rest, set_aside
+from accountants.filters.best import cost_or_beyond, delta_shares
+from accountants.filters.concentrated import rho_cost
+from accountants.filters.gaussian import mu_square_cost
+from accountants.filters.renyi import ORDERS, checked_orders, divergence_costs
+from accountants.filters.sums import (
+    BEYOND,
+    ExactSums,
+    Spent,
+    checked_failures,
+    delta_beside_failures,
+    rational_cost,
+)
 from accountants.loss import PrivacyLoss
 from accountants.notions.gaussian import LARGEST_MU, gdp_epsilon
 from accountants.notions.pure import pure_epsilon
@@ -53,8 +60,8 @@ class Odometer(ExactSums):
         """Check delta and failures, as floats: a positive part must be left beside the failures."""
         kind = type(self).__name__
         delta = probability(f"{kind}.delta", self.delta)
-        failures = set_aside(kind, self.failures, delta)
-        if not 0 < rest(delta, failures) < 1:
+        failures = checked_failures(kind, self.failures, delta)
+        if not 0 < delta_beside_failures(delta, failures) < 1:
             raise InapplicableError(
                 f"{kind} needs a delta beside the failures, in (0, 1), got "
                 f"delta {delta!r} and failures {failures!r}; PureOdometer needs none"
@@ -133,7 +140,7 @@ class PureOdometer(Odometer):
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon."""
-        return (exact(pure_epsilon(loss)),)
+        return (rational_cost(pure_epsilon(loss)),)
 
     def epsilon(self, state: Spent) -> float:
         """Return the sum."""
@@ -141,7 +148,7 @@ class PureOdometer(Odometer):
 
 
 def _orders(value: float | Iterable[float]) -> tuple[float, ...]:
-    return orders_of("orders", value)
+    return checked_orders("orders", value)
 
 
 @frozen
@@ -162,7 +169,9 @@ class _OrdersOdometer(Odometer):
         total, *others = state.sums
         epsilon, divergences = ceiling(total), self.divergences(tuple(others))
         orders = np.array(self.orders)
-        share = down(rest(self.delta, self.failures) / len(orders), 2)  # a union over the orders
+        share = down(
+            delta_beside_failures(self.delta, self.failures) / len(orders), 2
+        )  # a union over the orders
         if not share > 0:
             return epsilon
         if self.uniform:
@@ -219,7 +228,7 @@ class RenyiOdometer(_OrdersOdometer):
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, where there is one, and the divergence at each order."""
-        return exact(loss.pure()), *divergences(loss, self.orders)
+        return rational_cost(loss.pure()), *divergence_costs(loss, self.orders)
 
     def divergences(self, sums: tuple[Fraction, ...]) -> Array:
         """Return the sums."""
@@ -257,7 +266,7 @@ class ConcentratedOdometer(_OrdersOdometer):
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, where there is one, and rho."""
-        return exact(loss.pure()), rho_of(loss)
+        return rational_cost(loss.pure()), rho_cost(loss)
 
     def divergences(self, sums: tuple[Fraction, ...]) -> Array:
         """Return the line ``a sum rho_i``."""
@@ -335,14 +344,14 @@ class GaussianOdometer(Odometer):
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the square of mu."""
-        return (square_of(loss),)
+        return (mu_square_cost(loss),)
 
     def epsilon(self, state: Spent) -> float:
         """Return the exact epsilon of the first budget that is not passed."""
         budgets = (self.first * self.ratio**j for j in range(self.count))
         # the first budget that the sum does not pass: compared exactly, as the filter j would
         mu = next((m for m in budgets if state.sums[0] <= Fraction(m) ** 2), math.inf)
-        share = down(rest(self.delta, self.failures) / self.count, 2)
+        share = down(delta_beside_failures(self.delta, self.failures) / self.count, 2)
         return gdp_epsilon(mu, share).upper if share > 0 else math.inf
 
 
@@ -388,7 +397,7 @@ class BestOdometer(Odometer):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        mine, others = shares(self.delta, self.failures)
+        mine, others = delta_shares(self.delta, self.failures)
         object.__setattr__(self, "gaussian", GaussianOdometer(mine))
         object.__setattr__(self, "renyi", RenyiOdometer(others, uniform=False))
 
@@ -400,10 +409,10 @@ class BestOdometer(Odometer):
         """Return the square of mu, the pure epsilon, and the divergence at each order."""
         orders = self.renyi.orders
         try:
-            costs = divergences(loss, orders)
+            costs = divergence_costs(loss, orders)
         except InapplicableError:  # a loss without a curve ends these sums; the others go on
             costs = (BEYOND,) * len(orders)
-        return priced(lambda: square_of(loss)), exact(loss.pure()), *costs
+        return cost_or_beyond(lambda: mu_square_cost(loss)), rational_cost(loss.pure()), *costs
 
     def epsilon(self, state: Spent) -> float:
         """Return the least of the bounds."""

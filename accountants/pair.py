@@ -1,6 +1,6 @@
 """A dominating pair: what one mechanism lets an adversary see, in one direction.
 
-Nouns. A *pair* is two laws (P, Q) of an outcome: P with the unit, Q without it (or, under
+A *pair* is two laws (P, Q) of an outcome: P with the unit, Q without it (or, under
 replace-one, with one or the other value of it). Its *privacy loss* is the random variable
 ``L = log dP/dQ``. The pair *dominates* a mechanism when, for every t > 0 (below 1 too) and all
 neighbours, the mechanism's hockey-stick ``E_Q (dP/dQ - t)_+`` is at most the pair's. Then
@@ -156,14 +156,14 @@ class Pair:
         """Return lower and upper bounds of ``P(L > eps) - e^eps Q(L > eps)``, at any real eps.
 
         Every event bounds the hockey-stick from below; it falls in eps, so the event at a loss
-        surely below eps, at that loss's price, bounds it from above.
+        surely below eps, at that loss's own factor e^l, bounds it from above.
         """
         below = epsilon - 2 * slip(epsilon)
         least = np.maximum(0.0, -np.expm1(np.minimum(epsilon, 0.0)))  # of every pair
         with np.errstate(over="ignore", invalid="ignore"):
             # the event {L > l} of some l near eps: any event bounds the hockey-stick from below
             lower = _stick(*self.above(epsilon), epsilon, self.tail_error(), -1)
-            # at a loss surely below eps, with that loss's own price: the hockey-stick falls in eps
+            # at a loss l surely below eps, with its own factor e^l: the hockey-stick falls in eps
             upper = _stick(*self.above(below), below - slip(epsilon), self.tail_error(), 1)
         # delta(eps) >= 1 - e^eps for every pair of laws
         lower = np.maximum(lower, least * (1 - 4 * UNIT))

@@ -1,4 +1,4 @@
-"""Reading a guarantee: the same privacy profile as the numbers that people ask for.
+"""A guarantee: the privacy profile of a term, as the numbers that people ask for.
 
 Neighbours: whatever the losses of the term declare; the unit is one of their units. An attacker
 knows all data but whether the unit is in it (or, under replace-one, which of two values it has),
@@ -69,7 +69,7 @@ def _known(
 
 @frozen
 class Guarantee:
-    """What a term promises, in every currency.
+    """What a term promises, in every notion of privacy.
 
     Parameters
     ----------

@@ -23,7 +23,14 @@ from accountants.notions.renyi import (
     zcdp_epsilon,
 )
 from accountants.rounding import Array, ceiling, up
-from accountants.screen import Screen, at_order, divergence, failing, of_pure, pure_or_infinite
+from accountants.screen import (
+    PruningBound,
+    delta_floor_of,
+    divergence_cost,
+    order_bound,
+    pure_or_infinite,
+    pure_sum_bound,
+)
 
 
 @frozen
@@ -104,14 +111,14 @@ class Renyi(AdditiveAccountant[RenyiState]):
         epsilon = nonnegative("epsilon", epsilon)
         return bracket(min(1.0, state.floor.delta(epsilon)), _delta(state, epsilon))
 
-    def screens(self, state: RenyiState, delta: float) -> Sequence[Screen]:
-        """Return the screens of the order that certifies, and of the pure sum."""
+    def pruning_bounds(self, state: RenyiState, delta: float) -> Sequence[PruningBound]:
+        """Return the pruning bounds of the order that certifies, and of the pure sum."""
         rest = remaining_delta(probability("delta", delta), state.failure)
-        screens = [of_pure(pure_or_infinite, failing, delta)]
+        bounds = [pure_sum_bound(pure_or_infinite, delta_floor_of, delta)]
         if 0 < rest < 1:
             order = renyi_epsilon(curve(state), rest)[1]
-            screens.append(at_order(divergence(order), failing, order, delta))
-        return screens
+            bounds.append(order_bound(divergence_cost(order), delta_floor_of, order, delta))
+        return bounds
 
     def price(self, state: RenyiState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return each loss's divergence at the order that certifies."""

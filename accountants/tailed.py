@@ -44,7 +44,7 @@ class TailedAtoms(Symmetric):
         return self.atoms.tail_error() + 4096 * UNIT
 
     def attained(self) -> bool:
-        """Return False: it bounds, and is no mechanism's."""
+        """Return False: it bounds, and no mechanism need attain it."""
         return False
 
     def above(self, loss: Array) -> tuple[Array, Array]:

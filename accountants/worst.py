@@ -1,9 +1,9 @@
-"""The worst of many worlds, found without measuring each.
+"""The maximum of a bound over many worlds, without measuring each: branch and bound.
 
-The dearest world is sought as by branch and bound: a world is measured; the sums of a `Screen`,
-taken where that one attains its bound, bound all others; the one whose bound is largest is measured
-next, until no other world's bound is above what was measured. Each bound is proven, so what is
-passed over cannot be worse. Where an accountant has no screens every world is measured.
+A world is measured; the sums of a `PruningBound`, taken where that one attains its bound, bound
+all others; the one whose bound is largest is measured next, until no other world's bound is above
+what was measured. Each bound is proven, so what is
+passed over cannot be worse. Where an accountant has no pruning bounds, every world is measured.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from accountants.loss import PrivacyLoss
 from accountants.notions.approximate import approximate_epsilon_floor
 from accountants.notions.gaussian import LARGEST_MU
 from accountants.rounding import Array, ceiling, up
-from accountants.screen import Cost, Screen
+from accountants.screen import Cost, PruningBound
 from accountants.world import Multiset, World, Worlds
 
 
 @frozen
-class Worst:
+class Maximum:
     """What decides a bound over all worlds.
 
     Parameters
@@ -50,13 +50,13 @@ def fold(accountant: Accountant[Any], state: Any, spends: Multiset) -> Any:
     return state
 
 
-def worst(
+def maximum_over_worlds(
     every: Worlds,
     accountant: Accountant[Any],
     *,
     delta: float | None = None,
     epsilon: float | None = None,
-) -> Worst:
+) -> Maximum:
     """Return the worst world: by epsilon at ``delta``, or by delta at ``epsilon``.
 
     Of equal ones it is the first.
@@ -67,7 +67,7 @@ def worst(
         If the accountant has no bound for a loss, or for a world that is measured.
     """
     search = _Search(every, accountant, delta, epsilon)
-    if search.screened():
+    if search.prunable():
         # so that a refusal does not depend on which worlds the search happens to measure
         for loss in search.sums.losses:
             accountant.compose(accountant.start(), loss)  # refuses what some world would
@@ -75,7 +75,7 @@ def worst(
     while at is not None:
         search.measure(at)
         at = search.next()
-    return search.found()
+    return search.result()
 
 
 @define(slots=False)
@@ -118,17 +118,19 @@ class _Search:
         worse = bounds.upper > self.best[0]
         if worse or (bounds.upper == self.best[0] and at < self.best[1]):
             self.best = (bounds.upper, at, state)
-        if worse and self.screened():
+        if worse and self.prunable():
             delta = bounds.upper if self.delta is None else self.delta
             # the pruning bounds hold for every world, so the least of all of them does
-            for screen in self.accountant.screens(state, delta):  # type: ignore[attr-defined]
+            for screen in self.accountant.pruning_bounds(state, delta):  # type: ignore[attr-defined]
                 self.above = np.minimum(self.above, self.sums.bounds(screen))
-                if self.next() is None:  # the next screens, which cost some time, are not made
+                if (
+                    self.next() is None
+                ):  # the next pruning_bounds, which cost some time, are not made
                     break
 
-    def screened(self) -> bool:
+    def prunable(self) -> bool:
         """Whether there is anything to pass over, and a way to."""
-        return len(self.above) > 1 and hasattr(self.accountant, "screens")
+        return len(self.above) > 1 and hasattr(self.accountant, "pruning_bounds")
 
     def next(self) -> int | None:
         """Return the world of the largest bound that is not seen to be below the worst."""
@@ -140,7 +142,7 @@ class _Search:
         passed = self.above[at] <= (self.best[0] if self.epsilon is None else self.epsilon)
         return None if passed else at
 
-    def found(self) -> Worst:
+    def result(self) -> Maximum:
         """Return the worst world with its bracket."""
         upper, at, state = self.best
         lower = 0.0
@@ -150,11 +152,11 @@ class _Search:
             if np.isfinite(self.above).any():  # some were passed over
                 # a world that was passed over may have the larger lower bound
                 lower = max(lower, _floor(self.every, self.sums, self.delta, self.epsilon))
-        return Worst(Bounds(min(lower, upper), upper), self.every.alternatives[at], state)
+        return Maximum(Bounds(min(lower, upper), upper), self.every.alternatives[at], state)
 
 
 class Sums:
-    """The losses of all worlds as a table, so that a price list is summed over them at once."""
+    """The losses of all worlds as a table, so that a list of costs is summed over them at once."""
 
     def __init__(self, every: Worlds) -> None:
         self._common = every.common
@@ -188,7 +190,7 @@ class Sums:
             rounded = np.where(total == 0, 0.0, up(total, 2 * self._terms + 8))
         return np.where(np.isnan(rounded), np.inf, rounded)
 
-    def bounds(self, screen: Screen) -> Array:
+    def bounds(self, screen: PruningBound) -> Array:
         """Return each world's bound by a screen."""
         with np.errstate(over="ignore", invalid="ignore"):
             bounds = screen.epsilon(self.of(screen.cost), self.of(screen.failure))

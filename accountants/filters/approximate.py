@@ -8,8 +8,13 @@ from typing import ClassVar
 from attrs import field, frozen
 
 from accountants.errors import nonnegative, probability
-from accountants.filters.concentrated import rho_of, rho_within
-from accountants.filters.sums import UnionFilter, exact, rest, set_aside
+from accountants.filters.concentrated import largest_rho, rho_cost
+from accountants.filters.sums import (
+    UnionFilter,
+    checked_failures,
+    delta_beside_failures,
+    rational_cost,
+)
 from accountants.loss import PrivacyLoss
 
 
@@ -65,11 +70,11 @@ class ApproximateFilter(UnionFilter):
 
     def __attrs_post_init__(self) -> None:
         share = self.delta / 2 if self.failures is None else self.failures
-        failures = set_aside("ApproximateFilter", share, self.delta)
-        left = rest(self.delta, failures)
+        failures = checked_failures("ApproximateFilter", share, self.delta)
+        left = delta_beside_failures(self.delta, failures)
         object.__setattr__(self, "failures", failures)
         # the first case adds nothing to delta, so all that the failures leave is the second's
-        object.__setattr__(self, "rho", rho_within(self.epsilon, left) if left > 0 else 0.0)
+        object.__setattr__(self, "rho", largest_rho(self.epsilon, left) if left > 0 else 0.0)
 
     def units(self) -> tuple[str, ...]:
         """Return epsilon and rho."""
@@ -77,7 +82,7 @@ class ApproximateFilter(UnionFilter):
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, where there is one, and rho."""
-        return exact(loss.pure()), rho_of(loss)
+        return rational_cost(loss.pure()), rho_cost(loss)
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return epsilon and rho."""

@@ -9,17 +9,23 @@ from typing import ClassVar
 from attrs import field, frozen
 
 from accountants.errors import InapplicableError, nonnegative, probability
-from accountants.filters.concentrated import rho_within
-from accountants.filters.gaussian import GaussianFilter, square_of
-from accountants.filters.renyi import budget_at, divergences
-from accountants.filters.sums import BEYOND, UnionFilter, exact, rest, set_aside
+from accountants.filters.concentrated import largest_rho
+from accountants.filters.gaussian import GaussianFilter, mu_square_cost
+from accountants.filters.renyi import divergence_budget, divergence_costs
+from accountants.filters.sums import (
+    BEYOND,
+    UnionFilter,
+    checked_failures,
+    delta_beside_failures,
+    rational_cost,
+)
 from accountants.loss import PrivacyLoss
 from accountants.notions.renyi import zcdp_epsilon
 from accountants.rounding import down
 
-GAUSSIAN = 2 / 3
+GAUSSIAN_SHARE = 2 / 3
 """The share of delta for squares of mu; the divergence has the rest."""
-_NEVER = -1.0
+_NO_BUDGET = -1.0
 
 
 @frozen
@@ -85,13 +91,17 @@ class BestFilter(UnionFilter):
 
     def __attrs_post_init__(self) -> None:
         epsilon, delta = nonnegative("epsilon", self.epsilon), probability("delta", self.delta)
-        failures = set_aside("BestFilter", self.failures, delta)
-        mine, others = shares(delta, failures)
-        mu, order, divergence = _NEVER, 2.0, _NEVER  # at delta 0 only the sum of epsilons admits
+        failures = checked_failures("BestFilter", self.failures, delta)
+        mine, others = delta_shares(delta, failures)
+        mu, order, divergence = (
+            _NO_BUDGET,
+            2.0,
+            _NO_BUDGET,
+        )  # at delta 0 only the sum of epsilons admits
         if mine > 0 and others > 0:
             mu = GaussianFilter.within(epsilon, mine).mu
-            order = zcdp_epsilon(rho_within(epsilon, others), others)[1]
-            divergence = budget_at(order, epsilon, others)
+            order = zcdp_epsilon(largest_rho(epsilon, others), others)[1]
+            divergence = divergence_budget(order, epsilon, others)
         values = {"epsilon": epsilon, "delta": delta, "failures": failures}
         for name, value in {**values, "mu": mu, "order": order, "divergence": divergence}.items():
             object.__setattr__(self, name, value)
@@ -103,25 +113,25 @@ class BestFilter(UnionFilter):
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, the square of mu and the divergence, where there are any."""
         return (
-            exact(loss.pure()),
-            priced(lambda: square_of(loss)),
-            priced(lambda: divergences(loss, (self.order,))[0]),
+            rational_cost(loss.pure()),
+            cost_or_beyond(lambda: mu_square_cost(loss)),
+            cost_or_beyond(lambda: divergence_costs(loss, (self.order,))[0]),
         )
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return epsilon, the square of mu and the divergence; a negative one is never kept."""
-        square = Fraction(self.mu) ** 2 if self.mu >= 0 else Fraction(_NEVER)
+        square = Fraction(self.mu) ** 2 if self.mu >= 0 else Fraction(_NO_BUDGET)
         return Fraction(self.epsilon), square, Fraction(self.divergence)
 
 
-def shares(delta: float, failures: float) -> tuple[float, float]:
+def delta_shares(delta: float, failures: float) -> tuple[float, float]:
     """Return the deltas of squares of mu and of divergences, rounded down."""
-    left = rest(delta, failures)
-    mine = down(left * GAUSSIAN, 2)
+    left = delta_beside_failures(delta, failures)
+    mine = down(left * GAUSSIAN_SHARE, 2)
     return mine, down(left - mine, 2)  # rounded down, so that mine + others <= delta'
 
 
-def priced(price: Callable[[], Fraction]) -> Fraction:
+def cost_or_beyond(price: Callable[[], Fraction]) -> Fraction:
     """Return a cost; `BEYOND` every budget where a loss has none in the accounting unit."""
     try:
         return price()

@@ -11,7 +11,7 @@ from accountants.filters.concentrated import ConcentratedFilter
 from accountants.filters.gaussian import GaussianFilter
 from accountants.filters.pure import PureFilter
 from accountants.filters.renyi import SomeOrderFilter
-from accountants.filters.sums import SumFilter, set_aside
+from accountants.filters.sums import SumFilter, checked_failures
 
 _FILTERS: dict[str, Callable[[float, float, float], SumFilter]] = {
     "best": BestFilter,
@@ -51,12 +51,12 @@ def filter_for(accountant: str, epsilon: float, delta: float, failures: float = 
     if not isinstance(accountant, str):
         raise DomainError(f"filter_for needs an accountant's name, got {accountant!r}")
     epsilon, delta = nonnegative("epsilon", epsilon), probability("delta", delta)
-    failures = set_aside("filter", failures, delta)
+    failures = checked_failures("filter", failures, delta)
     if accountant in _FILTERS:
         return _FILTERS[accountant](epsilon, delta, failures)
     raise InapplicableError(
         f"the accountant {accountant!r} has no filter: for privacy loss distributions and "
         "trade-off functions the natural one is false when parameters are chosen adaptively "
         "(Tran, Koskela, Raisa and Honkela 2026), and for others none is proven; the "
-        f"currencies with a theorem are {', '.join(_FILTERS)}"
+        f"accounting units with a theorem are {', '.join(_FILTERS)}"
     )

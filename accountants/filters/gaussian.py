@@ -12,9 +12,9 @@ from accountants.errors import InapplicableError, nonnegative, probability
 from accountants.filters.sums import (
     BEYOND,
     SumFilter,
+    checked_failures,
+    delta_beside_failures,
     largest_budget,
-    rest,
-    set_aside,
 )
 from accountants.loss import PrivacyLoss
 from accountants.notions.gaussian import LARGEST_MU, gdp_epsilon, gdp_mu
@@ -74,14 +74,14 @@ class GaussianFilter(SumFilter):
         InapplicableError
             If nothing of ``delta`` is left beside the failures.
         """
-        failures = set_aside("GaussianFilter", failures, probability("delta", delta))
-        epsilon, left = nonnegative("epsilon", epsilon), rest(delta, failures)
+        failures = checked_failures("GaussianFilter", failures, probability("delta", delta))
+        epsilon, left = nonnegative("epsilon", epsilon), delta_beside_failures(delta, failures)
         if left <= 0:
             raise InapplicableError(
                 "GaussianFilter needs a delta beside the failures: Gaussian DP has no finite "
                 "epsilon at delta 0; use PureFilter, or a larger delta"
             )
-        return cls(largest_budget(lambda mu: _of_mu(mu, left), epsilon), failures)
+        return cls(largest_budget(lambda mu: _mu_epsilon(mu, left), epsilon), failures)
 
     def units(self) -> tuple[str, ...]:
         """Return mu squared."""
@@ -89,7 +89,7 @@ class GaussianFilter(SumFilter):
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the square of mu."""
-        return (square_of(loss),)
+        return (mu_square_cost(loss),)
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return the square of mu."""
@@ -97,16 +97,16 @@ class GaussianFilter(SumFilter):
 
     def converted(self, delta: float) -> float:
         """Return the exact epsilon of mu-GDP at ``delta``."""
-        return _of_mu(self.mu, delta)
+        return _mu_epsilon(self.mu, delta)
 
 
-def square_of(loss: PrivacyLoss) -> Fraction:
+def mu_square_cost(loss: PrivacyLoss) -> Fraction:
     """Return the square of the loss's mu, exactly; beyond all budgets where it is too large."""
     mu = gdp_mu(loss)
     return Fraction(mu) ** 2 if mu <= LARGEST_MU else BEYOND
 
 
-def _of_mu(mu: float, delta: float) -> float:
+def _mu_epsilon(mu: float, delta: float) -> float:
     """Return the epsilon of mu-GDP at ``delta``; infinite at 0 and below, but for mu 0."""
     if delta >= 1 or (mu == 0 and delta >= 0):
         return 0.0

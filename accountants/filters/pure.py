@@ -9,7 +9,7 @@ from typing import ClassVar
 from attrs import field, frozen
 
 from accountants.errors import nonnegative, probability
-from accountants.filters.sums import SumFilter, exact
+from accountants.filters.sums import SumFilter, rational_cost
 from accountants.loss import PrivacyLoss
 from accountants.notions.pure import pure_epsilon
 
@@ -66,7 +66,7 @@ class PureFilter(SumFilter):
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon."""
-        return (exact(pure_epsilon(loss)),)
+        return (rational_cost(pure_epsilon(loss)),)
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return epsilon."""

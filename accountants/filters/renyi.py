@@ -11,8 +11,14 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
-from accountants.filters.concentrated import rho_within
-from accountants.filters.sums import SumFilter, UnionFilter, exact, rest, set_aside
+from accountants.filters.concentrated import largest_rho
+from accountants.filters.sums import (
+    SumFilter,
+    UnionFilter,
+    checked_failures,
+    delta_beside_failures,
+    rational_cost,
+)
 from accountants.loss import PrivacyLoss
 from accountants.notions.renyi import renyi_divergence, renyi_to_epsilon, zcdp_epsilon
 from accountants.rounding import UNIT, Array, down
@@ -21,7 +27,7 @@ ORDERS = tuple(1 + 2.0**k for k in range(-1, 9))
 """From 1.5 to 257."""
 
 
-def orders_of(what: str, value: float | Iterable[float]) -> tuple[float, ...]:
+def checked_orders(what: str, value: float | Iterable[float]) -> tuple[float, ...]:
     """Return orders as floats, or raise `DomainError` unless all are finite and above 1."""
     every = tuple(value) if isinstance(value, Iterable) else (value,)
     orders = tuple(nonnegative(what, order) for order in every)
@@ -31,7 +37,7 @@ def orders_of(what: str, value: float | Iterable[float]) -> tuple[float, ...]:
 
 
 def _orders(value: float | Iterable[float]) -> tuple[float, ...]:
-    return orders_of("orders", value)
+    return checked_orders("orders", value)
 
 
 def _curve(value: float | Iterable[float]) -> tuple[float, ...]:
@@ -95,13 +101,13 @@ class RenyiFilter(SumFilter):
         InapplicableError
             If the order is too small for ``epsilon`` and ``delta``.
         """
-        failures = set_aside("RenyiFilter", failures, probability("delta", delta))
-        epsilon, left = nonnegative("epsilon", epsilon), rest(delta, failures)
-        rho = rho_within(epsilon, left)
+        failures = checked_failures("RenyiFilter", failures, probability("delta", delta))
+        epsilon, left = nonnegative("epsilon", epsilon), delta_beside_failures(delta, failures)
+        rho = largest_rho(epsilon, left)
         if order is None:
             order = zcdp_epsilon(rho, left)[1]
-        (chosen,) = orders_of("order", order)
-        budget = budget_at(chosen, epsilon, left)
+        (chosen,) = checked_orders("order", order)
+        budget = divergence_budget(chosen, epsilon, left)
         if budget < 0:
             raise InapplicableError(
                 f"order {chosen} proves no epsilon as small as {epsilon} at delta {left}, whatever "
@@ -115,7 +121,7 @@ class RenyiFilter(SumFilter):
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the divergence at each order."""
-        return divergences(loss, self.orders)
+        return divergence_costs(loss, self.orders)
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return the curve."""
@@ -172,10 +178,12 @@ class SomeOrderFilter(UnionFilter):
 
     def __attrs_post_init__(self) -> None:
         epsilon, delta = nonnegative("epsilon", self.epsilon), probability("delta", self.delta)
-        failures = set_aside("SomeOrderFilter", self.failures, delta)
+        failures = checked_failures("SomeOrderFilter", self.failures, delta)
         # a union bound: each order has an equal share of delta, rounded down so that they fit
-        share = max(0.0, down(rest(delta, failures) / len(self.orders), 2))
-        curve = tuple(budget_at(a, epsilon, share) if share > 0 else -1.0 for a in self.orders)
+        share = max(0.0, down(delta_beside_failures(delta, failures) / len(self.orders), 2))
+        curve = tuple(
+            divergence_budget(a, epsilon, share) if share > 0 else -1.0 for a in self.orders
+        )
         values = {"epsilon": epsilon, "delta": delta, "failures": failures, "curve": curve}
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -186,19 +194,19 @@ class SomeOrderFilter(UnionFilter):
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, where there is one, and the divergence at each order."""
-        return exact(loss.pure()), *divergences(loss, self.orders)
+        return rational_cost(loss.pure()), *divergence_costs(loss, self.orders)
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return epsilon and the orders' budgets; a negative one is never kept."""
         return Fraction(self.epsilon), *(Fraction(bound) for bound in self.curve)
 
 
-def divergences(loss: PrivacyLoss, orders: tuple[float, ...]) -> tuple[Fraction, ...]:
+def divergence_costs(loss: PrivacyLoss, orders: tuple[float, ...]) -> tuple[Fraction, ...]:
     """Return the loss's divergence at each order, as exact rationals."""
-    return tuple(exact(float(d)) for d in renyi_divergence(loss, np.array(orders)))
+    return tuple(rational_cost(float(d)) for d in renyi_divergence(loss, np.array(orders)))
 
 
-def budget_at(order: float, epsilon: float, delta: float) -> float:
+def divergence_budget(order: float, epsilon: float, delta: float) -> float:
     """Return a divergence whose epsilon at ``delta`` is at most ``epsilon``, the largest but
     for rounding; negative where there is none.
     """  # noqa: D205

@@ -124,7 +124,7 @@ class Spent:
         return Spent(tuple(sums), self.failure + Fraction(failure) * times)
 
 
-def exact(price: float | None) -> Fraction:
+def rational_cost(price: float | None) -> Fraction:
     """Return the cost as a rational; `BEYOND` where it is infinite or unknown."""
     return Fraction(price) if price is not None and math.isfinite(price) else BEYOND
 
@@ -177,7 +177,7 @@ class SumFilter(ExactSums):
 
     def guarantee(self, delta: float) -> Guarantee:
         """Return the epsilon that all that it admits keeps at ``delta``."""
-        return Guarantee(self.converted(rest(delta, self.failures)), delta)
+        return Guarantee(self.converted(delta_beside_failures(delta, self.failures)), delta)
 
     def admits(self, state: Spent, loss: PrivacyLoss, times: int = 1) -> bool:
         """Whether ``loss``, spent ``times`` times, fits."""
@@ -309,12 +309,12 @@ def _evolved(loss: Any, name: str, value: float) -> PrivacyLoss:
     return evolved
 
 
-def rest(delta: float, failures: float) -> float:
+def delta_beside_failures(delta: float, failures: float) -> float:
     """Return delta' with ``F + (1 - F) delta' <= delta``; negative where the failures exceed it."""
     return remaining_delta(probability("delta", delta), Fraction(failures))
 
 
-def set_aside(what: str, failures: float, delta: float) -> float:
+def checked_failures(what: str, failures: float, delta: float) -> float:
     """Return ``failures``, or raise `DomainError` unless it is a probability up to ``delta``."""
     value = probability(f"{what}.failures", failures)
     if value > delta:

@@ -50,7 +50,7 @@ class Allocated(PrivacyLoss):
     body
         The loss of one step on a unit that takes part in it.
     steps
-        A whole number of at least 1.
+        An integer of at least 1.
 
     References
     ----------

@@ -59,7 +59,7 @@ def implied(loss: PrivacyLoss) -> Pair | None:
 
 @frozen
 class PureBound(Pure):
-    """A pure epsilon that nobody claims to be attained: no lower bounds follow from it."""
+    """A pure epsilon that need not be attained: no lower bounds follow from it."""
 
     response_pair: ClassVar[bool] = False
 
@@ -133,7 +133,7 @@ def _bounded(curve: Curve, pure: float) -> Pair:
 
 
 def _reach(curve: Curve) -> float | None:
-    """Return the epsilon at which delta is nothing, or the farthest; None where that is useless."""
+    """Return where delta becomes negligible, or the farthest; None where that is useless."""
     epsilons = np.append(np.geomspace(1e-9, _FARTHEST, 400)[:-1], _FARTHEST)
     logs, _ = log_deltas(curve, epsilons)
     nothing = np.flatnonzero(logs <= _REACH)

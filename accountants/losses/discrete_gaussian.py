@@ -44,7 +44,7 @@ class DiscreteGaussian(PrivacyLoss):
     sigma
         Positive; the parameter, not quite the standard deviation.
     sensitivity
-        Delta, a whole number from 1 to 2^52.
+        Delta, an integer from 1 to 2^52.
 
     References
     ----------

@@ -32,7 +32,7 @@ def log_theta_ratio(g: float, tau: Complex) -> tuple[Complex, Array]:
 
     Notes
     -----
-    ``Theta(tau) = e^{m (tau - m g)} Theta(tau - 2 m g)``: with m the whole number nearest to
+    ``Theta(tau) = e^{m (tau - m g)} Theta(tau - 2 m g)``: with m the integer nearest to
     ``Re tau/(2g)`` the first term is the largest, and the others are below ``e^{-g (k^2 - |k|)}``
     of it. For m = 0, ``Theta(tau) - Theta(0) = 4 sum_{k>0} e^{-g k^2} sinh^2(k tau/2)``, in which
     nothing cancels near 0.
@@ -80,7 +80,7 @@ def _near(g: float, tau: Complex) -> tuple[Complex, Array]:
 
 
 def upper_tail(sigma: float, least: Array) -> Array:
-    """Return ``P(X >= n)`` at whole numbers n, within 1e-12 of itself and 1e-300."""
+    """Return ``P(X >= n)`` at integers n, within 1e-12 of itself and 1e-300."""
     folded = np.maximum(least, 1 - least)  # X and -X have the same law; here n >= 1
     tails = _from_table(sigma, folded) if sigma <= _TABLED else _from_integral(sigma, folded)
     return np.where(least >= 1, tails, 1 - tails)

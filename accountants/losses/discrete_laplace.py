@@ -49,7 +49,7 @@ class DiscreteLaplace(PrivacyLoss):
     scale
         Positive.
     sensitivity
-        Delta, a whole number from 1 to 2^52.
+        Delta, an integer from 1 to 2^52.
 
     References
     ----------

@@ -49,7 +49,7 @@ class Shuffled(PrivacyLoss):
     post-processing of how many were drawn from U and from V: of ``C ~ Bin(n-1, e^-eps)`` clones,
     ``A ~ Bin(C, 1/2)`` from U, and of the unit's own report.
 
-    The pair tells C too, and that is no gain: given C = c it is the same, and the fewer clones
+    The pair tells C too, which is not a gain: given C = c it is the same, and the fewer clones
     the easier to tell apart. So c is rounded down, far counts are taken for none at all
     (randomized response), and ratios are spread outward onto a grid.
 
@@ -61,7 +61,7 @@ class Shuffled(PrivacyLoss):
     epsilon
         Non-negative, in nats; of each report, under replacement.
     reports
-        n, the whole number of reports, the unit's own included; at least 1.
+        n, the integer of reports, the unit's own included; at least 1.
 
     References
     ----------
@@ -105,7 +105,7 @@ class Shuffled(PrivacyLoss):
 
 @lru_cache(maxsize=64)
 def _pair(eps: float, reports: int) -> Pair:
-    if eps < 1e-12:  # there is nothing left to amplify
+    if eps < 1e-12:  # too small to amplify
         return Unattained(ResponsePair(eps))
     clones, weights, steps = _clones(eps, min(reports, _MOST_REPORTS) - 1)
     laws = [_counts(eps, int(c)) for c in clones]

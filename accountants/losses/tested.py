@@ -53,7 +53,7 @@ class Tested(Curved):
 
     Under any neighbour relation. The model M has the curve `worst` on all data sets; on data D,
     ``b(D)`` bounds ``D_order(M(D) || M(D'))`` and ``D_order(M(D') || M(D))`` for all neighbours
-    D'. A whole number d(D) that moves by at most 1 between neighbours is 0 where
+    D'. An integer d(D) that moves by at most 1 between neighbours is 0 where
     ``b(D) > divergence``. The test is epsilon-DP as a function of d, and passes with probability at
     most delta where d = 0. Where it fails nothing is released but that it failed.
 
@@ -91,7 +91,7 @@ class Tested(Curved):
     theorem: ClassVar[str] = "propose-test-release of a whole model: Dwork & Lei 2009"
 
     __test__: ClassVar[bool] = False
-    """It is no test of pytest's."""
+    """pytest must not collect it as a test."""
 
     epsilon: float = field(converter=_epsilon)
     delta: float = field(converter=_delta)

@@ -97,7 +97,7 @@ def checked_votes(
     after
         Bounds of what the answer loses.
     top
-        Largest counts, whole numbers.
+        Largest counts, integers.
     teachers
         No count is larger.
     """

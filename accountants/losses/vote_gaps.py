@@ -195,7 +195,7 @@ def _codes(votes: NDArray[Any], by_gap: Array, logs: Array, teachers: int) -> ND
 
 
 def _whole(votes: NDArray[Any]) -> NDArray[np.int64]:
-    """Return whole numbers; -1 for what is none."""
+    """Return integers; -1 for what is none."""
     if votes.dtype.kind in "bi":
         return np.asarray(votes, dtype=np.int64)
     if votes.dtype.kind == "u":

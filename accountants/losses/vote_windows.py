@@ -1,6 +1,6 @@
 """How the loss of many votes moves near the data set at hand: smooth sensitivity, and a distance.
 
-Nouns. A *place* is the pair of a query's largest count and its cell (`vote_gaps`); a *table* holds
+A *place* is the pair of a query's largest count and its cell (`vote_gaps`); a *table* holds
 a bound for each place. A data set has one place for each of m queries, and its total is
 ``f(D) = sum_j t(c_j)``. Exchanging a voter moves every query's place into its *window*: the rows
 within 1 and the cells within 17 (where 8 are a unit). After d exchanges it is in the d-th window,

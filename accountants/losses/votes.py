@@ -1,6 +1,6 @@
 """What noisy votes of teachers lose: at worst, on the votes at hand, and near them.
 
-Nouns. K *teachers* vote for one of C *classes* in each of m *queries*, which are fixed beforehand:
+K *teachers* vote for one of C *classes* in each of m *queries*, which are fixed beforehand:
 *counts* have shape (m, C), and each row sums to K. Neighbouring data sets differ in one teacher,
 whose vote may move to another class in every query. A *vote* is how one query is answered:
 
@@ -180,7 +180,7 @@ class _NormalVotes(Votes):
     def distance(self, counts: ArrayLike, order: float, budget: float) -> int:
         """Return how many exchanges bring the bound of both directions above ``budget``, at least.
 
-        A whole number that moves by at most 1 between neighbours, and never more than the true
+        An integer that moves by at most 1 between neighbours, and never more than the true
         one: 0 where the bound is above, K + 1 where no data set's is.
         """
         at, known = self._table(counts, order)
