@@ -45,7 +45,7 @@ def from_json(text: str) -> Term:
     Raises
     ------
     DomainError
-        If it is no JSON, or no term: with the node, and what it lacks or should not have.
+        If it is not JSON, or not a term: with the node, and what it lacks or should not have.
 
     Examples
     --------

@@ -289,9 +289,9 @@ def test_one_vote_at_a_tie_is_what_teachers_are_audited_by(sigma: float, broken:
 @pytest.mark.parametrize("samples", [None, 1000.0, "1000", 99, True])
 def test_numbers_of_runs_are_whole(samples: Any) -> None:
     plan = dp.Pipeline(n=count().release(dp.Laplace(scale=1)))
-    with pytest.raises(DomainError, match="samples must be a whole number"):
+    with pytest.raises(DomainError, match="samples"):
         plan.audit(samples=samples, seed=1)
-    with pytest.raises(DomainError, match="limit must be a whole number"):
+    with pytest.raises(DomainError, match="limit"):
         audit.pipeline(plan, limit=-1)
     with pytest.raises(dp.DeclarationError, match="of a Pipeline"):
         audit.pipeline(count())  # type: ignore[arg-type]

@@ -332,7 +332,7 @@ def test_a_seed_is_a_whole_number(seed: Any) -> None:
         lambda: audit.pipeline(plan, samples=100, seed=seed),
         lambda: audit.mechanism(dp.Laplace(scale=1), (0.0, 1.0), samples=100, seed=seed),
     ):
-        with pytest.raises(DomainError, match="seed must be a whole number"):
+        with pytest.raises(DomainError, match="seed"):
             audited()
 
 

@@ -20,7 +20,8 @@ import pytest
 import accountants
 import adaptive_dp as dp
 from accountants import Gaussian, Laplace, Repeated, Spend
-from accountants.notions import gaussian, renyi
+from accountants.notions.gaussian import gdp_epsilon, gdp_mu
+from accountants.notions.renyi import zcdp_epsilon
 from accountants.secret import Secret
 from adaptive_dp.graph.run import Run
 from adaptive_dp.queries.domains import column
@@ -464,10 +465,10 @@ def test_many_unlike_parts(relation):
             continue  # an exchange inside of a part moves no count
         found = [(Laplace(k / b), k / sigma) for k, (b, sigma) in counted(where, noises)]
         rho = max(rho, sum(loss.rho() + shift**2 / 2 for loss, shift in found))
-        mu = max(mu, sum(gaussian.mu(loss) ** 2 + shift**2 for loss, shift in found))
+        mu = max(mu, sum(gdp_mu(loss) ** 2 + shift**2 for loss, shift in found))
     expected = {
-        "concentrated": renyi.epsilon_linear(rho, 1e-6)[0],
-        "gaussian": gaussian.epsilon(mu**0.5, 1e-6).upper,
+        "concentrated": zcdp_epsilon(rho, 1e-6)[0],
+        "gaussian": gdp_epsilon(mu**0.5, 1e-6).upper,
     }
     for name, value in expected.items():
         assert value * (1 - 1e-12) <= certificate.bounds[name].upper <= value * (1 + 1e-7)

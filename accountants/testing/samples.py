@@ -48,17 +48,17 @@ def sample_problems(
     present, absent = (np.asarray(score(x), dtype=np.float64) for x in sampler(rng, draws))
     epsilons = [0.0, *np.geomspace(scale / 100, scale, 11).tolist()]
     share = FALSE_ALARM / (8 * len(epsilons))
-    found = []
+    problems = []
     for eps in epsilons:
         for side, p, q in (("", present, absent), (" of the reversed pair", -absent, -present)):
             least = _floor(p, q, eps, share)
             for name, promise in promises.items():
                 if least > promise(eps):
-                    found.append(
+                    problems.append(
                         f"{name} promises delta {promise(eps):.6g} at epsilon {eps:.6g}, but "
                         f"{draws} draws show at least {least:.6g}{side}"
                     )
-    return found
+    return problems
 
 
 def _floor(p: Array, q: Array, epsilon: float, share: float) -> float:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from accountants import Gaussian as GaussianLoss
 from accountants import PrivacyLoss
-from accountants.notions import gaussian
+from accountants.notions.gaussian import gdp_log_profile
 from accountants.roots import crossing
 from accountants.rounding import quotient, up
 from adaptive_dp.graph.free import IN_PROPORTION
@@ -104,7 +104,7 @@ def largest_mu(epsilon: float, delta: float) -> float:
     )
 
     def room(mu: float) -> float:
-        return math.log(delta) - gaussian.log_profile(mu, epsilon, 1)
+        return math.log(delta) - gdp_log_profile(mu, epsilon, 1)
 
     low, high = 1.0, 1.0
     while room(low) <= 0:

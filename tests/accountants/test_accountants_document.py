@@ -195,5 +195,5 @@ def test_infinities_and_fractions() -> None:
 def test_a_name_that_reads_like_a_number_stays_a_name() -> None:
     term = Parallel([Spend(Laplace(0.1), name="inf"), Spend(Laplace(0.2), "-inf")], ["inf", "b"])
     assert from_json(to_json(term)) == term
-    with pytest.raises(DomainError, match=r"Spend\.name must be a text"):
+    with pytest.raises(DomainError, match=r"Spend\.name"):
         Spend(Laplace(0.1), name=5)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from accountants import Approximate, Composite, Envelope, Gaussian, Laplace, PrivacyLoss, Pure
 from accountants.losses import Sampled
-from accountants.notions import pure
+from accountants.notions.pure import pure_to_gdp
 
 ORDERS = [1.0001, 1.05, 1.5, 2.0, 2.7, 5.0, 16.0, 63.5, 256.0, 4096.0, 1e6]
 EPSILONS = [1e-8, 1e-4, 9.9e-3, 1.1e-2, 0.1, 0.7, 1.0, 3.0, 10.0, 40.0, 300.0]
@@ -154,7 +154,7 @@ def test_pure_rho_is_the_supremum_over_the_order(epsilon: float) -> None:
     "epsilon", [1e-12, 1e-6, 0.01, 0.5, 1.0, 1.86, 1.87, 3.0, 20.0, 300.0, 699.0]
 )
 def test_pure_mu_puts_the_gaussian_below_randomized_responses_trade_off(epsilon: float) -> None:
-    mu, grow = truth.real(pure.to_mu(epsilon)), mp.exp(truth.real(epsilon))
+    mu, grow = truth.real(pure_to_gdp(epsilon)), mp.exp(truth.real(epsilon))
     with mp.workdps(50 + int(epsilon)):
         # mu is exact where Phi(-mu/2) = 1 / (1 + e^eps): the corner of the trade-off curve
         corner = mp.erfc(mu / 2 / mp.sqrt(2)) / 2

@@ -22,13 +22,12 @@ from accountants.filters import (
     BestFilter,
     ConcentratedFilter,
     GaussianFilter,
-    IndividualFilter,
     PureFilter,
     RenyiFilter,
     SomeOrderFilter,
     filter_for,
 )
-from accountants.filters.individual import sum_up
+from accountants.filters.individual import IndividualFilter, sum_up
 from accountants.filters.sums import SumFilter
 from accountants.losses.composite import Composite
 from accountants.losses.sampled import Sampled

@@ -43,7 +43,7 @@ from accountants import (
     measure,
     worlds,
 )
-from accountants.worst import fold, worst
+from accountants.worst import fold, maximum_over_worlds
 
 POINTS = ({"delta": 0.0}, {"delta": 1e-9}, {"delta": 0.05}, {"epsilon": 0.0}, {"epsilon": 0.8})
 
@@ -143,7 +143,7 @@ def test_few_worlds_are_measured() -> None:
     assert len(every.alternatives) > 4000
     for accountant in ACCOUNTANTS:
         counting = _Counting(accountant)
-        worst(every, counting, delta=1e-6)
+        maximum_over_worlds(every, counting, delta=1e-6)
         assert counting.asked <= 200, accountant.name
 
 
@@ -162,10 +162,10 @@ class _Counting:
 
 
 class _Plain(_Counting):
-    """An accountant of somebody else, without screens."""
+    """An accountant of somebody else, without pruning_bounds."""
 
     def __getattr__(self, name: str):  # type: ignore[no-untyped-def]
-        if name == "screens":
+        if name == "pruning_bounds":
             raise AttributeError
         return super().__getattr__(name)
 
@@ -174,10 +174,10 @@ def test_without_screens_every_world_is_measured() -> None:
     every = worlds(Parallel(unlike(9, 3)))
     for accountant in ACCOUNTANTS:
         plain = _Plain(accountant)
-        found = worst(every, plain, delta=1e-6)
+        found = maximum_over_worlds(every, plain, delta=1e-6)
         assert plain.asked == len(every.alternatives)
         assert found.bounds.upper == pytest.approx(
-            worst(every, accountant, delta=1e-6).bounds.upper, rel=1e-12, abs=1e-9
+            maximum_over_worlds(every, accountant, delta=1e-6).bounds.upper, rel=1e-12, abs=1e-9
         )
 
 
@@ -221,7 +221,7 @@ def test_many_gaussians_do_not_raise_what_is_known_from_below() -> None:
     many = {Gaussian(0.001 + 1e-9 * i): 1 for i in range(16_000)}
     rest = ([Laplace(0.1)], [Laplace(0.2)], [Pure(0.05), Laplace(0.05)])
     every = Worlds({}, tuple(World(many | dict.fromkeys(some, 1)) for some in rest))
-    lower = worst(every, GaussianDP(), delta=1e-6).bounds.lower
+    lower = maximum_over_worlds(every, GaussianDP(), delta=1e-6).bounds.lower
     mu = mp.sqrt(mp.fsum(truth.real(loss.mu()) ** 2 for loss in many))
     left, right = mu / 2 - lower / mu, -mu / 2 - lower / mu
     assert mp.ncdf(left) - mp.exp(lower) * mp.ncdf(right) >= truth.real(1e-6)
