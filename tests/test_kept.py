@@ -221,7 +221,7 @@ def test_folders_that_are_refused(what: str, folder: Path) -> None:
 def test_a_folder_is_for_one_data_set(folder: Path, log: Path) -> None:
     with dp.pate.kept(folder):
         simulated(plan(log))
-        with pytest.raises(DataError, match="keeps teachers of 'people'"):
+        with pytest.raises(DataError, match="'people'"):
             plan(log, name="patients").run(patients=DATA, pool=POOL)
 
 

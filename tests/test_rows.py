@@ -734,7 +734,7 @@ def test_a_line_of_a_file_is_read_by_itself(tmp_path):
         assert len(found["x"]) == (3 if odd == b"" else 4)
     for content, cells in ((b"x\n7\n\n", [7.0, None]), (b"x\n7\n10\n", [7.0, 10.0])):
         assert read(_file(tmp_path, content), {"x": "number"}, None) == {"x": cells}
-    with pytest.raises(SchemaError, match="separated by commas"):
+    with pytest.raises(SchemaError, match=r"other\.csv"):
         read(_file(tmp_path, b"g;x\na;1\n"), {"x": "number", "g": "text"}, None)
 
 

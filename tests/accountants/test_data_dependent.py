@@ -389,7 +389,7 @@ def test_the_sanitised_estimate_is_above_the_private_value() -> None:
         with pytest.raises(DomainError):
             route.upper(1.0, 0.0, bad)
     for zero in (0.0, -1.0, math.nan, math.inf):
-        with pytest.raises(DomainError, match=r"positive and finite$"):
+        with pytest.raises(DomainError):
             route.log_scale(Secret(zero))
     for beta in (0.0, -1.0):
         with pytest.raises(DomainError):

