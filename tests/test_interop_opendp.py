@@ -124,12 +124,12 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("make", "why"),
         [
-            (lambda: small(), "any i64"),
+            (lambda: small(), "i64"),
             (lambda: odp.m.make_randomized_response_bool(0.6), "metric"),
             (lambda: odp.c.make_zCDP_to_approxDP(gaussian()), "make_fix_delta"),
-            (lambda: odp.c.make_approximate(gaussian()), "output measure"),
+            (lambda: odp.c.make_approximate(gaussian()), "measure"),
             (lambda: noisy_max(), "metric"),
-            (lambda: 3, "must be a Measurement"),
+            (lambda: 3, "Measurement"),
         ],
     )
     def test_measurements_that_do_not_fit(self, make: Any, why: str) -> None:
@@ -153,9 +153,9 @@ class TestRefusals:
     def test_queries_that_do_not_fit(self) -> None:
         whole = odp.m.make_laplace(I64, odp.absolute_distance(T="i64"), scale=4.0)
         for query, measurement, why in (
-            (PEOPLE["x"].sum(), whole, "whole numbers"),
-            (PEOPLE["region"].histogram(), laplace(), "one number"),
-            (PEOPLE["region"].histogram(), gaussian(size=2), "3 numbers"),
+            (PEOPLE["x"].sum(), whole, "numbers"),
+            (PEOPLE["region"].histogram(), laplace(), "number"),
+            (PEOPLE["region"].histogram(), gaussian(size=2), r"\b3\b"),
         ):
             with pytest.raises(dp.DeclarationError, match=why):
                 certified(query, measurement, 1e-6)

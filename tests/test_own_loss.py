@@ -85,7 +85,7 @@ def test_documents_name_it_and_bring_nothing() -> None:
     assert dp.verify(made.certify())
     for name in ("no_such_module", "os", "antigravity"):
         other = text.replace(f"{__name__}:Savage", f"{name}:Savage")
-        with pytest.raises(dp.PlanError, match=f"import {name} first"):
+        with pytest.raises(dp.PlanError, match=f"import {name}"):
             dp.load(other)
 
 

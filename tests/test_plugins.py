@@ -193,7 +193,7 @@ class TestFinding:
         problems = {o.name: o.problem for o in plugins.listed("mechanisms")}
         assert why in problems[name]
         assert problems["Noisy"] == problems["Laplace"] == ""
-        with pytest.raises(dp.PluginError, match=f"plug-in '{name}' of .* {'0.1|1.2'}"):
+        with pytest.raises(dp.PluginError, match=rf"'{name}'.*(0\.1|1\.2)"):
             plugins.load("mechanisms", name)
 
     def test_loading(self, site: Path) -> None:
