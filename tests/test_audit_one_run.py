@@ -143,7 +143,7 @@ def test_a_certificate_is_a_claim() -> None:
     assert (found.verdict, found.epsilon) == ("violation", plan.certify().epsilon)
 
 
-@pytest.mark.parametrize("shift", [0.0, 3.0])
+@pytest.mark.parametrize("shift", [0.0, pytest.param(3.0, marks=pytest.mark.slow)])
 def test_a_rule_that_is_fitted_to_the_scores_shows_no_more_than_mu(shift: float) -> None:
     """Independent Gaussian scores with mu = 1: the bound of each run errs with 0.05 at most.
 

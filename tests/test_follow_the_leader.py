@@ -157,7 +157,10 @@ def test_a_thousand_rounds_of_a_tree():
         assert variances[t - 1] == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize(("batches", "epochs"), [(16, 1), (100, 1), (20, 5), (1000, 1), (100, 4)])
+@pytest.mark.parametrize(
+    ("batches", "epochs"),
+    [(16, 1), (100, 1), (20, 5), pytest.param(1000, 1, marks=pytest.mark.slow), (100, 4)],
+)
 def test_bands_err_less_than_the_tree(batches, epochs):
     """At equal loss, in the mean square and at worst; alone, the root is next to the least."""
     errors = {}

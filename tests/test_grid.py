@@ -88,7 +88,7 @@ def test_no_norm_exceeds_the_radius(radius, values):
     assert np.abs(whole).max() < 2**20  # products in blocks of 2^12 rows stay below 2^53
 
 
-@pytest.mark.parametrize("width", [1, 2, 3, 10, 100])
+@pytest.mark.parametrize("width", [1, 2, 3, 10, pytest.param(100, marks=pytest.mark.slow)])
 def test_vectors_near_the_sphere(width):
     generator = np.random.default_rng(width)
     for radius in (1.0, 0.7, 1e-5, 3e7, 2.0 - 2.0**-52, 1.0 + 2.0**-52, 1e-300):

@@ -64,7 +64,16 @@ def hockey_stick(epsilon, first, up, down):
     return [mp.quad(lambda y, s=s: inner(y, s), sorted(points)) for s in (1, -1)]
 
 
-@pytest.mark.parametrize("norm", [0.0, 0.25, 0.5, 0.96875, 1.0])
+@pytest.mark.parametrize(
+    "norm",
+    [
+        0.0,
+        pytest.param(0.25, marks=pytest.mark.slow),
+        pytest.param(0.5, marks=pytest.mark.slow),
+        0.96875,
+        1.0,
+    ],
+)
 @pytest.mark.parametrize("first", [0.6 * MU, 1.4 * MU])
 def test_the_exact_hockey_stick_divergence_is_at_most_delta(norm, first):
     """Who takes part is read off the session; what that reveals is integrated without it.

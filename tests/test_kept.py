@@ -264,7 +264,9 @@ def killed(folder: Path, log: Path, sign: int) -> int:
     return trained(log)
 
 
-@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "sign", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGINT]
+)
 def test_a_stopped_run_goes_on(sign: int, folder: Path, log: Path) -> None:
     begun = killed(folder, log, sign)
     there = teachers_in(folder)

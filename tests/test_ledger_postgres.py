@@ -158,7 +158,11 @@ def test_processes_spend_on_after_the_server_was_restarted(owned: Server, tmp_pa
     assert len(entries) > before + 3
 
 
-@pytest.mark.parametrize(("points", "instants"), [(1, 0), (0, 10)], ids=["points", "instants"])
+@pytest.mark.parametrize(
+    ("points", "instants"),
+    [pytest.param(1, 0, marks=pytest.mark.slow), (0, 10)],
+    ids=["points", "instants"],
+)
 def test_a_killed_session_has_recorded_whatever_it_said(
     server: str, tmp_path: Path, points: int, instants: int
 ) -> None:

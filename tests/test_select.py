@@ -78,7 +78,10 @@ def test_the_best_candidate_wins_and_none_else_is_told() -> None:
     assert set(best) == {"candidate", "score", "value"}
 
 
-@pytest.mark.parametrize(("shape", "stopping"), [(1.0, 0.2), (0.0, 0.1), (0.5, 0.1), (2.5, 0.3)])
+@pytest.mark.parametrize(
+    ("shape", "stopping"),
+    [(1.0, 0.2), (0.0, 0.1), (0.5, 0.1), pytest.param(2.5, 0.3, marks=pytest.mark.slow)],
+)
 def test_the_number_of_runs_has_its_law(shape: float, stopping: float) -> None:
     """Chi-square against the exact law; rejects a true one once in 10^7, and a wrong gamma."""
     state: Any = dp.Released(State())

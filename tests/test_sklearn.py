@@ -54,7 +54,7 @@ def line(n: int, seed: int = 0) -> tuple[Any, Any]:
         PrivateRidge(random_state=1),
         PrivateRidge(bounds=(-100, 100), bounds_y=(-200, 200), random_state=1),
         PrivateLogisticRegression(**DESCENT, random_state=1),
-        PrivateLinearSVC(**DESCENT, random_state=1),
+        pytest.param(PrivateLinearSVC(**DESCENT, random_state=1), marks=pytest.mark.slow),
     ],
     ids=lambda e: type(e).__name__,
 )

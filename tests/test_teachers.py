@@ -285,6 +285,7 @@ def test_threads_take_turns_with_shared_generators() -> None:
         assert ensemble(teachers, data, words) == alone
 
 
+@pytest.mark.slow
 def test_forked_workers_close_their_outputs(capfd: pytest.CaptureFixture[str]) -> None:
     joblib = pytest.importorskip("joblib")
     words = [int(w) for w in np.random.default_rng(1).integers(0, 2**64, 40, dtype=np.uint64)]
@@ -414,10 +415,9 @@ def test_without_rich_progress_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
         plan(taught()).simulate(seed=5, people=frame(), pool=POOL, progress=True)
 
 
-BACKENDS = ["threading", "multiprocessing"]
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "backend", ["threading", pytest.param("multiprocessing", marks=pytest.mark.slow)]
+)
 def test_workers_change_nothing(backend: str) -> None:
     joblib = pytest.importorskip("joblib")
     teachers, data = taught(count=8), frame()

@@ -91,7 +91,13 @@ def test_every_mechanism_is_shipped_or_named() -> None:
     assert known - {"OpenDP"} == set(shipped()) | ELSEWHERE  # whose tests need its package
 
 
-@pytest.mark.parametrize("name", list(shipped()))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name == "GaussianSparseVector" else name
+        for name in shipped()
+    ],
+)
 def test_the_librarys_own_pass(name: str) -> None:
     found = shipped()[name]
     numbers = found[0].reads is np.ndarray

@@ -166,7 +166,7 @@ def plan(parts: int, rows: int, relation: Any, distinct: bool) -> dp.Pipeline:
         (2, 10**5, "add_remove", 1.05),
         (3, 10**5, "add_remove", 1.3),
         (3, 50, "replace_one", 1.5),
-        (10, 20, "add_remove", 1.5),
+        pytest.param(10, 20, "add_remove", 1.5, marks=pytest.mark.slow),
         (1000, 2, "replace_one", 1.02),
         (300, 300, "add_remove", 20),
         (3000, 10**6, "replace_one", 3000),

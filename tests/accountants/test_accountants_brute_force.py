@@ -155,6 +155,7 @@ def test_unequal_responses_are_close_on_the_lattice(drawn: list[tuple[float, int
                 assert lower <= 0 or exact(lower) > delta
 
 
+@pytest.mark.slow
 @truth.steady(9)
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(2, 4)), min_size=1, max_size=4))
 def test_random_mechanisms_with_a_pure_epsilon(drawn: list[tuple[int, int]]) -> None:

@@ -327,9 +327,12 @@ def test_envelope_is_never_below_its_parts() -> None:
 
 PAIRS = [
     lambda i: (Gaussian(0.1 + 0.01 * i), Laplace(0.2 + 0.013 * i)),
-    lambda i: (Laplace(0.3 + 0.01 * i), Pure(0.2 + 0.01 * i)),
+    pytest.param(lambda i: (Laplace(0.3 + 0.01 * i), Pure(0.2 + 0.01 * i)), marks=pytest.mark.slow),
     lambda i: (Approximate(0.1 + 0.01 * i, 1e-9 * (1 + i)), Approximate(0.05 + 0.007 * i, 1e-8)),
-    lambda i: (families.Sampled(Composite({Gaussian(1 + 0.1 * i): 1}), 0.1), Laplace(0.2)),
+    pytest.param(
+        lambda i: (families.Sampled(Composite({Gaussian(1 + 0.1 * i): 1}), 0.1), Laplace(0.2)),
+        marks=pytest.mark.slow,
+    ),
 ]
 
 
