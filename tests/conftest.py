@@ -6,7 +6,11 @@ import gc
 import os
 import sys
 
+import profiles  # noqa: F401  (registers the profiles)
 import pytest
+from hypothesis import settings
+
+settings.load_profile("ci")  # unless --hypothesis-profile names another, which pytest loads later
 
 # each worker and each interpreter that a test starts would compile everything anew
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -12,9 +12,10 @@ import attrs
 import jsonschema
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from plans import PLANS, built, certificate, data, neighbour, noisy, people
+from profiles import examples
 
 import accountants
 import adaptive_dp as dp
@@ -906,7 +907,7 @@ ENFORCED = [
 
 
 class TestAnyMutation:
-    @settings(max_examples=25, deadline=None, derandomize=True)
+    @examples(25)
     @given(st.one_of(mutated(base), *(mutated(lambda n=n: written(n)) for n in PLANS)))
     def test_refused_or_of_the_form(self, document: Document) -> None:
         try:
@@ -920,7 +921,7 @@ class TestAnyMutation:
             return
         assert dp.load(plan.to_json()).fingerprint == plan.fingerprint
 
-    @settings(max_examples=6, deadline=None, derandomize=True)
+    @examples(6)
     @given(
         st.one_of(*(mutated(lambda d=d: d) for d in ENFORCED)),
         st.integers(0, 99),

@@ -8,12 +8,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from profiles import examples
 
 from adaptive_dp.rows import grid
 
-SETTINGS = settings(max_examples=300, deadline=None, derandomize=True)
+SETTINGS = examples(300)
 BOUND = st.floats(-1e299, 1e299)
 ANY = st.floats(allow_nan=True, allow_infinity=True)
 EXTREMES = [0.0, -0.0, 5e-324, -5e-324, 1e-310, 1e308, -1e308, math.inf, -math.inf, math.nan]

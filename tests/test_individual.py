@@ -10,8 +10,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 import adaptive_dp as dp
 from accountants import BudgetError, InapplicableError
@@ -188,7 +189,7 @@ STRUCTURES = {
 
 
 @pytest.mark.parametrize("name", STRUCTURES)
-@settings(max_examples=25, deadline=None, derandomize=True)
+@examples(25)
 @given(
     st.lists(st.tuples(CELL, CELL, st.sampled_from(["a", "b", "c"]), st.integers(0, 4)), max_size=9)
 )

@@ -6,13 +6,14 @@ import json
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 import accountants
 import adaptive_dp as dp
 
-SETTINGS = settings(max_examples=4, deadline=None, derandomize=True)
+SETTINGS = examples(4)
 COLUMNS = {"x": (-1.0, 2.0), "r": ["A", "B", "C"], "s": ["a", "b"]}
 
 

@@ -18,8 +18,9 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 import adaptive_dp as dp
 from adaptive_dp.noise import SeededStream
@@ -27,7 +28,7 @@ from adaptive_dp.rows import MemoryRows, SchemaError, rows
 from adaptive_dp.rows.cells import identity, objects, units
 from adaptive_dp.rows.rows import BLOCK
 
-SETTINGS = settings(max_examples=100, deadline=None, derandomize=True)
+SETTINGS = examples(100)
 TABLE = st.lists(st.tuples(st.integers(0, 5), st.integers(-2, 3)), max_size=30)
 
 

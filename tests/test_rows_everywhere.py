@@ -12,6 +12,7 @@ import pytest
 from attrs import evolve
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from profiles import examples
 
 from adaptive_dp.noise import SeededStream
 from adaptive_dp.rows import MemoryRows, SchemaError, csv_parts, lots, opened, opening, rows
@@ -19,12 +20,8 @@ from adaptive_dp.rows.cells import told_apart
 from adaptive_dp.rows.opening import in_batches
 
 COLUMNS = {"x": "number", "c": "text"}
-SETTINGS = settings(
-    max_examples=7,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+FIXTURES = [HealthCheck.function_scoped_fixture]
+SETTINGS = settings(examples(7), suppress_health_check=FIXTURES)
 NUMBERS = st.one_of(
     st.none(), st.integers(-5, 5).map(float), st.sampled_from([math.inf, -math.inf, 1e300, -0.0])
 )
@@ -302,7 +299,7 @@ LINE = st.one_of(
 READINGS = {"x": "number", "c": "text", "v": "value"}
 
 
-@settings(SETTINGS, max_examples=70)
+@settings(examples(70), suppress_health_check=FIXTURES)
 @given(
     body=st.lists(
         st.one_of(LINE.map(lambda t: t.encode("utf-8", "replace")), st.binary(max_size=6)),

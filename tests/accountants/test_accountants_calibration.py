@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-import accountants_truth as truth
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from accountants import (
     Approximate,
@@ -31,7 +31,7 @@ from accountants.calibration import calibrate, least_noise
 from accountants.sharing import scaled, share
 
 
-@truth.steady(200)
+@examples(200)
 @given(
     st.floats(1e-6, 1e6),
     st.floats(0.1, 5),
@@ -55,7 +55,7 @@ def test_power_laws_are_inverted(
     assert noise <= best * (1 + 1e-9)
 
 
-@truth.steady(100)
+@examples(100)
 @given(
     st.lists(st.tuples(st.floats(1e-3, 1e3), st.floats(0, 5)), min_size=1, max_size=5),
     st.floats(0.01, 5),
@@ -233,7 +233,7 @@ class TestCalibrate:
         assert one_more is not None
         assert found.epsilon.upper <= 3 < one_more.upper
 
-    @truth.steady(60)
+    @examples(60)
     @given(st.integers(1, 10**9), st.integers(1, 10**12))
     def test_integers_are_exact(self, most: int, start: int) -> None:
         """Pure epsilons of 2**-20 add up exactly: as many fit as the target has of them."""

@@ -6,11 +6,11 @@ import json
 from fractions import Fraction
 from typing import Any
 
-import accountants_truth as truth
 import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from accountants import (
     AccountingError,
@@ -62,7 +62,7 @@ known_terms = st.recursive(
 )
 
 
-@truth.steady(200)
+@examples(200)
 @given(known_terms)
 def test_round_trip(term: Term) -> None:
     text = to_json(term)
