@@ -29,10 +29,13 @@ settings.register_profile(
 )
 
 
-def examples(count: int) -> settings:
-    """Return settings with ``count`` examples in the profile ``ci``, ten times that in a nightly.
+def examples(count: int, *, nightly: int | None = None) -> settings:
+    """Return settings with ``count`` examples in the profile ``ci``, ``nightly`` in a nightly one.
 
-    The current profile is read when the decorated test is defined, which is after pytest has
-    loaded the one that its command line names.
+    Without ``nightly`` the count grows as the profiles do. The current profile is read when the
+    decorated test is defined, which is after pytest has loaded the one that its command line names.
     """
-    return settings(max_examples=max(1, count * settings.default.max_examples // USUAL))
+    share = settings.default.max_examples / USUAL
+    if nightly is not None and share > 1:
+        return settings(max_examples=nightly)
+    return settings(max_examples=max(1, round(count * share)))
