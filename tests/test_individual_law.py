@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import adaptive_dp as dp
-from adaptive_dp.audit import bounds
+from accountants.confidence import lower, upper
 from adaptive_dp.session import Budget, Session
 
 PEOPLE = dp.dataset("people", columns={"x": (0, 1)})
@@ -133,8 +133,8 @@ def test_an_audit_of_whole_sessions_stays_below_the_claim():
         """The largest epsilon that no pair of laws below it can look like, at the thresholds."""
         found = 0.0
         for threshold in (0.25, 0.5, 0.75):
-            hits = bounds.lower(int((present > threshold).sum()), len(present), 1e-7)
-            false = bounds.upper(int((absent > threshold).sum()), len(absent), 1e-7)
+            hits = lower(int((present > threshold).sum()), len(present), 1e-7)
+            false = upper(int((absent > threshold).sum()), len(absent), 1e-7)
             if hits > BUDGET.delta:
                 found = max(found, math.log((hits - BUDGET.delta) / false))
         return found

@@ -29,7 +29,6 @@ from accountants.losses.gaussian import GaussianPair
 from accountants.losses.laplace import LaplacePair
 from accountants.pair import Pair
 from accountants.testing import check
-from accountants.testing.samples import lower, upper
 
 EXAMPLES = {
     "Approximate": [
@@ -174,18 +173,6 @@ def test_outcomes_with_a_log_ratio():
         check(Gaussian(1.3), draw, log_ratio=log_ratio)
     with pytest.raises(ValueError, match="log_ratio"):
         check(Gaussian(math.sqrt(2)), draw)
-
-
-def test_clopper_and_pearson():
-    """Each bound is where the tail's probability is its share: an exact binomial sum."""
-    share, draws, hits = 1e-4, 20, 7
-    low, high = lower(hits, draws, share), upper(hits, draws, share)
-    tail = [math.comb(draws, k) * low**k * (1 - low) ** (draws - k) for k in range(hits, draws + 1)]
-    head = [math.comb(draws, k) * high**k * (1 - high) ** (draws - k) for k in range(hits + 1)]
-    assert math.isclose(sum(tail), share, rel_tol=1e-9)
-    assert math.isclose(sum(head), share, rel_tol=1e-9)
-    assert lower(0, draws, share) == 0.0
-    assert upper(draws, draws, share) == 1.0
 
 
 # --- broken losses
