@@ -28,10 +28,7 @@ def wheel_problems(wheel: Path) -> list[str]:
     inside, expected = names - information, tracked(*PACKAGES)
     return [
         *(f"{wheel.name} lacks {name}" for name in sorted(expected - inside)),
-        *(
-            f"{wheel.name} has {name}, which git does not know"
-            for name in sorted(inside - expected)
-        ),
+        *(f"{wheel.name} has {name}, unknown to git" for name in sorted(inside - expected)),
         *(f"{wheel.name} lacks {name}" for name in NEEDED if name not in inside),
         *([] if any("LICENSE" in name for name in information) else [f"{wheel.name}: no licence"]),
     ]
