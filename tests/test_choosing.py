@@ -346,7 +346,7 @@ def test_many_candidates() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(dp.DeclarationError, match="one of laplace, gumbel"):
+    with pytest.raises(dp.DeclarationError, match=r"NoisyMax\.noise"):
         dp.NoisyMax(scale=1.0, noise="normal")
     with pytest.raises(dp.DeclarationError, match="positive"):
         dp.Exponential(scale=0.0)
@@ -477,13 +477,13 @@ def test_counts_refuses() -> None:
     other = dp.dataset("other", columns={"z": None})
     count = people.count().release(dp.Laplace(scale=1.0))
     for conditions, message in (
-        ([], "at least one"),
-        ([other["z"] > 1], "another data set"),
-        ([people["z"] > count], "released value"),
+        ([], "counts"),
+        ([other["z"] > 1], "'z'.*other"),
+        ([people["z"] > count], r"'z'.*table\.filter"),
         ([people["region"] > "A"], "isin"),
-        ([people["region"].isin(["Z"])], "no category"),
-        (people["z"] > 1, "list of conditions"),
-        (["z > 1"], "a condition such as"),
+        ([people["region"].isin(["Z"])], "'region'"),
+        (people["z"] > 1, "Condition"),
+        (["z > 1"], r"\.isin\(\['A'\]\)"),
     ):
         with pytest.raises(dp.DeclarationError, match=message):
             people.counts(conditions)

@@ -6,8 +6,9 @@ import io
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from adaptive_dp.rows import rows
 from adaptive_dp.rows.csv_plain import plain_columns
@@ -42,7 +43,7 @@ def same(found, text):
         assert repr(a[name].tolist()) == repr(b[name].tolist())
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@examples(50)
 @given(lines=LINES, ending=st.sampled_from(["\n", "\r\n"]), last=st.booleans())
 def test_plain_lines(lines, ending, last):
     text = ending.join(lines) + (ending if last else "")

@@ -157,7 +157,10 @@ def test_a_thousand_rounds_of_a_tree():
         assert variances[t - 1] == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize(("batches", "epochs"), [(16, 1), (100, 1), (20, 5), (1000, 1), (100, 4)])
+@pytest.mark.parametrize(
+    ("batches", "epochs"),
+    [(16, 1), (100, 1), (20, 5), pytest.param(1000, 1, marks=pytest.mark.slow), (100, 4)],
+)
 def test_bands_err_less_than_the_tree(batches, epochs):
     """At equal loss, in the mean square and at worst; alone, the root is next to the least."""
     errors = {}
@@ -320,15 +323,15 @@ def test_refusals():
     rows = table.examples(["u"], "s")
     query = rows.stream(Logistic(), clip=1e-3)
     trained = query.release(dp.FollowTheLeader(sigma=1e4, batches=9), given=[dp.public(0.1)])
-    with pytest.raises(dp.DeclarationError, match="nothing would be learned"):
+    with pytest.raises(dp.DeclarationError, match="FollowTheLeader"):
         dp.Pipeline(a=trained)
     with pytest.raises(dp.DeclarationError, match="reads"):
         dp.Pipeline(a=query.release(dp.Gaussian(sigma=1.0)))
-    with pytest.raises(dp.DeclarationError, match="whole number"):
+    with pytest.raises(dp.DeclarationError, match=r"FollowTheLeader\.batches"):
         dp.FollowTheLeader(sigma=1.0, batches=0)
-    with pytest.raises(dp.DeclarationError, match="at most 65536 rounds"):
+    with pytest.raises(dp.DeclarationError, match="65536"):
         dp.FollowTheLeader(sigma=1.0, batches=60000, epochs=2)
-    with pytest.raises(dp.DeclarationError, match="one of"):
+    with pytest.raises(dp.DeclarationError, match=r"FollowTheLeader\.factorization"):
         dp.FollowTheLeader(sigma=1.0, batches=9, factorization="dense")
     with pytest.raises(dp.DeclarationError, match="positive"):
         rows.stream(Logistic(), clip=0.0)

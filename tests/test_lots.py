@@ -103,7 +103,7 @@ def test_what_is_sent_says_nothing_of_other_units(small):
     """A secure stream that is pickled carries no state; a part gets the keys of its own units."""
     assert pickle.dumps(SecureStream()) == pickle.dumps(SecureStream())
     assert len(pickle.dumps(SecureStream())) < 100
-    with pytest.raises(TypeError, match="cannot be pickled"):
+    with pytest.raises(TypeError):
         pickle.dumps(SeededStream(1))
     found = Lots(below(0.5), starts([6, 6, 12]), 4, born(SecureStream(), 24))
     sent = pickle.dumps(found.of(1))

@@ -248,7 +248,7 @@ def test_error_functions_to_many_digits(wanted):
 @pytest.mark.parametrize("draw", [law[0] for law in LAWS.values()])
 def test_scales_that_are_no_scale_are_refused(draw):
     for scale in (0.0, -1.0, math.nan, math.inf, 2.0**51):
-        with pytest.raises(ValueError, match="at most 2\\^50"):
+        with pytest.raises(ValueError, match=r"2\^50"):
             draw(SeededStream(1), scale, 3)
     assert draw(SeededStream(1), 2.0**50, 3).dtype == np.int64
     for count in (0, 1, 8191, 8192, 8193):

@@ -262,7 +262,7 @@ def test_moments_are_no_numbers_for_other_mechanisms(mechanism: dp.Mechanism) ->
         "nodes": [*chain, queried, {**release, "inputs": [queried["id"]], "mechanism": fields}],
         "outputs": [{"path": ["c"], "node": release["id"]}],
     }
-    with pytest.raises(dp.DeclarationError, match=r"norm 0|norm is 0"):
+    with pytest.raises(dp.DeclarationError, match="norm"):
         dp.load(edited).with_delta(1e-6).certify()
 
 

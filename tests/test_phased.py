@@ -89,13 +89,13 @@ def test_the_learner(neighbors):
 
 def test_refusals():
     rows = table().examples(["u"], "s")
-    with pytest.raises(dp.DeclarationError, match="add up to 1"):
+    with pytest.raises(dp.DeclarationError, match=r"\b1\b"):
         rows.phases([0.5, 0.4])
-    with pytest.raises(dp.DeclarationError, match="at least 2"):
+    with pytest.raises(dp.DeclarationError, match=r"\b2\b"):
         rows.phases([1.0, 0.0])
-    with pytest.raises(dp.DeclarationError, match="whole number"):
+    with pytest.raises(dp.DeclarationError, match=r"PhasedERM\.phases"):
         dp.PhasedERM(["u"], "s", phases=0)
-    with pytest.raises(dp.DeclarationError, match="smooth Loss"):
+    with pytest.raises(dp.DeclarationError, match=r"PhasedERM\.loss"):
         dp.PhasedERM(["u"], "s", Hinge())
     with pytest.raises(dp.DeclarationError, match="neither"):
         table().solve(dp.PhasedERM(["u"], "s"), epsilon=1.0)

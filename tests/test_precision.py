@@ -233,7 +233,7 @@ def test_streams_keep_nothing_and_seeded_ones_refuse_copies():
     stream.words(10_000)
     assert not vars(stream)
     assert not any(isinstance(v, bytes | bytearray | np.ndarray) for v in vars(keystream).values())
-    with pytest.raises(TypeError, match="cannot be pickled"):
+    with pytest.raises(TypeError):
         pickle.dumps(SeededStream(1))
 
 

@@ -156,7 +156,7 @@ def test_no_data_are_opened_by_a_process_that_reads_for_another(files):
 
     def block(columns):
         for data in ({"x": [1.0]}, Files(paths, "threads")):
-            with pytest.raises(SchemaError, match="opens no data"):
+            with pytest.raises(SchemaError):
                 rows_of(data)
         return whole(columns["x"])
 

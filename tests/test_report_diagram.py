@@ -82,7 +82,7 @@ def test_the_plan_of_another_certificate_is_refused() -> None:
     people = dp.dataset("people", columns={})
     one = dp.Pipeline(a=people.count().release(dp.Laplace(scale=1)))
     other = dp.Pipeline(a=people.count().release(dp.Laplace(scale=2)))
-    with pytest.raises(DeclarationError, match="another plan"):
+    with pytest.raises(DeclarationError):
         report(one.certify(), other)
 
 

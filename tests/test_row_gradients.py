@@ -243,17 +243,17 @@ def test_refusals():
     table = dp.dataset("t", columns={**COLUMNS, "free": None, "y": (-1, 1)})
     rows = table.examples(["u"], "s")
     theta = dp.public([0.0, 0.0])
-    with pytest.raises(dp.DeclarationError, match="no bounds"):
+    with pytest.raises(dp.DeclarationError, match="'free'"):
         table.examples(["free"], "s")
-    with pytest.raises(dp.DeclarationError, match="different columns"):
+    with pytest.raises(dp.DeclarationError, match="'s'"):
         table.examples(["u", "s"], "s")
-    with pytest.raises(dp.DeclarationError, match="can be read as"):
+    with pytest.raises(dp.DeclarationError, match="'y'"):
         table.examples(["u"], "y", labels="count")
-    with pytest.raises(dp.DeclarationError, match="reads labels"):
+    with pytest.raises(dp.DeclarationError, match="'sign'"):
         table.examples(["u"], "y").gradients(Logistic(), at=theta)
-    with pytest.raises(dp.LeakError, match="release it first"):
+    with pytest.raises(dp.LeakError, match="t -> count"):
         rows.gradients(Logistic(), at=table.count())
-    with pytest.raises(dp.DeclarationError, match="a Loss such as"):
+    with pytest.raises(dp.DeclarationError, match="'logistic'"):
         rows.gradients("logistic", at=theta)
     with pytest.raises(dp.DeclarationError, match="positive"):
         rows.gradients(Logistic(), at=theta).sum(clip=0.0)
@@ -315,7 +315,7 @@ def test_squared_norms_are_of_linear_models():
     rows = dp.dataset("t", columns=COLUMNS).examples(["u"], "s")
     network = Network(Logistic(), hidden=2)
     at = dp.public([0.1] * network.size(2))
-    with pytest.raises(dp.DeclarationError, match="linear models"):
+    with pytest.raises(dp.DeclarationError):
         rows.gradients(network, at=at).squares(clip=1.0)
     with pytest.raises(dp.DeclarationError, match="positive"):
         rows.gradients(Logistic(), at=dp.public([0.0, 0.0])).squares(clip=0.0)

@@ -18,8 +18,9 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 import adaptive_dp as dp
 from adaptive_dp.noise import SeededStream
@@ -27,7 +28,7 @@ from adaptive_dp.rows import MemoryRows, SchemaError, rows
 from adaptive_dp.rows.cells import identity, objects, units
 from adaptive_dp.rows.rows import BLOCK
 
-SETTINGS = settings(max_examples=100, deadline=None, derandomize=True)
+SETTINGS = examples(100)
 TABLE = st.lists(st.tuples(st.integers(0, 5), st.integers(-2, 3)), max_size=30)
 
 
@@ -734,7 +735,7 @@ def test_a_line_of_a_file_is_read_by_itself(tmp_path):
         assert len(found["x"]) == (3 if odd == b"" else 4)
     for content, cells in ((b"x\n7\n\n", [7.0, None]), (b"x\n7\n10\n", [7.0, 10.0])):
         assert read(_file(tmp_path, content), {"x": "number"}, None) == {"x": cells}
-    with pytest.raises(SchemaError, match="separated by commas"):
+    with pytest.raises(SchemaError, match=r"other\.csv"):
         read(_file(tmp_path, b"g;x\na;1\n"), {"x": "number", "g": "text"}, None)
 
 

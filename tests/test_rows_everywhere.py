@@ -12,6 +12,7 @@ import pytest
 from attrs import evolve
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from profiles import examples
 
 from adaptive_dp.noise import SeededStream
 from adaptive_dp.rows import MemoryRows, SchemaError, csv_parts, lots, opened, opening, rows
@@ -19,12 +20,8 @@ from adaptive_dp.rows.cells import told_apart
 from adaptive_dp.rows.opening import in_batches
 
 COLUMNS = {"x": "number", "c": "text"}
-SETTINGS = settings(
-    max_examples=7,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+FIXTURES = [HealthCheck.function_scoped_fixture]
+SETTINGS = settings(examples(7), suppress_health_check=FIXTURES)
 NUMBERS = st.one_of(
     st.none(), st.integers(-5, 5).map(float), st.sampled_from([math.inf, -math.inf, 1e300, -0.0])
 )
@@ -302,7 +299,7 @@ LINE = st.one_of(
 READINGS = {"x": "number", "c": "text", "v": "value"}
 
 
-@settings(SETTINGS, max_examples=70)
+@settings(examples(70), suppress_health_check=FIXTURES)
 @given(
     body=st.lists(
         st.one_of(LINE.map(lambda t: t.encode("utf-8", "replace")), st.binary(max_size=6)),
@@ -390,12 +387,12 @@ def test_patterns_and_lists(tmp_path):
         found = opened(data, COLUMNS, None)
         assert found.values(lambda c: c["x"]).tolist() == [float(i) for i in range(12)]
     for data in (str(tmp_path / "no-*.parquet"), [tmp_path / "none.parquet"]):
-        with pytest.raises(SchemaError, match="no file"):
+        with pytest.raises(SchemaError, match=r"\.parquet"):
             opened(data, COLUMNS, None)
-    with pytest.raises(SchemaError, match="ends in"):
+    with pytest.raises(SchemaError, match=r"\.csv"):
         opened([tmp_path / "part-00.parquet", Path(__file__)], COLUMNS, None)
     (tmp_path / "bad.parquet").write_bytes(b"secret 82734615")
-    with pytest.raises(SchemaError, match="not a Parquet file"):
+    with pytest.raises(SchemaError, match=r"bad\.parquet"):
         opened([tmp_path / "bad.parquet"], COLUMNS, None)
     odd = tmp_path / "odd[1].csv"
     odd.write_text("x,c\n1,a\n")
@@ -415,7 +412,7 @@ def test_data_sets_of_pyarrow(tmp_path):
     assert opened(data, {}, None).size() == 6
     with pytest.raises(SchemaError, match="column 'x'"):
         opened(data, {"x": "text"}, None)
-    with pytest.raises(SchemaError, match="no column 'y'"):
+    with pytest.raises(SchemaError, match="'y'"):
         opened(data, {"y": "text"}, None)
     with pytest.raises(SchemaError, match="filter"):
         opened(data.filter(ds.field("x") > 1), COLUMNS, None)

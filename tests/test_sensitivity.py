@@ -393,7 +393,7 @@ def test_narrow_bounds_far_from_zero(bounds, relation):
     own = [*bounds, sum(bounds) / 2, 0.0, NAN, INF, -INF]
     narrow = 0 < bounds[1] - bounds[0] < max(map(abs, bounds)) / 2**16
     if narrow:  # a sum would be of one point of the grid alone
-        with pytest.raises(dp.DeclarationError, match="too narrow"):
+        with pytest.raises(dp.DeclarationError):
             base["x"].sum()
     for ask in (lambda c: c.mean(),) if narrow else (lambda c: c.sum(), lambda c: c.mean()):
         query = ask(base["x"])

@@ -230,10 +230,10 @@ def test_numbers_are_given_once_and_only_where_they_are_paid() -> None:
         if run is paid:
             assert run.ask(20)
             assert run.number() == pytest.approx(20, abs=1e-3)
-        with pytest.raises(dp.DeclarationError, match="pays for it"):
+        with pytest.raises(dp.DeclarationError, match="'above'"):
             run.number()
     paid.ask(0)
-    with pytest.raises(dp.DeclarationError, match="follows an answer"):
+    with pytest.raises(dp.DeclarationError, match="'above'"):
         paid.number()
 
 
@@ -243,7 +243,7 @@ def test_a_run_shows_nothing_and_is_not_copied() -> None:
     assert isinstance(run, AboveThreshold)
     assert repr(run) in ("<sparse vector, 1 left>", "<sparse vector, 0 left>")
     for copying in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match="repeat its noise"):
+        with pytest.raises(TypeError):
             copying(run)
 
 
@@ -275,16 +275,16 @@ def test_ties_and_odd_values() -> None:
 
 def test_refusals() -> None:
     for arguments, message in (
-        ({"threshold": math.nan}, "threshold must be a finite number"),
-        ({"threshold": "ten"}, "threshold must be a finite number"),
-        ({"count": 0}, "count must be a whole number"),
-        ({"count": 1.5}, "count must be a whole number"),
-        ({"monotone": 1}, "monotone must be True or False"),
-        ({"numeric": 0}, "numeric must be a positive"),
+        ({"threshold": math.nan}, "threshold"),
+        ({"threshold": "ten"}, "threshold"),
+        ({"count": 0}, r"\bcount\b"),
+        ({"count": 1.5}, r"\bcount\b"),
+        ({"monotone": 1}, "monotone"),
+        ({"numeric": 0}, "numeric"),
     ):
         with pytest.raises(dp.DeclarationError, match=message):
             dp.SparseVector(**{"scale": 1.0, "threshold": 0.0} | arguments)
-    with pytest.raises(dp.DeclarationError, match="queries must be a whole number"):
+    with pytest.raises(dp.DeclarationError, match="queries"):
         dp.GaussianSparseVector(1.0, 1.0, threshold=0.0, queries=True)
 
 

@@ -6,9 +6,10 @@ from itertools import product
 import mpmath as mp
 import numpy as np
 import pytest
-from accountants_truth import real, steady
+from accountants_truth import real
 from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from accountants import (
     Approximate,
@@ -247,7 +248,7 @@ def mixed(mu: float, responses: list[float], eps):
     return total
 
 
-@steady(25)
+@examples(25)
 @given(
     mu=st.floats(0.02, 4),
     times=st.integers(1, 50),
@@ -278,7 +279,7 @@ def mixed_sum(mu, responses, eps):
     return total
 
 
-@steady(15)
+@examples(15)
 @given(
     mu=st.floats(0.05, 3),
     responses=st.lists(st.floats(0.01, 1), min_size=1, max_size=3),

@@ -12,6 +12,7 @@ import pytest
 from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from accountants import special
 from accountants.atoms import Atoms
@@ -178,7 +179,7 @@ def test_responses_of_all_sizes(eps0: float, times: int, delta: float) -> None:
     assert bounds.upper <= times * eps0 * (1 + 1e-15)
 
 
-@truth.steady(20)
+@examples(20)
 @given(
     st.lists(st.floats(0.01, 3.0), min_size=1, max_size=6, unique=True),
     st.floats(-12, -0.1),
@@ -189,7 +190,7 @@ def test_responses_off_any_lattice(epsilons: list[float], exponent: float) -> No
     brackets(bounds, responses(*epsilons), delta, 1e-2)
 
 
-@truth.steady(15)
+@examples(15)
 @given(st.integers(0, 10**6), st.integers(2, 4), st.integers(1, 3), st.floats(-10, -0.2))
 def test_discrete_pairs_at_random(seed: int, size: int, times: int, exponent: float) -> None:
     rational, _ = truth.random_pair(seed, size)
@@ -234,7 +235,7 @@ def test_laplace_is_narrow(
     assert bounds.upper - bounds.lower < 1e-8
 
 
-@truth.steady(15)
+@examples(15)
 @given(st.floats(-4, 1.2), st.integers(1, 6), st.floats(-30, -0.05))
 def test_laplace_at_random(size: float, times: int, exponent: float) -> None:
     eps0, delta = 10**size, 10**exponent
@@ -271,7 +272,7 @@ def test_gaussians_against_the_closed_form(
     assert bounds.upper - bounds.lower <= width, bounds
 
 
-@truth.steady(15)
+@examples(15)
 @given(st.floats(-2, 1), st.integers(1, 50), st.floats(-40, -0.05))
 def test_gaussians_at_random(size: float, times: int, exponent: float) -> None:
     mu, delta = 10**size, 10**exponent

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from accountants import Approximate, Composite, Envelope, Gaussian, Laplace, PrivacyLoss, Pure
 from accountants.losses import Sampled
@@ -170,7 +171,7 @@ def test_pure_mu_puts_the_gaussian_below_randomized_responses_trade_off(epsilon:
             assert response >= gaussian - mp.mpf(10) ** -30
 
 
-@truth.steady(60)
+@examples(60)
 @given(st.floats(1e-6, 8), st.floats(0, 1), st.floats(0, 10))
 def test_approximate_profile_is_the_leaky_response(eps: float, delta: float, other: float) -> None:
     exact = truth.hockey(truth.leaky(eps, delta), other)
@@ -179,7 +180,7 @@ def test_approximate_profile_is_the_leaky_response(eps: float, delta: float, oth
     assert truth.real(bounds.lower) <= exact + mp.mpf(10) ** -38
 
 
-@truth.steady(40)
+@examples(40)
 @given(st.floats(1e-6, 3), st.floats(0, 0.05), st.integers(1, 5))
 def test_grouped_approximate_is_the_sum_of_a_chain(eps: float, delta: float, size: int) -> None:
     """``P(S) <= e^eps P'(S) + delta`` along ``size`` steps."""
@@ -336,7 +337,7 @@ def test_sampled_extremes() -> None:
     truth.within(Sampled(body, 0.25).failure(), 3 * truth.real(1e-6) / 4, 1e-14)
 
 
-@truth.steady(40)
+@examples(40)
 @given(
     st.floats(0.05, 4),
     st.floats(0, 0.2),
@@ -362,7 +363,7 @@ def test_sampled_leaky_body_as_an_approximate_pair(
 # --- Composite and Envelope
 
 
-@truth.steady(40)
+@examples(40)
 @given(st.lists(st.tuples(st.floats(0.01, 3), st.integers(1, 3)), min_size=1, max_size=3))
 def test_composite_is_the_product(spends: list[tuple[float, int]]) -> None:
     loss = Composite([(Pure(e), n) for e, n in spends])

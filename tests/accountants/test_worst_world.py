@@ -14,6 +14,7 @@ import pytest
 from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from accountants import (
     ACCOUNTANTS,
@@ -86,7 +87,7 @@ losses = st.one_of(
 mixes = st.lists(losses, min_size=1, max_size=3).map(lambda some: Sequential(map(Spend, some)))
 
 
-@truth.steady(6)
+@examples(6)
 @given(st.lists(mixes, min_size=2, max_size=6), mixes, st.sampled_from(POINTS))
 def test_the_worst_of_unlike_parts(parts, common, point) -> None:  # type: ignore[no-untyped-def]
     pairs = [Sequential(two) for two in itertools.combinations(parts, 2)]
@@ -271,5 +272,5 @@ def test_a_guarantee_of_many_worlds_says_where_it_has_no_bound() -> None:
     pairs = [Sequential(two) for two in itertools.combinations(parts, 2)]
     found = Guarantee(Parallel(pairs), Coarse())
     assert found.epsilon(1e-6).upper > 0
-    with pytest.raises(InapplicableError, match="coarse: no delta below 1e-7"):
+    with pytest.raises(InapplicableError, match="1e-7"):
         found.epsilon(1e-9)
