@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from adaptive_dp.rows import grid
+from adaptive_dp.data import grid
 
 SETTINGS = settings(max_examples=300, deadline=None, derandomize=True)
 BOUND = st.floats(-1e299, 1e299)

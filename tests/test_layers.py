@@ -15,17 +15,17 @@ PACKAGES = ("accountants", "adaptive_dp")
 
 MAY_IMPORT = {
     "accountants": set(),
-    "rows": set(),
+    "data": set(),
     "noise": set(),
     "problems": {"optimizers"},
     "optimizers": set(),
     "risk": {"accountants"},
-    "graph": {"rows", "noise", "accountants"},
-    "queries": {"problems", "optimizers", "graph", "rows", "noise", "accountants"},
-    "primitives": {"problems", "optimizers", "graph", "rows", "noise", "accountants"},
-    "reports": {"graph", "rows", "noise", "accountants"},
+    "graph": {"data", "noise", "accountants"},
+    "queries": {"problems", "optimizers", "graph", "data", "noise", "accountants"},
+    "primitives": {"problems", "optimizers", "graph", "data", "noise", "accountants"},
+    "reports": {"graph", "data", "noise", "accountants"},
     "session": {"graph", "noise", "accountants"},
-    "audit": {"queries", "primitives", "graph", "rows", "noise", "accountants"},
+    "audit": {"queries", "primitives", "graph", "data", "noise", "accountants"},
     "interop": {"graph", "noise", "accountants"},
     "plot": {"session", "audit", "instance", "graph", "accountants"},
     "instance": {
@@ -34,12 +34,12 @@ MAY_IMPORT = {
         "problems",
         "optimizers",
         "graph",
-        "rows",
+        "data",
         "noise",
         "accountants",
     },
     "schemas": set(),
-    "pate": {"queries", "primitives", "graph", "rows", "noise", "accountants"},
+    "pate": {"queries", "primitives", "graph", "data", "noise", "accountants"},
     "solvers": {
         "instance",
         "queries",
@@ -47,7 +47,7 @@ MAY_IMPORT = {
         "problems",
         "optimizers",
         "graph",
-        "rows",
+        "data",
         "noise",
         "accountants",
     },
@@ -58,11 +58,6 @@ TOP = {
     "adaptive_dp",
     "__main__",
     "cli",
-    "commands",
-    "epsilon",
-    "ledgers",
-    "listing",
-    "planfile",
     "plugins",
     "demo",
     "sklearn",
@@ -87,7 +82,7 @@ def trees() -> dict[str, ast.Module]:
 
 
 def room(module: str) -> str:
-    """`rows` for adaptive_dp.rows.memory, `accountants` for its modules, `adaptive_dp` itself."""
+    """`data` for adaptive_dp.data.memory, `accountants` for its modules, `adaptive_dp` itself."""
     package, _, rest = module.partition(".")
     return rest.partition(".")[0] or package if package == "adaptive_dp" else package
 
@@ -137,7 +132,7 @@ def edges(*, nested: bool) -> list[tuple[str, str]]:
 
 def test_the_walk_sees_imports_at_every_depth() -> None:
     """Nested and top-level imports are both seen, on a module of known content."""
-    text = "import accountants\nif TYPE_CHECKING:\n    import adaptive_dp.rows\n"
+    text = "import accountants\nif TYPE_CHECKING:\n    import adaptive_dp.data\n"
     text += "def f():\n    from adaptive_dp.graph import free\n"
     tree = ast.parse(text)
 
@@ -145,7 +140,7 @@ def test_the_walk_sees_imports_at_every_depth() -> None:
         nodes = statements(tree, nested=nested)
         return {name for node in nodes for name in imported("m", node)}
 
-    assert found(nested=True) == {"accountants", "adaptive_dp.rows", "adaptive_dp.graph.free"}
+    assert found(nested=True) == {"accountants", "adaptive_dp.data", "adaptive_dp.graph.free"}
     assert found(nested=False) == {"accountants"}
 
 
@@ -163,7 +158,7 @@ def test_every_room_stands_on_a_floor() -> None:
     """A new room must be given its floor here, or be one of those on top."""
     rooms = {room(module) for module in MODULES}
     assert rooms - set(MAY_IMPORT) <= TOP
-    assert {"accountants", "rows", "noise", "graph", "queries", "primitives"} <= rooms
+    assert {"accountants", "data", "noise", "graph", "queries", "primitives"} <= rooms
 
 
 def test_nothing_below_the_top_imports_the_top() -> None:
@@ -191,12 +186,24 @@ def test_imports_stand_at_the_top() -> None:
         for inner in ast.walk(node)
         for target in imported(module, inner)
     }
-    slow = {  # Dask is an extra; the demo calibrates when it is imported; others are seldom needed
-        ("adaptive_dp.rows.opening", "adaptive_dp.rows.cluster"),
-        ("adaptive_dp.rows.opening", "adaptive_dp.rows.dask_data"),
-        ("adaptive_dp.commands", "adaptive_dp.demo.plan"),
+    slow = {  # Dask is an extra; --help imports nothing; the demo calibrates when it is imported
+        ("adaptive_dp.data.sources", "adaptive_dp.data.dask_engine"),
+        ("adaptive_dp.cli.commands", "adaptive_dp.demo.plan"),
+        *(
+            ("adaptive_dp.cli.main", needed)
+            for needed in (
+                "accountants",
+                "adaptive_dp",
+                "adaptive_dp.cli.budget",
+                "adaptive_dp.cli.commands",
+                "adaptive_dp.cli.ledgers",
+                "adaptive_dp.cli.listing",
+                "adaptive_dp.cli.output",
+                "adaptive_dp.data",
+                "adaptive_dp.graph.errors",
+            )
+        ),
         ("adaptive_dp.audit.result", "adaptive_dp.audit.plot"),
-        ("adaptive_dp.rows.opening", "adaptive_dp.rows.cluster"),
         ("accountants.distribution", "accountants.lattices.lattice"),
         ("accountants.losses.composite", "accountants.losses.derived_pair"),
         ("accountants.losses.envelope", "accountants.losses.derived_pair"),

@@ -20,7 +20,8 @@ from postgres_server import PROGRAMS, VARIABLE, Server, private
 
 import adaptive_dp as dp
 from accountants import BudgetError
-from adaptive_dp.cli import FAILS, main
+from adaptive_dp.cli.main import main
+from adaptive_dp.cli.output import FAILS
 from adaptive_dp.graph.errors import LedgerError
 from adaptive_dp.session import Budget, Session, postgres
 from adaptive_dp.session.chain import broken
