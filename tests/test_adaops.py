@@ -11,6 +11,7 @@ import pytest
 from scipy.stats import norm
 
 import adaptive_dp as dp
+from adaptive_dp.data.linear_systems import Moments, least_eigenvalue, solution
 from adaptive_dp.instance.gaussian_promise import coldest, within
 from adaptive_dp.instance.posterior_sample import bounds_of
 from adaptive_dp.instance.worst_posterior import RidgeBounds, worst_curve
@@ -24,7 +25,6 @@ from adaptive_dp.queries.moments import (
     kept,
     unit,
 )
-from adaptive_dp.rows.definite import Moments, least_eigenvalue, solution
 from adaptive_dp.solvers.adaops import allowed_gamma
 from adaptive_dp.solvers.regression import regression
 

@@ -160,7 +160,7 @@ def test_both_directions_and_one_alone() -> None:
         return ["no"] * runs
 
     def sometimes(runs: int, stream: Any) -> list[str]:
-        return ["yes" if coin else "no" for coin in stream.coins(0.1, runs)]
+        return ["yes" if coin else "no" for coin in stream.bernoulli(0.1, runs)]
 
     for sides in ((never, sometimes), (sometimes, never)):
         found = audit.distinguish(Neighbors("", *sides), (1.0, 0.01), samples=5_000, seed=1)

@@ -12,7 +12,8 @@ import pytest
 
 import adaptive_dp as dp
 from adaptive_dp import audit
-from adaptive_dp.cli import FAILS, UNUSABLE, main
+from adaptive_dp.cli.main import main
+from adaptive_dp.cli.output import FAILS, UNUSABLE
 from adaptive_dp.reports import markdown, report
 from adaptive_dp.reports.tradeoff import tradeoff
 

@@ -14,10 +14,10 @@ import adaptive_dp as dp
 from accountants.errors import DomainError
 from adaptive_dp import audit
 from adaptive_dp.audit.transcripts import Transcripts
+from adaptive_dp.data import MemoryRows, sources
 from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.pate import Ballots, BallotsSource, GNMax
-from adaptive_dp.rows import MemoryRows, files, opening
 
 PEOPLE = dp.dataset("people", columns={"age": (0, 100), "sex": ["f", "m"]})
 PAIR: tuple[Any, Any] = (
@@ -224,15 +224,15 @@ def test_a_file_is_read_once_for_all_pairs(
         hour=visits["hour"].sum().release(dp.Laplace(scale=24)),
     )
     reads = list[str]()
-    read = files.read
+    read = sources.read_file
 
     def counted(path: Path, *rest: Any) -> Any:
         reads.append(path.name)
         return read(path, *rest)
 
-    monkeypatch.setattr(files, "read", counted)
+    monkeypatch.setattr(sources, "read_file", counted)
     if large:
-        monkeypatch.setattr(opening, "LARGE", 1)
+        monkeypatch.setattr(sources, "LARGE", 1)
     options: Any = {"samples": 200, "limit": 4, "seed": 1}
     from_files = audit.pipeline(plan, data={"people": table, "visits": str(other)}, **options)
     once = len(reads)

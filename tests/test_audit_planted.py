@@ -13,12 +13,12 @@ from accountants.errors import DomainError
 from adaptive_dp import audit
 from adaptive_dp.audit.along import products
 from adaptive_dp.audit.planted import Planted
+from adaptive_dp.data.examples import Examples, make_examples
 from adaptive_dp.graph.errors import DataError, DeclarationError
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.pate import gnmax
 from adaptive_dp.queries.network_gradients import NetworkGradients
 from adaptive_dp.queries.row_gradients import ClippedSum, RowGradients
-from adaptive_dp.rows.examples import Examples, examples
 
 SURE = 1 - 1e-7
 """The bound of an audit at this confidence errs with a chance of 1e-7: no false alarm by that."""
@@ -59,7 +59,7 @@ def made(width: int = 5, rows: int = 30) -> Examples:
     draw = np.random.default_rng(2)
     steps = np.rint(draw.uniform(-1, 1, (rows, width)) * 2**17)
     labels = draw.choice([-1.0, 1.0], rows)
-    return examples(steps.astype(np.float32), 2.0**-18, labels, 2.0, np.arange(rows))
+    return make_examples(steps.astype(np.float32), 2.0**-18, labels, 2.0, np.arange(rows))
 
 
 @pytest.mark.parametrize("clip", [0.02, 0.3, 100.0, None])

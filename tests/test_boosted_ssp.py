@@ -10,7 +10,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_ndtr
 
 import adaptive_dp as dp
-from adaptive_dp.rows import MemoryRows
+from adaptive_dp.data import MemoryRows
 from adaptive_dp.solvers import boosted_steps as steps
 from adaptive_dp.solvers.boosted_steps import step_size
 

@@ -18,7 +18,8 @@ import pytest
 from plans import PLANS
 
 import adaptive_dp as dp
-from adaptive_dp.cli import BROKE, FAILS, UNUSABLE, main
+from adaptive_dp.cli.main import main
+from adaptive_dp.cli.output import BROKE, FAILS, UNUSABLE
 from adaptive_dp.reports import html
 from adaptive_dp.schemas import certificate_schema, plan_schema
 

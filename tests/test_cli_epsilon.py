@@ -12,7 +12,8 @@ import pytest
 
 from accountants import ACCOUNTANTS, Gaussian, GaussianDP, Laplace, Repeated, Spend, measure
 from accountants.document import to_json
-from adaptive_dp.cli import UNUSABLE, main
+from adaptive_dp.cli.main import main
+from adaptive_dp.cli.output import UNUSABLE
 
 SGD = ["--sampling-rate", "0.004266666666666667", "--steps", "14063"]
 NOISE = ["--noise-multiplier", "1.1"]

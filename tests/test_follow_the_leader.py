@@ -12,15 +12,15 @@ from scipy.special import binom, ndtr
 import accountants
 import adaptive_dp as dp
 from accountants.losses.tree import participation_sensitivity, tree_aggregation
+from adaptive_dp.data import grid, make_examples
 from adaptive_dp.graph.adaptive_sums import AdaptiveSums
 from adaptive_dp.graph.change import Change
-from adaptive_dp.noise.rounded_gaussian import rounded_gaussian
+from adaptive_dp.noise.gaussian import rounded_gaussian
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.primitives.factorizations import Banded, Tree
 from adaptive_dp.primitives.follow_the_leader import FACTORIZATIONS
 from adaptive_dp.problems import Logistic
 from adaptive_dp.queries.gradient_stream import ClippedGradients
-from adaptive_dp.rows import examples, grid
 
 
 class Recorder:
@@ -231,7 +231,7 @@ def test_the_loss_is_attained_by_the_last_parameters(batches, epochs, kind):
 
 def rows_of(x, y, owners):
     steps, unit = grid.ball(np.asarray(x, float), 1.0)
-    return examples(steps.astype(np.float32), unit, np.asarray(y, float), 1.0, owners)
+    return make_examples(steps.astype(np.float32), unit, np.asarray(y, float), 1.0, owners)
 
 
 def test_no_unit_moves_a_sum_by_more_than_is_declared():

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from profiles import examples
 
-from adaptive_dp.rows import grid
+from adaptive_dp.data import grid
 
 SETTINGS = examples(300)
 BOUND = st.floats(-1e299, 1e299)

@@ -349,7 +349,7 @@ def test_what_fails_tells_nothing_and_is_paid_for(monkeypatch):
         raise ValueError("secret")
 
     with monkeypatch.context() as patch:
-        patch.setattr("adaptive_dp.rows.memory.MemoryRows.among", fails)
+        patch.setattr("adaptive_dp.data.memory.MemoryRows.among", fails)
         with pytest.raises(RunError, match="withheld") as failed:
             session.run(total(8000.0))
     assert failed.value.__context__ is None
@@ -361,7 +361,7 @@ def test_what_fails_tells_nothing_and_is_paid_for(monkeypatch):
 
 
 def test_rows_of_which_nobody_can_be_left_out_are_refused(monkeypatch):
-    monkeypatch.delattr("adaptive_dp.rows.memory.MemoryRows.among")
+    monkeypatch.delattr("adaptive_dp.data.memory.MemoryRows.among")
     session = opened()
     with pytest.raises(InapplicableError):
         session.run(total(900.0))

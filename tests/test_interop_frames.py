@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import adaptive_dp as dp
+from adaptive_dp.data.cells import read_column
 from adaptive_dp.graph.errors import DataError
-from adaptive_dp.rows.reading import read
 
 pytest.importorskip("narwhals")
 pd: Any = pytest.importorskip("pandas")
@@ -137,7 +137,7 @@ def test_what_is_no_number_is_refused_by_its_type(values: list[str], make: Any) 
 )
 def test_float_columns_without_gaps_are_read_where_they_lie(wrapped: Any) -> None:
     array = np.arange(1000.0)
-    assert np.shares_memory(read(wrapped(array), "x", "number"), array)
+    assert np.shares_memory(read_column(wrapped(array), "x", "number"), array)
 
 
 @pytest.mark.parametrize(

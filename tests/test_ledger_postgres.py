@@ -20,7 +20,8 @@ from postgres_server import PROGRAMS, VARIABLE, Server, private
 
 import adaptive_dp as dp
 from accountants import BudgetError
-from adaptive_dp.cli import FAILS, main
+from adaptive_dp.cli.main import main
+from adaptive_dp.cli.output import FAILS
 from adaptive_dp.graph.errors import LedgerError
 from adaptive_dp.session import Budget, Session, postgres
 from adaptive_dp.session.entries import broken_entries
@@ -78,7 +79,7 @@ def spend(_: object) -> dict[str, Any]:
 
 def test_a_session_goes_on_where_the_table_stands(url: str) -> None:
     with pytest.raises(LedgerError):
-        opened(url, create=False)
+        open_ledger(url, create=False)
     with session(url, 0.15) as one:
         value = one.run(QUERY)
     with session(url, 0.15) as two:
@@ -276,7 +277,7 @@ def test_a_changed_table_is_refused(url: str, change: str) -> None:
     open_ledger(url).close()
     execute(url, change)
     with pytest.raises(LedgerError):
-        opened(url)
+        open_ledger(url)
 
 
 def test_an_entry_that_the_table_does_not_take_is_an_error(url: str) -> None:

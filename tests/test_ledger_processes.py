@@ -12,7 +12,7 @@ from ledger_child import child, recorded
 
 import adaptive_dp as dp
 from accountants import BudgetError
-from adaptive_dp.cli import main
+from adaptive_dp.cli.main import main
 from adaptive_dp.graph.errors import LedgerError
 from adaptive_dp.session import Budget, Session
 from adaptive_dp.session import session as core

@@ -21,7 +21,7 @@ from accountants import BudgetError
 from adaptive_dp.graph.errors import LedgerError
 from adaptive_dp.session import Budget, Session, database, sqlite
 from adaptive_dp.session.entries import GENESIS, broken_entries, chained
-from adaptive_dp.session.ledger import Ledger, MemoryLedger, open_ledger
+from adaptive_dp.session.ledger import Ledger, MemoryLedger
 from adaptive_dp.session.sqlite import SQLiteLedger, file_system
 
 PEOPLE = dp.dataset("people", columns={"age": (0, 100)})
@@ -258,7 +258,7 @@ def test_an_open_session_sees_that_the_end_was_cut_or_forged(tmp_path: Path) -> 
         ledger.spend(4, lambda _: {"kind": "spend"})
     other = SQLiteLedger(path)
     add(other, 2)  # another end: whole by itself
-    assert not list(broken(other.entries()))
+    assert not list(broken_entries(other.entries()))
     with pytest.raises(LedgerError, match=r"\b3\b"):
         ledger.spend(4, lambda _: {"kind": "spend"})
 
@@ -338,11 +338,11 @@ def test_a_closed_ledger_and_a_spend_within_a_spend_are_refused(tmp_path: Path) 
 def test_places_that_are_none(tmp_path: Path) -> None:
     for place in ("", "mysql://host/db", "file:x?mode=memory", b"bytes", 3):
         with pytest.raises(LedgerError):
-            opened(place)  # type: ignore[arg-type]
+            open_ledger(place)  # type: ignore[arg-type]
     with pytest.raises(LedgerError):
-        opened(tmp_path / "none.db", create=False)
+        open_ledger(tmp_path / "none.db", create=False)
     with pytest.raises(LedgerError):
-        opened(tmp_path / "none" / "none.db")
+        open_ledger(tmp_path / "none" / "none.db")
     assert not (tmp_path / "none.db").exists()
 
 

@@ -13,12 +13,12 @@ from scipy.stats import kstest
 
 import adaptive_dp as dp
 from adaptive_dp import problems as pb
+from adaptive_dp.data import grid, make_examples
+from adaptive_dp.data.examples import Examples
 from adaptive_dp.graph.change import Change
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.optimizers import NotReached
 from adaptive_dp.queries.minimizer import Minimizer
-from adaptive_dp.rows import examples, grid
-from adaptive_dp.rows.examples import Examples
 
 COLUMNS = {"u": (-1.0, 1.0), "v": (-1.0, 1.0), "s": ["N", "P"], "c": ["a", "b", "d"]}
 TARGETS = {"sign": "s", "class": "c", "number": "z", "count": "k"}
@@ -47,7 +47,9 @@ def asked(loss: pb.Loss, neighbors: Any = "add_remove", norm: float = 1.0, **mor
 def made(x: Any, y: Any, radius: float = 1.0) -> Examples:
     x = np.asarray(x, float).reshape(-1, 2)
     steps, unit = grid.ball(x, radius)
-    return examples(steps.astype(np.float32), unit, np.asarray(y, float), radius, np.arange(len(y)))
+    return make_examples(
+        steps.astype(np.float32), unit, np.asarray(y, float), radius, np.arange(len(y))
+    )
 
 
 def labels(loss: pb.Loss, draw: np.random.Generator, n: int) -> Any:

@@ -12,7 +12,8 @@ import pytest
 
 import adaptive_dp as dp
 from accountants import BudgetError
-from adaptive_dp.cli import FAILS, main
+from adaptive_dp.cli.main import main
+from adaptive_dp.cli.output import FAILS
 from adaptive_dp.graph.errors import DeclarationError, LedgerError
 from adaptive_dp.session import Budget, Session
 from adaptive_dp.session.entries import GENESIS, chained

@@ -51,10 +51,10 @@ def test_units_with_several_rows_lie_in_one_phase():
     assert exact <= found <= exact * (1 + 1e-5)
     node = source.examples(["u"], "s").phases([0.5, 0.25, 0.25])[0].inputs[0]
     draw = np.random.default_rng(0)
-    from adaptive_dp.rows import examples
+    from adaptive_dp.data import make_examples
 
     owners = np.repeat(np.arange(4000), 3)
-    rows = examples(
+    rows = make_examples(
         draw.integers(-9, 9, (12000, 2)).astype(np.float32), 1.0, np.ones(12000), 20.0, owners
     )
     parts = node.operation.run([rows], SeededStream(1))

@@ -17,7 +17,7 @@ import pytest
 import accountants
 import adaptive_dp as dp
 from adaptive_dp import plugins
-from adaptive_dp.cli import main
+from adaptive_dp.cli.main import main
 from adaptive_dp.schemas import certificate_schema
 
 GOOD = '''

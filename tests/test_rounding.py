@@ -15,7 +15,7 @@ import pytest
 import accountants
 import adaptive_dp as dp
 from accountants.rounding import up
-from adaptive_dp.rows import MemoryRows, rows
+from adaptive_dp.data import MemoryRows, read_rows
 
 
 class Bare(dp.Mechanism):
@@ -50,7 +50,7 @@ class Data:
         self.data, self.times, self.odd = data, times, odd
 
     def open_rows(self, columns, unit):
-        plain = rows(self.data, columns, unit)
+        plain = read_rows(self.data, columns, unit)
         many = Many(plain.columns, plain.units)
         object.__setattr__(many, "times", self.times)
         object.__setattr__(many, "odd", self.odd)

@@ -11,7 +11,7 @@ from attrs import frozen
 import accountants
 import adaptive_dp as dp
 from accountants import InapplicableError
-from adaptive_dp.cli import main
+from adaptive_dp.cli.main import main
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.table import LIMIT
 

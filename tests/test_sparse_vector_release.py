@@ -23,7 +23,7 @@ from streams import Quick
 import accountants
 import adaptive_dp as dp
 from adaptive_dp.graph.steps import Release
-from adaptive_dp.noise import coins, real
+from adaptive_dp.noise import bernoulli, continuous
 from adaptive_dp.primitives.above_threshold import AboveThreshold
 
 ALPHA = 1e-7
@@ -68,10 +68,12 @@ def accepted(seen: Counter[Any], expected: Any) -> bool:
 VALUES = [1.0, 2.5, -0.5]
 
 
-@pytest.mark.parametrize("doubt", [coins.DOUBT, 1e3], ids=["quick", "always by rational numbers"])
+@pytest.mark.parametrize(
+    "doubt", [bernoulli.FLOAT_ERROR, 1e3], ids=["quick", "always by rational numbers"]
+)
 def test_laplace_answers_have_the_law(doubt: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coins, "DOUBT", doubt)
-    monkeypatch.setattr(real, "DOUBT", doubt)
+    monkeypatch.setattr(bernoulli, "FLOAT_ERROR", doubt)
+    monkeypatch.setattr(continuous, "FLOAT_ERROR", doubt)
     mechanism = dp.SparseVector(scale=2.0, threshold=1.25, count=2)
     scale = mechanism.query_scale()
     assert scale == pytest.approx(2 * 4 ** (1 / 3))

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import adaptive_dp as dp
+from adaptive_dp.data import MemoryRows
 from adaptive_dp.graph.change import Change
 from adaptive_dp.queries.columns import Selected
 from adaptive_dp.queries.domains import Interval
 from adaptive_dp.queries.stacked_moments import StackedMoments
-from adaptive_dp.rows import MemoryRows
 from adaptive_dp.solvers.ssp import edge, solved
 
 CHANGES = [

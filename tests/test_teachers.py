@@ -25,11 +25,11 @@ from teaching import (
 )
 
 import adaptive_dp as dp
+from adaptive_dp.data import read_rows
 from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.noise.stream import SeededStream, Stream
 from adaptive_dp.pate.quiet import quiet
 from adaptive_dp.pate.teachers import Teachers
-from adaptive_dp.rows import rows
 
 COLUMNS: dict[str, Any] = {"x": (0, 1), "z": (-1, 1), "y": ["a", "b", "c"], "site": list("ABCDE")}
 
@@ -91,7 +91,7 @@ def ensemble(teachers: Teachers, data: dict[str, Any], words: list[int]) -> list
     """What each teacher was trained on; words are those of the units that have a usable row."""
     operation = teachers.operation
     reading = {"x": "number", "z": "number", "y": "text", "site": "text"}
-    found = operation.run([rows(data, reading, "id")], Scripted(words, []))
+    found = operation.run([read_rows(data, reading, "id")], Scripted(words, []))
     return [getattr(m.predict, "digest", f"constant {m.always}") for m in found.models]
 
 
@@ -133,7 +133,7 @@ def test_the_split_is_uniform() -> None:
     data = frame(4000, 1)
     teachers = taught(count=4)
     reading = {"x": "number", "z": "number", "y": "text", "site": "text"}
-    made = teachers.operation.run([rows(data, reading, "id")], SeededStream(3))
+    made = teachers.operation.run([read_rows(data, reading, "id")], SeededStream(3))
     sizes = [m.predict.rows for m in made.models]
     assert sum(sizes) == 4000
     assert max(abs(s - 1000) for s in sizes) < 6 * np.sqrt(4000 * 3 / 16)

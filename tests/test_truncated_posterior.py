@@ -13,9 +13,9 @@ from scipy.special import gammainc
 from scipy.stats import chi2, kstwobign, multivariate_normal
 
 import adaptive_dp as dp
+from adaptive_dp.data.linear_systems import Moments
 from adaptive_dp.instance.truncated_posterior import BATCH, row_range
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.rows.definite import Moments
 
 
 def moments(rows: Any) -> Moments:

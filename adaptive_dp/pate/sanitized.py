@@ -22,7 +22,7 @@ from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.steps import Post
 from adaptive_dp.noise import lattice
-from adaptive_dp.noise.real import nearest, normal
+from adaptive_dp.noise.continuous import nearest, normal
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.ballots import Ballots
 from adaptive_dp.pate.bounds import fixed_questions
