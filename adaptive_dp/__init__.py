@@ -8,7 +8,7 @@ Declare
     on what is released; `AdaSSP` is a learner for ``people.solve(...)``.
 Certify, run, look
     `Pipeline` is what hangs above the outputs that are wanted: ``calibrate``, ``certify``, ``run``,
-    ``simulate``, ``diff``, ``svg``, ``to_json``. `report` and `markdown` write a `Certificate` for
+    ``simulate``, ``diff``, ``svg``, ``to_json``. `html` and `markdown` write a `Certificate` for
     people; `verify` recomputes one; `load` reads a plan document.
 Audit
     `audit.mechanism` runs a mechanism on neighbouring values, and bounds what it leaks from below.
@@ -28,6 +28,12 @@ True
 from typing import Any as _Any
 
 from accountants.later import attach as _attach
+from accountants.later import provide as _provide
+
+# Methods of the graph whose code stands on the graph: no lower room names a higher one.
+_provide("Pipeline.svg", "adaptive_dp.report.drawing", "svg")
+_provide("Pipeline.mermaid", "adaptive_dp.report.mermaid", "mermaid")
+_provide("Audit.plot", "adaptive_dp.report.plot", "audit")
 
 _find, __dir__ = _attach(__name__, __file__)
 __all__ = __dir__()

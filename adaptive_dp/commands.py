@@ -22,7 +22,7 @@ from adaptive_dp.graph.run import Result
 from adaptive_dp.graph.visible import visible
 from adaptive_dp.planfile import content_of, importable, read_plan
 from adaptive_dp.queries.source import Source
-from adaptive_dp.reports import report
+from adaptive_dp.report.page import check_extras, html
 from adaptive_dp.rows import Files
 from adaptive_dp.session import certificate as checking
 
@@ -32,11 +32,12 @@ FAILS, UNUSABLE, BROKE = 1, 2, 3
 def certify(options: Namespace) -> int:
     """Print what a plan promises."""
     writable(options.html)
+    _page_ready(options.html)
     plan = _plan(options)
     with _status("certifying"):
         certificate = plan.certify()
     if options.html:
-        options.html.write_text(report(certificate, plan), encoding="utf-8")
+        options.html.write_text(html(certificate, plan), encoding="utf-8")
     say(certificate.to_json().rstrip("\n") if options.json else str(certificate))
     return 0
 
@@ -44,6 +45,7 @@ def certify(options: Namespace) -> int:
 def run(options: Namespace) -> int:
     """Release a plan's outputs: printed first, then written."""
     writable(options.html, options.certificate)
+    _page_ready(options.html)
     plan = _plan(options)
     data = _read_by(options.engine, _tables(plan, options.data))
     with _status("running"):
@@ -58,6 +60,7 @@ def run(options: Namespace) -> int:
 def audit(options: Namespace) -> int:
     """Print what an audit of a plan found; what refutes it is a failure."""
     writable(options.html)
+    _page_ready(options.html)
     if options.static:
         looked = audits.static(read_plan(options.plan, options.allow))
         say(looked.to_json().rstrip("\n") if options.json else str(looked))
@@ -73,7 +76,7 @@ def audit(options: Namespace) -> int:
             seed=options.seed,
         )
     if options.html:
-        page = report(plan.certify(), plan, audit=found)
+        page = html(plan.certify(), plan, audit=found)
         options.html.write_text(page, encoding="utf-8")
     say(found.to_json().rstrip("\n") if options.json else str(found))
     return FAILS if found.verdict == "violation" else 0
@@ -125,6 +128,7 @@ def demo(options: Namespace) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     page, paper = options.out / "demo-report.html", options.out / "demo-certificate.json"
     writable(page, paper)
+    _page_ready(page)
     with _status("calibrating one budget over the whole graph: epsilon 2, delta 1e-6"):
         from adaptive_dp.demo.plan import plan
     with _status(f"reading {DATA.name}: person-years of the RAND Health Insurance Experiment"):
@@ -265,8 +269,14 @@ def _released(
     return code
 
 
+def _page_ready(page: Path | None) -> None:
+    """Raise now, before anything is spent, what would keep a page from being written."""
+    if page is not None:
+        check_extras()
+
+
 def _page(result: Result, plan: Pipeline) -> str:
-    return report(result.certificate, plan, result)
+    return html(result.certificate, plan, result)
 
 
 @contextmanager

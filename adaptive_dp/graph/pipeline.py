@@ -13,6 +13,7 @@ import networkx as nx
 
 import accountants
 from accountants import Accountant, Answer, Term
+from accountants.later import provided
 from accountants.secret import Secret
 from accountants.terms import pruned
 from adaptive_dp.graph import compile as compiler
@@ -23,7 +24,6 @@ from adaptive_dp.graph.certify import certificate
 from adaptive_dp.graph.check import checked
 from adaptive_dp.graph.convert import texts, whole
 from adaptive_dp.graph.diff import diff
-from adaptive_dp.graph.draw import mermaid, svg
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.export import graph
 from adaptive_dp.graph.fresh import copied
@@ -540,7 +540,7 @@ class Pipeline:
             f"no group is named {', '.join(map(repr, unknown))}; groups are "
             f"{', '.join(map(repr, sorted(groups))) or 'none'}",
         )
-        return svg(self.graph, closed=closed)
+        return str(provided("Pipeline.svg")(self.graph, closed=closed))
 
     def mermaid(self) -> str:
         """Return the graph as Mermaid text.
@@ -561,7 +561,7 @@ class Pipeline:
           classDef released fill:#e8f4fc,stroke:#0369a1,color:#0c4a6e
           classDef public fill:#f3f4f6,stroke:#6b7280,color:#374151,stroke-dasharray:4 3
         """
-        return mermaid(self.graph)
+        return str(provided("Pipeline.mermaid")(self.graph))
 
     def __str__(self) -> str:
         return plan_text(self.structure)

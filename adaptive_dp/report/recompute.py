@@ -1,12 +1,12 @@
 """Whether a certificate's claim holds: recomputed when its report is written.
 
-A certificate is a text that anybody can change. A report that only set it in type would lend its
-looks to any number; so it says what a recomputation found, or why there was none.
+Anybody can change the JSON of a certificate, and a report that only set it in type would lend its
+looks to any number. So the claim is recomputed before anything is written, and the report says what
+was found, or why nothing was.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -19,22 +19,23 @@ from adaptive_dp.graph.certificate import Certificate, formed
 from adaptive_dp.graph.errors import PlanError
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.verify import Verdict
+from adaptive_dp.session.certificate import verify
 
 _ODD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 """What values that no certificate has may raise, past the checks of its form."""
 
 
 @frozen
-class Checked:
+class Recomputed:
     """Whether a claim holds, None where that was not recomputed; and a sentence that says so."""
 
     holds: bool | None
     says: str
 
 
-def checked(
+def recomputed(
     document: Mapping[str, Any], plan: Pipeline | None = None, *, allow: Collection[str] = ()
-) -> Checked:
+) -> Recomputed:
     """Recompute a claim from the plan in its document, or from the very plan that is given.
 
     Parameters
@@ -48,32 +49,31 @@ def checked(
         As for `adaptive_dp.verify`.
     """
     if "plan" not in document:
-        return Checked(None, "Not recomputed: the certificate carries no plan.")
+        return Recomputed(None, "Not recomputed: the certificate carries no plan.")
     try:
         verdict = _verdict(document, plan, allow)
     except (PlanError, AccountingError) as error:
-        return Checked(None, f"Not recomputed: {error}")
+        return Recomputed(None, f"Not recomputed: {error}")
     except _ODD as error:
-        return Checked(None, f"Not recomputed: it is no certificate ({type(error).__name__}).")
+        why = f"it is not a certificate ({type(error).__name__})"
+        return Recomputed(None, f"Not recomputed: {why}.")
     if verdict.holds:
-        return Checked(True, "Recomputed from its plan when this was written: the claim holds.")
-    return Checked(
+        return Recomputed(True, "Recomputed from its plan when this was written: the claim holds.")
+    return Recomputed(
         False, f"The claim does not hold, recomputed from its plan: {'; '.join(verdict.reasons)}."
     )
 
 
 def _verdict(document: Mapping[str, Any], plan: Pipeline | None, allow: Collection[str]) -> Verdict:
     if plan is None or "session" in document:
-        room = importlib.import_module("adaptive_dp.session.certificate")  # it stands on the graph
-        found: Verdict = room.verify(Certificate(dict(document)), allow=allow)
-        return found
+        return verify(Certificate(dict(document)), allow=allow)
     formed(dict(document))
     verdict = plans.compared(document, plan, allow=allow)
-    if _plain(plan.to_document()) != _plain(document["plan"]):
+    if _as_json(plan.to_document()) != _as_json(document["plan"]):
         reason = "the plan in it is not the one that is drawn here"
         return evolve(verdict, holds=False, reasons=(*verdict.reasons, reason))
     return verdict
 
 
-def _plain(document: Any) -> Any:
+def _as_json(document: Any) -> Any:
     return json.loads(json.dumps(document))

@@ -1,33 +1,27 @@
-"""A certificate as Markdown text, and the sentences and rows that every report shares.
+"""What a certificate and an audit say, as plain strings: the sentences and rows of every report.
 
-A certificate is a JSON-like mapping. The functions here without an underscore turn its parts
-into plain strings, unescaped; `markdown` and `adaptive_dp.reports.html.report` escape them for
-their own language, each in one place.
+Nothing here is escaped: `adaptive_dp.report.markdown` and `adaptive_dp.report.page` escape for
+their own language, each in one place. Bounds are rounded to the side on which they still hold.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from accountants.rounding import COSTS, shown
 from adaptive_dp.graph import origins
 from adaptive_dp.graph.certificate import Certificate
-from adaptive_dp.graph.visible import visible
-from adaptive_dp.reports.checked import checked
-
-__all__ = ["markdown"]
 
 Document = Mapping[str, Any]
 
 
 class WithDocument(Protocol):
-    """What has a JSON-like form, such as an `adaptive_dp.audit.Audit`."""
+    """What has a document, such as an `adaptive_dp.audit.Audit`."""
 
     def document(self) -> dict[str, Any]:
-        """Return the form."""
+        """Return the document."""
         ...
 
 
@@ -41,69 +35,6 @@ NEIGHBORS = {
     "replace_one": "replacing",
     "zero_out": "blanking out",
 }
-
-
-def markdown(
-    certificate: Certificate | Document,
-    audit: Audited | None = None,
-    *,
-    allow: Collection[str] = (),
-) -> str:
-    """Write a certificate as Markdown, with what recomputing its claim has found.
-
-    Parameters
-    ----------
-    certificate : Certificate or mapping
-        The certificate, or its document.
-    audit : Audit or mapping, optional
-        An audit of the plan, or its document: its lower bound is set beside the claim.
-    allow : list of str
-        Modules from which the plan's own mechanisms may be imported, to recompute the claim.
-
-    Returns
-    -------
-    str
-        Headings, tables and lists; whatever the certificate says is escaped.
-
-    Examples
-    --------
-    >>> text = markdown({"claim": {"epsilon": 2.0, "delta": 1e-06, "accountant": "renyi"}})
-    >>> print(text.splitlines()[2])
-    **ε = 2.0, δ = 1e-06**
-    """
-    certificate = document(certificate)
-    found = checked(certificate, allow=allow)
-    blocks = ["# Privacy certificate"]
-    if is_simulated(certificate):
-        blocks.append(f"> **{BANNER.upper()}**")
-    epsilon, delta = claim(certificate)
-    blocks.append(f"**ε = {_inline(epsilon)}, δ = {_inline(delta)}**")
-    blocks.append(_inline(tightest(certificate)))
-    blocks.append(
-        _inline(found.says) if found.holds is not False else f"> **{_inline(found.says)}**"
-    )
-    blocks.append(_list(protects(certificate)))
-    if session(certificate):
-        blocks += ["## Session", _list(session(certificate))]
-    if audit is not None:
-        blocks += ["## Audit", _table(*audited(certificate, audit))]
-    head, rows = accountants(certificate)
-    if rows or not session(certificate):
-        blocks += ["## Accountants", _table(head, rows)]
-    head, rows = nodes(certificate)
-    blocks += ["## Releases", _table(head, rows)]
-    blocks += ["## Worst world", _list(worlds(certificate))]
-    blocks += ["## Assumptions", _list(assumptions(certificate))]
-    if third_party(certificate):
-        blocks += ["## Code from elsewhere", _list(third_party(certificate))]
-    blocks += ["## Randomness", _list(randomness(certificate))]
-    head, rows = versions(certificate)
-    blocks += ["## Versions", _table(head, rows)]
-    blocks += ["## Fingerprint", _inline(str(certificate.get("fingerprint") or NONE))]
-    return "\n\n".join(block for block in blocks if block) + "\n"
-
-
-# --- what a certificate says, as plain text ------------------------------------------------
 
 
 def document(certificate: Certificate | Document) -> Document:
@@ -198,12 +129,12 @@ def session(certificate: Document) -> list[str]:
     spent, left = list(found.get("spent") or ()), list(found.get("remaining") or ())
     names = [str(name) for name in found.get("currencies") or ()]
     rows = list(zip(names, spent, left, strict=False))
-    rows.sort(key=lambda row: not _some(row[2]))  # a filter needs one currency that is left
+    rows.sort(key=lambda row: not _some(row[2]))  # one in which something is left is enough
     shown_rows = [
         f"{n}: {outward(s, upward=True)} spent, {outward(r, upward=False)} left"
         for n, s, r in rows[:3]
     ]
-    more = [f"and {len(rows) - 3} more currencies"] if len(rows) > 3 else []
+    more = [f"and {len(rows) - 3} more accounting units"] if len(rows) > 3 else []
     whole = f"Spent so far, wherever the analyst stops: ε = {reading}"
     if odometer.get("theorem") == found.get("theorem"):  # a filter of each record
         whole = f"What each record has spent is private, and at most the whole: ε = {reading}"
@@ -483,25 +414,90 @@ def versions(certificate: Document) -> tuple[list[str], list[list[str]]]:
     return ["software", "version"], [[str(name), str(value)] for name, value in found.items()]
 
 
-# --- Markdown ------------------------------------------------------------------------------
+def fingerprint(certificate: Document) -> str:
+    """Return the fingerprint of the plan; empty where there is none."""
+    return str(certificate.get("fingerprint") or "")
 
 
-def _inline(text: str) -> str:
-    """Escape a text for one line of Markdown, also inside a table."""
-    line = visible(text)
-    line = " ".join(line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").split())
-    line = re.sub(r"([\\`*_\[\]|~$])", r"\\\1", line)
-    # no heading, rule or list begins
-    line = re.sub(r"^([#=]|[-+](?=[ -]|$))", r"\\\1", line)
-    return re.sub(r"^([0-9]+)([.)])(?= |$)", r"\1\\\2", line)
+def epsilon(certificate: Document) -> Any:
+    """Return the claimed epsilon; None where there is none."""
+    return part(certificate, "claim").get("epsilon")
 
 
-def _list(items: Iterable[str]) -> str:
-    return "\n".join(f"- {_inline(item)}" for item in items) or NONE
+def delta(certificate: Document) -> Any:
+    """Return the claimed delta; None where there is none."""
+    return part(certificate, "claim").get("delta")
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    if not rows:
-        return NONE
-    lines = [head, ["---"] * len(head), *([_inline(cell) for cell in row] for row in rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+def accountant(certificate: Document) -> str:
+    """Return the name of the accountant of the claim."""
+    return str(part(certificate, "claim").get("accountant") or NONE)
+
+
+def stamped(certificate: Document, of_run: Document) -> Document:
+    """Return a certificate with the randomness of a run, if that was a simulation.
+
+    The stamp of a simulation wins, whatever the certificate that is shown beside its values says.
+    """
+    if not is_simulated(of_run):
+        return certificate
+    return {**certificate, "randomness": of_run["randomness"]}
+
+
+def session_steps(certificate: Document) -> list[str]:
+    """Return the names of a session's steps."""
+    return [str(name) for name in part(certificate, "session").get("steps") or ()]
+
+
+def brackets(certificate: Document) -> list[tuple[str, Any, Any]]:
+    """Return the accountants that apply, with their lower and upper bounds."""
+    found = certificate.get("accountants") or ()
+    rows = [item for item in found if item.get("applies", True)]
+    return [(str(item.get("name")), item.get("lower"), item.get("upper")) for item in rows]
+
+
+def share_rows(certificate: Document) -> list[tuple[str, float, bool]]:
+    """Return each release's name, its share, and whether it is in the worst world."""
+    return [
+        (str(item.get("node")), float(item["share"]), item.get("in_worst_world") is not False)
+        for item in certificate.get("nodes") or ()
+        if item.get("share") is not None
+    ]
+
+
+def shares(certificate: Document) -> dict[str, float]:
+    """Return the share of the budget of each release."""
+    return {name: share for name, share, _ in share_rows(certificate)}
+
+
+def release_details(certificate: Document) -> dict[str, dict[str, Any]]:
+    """Return what there is to say of each release: its share, lines, and how each reads its loss.
+
+    The lines are pairs of a title and a str; ``conversions`` are lines for a fold.
+    """
+    return {str(item.get("node")): _details(item) for item in certificate.get("nodes") or ()}
+
+
+def _details(item: Mapping[str, Any]) -> dict[str, Any]:
+    times, share = item.get("times", 1), item.get("share")
+    again = f", {number(times)} times" if times != 1 else ""
+    known = isinstance(share, int | float)
+    conversions = item.get("conversions")
+    return {
+        "share": min(1.0, max(0.0, float(share))) if known else None,
+        "percent": percent(share),
+        "lines": [
+            ("query", route(item)),
+            ("mechanism", mechanism(item) + again),
+            ("sensitivity", distance(item)),
+            ("loss", loss(item.get("loss"))),
+            ("theorem", str(item.get("theorem") or NONE)),
+            ("loss by", str(item.get("source") or NONE)),
+            ("sampler", str(item.get("sampler") or NONE)),
+            ("where", ", ".join(map(str, item.get("region") or ())) or "everywhere"),
+            ("worst world", number(item.get("in_worst_world"))),
+        ],
+        "conversions": [f"{k}: {v}" for k, v in conversions.items()]
+        if isinstance(conversions, Mapping)
+        else [],
+    }
