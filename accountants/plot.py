@@ -51,7 +51,7 @@ def profile(
     reach: float = 0.0,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw delta against epsilon, down to a least delta, and up to at least an epsilon ``reach``."""
+    """Draw delta against epsilon, down to a least delta and at least up to ``reach``."""
     many = _named(guarantees)
     axes = framed(ax, "Privacy profile", "epsilon (nats)", "delta (probability)")
     reach = max(reach, *(_reach(each, least) for each in many.values()))
@@ -176,8 +176,8 @@ def brackets(
     least, edge = (best / 1e4, 1.0) if logarithmic else (0.0, 1.25 * max(near, default=1.0) or 1.0)
     axes = framed(ax, "Accountants side by side", title, "")
     axes.set(xscale="log" if logarithmic else "linear", xlim=(least or 0.0, edge))
-    for row, (_, bounds) in enumerate(known):
-        _bracket(axes, row, bounds, least, edge, COLOURS[0] if row == len(known) - 1 else "#777777")
+    for row, (_, each) in enumerate(known):
+        _bracket(axes, row, each, least, edge, COLOURS[0] if row == len(known) - 1 else "#777777")
     axes.set_yticks(range(len(known)), [name for name, _ in known])
     axes.grid(visible=False, axis="y")
     axes.set_ylim(-0.6, len(known) - 0.4)

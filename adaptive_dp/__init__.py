@@ -30,7 +30,7 @@ from typing import Any as _Any
 from accountants.later import attach as _attach
 from accountants.later import provide as _provide
 
-# Methods of the graph whose code stands on the graph: no lower room names a higher one.
+# Methods whose code stands on the room that offers them: no lower room names a higher one.
 _provide("Pipeline.svg", "adaptive_dp.report.drawing", "svg")
 _provide("Pipeline.mermaid", "adaptive_dp.report.mermaid", "mermaid")
 _provide("Audit.plot", "adaptive_dp.report.plot", "audit")

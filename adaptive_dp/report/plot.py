@@ -56,6 +56,12 @@ __all__ = [
     "utility",
 ]
 
+
+def __dir__() -> list[str]:
+    """Return what is public, for tab completion."""
+    return __all__
+
+
 GREY = "#777777"
 AUDIT_COLOURS = {"claimed": COLOURS[0], "shown: at least": COLOURS[1]}
 

@@ -481,10 +481,9 @@ def release_details(certificate: Document) -> dict[str, dict[str, Any]]:
 def _details(item: Mapping[str, Any]) -> dict[str, Any]:
     times, share = item.get("times", 1), item.get("share")
     again = f", {number(times)} times" if times != 1 else ""
-    known = isinstance(share, int | float)
     conversions = item.get("conversions")
     return {
-        "share": min(1.0, max(0.0, float(share))) if known else None,
+        "share": min(1.0, max(0.0, share)) if isinstance(share, int | float) else None,
         "percent": percent(share),
         "lines": [
             ("query", route(item)),
