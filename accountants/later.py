@@ -4,10 +4,6 @@ What a package offers stands once, in its stub (``__init__.pyi``), as the import
 read: ``from accountants.basic import Basic as Basic``. `attach` reads the stub and gives the
 package what it needs to find each name in its file (the module hooks of PEP 562), so that
 ``import accountants`` costs next to nothing.
-
-`provide` and `provided` do the same for methods: a lower room offers a method whose code is in a
-higher one, such as ``Pipeline.svg``, without naming that room. The package's face, which stands on
-all rooms, says where the code is.
 """
 
 from __future__ import annotations
@@ -62,34 +58,4 @@ def offered(stub: Path) -> dict[str, str]:
         if isinstance(node, ast.ImportFrom) and node.module != "typing":
             for alias in node.names:
                 found[alias.asname or alias.name] = str(node.module)
-    return found
-
-
-_PROVIDED: dict[str, tuple[str, str]] = {}
-
-
-def provide(method: str, module: str, function: str) -> None:
-    """Say which function does the work of a method; it is imported when it is first needed.
-
-    Parameters
-    ----------
-    method
-        The qualified name of the method, such as ``"Pipeline.svg"``.
-    module, function
-        Where the function is.
-    """
-    _PROVIDED[method] = (module, function)
-
-
-def provided(method: str) -> Callable[..., Any]:
-    """Return the function that does the work of a method.
-
-    Examples
-    --------
-    >>> import adaptive_dp
-    >>> provided("Pipeline.svg").__name__
-    'svg'
-    """
-    module, function = _PROVIDED[method]
-    found: Callable[..., Any] = getattr(import_module(module), function)
     return found

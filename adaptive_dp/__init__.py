@@ -28,12 +28,7 @@ True
 from typing import Any as _Any
 
 from accountants.later import attach as _attach
-from accountants.later import provide as _provide
-
-# Methods whose code stands on the room that offers them: no lower room names a higher one.
-_provide("Pipeline.svg", "adaptive_dp.report.drawing", "svg")
-_provide("Pipeline.mermaid", "adaptive_dp.report.mermaid", "mermaid")
-_provide("Audit.plot", "adaptive_dp.report.plot", "audit")
+from adaptive_dp.extensions import provide as _provide
 
 _find, __dir__ = _attach(__name__, __file__)
 __all__ = __dir__()
@@ -41,6 +36,44 @@ __all__ = __dir__()
 
 def __getattr__(name: str) -> _Any:
     return _version() if name == "__version__" else _find(name)
+
+
+def _audit() -> _Any:
+    from adaptive_dp.audit import pipeline
+
+    return pipeline
+
+
+def _readers() -> _Any:
+    from adaptive_dp.primitives.suitable import readers
+
+    return readers
+
+
+def _svg() -> _Any:
+    from adaptive_dp.report.drawing import svg
+
+    return svg
+
+
+def _mermaid() -> _Any:
+    from adaptive_dp.report.mermaid import mermaid
+
+    return mermaid
+
+
+def _audit_plot() -> _Any:
+    from adaptive_dp.report.plot import audit
+
+    return audit
+
+
+# what lower rooms call of higher ones, imported at the first call
+_provide("report.svg", _svg)
+_provide("report.mermaid", _mermaid)
+_provide("report.plot.audit", _audit_plot)
+_provide("audit.pipeline", _audit)
+_provide("primitives.readers", _readers)
 
 
 def _version() -> str:

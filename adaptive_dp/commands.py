@@ -104,7 +104,7 @@ def verify(options: Namespace) -> int:
         verdict = checking.verify(certificate, allow=options.allow)
     except (PlanError, AccountingError) as error:
         raise DocumentError(f"{path}: {error}") from None
-    source = certificate.document["randomness"]["source"]
+    source = certificate.randomness.source
     if options.json:
         found = {
             "holds": verdict.holds,
@@ -243,7 +243,7 @@ def _assignment(text: str) -> tuple[str, Path]:
 
 
 def _json(result: Result) -> str:
-    document = result.certificate.document
+    document = result.certificate.to_document()
     values = {"values": plain(result.released), "noise": plain(result.noise)}
     return json.dumps(values | {"certificate": document}, allow_nan=False)
 

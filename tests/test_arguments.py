@@ -73,7 +73,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a difference to a text": (lambda: plan().diff("x"), r"diff needs a Pipeline, got str"),  # type: ignore[arg-type]
     "verify a document": (
-        lambda: dp.verify(plan().certify().document),  # type: ignore[arg-type]
+        lambda: dp.verify(plan().certify().to_document()),  # type: ignore[arg-type]
         r"verify needs a Certificate, got dict; read its text with Certificate.from_json",
     ),
     "a repeat of no function": (
@@ -180,7 +180,7 @@ def test_whole_numbers_of_every_kind(three: Any) -> None:
     assert dp.load(made.to_json()).fingerprint == made.fingerprint
     seen = made.simulate(seed=three, t=FRAME)
     assert seen["o"] == made.simulate(seed=3, t=FRAME)["o"]
-    assert seen.certificate.document["randomness"]["source"] == "seed 3"
+    assert seen.certificate.randomness.source == "seed 3"
 
 
 @pytest.mark.parametrize("truth", [True, np.True_])

@@ -507,13 +507,13 @@ class TestJson:
 class TestVerify:
     def test_codes(self, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
         paper = files / "paper.json"
-        document = PLANS["columns"]().certify(1e-6).document
+        document = PLANS["columns"]().certify(1e-6).to_document()
         paper.write_text(json.dumps(document))
         assert main(["verify", str(paper)]) == DONE
         document["claim"]["epsilon"] *= 0.9
         paper.write_text(json.dumps(document))
         assert main(["verify", str(paper)]) == FAILS
-        assert out(capsys).splitlines()[-1].startswith("does not hold: the claim is epsilon = ")
+        assert out(capsys).splitlines()[-1].startswith("does not hold: claim.epsilon: claimed ")
         assert main(["verify", str(paper), "--json"]) == FAILS
         assert json.loads(out(capsys))["holds"] is False
         paper.write_text("{}")

@@ -931,10 +931,10 @@ class TestAnyMutation:
         entry = next(n for n in document["nodes"] if n["kind"] == "sum" and n["id"] == "sum")
         entry["bounds"] = bounds
         plan = dp.load(document)
-        rows = plan.certify().document["nodes"]
+        rows = plan.certify().nodes
         release = next(n for n in document["nodes"] if n.get("inputs") == ["sum"])["id"]
-        (row,) = (r for r in rows if r["node"] == release)
-        assert row["distance"] == 2 * max(map(abs, bounds))
+        (row,) = (r for r in rows if r.node == release)
+        assert row.distance == 2 * max(map(abs, bounds))
         for seed in range(2):
             pays_enough(plan, seed, seed)
 

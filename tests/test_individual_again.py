@@ -84,7 +84,7 @@ def test_a_step_in_which_nobody_could_take_part_is_not_verified():
     session = opened(ledger := MemoryLedger())
     session.run(PEOPLE.count().release(dp.Gaussian(sigma=10.0)))
     document = json.loads(session.certificate().to_json())
-    assert dp.verify(Certificate(document)).holds
+    assert dp.verify(Certificate.from_document(document)).holds
     small = opened(budget=dp.Budget(0.01, 1e-6))
     small.run(PEOPLE.count().release(dp.Gaussian(sigma=1e6)))
     lesser = json.loads(small.certificate().to_json())
@@ -97,7 +97,7 @@ def test_a_step_in_which_nobody_could_take_part_is_not_verified():
             "odometer": {**document["session"]["odometer"], "epsilon": 0.01},
         },
     }
-    verdict = dp.verify(Certificate(forged))
+    verdict = dp.verify(Certificate.from_document(forged))
     assert not verdict.holds
     assert any("does not fit" in reason for reason in verdict.reasons)
     entries = [dict(entry) for entry in ledger.entries()]

@@ -160,7 +160,7 @@ def test_in_a_plan_with_what_it_assumes() -> None:
     )
     paper = plan.certify()
     assert paper.epsilon == pytest.approx(3.0)
-    assert any("own functions" in line for line in paper.document["assumptions"])
+    assert any("own functions" in line for line in paper.assumptions)
     assert dp.verify(paper).holds
     frame = {"x": np.append(np.linspace(1, 3, 999), math.nan)}
     result = plan.simulate(seed=4, t=frame)

@@ -45,10 +45,10 @@ class TestPromises:
         certificate = certified(PEOPLE["x"].sum(), laplace(20.0))
         assert certificate.epsilon == pytest.approx(0.5, rel=1e-9)  # 10 / 20
         assert certificate.epsilon >= 0.5
-        (row,) = certificate.document["third_party"]
-        assert (row["kind"], row["distribution"]) == ("library", "opendp")
-        assert row["version"] == version("opendp")
-        assert any("What opendp computes" in text for text in certificate.document["assumptions"])
+        (row,) = certificate.third_party
+        assert (row.kind, row.distribution) == ("library", "opendp")
+        assert row.version == version("opendp")
+        assert any("What opendp computes" in text for text in certificate.assumptions)
 
     def test_distances_are_those_of_the_relation(self) -> None:
         """A histogram's l2 distance is 1 where a row comes, sqrt(2) where it is exchanged."""

@@ -73,7 +73,7 @@ def test_complete_rounds_are_kept_and_certified() -> None:
     expected = dp.Pipeline(**four).certify(1e-6)
     assert found.certificate.epsilon == expected.epsilon
     assert dp.verify(found.certificate)
-    assert not found.certificate.document["randomness"]["release"]
+    assert not found.certificate.randomness.release
 
 
 def test_nothing_released_is_nothing_spent() -> None:

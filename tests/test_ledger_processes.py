@@ -87,7 +87,7 @@ def test_what_was_paid_and_not_released_is_lost_and_shown(
         assert session.spent.costs[0] == pytest.approx(0.25)
         paper = session.certificate()
     assert dp.verify(paper).holds
-    assert paper.document["session"]["odometer"]["epsilon"] == pytest.approx(0.25)
+    assert paper.session.odometer.epsilon == pytest.approx(0.25)
     assert main(["ledger", "show", str(path)]) == 0
     lost, again, *rest = capsys.readouterr().out.splitlines()[2:]
     assert " no " in lost

@@ -67,11 +67,11 @@ def test_it_learns_and_the_certificate_says_what_it_trusts(learner: Any) -> None
     result = made.simulate(seed=1, t=data())
     model = result["m"]
     assert -model["intercept"] / model["x"] == pytest.approx(0.2, abs=0.15)
-    trusted = [s for s in result.certificate.document["assumptions"] if "Savage" in s]
+    trusted = [s for s in result.certificate.assumptions if "Savage" in s]
     assert len(trusted) == 1
     assert "by itself" in trusted[0]
     shipped = plan(dp.Logistic(), learner).certify()
-    assert not [s for s in shipped.document["assumptions"] if "by itself" in s]
+    assert not [s for s in shipped.assumptions if "by itself" in s]
     assert shipped.epsilon == pytest.approx(result.certificate.epsilon)
 
 

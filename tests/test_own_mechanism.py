@@ -33,10 +33,10 @@ def test_it_takes_at_most_twelve_lines() -> None:
 def test_certify() -> None:
     certificate = plan().certify()
     assert certificate.epsilon == pytest.approx(20 / 3 + 2 / 3)
-    rows = {row["node"]: row for row in certificate.document["nodes"]}
-    assert rows["total"]["mechanism"] == "Noisy"
-    assert rows["total"]["theorem"] == Noisy.theorem
-    assert rows["total"]["parameters"] == {"width": 3.0}
+    rows = {row.node: row for row in certificate.nodes}
+    assert rows["total"].mechanism == "Noisy"
+    assert rows["total"].theorem == Noisy.theorem
+    assert rows["total"].parameters == {"width": 3.0}
 
 
 def test_calibrate() -> None:
@@ -74,8 +74,8 @@ def test_verify() -> None:
     certificate = dp.Certificate.from_json(plan().certify().to_json())
     assert dp.verify(certificate, allow=["own_mechanism"]).holds
     document = json.loads(certificate.to_json())
-    document["nodes"][0]["loss"]["epsilon"] /= 2
-    assert not dp.verify(dp.Certificate(document), allow=["own_mechanism"]).holds
+    document["nodes"][0]["loss"]["parameters"]["epsilon"] /= 2
+    assert not dp.verify(dp.Certificate.from_document(document), allow=["own_mechanism"]).holds
 
 
 def test_its_parameters_are_checked() -> None:

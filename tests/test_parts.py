@@ -304,8 +304,8 @@ def test_a_certificate_is_of_one_reading() -> None:
     paper = session.certificate()
     ledger.entries = read  # type: ignore[method-assign]
     assert dp.verify(paper).holds
-    said = paper.document["session"]
-    assert said["spent"] == [pytest.approx(0.125)]
-    assert said["odometer"]["epsilon"] == pytest.approx(0.125)
-    assert said["ledger"] == {"head": read()[2]["hash"], "entries": 3}
-    assert session.certificate().document["session"]["spent"][0] > 0.125
+    said = paper.session
+    assert said.spent == (pytest.approx(0.125),)
+    assert said.odometer.epsilon == pytest.approx(0.125)
+    assert (said.ledger.head, said.ledger.entries) == (read()[2]["hash"], 3)
+    assert session.certificate().session.spent[0] > 0.125

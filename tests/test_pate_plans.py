@@ -36,11 +36,11 @@ def test_the_noise_of_passive_and_active_queries(epsilon: float, every: float, s
     for questions, sigma in ((1447, every), (434, some)):
         votes = dp.pate.ballots("votes", teachers=250, questions=questions, classes=2)
         plan = dp.Pipeline(a=votes.release(GNMax(dp.Free("s")))).calibrate(epsilon, 1e-5)
-        (row,) = plan.certify().document["nodes"]
+        (row,) = plan.certify().nodes
         found = json.loads(plan.to_json())["nodes"][-1]["mechanism"]["sigma"]
         assert found == pytest.approx(sigma, abs=0.011)
         assert plan.certify().epsilon <= epsilon
-        assert row["distance"] == pytest.approx(1)
+        assert row.distance == pytest.approx(1)
 
 
 def test_free_noise_is_shared() -> None:
@@ -66,8 +66,8 @@ def test_a_unit_with_rows_at_several_teachers() -> None:
             most = 3 * one * (5 if isinstance(mechanism, LNMax) else 1)
             assert certificate.epsilon <= most * (1 + 1e-9) or not delta
     mechanism = ConfidentGNMax(2, 30.0, 20.0)
-    (row,) = dp.Pipeline(a=votes.release(mechanism)).certify(1e-5).document["nodes"]
-    assert row["distance"] == pytest.approx(3)
+    (row,) = dp.Pipeline(a=votes.release(mechanism)).certify(1e-5).nodes
+    assert row.distance == pytest.approx(3)
     assert mechanism.cost(3.0, 5, 1.0).mu() == pytest.approx(3 * math.sqrt(5 / 900 + 10 / 400))
 
 
@@ -87,7 +87,7 @@ class TestPlurality:
         for plan in (plurality(), dp.load(plurality().to_json())):
             result = plan.simulate(seed=1, votes=[[0, 0], [0, 1], [1, 1]])
             assert result["most"].tolist() == [0, 1]
-            assert result.certificate.document["randomness"]["release"] is False
+            assert result.certificate.randomness.release is False
             assert result.certificate.epsilon == math.inf
 
     def test_it_spoils_what_stands_beside_it(self) -> None:
@@ -246,9 +246,9 @@ class TestBallots:
     def test_one_teacher_changes_under_every_relation(self, neighbors: str) -> None:
         plan = dp.Pipeline(a=four(neighbors=neighbors).release(LNMax(4.0)))
         assert plan.certify().epsilon == pytest.approx(4 * 2 / 4)
-        (row,) = plan.certify().document["protects"]
-        assert row["neighbors"] == neighbors
-        assert any("disjoint data" in line for line in plan.certify().document["assumptions"])
+        (row,) = plan.certify().protects
+        assert row.neighbors == neighbors
+        assert any("disjoint data" in line for line in plan.certify().assumptions)
 
     def test_other_mechanisms_do_not_read_votes(self) -> None:
         with pytest.raises(dp.DeclarationError, match="reads numbers"):

@@ -151,7 +151,7 @@ THEIRS = {
 
 def rows(document: dict[str, Any]) -> set[tuple[Any, ...]]:
     return {
-        tuple(row[k] for k in ("kind", "class", "distribution", "version"))
+        tuple(row[k] for k in ("kind", "code", "distribution", "version"))
         for row in document["third_party"]
     }
 
@@ -228,7 +228,7 @@ class TestFinding:
 class TestMechanisms:
     def test_a_certificate_names_whose_code_it_trusts(self, site: Path) -> None:
         certificate = plan(plugins.load("mechanisms", "Noisy")(width=4)).certify()
-        document = certificate.document
+        document = certificate.to_document()
         assert rows(document) == THEIRS
         assert certificate.epsilon == pytest.approx(0.5)
         jsonschema.Draft202012Validator(certificate_schema()).validate(document)
@@ -241,12 +241,12 @@ class TestMechanisms:
 
     def test_plans_of_our_own_parts_name_nobody(self) -> None:
         certificate = plan(dp.Laplace(scale=4)).certify()
-        assert "third_party" not in certificate.document
+        assert certificate.third_party == ()
         assert dp.verify(certificate).notes == ()
 
     @pytest.mark.parametrize("lie", ["none", "fewer", "other", "more"])
     def test_a_certificate_that_does_not_say_so_fails(self, site: Path, lie: str) -> None:
-        document = plan(plugins.load("mechanisms", "Noisy")(width=4)).certify().document
+        document = plan(plugins.load("mechanisms", "Noisy")(width=4)).certify().to_document()
         if lie == "none":
             del document["third_party"]
         elif lie == "fewer":
@@ -254,13 +254,14 @@ class TestMechanisms:
         elif lie == "other":
             document["third_party"][0]["distribution"] = "scipy"
         else:
-            document["third_party"].append({**document["third_party"][0], "class": "a:B"})
+            document["third_party"].append({**document["third_party"][0], "code": "a:B"})
         verdict = found(document, "their_parts.good")
         assert not verdict.holds
-        assert any("rests on" in reason or "rest on" in reason for reason in verdict.reasons)
+        wrong = [row for row in verdict.fields if not row.holds]
+        assert {row.place for row in wrong} == {"third_party"}
 
     def test_another_version_is_noted(self, site: Path) -> None:
-        document = plan(plugins.load("mechanisms", "Noisy")(width=4)).certify().document
+        document = plan(plugins.load("mechanisms", "Noisy")(width=4)).certify().to_document()
         for row in document["third_party"]:
             row["version"] = "1.1"
         verdict = found(document, "their_parts.good")
@@ -269,16 +270,16 @@ class TestMechanisms:
 
     @pytest.mark.parametrize("wrong", [[], {}, [{}], "x", [{"kind": 1}]])
     def test_other_forms_are_refused(self, wrong: Any) -> None:
-        document = plan(dp.Laplace(scale=4)).certify().document
+        document = plan(dp.Laplace(scale=4)).certify().to_document()
         with pytest.raises(dp.DocumentError, match="third_party"):
             found({**document, "third_party": wrong})
 
     def test_a_class_called_like_one_of_ours_is_shown_in_full(self, site: Path) -> None:
         cls = plugins.load("mechanisms", "Noisy")
         theirs = sys.modules[cls.__module__].Laplace
-        (row, _) = plan(theirs(width=4)).certify().document["nodes"]
-        assert row["mechanism"] == "their_parts.good:Laplace"
-        assert plan(cls(width=4)).certify().document["nodes"][0]["mechanism"] == "Noisy"
+        (row, _) = plan(theirs(width=4)).certify().nodes
+        assert row.mechanism == "their_parts.good:Laplace"
+        assert plan(cls(width=4)).certify().nodes[0].mechanism == "Noisy"
 
     def test_code_of_no_distribution_is_said_to_be(self) -> None:
         class Mine(dp.Mechanism):
@@ -291,7 +292,7 @@ class TestMechanisms:
                 return accountants.Pure(distance / self.width)
 
         certificate = plan(Mine(width=4)).certify()
-        ((kind, _, distribution, version),) = rows(certificate.document)
+        ((kind, _, distribution, version),) = rows(certificate.to_document())
         assert (kind, distribution, version) == ("mechanism", None, None)
         assert "of no installed distribution" in " ".join(str(certificate).split())
 
@@ -392,8 +393,8 @@ def test_a_distribution_that_pip_installs(tmp_path: Path) -> None:
         "import adaptive_dp as dp; from adaptive_dp import plugins\n"
         "Tiny = plugins.load('mechanisms', 'Tiny'); people = dp.dataset('people', columns={})\n"
         "plan = dp.Pipeline(n=people.count().release(Tiny(width=2)))\n"
-        "print([row['distribution'] + row['version'] for row in "
-        "plan.certify().document['third_party']])"
+        "print([row.distribution + row.version for row in "
+        "plan.certify().third_party])"
     )
     path = {"PYTHONPATH": f"{tmp_path / 'site'}:{Path(dp.__file__).parent.parent}"}
     ran = subprocess.run(

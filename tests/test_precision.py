@@ -148,13 +148,13 @@ def test_values_that_are_whole_steps_are_charged_for_no_rounding():
         h=table["x"].histogram([0, 50, 100]).release(dp.Gaussian(sigma=2.0)),
         s=table["x"].sum().release(dp.Laplace(scale=100.0)),
     )
-    losses = {row["node"]: row["loss"] for row in plan.certify(1e-6).document["nodes"]}
+    losses = {row.node: row.loss.parameters for row in plan.certify(1e-6).nodes}
     assert losses["n"]["epsilon"] == pytest.approx(1 / 3, rel=1e-14)
     assert losses["h"]["mu"] == pytest.approx(0.5, rel=1e-14)
     assert losses["s"]["epsilon"] == pytest.approx(1.0, rel=1e-14)
     wide = table["x"].sum().release(dp.Laplace(scale=1e6))  # its step is coarser than the sum's
-    (row,) = dp.Pipeline(a=wide).certify(1e-6).document["nodes"]
-    assert 1e-4 * (1 + 5e-5) < row["loss"]["epsilon"] < 1e-4 * (1 + 2e-4)
+    (row,) = dp.Pipeline(a=wide).certify(1e-6).nodes
+    assert 1e-4 * (1 + 5e-5) < row.loss.parameters["epsilon"] < 1e-4 * (1 + 2e-4)
 
 
 @pytest.mark.parametrize("bounds", [(0.0, 0.7), (-3.0, 1e9), (1e-300, 2e-300), (0.0, 0.0)])
@@ -188,7 +188,7 @@ def test_certificates_speak_of_float_noise_only_where_there_is_some():
 
     def assumed(mechanism):
         plan = dp.Pipeline(a=table.count().release(mechanism))
-        return any("float64" in text for text in plan.certify(1e-6).document["assumptions"])
+        return any("float64" in text for text in plan.certify(1e-6).assumptions)
 
     assert not any(assumed(kind(2.0)) for kind in EXACT)
     assert assumed(dp.Norm(scale=2.0))

@@ -56,9 +56,9 @@ def test_each_round_has_fresh_noise_and_pays() -> None:
     values = run(result)
     assert len(set(values)) == 5
     assert epsilon(result) == pytest.approx(5)
-    (row,) = dp.Pipeline(out=result).certify().document["nodes"]
-    assert row["times"] == 5
-    assert row["region"] == ["repeat 5 times"]
+    (row,) = dp.Pipeline(out=result).certify().nodes
+    assert row.times == 5
+    assert row.region == ("repeat 5 times",)
 
 
 def test_what_is_outside_is_shared_and_paid_once() -> None:
@@ -130,7 +130,7 @@ def test_nested_repeats_multiply() -> None:
     assert len(values) == len(set(values)) == 8
     assert [value > 1000 for value in values] == [True, False, False, False] * 2
     assert epsilon(result) == pytest.approx(2 * (1 + 3 * 1))
-    times = {r["query"]: r["times"] for r in dp.Pipeline(o=result).certify().document["nodes"]}
+    times = {r.query: r.times for r in dp.Pipeline(o=result).certify().nodes}
     assert times == {"count": 6, "sum in [0, 100]": 2}
 
 
@@ -175,7 +175,7 @@ def test_a_partition_outside_keeps_the_unit_in_its_part() -> None:
     assert epsilon(result) == pytest.approx(4)
     certificate = dp.Pipeline(o=result).certify()
     assert certificate.worst_world == ("r = A",)
-    assert certificate.document["worlds"]["exact"]
+    assert certificate.worlds.exact
     values = run(result)
     assert np.mean(values[::2]) == pytest.approx(70, abs=5)
     assert len(set(values)) == 8

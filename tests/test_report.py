@@ -33,7 +33,7 @@ def entry(name: str, share: float | None, **more: Any) -> dict[str, Any]:
         "parameters": {"scale": 5.0},
         "norm": 1,
         "distance": 5.0,
-        "loss": {"kind": "Laplace", "epsilon": 1.0},
+        "loss": {"kind": "Laplace", "parameters": {"epsilon": 1.0}},
         "theorem": "Laplace mechanism",
         "source": "Dwork et al. 2006",
         "sampler": "discrete Laplace",
@@ -236,7 +236,7 @@ def test_without_jinja_the_error_names_the_extra() -> None:
 
 
 def test_no_bound_is_shown_too_low() -> None:
-    loss = {"kind": "Gaussian", "mu": 0.1234501}
+    loss = {"kind": "Gaussian", "parameters": {"mu": 0.1234501}}
     session = {
         "steps": ["a"],
         "currencies": ["mu^2"],
@@ -362,8 +362,8 @@ def test_a_plan_that_has_not_run_is_not_said_to_have() -> None:
 
 def test_certificates_and_their_documents_are_the_same() -> None:
     paper = plan_of(lambda n: n).certify()
-    assert html(paper) == html(paper.document)
-    assert markdown(paper) == markdown(paper.document)
+    assert html(paper) == html(paper.to_document())
+    assert markdown(paper) == markdown(paper.to_document())
 
 
 def test_the_plan_says_a_kind_once() -> None:

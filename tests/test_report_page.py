@@ -192,7 +192,7 @@ def test_sliders_show_what_was_computed(opened: Browser) -> None:
 
 def test_the_certificate_can_be_taken_out_of_the_page(opened: Browser) -> None:
     text = opened.run("document.getElementById('certificate').textContent")
-    assert json.loads(text) == json.loads(json.dumps(plan().certify().document))
+    assert json.loads(text) == json.loads(json.dumps(plan().certify().to_document()))
     assert dp.verify(dp.Certificate.from_json(text)).holds
 
 

@@ -77,16 +77,16 @@ def test_a_fit_costs_at_most_what_was_asked_for(kind: Any, neighbors: str) -> No
     certificate = model.fit(X, y).certificate_
     assert 0.69 < certificate.epsilon <= 0.7
     assert certificate.delta == 1e-7
-    assert certificate.document["protects"][0]["neighbors"] == neighbors
+    assert certificate.protects[0].neighbors == neighbors
     assert dp.verify(certificate).holds
-    assert model.plan_.fingerprint == certificate.document["fingerprint"]
-    assert not certificate.document["randomness"]["release"]
+    assert model.plan_.fingerprint == certificate.fingerprint
+    assert not certificate.randomness.release
 
 
 def test_secure_noise_is_for_release() -> None:
     X, y = line(50)
     first, second = (PrivateRidge().fit(X, y) for _ in range(2))
-    assert first.certificate_.document["randomness"]["release"]
+    assert first.certificate_.randomness.release
     assert (first.coef_ != second.coef_).all()
 
 
@@ -152,7 +152,7 @@ def test_only_learned_classes_are_warned_of_and_assumed() -> None:
     np.testing.assert_array_equal(given.coef_, learned.coef_)
     assert len(learned.assumptions_) == len(given.assumptions_) + 1
     assert "set of labels" in learned.assumptions_[-1]
-    assert set(given.certificate_.document["assumptions"]) < set(given.assumptions_)
+    assert set(given.certificate_.assumptions) < set(given.assumptions_)
 
 
 def test_labels_that_are_no_class_are_left_out() -> None:
@@ -255,8 +255,8 @@ def test_people_of_several_rows_are_protected_whole() -> None:
     X, y = line(60)
     people = np.repeat([f"p{i}" for i in range(15)], 4)
     model = PrivateRidge(rows_per_unit=2, random_state=0).fit(X, y, units=people)
-    (protected,) = model.certificate_.document["protects"]
-    assert (protected["unit"], protected["rows_per_unit"]) == ("unit", 2)
+    (protected,) = model.certificate_.protects
+    assert (protected.unit, protected.rows_per_unit) == ("unit", 2)
     kept = np.arange(60) % 4 < 2
     same = PrivateRidge(rows_per_unit=2, random_state=0).fit(X[kept], y[kept], units=people[kept])
     np.testing.assert_array_equal(model.coef_, same.coef_)

@@ -158,7 +158,7 @@ def test_a_pipeline_fits_and_carries_its_certificate() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pipeline.fit(X, y, privatelogisticregression__units=people)
-    assert pipeline[-1].certificate_.document["protects"][0]["rows_per_unit"] == 2
+    assert pipeline[-1].certificate_.protects[0].rows_per_unit == 2
 
 
 def test_the_scaler_maps_bounds_to_one() -> None:

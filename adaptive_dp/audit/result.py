@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from attrs import asdict, field, frozen
 
 from accountants.errors import nonnegative
-from accountants.later import provided
 from accountants.points import Points, implied, most
 from accountants.rounding import shown
 from adaptive_dp.audit.band import Band, Corner
+from adaptive_dp.extensions import provided
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -317,5 +317,5 @@ class Audit:
 
         Needs matplotlib: ``pip install "adaptive-dp[report]"``.
         """
-        axes: Axes = provided("Audit.plot")(self, ax=ax)
+        axes: Axes = provided("report.plot.audit")(self, ax=ax)
         return axes

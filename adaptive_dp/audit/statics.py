@@ -343,7 +343,6 @@ def _certified(plan: Pipeline) -> Iterator[Finding]:
     """Find what the certificate tells."""
     paper = plan.certify()
     yield from _claimed(paper.epsilon, paper.delta, releases(plan.structure))
-    rows: list[dict[str, Any]] = paper.document["nodes"]
     lower = max((each.lower for each in paper.bounds.values()), default=0.0)
     if paper.delta > 0 and lower > 0 and paper.epsilon < math.inf:  # at 0, sums are the truth
         ratio = paper.epsilon / lower
@@ -355,25 +354,24 @@ def _certified(plan: Pipeline) -> Iterator[Finding]:
                 f"{paper.accountant}): up to {100 * (ratio - 1):.0f}% may be lost to bounds",
                 "ask accountants with finer grids: plan.certify(accountants=[...])",
             )
-    for row in rows:
-        share = row["share"]
-        if len(rows) > 2 and isinstance(share, float) and share > 0.5:
+    for row in paper.nodes:
+        if len(paper.nodes) > 2 and row.share > 0.5:
             yield Finding(
-                row["node"],
+                row.node,
                 "note",
-                f"it takes {100 * share:.0f}% of the budget",
+                f"it takes {100 * row.share:.0f}% of the budget",
                 "a little more noise here would allow much less noise elsewhere",
             )
-        if row["in_worst_world"] is False:
+        if not row.in_worst_world:
             yield Finding(
-                row["node"],
+                row.node,
                 "note",
                 "it is not in the worst world: those whom it touches lose less than is certified",
                 "its noise could be less at no cost to the certificate",
             )
-        if row["sampler"] and "float64" in row["sampler"]:
+        if "float64" in row.sampler:
             yield Finding(
-                row["node"],
+                row.node,
                 "warning",
                 "its noise is drawn in float64, so the lowest bits of what it releases may tell "
                 "more than is certified",

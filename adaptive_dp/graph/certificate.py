@@ -1,31 +1,393 @@
-"""The certificate: what a plan promises, by which theorem, under which assumptions."""
+"""The certificate: what a plan promises, by which theorem, under which assumptions.
+
+A `Certificate` is made of plain attrs values, one class for each section of its document. Each is
+made in one place (`adaptive_dp.graph.certify` and, of sessions, `adaptive_dp.session.certificate`),
+read from JSON by `Certificate.from_json`, and compared with a recomputation field by field by
+`adaptive_dp.verify`. How a field is compared stands beside it: see `UPPER`, `LOWER` and `STATED`.
+"""
 
 from __future__ import annotations
 
 import json
-import math
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from textwrap import fill
+from typing import Any, Literal
 
-from attrs import frozen
+import attrs
+from attrs import field, frozen
 
 from accountants import Bounds
-from accountants.rounding import shown
-from adaptive_dp.graph.errors import DocumentError
-from adaptive_dp.graph.table import certificate_html, certificate_text
+from accountants.rounding import COSTS, shown
+from adaptive_dp.graph.errors import DeclarationError, DocumentError
+from adaptive_dp.graph.table import ROOM, short, table
+from adaptive_dp.graph.typed import from_plain, to_plain
 from adaptive_dp.graph.untrusted import check_values, unique_json
+from adaptive_dp.graph.visible import visible
 
 FORMAT = "adaptive-dp/certificate/1"
 PLAN = "adaptive-dp/plan/"
 
+Kind = Literal["accountant", "library", "loss", "mechanism", "query"]
+"""What code from elsewhere can be, on which a claim rests."""
 
-@frozen(eq=False, repr=False)
-class Certificate:
-    """The claim of a plan with everything it rests on; `document` is all of it as JSON.
+Scalar = str | bool | int | float | None
+"""The values of a loss's parameters."""
+
+UPPER = {"compare": "upper"}
+"""An upper bound: a certificate may claim more than is recomputed, never less."""
+LOWER = {"compare": "lower"}
+"""A lower bound: a certificate may claim less than is recomputed, never more."""
+STATED = {"compare": "stated"}
+"""Stated by whoever wrote the certificate: nothing in it allows to recompute it."""
+
+
+def _not_negative(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    # "not >=" refuses NaN as well
+    if value is not None and not value >= 0:
+        raise DeclarationError(f"{attribute.name} must be a number of at least 0, got {value!r}")
+
+
+def _probability(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not 0 <= value < 1:
+        raise DeclarationError(f"{attribute.name} must be in [0, 1), got {value!r}")
+
+
+@frozen
+class Claim:
+    """The guarantee: (epsilon, delta)-differential privacy.
 
     Parameters
     ----------
-    document
-        Mapping of the form that the shipped schema describes.
+    epsilon
+        In nats; infinite where no accountant bounds it at this delta.
+    delta
+        In [0, 1).
+    accountant
+        The accountant whose theorem gives epsilon; of a session, that of its filter.
+    """
+
+    epsilon: float = field(validator=_not_negative, metadata=UPPER)
+    delta: float = field(validator=_probability)
+    accountant: str
+
+
+@frozen
+class Protected:
+    """Whom the guarantee protects in one data set.
+
+    Parameters
+    ----------
+    data
+        The name of the data set.
+    neighbors
+        The neighbour relation.
+    unit
+        The column that identifies a unit; None where each row is a unit.
+    rows_per_unit
+        The most rows that a unit has after its contributions are bounded.
+    size
+        The number of units where it is public, else None.
+    """
+
+    data: str
+    neighbors: Literal["add_remove", "replace_one", "zero_out"]
+    unit: str | None
+    rows_per_unit: int
+    size: int | None
+
+    def __str__(self) -> str:
+        """Return whom the data set protects, in words.
+
+        Examples
+        --------
+        >>> print(Protected("people", "add_remove", "id", 2, None))
+        one id with at most 2 rows of 'people', added or removed
+        """
+        who = f"one {self.unit}" if self.unit else "one row"
+        most = self.rows_per_unit
+        rows = f" with at most {most} row{'' if most == 1 else 's'}" if self.unit else ""
+        relation = {
+            "add_remove": "added or removed",
+            "replace_one": "replaced",
+            "zero_out": "zeroed",
+        }[self.neighbors]
+        return f"{who}{rows} of {self.data!r}, {relation}"
+
+
+@frozen
+class LossRow:
+    """The privacy loss of one release, for people to read.
+
+    Parameters
+    ----------
+    kind
+        The name of the loss's class, such as ``Laplace``.
+    parameters
+        Its parameters by name; of losses made of losses, these in words.
+    """
+
+    kind: str
+    parameters: Mapping[str, Scalar] = field(hash=False)
+
+
+@frozen
+class ReleaseRow:
+    """One release of the plan: what it is, and what it costs.
+
+    Parameters
+    ----------
+    node
+        Its name in the plan.
+    query, of
+        What is released, and the steps from the data set to it.
+    mechanism, parameters
+        The mechanism's name, and its parameters as in a plan document.
+    norm
+        The norm in which ``distance`` is measured: 1, 2, infinite, or 0 where changed rows count.
+    distance
+        How far one unit moves the query's value: the global sensitivity.
+    loss
+        The privacy loss at that distance.
+    theorem, source
+        The theorems of the mechanism and of its loss.
+    sampler
+        How the noise is drawn.
+    conversions
+        By the name of each accountant that applies, by which theorem it reads the loss.
+    times
+        How often the release is paid for: the rounds of the loops around it.
+    region
+        The partitions' parts, samples and loops around it, outermost first.
+    share
+        Its share of the budget of the worst world, in the accounting unit of the tightest
+        accountant.
+    in_worst_world
+        Whether the worst world lies where this release does.
+    """
+
+    node: str
+    query: str
+    of: str
+    mechanism: str
+    parameters: Mapping[str, Any] = field(hash=False)
+    norm: float = field(validator=_not_negative)
+    distance: float = field(validator=_not_negative)
+    loss: LossRow
+    theorem: str
+    source: str
+    sampler: str
+    conversions: Mapping[str, str] = field(hash=False)
+    times: int
+    region: tuple[str, ...]
+    share: float = field(validator=_not_negative)
+    in_worst_world: bool
+
+
+@frozen
+class AccountantRow:
+    """What one accountant finds.
+
+    Parameters
+    ----------
+    name, theorem
+        The accountant's name, and the theorem by which its bound holds.
+    applies
+        Whether it bounds epsilon for these losses.
+    reason
+        Why it does not apply; empty where it does.
+    lower, upper
+        Its bracket of epsilon at the claim's delta, in nats; None where it does not apply.
+    world
+        The world that attains the upper bound: a label for each partition.
+    """
+
+    name: str
+    theorem: str
+    applies: bool
+    reason: str
+    lower: float | None = field(validator=_not_negative, metadata=LOWER)
+    upper: float | None = field(validator=_not_negative, metadata=UPPER)
+    world: tuple[str, ...]
+
+
+@frozen
+class WorldsRow:
+    """The worlds (branches of parallel composition) over which epsilon is the maximum.
+
+    Parameters
+    ----------
+    count
+        How many were compared.
+    exact
+        Whether each was compared by itself; False where some are bounded by their envelope.
+    worst
+        The world in which a unit loses the most: a label for each partition.
+    """
+
+    count: int
+    exact: bool
+    worst: tuple[str, ...]
+
+
+@frozen
+class Randomness:
+    """Where the noise comes from.
+
+    Parameters
+    ----------
+    source
+        ``the operating system``, or ``seed n`` for a simulation.
+    release
+        Whether the values may be released: False for a simulation.
+    samplers
+        How the mechanisms of the plan draw their noise.
+    """
+
+    source: str
+    release: bool
+    samplers: tuple[str, ...]
+
+
+@frozen
+class ThirdParty:
+    """Code on which the claim rests and that is not the library's.
+
+    Parameters
+    ----------
+    kind
+        What it is: a library is what a mechanism computes its loss by.
+    code
+        The class, as ``module:name``.
+    distribution, version
+        The installed distribution that it comes from; None where it comes from none.
+    """
+
+    kind: Kind
+    code: str
+    distribution: str | None
+    version: str | None = field(metadata=STATED)
+
+    def __str__(self) -> str:
+        """Return whose code it is, in words.
+
+        Examples
+        --------
+        >>> print(ThirdParty("loss", "a.b:C", "a-dist", "1.0"))
+        the loss a.b:C of a-dist 1.0
+        >>> print(ThirdParty("loss", "__main__:C", None, None))
+        the loss __main__:C, of no installed distribution
+        """
+        if self.distribution is None:
+            return f"the {self.kind} {self.code}, of no installed distribution"
+        holder = f"{self.distribution} {self.version or '(not installed here)'}"
+        if self.kind == "library":
+            return f"the library {holder}, by which {self.code} computes its loss"
+        return f"the {self.kind} {self.code} of {holder}"
+
+
+@frozen
+class OdometerRow:
+    """What the odometer of a session reads: what was spent until the certificate was made.
+
+    Parameters
+    ----------
+    epsilon
+        In nats, at the delta of the claim.
+    theorem
+        By which it holds wherever the analyst stops.
+    """
+
+    epsilon: float = field(validator=_not_negative, metadata=UPPER)
+    theorem: str
+
+
+@frozen
+class LedgerRow:
+    """Where the ledger of a session stood when the certificate was made.
+
+    Parameters
+    ----------
+    head
+        The hash of the last entry, 64 hexadecimal digits.
+    entries
+        The number of entries.
+    """
+
+    head: str = field(metadata=STATED)
+    entries: int = field(metadata=STATED)
+
+
+@frozen
+class SessionRow:
+    """What the certificate of a session says in addition: its filter, and what was spent.
+
+    Parameters
+    ----------
+    failures
+        The share of delta that the budget keeps for losses with a mass of delta of their own.
+    theorem
+        The theorem of the filter.
+    steps
+        The names of the plan's outputs in the order in which they were run.
+    currencies
+        The accounting units of the filter.
+    spent, remaining
+        Total and remaining cost, one number for each accounting unit.
+    failed
+        The mass of delta that was spent.
+    odometer
+        What was spent, as an epsilon.
+    ledger
+        Where the ledger stood.
+    """
+
+    failures: float = field(validator=_probability)
+    theorem: str
+    steps: tuple[str, ...]
+    currencies: tuple[str, ...]
+    spent: tuple[float, ...] = field(metadata=UPPER)
+    remaining: tuple[float, ...] = field(metadata=LOWER)
+    failed: float = field(validator=_not_negative, metadata=UPPER)
+    odometer: OdometerRow
+    ledger: LedgerRow
+
+
+@frozen(repr=False)
+class Certificate:
+    """The claim of a plan, or of a session, with everything that it rests on.
+
+    Parameters
+    ----------
+    claim
+        The guarantee.
+    protects
+        Whom it protects, a row for each data set.
+    fingerprint
+        The digest of the plan.
+    plan
+        The document of the plan, from which all else can be recomputed.
+    nodes
+        A row for each release.
+    accountants
+        A row for each accountant that was asked.
+    worlds
+        Over how many worlds epsilon is the maximum, and which is the worst.
+    assumptions
+        What no program can check, a sentence each.
+    randomness
+        Where the noise comes from.
+    versions
+        Of the programs that computed it, by name.
+    third_party
+        Code on which it rests and that is not the library's.
+    session
+        Of a session: its filter, and what was spent. None for the certificate of a plan.
+
+    See Also
+    --------
+    adaptive_dp.verify : Recompute a certificate.
+    adaptive_dp.report : A certificate as a page.
 
     Examples
     --------
@@ -40,49 +402,93 @@ class Certificate:
     <certificate epsilon=0.447153 delta=1e-06 by gaussian>
     >>> round(certificate.bounds["gaussian"].upper, 4), certificate.shares
     (0.4472, {'count': 0.2, 'towns': 0.8})
-    >>> Certificate.from_json(certificate.to_json()).epsilon == certificate.epsilon
+    >>> [(row.node, row.mechanism, row.distance) for row in certificate.nodes]
+    [('count', 'Gaussian', 1.0), ('towns', 'Gaussian', 1.0)]
+    >>> Certificate.from_json(certificate.to_json()) == certificate
     True
     """
 
-    document: dict[str, Any]
+    claim: Claim
+    protects: tuple[Protected, ...]
+    fingerprint: str
+    plan: Mapping[str, Any] = field(hash=False)
+    nodes: tuple[ReleaseRow, ...]
+    accountants: tuple[AccountantRow, ...]
+    worlds: WorldsRow
+    assumptions: tuple[str, ...]
+    randomness: Randomness
+    versions: Mapping[str, str] = field(hash=False, metadata=STATED)
+    third_party: tuple[ThirdParty, ...] = ()
+    session: SessionRow | None = None
 
     @property
     def epsilon(self) -> float:
         """The certified epsilon: the least upper bound of all accountants, in nats."""
-        return _number(self.document["claim"]["epsilon"])
+        return self.claim.epsilon
 
     @property
     def delta(self) -> float:
         """The delta at which epsilon is certified."""
-        return float(self.document["claim"]["delta"])
+        return self.claim.delta
 
     @property
     def accountant(self) -> str:
         """The name of the tightest accountant."""
-        return str(self.document["claim"]["accountant"])
+        return self.claim.accountant
 
     @property
     def bounds(self) -> dict[str, Bounds]:
         """Each accountant's bracket of epsilon, for those that apply."""
         return {
-            row["name"]: Bounds(row["lower"], _number(row["upper"]))
-            for row in self.document["accountants"]
-            if row["applies"]
+            row.name: Bounds(row.lower, row.upper)
+            for row in self.accountants
+            if row.lower is not None and row.upper is not None
         }
 
     @property
     def shares(self) -> dict[str, float]:
-        """Each release's share of the budget, in the tightest accountant's currency."""
-        return {row["node"]: row["share"] for row in self.document["nodes"]}
+        """Each release's share of the budget, in the tightest accountant's accounting unit."""
+        return {row.node: row.share for row in self.nodes}
 
     @property
     def worst_world(self) -> tuple[str, ...]:
         """Where the unit lies that can lose the most: one label for each partition."""
-        return tuple(self.document["worlds"]["worst"])
+        return self.worlds.worst
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the certificate as a JSON value, which shares nothing with it.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+        >>> plan.certify().to_document()["claim"]
+        {'epsilon': 0.5, 'delta': 0.0, 'accountant': 'basic'}
+        """
+        sections: dict[str, Any] = to_plain(self)
+        return {"format": FORMAT} | sections
+
+    @classmethod
+    def from_document(cls, document: Any) -> Certificate:
+        """Return the certificate of a JSON value, nothing about which is trusted.
+
+        Raises
+        ------
+        DocumentError
+            If it has not the form of a certificate, with the place.
+        """
+        if not isinstance(document, Mapping) or document.get("format") != FORMAT:
+            found = document.get("format") if isinstance(document, Mapping) else None
+            remedy = "; a plan is read by dp.load(text)" if str(found).startswith(PLAN) else ""
+            raise DocumentError(f"not a certificate: 'format' must be {FORMAT!r}{remedy}")
+        check_values(document, "certificate")
+        inside = {name: value for name, value in document.items() if name != "format"}
+        return from_plain(cls, inside, "certificate")
 
     def to_json(self) -> str:
-        """Return the canonical JSON text: sorted keys, no spaces that carry nothing."""
-        return json.dumps(self.document, sort_keys=True, indent=1, allow_nan=False) + "\n"
+        """Return the canonical JSON: sorted keys, one space of indentation for each level."""
+        return json.dumps(self.to_document(), sort_keys=True, indent=1, allow_nan=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Certificate:
@@ -91,129 +497,115 @@ class Certificate:
         Raises
         ------
         DocumentError
-            If the text is not a certificate.
+            If the text is not JSON, or has not the form of a certificate, with the place.
         """
         try:
             document = unique_json(text)
         except (ValueError, RecursionError) as error:
             raise DocumentError(f"not a certificate: {error}") from None
-        formed(document)
-        return cls(document)
+        return cls.from_document(document)
 
     def __str__(self) -> str:
-        return certificate_text(self.document)
+        return _text(self)
 
     def __repr__(self) -> str:
         epsilon, delta = (shown(bound, upward=True) for bound in (self.epsilon, self.delta))
         return f"<certificate epsilon={epsilon} delta={delta} by {self.accountant}>"
 
     def _repr_html_(self) -> str:
-        return certificate_html(self.document)
+        return f"<pre>{escape(_text(self))}</pre>"
 
 
-_FORM: dict[str, tuple[type, frozenset[str]]] = {
-    "claim": (dict, frozenset({"epsilon", "delta", "accountant"})),
-    "protects": (list, frozenset({"data", "neighbors", "unit", "rows_per_unit", "size"})),
-    "fingerprint": (str, frozenset()),
-    "plan": (dict, frozenset()),
-    "nodes": (
-        list,
-        frozenset({"node", "query", "of", "mechanism", "parameters", "norm", "distance", "loss"})
-        | {"theorem", "source", "sampler", "conversions", "times", "region", "share"}
-        | {"in_worst_world"},
-    ),
-    "accountants": (
-        list,
-        frozenset({"name", "theorem", "applies", "reason", "lower", "upper", "world"}),
-    ),
-    "worlds": (dict, frozenset({"count", "exact", "worst"})),
-    "assumptions": (list, frozenset()),
-    "randomness": (dict, frozenset({"source", "release", "samplers"})),
-    "versions": (dict, frozenset()),
-}
+# --- as text --------------------------------------------------------------------------------------
 
 
-_SESSION = frozenset(
-    {"failures", "theorem", "steps", "currencies", "spent", "remaining", "failed", "odometer"}
-    | {"ledger"}
-)
-"""What a session's certificate says beside; other certificates have no such section."""
+def _text(certificate: Certificate) -> str:
+    """Return the certificate: the claim, the accountants side by side, each node's share."""
+    parts = [
+        *claim_lines(certificate),
+        "",
+        _side_by_side(certificate),
+        "",
+        table(
+            ("release", "mechanism", "distance", "costs", "times", "share"),
+            [_release_cells(row) for row in certificate.nodes],
+        ),
+    ]
+    if certificate.worlds.worst:
+        worst = "; ".join(map(visible, certificate.worlds.worst))
+        parts += ["", fill(f"worst world: {worst}", ROOM)]
+    if not certificate.worlds.exact:
+        parts.append("(too many worlds: some are bounded together, by their envelope)")
+    foreign = [fill(f"trusts {visible(str(row))}", ROOM) for row in certificate.third_party]
+    parts += ["", *foreign] if foreign else []
+    parts += ["", *stamp(certificate)] if not certificate.randomness.release else []
+    return "\n".join(parts)
 
 
-def formed(document: dict[str, Any]) -> None:
-    """Check that a certificate has the sections and fields that this module writes.
+def stamp(certificate: Certificate) -> list[str]:
+    """Return the line that marks a simulation; none for a run."""
+    if certificate.randomness.release:
+        return []
+    return [f"NOT FOR RELEASE: noise from {visible(certificate.randomness.source)}"]
 
-    Raises
-    ------
-    DocumentError
-        If not, with the place.
-    """
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        found = document.get("format") if isinstance(document, dict) else None
-        cure = "; a plan is read by dp.load(text)" if str(found).startswith(PLAN) else ""
-        raise DocumentError(f"not a certificate: 'format' must be {FORMAT!r}{cure}")
-    check_values(document, "certificate")
-    missing, unknown = (
-        set(_FORM) - set(document),
-        set(document) - set(_FORM) - {"format", "session", "third_party"},
+
+def claim_lines(certificate: Certificate) -> list[str]:
+    """Return what a certificate claims, and whom it protects."""
+    claim, session = certificate.claim, certificate.session
+    return [
+        f"epsilon <= {_bound(claim.epsilon, upward=True)} at delta = "
+        f"{_bound(claim.delta, upward=True)}, by the {visible(claim.accountant)} "
+        + ("accountant" if session is None else "filter, whatever is run"),
+        *([] if session is None else [_session_line(session)]),
+        *(f"protects {visible(str(row))}" for row in certificate.protects),
+    ]
+
+
+def _session_line(session: SessionRow) -> str:
+    if session.odometer.theorem == session.theorem:  # a filter of each record
+        return f"{len(session.steps)} steps; what each record has spent of it is private"
+    read = _bound(session.odometer.epsilon, upward=True)
+    return f"spent so far: epsilon {read}, in {len(session.steps)} steps, by the odometer"
+
+
+def _side_by_side(certificate: Certificate) -> str:
+    """Return the accountants as a table; one sentence, if all say that they do not apply."""
+    rows = certificate.accountants
+    reasons = {visible(row.reason) for row in rows if not row.applies}
+    if len(reasons) == 1 and not any(row.applies for row in rows):
+        return fill(f"no accountant of plans applies: {reasons.pop()}", ROOM)
+    return table(("accountant", "lower", "upper", ""), list(_accountants(certificate)))
+
+
+def _accountants(certificate: Certificate) -> Iterator[Sequence[str]]:
+    for row in certificate.accountants:
+        if row.lower is None or row.upper is None:
+            if certificate.session is None:  # few apply to what was chosen as it ran
+                yield row.name, "-", "-", f"does not apply: {row.reason}"
+        else:
+            mark = "tightest" if row.name == certificate.accountant else ""
+            lower, upper = _bound(row.lower, upward=False), _bound(row.upper, upward=True)
+            yield row.name, lower, upper, mark
+
+
+def _release_cells(row: ReleaseRow) -> Sequence[str]:
+    inside = ", ".join(
+        f"{k}={short(v)}" for k, v in row.parameters.items() if not isinstance(v, dict)
     )
-    if missing or unknown:
-        raise DocumentError(
-            f"not a certificate: it lacks {', '.join(sorted(missing)) or 'nothing'}, and has "
-            f"unknown {', '.join(sorted(unknown)) or 'nothing'}"
-        )
-    for name, (kind, fields) in _FORM.items():
-        section = document[name]
-        if not isinstance(section, kind):
-            raise DocumentError(f"certificate.{name} must be a {kind.__name__}")
-        rows: list[Any] = section if isinstance(section, list) else [section]
-        for row in rows if fields else ():
-            if not isinstance(row, dict) or set(row) != fields:
-                raise DocumentError(
-                    f"certificate.{name} must have the fields {', '.join(sorted(fields))}"
-                )
-    if "session" in document:
-        _session(document["session"])
-    if "third_party" in document:
-        _third_party(document["third_party"])
-    claim = document["claim"]
-    for value, where in ((claim["epsilon"], "epsilon"), (claim["delta"], "delta")):
-        number = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
-        if not number and not (where == "epsilon" and value == "inf"):
-            raise DocumentError(
-                f"certificate.claim.{where} must be a number of at least 0, got {value!r}"
-            )
-    if claim["delta"] >= 1:
-        raise DocumentError(f"certificate.claim.delta must be below 1, got {claim['delta']!r}")
+    loss = ", ".join(
+        f"{k} {_bound(v, upward=True) if k in COSTS else short(v)}"
+        for k, v in row.loss.parameters.items()
+    )
+    return (
+        row.node,
+        f"{row.mechanism}({inside})",
+        f"{_bound(row.distance, upward=True)} (l{row.norm:g})",
+        loss,
+        str(row.times),
+        f"{row.share:.1%}" + ("" if row.in_worst_world else " (elsewhere)"),
+    )
 
 
-def _session(section: Any) -> None:
-    """Check the section of a session."""
-    if not isinstance(section, dict) or set(section) != _SESSION:
-        raise DocumentError(
-            f"certificate.session must have the fields {', '.join(sorted(_SESSION))}"
-        )
-    for name, fields in (("odometer", {"epsilon", "theorem"}), ("ledger", {"head", "entries"})):
-        if not isinstance(section[name], dict) or set(section[name]) != fields:
-            raise DocumentError(
-                f"certificate.session.{name} must have the fields {', '.join(sorted(fields))}"
-            )
-    for name in ("steps", "currencies", "spent", "remaining"):
-        if not isinstance(section[name], list):
-            raise DocumentError(f"certificate.session.{name} must be a list")
-
-
-def _third_party(section: Any) -> None:
-    """Check the rows of what is not the library's own."""
-    fields = {"kind", "class", "distribution", "version"}
-    rows: list[Any] = section if isinstance(section, list) else [None]
-    if not rows or any(not isinstance(row, dict) or set(row) != fields for row in rows):
-        raise DocumentError(
-            f"certificate.third_party must be a list of the fields {', '.join(sorted(fields))}"
-        )
-    if any(not isinstance(v, str | None) for row in rows for v in row.values()):
-        raise DocumentError("certificate.third_party must hold texts, or null")
-
-
-def _number(value: Any) -> float:
-    return math.inf if value == "inf" else float(value)
+def _bound(value: Scalar, *, upward: bool) -> str:
+    """Return a bound, rounded outward: what is shown never promises more than what holds."""
+    return shown(value, upward=upward) if isinstance(value, float) else str(value)

@@ -10,12 +10,20 @@ from typing import Any
 
 import numpy as np
 import scipy
+from attrs import evolve
 
 import accountants
 from accountants import Answer, InapplicableError, Worlds
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.assumptions import assumptions
-from adaptive_dp.graph.certificate import FORMAT, Certificate
+from adaptive_dp.graph.certificate import (
+    AccountantRow,
+    Certificate,
+    Claim,
+    Protected,
+    Randomness,
+    WorldsRow,
+)
 from adaptive_dp.graph.charge import releases
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.origins import own, third_party
@@ -23,8 +31,8 @@ from adaptive_dp.graph.roles import BoundOperation, SourceOperation
 from adaptive_dp.graph.shares import rows
 from adaptive_dp.graph.structure import Structure
 
-SECURE: Mapping[str, Any] = {"source": "the operating system", "release": True}
-"""The randomness of a plan that is run, not simulated."""
+SYSTEM = "the operating system"
+"""The source of the noise of a plan that is run, not simulated."""
 
 
 FIXED = (
@@ -39,16 +47,36 @@ def certificate(
     fingerprint: str,
     delta: float,
     chosen: Sequence[accountants.Accountant[Any]],
-    randomness: Mapping[str, Any] = SECURE,
     *,
+    seed: int | None = None,
     adaptive: bool = False,
-    claim: Mapping[str, Any] | None = None,
+    claim: Claim | None = None,
 ) -> Certificate:
     """Return the certificate of a compiled plan at ``delta``.
 
-    With ``adaptive``, losses were chosen as the analysis ran: accountants whose bounds need losses
-    that were fixed before do not apply. ``claim`` stands for the tightest accountant's, where what
-    is claimed rests on more than the plan.
+    Parameters
+    ----------
+    structure, plan, fingerprint
+        The nodes of the plan, its document and its digest.
+    delta
+        In [0, 1).
+    chosen
+        The accountants to ask.
+    seed
+        Of a simulation; None for noise from the operating system.
+    adaptive
+        Whether losses were chosen as the analysis ran: accountants whose bounds need losses that
+        were fixed before do not apply then.
+    claim
+        Replaces that of the tightest accountant, where what is claimed rests on more than the
+        plan: on the filter of a session.
+
+    Raises
+    ------
+    InapplicableError
+        If no accountant that was asked has a bound, and no ``claim`` is given.
+    DeclarationError
+        If an accountant from elsewhere is refuted by the lower bounds of the library's.
     """
     terms = compiler.terms(structure)
     worlds = accountants.worlds(accountants.Sequential([term for _, term in terms]))
@@ -65,25 +93,38 @@ def certificate(
         _chosen_as_it_ran(answers.values())
         best = accountants.tightest(answers)
     charges = releases(structure)
-    nodes = rows(charges, best, delta, answers)
-    samplers = sorted({row["sampler"] for row in nodes if row["sampler"]})
-    document = {
-        "format": FORMAT,
-        "claim": _claim(best, delta) if claim is None else dict(claim),
-        "protects": [_protects(structure, name) for name, _ in terms],
-        "fingerprint": fingerprint,
-        "plan": plan,
-        "nodes": nodes,
-        "accountants": [_accountant_row(answer) for answer in answers.values()],
-        "worlds": _worlds(worlds, best),
-        "assumptions": assumptions(structure, charges, samplers) + _trusted(chosen),
-        "randomness": {**randomness, "samplers": samplers},
-        "versions": _versions(),
-    }
-    mechanisms = [charge.mechanism for charge in charges]
-    losses = [loss for loss, _ in compiler.paid(charges).values()]
-    rests = third_party(structure, mechanisms, losses, chosen)
-    return Certificate(document | ({"third_party": rests} if rests else {}))
+    paid = compiler.paid(charges)
+    nodes = rows(charges, paid, best, delta, answers)
+    samplers = sorted({row.sampler for row in nodes if row.sampler})
+    return Certificate(
+        claim=_claim(best, delta) if claim is None else claim,
+        protects=tuple(_protects(structure, name) for name, _ in terms),
+        fingerprint=fingerprint,
+        plan=plan,
+        nodes=nodes,
+        accountants=tuple(_accountant_row(answer) for answer in answers.values()),
+        worlds=WorldsRow(len(worlds.alternatives), worlds.exact, best.world.labels),
+        assumptions=(*assumptions(structure, charges, samplers), *_trusted(chosen)),
+        randomness=randomness(seed, samplers),
+        versions=_versions(),
+        third_party=third_party(
+            structure,
+            [charge.mechanism for charge in charges],
+            [loss for loss, _ in paid.values()],
+            chosen,
+        ),
+    )
+
+
+def randomness(seed: int | None, samplers: Sequence[str]) -> Randomness:
+    """Return where the noise of a run comes from; with a seed it must not be released."""
+    source = SYSTEM if seed is None else f"seed {seed}"
+    return Randomness(source, seed is None, tuple(samplers))
+
+
+def stamped(certificate: Certificate, seed: int | None) -> Certificate:
+    """Return the certificate of a run of the same plan, with where its noise comes from."""
+    return evolve(certificate, randomness=randomness(seed, certificate.randomness.samplers))
 
 
 def _chosen_as_it_ran(answers: Collection[Answer]) -> None:
@@ -155,39 +196,25 @@ def _trusted(chosen: Sequence[accountants.Accountant[Any]]) -> list[str]:
     ]
 
 
-def _claim(best: Answer, delta: float) -> dict[str, Any]:
+def _claim(best: Answer, delta: float) -> Claim:
     assert best.bounds is not None
-    return {
-        "epsilon": _plain(best.bounds.upper),
-        "delta": delta,
-        "accountant": best.accountant.name,
-    }
+    return Claim(float(best.bounds.upper), float(delta), best.accountant.name)
 
 
-def _worlds(worlds: Worlds, best: Answer) -> dict[str, Any]:
-    return {
-        "count": len(worlds.alternatives),
-        "exact": worlds.exact,
-        "worst": list(best.world.labels),
-    }
+def _accountant_row(answer: Answer) -> AccountantRow:
+    bounds = answer.bounds
+    return AccountantRow(
+        name=answer.accountant.name,
+        theorem=answer.accountant.theorem,
+        applies=bounds is not None,
+        reason=answer.reason,
+        lower=None if bounds is None else float(bounds.lower),
+        upper=None if bounds is None else float(bounds.upper),
+        world=answer.world.labels,
+    )
 
 
-def _accountant_row(answer: Answer) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "name": answer.accountant.name,
-        "theorem": answer.accountant.theorem,
-        "applies": answer.bounds is not None,
-        "reason": answer.reason,
-        "lower": None,
-        "upper": None,
-        "world": list(answer.world.labels),
-    }
-    if answer.bounds is not None:
-        row |= {"lower": answer.bounds.lower, "upper": _plain(answer.bounds.upper)}
-    return row
-
-
-def _protects(structure: Structure, name: str) -> dict[str, Any]:
+def _protects(structure: Structure, name: str) -> Protected:
     source = structure.nodes[name].handle.operation
     assert isinstance(source, SourceOperation)
     bounds = [
@@ -196,13 +223,13 @@ def _protects(structure: Structure, name: str) -> dict[str, Any]:
         if isinstance(node.handle.operation, BoundOperation)
         and structure.lineage(node)[0].name == name
     ]
-    return {
-        "data": source.name,
-        "neighbors": source.neighbors,
-        "unit": source.unit,
-        "rows_per_unit": max(bounds, default=1),
-        "size": source.size,
-    }
+    return Protected(
+        data=source.name,
+        neighbors=source.neighbors,
+        unit=source.unit,
+        rows_per_unit=max(bounds, default=1),
+        size=source.size,
+    )
 
 
 def _versions() -> dict[str, str]:
@@ -216,7 +243,3 @@ def _versions() -> dict[str, str]:
         "numpy": np.__version__,
         "scipy": scipy.__version__,
     }
-
-
-def _plain(value: float) -> float | str:
-    return value if math.isfinite(value) else "inf"

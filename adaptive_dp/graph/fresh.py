@@ -33,17 +33,3 @@ def _pieces(value: Any) -> Any:
     if type(value) in (list, tuple):
         return type(value)(fresh(inner) for inner in value)
     return value.copy() if isinstance(value, np.ndarray) else value
-
-
-def copied(document: Any) -> Any:
-    """Return a copy of a JSON value that shares no mapping or list with it, quickly.
-
-    Examples
-    --------
-    >>> inner = [1.0]
-    >>> copied({"a": inner})["a"] is inner
-    False
-    """
-    if isinstance(document, dict):
-        return {key: copied(inner) for key, inner in document.items()}
-    return [copied(inner) for inner in document] if isinstance(document, list) else document

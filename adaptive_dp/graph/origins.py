@@ -17,12 +17,11 @@ from typing import Any
 import attrs
 
 from accountants import Accountant, PrivacyLoss
+from adaptive_dp.graph.certificate import Kind, ThirdParty
 from adaptive_dp.graph.everything import everything
 from adaptive_dp.graph.fields import fields_of
 from adaptive_dp.graph.plugins import published
 from adaptive_dp.graph.structure import Structure
-
-Row = dict[str, str | None]
 
 
 def own(cls: type) -> bool:
@@ -79,35 +78,33 @@ def third_party(
     mechanisms: Iterable[Any],
     losses: Iterable[PrivacyLoss],
     accountants: Iterable[Accountant[Any]],
-) -> list[Row]:
-    """Return a row for each class, of those that a certificate rests on, that is not our own."""
+) -> tuple[ThirdParty, ...]:
+    """Return a row for each class on which a certificate rests and that is not the library's."""
     operations = {type(node.handle.operation) for node in structure}
     used = list(mechanisms)
-    kinds: dict[str, set[type]] = {
+    kinds: dict[Kind, set[type]] = {
         "accountant": {type(each) for each in accountants},
         "loss": set(_inside(losses)),
         "mechanism": {type(each) for each in used},
         "query": operations,
     }
     rows = [
-        _row(kind, f"{cls.__module__}:{cls.__qualname__}", *origin(cls.__module__))
+        ThirdParty(kind, f"{cls.__module__}:{cls.__qualname__}", *origin(cls.__module__))
         for kind, classes in kinds.items()
         for cls in classes
         if not own(cls)
     ]
     names = {(type(each), name) for each in used for name in type(each).libraries}
-    rows += [_row("library", f"{c.__module__}:{c.__qualname__}", *installed(n)) for c, n in names]
-    return sorted(rows, key=lambda row: [str(value) for value in row.values()])
+    rows += [
+        ThirdParty("library", f"{c.__module__}:{c.__qualname__}", *installed(n)) for c, n in names
+    ]
+    return tuple(sorted(rows, key=lambda row: list(map(str, attrs.astuple(row)))))
 
 
 def installed(name: str) -> tuple[str, str | None]:
     """Return a distribution's name and the version that is installed; None where it is not."""
     found = next(iter(distributions(name=name)), None)
     return name, found.version if found is not None else None
-
-
-def _row(kind: str, cls: str, distribution: str | None, version: str | None) -> Row:
-    return {"kind": kind, "class": cls, "distribution": distribution, "version": version}
 
 
 def _inside(losses: Iterable[Any]) -> Iterator[type]:
@@ -121,22 +118,3 @@ def _inside(losses: Iterable[Any]) -> Iterator[type]:
             yield type(value)
             if attrs.has(type(value)):
                 queue += [getattr(value, f.name) for f in fields_of(type(value))]
-
-
-def said(row: Row) -> str:
-    """Return a row in words.
-
-    Examples
-    --------
-    >>> said({"kind": "loss", "class": "a.b:C", "distribution": "a-dist", "version": "1.0"})
-    'the loss a.b:C of a-dist 1.0'
-    >>> said({"kind": "loss", "class": "__main__:C", "distribution": None, "version": None})
-    'the loss __main__:C, of no installed distribution'
-    """
-    kind, cls = row["kind"], row["class"]
-    if row["distribution"] is None:
-        return f"the {kind} {cls}, of no installed distribution"
-    version = row["version"] or "(not installed here)"
-    if kind == "library":
-        return f"the library {row['distribution']} {version}, by which {cls} computes its loss"
-    return f"the {kind} {cls} of {row['distribution']} {version}"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,20 +12,19 @@ import networkx as nx
 
 import accountants
 from accountants import Accountant, Answer, Term
-from accountants.later import provided
 from accountants.secret import Secret
 from accountants.terms import pruned
+from adaptive_dp.extensions import provided
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.arguments import asked, certified_at
 from adaptive_dp.graph.calibrate import free_weights, solve, substituted
 from adaptive_dp.graph.certificate import Certificate
-from adaptive_dp.graph.certify import certificate
+from adaptive_dp.graph.certify import certificate, stamped
 from adaptive_dp.graph.check import checked
 from adaptive_dp.graph.convert import texts, whole
 from adaptive_dp.graph.diff import diff
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.export import graph
-from adaptive_dp.graph.fresh import copied
 from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.run import Result, execute
@@ -260,18 +258,16 @@ class Pipeline:
     def _paper(self) -> Certificate:
         return self.certify()
 
-    def _stamped(self, randomness: Mapping[str, Any]) -> Certificate:
+    def _stamped(self, seed: int | None) -> Certificate:
         """Return the certificate of a run.
 
         It is computed once, as long as the plan is what it was: a parameter that somebody's
         mechanism keeps in a list can be changed.
         """
         paper = self._paper
-        if to_document(self) != paper.document["plan"]:
+        if to_document(self) != paper.plan:
             paper = Pipeline.of(self._outputs, self._delta, adaptive=self._adaptive).certify()
-        document = copied(paper.document)  # each run's own, which one may change
-        document["randomness"] |= randomness
-        return Certificate(document)
+        return stamped(paper, seed)
 
     def measure(
         self,
@@ -399,7 +395,7 @@ class Pipeline:
         >>> result = plan.run(people={"id": [1, 2, 3]})
         >>> round(result["n"])
         3
-        >>> result.certificate.document["randomness"]["release"]
+        >>> result.certificate.randomness.release
         True
         """
         data = {name: Secret(value) for name, value in data.items()}  # for tracebacks
@@ -423,7 +419,7 @@ class Pipeline:
         >>> people = dp.dataset("people", columns={})
         >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
         >>> once, again = (plan.simulate(seed=1, people={"id": [1, 2, 3]}) for _ in range(2))
-        >>> once["n"] == again["n"], once.certificate.document["randomness"]["release"]
+        >>> once["n"] == again["n"], once.certificate.randomness.release
         (True, False)
         """
         data = {name: Secret(value) for name, value in data.items()}  # for tracebacks
@@ -470,10 +466,8 @@ class Pipeline:
         >>> 0 < found.epsilon <= plan.certify().epsilon
         True
         """
-        room = importlib.import_module("adaptive_dp.audit")  # it stands on the graph
-        return room.pipeline(
-            self, data=data or None, samples=samples, confidence=confidence, seed=seed
-        )
+        audit = provided("audit.pipeline")  # of a higher room
+        return audit(self, data=data or None, samples=samples, confidence=confidence, seed=seed)
 
     def diff(self, other: Pipeline) -> str:
         """Return what differs between two plans, node by node; empty if nothing does.
@@ -540,7 +534,7 @@ class Pipeline:
             f"no group is named {', '.join(map(repr, unknown))}; groups are "
             f"{', '.join(map(repr, sorted(groups))) or 'none'}",
         )
-        return str(provided("Pipeline.svg")(self.graph, closed=closed))
+        return str(provided("report.svg")(self.graph, closed=closed))
 
     def mermaid(self) -> str:
         """Return the graph as Mermaid text.
@@ -561,7 +555,7 @@ class Pipeline:
           classDef released fill:#e8f4fc,stroke:#0369a1,color:#0c4a6e
           classDef public fill:#f3f4f6,stroke:#6b7280,color:#374151,stroke-dasharray:4 3
         """
-        return str(provided("Pipeline.mermaid")(self.graph))
+        return str(provided("report.mermaid")(self.graph))
 
     def __str__(self) -> str:
         return plan_text(self.structure)

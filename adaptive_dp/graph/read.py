@@ -94,7 +94,7 @@ def loaded(
     if isinstance(parsed, Mapping) and str(parsed.get("format")).startswith(CERTIFICATE):
         raise DocumentError(
             "this is a certificate, not a plan: read it by Certificate.from_json(text), and its "
-            "plan by load(certificate.document['plan'])"
+            "plan by load(certificate.plan)"
         )
     if isinstance(parsed, Mapping) and parsed.get("format", FORMAT) != FORMAT:
         raise DocumentError(f"plan: 'format' must be {FORMAT!r}, got {parsed['format']!r}")

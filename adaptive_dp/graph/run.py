@@ -14,8 +14,8 @@ from attrs import field, frozen
 from accountants import ACCOUNTANTS
 from accountants.secret import Secret
 from adaptive_dp.graph import compile as compiler
-from adaptive_dp.graph.certificate import Certificate
-from adaptive_dp.graph.certify import certificate
+from adaptive_dp.graph.certificate import Certificate, claim_lines, stamp
+from adaptive_dp.graph.certify import certificate, stamped
 from adaptive_dp.graph.charge import releases
 from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
 from adaptive_dp.graph.fresh import fresh
@@ -107,7 +107,8 @@ class Result(Mapping[str, Any]):
         return f"<released {', '.join(self.released)}; {self.certificate!r}>"
 
     def _repr_html_(self) -> str:
-        return result_html(self.released, self.noise, self.entries, self.certificate.document)
+        lines = [*stamp(self.certificate), *claim_lines(self.certificate)]
+        return result_html(self.released, self.noise, self.entries, lines)
 
 
 def execute(
@@ -119,9 +120,7 @@ def execute(
     """
     structure = plan.structure
     _settled(plan)
-    source = "the operating system" if seed is None else f"seed {seed}"
-    randomness = {"source": source, "release": seed is None}
-    paper = plan._stamped(randomness)
+    paper = plan._stamped(seed)
     if seed is None and math.isinf(paper.epsilon):
         _noisy(structure)
         raise DeclarationError(
@@ -138,7 +137,7 @@ def execute(
     except KeyboardInterrupt:
         stopped = True
     if stopped:  # outside of the handler, so that no traceback leads to frames that hold data
-        raise Interrupted(_what_is_left(plan, run, randomness))
+        raise Interrupted(_what_is_left(plan, run, seed))
     return _result(plan, run, paper)
 
 
@@ -160,9 +159,8 @@ def simulations(
         run = Run(structure, seed)
         run.bind(bound(structure, data))
         run.all()
-        randomness = {**first.document["randomness"], "source": f"seed {seed}"}
         values = _nested((path, fresh(run.open(structure.of(h).name))) for path, h in plan.outputs)
-        yield Result(values, Certificate({**first.document, "randomness": randomness}))
+        yield Result(values, stamped(first, seed))
 
 
 def private_values(
@@ -262,7 +260,7 @@ def released(plan: Pipeline, run: Run) -> dict[str, Any]:
     return _nested((path, fresh(run.open(structure.of(h).name))) for path, h in plan.outputs)
 
 
-def _what_is_left(plan: Pipeline, run: Run, randomness: Mapping[str, Any]) -> Result | None:
+def _what_is_left(plan: Pipeline, run: Run, seed: int | None) -> Result | None:
     """Return what an interrupted run has released, under a certificate of just that."""
     made = {id(n.handle): n for n in run.structure if n.name in run.opened and not n.loops}
     given = Release | Loop | PublicSource
@@ -284,7 +282,7 @@ def _what_is_left(plan: Pipeline, run: Run, randomness: Mapping[str, Any]) -> Re
         if not node.loops and node.handle.color != "private":
             rest.value(node)
     paper = certificate(
-        part.structure, part.to_document(), part.fingerprint, part.delta, ACCOUNTANTS, randomness
+        part.structure, part.to_document(), part.fingerprint, part.delta, ACCOUNTANTS, seed=seed
     )
     return _result(part, rest, paper)
 

@@ -11,6 +11,7 @@ from accountants import Answer, PrivacyLoss
 from accountants.loss import parameters
 from accountants.rounding import COSTS, shown
 from adaptive_dp.graph import compile as compiler
+from adaptive_dp.graph.certificate import LossRow, ReleaseRow, Scalar
 from adaptive_dp.graph.charge import Charge, regions
 from adaptive_dp.graph.encode import encode
 from adaptive_dp.graph.loop import Loop
@@ -21,48 +22,82 @@ from adaptive_dp.graph.touch import SEVERAL
 
 
 def rows(
-    charges: Sequence[Charge], best: Answer, delta: float, answers: Mapping[str, Answer]
-) -> list[dict[str, Any]]:
-    """Return a row for each release; shares are those of ``best``, in its worst world."""
-    paid = compiler.paid(charges)
+    charges: Sequence[Charge],
+    paid: Mapping[str, tuple[PrivacyLoss, int]],
+    best: Answer,
+    delta: float,
+    answers: Mapping[str, Answer],
+) -> tuple[ReleaseRow, ...]:
+    """Return a row for each release; shares are those of ``best``, in its worst world.
+
+    Parameters
+    ----------
+    charges
+        The releases.
+    paid
+        Each release's loss and how often it is paid, as `adaptive_dp.graph.compile.paid` finds.
+    best
+        The answer of the tightest accountant.
+    delta
+        The delta of the claim.
+    answers
+        Those of all accountants that were asked, by name.
+    """
     costs = _costs(paid, best, delta)
     labels = set(best.world.labels)
     worst = {c.node.name: _touched(_parts(c), labels) for c in charges}
     total = math.fsum(cost for name, cost in costs.items() if worst[name])
     conversions = _conversions({loss for loss, _ in paid.values()}, answers)
-    found = []
-    for charge in charges:
-        name = charge.node.name
-        loss, times = paid[name]
-        row = _described(charge) | _lost(loss, conversions[loss])
-        row |= {
-            "times": times,
-            "share": costs[name] / total if total > 0 else 0.0,
-            "in_worst_world": worst[name],
-        }
-        found.append(row)
-    return found
+    return tuple(
+        _row(
+            charge,
+            *paid[charge.node.name],
+            conversions[paid[charge.node.name][0]],
+            share=costs[charge.node.name] / total if total > 0 else 0.0,
+            in_worst_world=worst[charge.node.name],
+        )
+        for charge in charges
+    )
 
 
-def _described(charge: Charge) -> dict[str, Any]:
-    """Return what is released, by which mechanism."""
+def _row(
+    charge: Charge,
+    loss: PrivacyLoss,
+    times: int,
+    conversions: Mapping[str, str],
+    *,
+    share: float,
+    in_worst_world: bool,
+) -> ReleaseRow:
+    """Return the row of one release: what it is, by which mechanism, and what it costs."""
     mechanism = charge.mechanism
-    return {
-        "node": charge.node.name,
-        "query": charge.chain[-1].handle.operation.label(),
-        "of": _way(charge),
-        "mechanism": label(type(mechanism), Mechanism),
-        "parameters": encode(mechanism.parameters()),
-        "norm": "inf" if math.isinf(mechanism.norm) else mechanism.norm,
-        "distance": compiler.distance(charge, mechanism.norm),
-        "theorem": mechanism.theorem,
-        "sampler": mechanism.sampler,
-        "region": regions(charge),
-    }
+    return ReleaseRow(
+        node=charge.node.name,
+        query=charge.chain[-1].handle.operation.label(),
+        of=_way(charge),
+        mechanism=label(type(mechanism), Mechanism),
+        parameters=encode(mechanism.parameters()),
+        norm=float(mechanism.norm),
+        distance=float(compiler.distance(charge, mechanism.norm)),
+        loss=LossRow(
+            label(type(loss), PrivacyLoss),
+            {name: _plain(value) for name, value in parameters(loss).items()},
+        ),
+        theorem=mechanism.theorem,
+        source=loss.theorem,
+        sampler=mechanism.sampler,
+        conversions=conversions,
+        times=times,
+        region=tuple(regions(charge)),
+        share=share,
+        in_worst_world=in_worst_world,
+    )
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any) -> Scalar:
     """Return a loss's parameter for people: of losses with their counts, each loss."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if isinstance(value, int | float | str):
         return value
     if isinstance(value, tuple) and all(isinstance(v, tuple) and len(v) == 2 for v in value):
@@ -82,20 +117,10 @@ def _number(name: str, value: float) -> str:
     return shown(value, upward=True) if name in COSTS else f"{value:.6g}"
 
 
-def _lost(loss: PrivacyLoss, conversions: Mapping[str, str]) -> dict[str, Any]:
-    """Return the loss with its parameters, and how each accountant reads it."""
-    plain = {name: _plain(value) for name, value in parameters(loss).items()}
-    return {
-        "loss": {"kind": label(type(loss), PrivacyLoss)} | plain,
-        "source": loss.theorem,
-        "conversions": dict(conversions),
-    }
-
-
 def _costs(
     paid: Mapping[str, tuple[PrivacyLoss, int]], best: Answer, delta: float
 ) -> dict[str, float]:
-    """Return each release's cost in the accountant's currency; 0 where it has no finite one."""
+    """Return each release's cost in the accountant's unit; 0 where it has no finite one."""
     price = best.accountant.price(best.state, delta)
     prices = {loss: price(loss) for loss, _ in paid.values()}
     finite = {loss: value if math.isfinite(value) else 0.0 for loss, value in prices.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -10,6 +9,7 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
+from adaptive_dp.extensions import provided
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.fresh import fresh
 from adaptive_dp.graph.functions import Function
@@ -127,9 +127,7 @@ def _words(kind: type) -> str:
 
 def _instead(query: Query) -> str:
     """Return which mechanisms do read what a query gives, for messages."""
-    room = importlib.import_module("adaptive_dp.primitives.suitable")  # it stands on the graph
-    rows = [row.mechanism for row in room.TABLE if issubclass(query.gives, row.mechanism.reads)]
-    names = ", ".join(f"dp.{kind.__name__}" for kind in dict.fromkeys(rows))
+    names = ", ".join(f"dp.{name}" for name in provided("primitives.readers")(query))
     if not names:
         return "choose a mechanism for it, or another query"
     return f"what reads it is among {names}; dp.suitable(query) says which, and why"

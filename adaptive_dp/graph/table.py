@@ -1,4 +1,4 @@
-"""Plans, certificates and results as text tables, and as HTML for a notebook."""
+"""Text tables: of any rows, of plans and of results, which are HTML in a notebook."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import islice
-from textwrap import fill
 from typing import Any, TypeGuard
 
-from accountants.rounding import COSTS, shown
-from adaptive_dp.graph.origins import said
 from adaptive_dp.graph.plain import plain
 from adaptive_dp.graph.roles import PartOperation, part_key
 from adaptive_dp.graph.structure import Node, Structure
@@ -80,118 +77,6 @@ def _what(node: Node) -> str:
     return f"{said}{', ' + detail if detail else ''}"
 
 
-def certificate_text(document: Mapping[str, Any]) -> str:
-    """Return the certificate: the claim, the accountants side by side, each node's share."""
-    parts = [
-        *claim_lines(document),
-        "",
-        _side_by_side(document),
-        "",
-        table(
-            ("release", "mechanism", "distance", "costs", "times", "share"), list(_nodes(document))
-        ),
-    ]
-    worst = document["worlds"]["worst"]
-    if worst:
-        parts += ["", fill(f"worst world: {'; '.join(map(visible, worst))}", ROOM)]
-    if not document["worlds"]["exact"]:
-        parts.append("(too many worlds: some are bounded together, by their envelope)")
-    foreign = [
-        fill(f"trusts {visible(said(row))}", ROOM) for row in document.get("third_party", [])
-    ]
-    parts += ["", *foreign] if foreign else []
-    stamp = _stamp(document)
-    parts += ["", *stamp] if stamp else []
-    return "\n".join(parts)
-
-
-def _stamp(document: Mapping[str, Any]) -> list[str]:
-    """Return what a simulation is stamped with."""
-    source = visible(document["randomness"]["source"])
-    return [] if document["randomness"]["release"] else [f"NOT FOR RELEASE: noise from {source}"]
-
-
-def claim_lines(document: Mapping[str, Any]) -> list[str]:
-    """Return what a certificate claims, and whom it protects."""
-    claim = document["claim"]
-    return [
-        f"epsilon <= {_bound(claim['epsilon'], upward=True)} at delta = "
-        f"{_bound(claim['delta'], upward=True)}, "
-        f"by the {visible(claim['accountant'])} "
-        + ("filter, whatever is run" if "session" in document else "accountant"),
-        *_session(document.get("session")),
-        *(f"protects {visible(protects(row))}" for row in document["protects"]),
-    ]
-
-
-def _session(section: Mapping[str, Any] | None) -> list[str]:
-    if section is None:
-        return []
-    if section["odometer"]["theorem"] == section["theorem"]:  # a filter of each record
-        return [f"{len(section['steps'])} steps; what each record has spent of it is private"]
-    read = _bound(section["odometer"]["epsilon"], upward=True)
-    return [f"spent so far: epsilon {read}, in {len(section['steps'])} steps, by the odometer"]
-
-
-def protects(row: Mapping[str, Any]) -> str:
-    """Return whom a data set protects, in words."""
-    who = f"one {row['unit']}" if row["unit"] else "one row"
-    most = row["rows_per_unit"]
-    rows = f" with at most {most} row{'' if most == 1 else 's'}" if row["unit"] else ""
-    relation = {
-        "add_remove": "added or removed",
-        "replace_one": "replaced",
-        "zero_out": "zeroed",
-    }[row["neighbors"]]
-    return f"{who}{rows} of {row['data']!r}, {relation}"
-
-
-def _side_by_side(document: Mapping[str, Any]) -> str:
-    """Return the accountants as a table; one sentence, if all say that they do not apply."""
-    rows = document["accountants"]
-    reasons = {visible(row["reason"]) for row in rows if not row["applies"]}
-    if len(reasons) == 1 and not any(row["applies"] for row in rows):
-        return fill(f"no accountant of plans applies: {reasons.pop()}", ROOM)
-    return table(("accountant", "lower", "upper", ""), list(_accountants(document)))
-
-
-def _accountants(document: Mapping[str, Any]) -> Iterator[Row]:
-    for row in document["accountants"]:
-        if not row["applies"]:
-            if "session" not in document:  # few apply to what was chosen as it ran
-                yield row["name"], "-", "-", f"does not apply: {row['reason']}"
-        else:
-            mark = "tightest" if row["name"] == document["claim"]["accountant"] else ""
-            lower, upper = _bound(row["lower"], upward=False), _bound(row["upper"], upward=True)
-            yield row["name"], lower, upper, mark
-
-
-def _nodes(document: Mapping[str, Any]) -> Iterator[Row]:
-    for row in document["nodes"]:
-        inside = ", ".join(
-            f"{k}={_short(v)}" for k, v in row["parameters"].items() if not isinstance(v, dict)
-        )
-        loss = ", ".join(
-            f"{k} {_bound(v, upward=True) if k in COSTS else _short(v)}"
-            for k, v in row["loss"].items()
-            if k != "kind"
-        )
-        share = f"{row['share']:.1%}" + ("" if row["in_worst_world"] else " (elsewhere)")
-        yield (
-            row["node"],
-            f"{row['mechanism']}({inside})",
-            f"{_bound(row['distance'], upward=True)} (l{row['norm']})",
-            loss,
-            str(row["times"]),
-            share,
-        )
-
-
-def certificate_html(document: Mapping[str, Any]) -> str:
-    """Return the certificate's text for a notebook."""
-    return f"<pre>{escape(certificate_text(document))}</pre>"
-
-
 def result_text(
     values: Mapping[str, Any], noise: Mapping[str, Any], entries: Mapping[str, Any]
 ) -> str:
@@ -203,11 +88,10 @@ def result_html(
     values: Mapping[str, Any],
     noise: Mapping[str, Any],
     entries: Mapping[str, Any],
-    document: Mapping[str, Any],
+    lines: Sequence[str],
 ) -> str:
-    """Return released values with their expected noise, and the claim, for a notebook."""
+    """Return lines, then released values with their expected noise, for a notebook."""
     rows = _result(values, noise, entries)
-    lines = [*_stamp(document), *claim_lines(document)]
     said = "".join(f"<div>{escape(visible(line))}</div>" for line in lines)
     head, body = _cells("th", RESULT), "".join(_cells("td", row) for row in rows[:LIMIT])
     more = f"<div>... and {len(rows) - LIMIT} more</div>" if len(rows) > LIMIT else ""
@@ -238,9 +122,9 @@ def _values(
             counted = inside if inside and len(inside) == len(value) else range(len(value))
             for i, (item, entry) in enumerate(zip(value, counted, strict=True)):
                 deviation = known[i] if _flat(known) and len(known) == len(value) else known
-                yield f"{prefix}{name}[{entry}]", _short(item), _plus_minus(deviation)
+                yield f"{prefix}{name}[{entry}]", short(item), _plus_minus(deviation)
         else:
-            yield f"{prefix}{name}", _short(value), _plus_minus(known)
+            yield f"{prefix}{name}", short(value), _plus_minus(known)
 
 
 def _flat(value: Any) -> TypeGuard[list[Any]]:
@@ -268,19 +152,14 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _bound(value: Any, *, upward: bool) -> str:
-    """Return a bound, rounded outward: what is shown never promises more than what holds."""
-    return shown(value, upward=upward) if isinstance(value, float) else str(value)
-
-
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
     """Return a plain value on one line."""
     if isinstance(value, bool) or value is None:
         return str(value)
     if isinstance(value, int | float):
         return f"{value:.6g}" if abs(value) < 1e300 else str(value)
     if isinstance(value, list) and value:
-        first = [_short(item) for item in islice(_leaves(value), 4)]
+        first = [short(item) for item in islice(_leaves(value), 4)]
         if _flat(value) and len(value) < 4:
             return f"[{', '.join(first)}]"
         return f"{_shape(value)}: [{', '.join(first[:3])}{', ...' if len(first) > 3 else ''}]"

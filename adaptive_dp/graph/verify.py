@@ -1,30 +1,70 @@
-"""Recomputing a certificate from its document alone."""
+"""Recomputing what a certificate says, and comparing the two field by field.
+
+The one procedure is `adaptive_dp.verify` (in `adaptive_dp.session.certificate`, since certificates
+of sessions are recomputed with their filters): read the document, rebuild the plan in it, certify
+this plan again, compare. Here is what does not depend on sessions: certifying again what a
+certificate claims of its plan, the comparison, and its verdict.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from attrs import frozen
+import attrs
+from attrs import field, frozen
 
-from accountants import ACCOUNTANTS, AccountingError
+from accountants import ACCOUNTANTS, Accountant, AccountingError
 from accountants.rounding import shown
-from adaptive_dp.graph.certificate import Certificate, formed
-from adaptive_dp.graph.certify import SECURE, certificate
-from adaptive_dp.graph.document import load, to_document
+from adaptive_dp.graph.certificate import (
+    LOWER,
+    STATED,
+    UPPER,
+    AccountantRow,
+    Certificate,
+    Claim,
+    ThirdParty,
+)
+from adaptive_dp.graph.certify import certificate
 from adaptive_dp.graph.errors import DocumentError, PlanError, PluginError
-from adaptive_dp.graph.functions import permitted
-from adaptive_dp.graph.operation import require
-from adaptive_dp.graph.origins import Row, said
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.plugins import OURS, allowed_accountant
-from adaptive_dp.graph.table import protects
-from adaptive_dp.graph.visible import visible
+from adaptive_dp.graph.untrusted import shown as shortened
+from adaptive_dp.graph.visible import cut, visible
 
 TOLERANCE = 1e-9
 """Room for the rounding of other versions of NumPy and SciPy."""
+WIDEST = 100
+"""Values in reasons are cut to this many characters."""
+MANY = 12
+"""At most this many fields that do not hold are named in the reasons of a verdict."""
+
+
+@frozen
+class Compared:
+    """One field of a certificate: as claimed, and as recomputed.
+
+    Parameters
+    ----------
+    place
+        Where the field is, such as ``nodes[0].share``.
+    claimed, found
+        Its value in the certificate, and as recomputed; None where there is none.
+    holds
+        Whether the claimed value is right: equal (numbers to a relative 1e-9), or on the
+        pessimistic side where it is a bound.
+    """
+
+    place: str
+    claimed: Any
+    found: Any
+    holds: bool
+
+    def __str__(self) -> str:
+        claimed, found = (_said(value) for value in (self.claimed, self.found))
+        return f"{self.place}: claimed {claimed}, recomputed {found}"
 
 
 @frozen
@@ -33,38 +73,38 @@ class Verdict:
 
     Parameters
     ----------
-    holds
-        Whether the claimed epsilon is at least what was found (to a relative 1e-9, room for
-        other versions' rounding) and the document describes the plan that it names.
     claimed, found
-        Epsilon as claimed, and as recomputed, at the claimed delta.
+        Epsilon as claimed, and as recomputed, at the claimed delta; infinite where a session's
+        steps do not bear out its claim.
     reasons
-        Why it does not hold; empty where it does.
+        Why the certificate does not hold; empty where it does.
     delta
         The delta of the claim.
     protects
-        Whom the plan protects, a text for each data set, as recomputed.
+        Whom the plan protects, a `str` for each data set, as recomputed.
     release
         Whether it is of a run with secure noise (or of a plan that has not run), fit for release;
         False for a simulation.
     notes
         What the claim rests on that is not of the library, with whose it is: its theorems were
         computed again, not checked.
+    fields
+        Each field that was compared.
 
     Examples
     --------
     >>> import adaptive_dp as dp
+    >>> from attrs import evolve
     >>> people = dp.dataset("people", columns={})
     >>> certificate = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2))).certify()
-    >>> certificate.document["claim"]["epsilon"] = 0.1  # a forger's
-    >>> verdict = dp.verify(certificate)
+    >>> forged = evolve(certificate, claim=evolve(certificate.claim, epsilon=0.1))
+    >>> verdict = dp.verify(forged)
     >>> verdict.holds, round(verdict.found, 6)
     (False, 0.5)
-    >>> print(verdict.reasons[0])
-    the claim is epsilon = 0.1, the plan's is 0.5
+    >>> [row.place for row in verdict.fields if not row.holds]
+    ['claim.epsilon']
     """
 
-    holds: bool
     claimed: float
     found: float
     reasons: tuple[str, ...]
@@ -72,6 +112,16 @@ class Verdict:
     protects: tuple[str, ...]
     release: bool
     notes: tuple[str, ...] = ()
+    fields: tuple[Compared, ...] = field(default=(), repr=False)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the claim holds.
+
+        The claimed epsilon is at least what was found (to a relative 1e-9, room for the rounding of
+        other versions), and the certificate describes the plan that it names.
+        """
+        return not self.reasons
 
     def __str__(self) -> str:
         if not self.holds:
@@ -87,185 +137,198 @@ def _up(bound: float) -> str:
     return shown(bound, upward=True, digits=9)
 
 
-def verify(certificate: Certificate, *, allow: Collection[str] = ()) -> Verdict:
-    """Return whether a certificate's claim follows from the plan that it carries.
-
-    Parameters
-    ----------
-    certificate
-        As read from its JSON.
-    allow
-        Modules from which the plan's own mechanisms may be imported.
-
-    Raises
-    ------
-    DeclarationError
-        If it is no `Certificate`, or ``allow`` no list of module names.
-    DocumentError
-        If it is not of the form of a certificate, or its plan cannot be read or certified.
-
-    Examples
-    --------
-    >>> import adaptive_dp as dp
-    >>> people = dp.dataset("people", columns={})
-    >>> certificate = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2))).certify()
-    >>> print(verify(dp.Certificate.from_json(certificate.to_json())))
-    holds: epsilon <= 0.5..., recomputed 0.5..., at delta = 0
-    protects one row of 'people', added or removed
-    """
-    require(
-        isinstance(certificate, Certificate),
-        f"verify needs a Certificate, got {type(certificate).__name__}; read its text with "
-        "Certificate.from_json(text)",
-    )
-    modules = permitted(allow)
-    document = certificate.document
-    formed(document)
-    return compared(document, load(document["plan"], allow=modules), allow=modules)
-
-
-def compared(
-    document: Mapping[str, Any],
+def recertified(
+    claimed: Certificate,
     plan: Pipeline,
     *,
     allow: Collection[str] = (),
-    adaptive: bool = False,
-) -> Verdict:
-    """Return whether a certificate of the right form says what is recomputed from its plan.
+    claim: Claim | None = None,
+) -> tuple[Certificate, list[str]]:
+    """Return the certificate of a plan by the accountants, delta and seed of another one.
 
     An accountant that is not of the library is asked again if it is published as a plug-in and its
-    module is allowed; else the certificate does not hold, whatever the others find. With
-    ``adaptive`` it is a session's: its claim is a filter's, which is not looked at here.
+    module is allowed.
+
+    Parameters
+    ----------
+    claimed
+        The certificate that names them.
+    plan
+        The plan.
+    allow
+        Modules from which accountants may be imported.
+    claim
+        Of a session, whose losses were chosen as it ran: what its filter promises.
+
+    Returns
+    -------
+    Certificate, list of str
+        The certificate, and why accountants could not be asked: the claim does not hold then,
+        whatever the others find.
+
+    Raises
+    ------
+    DocumentError
+        If the plan cannot be certified.
     """
-    claim = Certificate(dict(document))
-    named = [row["name"] for row in document["accountants"]]
-    foreign = {n: allowed_accountant(n, allow) for n in map(str, named) if n not in OURS}
+    named = [row.name for row in claimed.accountants]
+    foreign = {name: allowed_accountant(name, allow) for name in named if name not in OURS}
+    refused = [str(found) for found in foreign.values() if isinstance(found, PluginError)]
     plugged = [found for found in foreign.values() if not isinstance(found, PluginError)]
-    chosen = [*(a for a in ACCOUNTANTS if a.name in named), *plugged] or ACCOUNTANTS
+    chosen: list[Accountant[Any]] = [a for a in ACCOUNTANTS if a.name in named]
+    seed = re.fullmatch(r"seed ([0-9]{1,4000})", claimed.randomness.source)
     try:
         again = certificate(
             plan.structure,
-            to_document(plan),
+            plan.to_document(),
             plan.fingerprint,
-            claim.delta,
-            chosen,
-            adaptive=adaptive,
-            claim=document["claim"] if adaptive else None,
-        ).document
+            claimed.delta,
+            [*chosen, *plugged] or ACCOUNTANTS,
+            # any other source than a seed is compared with the operating system
+            seed=None if seed is None else int(seed[1]),
+            adaptive=claim is not None,
+            claim=claim,
+        )
     except (PlanError, AccountingError) as error:
         raise DocumentError(f"certificate.plan cannot be certified: {error}") from None
-    found = Certificate(again).epsilon
-    reasons = [str(error) for error in foreign.values() if isinstance(error, PluginError)]
-    if not adaptive and not covers(claim.epsilon, found):
-        reasons.append(f"the claim is epsilon = {claim.epsilon:.9g}, the plan's is {found}")
-    if plan.fingerprint != document["fingerprint"]:
-        reasons.append("the fingerprint is not that of the plan")
-    reasons += _accountants(document, again, adaptive)
-    for part in ("protects", "nodes", "worlds", "assumptions"):
-        if not _same(again[part], document[part]):
-            reasons.append(f"the entry {part!r} is not what the plan says")
-    reasons += _randomness(document["randomness"], again["randomness"])
-    rests: list[Row] = again.get("third_party", [])
-    reasons += _third_party(document.get("third_party", []), rests)
+    return again, refused
+
+
+def compared(claimed: Certificate, again: Certificate) -> Iterator[Compared]:
+    """Yield each field of a certificate beside what was recomputed.
+
+    Parameters
+    ----------
+    claimed
+        The certificate, as read.
+    again
+        The same, recomputed from its plan.
+    """
+    expected = again.claim
+    if claimed.session is None:
+        # the accountant of the claim may be another than the tightest, at its own price
+        for row in again.accountants:
+            if row.name == claimed.accountant and row.upper is not None:
+                expected = attrs.evolve(expected, epsilon=row.upper, accountant=row.name)
+    for section in attrs.fields(Certificate):
+        one, other = getattr(claimed, section.name), getattr(again, section.name)
+        if section.name == "claim":
+            yield from _fields("claim", one, expected, {})
+        elif section.name == "accountants":
+            yield from _accountants(one, other)
+        elif section.name == "third_party":
+            yield from _third_party(one, other)
+        else:
+            yield from _fields(section.name, one, other, section.metadata)
+
+
+def verdict(
+    claimed: Certificate,
+    again: Certificate,
+    fields: Iterable[Compared],
+    reasons: Iterable[str],
+) -> Verdict:
+    """Return what a comparison found, with further reasons why the certificate does not hold."""
+    rows = tuple(fields)
+    wrong = [str(row) for row in rows if not row.holds]
+    more = [f"{len(wrong) - MANY} more fields are wrong"] if len(wrong) > MANY else []
     return Verdict(
-        not reasons,
-        claim.epsilon,
-        found,
-        tuple(reasons),
-        claim.delta,
-        tuple(protects(row) for row in again["protects"]),
-        document["randomness"]["release"] is True,
-        tuple(_notes(document.get("third_party", []), rests)),
+        claimed.epsilon,
+        again.epsilon,
+        (*reasons, *wrong[:MANY], *more),
+        claimed.delta,
+        tuple(map(str, again.protects)),
+        claimed.randomness.release,
+        tuple(_notes(claimed.third_party, again.third_party)),
+        rows,
     )
 
 
+def _fields(place: str, claimed: Any, found: Any, rule: Mapping[Any, Any]) -> Iterator[Compared]:
+    """Yield the fields of two values, down to scalars; ``rule`` is how they are compared."""
+    if attrs.has(type(claimed)) and type(claimed) is type(found):
+        for each in attrs.fields(type(claimed)):
+            one, other = getattr(claimed, each.name), getattr(found, each.name)
+            yield from _fields(f"{place}.{each.name}", one, other, each.metadata)
+    elif isinstance(claimed, Mapping) and isinstance(found, Mapping) and rule != STATED:
+        for key in dict.fromkeys([*claimed, *found]):
+            inside = f"{place}.{key[:40]}"
+            if key in claimed and key in found:
+                yield from _fields(inside, claimed[key], found[key], rule)
+            else:
+                yield Compared(inside, claimed.get(key), found.get(key), False)
+    elif isinstance(claimed, tuple | list) and isinstance(found, tuple | list):
+        pairs = list(zip(claimed, found, strict=False))
+        for i, (one, other) in enumerate(pairs):
+            yield from _fields(f"{place}[{i}]", one, other, rule)
+        for i, one in enumerate(claimed[len(pairs) :], len(pairs)):
+            yield Compared(f"{place}[{i}]", one, None, False)
+        for i, other in enumerate(found[len(pairs) :], len(pairs)):
+            yield Compared(f"{place}[{i}]", None, other, False)
+    else:
+        yield Compared(place, claimed, found, _holds(claimed, found, rule))
+
+
+def _holds(claimed: Any, found: Any, rule: Mapping[Any, Any]) -> bool:
+    """Whether a claimed scalar is right by the rule of its field; True is not a number."""
+    if rule == STATED:
+        return True
+    numbers = [isinstance(v, int | float) and not isinstance(v, bool) for v in (claimed, found)]
+    if not all(numbers):
+        return type(claimed) is type(found) and bool(claimed == found)
+    if rule == UPPER:
+        return covers(claimed, found)
+    if rule == LOWER:
+        return covers(found, claimed)
+    return math.isclose(claimed, found, rel_tol=TOLERANCE)
+
+
+def covers(above: float, below: float) -> bool:
+    """Whether one bound is at least another, with room for rounding."""
+    return above * (1 + TOLERANCE) >= below
+
+
 def _accountants(
-    claimed: Mapping[str, Any], again: Mapping[str, Any], adaptive: bool
-) -> Iterator[str]:
-    """Yield what the accountants' rows claim and the recomputation does not find."""
-    known = {row["name"]: row for row in again["accountants"]}
-    names = [row["name"] for row in claimed["accountants"]]
-    for row in claimed["accountants"]:
-        other = known.get(row["name"]) if isinstance(row["name"], str) else None
-        if other is None or names.count(row["name"]) > 1:
-            yield f"the accountant {row['name']!r} is unknown, or listed twice"
-            continue
-        for field in ("applies", "theorem", "reason", "world"):
-            if not _same(row[field], other[field]):
-                yield f"the {row['name']} accountant's {field!r} is not what is recomputed"
-        if not other["applies"]:
-            if (row["lower"], row["upper"]) != (None, None):
-                yield f"the {row['name']} accountant has no bounds, since it does not apply"
-        elif not covers(row["upper"], other["upper"]):
-            yield f"the {row['name']} accountant finds {other['upper']}, not {row['upper']!r}"
-        elif not covers(other["lower"], row["lower"]):
-            found, claim = other["lower"], row["lower"]
-            yield f"the {row['name']} accountant's lower end is {found}, not {claim!r}"
-    if adaptive:
-        return
-    claim = claimed["claim"]
-    other = known.get(claim["accountant"]) if isinstance(claim["accountant"], str) else None
-    if claim["accountant"] not in names:
-        yield "the accountant of the claim is not among those listed"
-    elif other is not None and not covers(claim["epsilon"], other["upper"]):
-        yield (
-            f"the accountant of the claim, {claim['accountant']}, finds {other['upper']}, not "
-            f"{claim['epsilon']}"
-        )
+    claimed: tuple[AccountantRow, ...], found: tuple[AccountantRow, ...]
+) -> Iterator[Compared]:
+    """Yield the fields of the accountants' rows, in the order of the certificate."""
+    known = {row.name: row for row in found}
+    names = [row.name for row in claimed]
+    for row in claimed:
+        place = f"accountants[{shortened(row.name)}]"
+        if row.name not in known or names.count(row.name) > 1:  # unknown, or listed twice
+            yield Compared(place, row.upper, None, False)
+        else:
+            yield from _fields(place, row, known[row.name], {})
+    for name in known:
+        if name not in names:
+            yield Compared(f"accountants[{name!r}]", None, known[name].upper, False)
 
 
-def _third_party(claimed: Sequence[Row], again: Sequence[Row]) -> Iterator[str]:
-    """Yield what a certificate says of code from elsewhere, and is not so; versions may differ."""
-    known, told = ({_unversioned(row) for row in rows} for rows in (again, claimed))
-    for row in again:
-        if _unversioned(row) not in told:
-            yield f"it rests on {said(row)}, and does not say so"
-    if told - known:
-        yield "the entry 'third_party' names what it does not rest on"
+def _third_party(
+    claimed: tuple[ThirdParty, ...], found: tuple[ThirdParty, ...]
+) -> Iterator[Compared]:
+    """Yield what a certificate says of code from elsewhere, whatever the version."""
+    known, told = ({_unversioned(row): str(row) for row in rows} for rows in (found, claimed))
+    for row in dict.fromkeys([*told, *known]):
+        one, other = told.get(row), known.get(row)
+        yield Compared("third_party", one, other, one is not None and other is not None)
 
 
-def _notes(claimed: Sequence[Row], again: Sequence[Row]) -> Iterator[str]:
+def _notes(claimed: Iterable[ThirdParty], again: Iterable[ThirdParty]) -> Iterator[str]:
     """Yield whose code was trusted, and where another version of it made the certificate."""
-    made = {_unversioned(row): row["version"] for row in claimed}
+    made = {_unversioned(row): row.version for row in claimed}
     for row in again:
-        version = made.get(_unversioned(row), row["version"])
-        other = f"; the certificate was made with {version}" if version != row["version"] else ""
-        yield f"trusts {said(row)}{other}"
+        version = made.get(_unversioned(row), row.version)
+        other = f"; the certificate was made with {version}" if version != row.version else ""
+        yield f"trusts {row}{other}"
 
 
-def _unversioned(row: Row) -> tuple[str | None, ...]:
-    return row["kind"], row["class"], row["distribution"]
+def _unversioned(row: ThirdParty) -> tuple[str, str, str | None]:
+    return row.kind, row.code, row.distribution
 
 
-def _randomness(claimed: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a certificate says of its noise and cannot be."""
-    if claimed["samplers"] != again["samplers"]:
-        yield "the samplers are not those of the plan's mechanisms"
-    source = claimed["source"]
-    simulated = isinstance(source, str) and re.fullmatch(r"seed [0-9]+", source) is not None
-    if source != SECURE["source"] and not simulated:
-        yield f"noise comes from {SECURE['source']} or from a seed, not from {source!r}"
-    elif claimed["release"] is not (not simulated):
-        yield f"with noise from {source} it cannot be that release is {claimed['release']!r}"
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal, numbers but for rounding; true is no number."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_same(one[k], other[k]) for k in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    numbers = [isinstance(v, int | float) and not isinstance(v, bool) for v in (one, other)]
-    if all(numbers):
-        return math.isclose(one, other, rel_tol=TOLERANCE)
-    return type(one) is type(other) and bool(one == other)
-
-
-def covers(above: Any, below: Any) -> bool:
-    """Whether one bound is at least another, with room for rounding; False for no number."""
-    if isinstance(above, bool) or isinstance(below, bool):
-        return False
-    try:
-        return float(above) * (1 + TOLERANCE) >= float(below)
-    except (TypeError, ValueError):
-        return False
+def _said(value: Any) -> str:
+    if value is None:
+        return "absent"
+    return f"{value:.9g}" if isinstance(value, float) else cut(repr(value), WIDEST)

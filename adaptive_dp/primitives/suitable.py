@@ -104,6 +104,12 @@ def suitable(
     return [advice for _, advice in sorted(found, key=lambda each: each[0])]
 
 
+def readers(query: Query) -> list[str]:
+    """Return the names of the mechanisms that read what a query gives, in the table's order."""
+    rows = [row.mechanism for row in TABLE if issubclass(query.gives, row.mechanism.reads)]
+    return [kind.__name__ for kind in dict.fromkeys(rows)]
+
+
 def _fits(row: Row, charge: Charge, delta: float) -> bool:
     """Return whether a mechanism reads what the query gives, and can promise something of it."""
     query, domain = _query(charge)

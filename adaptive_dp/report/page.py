@@ -389,9 +389,9 @@ def _session(
         return None
     try:
         steps = (
-            epsilon_by_step(Certificate(dict(certificate)), allow=allow)
+            epsilon_by_step(Certificate.from_document(certificate), allow=allow)
             if plan is None
-            else steps_of(certificate, plan)
+            else steps_of(Certificate.from_document(certificate), plan)
         )
     except (PlanError, AccountingError) as error:
         why = (

@@ -185,10 +185,10 @@ def _guarantees(
 
 def _term(subject: Subject, allow: Collection[str]) -> Term:
     match subject:
-        case Certificate(document=document):
-            if "session" in document:
+        case Certificate():
+            if subject.session is not None:
                 raise DeclarationError(NO_CURVE)
-            return load(document["plan"], allow=allow).term
+            return load(subject.plan, allow=allow).term
         case Pipeline():
             if subject.adaptive:
                 raise DeclarationError(NO_CURVE)
@@ -254,9 +254,8 @@ def shares(certificate: Certificate, *, most: int = 15, ax: Axes | None = None) 
         )
     if most < 1:
         raise DeclarationError(f"most must be at least 1, got {most!r}")
-    of = "of what was spent" if "session" in certificate.document else certificate.accountant
-    rows = certificate.document["nodes"]
-    bars = [(row["node"], float(row["share"]), bool(row["in_worst_world"])) for row in rows]
+    of = certificate.accountant if certificate.session is None else "of what was spent"
+    bars = [(row.node, row.share, row.in_worst_world) for row in certificate.nodes]
     return share_bars(bars, of, most=most, ax=ax)
 
 

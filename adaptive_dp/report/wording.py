@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from accountants.rounding import COSTS, shown
-from adaptive_dp.graph import origins
-from adaptive_dp.graph.certificate import Certificate
+from adaptive_dp.graph.certificate import Certificate, ThirdParty
 
 Document = Mapping[str, Any]
 
@@ -39,7 +38,7 @@ NEIGHBORS = {
 
 def document(certificate: Certificate | Document) -> Document:
     """Return the document of a certificate, or of what is one already."""
-    return certificate.document if isinstance(certificate, Certificate) else certificate
+    return certificate.to_document() if isinstance(certificate, Certificate) else certificate
 
 
 def number(value: object) -> str:
@@ -328,7 +327,7 @@ def route(item: Mapping[str, Any]) -> str:
 def distance(item: Mapping[str, Any]) -> str:
     """Write how far a neighbour can move the query, and in which norm."""
     norm = item.get("norm")
-    kind = f" in L{'∞' if norm in ('inf', math.inf) else norm}" if norm is not None else ""
+    kind = f" in L{number(norm)}" if norm is not None else ""
     return f"{outward(item.get('distance'), upward=True)}{kind}"
 
 
@@ -336,7 +335,7 @@ def loss(item: object) -> str:
     """Write a loss by its kind and its parameters."""
     if not isinstance(item, Mapping):
         return plain(item)
-    rest = {name: value for name, value in item.items() if name != "kind"}
+    rest = item.get("parameters") or {}
     kind = str(item.get("kind") or "")
     written = [
         f"{k}={outward(v, upward=True) if k in COSTS else plain(v)}" for k, v in rest.items()
@@ -388,8 +387,9 @@ def assumptions(certificate: Document) -> list[str]:
 def third_party(certificate: Document) -> list[str]:
     """Say whose code a certificate rests on, beside the library's."""
     rows = [row for row in certificate.get("third_party") or () if isinstance(row, Mapping)]
-    keys = ("kind", "class", "distribution", "version")
-    return [f"It trusts {origins.said({key: row.get(key) for key in keys})}." for row in rows]
+    keys = ("kind", "code", "distribution", "version")
+    made = (ThirdParty(**{key: row.get(key) for key in keys}) for row in rows)  # type: ignore[arg-type]
+    return [f"It trusts {row}." for row in made]
 
 
 def randomness(certificate: Document, *, ran: bool = False) -> list[str]:

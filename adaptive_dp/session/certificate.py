@@ -1,30 +1,38 @@
-"""The certificate of a session: the filter's guarantee, and the steps that were taken under it."""
+"""The certificate of a session, and the one `verify` of all certificates.
+
+A session's certificate is that of the plan whose outputs are its steps, except that its claim is
+the filter's: the budget, whatever was run. In addition it says what was spent of it. Both are
+recomputed from the plan in the certificate, by asking the filter for one step after the other.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Sequence
 
 from attrs import evolve
 
 from accountants import ACCOUNTANTS, AccountingError
 from accountants.errors import InapplicableError
 from accountants.filters.sums import Amount
-from adaptive_dp.graph import verify as plans
-from adaptive_dp.graph.certificate import Certificate, formed
-from adaptive_dp.graph.certify import SECURE, certificate
+from adaptive_dp.graph.certificate import (
+    Certificate,
+    Claim,
+    LedgerRow,
+    OdometerRow,
+    SessionRow,
+)
+from adaptive_dp.graph.certify import certificate
 from adaptive_dp.graph.document import load
-from adaptive_dp.graph.errors import DocumentError, PlanError
+from adaptive_dp.graph.errors import DeclarationError, DocumentError, PlanError
 from adaptive_dp.graph.functions import permitted
-from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.pipeline import Pipeline
-from adaptive_dp.graph.verify import Verdict, covers
+from adaptive_dp.graph.verify import Verdict, compared, recertified, verdict
 from adaptive_dp.session.account import Sums
 from adaptive_dp.session.budget import Budget
-from adaptive_dp.session.currency import NAMES, currency_for
+from adaptive_dp.session.currency import NAMES, Currency, currency_for
 from adaptive_dp.session.individual import INDIVIDUAL, admitted
-from adaptive_dp.session.needs import costs_for, needed, pays
+from adaptive_dp.session.steps import paid_by_step
 
 PARTICIPATION = (
     "Each record takes part in a step while its own budget lasts, and leaves unseen: no record's "
@@ -46,63 +54,110 @@ def certificate_of(
     entries: int,
     seed: int | None,
 ) -> Certificate:
-    """Return the certificate of all steps of a session, a plan whose outputs are the steps."""
-    randomness = SECURE if seed is None else {"source": f"seed {seed}", "release": False}
-    claim = {"epsilon": budget.epsilon, "delta": budget.delta, "accountant": accountant}
+    """Return the certificate of all steps of a session, a plan whose outputs are the steps.
+
+    Parameters
+    ----------
+    plan
+        The plan of all steps.
+    budget, accountant
+        Of the session.
+    spent, remaining
+        Total and remaining cost, in the accounting units of the filter.
+    epsilon
+        What the odometer reads.
+    head, entries
+        The hash of the ledger's last entry, and how many entries there are.
+    seed
+        Of a simulation; None for noise from the operating system.
+    """
     paper = certificate(
         plan.structure,
         plan.to_document(),
         plan.fingerprint,
         budget.delta,
         ACCOUNTANTS,
-        randomness,
+        seed=seed,
         adaptive=True,
-        claim=claim,
+        claim=Claim(float(budget.epsilon), float(budget.delta), accountant),
     )
     currency = currency_for(accountant, budget)
-    document = {
-        **paper.document,
-        "assumptions": [*paper.document["assumptions"], *assumed(accountant)],
-        "session": {
-            "failures": budget.failures,
-            "theorem": currency.theorem,
-            "steps": list(plan.adaptive),
-            "currencies": list(currency.filter.units()),
-            "spent": [_plain(cost) for cost in spent.costs],
-            "remaining": [_plain(cost) for cost in remaining.costs],
-            "failed": spent.failure,
-            "odometer": {"epsilon": _plain(epsilon), "theorem": currency.reading_theorem},
-            "ledger": {"head": head, "entries": entries},
-        },
-    }
-    return Certificate(document)
+    row = _row(plan.adaptive, budget, currency, spent, remaining, epsilon, LedgerRow(head, entries))
+    return _of_session(paper, row)
 
 
-def verify(certificate: Certificate, *, allow: Collection[str] = ()) -> Verdict:
+def _row(
+    steps: Sequence[str],
+    budget: Budget,
+    currency: Currency,
+    spent: Amount,
+    remaining: Amount,
+    epsilon: float,
+    ledger: LedgerRow,
+) -> SessionRow:
+    return SessionRow(
+        failures=float(budget.failures),
+        theorem=currency.theorem,
+        steps=tuple(steps),
+        currencies=tuple(currency.filter.units()),
+        spent=tuple(map(float, spent.costs)),
+        remaining=tuple(map(float, remaining.costs)),
+        failed=float(spent.failure),
+        odometer=OdometerRow(float(epsilon), currency.reading_theorem),
+        ledger=ledger,
+    )
+
+
+def _of_session(paper: Certificate, session: SessionRow) -> Certificate:
+    """Return the certificate of a session's plan with what the session says in addition."""
+    assumed = PARTICIPATION if paper.accountant == INDIVIDUAL else ()
+    return evolve(paper, assumptions=(*paper.assumptions, *assumed), session=session)
+
+
+def verify(
+    certificate: Certificate, plan: Pipeline | None = None, *, allow: Collection[str] = ()
+) -> Verdict:
     """Return whether a certificate's claim follows from the plan that it carries.
 
-    Of a session's certificate: whether the filter promises what is claimed, admits the steps one
-    after the other, and the odometer reads no more than it says. That the steps are all that were
-    taken, the ledger says, whose last hash the certificate names.
+    The certificate is read again as if from its JSON, its plan is rebuilt and certified, and each
+    field is compared with what was recomputed. Of a session's certificate: whether the filter
+    promises what is claimed, admits the steps one after the other, and the odometer reads no more
+    than it says.
 
     Parameters
     ----------
     certificate
         As read from its JSON.
+    plan
+        The plan that it should be of, where that is at hand: its own mechanisms need no permission
+        then. By default the plan that the certificate carries.
     allow
         Modules from which the plan's own mechanisms may be imported.
 
     Raises
     ------
     DeclarationError
-        If it is no `Certificate`, or ``allow`` no list of module names.
+        If it is not a `Certificate`, or ``allow`` not a list of module names.
     DocumentError
         If it is not of the form of a certificate, or its plan cannot be read or certified.
+
+    Notes
+    -----
+    That the steps in a session's certificate are all that were taken, only the ledger shows, whose
+    last hash the certificate names: `adaptive-dp ledger` recomputes a ledger.
+
+    See Also
+    --------
+    adaptive_dp.report : A page that says whether the claim holds.
 
     Examples
     --------
     >>> import adaptive_dp as dp
     >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+    >>> print(verify(dp.Certificate.from_json(plan.certify().to_json())))
+    holds: epsilon <= 0.5, recomputed 0.5, at delta = 0
+    protects one row of 'people', added or removed
     >>> with dp.Session(budget=dp.Budget(1.0), people={"age": [30.0, 40.0]}) as session:
     ...     n = session.run(people.count().release(dp.Laplace(scale=5)))
     ...     text = session.certificate().to_json()
@@ -110,92 +165,71 @@ def verify(certificate: Certificate, *, allow: Collection[str] = ()) -> Verdict:
     holds: epsilon <= 1, recomputed 1, at delta = 0
     protects one row of 'people', added or removed
     """
-    if not isinstance(certificate, Certificate) or "session" not in certificate.document:
-        return plans.verify(certificate, allow=allow)
+    if not isinstance(certificate, Certificate):
+        raise DeclarationError(
+            f"verify needs a Certificate, got {type(certificate).__name__}; read its text with "
+            "Certificate.from_json(text)"
+        )
     modules = permitted(allow)
-    document = certificate.document
-    formed(document)
-    ours = assumed(document["claim"]["accountant"])
-    said = document["assumptions"]
-    plain = {**document, "assumptions": [line for line in said if line not in ours]}
-    plan = load(document["plan"], allow=modules)
-    verdict = plans.compared(plain, plan, allow=modules, adaptive=True)
-    try:
-        reasons = list(_replayed(document, load(document["plan"], allow=modules)))
-    except (PlanError, AccountingError) as error:
-        raise DocumentError(f"certificate.session cannot be recomputed: {error}") from None
-    if not all(line in said for line in ours):
-        reasons.append("it does not say what the filter of each record takes for granted")
-    reasons = [*verdict.reasons, *reasons]
-    claim = document["claim"]
-    return evolve(
-        verdict,
-        holds=not reasons,
-        claimed=claim["epsilon"],
-        found=claim["epsilon"] if not reasons else math.inf,
-        reasons=tuple(reasons),
-    )
-
-
-def _replayed(document: Mapping[str, Any], plan: Pipeline) -> Iterator[str]:
-    """Yield what a session's certificate says and its steps do not bear out."""
-    claim, session = document["claim"], document["session"]
-    outputs = {path[0]: handle for path, handle in plan.outputs}
-    require(
-        sorted(map(str, session["steps"])) == sorted(outputs) and len(plan.outputs) == len(outputs),
-        "its steps are not the plan's outputs",
-    )
-    if claim["accountant"] not in NAMES:
-        yield f"the accountant of the claim, {claim['accountant']!r}, has no filter"
-        return
-    budget = Budget(claim["epsilon"], claim["delta"], session["failures"])
-    currency = currency_for(claim["accountant"], budget)
-    sums = Sums.of(currency)
-    keeps, spends = currency.filter, sums.spends
-    if not covers(budget.epsilon, currency.promised()):
-        yield "the filter promises less than is claimed"
-    theorems = session["theorem"], session["odometer"]["theorem"]
-    if theorems != (currency.theorem, currency.reading_theorem):
-        yield "the theorems are not those of the filter and the odometer"
-    if session["currencies"] != list(keeps.units()):
-        yield "the currencies are not the filter's"
-    structure = plan.structure
-    paid: set[str] = set()
-    for name in session["steps"]:
-        above = needed(structure, structure.of(outputs[name]), ())
-        new = {n for n in above if pays(structure.nodes[n])} - paid
-        paid |= new
-        nodes = [structure.nodes[n] for n in sorted(new)]
-        costs = costs_for(structure, nodes)
+    # a certificate made in Python may hold anything: what is compared has passed the reader
+    read = Certificate.from_document(certificate.to_document())
+    made = load(read.plan, allow=modules) if plan is None else plan
+    claim = None if read.session is None else read.claim
+    again, reasons = recertified(read, made, allow=modules, claim=claim)
+    if plan is None:  # as written, with what has a default left out
+        again = evolve(again, plan=read.plan)
+    if read.session is not None:
         try:
+            again, refused = _replayed(read, read.session, made, again)
+        except (PlanError, AccountingError) as error:
+            raise DocumentError(f"certificate.session cannot be recomputed: {error}") from None
+        reasons += refused
+    found = verdict(read, again, compared(read, again), reasons)
+    if read.session is None:
+        return found
+    return evolve(found, found=read.epsilon if found.holds else math.inf)
+
+
+def _replayed(
+    claimed: Certificate, session: SessionRow, plan: Pipeline, again: Certificate
+) -> tuple[Certificate, list[str]]:
+    """Return a session's certificate as its steps bear it out, or why a step cannot be replayed.
+
+    Parameters
+    ----------
+    claimed, session
+        The certificate as read, and what it says of its session.
+    plan
+        Its plan.
+    again
+        The certificate of this plan.
+    """
+    accountant = claimed.accountant
+    if accountant not in NAMES:
+        return again, [f"the accountant of the claim, {accountant!r}, has no filter"]
+    budget = Budget(claimed.epsilon, claimed.delta, session.failures)
+    currency = currency_for(accountant, budget)
+    sums = Sums.of(currency)
+    for name, nodes, costs in paid_by_step(plan, session.steps):
+        try:
+            # the filter is asked before the step is added, as in the session
             if currency.individual is None:
-                spends.check(costs)
+                sums.spends.check(costs)
             else:
-                admitted(structure, nodes, {}, currency.individual)
+                admitted(plan.structure, nodes, {}, currency.individual)
         except InapplicableError as error:
-            yield f"{name!r} is no step of this accountant: {error}"
-            return
+            return again, [f"{name!r} is no step of this accountant: {error}"]
         except AccountingError:
-            yield f"{name!r} does not fit into the budget after the steps before it"
-            return
+            return again, [f"{name!r} does not fit into the budget after the steps before it"]
         sums.add(costs)
-    found, left = sums.spent(), sums.remaining()
-    pairs = zip(session["spent"], found.costs, strict=False)
-    if len(session["spent"]) != len(found.costs) or not all(covers(a, b) for a, b in pairs):
-        yield f"the steps cost {list(found.costs)}, more than is said"
-    if not covers(session["failed"], found.failure):
-        yield f"the steps may fail with {found.failure}, more than is said"
-    pairs = zip(session["remaining"], left.costs, strict=False)
-    if len(session["remaining"]) != len(left.costs) or not all(covers(b, a) for a, b in pairs):
-        yield f"what remains is {list(left.costs)}, less than is said"
-    if not covers(session["odometer"]["epsilon"], sums.epsilon()):
-        yield f"the odometer reads {sums.epsilon()}, more than is said"
-
-
-def assumed(accountant: Any) -> tuple[str, ...]:
-    """Return what a claim rests on, beside what every certificate says, by its accountant."""
-    return PARTICIPATION if accountant == INDIVIDUAL else ()
-
-
-def _plain(value: float) -> float | str:
-    return value if math.isfinite(value) else "inf"
+    found = _row(
+        session.steps,
+        budget,
+        currency,
+        sums.spent(),
+        sums.remaining(),
+        sums.epsilon(),
+        session.ledger,
+    )
+    promised = evolve(again.claim, epsilon=float(currency.promised()))
+    return evolve(_of_session(again, found), claim=promised), []

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from attrs import frozen
 
-from adaptive_dp.graph.certificate import Certificate, formed
+from adaptive_dp.graph.certificate import Certificate, SessionRow
 from adaptive_dp.graph.document import load
+from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.functions import permitted
-from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.pipeline import Pipeline
+from adaptive_dp.graph.structure import Node
 from adaptive_dp.session.account import Account, Inside
 from adaptive_dp.session.budget import Budget
 from adaptive_dp.session.entries import costs_of, part_of
@@ -69,7 +69,7 @@ def epsilon_by_step(
     DeclarationError
         If the certificate is not a session's.
     DocumentError
-        If it is not of the form of a certificate, or its plan cannot be read.
+        If its plan cannot be read.
 
     Examples
     --------
@@ -82,45 +82,59 @@ def epsilon_by_step(
     >>> [(name, round(epsilon, 6)) for name, epsilon in epsilon_by_step(certificate)]
     [('first', 0.25), ('second', 0.75)]
     """
-    document = certificate.document
-    _of_a_session(document)
-    return steps_of(document, load(document["plan"], allow=permitted(allow)))
+    _of_a_session(certificate)
+    return steps_of(certificate, load(certificate.plan, allow=permitted(allow)))
 
 
-def _of_a_session(document: Mapping[str, Any]) -> None:
-    require("session" in document, "epsilon_by_step needs the certificate of a session")
-    formed(dict(document))
+def _of_a_session(certificate: Certificate) -> SessionRow:
+    if certificate.session is None:
+        raise DeclarationError("epsilon_by_step needs the certificate of a session")
+    return certificate.session
 
 
-def steps_of(document: Mapping[str, Any], plan: Pipeline) -> list[tuple[str, float]]:
-    """Return the same of a session's document and its very plan, whatever mechanisms it has.
+def steps_of(certificate: Certificate, plan: Pipeline) -> list[tuple[str, float]]:
+    """Return the same of a session's certificate and its very plan, whatever mechanisms it has.
 
     Raises
     ------
     DeclarationError
-        If the document is not of a session, or of another plan.
-    DocumentError
-        If it is not of the form of a certificate.
+        If the certificate is not of a session, or of another plan.
     """
-    _of_a_session(document)
-    claim, session = document["claim"], document["session"]
-    require(
-        document["fingerprint"] == plan.fingerprint
-        and sorted(map(str, session["steps"])) == sorted(path[0] for path, _ in plan.outputs),
-        "the certificate is of another plan, or its steps are not the plan's outputs",
-    )
+    session = _of_a_session(certificate)
+    if certificate.fingerprint != plan.fingerprint:
+        raise DeclarationError("the certificate is of another plan")
+    budget = Budget(certificate.epsilon, certificate.delta, session.failures)
+    steps = ((name, costs, ()) for name, _, costs in paid_by_step(plan, session.steps))
+    return [(r.step, r.epsilon) for r in readings(budget, certificate.accountant, steps)]
+
+
+def paid_by_step(plan: Pipeline, names: Sequence[str]) -> Iterator[tuple[str, list[Node], Costs]]:
+    """Yield for each step of a session its name, the nodes that it pays for, and their costs.
+
+    A node that an earlier step has paid for costs nothing again.
+
+    Parameters
+    ----------
+    plan
+        The plan whose outputs are the steps.
+    names
+        Of the outputs, in the order in which they were run.
+
+    Raises
+    ------
+    DeclarationError
+        If the names are not those of the plan's outputs.
+    """
     outputs = {path[0]: handle for path, handle in plan.outputs}
-    budget = Budget(claim["epsilon"], claim["delta"], session["failures"])
-
-    def steps() -> Iterator[Step]:
-        structure, paid = plan.structure, set[str]()
-        for name in session["steps"]:
-            above = needed(structure, structure.of(outputs[name]), ())
-            new = {n for n in above if pays(structure.nodes[n])} - paid
-            paid.update(new)
-            yield name, costs_for(structure, [structure.nodes[n] for n in sorted(new)]), ()
-
-    return [(r.step, r.epsilon) for r in readings(budget, claim["accountant"], steps())]
+    if sorted(names) != sorted(outputs) or len(plan.outputs) != len(outputs):
+        raise DeclarationError("the steps of the session are not the plan's outputs")
+    structure, paid = plan.structure, set[str]()
+    for name in names:
+        above = needed(structure, structure.of(outputs[name]), ())
+        new = {n for n in above if pays(structure.nodes[n])} - paid
+        paid |= new
+        nodes = [structure.nodes[n] for n in sorted(new)]
+        yield name, nodes, costs_for(structure, nodes)
 
 
 def readings(budget: Budget, accountant: str, steps: Iterable[Step]) -> Iterator[Reading]:

@@ -59,7 +59,7 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
     def plan_(self) -> Pipeline:
         """The plan that was run, read from the certificate."""
         check_is_fitted(self)
-        return load(self.certificate_.document["plan"])
+        return load(self.certificate_.plan)
 
     def _read(self, X: Any, y: Any) -> tuple[Floats, NDArray[Any]]:
         """Return features and target, their shapes checked."""
@@ -98,7 +98,7 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
         seed = _seed(self.random_state)
         result = plan.run(rows=rows) if seed is None else plan.simulate(seed=seed, rows=rows)
         self.certificate_: Certificate = result.certificate
-        self.assumptions_ = (*result.certificate.document["assumptions"], *ASSUMED)
+        self.assumptions_ = (*result.certificate.assumptions, *ASSUMED)
         return result["model"]
 
     def _learned(self, models: list[Mapping[str, float]]) -> tuple[Floats, Floats]:
