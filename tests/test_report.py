@@ -29,6 +29,7 @@ def entry(name: str, share: float | None, **more: Any) -> dict[str, Any]:
     plain = {
         "node": name,
         "query": "count",
+        "of": "people",
         "mechanism": "Laplace",
         "parameters": {"scale": 5.0},
         "norm": 1,
@@ -46,13 +47,30 @@ def entry(name: str, share: float | None, **more: Any) -> dict[str, Any]:
     return {**plain, **more}
 
 
+def accountant(name: str, lower: Any, upper: Any, theorem: str, reason: str = "") -> dict[str, Any]:
+    bounds = {"lower": lower, "upper": upper, "applies": lower is not None, "world": []}
+    return {"name": name, "theorem": theorem, "reason": reason, **bounds}
+
+
 def certificate(**more: Any) -> dict[str, Any]:
     plain: dict[str, Any] = {
         "format": "adaptive-dp/certificate/1",
         "claim": {"epsilon": 2.000000001, "delta": 1e-06, "accountant": "renyi"},
         "protects": [
-            {"data": "people", "neighbors": "add_remove", "unit": "zper", "rows_per_unit": 5},
-            {"data": "sites", "neighbors": "replace_one", "unit": None, "size": 120},
+            {
+                "data": "people",
+                "neighbors": "add_remove",
+                "unit": "zper",
+                "rows_per_unit": 5,
+                "size": None,
+            },
+            {
+                "data": "sites",
+                "neighbors": "replace_one",
+                "unit": None,
+                "rows_per_unit": 1,
+                "size": 120,
+            },
         ],
         "fingerprint": "sha256:abc",
         "plan": {"nodes": ["count"]},
@@ -61,10 +79,10 @@ def certificate(**more: Any) -> dict[str, Any]:
             entry("poor", 0.0345678, region=["health = poor"], times=3, in_worst_world=False),
         ],
         "accountants": [
-            {"name": "gaussian", "applies": False, "reason": "no mu", "lower": None, "upper": None},
-            {"name": "basic", "lower": 0.5, "upper": 2.5000001, "theorem": "sum", "applies": True},
-            {"name": "renyi", "lower": 0.5, "upper": 2.0, "theorem": "Mironov", "applies": True},
-            {"name": "zcdp", "lower": 0.5, "upper": "inf", "theorem": "Bun", "applies": True},
+            accountant("gaussian", None, None, "", "no mu"),
+            accountant("basic", 0.5, 2.5000001, "sum"),
+            accountant("renyi", 0.5, 2.0, "Mironov"),
+            accountant("zcdp", 0.5, "inf", "Bun"),
         ],
         "worlds": {"count": 4, "exact": True, "worst": ["health = poor"]},
         "assumptions": ["The clock is not observed."],
@@ -113,12 +131,13 @@ class Page(HTMLParser):
 
 
 def hostile(value: Any) -> Any:
-    """Replace every text of a certificate by one that tries to break out."""
+    """Replace every string of a certificate that may be any by one that tries to break out."""
     if isinstance(value, dict):
-        return {key: hostile(item) for key, item in value.items()}
+        fixed = ("format", "neighbors")
+        return {key: item if key in fixed else hostile(item) for key, item in value.items()}
     if isinstance(value, list):
         return [hostile(item) for item in value]
-    return HOSTILE if isinstance(value, str) else value
+    return HOSTILE if isinstance(value, str) and value != "inf" else value
 
 
 def test_page_says_what_the_certificate_says() -> None:
@@ -225,8 +244,10 @@ def test_without_jinja_the_error_names_the_extra() -> None:
     code = (
         "import sys; sys.modules['jinja2'] = None\n"
         "import adaptive_dp as dp\n"
-        "print(dp.markdown({})[:21])\n"
-        "try: dp.html({})\n"
+        "n = dp.dataset('people', columns={}).count().release(dp.Laplace(scale=2))\n"
+        "paper = dp.Pipeline(n=n).certify()\n"
+        "print(dp.markdown(paper)[:21])\n"
+        "try: dp.html(paper)\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -240,6 +261,10 @@ def test_no_bound_is_shown_too_low() -> None:
     session = {
         "steps": ["a"],
         "currencies": ["mu^2"],
+        "failures": 0.0,
+        "theorem": "f",
+        "failed": 0.0,
+        "ledger": {"head": "0" * 64, "entries": 2},
         "spent": [0.1234501],
         "remaining": [0.5678999],
         "odometer": {"epsilon": 0.4323701, "theorem": "t"},
@@ -258,9 +283,16 @@ def test_simulation_has_a_banner() -> None:
 
 
 @pytest.mark.parametrize("write", [html, markdown])
-def test_an_almost_empty_certificate_can_be_read(write: Any) -> None:
-    assert "Privacy certificate" in write({})
-    assert "∞" in write({"claim": {"epsilon": float("inf"), "delta": 0.0}})
+def test_what_is_not_a_certificate_is_refused(write: Any) -> None:
+    for odd in ({}, {"claim": {"epsilon": 1.0, "delta": 0.0}}, certificate(extra=1)):
+        with pytest.raises(dp.DocumentError):
+            write(odd)
+
+
+@pytest.mark.parametrize("write", [html, markdown])
+def test_an_infinite_claim_can_be_read(write: Any) -> None:
+    claim = {"epsilon": "inf", "delta": 0.0, "accountant": "basic"}
+    assert "∞" in write(certificate(claim=claim, nodes=[], accountants=[], protects=[]))
 
 
 def test_many_releases_are_folded() -> None:
@@ -301,7 +333,9 @@ def test_values_of_every_shape() -> None:
 
 def test_arrays_are_values_too() -> None:
     numpy = pytest.importorskip("numpy")
-    page = Page(html({}, None, {"v": {"value": numpy.arange(3.0), "noise": numpy.float64(2)}}))
+    page = Page(
+        html(certificate(), None, {"v": {"value": numpy.arange(3.0), "noise": numpy.float64(2)}})
+    )
     assert "[ 0.0 ± 2.0 , 1.0 ± 2.0 , 2.0 ± 2.0 ]" in page.text
 
 

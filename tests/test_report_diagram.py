@@ -6,6 +6,7 @@ import json
 import re
 from html import unescape
 from itertools import combinations
+from typing import Any
 
 import networkx as nx
 import pytest
@@ -14,6 +15,13 @@ import adaptive_dp as dp
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.report.diagram import diagram, states
 from adaptive_dp.report.page import html
+
+
+def certificate() -> dict[str, Any]:
+    """Return the document of some certificate; the graphs here are not of its plan."""
+    people = dp.dataset("people", columns={})
+    plan = dp.Pipeline(a=people.count().release(dp.Laplace(scale=1)))
+    return plan.certify().to_document()
 
 
 def graph(*groups: tuple[str, ...]) -> nx.DiGraph[str]:
@@ -48,8 +56,8 @@ def test_of_many_groups_one_opens_with_those_around_it() -> None:
 def test_a_graph_without_groups_has_one_state() -> None:
     assert states(graph(())) == [frozenset()]
     assert len(diagram(graph(()), {})) == 1
-    assert "Open all" not in html({}, graph(()))
-    assert "Open all" in html({}, graph(("A",)))
+    assert "Open all" not in html(certificate(), graph(()))
+    assert "Open all" in html(certificate(), graph(("A",)))
 
 
 def test_very_many_groups_are_all_open_or_all_closed() -> None:
@@ -58,7 +66,9 @@ def test_very_many_groups_are_all_open_or_all_closed() -> None:
 
 def test_every_state_is_drawn_once_and_leads_to_every_node() -> None:
     drawn = graph(("A",), ("B",), ())
-    text = html({"nodes": [{"node": "b0", "share": 0.25}]}, drawn)
+    paper = certificate()
+    paper["nodes"][0] |= {"node": "b0", "share": 0.25}
+    text = html(paper, drawn)
     said = re.findall(r'data-closed="(.*?)"', text)
     closed = [json.loads(unescape(names)) for names in said]
     assert sorted(closed) == [[], ["A"], ["A", "B"], ["B"]]

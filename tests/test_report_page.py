@@ -134,7 +134,7 @@ def test_of_many_groups_one_opens_at_a_time(chromium: Browser, tmp_path: Path) -
     for i, group in enumerate([("A",), ("A", "B"), ("C",), ("D",)]):
         graph.add_node(f"n{i}", kind="count", label=f"n{i}", color="public", group=group)
     path = tmp_path / "groups.html"
-    path.write_text(html({}, graph), encoding="utf-8")
+    path.write_text(html(plan().certify(), graph), encoding="utf-8")
     chromium.look()
     chromium.open(path)
     chromium.run("document.querySelector('[data-do=close]').click()")

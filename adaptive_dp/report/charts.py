@@ -66,7 +66,7 @@ def embedded(axes: Axes, name: str, title: str, text: str) -> str:
     axes.set_title("", loc="left")
     # Ids are hashes with this salt; text is not turned into outlines; a path is not simplified,
     # which could move a bound to its wrong side.
-    fixed = {"svg.hashsalt": name, "svg.fonttype": "none", "path.simplify": False}
+    fixed: dict[Any, Any] = {"svg.hashsalt": name, "svg.fonttype": "none", "path.simplify": False}
     file = io.BytesIO()
     with rc_context(fixed), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # glyphs that matplotlib's own font lacks
@@ -266,12 +266,12 @@ def audit_tradeoff(
                 )
     axes.set(xscale="log", yscale="log", xlim=(least, 1.0), ylim=(least, 1.0))
     axes.legend(frameon=False, loc="lower right", fontsize=8)
-    beyond = sum(each["right"] > each["claimed"] for each in seen)
+    above = sum(each["right"] > each["claimed"] for each in seen)
     text = (
         "Across: how often a guess is made where it is wrong, at most. Up: how often it is made "
         "where it is right, at least. All points hold together with the confidence of the audit. "
         "The line is the most that the claim allows; a point above it refutes the claim. It goes "
-        f"beyond the claim at {beyond} of {len(seen)} thresholds."
+        f"beyond the claim at {above} of {len(seen)} thresholds."
     )
     title = "How well the two sides were told apart"
     return embedded(axes, "plot-audit-tradeoff", title, text)
@@ -334,8 +334,10 @@ def _numbers(value: Any, noise: Any) -> Iterator[tuple[str, float, float] | None
     else:
         return
     for name, middle, spread in pairs[: MOST + 1]:
-        number = _is_number(middle) and _is_number(spread)
-        yield (name, float(middle), float(spread)) if number else None
+        if _is_number(middle) and _is_number(spread):
+            yield name, float(middle), float(spread)
+        else:
+            yield None
 
 
 def _is_number(value: Any) -> TypeGuard[float]:

@@ -35,18 +35,25 @@ def markdown(
     str
         Headings, tables and lists; whatever the certificate says is escaped.
 
+    Raises
+    ------
+    DocumentError
+        If a document is not that of a certificate.
+
     Examples
     --------
-    >>> text = markdown({"claim": {"epsilon": 2.0, "delta": 1e-06, "accountant": "renyi"}})
-    >>> print(text.splitlines()[2])
-    **ε = 2.0, δ = 1e-06**
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={})
+    >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+    >>> print(markdown(plan.certify()).splitlines()[2])
+    **ε = 0.5, δ = 0.0**
     """
-    certificate = wording.document(certificate)
+    certificate = wording.opened(certificate)
     found = recomputed(certificate, allow=allow)
     blocks = ["# Privacy certificate"]
     if wording.is_simulated(certificate):
         blocks.append(f"> **{wording.BANNER.upper()}**")
-    epsilon, delta = wording.claim(certificate)
+    epsilon, delta = wording.exact(certificate.epsilon), wording.exact(certificate.delta)
     blocks.append(f"**ε = {_inline(epsilon)}, δ = {_inline(delta)}**")
     blocks.append(_inline(wording.tightest(certificate)))
     blocks.append(
@@ -63,13 +70,13 @@ def markdown(
     head, rows = wording.nodes(certificate)
     blocks += ["## Releases", _table(head, rows)]
     blocks += ["## Worst world", _list(wording.worlds(certificate))]
-    blocks += ["## Assumptions", _list(wording.assumptions(certificate))]
+    blocks += ["## Assumptions", _list(certificate.assumptions)]
     if wording.third_party(certificate):
         blocks += ["## Code from elsewhere", _list(wording.third_party(certificate))]
     blocks += ["## Randomness", _list(wording.randomness(certificate))]
     head, rows = wording.versions(certificate)
     blocks += ["## Versions", _table(head, rows)]
-    blocks += ["## Fingerprint", _inline(wording.fingerprint(certificate) or wording.NONE)]
+    blocks += ["## Fingerprint", _inline(certificate.fingerprint)]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 

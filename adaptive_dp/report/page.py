@@ -27,7 +27,7 @@ from attrs import frozen
 import accountants
 from accountants import AccountingError, Bounds, Guarantee
 from accountants.rounding import shown
-from adaptive_dp.graph.certificate import Certificate
+from adaptive_dp.graph.certificate import Certificate, ReleaseRow
 from adaptive_dp.graph.errors import DeclarationError, PlanError
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.plain import plain
@@ -89,6 +89,8 @@ def html(
     DeclarationError
         If the certificate is of another plan than the one that is passed, or than the one whose
         run released the values.
+    DocumentError
+        If a document is not that of a certificate.
     AccountingError
         If jinja2 or matplotlib is not installed.
 
@@ -98,51 +100,53 @@ def html(
 
     Examples
     --------
-    >>> page = html({"claim": {"epsilon": 2.0, "delta": 1e-06, "accountant": "renyi"}})
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={})
+    >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+    >>> page = html(plan.certify())
     >>> page.startswith("<!DOCTYPE html>"), "http" in page.replace("http-equiv", "")
     (True, False)
     """
     templates = _templates()
     plan = graph if isinstance(graph, Pipeline) else None
     drawn = graph.graph if isinstance(graph, Pipeline) else graph
-    document = wording.document(certificate)
-    if plan is not None and wording.fingerprint(document) not in ("", plan.fingerprint):
+    paper = wording.opened(certificate)
+    if plan is not None and paper.fingerprint != plan.fingerprint:
         raise DeclarationError(
-            "the certificate is of another plan: its fingerprint is "
-            f"{wording.fingerprint(document)}, the plan's is {plan.fingerprint}; pass the plan "
-            "that was certified"
+            f"the certificate is of another plan: its fingerprint is {paper.fingerprint}, the "
+            f"plan's is {plan.fingerprint}; pass the plan that was certified"
         )
     ran = values is not None
-    stamped = document
+    stamped = paper
     if isinstance(values, Result):
-        of_run = wording.document(values.certificate)
-        if wording.fingerprint(document) != wording.fingerprint(of_run):
+        of_run = values.certificate
+        if paper.fingerprint != of_run.fingerprint:
             raise DeclarationError(
-                f"the values are of another plan: their certificate's fingerprint is "
-                f"{wording.fingerprint(of_run)}; pass the certificate of their run"
+                "the values are of another plan: their certificate's fingerprint is "
+                f"{of_run.fingerprint}; pass the certificate of their run"
             )
-        stamped = wording.stamped(document, of_run)
+        stamped = wording.stamped(paper, of_run)
         values = {k: {"value": v, "noise": values.noise.get(k)} for k, v in values.items()}
     # The claim is recomputed before anything is set, and what was found stands at the top.
-    found = recomputed(document, plan, allow=allow)
+    found = recomputed(paper, plan, allow=allow)
     sections = [
-        _section("The analysis", "diagram", _analysis(drawn, document)),
+        _section("The analysis", "diagram", _analysis(drawn, paper)),
         _section("Released values", "released", _released(values or {})),
-        _section("Session", "session", _session(document, plan, allow)),
-        _section("Audit", "audit", _audit(document, audit)),
-        _section("Accountants", "accountants", _accountants(document)),
-        _section("What if", "what_if", _what_if(document, plan)),
-        _section("Share of the privacy budget", "shares", _shares(document)),
-        _section("Curves", "curves", _curves(document, plan)),
-        _section("Releases", "releases", _releases(document)),
-        _section("Nodes", "nodes", _nodes(drawn, document)),
-        _section("Worst world", "items", wording.worlds(document)),
-        _section("Assumptions", "items", wording.assumptions(document)),
-        _section("Code from elsewhere", "items", wording.third_party(document)),
+        _section("Session", "session", _session(paper, plan, allow)),
+        _section("Audit", "audit", _audit(paper, audit)),
+        _section("Accountants", "accountants", _accountants(paper)),
+        _section("What if", "what_if", _what_if(paper, plan)),
+        _section("Share of the privacy budget", "shares", _shares(paper)),
+        _section("Curves", "curves", _curves(paper, plan)),
+        _section("Releases", "releases", _releases(paper)),
+        _section("Nodes", "nodes", _nodes(drawn, paper)),
+        _section("Worst world", "items", wording.worlds(paper)),
+        _section("Assumptions", "items", paper.assumptions),
+        _section("Code from elsewhere", "items", wording.third_party(paper)),
         _section("Randomness", "items", wording.randomness(stamped, ran=ran)),
-        _section("Versions", "versions", wording.versions(document)[1]),
-        _section("Fingerprint", "fingerprint", wording.fingerprint(document)),
-        _section("Full certificate", "document", _document(document)),
+        _section("Versions", "versions", wording.versions(paper)[1]),
+        _section("Fingerprint", "fingerprint", paper.fingerprint),
+        _section("Full certificate", "document", _document(paper)),
     ]
     return templates.get_template("page.html.j2").render(
         head=_head(stamped),
@@ -259,12 +263,12 @@ class Cell:
 # --- The head ---
 
 
-def _head(certificate: wording.Document) -> dict[str, Any]:
-    epsilon, delta = wording.claim(certificate)
+def _head(certificate: Certificate) -> dict[str, Any]:
+    epsilon, delta = wording.exact(certificate.epsilon), wording.exact(certificate.delta)
     return {
         "simulated": wording.is_simulated(certificate),
         "epsilon": wording.rounded_claim(certificate),
-        "delta": wording.power(wording.delta(certificate)),
+        "delta": wording.power(certificate.delta),
         "full": f"In full: ε = {epsilon}, δ = {delta}. {wording.tightest(certificate)}",
         "protects": wording.protects(certificate),
     }
@@ -273,10 +277,10 @@ def _head(certificate: wording.Document) -> dict[str, Any]:
 # --- The analysis: the drawing in its states ---
 
 
-def _analysis(graph: nx.DiGraph[str] | None, certificate: wording.Document) -> Any:
+def _analysis(graph: nx.DiGraph[str] | None, certificate: Certificate) -> Any:
     if graph is None:
         return None
-    states = diagram.diagram(graph, wording.shares(certificate))
+    states = diagram.diagram(graph, certificate.shares)
     return [
         {
             "closed": json.dumps(sorted(state.closed)),
@@ -381,28 +385,28 @@ def _noise(noise: Any) -> str:
 
 
 def _session(
-    certificate: wording.Document, plan: Pipeline | None, allow: Collection[str]
+    certificate: Certificate, plan: Pipeline | None, allow: Collection[str]
 ) -> dict[str, Any] | None:
     """Return what a session has spent, and step by step where its plan can be read."""
-    lines = wording.session(certificate)
-    if not lines:
+    if certificate.session is None:
         return None
+    lines = wording.session(certificate)
     try:
         steps = (
-            epsilon_by_step(Certificate.from_document(certificate), allow=allow)
+            epsilon_by_step(certificate, allow=allow)
             if plan is None
-            else steps_of(Certificate.from_document(certificate), plan)
+            else steps_of(certificate, plan)
         )
     except (PlanError, AccountingError) as error:
         why = (
             "What each step has spent cannot be recomputed here; give the session's plan as well: "
             f"html(certificate, session.pipeline). {error}"
         )
-        rows = [[str(i), name] for i, name in enumerate(wording.session_steps(certificate), 1)]
+        rows = [[str(i), name] for i, name in enumerate(certificate.session.steps, 1)]
         return {"lines": lines, "why": why, "chart": "", "head": ["step", "name"], "rows": rows}
-    whole = wording.epsilon(certificate)
+    whole = certificate.epsilon
     chart = ""
-    if _is_real(whole) and whole > 0:
+    if 0 < whole < math.inf:
         shares = [min(epsilon, 10 * whole) / whole for _, epsilon in steps]
         says = f"spent of the budget, epsilon {shown(whole, upward=True, digits=5)}"
         chart = charts.steps([name for name, _ in steps], shares, says)
@@ -418,16 +422,12 @@ def _up(value: float) -> str:
 # --- Audit ---
 
 
-def _audit(certificate: wording.Document, audit: wording.Audited | None) -> dict[str, Any] | None:
+def _audit(certificate: Certificate, audit: wording.Audited | None) -> dict[str, Any] | None:
     if audit is None:
         return None
     found = audit if isinstance(audit, Mapping) else audit.document()
     head, rows = wording.audited(certificate, audit)
-    claimed, low, power = (
-        wording.epsilon(certificate),
-        found.get("epsilon_lower"),
-        found.get("power"),
-    )
+    claimed, low, power = certificate.epsilon, found.get("epsilon_lower"), found.get("power")
     chart = ""
     if _is_real(claimed) and _is_real(low):
         bars = [("shown: at least", float(low), False), ("claimed", float(claimed), True)]
@@ -457,7 +457,7 @@ LONG_NAMES = {
 }
 
 
-def _accountants(certificate: wording.Document) -> dict[str, Any] | None:
+def _accountants(certificate: Certificate) -> dict[str, Any] | None:
     head, found = wording.accountants(certificate)
     if not found:
         return None
@@ -469,10 +469,11 @@ def _accountants(certificate: wording.Document) -> dict[str, Any] | None:
         named = Cell(name, tag="tightest" if best else "", small=long)
         cells = [named, Cell(lower), Cell(upper), Cell(theorem), Cell(rest or wording.NONE)]
         rows.append(("best" if best else "off" if off else "", cells))
+    # of a certificate that somebody has changed, a lower bound may be above the upper one
     brackets = {
-        visible(name).replace("$", r"\$"): Bounds(lower, upper)
-        for name, lower, upper in wording.brackets(certificate)
-        if _is_real(lower) and _is_real(upper) and lower <= upper
+        visible(row.name).replace("$", r"\$"): Bounds(row.lower, row.upper)
+        for row in certificate.accountants
+        if row.lower is not None and row.upper is not None and row.lower <= row.upper
     }
     return {"head": head, "rows": rows, "chart": _safe(charts.accountants(brackets))}
 
@@ -480,17 +481,17 @@ def _accountants(certificate: wording.Document) -> dict[str, Any] | None:
 # --- What if ---
 
 
-def _what_if(certificate: wording.Document, plan: Pipeline | None) -> dict[str, Any] | None:
+def _what_if(certificate: Certificate, plan: Pipeline | None) -> dict[str, Any] | None:
     """Return the sliders' stops, and the same for those who have none as a table."""
     found: Grid | None = None if plan is None else grid(plan, certificate)
     if found is None:
         return None
-    delta, epsilon = wording.delta(certificate), wording.epsilon(certificate)
     texts = [[[_outward(e) for e in row] for row in rows] for rows in found.epsilons.values()]
     ratios = [
-        [[_gauge(e, epsilon) for e in row] for row in rows] for rows in found.epsilons.values()
+        [[_gauge(e, certificate.epsilon) for e in row] for row in rows]
+        for rows in found.epsilons.values()
     ]
-    at, today = found.deltas.index(float(delta or 0.0)), FACTORS.index(1.0)
+    at, today = found.deltas.index(certificate.delta), FACTORS.index(1.0)
     factors = [f"{factor:g} ×" for factor in FACTORS]
     deltas = [wording.power(each) for each in found.deltas]
     return {
@@ -509,9 +510,9 @@ def _outward(epsilon: float) -> str:
     return wording.outward(epsilon, upward=True)
 
 
-def _gauge(epsilon: float, claimed: object) -> float:
+def _gauge(epsilon: float, claimed: float) -> float:
     """Return the length of the gauge, out of 200: the claim is at its middle."""
-    if not isinstance(claimed, float) or not claimed > 0 or math.isinf(epsilon):
+    if not 0 < claimed < math.inf or math.isinf(epsilon):
         return 200.0
     return round(min(200.0, 100 * epsilon / claimed), 2)
 
@@ -519,11 +520,11 @@ def _gauge(epsilon: float, claimed: object) -> float:
 # --- Share of the privacy budget ---
 
 
-def _shares(certificate: wording.Document) -> dict[str, Any] | None:
-    bars = wording.share_rows(certificate)
+def _shares(certificate: Certificate) -> dict[str, Any] | None:
+    bars = [(row.node, row.share, row.in_worst_world) for row in certificate.nodes]
     if not bars:
         return None
-    of = "of what was spent" if wording.session(certificate) else wording.accountant(certificate)
+    of = certificate.accountant if certificate.session is None else "of what was spent"
     chart = charts.shares(bars, visible(of).replace("$", r"\$"), ROWS)
     return {"chart": _safe(chart), "apart": any(not inside for _, _, inside in bars)}
 
@@ -535,7 +536,7 @@ DELTAS = (0.0, 1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
 RATES = (0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5)
 
 
-def _curves(certificate: wording.Document, plan: Pipeline | None) -> dict[str, Any] | None:
+def _curves(certificate: Certificate, plan: Pipeline | None) -> dict[str, Any] | None:
     """Return both curves; of a session's plan none holds: its losses were chosen as it ran."""
     if plan is None or plan.adaptive:
         return None
@@ -547,9 +548,9 @@ def _curves(certificate: wording.Document, plan: Pipeline | None) -> dict[str, A
     return {"why": "", "figures": figures}
 
 
-def _guarantee(plan: Pipeline, certificate: wording.Document) -> Guarantee:
+def _guarantee(plan: Pipeline, certificate: Certificate) -> Guarantee:
     """Return the guarantee by the accountant of the claim and by the one that is mostly tight."""
-    names = (wording.accountant(certificate), "distribution")
+    names = (certificate.accountant, "distribution")
     chosen = [each for each in accountants.ACCOUNTANTS if each.name in names]
     try:
         return Guarantee(plan.term, chosen)
@@ -557,10 +558,10 @@ def _guarantee(plan: Pipeline, certificate: wording.Document) -> Guarantee:
         return Guarantee(plan.term)
 
 
-def _profile(guarantee: Guarantee, certificate: wording.Document) -> dict[str, Any]:
-    epsilon, delta = wording.epsilon(certificate), wording.delta(certificate)
+def _profile(guarantee: Guarantee, certificate: Certificate) -> dict[str, Any]:
+    epsilon, delta = certificate.epsilon, certificate.delta
     reach, mark = 0.0, None
-    if isinstance(epsilon, float) and math.isfinite(epsilon) and isinstance(delta, float):
+    if epsilon < math.inf:
         reach = 1.08 * epsilon
         mark = (epsilon, delta, f"claim: ε ≤ {_up(epsilon)}, δ = {wording.power(delta)}")
     rows = [(wording.power(each), guarantee.epsilon(each)) for each in DELTAS]
@@ -608,7 +609,7 @@ def _detected(missed: float) -> str:
 # --- Releases ---
 
 
-def _releases(certificate: wording.Document) -> dict[str, Any] | None:
+def _releases(certificate: Certificate) -> dict[str, Any] | None:
     """Return the table of releases: thirteen columns set as six, the lesser ones below."""
     _, rows = wording.nodes(certificate)
     head = ["node", "mechanism", "distance", "loss", "theorem", "share"]
@@ -645,16 +646,16 @@ MEANINGS = {
 LINKS = 20  # nodes that a card links to
 
 
-def _nodes(graph: nx.DiGraph[str] | None, certificate: wording.Document) -> Any:
+def _nodes(graph: nx.DiGraph[str] | None, certificate: Certificate) -> Any:
     """Return a card for each node, in the order in which values flow: the drawing leads to it."""
     if graph is None:
         return None
     index = {key: i for i, key in enumerate(graph)}
-    details = wording.release_details(certificate)
+    releases = {row.node: row for row in certificate.nodes}
     cards = []
     for key in graph:
         node = graph.nodes[key]
-        release = details.get(key)
+        release = releases.get(key)
         lines = list(_node_lines(node, release is not None))
         cards.append(
             {
@@ -662,12 +663,21 @@ def _nodes(graph: nx.DiGraph[str] | None, certificate: wording.Document) -> Any:
                 "visibility": _visibility(node),
                 "title": node.get("label") or key,
                 "lines": lines,
-                "release": release,
+                "release": None if release is None else _release_card(release),
                 "reads": _links(graph, list(graph.pred[key]), index),
                 "read_by": _links(graph, list(graph.succ[key]), index),
             }
         )
     return cards
+
+
+def _release_card(row: ReleaseRow) -> dict[str, Any]:
+    return {
+        "share": min(1.0, row.share),
+        "percent": wording.percent(row.share),
+        "lines": wording.release_lines(row),
+        "conversions": [f"{name}: {how}" for name, how in row.conversions.items()],
+    }
 
 
 def _visibility(node: Mapping[str, Any]) -> str:
@@ -698,9 +708,9 @@ def _links(
 # --- Full certificate ---
 
 
-def _document(certificate: wording.Document) -> list[str]:
+def _document(certificate: Certificate) -> list[str]:
     """Return the lines of the certificate's JSON, which a reader can save and verify."""
-    text = json.dumps(plain(certificate), indent=2, ensure_ascii=False)
+    text = json.dumps(plain(certificate.to_document()), indent=2, ensure_ascii=False)
     return ["".join(_escapes(line)) for line in text.split("\n")]
 
 

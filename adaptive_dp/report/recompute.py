@@ -7,8 +7,7 @@ was found, or why nothing was.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
 from attrs import frozen
 
@@ -28,21 +27,17 @@ class Recomputed:
 
 
 def recomputed(
-    document: Mapping[str, Any], plan: Pipeline | None = None, *, allow: Collection[str] = ()
+    certificate: Certificate, plan: Pipeline | None = None, *, allow: Collection[str] = ()
 ) -> Recomputed:
-    """Recompute a claim from the plan in its document, or from the very plan that is given.
+    """Recompute a claim from the plan in its certificate, or from the very plan that is given.
 
     Parameters
     ----------
-    document
-        Of a certificate, or of what claims to be one.
-    plan, allow
+    certificate, plan, allow
         As for `adaptive_dp.verify`.
     """
-    if "plan" not in document:
-        return Recomputed(None, "Not recomputed: the certificate carries no plan.")
     try:
-        verdict = verify(Certificate.from_document(document), plan, allow=allow)
+        verdict = verify(certificate, plan, allow=allow)
     except (PlanError, AccountingError) as error:
         return Recomputed(None, f"Not recomputed: {error}")
     if verdict.holds:

@@ -7,7 +7,7 @@ divided by it), certified at some deltas. Sliders stop at points of the grid alo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import process_time
 from typing import Any
@@ -18,11 +18,11 @@ from attrs import frozen
 import accountants
 from accountants import AccountingError, Guarantee, Parallel, Renyi, Sequential, Spend, Term
 from adaptive_dp.graph.calibrate import mapped
+from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.errors import PlanError
 from adaptive_dp.graph.fields import evolved, fields_of
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.pipeline import Pipeline
-from adaptive_dp.report import wording
 
 FACTORS = (0.25, 0.5, 0.7, 0.85, 1.0, 1.2, 1.4, 2.0, 4.0)
 DELTAS = (0.0, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
@@ -39,12 +39,12 @@ class Grid:
     epsilons: dict[str, tuple[tuple[float, ...], ...]]
 
 
-def grid(plan: Pipeline, certificate: Mapping[str, Any]) -> Grid | None:
+def grid(plan: Pipeline, certificate: Certificate) -> Grid | None:
     """Return the grid; None where no noise can be scaled, or no accountant has a bound."""
     if plan.adaptive or plan.free:
         return None
-    deltas = tuple(sorted({*DELTAS, float(wording.delta(certificate) or 0.0)}))
-    chosen = _chosen(wording.accountant(certificate))
+    deltas = tuple(sorted({*DELTAS, certificate.delta}))
+    chosen = _chosen(certificate.accountant)
     started = process_time()
     base = _bounds(plan.term, deltas, chosen)
     slow = process_time() - started > SLOW
@@ -71,7 +71,7 @@ def grid(plan: Pipeline, certificate: Mapping[str, Any]) -> Grid | None:
     return Grid(deltas, epsilons)
 
 
-def _chosen(name: object) -> tuple[accountants.Accountant[Any], ...]:
+def _chosen(name: str) -> tuple[accountants.Accountant[Any], ...]:
     """Return the accountant that was tightest for the claim; where others may be, a fast one."""
     named = tuple(a for a in accountants.ACCOUNTANTS if a.name == name)
     tight = (accountants.Distribution, accountants.GaussianDP, Renyi)
@@ -140,7 +140,7 @@ def _names(term: Term) -> list[str]:
     return [type(term).__name__, *(name for each in inner for name in _names(each)), "end"]
 
 
-def _dearest(certificate: Mapping[str, Any]) -> list[str]:
+def _dearest(certificate: Certificate) -> list[str]:
     """Return the names of the releases that cost something, the largest share first."""
-    found = [(name, share) for name, share, _ in wording.share_rows(certificate) if share]
-    return [name for name, _ in sorted(found, key=lambda pair: -pair[1])]
+    paid = [(row.node, row.share) for row in certificate.nodes if row.share]
+    return [name for name, _ in sorted(paid, key=lambda pair: -pair[1])]

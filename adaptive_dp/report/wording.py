@@ -10,10 +10,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from attrs import evolve
+
 from accountants.rounding import COSTS, shown
-from adaptive_dp.graph.certificate import Certificate, ThirdParty
+from adaptive_dp.graph.certificate import Certificate, LossRow, Protected, ReleaseRow
 
 Document = Mapping[str, Any]
+"""The JSON form of a certificate or of an audit."""
 
 
 class WithDocument(Protocol):
@@ -25,6 +28,10 @@ class WithDocument(Protocol):
 
 
 Audited = WithDocument | Document
+"""An audit, or its document."""
+
+Table = tuple[list[str], list[list[str]]]
+"""The titles of the columns, and the rows."""
 
 BANNER = "Not for release: seeded simulation"
 NONE = "—"
@@ -35,10 +42,7 @@ NEIGHBORS = {
     "zero_out": "blanking out",
 }
 
-
-def document(certificate: Certificate | Document) -> Document:
-    """Return the document of a certificate, or of what is one already."""
-    return certificate.to_document() if isinstance(certificate, Certificate) else certificate
+# --- Numbers ---
 
 
 def number(value: object) -> str:
@@ -101,124 +105,247 @@ def percent(share: object) -> str:
     return f"{100 * share:.3g}%" if isinstance(share, int | float) else NONE
 
 
-def part(certificate: Document, key: str) -> Mapping[str, Any]:
-    """Return a part of the certificate that is a mapping; empty where there is none."""
-    found = certificate.get(key)
-    return found if isinstance(found, Mapping) else {}
+def named(items: object) -> str:
+    """Write a mapping as ``name: value; name: value``."""
+    if not isinstance(items, Mapping):
+        return plain(items) if items else ""
+    return "; ".join(
+        f"{name}: {outward(value, upward=True) if name in COSTS else plain(value)}"
+        for name, value in items.items()
+    )
 
 
-def is_simulated(certificate: Document) -> bool:
+def plain(value: object) -> str:
+    """Write any JSON value on one line, its numbers with five significant digits."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return "{" + named(value) + "}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        more = ", …" if len(value) > 12 else ""
+        return "[" + ", ".join(map(plain, value[:12])) + more + "]"
+    return number(value)
+
+
+# --- Certificates ---
+
+
+def opened(certificate: Certificate | Document) -> Certificate:
+    """Return a certificate, read from its document where that is given.
+
+    Raises
+    ------
+    DocumentError
+        If a document is not that of a certificate.
+    """
+    if isinstance(certificate, Certificate):
+        return certificate
+    return Certificate.from_document(certificate)
+
+
+def stamped(certificate: Certificate, of_run: Certificate) -> Certificate:
+    """Return a certificate with the randomness of a run, if that was a simulation.
+
+    The stamp of a simulation wins, whatever the certificate that is shown beside its values says.
+    """
+    return (
+        evolve(certificate, randomness=of_run.randomness) if is_simulated(of_run) else certificate
+    )
+
+
+def is_simulated(certificate: Certificate) -> bool:
     """Say whether the certificate is of a seeded simulation, which must not be released."""
-    return part(certificate, "randomness").get("release") is False
+    return not certificate.randomness.release
 
 
-def claim(certificate: Document) -> tuple[str, str]:
-    """Return epsilon and delta in full."""
-    stated = part(certificate, "claim")
-    return exact(stated.get("epsilon")), exact(stated.get("delta"))
+def rounded_claim(certificate: Certificate) -> str:
+    """Return epsilon with six significant digits, rounded up."""
+    return shown(certificate.epsilon, upward=True) if certificate.epsilon < math.inf else "∞"
 
 
-def session(certificate: Document) -> list[str]:
+def tightest(certificate: Certificate) -> str:
+    """Name the accountant of the claim."""
+    if certificate.session is not None:
+        return f"Kept by the {certificate.accountant} filter, whatever the steps were and will be."
+    return f"Tightest accountant: {certificate.accountant}."
+
+
+def protects(certificate: Certificate) -> list[str]:
+    """Say whom the certificate protects, a sentence a data set."""
+    return [_protects(item) for item in certificate.protects]
+
+
+def _protects(item: Protected) -> str:
+    unit = item.unit or "row"
+    many = "row" if item.rows_per_unit == 1 else "rows"
+    bounded = item.unit is not None
+    most = f" (at most {number(item.rows_per_unit)} {many} each)" if bounded else ""
+    # a relation that is not known is named as it is
+    change = f"{NEIGHBORS.get(item.neighbors, item.neighbors)} one {unit}"
+    size = item.size
+    public = f" The number of rows, {number(size)}, is public." if size is not None else ""
+    return (
+        f"Protects each {unit} of {item.data}{most}: neighbouring data sets differ by "
+        f"{change} ({item.neighbors}).{public}"
+    )
+
+
+def session(certificate: Certificate) -> list[str]:
     """Return what a session has spent of its budget; nothing of other certificates."""
-    found = part(certificate, "session")
-    if not found:
+    found = certificate.session
+    if found is None:
         return []
-    odometer, ledger = part(found, "odometer"), part(found, "ledger")
-    reading = outward(odometer.get("epsilon"), upward=True)
-    spent, left = list(found.get("spent") or ()), list(found.get("remaining") or ())
-    names = [str(name) for name in found.get("currencies") or ()]
-    rows = list(zip(names, spent, left, strict=False))
-    rows.sort(key=lambda row: not _some(row[2]))  # one in which something is left is enough
-    shown_rows = [
+    reading = outward(found.odometer.epsilon, upward=True)
+    rows = list(zip(found.currencies, found.spent, found.remaining, strict=False))
+    rows.sort(key=lambda row: not row[2] > 0)  # one in which something is left is enough
+    costs = [
         f"{n}: {outward(s, upward=True)} spent, {outward(r, upward=False)} left"
         for n, s, r in rows[:3]
     ]
     more = [f"and {len(rows) - 3} more accounting units"] if len(rows) > 3 else []
     whole = f"Spent so far, wherever the analyst stops: ε = {reading}"
-    if odometer.get("theorem") == found.get("theorem"):  # a filter of each record
+    if found.odometer.theorem == found.theorem:  # a filter of each record
         whole = f"What each record has spent is private, and at most the whole: ε = {reading}"
     return [
-        f"Steps: {len(found.get('steps') or ())}.",
-        f"Filter: {found.get('theorem') or NONE}.",
-        f"{whole} ({odometer.get('theorem') or NONE}).",
-        "; ".join([*shown_rows, *more]) + ".",
-        f"Ledger: {number(ledger.get('entries'))} entries, the last hash {ledger.get('head')}.",
+        f"Steps: {len(found.steps)}.",
+        f"Filter: {found.theorem}.",
+        f"{whole} ({found.odometer.theorem}).",
+        "; ".join([*costs, *more]) + ".",
+        f"Ledger: {number(found.ledger.entries)} entries, the last hash {found.ledger.head}.",
     ]
 
 
-def _some(left: object) -> bool:
-    return isinstance(left, int | float) and left > 0
-
-
-def rounded_claim(certificate: Document) -> str:
-    """Return epsilon with six significant digits, rounded up."""
-    value = part(certificate, "claim").get("epsilon")
-    return shown(value, upward=True) if isinstance(value, float) else exact(value)
-
-
-def tightest(certificate: Document) -> str:
-    """Name the accountant of the claim."""
-    if certificate.get("session"):
-        return (
-            f"Kept by the {part(certificate, 'claim').get('accountant') or NONE} filter, whatever "
-            "the steps were and will be."
-        )
-    return f"Tightest accountant: {part(certificate, 'claim').get('accountant') or NONE}."
-
-
-def protects(certificate: Document) -> list[str]:
-    """Say whom the certificate protects, a sentence a data set."""
-    return [_protects(item) for item in certificate.get("protects") or ()]
-
-
-def _protects(item: Mapping[str, Any]) -> str:
-    unit = str(item.get("unit") or "row")
-    rows = item.get("rows_per_unit")
-    many = "row" if rows == 1 else "rows"
-    bounded = item.get("unit") is not None and rows is not None
-    most = f" (at most {number(rows)} {many} each)" if bounded else ""
-    relation = str(item.get("neighbors"))
-    change = f"{NEIGHBORS[relation]} one {unit}" if relation in NEIGHBORS else relation
-    size = item.get("size")
-    known = f" The number of rows, {number(size)}, is public." if size is not None else ""
-    return (
-        f"Protects each {unit} of {item.get('data')}{most}: neighbouring data sets differ by "
-        f"{change} ({relation}).{known}"
-    )
-
-
-def accountants(certificate: Document) -> tuple[list[str], list[list[str]]]:
+def accountants(certificate: Certificate) -> Table:
     """Return the table of accountants: those that apply, then those that do not, with why.
 
     Of a session, whose steps were chosen as it ran, only those that apply; few do, and its claim is
     its filter's.
     """
     head = ["accountant", "lower ε", "upper ε", "theorem", "remark"]
-    found: list[Mapping[str, Any]] = list(certificate.get("accountants") or ())
-    best = part(certificate, "claim").get("accountant")
+    found = list(certificate.accountants)
+    if certificate.session is not None:
+        found = [item for item in found if item.applies]
     rows = []
-    if certificate.get("session"):
-        found = [item for item in found if item.get("applies", True)]
-    for item in sorted(found, key=lambda item: not item.get("applies", True)):
-        remark = str(item.get("reason") or "")
-        if not item.get("applies", True):
+    for item in sorted(found, key=lambda item: not item.applies):
+        remark = item.reason
+        if not item.applies:
             remark = f"does not apply: {remark}" if remark else "does not apply"
-        elif item.get("name") == best:
+        elif item.name == certificate.accountant:
             remark = f"tightest; {remark}" if remark else "tightest"
-        bounds = [
-            outward(item.get("lower"), upward=False),
-            outward(item.get("upper"), upward=True),
-        ]
-        rows.append([str(item.get("name")), *bounds, str(item.get("theorem") or NONE), remark])
+        bounds = [outward(item.lower, upward=False), outward(item.upper, upward=True)]
+        rows.append([item.name, *bounds, item.theorem or NONE, remark])
     return head, rows
 
 
-def audited(certificate: Document, audit: Audited) -> tuple[list[str], list[list[str]]]:
+def nodes(certificate: Certificate) -> Table:
+    """Return the table of releases, a row a node."""
+    head = ["node", "query", "mechanism", "times", "distance", "loss", "theorem", "source"]
+    head += ["conversions", "share", "in the worst world", "region", "sampler"]
+    return head, [_node(item) for item in certificate.nodes]
+
+
+def _node(item: ReleaseRow) -> list[str]:
+    return [
+        item.node,
+        item.query or NONE,
+        mechanism(item),
+        number(item.times),
+        distance(item),
+        loss(item.loss),
+        item.theorem or NONE,
+        item.source or NONE,
+        named(item.conversions) or NONE,
+        percent(item.share),
+        number(item.in_worst_world),
+        _region(item),
+        item.sampler or NONE,
+    ]
+
+
+def release_lines(item: ReleaseRow) -> list[tuple[str, str]]:
+    """Return what there is to say of a release, as titles and strings."""
+    again = f", {number(item.times)} times" if item.times != 1 else ""
+    return [
+        ("query", " > ".join(step for step in (item.of, item.query) if step) or NONE),
+        ("mechanism", mechanism(item) + again),
+        ("sensitivity", distance(item)),
+        ("loss", loss(item.loss)),
+        ("theorem", item.theorem or NONE),
+        ("loss by", item.source or NONE),
+        ("sampler", item.sampler or NONE),
+        ("where", _region(item)),
+        ("worst world", number(item.in_worst_world)),
+    ]
+
+
+def _region(item: ReleaseRow) -> str:
+    return ", ".join(item.region) or "everywhere"
+
+
+def mechanism(item: ReleaseRow) -> str:
+    """Write a node's mechanism with its parameters, as in ``Laplace(scale=5)``."""
+    inside = ", ".join(f"{name}={plain(value)}" for name, value in item.parameters.items())
+    return f"{item.mechanism}({inside})"
+
+
+def distance(item: ReleaseRow) -> str:
+    """Write how far a neighbour can move the query, and in which norm."""
+    return f"{outward(item.distance, upward=True)} in L{number(item.norm)}"
+
+
+def loss(item: LossRow) -> str:
+    """Write a loss by its kind and its parameters, those that are costs rounded up."""
+    written = [
+        f"{name}={outward(value, upward=True) if name in COSTS else plain(value)}"
+        for name, value in item.parameters.items()
+    ]
+    return f"{item.kind}({', '.join(written)})"
+
+
+def worlds(certificate: Certificate) -> list[str]:
+    """Describe the worlds: how many, whether all were tried, and the one that costs most."""
+    found = certificate.worlds
+    worst = ", ".join(found.worst) or "the only one: no part is singled out"
+    how = (
+        "The maximum over them is exact."
+        if found.exact
+        else "They were too many to try one by one: the claim rests on a bound that holds in each."
+    )
+    return [f"Worst world: {worst}.", f"Number of worlds: {number(found.count)}. {how}"]
+
+
+def third_party(certificate: Certificate) -> list[str]:
+    """Say whose code a certificate rests on, beside the library's."""
+    return [f"It trusts {row}." for row in certificate.third_party]
+
+
+def randomness(certificate: Certificate, *, ran: bool = False) -> list[str]:
+    """Describe where the noise came from; a certificate alone cannot tell whether its plan ran."""
+    found = certificate.randomness
+    if is_simulated(certificate):
+        lines = [f"Source: {found.source}.", f"{BANNER}."]
+    elif ran:
+        lines = [f"Source: {found.source}.", "Fit for release: yes."]
+    else:
+        lines = [f"If the plan is run: noise from {found.source}."]
+        lines += ["A certificate does not say whether it was."]
+    return lines + [f"Sampler: {item}" for item in found.samplers]
+
+
+def versions(certificate: Certificate) -> Table:
+    """Return the table of software versions."""
+    return ["software", "version"], [[k, str(v)] for k, v in certificate.versions.items()]
+
+
+# --- Audits ---
+
+
+def audited(certificate: Certificate, audit: Audited) -> Table:
     """Return the table of an audit: the empirical lower bound beside the certified upper one."""
     found = audit if isinstance(audit, Mapping) else audit.document()
-    epsilon, delta = rounded_claim(certificate), claim(certificate)[1]
+    epsilon, delta = rounded_claim(certificate), exact(certificate.delta)
     confidence = number(found.get("confidence"))
-    witness = part(found, "witness")
+    witness = found.get("witness") or {}
     rows = [
         ["certified upper bound", f"ε ≤ {epsilon} at δ = {delta}"],
         [
@@ -240,7 +367,7 @@ def audited(certificate: Document, audit: Audited) -> tuple[list[str], list[list
             f"{number(witness.get('tries'))} {found.get('tried') or 'runs'}",
         ],
     ]
-    if _contradicted(part(certificate, "claim"), found):
+    if _contradicted(certificate, found):
         said = "the lower bound is above the certificate: one of them is wrong, or of another plan"
         rows.insert(0, ["CONTRADICTION", said])
     rows += [["assumes", str(text)] for text in found.get("assumptions") or ()]
@@ -248,17 +375,15 @@ def audited(certificate: Document, audit: Audited) -> tuple[list[str], list[list
     return ["audit", "found"], rows
 
 
-def _contradicted(claim: Mapping[str, Any], audit: Mapping[str, Any]) -> bool:
+def _contradicted(certificate: Certificate, audit: Document) -> bool:
     """Whether an audit's lower bound is above a claim: at its delta, or at a larger one."""
-    numbers: list[Any] = [audit.get("epsilon_lower"), claim.get("epsilon")]
-    numbers += [audit.get("delta"), claim.get("delta")]
-    if not all(isinstance(number, int | float) for number in numbers):
+    lower, at = audit.get("epsilon_lower"), audit.get("delta")
+    if not isinstance(lower, int | float) or not isinstance(at, int | float):
         return False
-    lower, epsilon, at, delta = map(float, numbers)
-    return lower > epsilon and at >= delta
+    return lower > certificate.epsilon and at >= certificate.delta
 
 
-def corners(audit: Document) -> tuple[list[str], list[list[str]]]:
+def corners(audit: Document) -> Table:
     """Return the table of an audit's trade-off, a row a threshold."""
     rows = [
         [
@@ -273,7 +398,7 @@ def corners(audit: Document) -> tuple[list[str], list[list[str]]]:
     return ["guess", "wrong, at most", "right, at least", "right by the claim, at most"], rows
 
 
-def profile(audit: Document) -> tuple[list[str], list[list[str]]]:
+def profile(audit: Document) -> Table:
     """Return the table of an audit's privacy profile, a row an epsilon."""
     rows = [
         [
@@ -284,219 +409,3 @@ def profile(audit: Document) -> tuple[list[str], list[list[str]]]:
         for each in audit.get("profile") or ()
     ]
     return ["ε", "δ shown, at least", "δ claimed, at most"], rows
-
-
-def nodes(certificate: Document) -> tuple[list[str], list[list[str]]]:
-    """Return the table of releases, a row a node."""
-    head = ["node", "query", "mechanism", "times", "distance", "loss", "theorem", "source"]
-    head += ["conversions", "share", "in the worst world", "region", "sampler"]
-    return head, [_node(item) for item in certificate.get("nodes") or ()]
-
-
-def _node(item: Mapping[str, Any]) -> list[str]:
-    return [
-        str(item.get("node")),
-        str(item.get("query") or NONE),
-        mechanism(item),
-        number(item.get("times", 1)),
-        distance(item),
-        loss(item.get("loss")),
-        str(item.get("theorem") or NONE),
-        str(item.get("source") or NONE),
-        named(item.get("conversions")) or NONE,
-        percent(item.get("share")),
-        number(item.get("in_worst_world")),
-        ", ".join(map(str, item.get("region") or ())) or "everywhere",
-        str(item.get("sampler") or NONE),
-    ]
-
-
-def mechanism(item: Mapping[str, Any]) -> str:
-    """Write a node's mechanism with its parameters, as in ``Laplace(scale=5)``."""
-    values = item.get("parameters") or {}
-    inside = ", ".join(f"{name}={plain(value)}" for name, value in values.items())
-    return f"{item.get('mechanism')}({inside})"
-
-
-def route(item: Mapping[str, Any]) -> str:
-    """Write the way from the data to what is released."""
-    steps = [str(item[key]) for key in ("of", "query") if item.get(key)]
-    return " > ".join(steps) or NONE
-
-
-def distance(item: Mapping[str, Any]) -> str:
-    """Write how far a neighbour can move the query, and in which norm."""
-    norm = item.get("norm")
-    kind = f" in L{number(norm)}" if norm is not None else ""
-    return f"{outward(item.get('distance'), upward=True)}{kind}"
-
-
-def loss(item: object) -> str:
-    """Write a loss by its kind and its parameters."""
-    if not isinstance(item, Mapping):
-        return plain(item)
-    rest = item.get("parameters") or {}
-    kind = str(item.get("kind") or "")
-    written = [
-        f"{k}={outward(v, upward=True) if k in COSTS else plain(v)}" for k, v in rest.items()
-    ]
-    return f"{kind}({', '.join(written)})" if kind else named(rest)
-
-
-def named(items: object) -> str:
-    """Write a mapping as ``name: value; name: value``."""
-    if not isinstance(items, Mapping):
-        return plain(items) if items else ""
-    return "; ".join(
-        f"{name}: {outward(value, upward=True) if name in COSTS else plain(value)}"
-        for name, value in items.items()
-    )
-
-
-def plain(value: object) -> str:
-    """Write any JSON-like value on one line, its numbers with five significant digits."""
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, Mapping):
-        return "{" + named(value) + "}"
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        more = ", …" if len(value) > 12 else ""
-        return "[" + ", ".join(map(plain, value[:12])) + more + "]"
-    return number(value)
-
-
-def worlds(certificate: Document) -> list[str]:
-    """Describe the worlds: how many, whether all were tried, and the one that costs most."""
-    found = part(certificate, "worlds")
-    if not found:
-        return []
-    worst = ", ".join(map(str, found.get("worst") or ())) or "the only one: no part is singled out"
-    how = (
-        "The maximum over them is exact."
-        if found.get("exact")
-        else "They were too many to try one by one: the claim rests on a bound that holds in each."
-    )
-    return [f"Worst world: {worst}.", f"Number of worlds: {number(found.get('count'))}. {how}"]
-
-
-def assumptions(certificate: Document) -> list[str]:
-    """Return what the claim takes for granted."""
-    return [str(item) for item in certificate.get("assumptions") or ()]
-
-
-def third_party(certificate: Document) -> list[str]:
-    """Say whose code a certificate rests on, beside the library's."""
-    rows = [row for row in certificate.get("third_party") or () if isinstance(row, Mapping)]
-    keys = ("kind", "code", "distribution", "version")
-    made = (ThirdParty(**{key: row.get(key) for key in keys}) for row in rows)  # type: ignore[arg-type]
-    return [f"It trusts {row}." for row in made]
-
-
-def randomness(certificate: Document, *, ran: bool = False) -> list[str]:
-    """Describe where the noise came from; a certificate alone cannot tell whether its plan ran."""
-    found = part(certificate, "randomness")
-    source, release = found.get("source"), found.get("release")
-    if release is False:
-        lines = [f"Source: {source}."] if source else []
-        lines.append(f"{BANNER}.")
-    elif ran:
-        lines = [f"Source: {source}."] if source else []
-        lines += ["Fit for release: yes."] if release else []
-    else:
-        lines = [f"If the plan is run: noise from {source}."] if source else []
-        lines += ["A certificate does not say whether it was."] if lines else []
-    return lines + [f"Sampler: {item}" for item in found.get("samplers") or ()]
-
-
-def versions(certificate: Document) -> tuple[list[str], list[list[str]]]:
-    """Return the table of software versions."""
-    found = part(certificate, "versions")
-    return ["software", "version"], [[str(name), str(value)] for name, value in found.items()]
-
-
-def fingerprint(certificate: Document) -> str:
-    """Return the fingerprint of the plan; empty where there is none."""
-    return str(certificate.get("fingerprint") or "")
-
-
-def epsilon(certificate: Document) -> Any:
-    """Return the claimed epsilon; None where there is none."""
-    return part(certificate, "claim").get("epsilon")
-
-
-def delta(certificate: Document) -> Any:
-    """Return the claimed delta; None where there is none."""
-    return part(certificate, "claim").get("delta")
-
-
-def accountant(certificate: Document) -> str:
-    """Return the name of the accountant of the claim."""
-    return str(part(certificate, "claim").get("accountant") or NONE)
-
-
-def stamped(certificate: Document, of_run: Document) -> Document:
-    """Return a certificate with the randomness of a run, if that was a simulation.
-
-    The stamp of a simulation wins, whatever the certificate that is shown beside its values says.
-    """
-    if not is_simulated(of_run):
-        return certificate
-    return {**certificate, "randomness": of_run["randomness"]}
-
-
-def session_steps(certificate: Document) -> list[str]:
-    """Return the names of a session's steps."""
-    return [str(name) for name in part(certificate, "session").get("steps") or ()]
-
-
-def brackets(certificate: Document) -> list[tuple[str, Any, Any]]:
-    """Return the accountants that apply, with their lower and upper bounds."""
-    found = certificate.get("accountants") or ()
-    rows = [item for item in found if item.get("applies", True)]
-    return [(str(item.get("name")), item.get("lower"), item.get("upper")) for item in rows]
-
-
-def share_rows(certificate: Document) -> list[tuple[str, float, bool]]:
-    """Return each release's name, its share, and whether it is in the worst world."""
-    return [
-        (str(item.get("node")), float(item["share"]), item.get("in_worst_world") is not False)
-        for item in certificate.get("nodes") or ()
-        if item.get("share") is not None
-    ]
-
-
-def shares(certificate: Document) -> dict[str, float]:
-    """Return the share of the budget of each release."""
-    return {name: share for name, share, _ in share_rows(certificate)}
-
-
-def release_details(certificate: Document) -> dict[str, dict[str, Any]]:
-    """Return what there is to say of each release: its share, lines, and how each reads its loss.
-
-    The lines are pairs of a title and a str; ``conversions`` are lines for a fold.
-    """
-    return {str(item.get("node")): _details(item) for item in certificate.get("nodes") or ()}
-
-
-def _details(item: Mapping[str, Any]) -> dict[str, Any]:
-    times, share = item.get("times", 1), item.get("share")
-    again = f", {number(times)} times" if times != 1 else ""
-    conversions = item.get("conversions")
-    return {
-        "share": min(1.0, max(0.0, share)) if isinstance(share, int | float) else None,
-        "percent": percent(share),
-        "lines": [
-            ("query", route(item)),
-            ("mechanism", mechanism(item) + again),
-            ("sensitivity", distance(item)),
-            ("loss", loss(item.get("loss"))),
-            ("theorem", str(item.get("theorem") or NONE)),
-            ("loss by", str(item.get("source") or NONE)),
-            ("sampler", str(item.get("sampler") or NONE)),
-            ("where", ", ".join(map(str, item.get("region") or ())) or "everywhere"),
-            ("worst world", number(item.get("in_worst_world"))),
-        ],
-        "conversions": [f"{k}: {v}" for k, v in conversions.items()]
-        if isinstance(conversions, Mapping)
-        else [],
-    }
