@@ -20,7 +20,7 @@ from plans import PLANS
 import adaptive_dp as dp
 from adaptive_dp.cli.main import main
 from adaptive_dp.cli.output import BROKE, FAILS, UNUSABLE
-from adaptive_dp.reports import html
+from adaptive_dp.report import page as pages
 from adaptive_dp.schemas import certificate_schema, plan_schema
 
 DONE = 0
@@ -381,8 +381,8 @@ class TestRun:
         value: str,
         how: list[str],
     ) -> None:
-        for section in ("curves", "_what_if"):  # which take seconds and know no values
-            monkeypatch.setattr(html, section, lambda *_: "")
+        for section in ("_curves", "_what_if"):  # which take seconds and know no values
+            monkeypatch.setattr(pages, section, lambda *_: None)
         (files / "cli_plan_one.py").write_text(ONE.replace("value / 2", value))
         page = files / "page.html"
         data = ["--data", f"people={files / 'people.csv'}", "--html", str(page)]
@@ -401,8 +401,8 @@ class TestRun:
         monkeypatch: pytest.MonkeyPatch,
         option: str,
     ) -> None:
-        for section in ("curves", "_what_if"):  # which take seconds; another test writes them
-            monkeypatch.setattr(html, section, lambda *_: "")
+        for section in ("_curves", "_what_if"):  # which take seconds; another test writes them
+            monkeypatch.setattr(pages, section, lambda *_: None)
         place = files / "there.out"
         written = Path.write_text
 

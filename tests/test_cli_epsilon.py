@@ -174,7 +174,7 @@ def test_without_matplotlib_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     plotted = ["--plot", str(tmp_path / "picture.png")]
     assert main(["epsilon", "--laplace-scale", "1", "--delta", "0.1", *plotted]) == UNUSABLE
-    assert 'pip install "adaptive-dp[plot]"' in capsys.readouterr().err
+    assert 'pip install "adaptive-dp[report]"' in capsys.readouterr().err
 
 
 def test_from_a_shell() -> None:

@@ -24,11 +24,10 @@ MAY_IMPORT = {
     "graph": {"extensions", "rows", "noise", "accountants"},
     "queries": {"problems", "optimizers", "graph", "rows", "noise", "accountants"},
     "primitives": {"problems", "optimizers", "graph", "rows", "noise", "accountants"},
-    "reports": {"session", "graph", "rows", "noise", "accountants"},
+    "report": {"session", "audit", "graph", "rows", "noise", "accountants"},
     "session": {"graph", "noise", "accountants"},
     "audit": {"queries", "primitives", "graph", "data", "noise", "accountants"},
     "interop": {"graph", "noise", "accountants"},
-    "plot": {"session", "audit", "instance", "graph", "accountants"},
     "instance": {
         "queries",
         "primitives",
@@ -194,6 +193,9 @@ def test_imports_stand_at_the_top() -> None:
     }
     slow = {  # Dask is an extra; the demo calibrates when it is imported; others are seldom needed
         ("adaptive_dp", "adaptive_dp.audit"),
+        ("adaptive_dp", "adaptive_dp.report.drawing"),
+        ("adaptive_dp", "adaptive_dp.report.mermaid"),
+        ("adaptive_dp", "adaptive_dp.report.plot"),
         ("adaptive_dp", "adaptive_dp.primitives.suitable"),
         ("adaptive_dp.rows.opening", "adaptive_dp.rows.cluster"),
         ("adaptive_dp.rows.opening", "adaptive_dp.rows.dask_data"),

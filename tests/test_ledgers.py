@@ -21,7 +21,7 @@ from accountants import BudgetError
 from adaptive_dp.graph.errors import LedgerError
 from adaptive_dp.session import Budget, Session, database, sqlite
 from adaptive_dp.session.entries import GENESIS, broken_entries, chained
-from adaptive_dp.session.ledger import Ledger, MemoryLedger
+from adaptive_dp.session.ledger import Ledger, MemoryLedger, open_ledger
 from adaptive_dp.session.sqlite import SQLiteLedger, file_system
 
 PEOPLE = dp.dataset("people", columns={"age": (0, 100)})

@@ -303,4 +303,4 @@ def test_matplotlib_is_imported_when_something_is_drawn() -> None:
         "except Exception as error: print(error)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert 'pip install "adaptive-dp[plot]"' in said.stdout
+    assert 'pip install "adaptive-dp[report]"' in said.stdout

@@ -24,18 +24,19 @@ from adaptive_dp.graph.plain import plain
 from adaptive_dp.graph.run import Result
 from adaptive_dp.graph.visible import visible
 from adaptive_dp.queries.source import Source
-from adaptive_dp.reports import report
+from adaptive_dp.report.page import check_extras, html
 from adaptive_dp.session import certificate as checking
 
 
 def certify(options: Namespace) -> int:
     """Print what a plan promises."""
     writable(options.html)
+    _page_ready(options.html)
     plan = _plan(options)
     with status("certifying"):
         certificate = plan.certify()
     if options.html:
-        options.html.write_text(report(certificate, plan), encoding="utf-8")
+        options.html.write_text(html(certificate, plan), encoding="utf-8")
     say(certificate.to_json().rstrip("\n") if options.json else str(certificate))
     return 0
 
@@ -43,6 +44,7 @@ def certify(options: Namespace) -> int:
 def run(options: Namespace) -> int:
     """Release a plan's outputs: they are printed first, then written."""
     writable(options.html, options.certificate)
+    _page_ready(options.html)
     plan = _plan(options)
     data = _read_by(options.engine, _tables(plan, options.data))
     with status("running"):
@@ -57,6 +59,7 @@ def run(options: Namespace) -> int:
 def audit(options: Namespace) -> int:
     """Print what an audit of a plan found; exit code 1 if that refutes the plan."""
     writable(options.html)
+    _page_ready(options.html)
     if options.static:
         looked = audits.static(read_plan(options.plan, options.allow))
         say(looked.to_json().rstrip("\n") if options.json else str(looked))
@@ -72,7 +75,7 @@ def audit(options: Namespace) -> int:
             seed=options.seed,
         )
     if options.html:
-        page = report(plan.certify(), plan, audit=found)
+        page = html(plan.certify(), plan, audit=found)
         options.html.write_text(page, encoding="utf-8")
     say(found.to_json().rstrip("\n") if options.json else str(found))
     return FAILS if found.verdict == "violation" else 0
@@ -124,6 +127,7 @@ def demo(options: Namespace) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     page, paper = options.out / "demo-report.html", options.out / "demo-certificate.json"
     writable(page, paper)
+    _page_ready(page)
     with status("calibrating one budget over the whole graph: epsilon 2, delta 1e-6"):
         from adaptive_dp.demo.plan import plan
     with status(f"reading {DATA.name}: person-years of the RAND Health Insurance Experiment"):
@@ -228,5 +232,11 @@ def _released(
     return code
 
 
+def _page_ready(page: Path | None) -> None:
+    """Raise now, before anything is spent, what would keep a page from being written."""
+    if page is not None:
+        check_extras()
+
+
 def _page(result: Result, plan: Pipeline) -> str:
-    return report(result.certificate, plan, result)
+    return html(result.certificate, plan, result)

@@ -7,7 +7,7 @@ divided by it), certified at some deltas. Sliders stop at points of the grid alo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import process_time
 from typing import Any
@@ -18,12 +18,11 @@ from attrs import frozen
 import accountants
 from accountants import AccountingError, Guarantee, Parallel, Renyi, Sequential, Spend, Term
 from adaptive_dp.graph.calibrate import mapped
+from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.errors import PlanError
 from adaptive_dp.graph.fields import evolved, fields_of
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.pipeline import Pipeline
-from adaptive_dp.reports.markdown import outward, part, power
-from adaptive_dp.reports.parts import data, escape, fold, matrix, small
 
 FACTORS = (0.25, 0.5, 0.7, 0.85, 1.0, 1.2, 1.4, 2.0, 4.0)
 DELTAS = (0.0, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
@@ -40,13 +39,12 @@ class Grid:
     epsilons: dict[str, tuple[tuple[float, ...], ...]]
 
 
-def grid(plan: Pipeline, certificate: Mapping[str, Any]) -> Grid | None:
+def grid(plan: Pipeline, certificate: Certificate) -> Grid | None:
     """Return the grid; None where no noise can be scaled, or no accountant has a bound."""
     if plan.adaptive or plan.free:
         return None
-    claim = part(certificate, "claim")
-    deltas = tuple(sorted({*DELTAS, float(claim.get("delta", 0.0))}))
-    chosen = _chosen(claim.get("accountant"))
+    deltas = tuple(sorted({*DELTAS, certificate.delta}))
+    chosen = _chosen(certificate.accountant)
     started = process_time()
     base = _bounds(plan.term, deltas, chosen)
     slow = process_time() - started > SLOW
@@ -73,7 +71,7 @@ def grid(plan: Pipeline, certificate: Mapping[str, Any]) -> Grid | None:
     return Grid(deltas, epsilons)
 
 
-def _chosen(name: object) -> tuple[accountants.Accountant[Any], ...]:
+def _chosen(name: str) -> tuple[accountants.Accountant[Any], ...]:
     """Return the accountant that was tightest for the claim; where others may be, a fast one."""
     named = tuple(a for a in accountants.ACCOUNTANTS if a.name == name)
     tight = (accountants.Distribution, accountants.GaussianDP, Renyi)
@@ -142,66 +140,7 @@ def _names(term: Term) -> list[str]:
     return [type(term).__name__, *(name for each in inner for name in _names(each)), "end"]
 
 
-def _dearest(certificate: Mapping[str, Any]) -> list[str]:
-    found = [n for n in certificate.get("nodes") or () if n.get("share")]
-    return [str(n["node"]) for n in sorted(found, key=lambda n: -float(n["share"]))]
-
-
-# --- the section of the page -----------------------------------------------------------------
-
-
-def what_if(found: Grid, certificate: Mapping[str, Any]) -> str:
-    """Write the sliders, and the same for those who have none as a table."""
-    claim = part(certificate, "claim")
-    delta, epsilon = float(claim.get("delta", 0.0)), claim.get("epsilon")
-    at = found.deltas.index(delta)
-    choices = "".join(f"<option>{escape(name)}</option>" for name in found.epsilons)
-    texts = [[[_said(e) for e in row] for row in rows] for rows in found.epsilons.values()]
-    ratios = [
-        [[_ratio(e, epsilon) for e in row] for row in rows] for rows in found.epsilons.values()
-    ]
-    block = data(
-        "what-if-data",
-        {
-            "epsilons": texts,
-            "ratios": ratios,
-            "factors": [f"{f:g} ×" for f in FACTORS],
-            "deltas": [power(d) for d in found.deltas],
-        },
-    )
-    head = ["noise", *(f"δ = {power(d)}" for d in found.deltas)]
-    rows = [[f"{f:g} ×", *texts[0][i]] for i, f in enumerate(FACTORS)]
-    note = (
-        "Each number is an upper bound that the library's accountants computed for a plan with "
-        "that noise; ∞ where none has a bound, or a mechanism refuses such noise. Twice the noise "
-        "is twice the scale of each release, or half its epsilon."
-    )
-    return (
-        f'{block}<div class="sliders script">'
-        f'<label for="wi-what">noise of</label><select id="wi-what">{choices}</select>'
-        f'<label for="wi-noise">noise</label><input id="wi-noise" type="range" min="0" '
-        f'max="{len(FACTORS) - 1}" step="1" value="{FACTORS.index(1.0)}">'
-        f'<output id="wi-noise-says" for="wi-noise">1 ×</output>'
-        f'<label for="wi-delta">δ</label><input id="wi-delta" type="range" min="0" '
-        f'max="{len(found.deltas) - 1}" step="1" value="{at}">'
-        f'<output id="wi-delta-says" for="wi-delta">{escape(power(delta))}</output>'
-        '<p class="answer"><output id="wi-answer" for="wi-what wi-noise wi-delta" '
-        f'aria-live="polite">ε ≤ {escape(texts[0][FACTORS.index(1.0)][at])}</output>'
-        '<svg class="gauge" viewBox="0 0 200 14" preserveAspectRatio="none" aria-hidden="true">'
-        '<rect class="rail" width="200" height="14"/><rect id="wi-bar" class="fill" width="100" '
-        'height="14"/><path class="tick" d="M100 0V14"/></svg>'
-        "<small>The line is the claim of this certificate.</small></p></div>"
-        + fold("All releases: table", matrix(head, rows, "What if"))
-        + small(note)
-    )
-
-
-def _said(epsilon: float) -> str:
-    return outward(epsilon, upward=True)
-
-
-def _ratio(epsilon: float, claimed: object) -> float:
-    """Return the length of the gauge: the claim is at its middle."""
-    if not isinstance(claimed, float) or not claimed > 0 or math.isinf(epsilon):
-        return 200.0
-    return round(min(200.0, 100 * epsilon / claimed), 2)
+def _dearest(certificate: Certificate) -> list[str]:
+    """Return the names of the releases that cost something, the largest share first."""
+    paid = [(row.node, row.share) for row in certificate.nodes if row.share]
+    return [name for name, _ in sorted(paid, key=lambda pair: -pair[1])]

@@ -7,9 +7,16 @@ from collections.abc import Mapping
 
 import networkx as nx
 
-from adaptive_dp.graph.draw.box import Box, Path
-from adaptive_dp.graph.draw.fold import SOLID, boxes_of, left_out, picture
-from adaptive_dp.graph.draw.text import cut, sizes
+from adaptive_dp.report.drawing import (
+    SOLID,
+    Box,
+    Path,
+    boxes_of,
+    fitted,
+    folded,
+    folded_nodes,
+    text_lines,
+)
 
 _CLASSES = """\
   classDef private fill:#fff1e6,stroke:#c2410c,color:#7c2d12,stroke-width:2px
@@ -24,7 +31,7 @@ def mermaid(graph: nx.DiGraph[str]) -> str:
     Parameters
     ----------
     graph : networkx.DiGraph
-        Acyclic; the node attributes are those of `adaptive_dp.graph.draw`.
+        Acyclic; the node attributes are those of `adaptive_dp.report.drawing`.
 
     Returns
     -------
@@ -38,15 +45,15 @@ def mermaid(graph: nx.DiGraph[str]) -> str:
     >>> print(mermaid(graph).splitlines()[1])
       n0["people"]:::private
     """
-    drawn = picture(graph, (), boxes=240, edges=480)
+    drawn = folded(graph, (), boxes=240, edges=480)
     boxes = boxes_of(drawn)
     ids = {key: f"n{index}" for index, key in enumerate(drawn)}
     lines = ["flowchart LR", *_group((), boxes, ids)]
     for (a, b), edge in drawn.edges.items():
-        lines.append(f"  {ids[a]} {'-->' if edge['way'] & SOLID else '-.->'} {ids[b]}")
+        lines.append(f"  {ids[a]} {'-->' if edge['arrows'] & SOLID else '-.->'} {ids[b]}")
     lines.append(_CLASSES)
-    folded = left_out(drawn)
-    lines += [f"  %% {folded} nodes are folded"] if folded else []
+    hidden = folded_nodes(drawn)
+    lines += [f"  %% {hidden} nodes are folded"] if hidden else []
     return "\n".join(lines) + "\n"
 
 
@@ -57,24 +64,24 @@ def _group(path: Path, boxes: Mapping[str, Box], ids: Mapping[str, str]) -> list
     inner: dict[Path, dict[str, Box]] = {}
     for key, box in boxes.items():
         if box.group == path:
-            text = _SHAPES[box.color].format(_text(box))
-            lines.append(f"{indent}{ids[key]}{text}:::{box.color}")
+            text = _SHAPES[box.visibility].format(_text(box))
+            lines.append(f"{indent}{ids[key]}{text}:::{box.visibility}")
         else:
             inner.setdefault(box.group[: depth + 1], {})[key] = box
     for group, members in inner.items():
         number = "_".join([ids[next(iter(members))][1:]] * (depth + 1))
-        lines.append(f'{indent}subgraph g{number}["{_quote(cut(group[-1], 13.0, 400.0))}"]')
+        lines.append(f'{indent}subgraph g{number}["{_quote(fitted(group[-1], 13.0, 400.0))}"]')
         lines += [*_group(group, members, ids), f"{indent}end"]
     return lines
 
 
 def _text(box: Box) -> str:
-    lines = [_quote(cut(line, size, 400.0)) for line, size in sizes(box)]
+    lines = [_quote(fitted(line, size, 400.0)) for line, size in text_lines(box)]
     share = [] if box.share is None else [f"share {_quote(f'{box.share:.1%}')}"]
     return "<br/>".join(lines + share)
 
 
 def _quote(text: str) -> str:
-    """Escape a text for a quoted Mermaid label: whatever has a meaning there becomes a code."""
+    """Escape a string for a quoted Mermaid label: whatever has a meaning there becomes a code."""
     plain = " ".join(text.split())
     return re.sub(r"[^\w\s.,:=+\-/→…·±≤≥]", lambda match: f"#{ord(match.group())};", plain)
