@@ -468,7 +468,7 @@ def test_who_waits_too_long_is_refused_and_goes_on(
 
     def within(_: object) -> dict[str, Any]:
         if limit == "lock_timeout":
-            monkeypatch.setattr(postgres, "PATIENCE", 0.2)
+            monkeypatch.setattr(postgres, "LOCK_TIMEOUT", 0.2)
         with pytest.raises(LedgerError):
             waits.spend(0, spend)
         return spend(_)
