@@ -613,3 +613,45 @@ def test_the_figures_of_the_page_on_sessions():
             except InapplicableError:
                 found.append("-")
         assert f"| {kind} | {' | '.join(found)} |" in page, found
+
+
+class Witness(MemoryLedger):
+    """A ledger that writes down in which order things happen, and may refuse to write."""
+
+    def __init__(self, refuses=""):
+        super().__init__()
+        self.events, self.refuses = [], refuses
+
+    def spend(self, seen, decide):
+        def decided(others):
+            entry = decide(others)
+            if entry is not None and entry["kind"] == self.refuses:
+                raise LedgerError("the disk is full")
+            return entry
+
+        entries = super().spend(seen, decided)
+        self.events.append(entries[-1]["kind"])
+        return entries
+
+
+@pytest.mark.parametrize("refused", ["", "spend", "release"])
+def test_a_spend_is_durable_before_anything_is_drawn_and_a_value_recorded_before_it_leaves(
+    monkeypatch, refused
+):
+    ledger, draw = Witness(refused), dp.Laplace.release
+
+    def drawn(self, value, stream):
+        ledger.events.append("draw")
+        return draw(self, value, stream)
+
+    monkeypatch.setattr(dp.Laplace, "release", drawn)
+    with dp.Session(budget=Budget(1.0), ledger=ledger, people=ROWS) as session:
+        try:
+            session.run(PEOPLE.count().release(dp.Laplace(scale=4.0)))
+            ledger.events.append("value")
+        except LedgerError:
+            assert refused
+        spent = any(session.spent.costs)
+    order = ["open", "spend", "draw", "release", "value"]
+    assert ledger.events == (order[: order.index(refused)] if refused else order)
+    assert spent == (refused != "spend")  # a refusal changes nothing, a crash wastes budget
