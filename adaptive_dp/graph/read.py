@@ -190,10 +190,10 @@ class _Reader:
             self.handle(name, f"{where}.inputs")
             for name in sequence(entry.get("inputs", []), f"{where}.inputs")
         )
-        if cls is Release and inputs and self.states:
+        own = not self.states or any(self.states[-1] in each.states for each in inputs)
+        if cls is Release and inputs and not own:
             # a query from outside, released in each round: in each it is asked anew
-            if not any(self.states[-1] in each.states for each in inputs):
-                inputs = (self._in_each_round(entry["inputs"][0]), *inputs[1:])
+            inputs = (self._in_each_round(entry["inputs"][0]), *inputs[1:])
         values = {
             k: self._field(annotation(known[k]), v, f"{where}.{k}")
             for k, v in entry.items()
