@@ -944,11 +944,11 @@ class TestAnyMutation:
     @pytest.mark.parametrize("bounds", [[-50, 1000], [-1, 2], [3, 3]])
     def test_the_bounds_of_the_query_are_those_that_it_enforces(self, bounds: list[float]) -> None:
         document = copy.deepcopy(ENFORCED[0])
-        entry = next(n for n in document["nodes"] if n["kind"] == "sum" and n["id"] == "sum")
+        entry = next(n for n in document["nodes"] if n["kind"] == "sum")
         entry["bounds"] = bounds
         plan = dp.load(document)
         rows = plan.certify().nodes
-        release = next(n for n in document["nodes"] if n.get("inputs") == ["sum"])["id"]
+        release = next(n for n in document["nodes"] if n.get("inputs") == [entry["id"]])["id"]
         (row,) = (r for r in rows if r.node == release)
         assert row.distance == 2 * max(map(abs, bounds))
         for seed in range(2):
