@@ -38,7 +38,7 @@ MAY_IMPORT = {
         "noise",
         "accountants",
     },
-    "schemas": set(),
+    "schemas": {"graph", "accountants"},
     "pate": {"queries", "primitives", "graph", "data", "noise", "accountants"},
     "solvers": {
         "instance",
