@@ -42,14 +42,18 @@ STATED = {"compare": "stated"}
 """Stated by whoever wrote the certificate: nothing in it allows to recompute it."""
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _not_negative(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     # "not >=" refuses NaN as well
-    if value is not None and not value >= 0:
+    if value is not None and not (_is_number(value) and value >= 0):
         raise DeclarationError(f"{attribute.name} must be a number of at least 0, got {value!r}")
 
 
 def _probability(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not 0 <= value < 1:
+    if not (_is_number(value) and 0 <= value < 1):
         raise DeclarationError(f"{attribute.name} must be in [0, 1), got {value!r}")
 
 

@@ -1,9 +1,10 @@
 """attrs values as JSON, and back, by their type annotations: the form of certificates.
 
-An attrs class becomes an object of its fields' names, a tuple an array, an infinite float the
-string ``"inf"``. A field that equals its default is left out. Reading is strict: a field that is
-unknown, missing, of another type, or written although it equals its default is refused with the
-place where it is, so that a value has one document and a document one value.
+An attrs class becomes an object of its fields' names, a tuple an array, an infinite float
+``{"float": "inf"}``, as in plan documents. A field that equals its default is left out. Reading is
+strict: a field that is unknown, missing, of another type, or written although it equals its
+default is refused with the place where it is, so that a value has one document and a document one
+value.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from adaptive_dp.graph.untrusted import shown
 
 T = TypeVar("T")
 
-INFINITE = "inf"
-"""How an infinite float is written where a float is expected."""
+INFINITE = {"float": "inf"}
+"""How an infinite float is written: JSON has no number for it."""
 
 
 def to_plain(value: Any) -> Any:
@@ -38,18 +39,20 @@ def to_plain(value: Any) -> Any:
     --------
     >>> from adaptive_dp.graph.certificate import Claim
     >>> to_plain(Claim(epsilon=float("inf"), delta=0.0, accountant="basic"))
-    {'epsilon': 'inf', 'delta': 0.0, 'accountant': 'basic'}
+    {'epsilon': {'float': 'inf'}, 'delta': 0.0, 'accountant': 'basic'}
     """
-    if value is None or isinstance(value, bool | int | str):
+    if value is None or type(value) in (bool, int, str):
         return value
+    if isinstance(value, int | str):  # of a subclass, such as a string of NumPy's
+        return int(value) if isinstance(value, int) else str(value)
     if isinstance(value, float):
         if math.isnan(value) or value == -math.inf:
-            raise DocumentError(f"{value!r} cannot be written into a document")
-        return value if math.isfinite(value) else INFINITE
+            raise DocumentError(f"{float(value)!r} cannot be written into a document")
+        return float(value) if math.isfinite(value) else dict(INFINITE)
     if isinstance(value, tuple | list):
         return [to_plain(each) for each in value]
     if isinstance(value, Mapping):
-        return {key: to_plain(each) for key, each in value.items()}
+        return {str(key): to_plain(each) for key, each in value.items()}
     if attrs.has(type(value)):
         return {
             each.name: to_plain(getattr(value, each.name))
@@ -145,7 +148,7 @@ def _scalar(kinds: tuple[Any, ...], value: Any, place: str) -> Any:
         if kind in (bool, int, str) and type(value) is kind:
             return value
     if float in kinds and not isinstance(value, bool):
-        if value == INFINITE and isinstance(value, str):
+        if value == INFINITE:
             return math.inf
         # an int that no float equals would be rounded, perhaps down: it is refused
         if isinstance(value, float) or (isinstance(value, int) and float(value) == value):

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from accountants.rounding import COSTS, shown
 from adaptive_dp.graph.certificate import Certificate, ThirdParty
+from adaptive_dp.graph.typed import INFINITE
 from adaptive_dp.graph.visible import visible
 from adaptive_dp.reports.checked import checked
 
@@ -115,7 +116,7 @@ def number(value: object) -> str:
 
     Examples
     --------
-    >>> number(1.23456789), number(None), number("inf"), number(120_000)
+    >>> number(1.23456789), number(None), number(math.inf), number(120_000)
     ('1.2346', '—', '∞', '120,000')
     """
     if value is None:
@@ -124,7 +125,7 @@ def number(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    if value in ("inf", math.inf):
+    if value in (math.inf, INFINITE):
         return "∞"
     if isinstance(value, float) and 1000 <= abs(value) < 1e15:
         text = f"{value:,.{max(0, 4 - math.floor(math.log10(abs(value))))}f}"
@@ -147,7 +148,7 @@ def outward(bound: object, *, upward: bool) -> str:
 
 def exact(value: object) -> str:
     """Format a number of the claim, in full."""
-    return "∞" if value in ("inf", math.inf) else NONE if value is None else str(value)
+    return "∞" if value in (math.inf, INFINITE) else NONE if value is None else str(value)
 
 
 def power(value: object) -> str:
