@@ -150,8 +150,8 @@ def _scalar(kinds: tuple[Any, ...], value: Any, place: str) -> Any:
     if float in kinds and not isinstance(value, bool):
         if value == INFINITE:
             return math.inf
-        # an int that no float equals would be rounded, perhaps down: it is refused
-        if isinstance(value, float) or (isinstance(value, int) and float(value) == value):
+        # a larger int may equal no float: it would be rounded, perhaps down
+        if isinstance(value, float) or (isinstance(value, int) and abs(value) <= 2**53):
             return float(value)
     for kind in kinds:
         if isinstance(kind, type) and attrs.has(kind):
