@@ -1,4 +1,4 @@
-"""What ``adaptive-dp ledger`` does: show, export and verify the ledger of a session."""
+"""The command ``adaptive-dp ledger``: show, export and verify the ledger of a session."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from adaptive_dp.graph.plain import plain
 from adaptive_dp.graph.table import table
 from adaptive_dp.graph.visible import visible
 from adaptive_dp.planfile import content_of, importable
-from adaptive_dp.session.entries import costs_of
-from adaptive_dp.session.opened import opened
+from adaptive_dp.session.database import DatabaseLedger
+from adaptive_dp.session.entries import costs_in
+from adaptive_dp.session.ledger import open_ledger
 from adaptive_dp.session.recompute import Recomputed, exported, imported, recomputed
-from adaptive_dp.session.stored import StoredLedger
 
 COLUMNS = {
     "number": "entry",
@@ -45,14 +45,14 @@ def show(options: Namespace) -> int:
         document = {"steps": [dict(zip(COLUMNS, row, strict=True)) for row in rows]}
         say(json.dumps(document | _summary(found)))
         return 0
-    usual = {"part": "", "released": "yes"}  # columns that are left out where they say nothing
-    told = [
+    usual = {"part": "", "released": "yes"}  # columns that are left out where every row says this
+    columns = [
         i
         for i, name in enumerate(COLUMNS)
         if name not in usual or any(row[i] != usual[name] for row in rows)
     ]
-    header = [list(COLUMNS.values())[i] for i in told]
-    cells = [[visible(row[i]) for i in told] for row in rows]
+    header = [list(COLUMNS.values())[i] for i in columns]
+    cells = [[visible(row[i]) for i in columns] for row in rows]
     rest = "pass --all to see them"
     say(table(header, cells, whole=options.all, rest=rest) if rows else "no spends")
     say("\n" + "\n".join(visible(line) for line in _lines(found)))
@@ -69,7 +69,7 @@ def export(options: Namespace) -> int:
             text = "\n".join(json.dumps(entry, allow_nan=False) for entry in entries)
     except ValueError:
         raise LedgerError(
-            f"{options.ledger} has numbers that no ledger holds: it was changed; "
+            f"{options.ledger} has numbers that JSON does not have: it was changed; "
             "`adaptive-dp ledger verify` says where"
         ) from None
     say(text)
@@ -84,10 +84,10 @@ def verify(options: Namespace) -> int:
 
 def verified(entries: list[Any], head: str | None, allow: Collection[str], *, as_json: bool) -> int:
     """Print whether entries hold, and return the exit code."""
-    return _verdict(recomputed(entries, head=head, allow=allow), as_json)
+    return _print_verdict(recomputed(entries, head=head, allow=allow), as_json)
 
 
-def _verdict(found: Recomputed, as_json: bool) -> int:
+def _print_verdict(found: Recomputed, as_json: bool) -> int:
     if as_json:
         say(json.dumps(_summary(found)))
     elif found.holds:
@@ -100,9 +100,9 @@ def _verdict(found: Recomputed, as_json: bool) -> int:
 
 def _entries(place: str) -> list[dict[str, Any]]:
     """Return the entries of a ledger as they are, whether they hold or not."""
-    ledger = opened(place, create=False)
+    ledger = open_ledger(place, create=False)
     try:
-        assert isinstance(ledger, StoredLedger)
+        assert isinstance(ledger, DatabaseLedger)
         return ledger.unchecked()
     finally:
         ledger.close()
@@ -153,18 +153,19 @@ def _lines(found: Recomputed) -> Iterator[str]:
 
 
 def _rows(entries: list[dict[str, Any]], found: Recomputed) -> Iterator[tuple[str, ...]]:
-    brought: dict[str, str] = {}
+    """Yield a row of `COLUMNS` for each spend; what cannot be read of a forged entry is '?'."""
+    offered: dict[str, str] = {}
     for i, entry in enumerate(entries):
         if entry.get("kind") != "spend":
             continue
-        brought |= _brought(entry)
+        offered |= _offered(entry)
         epsilon, left = found.running.get(i, (None, None))
         yield (
             str(i),
             str(entry.get("time", "")),
             str(entry.get("name", "")),
             str(entry.get("part", "")),
-            _what(entry, brought),
+            _what(entry, offered),
             _cost(entry),
             "yes" if i in found.released else "no",
             "?" if epsilon is None else shown(epsilon, upward=True),
@@ -173,28 +174,44 @@ def _rows(entries: list[dict[str, Any]], found: Recomputed) -> Iterator[tuple[st
         )
 
 
-def _what(entry: Mapping[str, Any], brought: Mapping[str, str]) -> str:
-    """Return what a step releases, in a few words."""
+def _what(entry: Mapping[str, Any], offered: Mapping[str, str]) -> str:
+    """Return what a step releases, in a few words.
+
+    Parameters
+    ----------
+    entry
+        The spend.
+    offered
+        What the nodes of this and of earlier entries release, by digest.
+    """
     try:
-        known = [brought[found] for found in entry["releases"] if brought.get(found) != ""]
+        names = [offered[found] for found in entry["releases"] if offered.get(found) != ""]
     except (KeyError, TypeError):  # a forged entry, or a plan with twins, which is written whole
-        known = list(_told(entry))
-    return ", ".join(known[:2]) + (f" and {len(known) - 2} more" if len(known) > 2 else "") or "?"
+        names = list(_release_names(entry))
+    return _first_two(names) or "?"
 
 
-def _brought(entry: Mapping[str, Any]) -> dict[str, str]:
-    """Return what an entry's own nodes release, by digest; nothing for a loop."""
+def _first_two(names: list[str]) -> str:
+    return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
+
+
+UNREADABLE = (KeyError, TypeError, IndexError, AttributeError, ValueError)
+"""What reading a forged entry may raise."""
+
+
+def _offered(entry: Mapping[str, Any]) -> dict[str, str]:
+    """Return what an entry's own nodes release, by digest; '' for a loop."""
     try:
-        told = dict(_releases(entry))
-        return {str(found): told.get(name, "") for name, found in entry["offers"].items()}
-    except (KeyError, TypeError, IndexError, AttributeError, ValueError):
+        names = dict(_releases(entry))
+        return {str(found): names.get(name, "") for name, found in entry["offers"].items()}
+    except UNREADABLE:
         return {}
 
 
-def _told(entry: Mapping[str, Any]) -> Iterator[str]:
+def _release_names(entry: Mapping[str, Any]) -> Iterator[str]:
     try:
-        yield from (text for _, text in _releases(entry))
-    except (KeyError, TypeError, IndexError, AttributeError, ValueError):
+        yield from (name for _, name in _releases(entry))
+    except UNREADABLE:
         return
 
 
@@ -205,18 +222,17 @@ def _releases(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if node["kind"] == "release":
             mechanism = dict(node["mechanism"])
             kind = mechanism.pop("mechanism")
-            given = ", ".join(f"{k}={v}" for k, v in mechanism.items())
+            parameters = ", ".join(f"{k}={v}" for k, v in mechanism.items())
             query = nodes[node["inputs"][0]]["kind"]
-            yield name, f"{query} by {kind}({given})"
+            yield name, f"{query} by {kind}({parameters})"
 
 
 def _cost(entry: Mapping[str, Any]) -> str:
     try:
-        costs = costs_of(entry)
+        costs = costs_in(entry)
     except Exception:  # a forged entry is shown as far as it can be
         return "?"
-    known = [f"{short(loss)}{' in a part' if place else ''}" for place, loss in costs]
-    return ", ".join(known[:2]) + (f" and {len(known) - 2} more" if len(known) > 2 else "")
+    return _first_two([f"{short(loss)}{' in a part' if place else ''}" for place, loss in costs])
 
 
 def verify_document(options: Namespace) -> int:
@@ -227,5 +243,5 @@ def verify_document(options: Namespace) -> int:
         importable(path, options.allow)
         return verified(entries, options.head, options.allow, as_json=options.json)
     if options.head is not None:
-        raise DocumentError(f"--head belongs to a ledger's export, and {path} is none")
+        raise DocumentError(f"--head belongs to a ledger's export, and {path} is not one")
     return commands.verify(options)

@@ -14,7 +14,7 @@ from adaptive_dp.rows import MemoryRows
 from adaptive_dp.rows.attempts import Attempt, going
 from adaptive_dp.rows.examples import Examples
 from adaptive_dp.rows.parts import Task
-from adaptive_dp.session.opened import opened
+from adaptive_dp.session.ledger import open_ledger
 
 PEOPLE = dp.dataset("people", columns={"x": (0, 1), "c": ["a", "b"]})
 ROWS = {"x": np.linspace(0, 1, 40), "c": ["a", "b"] * 20}
@@ -49,7 +49,7 @@ def broken(monkeypatch):
 
 
 def kinds(path):
-    ledger = opened(path, create=False)
+    ledger = open_ledger(path, create=False)
     found = [entry["kind"] for entry in ledger.entries()]
     ledger.close()
     return found[1:]
@@ -216,8 +216,8 @@ def test_a_closed_session_keeps_nothing(broken):
     with dp.Session(budget=BUDGET, people=ROWS) as session:
         with pytest.raises(KeyboardInterrupt):
             session.run(COUNT)
-        assert len(session._begun._steps) == 1
-    assert not session._begun._steps
+        assert len(session._interrupted) == 1
+    assert not session._interrupted
 
 
 def slope(part):

@@ -76,7 +76,7 @@ class TestPlans:
         if form == "toml":
             plan = files / "plan.toml"
             plan.write_text(
-                'format = "adaptive-dp/plan/1"\n'
+                'format = "adaptive-dp/plan/2"\n'
                 'nodes = [{ id = "people", kind = "dataset", name = "people", columns = {} },\n'
                 '{ id = "count", kind = "count", inputs = ["people"] },\n'
                 '{ id = "n", kind = "release", inputs = ["count"], '

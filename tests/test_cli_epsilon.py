@@ -140,7 +140,7 @@ TERM = '{"kind": "Spend", "loss": {"kind": "Gaussian", "sigma": 1}}'
         (["epsilon", *NOISE, "--sampling-rate", "2", "--delta", "0.1"], "--sampling-rate must be"),
         (["epsilon", *NOISE, "--delta", "2"], "delta must be between 0 and 1"),
         (["delta", *NOISE, "--epsilon", "-1"], "epsilon must be"),
-        (["epsilon", "--term", "TERM", "--delta", "0.1"], "unknown key 'sigma'; Gaussian takes mu"),
+        (["epsilon", "--term", "TERM", "--delta", "0.1"], "unknown field 'sigma'; known are 'mu'"),
         (["epsilon", "--term", "TERM", "--steps", "3", "--delta", "0"], "--steps belongs to a"),
         (["epsilon", "--term", "nowhere.json", "--delta", "0.1"], "nowhere.json cannot be read"),
         (["epsilon", *NOISE, "--delta", "0", "--plot", "no/where.png"], "cannot be written"),

@@ -410,7 +410,7 @@ def test_a_step_of_a_session_that_was_killed_is_paid_for(tmp_path, monkeypatch):
             try:
                 with opened(ledger=path, edition="may") as killed:
                     monkeypatch.setattr(
-                        Session, "_note", lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+                        Session, "_record", lambda *_: os.kill(os.getpid(), signal.SIGKILL)
                     )
                     killed.run(total(400.0))
             finally:
@@ -433,7 +433,7 @@ def test_forged_ledgers_do_not_hold():
         session.run(total(300.0))
         entries = ledger.entries()
     plain = Session(budget=BUDGET, accountant="gaussian", ledger=(other := MemoryLedger()))
-    plain._kept._data = {"shop": Secret(ROWS)}
+    plain._cache._data = {"shop": Secret(ROWS)}
     plain.run(SHOP["price"].mean().release(dp.Gaussian(sigma=5000.0)))
     forged = [*entries, {**other.entries()[1], "number": len(entries), "edition": "may"}]
     assert any("plain sum" in reason for reason in recomputed(forged).reasons)

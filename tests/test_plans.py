@@ -11,10 +11,9 @@ import adaptive_dp as dp
 from adaptive_dp.graph.errors import LedgerError
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.session import Budget, Session
-from adaptive_dp.session.chain import GENESIS, linked
+from adaptive_dp.session.entries import GENESIS, chained
 from adaptive_dp.session.ledger import MemoryLedger
-from adaptive_dp.session.needs import costs_for
-from adaptive_dp.session.plans import Plans, written
+from adaptive_dp.session.plans import LedgerPlans, costs_for, plan_fields
 from adaptive_dp.session.recompute import exported, imported, recomputed
 
 PEOPLE = dp.dataset("people", columns={"age": (0, 100), "region": ["A", "B"]})
@@ -69,10 +68,10 @@ def whole(plan: Pipeline) -> tuple:
 @pytest.mark.parametrize("seed", range(6))
 def test_what_is_written_once_is_read_as_if_it_were_written_whole(seed):
     rng = np.random.default_rng([11, seed])
-    before, offered, plans, lengths = [], set(), Plans(), []
+    before, offered, plans, lengths = [], set(), LedgerPlans(), []
     for number in range(14):
         plan = Pipeline(value=random_plan(rng, before))
-        entry = json.loads(json.dumps({"number": number, **written(plan, offered)}))
+        entry = json.loads(json.dumps({"number": number, **plan_fields(plan, offered)}))
         read = plans.read(entry)
         mine, theirs = whole(plan), whole(read)
         assert set(mine[0]) == set(theirs[0])
@@ -132,7 +131,7 @@ def forged(ledger, change):
     for number, entry in enumerate(json.loads(json.dumps(ledger.entries()))):
         change(entry)
         own = {k: v for k, v in entry.items() if k not in ("hash", "number", "previous")}
-        entries.append(linked(own, number, previous))
+        entries.append(chained(own, number, previous))
         previous = entries[-1]["hash"]
     return entries
 
@@ -185,7 +184,7 @@ def test_ledgers_of_another_form_are_refused_clearly():
     entries = forged(ledger, older)
     old = MemoryLedger()
     old._entries = entries
-    with pytest.raises(LedgerError, match=r"has the form 'adaptive-dp/ledger/1'.*reads"):
+    with pytest.raises(LedgerError, match=r"adaptive-dp/ledger/1.*reads"):
         opened(old)
     assert "has the form" in recomputed(entries).reasons[0]
     document = {**exported(entries), "format": "adaptive-dp/ledger/1"}

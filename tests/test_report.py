@@ -45,7 +45,7 @@ def entry(name: str, share: float | None, **more: Any) -> dict[str, Any]:
 
 def certificate(**more: Any) -> dict[str, Any]:
     plain: dict[str, Any] = {
-        "format": "adaptive-dp/certificate/1",
+        "format": "adaptive-dp/certificate/2",
         "claim": {"epsilon": 2.000000001, "delta": 1e-06, "accountant": "renyi"},
         "protects": [
             {"data": "people", "neighbors": "add_remove", "unit": "zper", "rows_per_unit": 5},
@@ -153,7 +153,7 @@ def test_page_says_what_the_certificate_says() -> None:
         "Source: operating system.",
         "adaptive-dp 0.1.0",
         "sha256:abc",
-        '"format": "adaptive-dp/certificate/1"',
+        '"format": "adaptive-dp/certificate/2"',
     ):
         assert words in page.text
     assert "Not for release" not in page.text

@@ -40,7 +40,7 @@ def people(neighbors="add_remove", rows_per_unit=None, name="people"):
 def dearest(session):
     """The largest price of any world of the session's plan, in each currency, exactly."""
     found = worlds(session.pipeline.term)
-    keeps = session._account.currency.filter
+    keeps = session._account.unit.filter
     best = None
     for world in found.alternatives:
         sums, failure = keeps.start().sums, Fraction()
@@ -53,7 +53,7 @@ def dearest(session):
 
 
 def charged(session):
-    spent = session._account.whole.spends.worst()
+    spent = session._account.whole.filter_sums.maximum()
     return (*spent.sums, spent.failure)
 
 

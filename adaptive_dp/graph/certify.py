@@ -31,7 +31,8 @@ from adaptive_dp.graph.certificate import (
 )
 from adaptive_dp.graph.charge import releases
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.origins import own, third_party
+from adaptive_dp.graph.origins import third_party
+from adaptive_dp.graph.registry import is_own
 from adaptive_dp.graph.roles import BoundOperation, SourceOperation
 from adaptive_dp.graph.shares import rows
 from adaptive_dp.graph.structure import Structure
@@ -160,10 +161,11 @@ def _contradicted(answers: Mapping[str, Answer], worlds: Worlds, delta: float) -
     DeclarationError
         With both numbers.
     """
-    others = [a for a in answers.values() if not own(type(a.accountant)) and a.bounds is not None]
+    answered = [a for a in answers.values() if a.bounds is not None]
+    others = [a for a in answered if not is_own(type(a.accountant))]
     if not others:
         return
-    ours = [a.bounds for a in answers.values() if own(type(a.accountant)) and a.bounds is not None]
+    ours = [a.bounds for a in answered if a.bounds is not None and is_own(type(a.accountant))]
     if not ours:
         asked = (accountants.measure(worlds, each, delta=delta) for each in accountants.ACCOUNTANTS)
         ours = [answer.bounds for answer in asked if answer.bounds is not None]
@@ -194,7 +196,7 @@ def _adaptively(worlds: Worlds, accountant: accountants.Accountant[Any]) -> bool
 
 def _trusted(chosen: Sequence[accountants.Accountant[Any]]) -> list[str]:
     """Return what is assumed of accountants that are not the library's."""
-    names = sorted(each.name for each in chosen if not own(type(each)))
+    names = sorted(each.name for each in chosen if not is_own(type(each)))
     if not names:
         return []
     many = "s" if len(names) > 1 else ""

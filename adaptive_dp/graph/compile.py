@@ -30,6 +30,7 @@ from adaptive_dp.graph.functions import Function
 from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Operation, Query
+from adaptive_dp.graph.registry import is_own
 from adaptive_dp.graph.roles import PartOperation, PartsDomain, SampleOperation, part_title
 from adaptive_dp.graph.select import Select
 from adaptive_dp.graph.structure import Node, Structure
@@ -111,8 +112,8 @@ def _place(charge: Charge) -> Where | None:
 
 def _foreign(operation: Operation) -> bool:
     """Whether what an operation does is code from outside of the library."""
-    own = type(operation).__module__.startswith("adaptive_dp.")
-    return not own or any(isinstance(v, Function) for v in operation.parameters().values())
+    called = any(isinstance(v, Function) for v in operation.parameters().values())
+    return called or not is_own(type(operation))
 
 
 def distance(charge: Charge, norm: float) -> float:

@@ -7,11 +7,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from accountants.registry import place_of
 from adaptive_dp.graph.encode import encode
 from adaptive_dp.graph.group import Group
 from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.operation import Operation
+from adaptive_dp.graph.registry import is_own
 
 
 class Merged:
@@ -127,8 +129,8 @@ def described(operation: Operation) -> list[Any]:
     Kinds name the library's own operations; others may share one, so their class is named too.
     """
     kind, cls = operation.kind, type(operation)
-    if not cls.__module__.startswith("adaptive_dp."):
-        kind += f" {cls.__module__}:{cls.__qualname__}"
+    if not is_own(cls):
+        kind += f" {place_of(cls)}"
     return [kind, encode(operation.parameters())]
 
 

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.everything import everything
 from adaptive_dp.graph.fields import fields_of
 from adaptive_dp.noise.stream import Stream
 
@@ -240,21 +239,6 @@ class Query(Operation):
     def candidate(self, index: int) -> Any:
         """Return what a mechanism chose, by its index among the value's coordinates."""
         return index
-
-
-def operation(kind: str) -> type[Operation] | None:
-    """Return the operation class of a kind, among the library's and all that are imported."""
-    everything()
-    queue: list[type[Operation]] = [Operation]
-    found = None
-    while queue:
-        candidate = queue.pop()
-        if candidate.__dict__.get("kind") == kind:
-            if candidate.__module__.startswith("adaptive_dp."):
-                return candidate  # nobody can stand in for the library's own
-            found = candidate
-        queue.extend(candidate.__subclasses__())
-    return found
 
 
 def require(condition: bool, message: str) -> None:

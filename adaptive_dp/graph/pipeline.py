@@ -495,7 +495,7 @@ class Pipeline:
         >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
         >>> document = plan.to_document()
         >>> document["format"], [node["kind"] for node in document["nodes"]]
-        ('adaptive-dp/plan/1', ['dataset', 'count', 'release'])
+        ('adaptive-dp/plan/2', ['dataset', 'count', 'release'])
         """
         return to_document(self)
 
@@ -508,7 +508,7 @@ class Pipeline:
         >>> people = dp.dataset("people", columns={})
         >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
         >>> print(plan.to_json().splitlines()[1])
-         "format": "adaptive-dp/plan/1",
+         "format": "adaptive-dp/plan/2",
         """
         return json.dumps(self.to_document(), indent=1, allow_nan=False) + "\n"
 

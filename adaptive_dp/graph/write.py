@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from adaptive_dp.graph.encode import encode
 from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.loop import Loop, State
+from adaptive_dp.graph.registry import name_of
 from adaptive_dp.graph.structure import Node, Structure
 
 if TYPE_CHECKING:
     from adaptive_dp.graph.pipeline import Pipeline
 
-FORMAT = "adaptive-dp/plan/1"
+FORMAT = "adaptive-dp/plan/2"
 
 
 def to_document(plan: Pipeline) -> dict[str, Any]:
@@ -80,7 +81,7 @@ class _Writer:
 
     def _node(self, node: Node) -> dict[str, Any]:
         operation = node.handle.operation
-        entry: dict[str, Any] = {"id": node.name, "kind": operation.kind}
+        entry: dict[str, Any] = {"id": node.name, "kind": name_of(type(operation), operation.kind)}
         if isinstance(operation, Loop):
             return entry | self._loop(node, operation)
         if node.handle.inputs:

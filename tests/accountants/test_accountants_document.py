@@ -109,19 +109,19 @@ SPEND: dict[str, Any] = {"kind": "Spend", "loss": {"kind": "Gaussian", "mu": 1.0
     [
         (
             {"kind": "Repeated", "part": SPEND, "times": 3, "tmies": 4},
-            r"term \(Repeated\): unknown key 'tmies'; Repeated takes part, times",
+            r"term \(Repeated\): unknown field 'tmies'; known are 'part', 'times'",
         ),
-        ({"kind": "Repeated", "part": SPEND}, r"term \(Repeated\): 'times' is missing"),
+        ({"kind": "Repeated", "part": SPEND}, r"term \(Repeated\): missing field 'times'"),
         (
             {
                 "kind": "Sequential",
                 "parts": [SPEND, {"kind": "Spend", "loss": {"kind": "Gaussian"}}],
             },
-            r"term.parts\[1\].loss \(Gaussian\): 'mu' is missing; Gaussian takes mu",
+            r"term \(Sequential\).parts\[1\] \(Spend\).loss \(Gaussian\): missing field 'mu'",
         ),
         (
             {"kind": "Spend", "loss": {"kind": "Gaussian", "sigma": 1.0}},
-            r"term.loss \(Gaussian\): unknown key 'sigma'",
+            r"term \(Spend\).loss \(Gaussian\): unknown field 'sigma'",
         ),
         (
             {"kind": "Spend", "loss": {"kind": "Gauss"}},
@@ -132,16 +132,19 @@ SPEND: dict[str, Any] = {"kind": "Spend", "loss": {"kind": "Gaussian", "mu": 1.0
         ({"loss": 1}, "term: a term is an object with the key 'kind'"),
         ([SPEND], "term: a term is an object"),
         (None, "term: a term is an object"),
-        ({"kind": "Spend", "loss": 3}, r"term \(Spend\): Spend needs a PrivacyLoss, got 3"),
+        ({"kind": "Spend", "loss": 3}, r"term \(Spend\).loss: a loss is an object"),
         (
             {"kind": "Spend", "loss": {"kind": "Gaussian", "mu": -1}},
             r"Gaussian\): Gaussian.mu must",
         ),
-        ({"kind": "Spend", "loss": {"kind": "Gaussian", "mu": "1"}}, "Gaussian.mu must be"),
-        ({"kind": "Spend", "loss": {"kind": "Gaussian", "mu": True}}, "Gaussian.mu must be"),
-        ({"kind": "Spend", "loss": {"kind": "Gaussian", "mu": [1]}}, "Gaussian.mu must be"),
-        ({"kind": "Spend", "loss": {"kind": "Gaussian", "mu": {"fraction": "1/0"}}}, "no fraction"),
-        ({"kind": "Sequential", "parts": 3}, "term's parts are an iterable"),
+        ({"kind": "Spend", "loss": {"kind": "Gaussian", "mu": "1"}}, "mu must be float, got str"),
+        ({"kind": "Spend", "loss": {"kind": "Gaussian", "mu": True}}, "mu must be float, got bool"),
+        ({"kind": "Spend", "loss": {"kind": "Gaussian", "mu": [1]}}, "mu must be float, got list"),
+        (
+            {"kind": "Spend", "loss": {"kind": "Gaussian", "mu": {"fraction": "1/0"}}},
+            "must be a fraction",
+        ),
+        ({"kind": "Sequential", "parts": 3}, r"term \(Sequential\).parts must be list, got int"),
     ],
 )
 def test_what_is_wrong_is_named(document: Any, message: str) -> None:
