@@ -142,7 +142,9 @@ def test_refused(name: str) -> None:
 
 def test_groups_and_loops_can_be_closed() -> None:
     solved = dp.group("G", dp.post(same, released()), table())
-    loop = dp.repeat(lambda s: dp.post(max, s, released()), 2, start=0)
+    loop = dp.repeat(
+        lambda s, t: dp.post(max, s, t.count().release(dp.Laplace(scale=1.0))), 2, table(), start=0
+    )
     made = dp.Pipeline(a=solved, b=loop)
     names = {g for _, groups in made.graph.nodes(data="group") for g in groups}
     assert "G" in names
@@ -174,7 +176,12 @@ def test_numbers_of_every_kind(two: Any) -> None:
 
 @pytest.mark.parametrize("three", [np.int64(3), np.uint8(3), 3])
 def test_whole_numbers_of_every_kind(three: Any) -> None:
-    loop = dp.repeat(lambda s: dp.post(max, s, released()), three, start=0)
+    loop = dp.repeat(
+        lambda s, t: dp.post(max, s, t.count().release(dp.Laplace(scale=1.0))),
+        three,
+        table(),
+        start=0,
+    )
     made = dp.Pipeline(o=loop)
     assert made.certify().epsilon == pytest.approx(3)
     assert dp.load(made.to_json()).fingerprint == made.fingerprint
@@ -262,12 +269,15 @@ def test_real_numbers_of_the_values_shape_are_a_release(what: str) -> None:
     assert list(seen) == ([1, 1, 1] if what == "truths" else [1, 1, 2])
 
 
-def test_a_data_set_that_is_declared_in_a_body_is_the_same_in_every_round() -> None:
-    def body(state: Any) -> Any:
-        inner = table("inner", unit="id", rows_per_unit=1)
+def test_a_data_set_is_the_same_in_every_round() -> None:
+    bounded = table("inner", unit="id", rows_per_unit=1)
+
+    def body(state: Any, inner: Any) -> Any:
         return dp.post(max, state, inner.count().release(dp.Laplace(scale=0.01)))
 
-    made = dp.Pipeline(o=dp.repeat(body, 3, start=0), n=released())
+    with pytest.raises(dp.DeclarationError):  # declared in a body, it is no body's own
+        dp.repeat(lambda s: body(s, table("inner", unit="id", rows_per_unit=1)), 3, start=0)
+    made = dp.Pipeline(o=dp.repeat(body, 3, bounded, start=0), n=released())
     certificate = made.certify()
     assert certificate.epsilon == pytest.approx(301)
     frame = FRAME | {"id": np.arange(4)}
@@ -276,7 +286,7 @@ def test_a_data_set_that_is_declared_in_a_body_is_the_same_in_every_round() -> N
     assert again.fingerprint == made.fingerprint
     assert again.certify().epsilon == certificate.epsilon
     assert again.simulate(seed=1, t=FRAME, inner=frame)["o"] == pytest.approx(4, abs=1)
-    twice = dp.repeat(lambda s: dp.repeat(body, 2, start=s), 2, start=0)
+    twice = dp.repeat(lambda s, t: dp.repeat(body, 2, t, start=s), 2, bounded, start=0)
     nested = dp.Pipeline(o=twice)
     assert nested.certify().epsilon == pytest.approx(400)
     assert dp.load(nested.to_json()).fingerprint == nested.fingerprint

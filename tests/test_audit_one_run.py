@@ -181,11 +181,11 @@ def descent(clip: float) -> dp.Pipeline:
     rows = dp.dataset("rows", columns=columns).examples(names, "y", norm=1.0, intercept=False)
     start: Any = dp.public([[0.0] * CANARIES])
 
-    def step(state: Any) -> Any:
+    def step(state: Any, rows: Any) -> Any:
         query = rows.gradients(dp.Logistic(), at=start).sum(clip=clip)
         return query.release(dp.Gaussian(sigma=SIGMA))
 
-    return dp.Pipeline(last=dp.repeat(step, ROUNDS, start=0.0)).with_delta(1e-5)
+    return dp.Pipeline(last=dp.repeat(step, ROUNDS, rows, start=0.0)).with_delta(1e-5)
 
 
 @pytest.mark.parametrize(("clip", "refuted"), [(CLIP, False), (1.0, True)])

@@ -164,10 +164,10 @@ def test_noise_that_is_used_twice_is_caught_by_the_transcript_alone() -> None:
 
 
 def test_rounds_of_a_loop_are_in_the_transcript() -> None:
-    def body(state: Any) -> Any:
-        return count().release(dp.Laplace(scale=5))
+    def body(state: Any, query: Any) -> Any:
+        return query.release(dp.Laplace(scale=5))
 
-    plan = dp.Pipeline(last=dp.repeat(body, 4, start=0.0))
+    plan = dp.Pipeline(last=dp.repeat(body, 4, count(), start=0.0))
     told = Transcripts.of(plan, PAIR[0]).one(0)
     assert len(told) == 5
     assert told[3] == told[4]

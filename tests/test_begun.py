@@ -169,10 +169,10 @@ def test_progress_is_shown_to_who_asks_for_it(tmp_path, capsys):
 
 
 def loop():
-    def step(state):
-        return dp.post(lambda s, n: s + n, state, PEOPLE.count().release(dp.Laplace(scale=50.0)))
+    def step(state, people):
+        return dp.post(lambda s, n: s + n, state, people.count().release(dp.Laplace(scale=50.0)))
 
-    return dp.repeat(step, 3, start=0.0)
+    return dp.repeat(step, 3, PEOPLE, start=0.0)
 
 
 @pytest.mark.parametrize(

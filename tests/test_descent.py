@@ -53,12 +53,12 @@ def rounds(sigma: Any, times: int, neighbors: str, rate: float = 1.0) -> dp.Pipe
     table = dp.dataset("t", columns=COLUMNS, neighbors=neighbors)
     rows = table.examples(["x"], "s", norm=1.0)
 
-    def step(state: dp.Released[Any]) -> dp.Released[Any]:
+    def step(state: dp.Released[Any], rows: Any) -> dp.Released[Any]:
         seen = rows if rate == 1 else rows.sample(rate)
         total = seen.gradients(Logistic(), at=state).sum(clip=1.0)
         return dp.post(same, state, total.release(dp.Gaussian(sigma=sigma)))
 
-    plan = dp.Pipeline(theta=dp.repeat(step, times, start=dp.public([0.0, 0.0])))
+    plan = dp.Pipeline(theta=dp.repeat(step, times, rows, start=dp.public([0.0, 0.0])))
     return plan.with_delta(1e-5)
 
 

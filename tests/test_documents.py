@@ -30,6 +30,10 @@ def written(name: str) -> Document:
     return json.loads(built(name).to_json())  # type: ignore[no-any-return]
 
 
+NEVER_WRITTEN = ("state", "round input")
+"""A state stands in its loop, and what a body reads of a table stands for the table."""
+
+
 def kinds() -> dict[str, type[Operation]]:
     found, queue = {}, [Operation]
     while queue:
@@ -61,7 +65,7 @@ class TestSchemas:
     def test_every_kind_is_described_with_its_own_fields(self) -> None:
         described = plan_schema()["$defs"]
         for kind, cls in kinds().items():
-            if kind == "state":  # stands in its repeat
+            if kind in NEVER_WRITTEN:
                 continue
             node = described[f"{kind}_node"]
             own = attrs.fields(cls)
@@ -75,7 +79,7 @@ class TestSchemas:
 
     def test_every_kind_stands_in_one_of_the_documents(self) -> None:
         text = json.dumps([written(name) for name in PLANS])
-        assert [k for k in kinds() if k != "state" and f'"kind": "{k}"' not in text] == []
+        assert [k for k in kinds() if k not in NEVER_WRITTEN and f'"kind": "{k}"' not in text] == []
 
 
 class TestRoundTrip:

@@ -255,7 +255,7 @@ def test_what_has_no_price_for_each_record_is_refused_before_anything_is_paid():
         SHOP["price"].mean().release(dp.Gaussian(sigma=50)),
         SHOP.vectors(["price"]).gram().release(dp.Gaussian(sigma=50)),
         SHOP.filter(SHOP["price"] > total(900.0)).count().release(dp.Gaussian(sigma=50)),
-        dp.repeat(lambda s: dp.post(add, s, total(900.0)), start=0.0, times=2),
+        dp.repeat(lambda s, shop: dp.post(add, s, total(900.0, shop)), 2, SHOP, start=0.0),
     ]
     for handle in refused:
         with pytest.raises(InapplicableError, match=r"dp\.Gaussian releases of counts"):

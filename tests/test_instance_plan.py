@@ -171,10 +171,10 @@ def refused():
     yield "Quiet", dp.Pipeline(q=total.release(Quiet()))
     yield "still free", dp.Pipeline(q=total.release(dp.Laplace(scale=dp.Free("b"))))
 
-    def step(state):
+    def step(state, total):
         return total.release(noise)
 
-    yield "repeat", dp.Pipeline(q=dp.repeat(step, 3, start=0.0))
+    yield "repeat", dp.Pipeline(q=dp.repeat(step, 3, total, start=0.0))
 
 
 @pytest.mark.parametrize(("word", "plan"), list(refused()))

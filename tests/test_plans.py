@@ -47,7 +47,7 @@ def random_plan(rng: np.random.Generator, before: list):
         return dp.post(total, query.release(noise), query.release(noise), *old)
     if kind == 1:
         return dp.repeat(
-            lambda state: dp.post(total, state, query.release(noise), *old), 2, start=0.0
+            lambda state, own: dp.post(total, state, own.release(noise), *old), 2, query, start=0.0
         )
     if kind == 2:
         return dp.post(total, table.sample(rate=0.5).count().release(noise), *old)
@@ -200,8 +200,9 @@ def test_a_loop_that_reads_a_query_written_twice_keeps_its_digest_in_a_document(
 
     def looped(*old):
         noise = dp.Gaussian(sigma=1e4)
-        body = query()
-        return dp.repeat(lambda s: dp.post(total, s, body.release(noise), *old), 2, start=0.0)
+        return dp.repeat(
+            lambda s, own: dp.post(total, s, own.release(noise), *old), 2, query(), start=0.0
+        )
 
     plan = Pipeline(value=looped(looped()))  # the second query is made after the first loop
     assert dp.load(plan.to_document()).fingerprint == plan.fingerprint

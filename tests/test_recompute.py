@@ -44,8 +44,11 @@ def analysis(path: Path, accountant: str = "renyi") -> float:
             inner = part["age"].clip(0, 50 if n > 50 else 60)
             session.run(inner.sum().release(dp.Gaussian(sigma=5000)), name="sum of a part")
         rounds = dp.repeat(
-            lambda state: dp.post(largest, state, PEOPLE.count().release(dp.Gaussian(sigma=90))),
+            lambda state, people: dp.post(
+                largest, state, people.count().release(dp.Gaussian(sigma=90))
+            ),
             2,
+            PEOPLE,
             start=0.0,
         )
         session.run(rounds, name="rounds")
@@ -365,10 +368,11 @@ def test_sessions_that_read_one_another_s_steps_have_one_certificate(tmp_path: P
         bigger = module["bigger"]
         start = PEOPLE.count().release(dp.Laplace(scale=7))
         rounds = dp.repeat(
-            lambda state: dp.post(
-                bigger, state, start, PEOPLE.count().release(dp.Gaussian(sigma=40))
+            lambda state, people: dp.post(
+                bigger, state, start, people.count().release(dp.Gaussian(sigma=40))
             ),
             2,
+            PEOPLE,
             start=0.0,
         )
         budget = Budget(60.0, 1e-6)

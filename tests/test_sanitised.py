@@ -356,12 +356,12 @@ class TestPlans:
 def test_no_selection_among_luckier_runs() -> None:
     """The best of several sanitised bounds is not above with the stated probability."""
 
-    def body(_: Any) -> Any:
-        bound = dp.pate.sanitized(ballots(), GNMax(sigma=40.0), order=4.0, sigma=8.0)
+    def body(_: Any, votes: Any) -> Any:
+        bound = dp.pate.sanitized(votes, GNMax(sigma=40.0), order=4.0, sigma=8.0)
         return bound, dp.post(opposite, bound)
 
     with pytest.raises(dp.DeclarationError, match="luckiest"):
-        dp.Pipeline(best=dp.select(body, [1.0, 2.0], stopping=0.5)).certify(1e-6)
+        dp.Pipeline(best=dp.select(body, [1.0, 2.0], ballots(), stopping=0.5)).certify(1e-6)
 
 
 def opposite(value: float) -> float:

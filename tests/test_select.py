@@ -168,11 +168,11 @@ def test_a_run_is_charged_whole_whatever_stands_outside_of_the_loop() -> None:
     for _ in range(n - 1):
         tables.append(tables[-1].filter(tables[-1]["age"] >= 0))
 
-    def body(candidate: Any) -> Any:
+    def body(candidate: Any, *tables: Any) -> Any:
         value = dp.post(kept, *[t.count().release(dp.Laplace(scale=n)) for t in tables])
         return value, dp.post(kept, value)
 
-    plan = dp.Pipeline(best=dp.select(body, [0], stopping=stopping)).with_delta(1e-2)
+    plan = dp.Pipeline(best=dp.select(body, [0], *tables, stopping=stopping)).with_delta(1e-2)
     epsilon = plan.certify().epsilon
 
     # all counts are c, or all c + 1; best: all answers are at least c + 1, then: all at most c
@@ -188,11 +188,11 @@ def test_a_run_is_charged_whole_whatever_stands_outside_of_the_loop() -> None:
 
 def test_runs_over_several_parts_samples_or_data_sets_outside_are_refused() -> None:
     def select(tables: Any) -> Any:
-        def body(candidate: Any) -> Any:
+        def body(candidate: Any, *tables: Any) -> Any:
             value = dp.post(kept, *[t.count().release(dp.Laplace(scale=9)) for t in tables])
             return value, dp.post(kept, value)
 
-        return dp.Pipeline(best=dp.select(body, [0], stopping=0.1))
+        return dp.Pipeline(best=dp.select(body, [0], *tables, stopping=0.1))
 
     table = dp.dataset("people", columns={"age": [1, 2]}, neighbors="replace_one")
     parts = table.partition("age")

@@ -22,6 +22,7 @@ from accountants.secret import Secret
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph import registry
 from adaptive_dp.graph.change import Change
+from adaptive_dp.graph.charge import releases
 from adaptive_dp.graph.handles import Private, PrivateQuery
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.run import Run
@@ -318,7 +319,7 @@ def test_no_change_exceeds_the_declared_one(name, relation, unit, filtered):
     query = ask(kept)
     plan = dp.Pipeline(a=query.release(Bare()))
     change = changed(query)
-    (charge,) = compiler.releases(plan.structure)
+    (charge,) = releases(plan.structure)
     pairs = list(largest_change(plan, relation, unit, universe, helpful, filtered))
     differences = np.array([a - b for a, b in pairs])
     for norm in NORMS:

@@ -86,10 +86,10 @@ def step_of(rng, base, released):
         return table["age"].sum().release(dp.Laplace(scale=float(rng.integers(200, 300))))
     if choice == 1:
 
-        def body(state):
+        def body(state, table):
             return dp.post(_add, state, table.count().release(noise))
 
-        return dp.repeat(body, 3, start=0.0)
+        return dp.repeat(body, 3, table, start=0.0)
     return table.count().release(noise)
 
 
@@ -145,12 +145,12 @@ def test_partitions_of_two_data_sets_add_up_and_parts_of_one_do_not():
 def test_a_selection_from_two_data_sets_is_refused_in_sessions_too():
     one, two = people(), people(name="others")
 
-    def body(candidate):
+    def body(candidate, one, two):
         a = one.count().release(dp.Laplace(scale=50))
         b = two.count().release(dp.Laplace(scale=50))
         return candidate, dp.post(_add, a, b)
 
-    best = dp.select(body, [1, 2], stopping=0.5)
+    best = dp.select(body, [1, 2], one, two, stopping=0.5)
     session = Session(budget=LARGE, people=ROWS, others=ROWS)
     with pytest.raises(DeclarationError, match="selection"):
         session.run(best)

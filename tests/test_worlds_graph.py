@@ -245,14 +245,14 @@ class Grower:
         moved, part = self.chance.choice([True, False]), self.chance.choice([True, False])
         first, second = self.mechanism(rate), self.mechanism(rate)
 
-        def body(state):
+        def body(state, at):
             inner = at.filter(at["x"] <= state) if moved else at
             outs = [inner["x"].sum().release(first)]
             if part:
                 outs += [p.count().release(second) for _, p in inner.partition("r")]
             return dp.post(lambda s, *values: s + 1.0, state, *outs)
 
-        self.outputs.append(dp.repeat(body, self.chance.randint(1, 3), start=-1.0))
+        self.outputs.append(dp.repeat(body, self.chance.randint(1, 3), at, start=-1.0))
 
 
 def grown(seed, mechanism, relation, unit, sampling):
@@ -328,10 +328,10 @@ def simple_plans():
             **{b: count(p, 0.5) for b, p in t.partition("s")},
         },
         "repeat": lambda t: {
-            "a": dp.repeat(lambda s: dp.post(lambda a, b: a, s, count(t)), 4, start=0)
+            "a": dp.repeat(lambda s, t: dp.post(lambda a, b: a, s, count(t)), 4, t, start=0)
         },
         "part then repeat": lambda t: {
-            k: dp.repeat(lambda s, p=p: dp.post(lambda a, b: a, s, count(p)), 3, start=0)
+            k: dp.repeat(lambda s, p: dp.post(lambda a, b: a, s, count(p)), 3, p, start=0)
             for k, p in t.partition("r")
         },
     }
@@ -484,11 +484,11 @@ def test_a_fresh_sample_each_round_and_one_sample_for_all():
     base = dp.dataset("t", columns={"x": (0, 1)})
 
     def rounds(at, inside):
-        def body(state):
+        def body(state, at):
             rows_ = at.sample(q) if inside else at
             return dp.post(lambda s, n: s, state, rows_.count().release(dp.Laplace(scale=1 / eps)))
 
-        plan = dp.Pipeline(a=dp.repeat(body, times, start=0))
+        plan = dp.Pipeline(a=dp.repeat(body, times, at, start=0))
         return plan.certify(0.0).bounds["basic"].upper
 
     amplified = lambda e: mpmath.log1p(q * mpmath.expm1(mpmath.mpf(e)))  # noqa: E731
@@ -513,8 +513,11 @@ def test_equal_loops_and_equal_steps_are_told_apart(swap):
     one, two = climb(1.0), climb(3.0)
     outside = base.filter(base["x"] <= 4.0).count().release(noise)
     still = dp.repeat(
-        lambda s: dp.post(lambda a, n: a, s, base.filter(base["x"] <= 4.0).count().release(noise)),
+        lambda s, own: dp.post(
+            lambda a, n: a, s, own.filter(own["x"] <= 4.0).count().release(noise)
+        ),
         2,
+        base,
         start=5.0,
     )
     names = "dcba" if swap else "abcd"

@@ -22,7 +22,7 @@ from attrs import field, frozen
 
 from accountants.rounding import Array
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import Handle
+from adaptive_dp.graph.handles import Handle, lineage, meant
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.roles import SampleOperation, SourceOperation
 from adaptive_dp.graph.run import Run, guarded
@@ -123,7 +123,7 @@ class Side:
 
     def value(self, handle: Handle, run: Run) -> Any:
         """Return a private value, at what the run has released so far."""
-        node = self.structure.nodes[self.structure.of(handle).name]
+        handle, node = meant(handle), self.structure.of(handle)
         if handle.color != "private":
             return run.open(node.name)
         operation = handle.operation
@@ -191,19 +191,10 @@ def _summed(node: Node, source: Source) -> bool:
     query = handle.inputs[0]
     if not isinstance(query.operation, ClippedSum):
         return False
-    return source in [each.operation for each in _private(query)]
-
-
-def _private(handle: Handle) -> list[Handle]:
-    """Return a private handle and all private ones that it is made from."""
-    found = [handle]
-    for each in handle.inputs:
-        if each.color == "private":
-            found += _private(each)
-    return found
+    return source in [each.operation for each in lineage(query)]
 
 
 def _rate(handle: Handle) -> float:
     """Return the chance with which a unit is in the samples that gradients are made from."""
-    rates = [h.operation.rate for h in _private(handle) if isinstance(h.operation, SampleOperation)]
+    rates = [h.operation.rate for h in lineage(handle) if isinstance(h.operation, SampleOperation)]
     return float(np.prod(rates))

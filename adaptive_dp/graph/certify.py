@@ -29,7 +29,7 @@ from adaptive_dp.graph.certificate import (
     Randomness,
     WorldsRow,
 )
-from adaptive_dp.graph.charge import releases
+from adaptive_dp.graph.charge import Charge, releases
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.origins import third_party
 from adaptive_dp.graph.registry import is_own
@@ -55,6 +55,7 @@ def certificate(
     chosen: Sequence[accountants.Accountant[Any]],
     *,
     seed: int | None = None,
+    charges: Sequence[Charge] | None = None,
     adaptive: bool = False,
     claim: Claim | None = None,
 ) -> Certificate:
@@ -76,6 +77,8 @@ def certificate(
     claim
         Replaces that of the tightest accountant, where what is claimed rests on more than the
         plan: on the filter of a session.
+    charges
+        The releases of the plan, where they are known.
 
     Raises
     ------
@@ -84,7 +87,8 @@ def certificate(
     DeclarationError
         If an accountant from elsewhere is refuted by the lower bounds of the library's.
     """
-    terms = compiler.terms(structure)
+    charges = releases(structure) if charges is None else charges
+    terms = compiler.terms(charges)
     worlds = accountants.worlds(accountants.Sequential([term for _, term in terms]))
     answers = {
         a.name: accountants.measure(worlds, a, delta=delta)
@@ -98,7 +102,6 @@ def certificate(
     else:
         _chosen_as_it_ran(answers.values())
         best = accountants.tightest(answers)
-    charges = releases(structure)
     paid = compiler.paid(charges)
     nodes = rows(charges, paid, best, delta, answers)
     samplers = sorted({row.sampler for row in nodes if row.sampler})

@@ -89,6 +89,10 @@ def mechanism_class(name: Any, where: str, allow: Collection[str]) -> type[Mecha
     return found
 
 
+MADE_BY_LOOPS = ("state", "round input")
+"""Kinds of operations that a document never names: its loops make them."""
+
+
 def operation_class(kind: Any, where: str, allow: Collection[str]) -> type[Operation]:
     """Return an operation's class by its kind.
 
@@ -97,7 +101,7 @@ def operation_class(kind: Any, where: str, allow: Collection[str]) -> type[Opera
     DocumentError
         If there is none of that kind, or its module is not allowed.
     """
-    own = registry.operation(kind) if isinstance(kind, str) and kind != "state" else None
+    own = registry.operation(kind) if isinstance(kind, str) and kind not in MADE_BY_LOOPS else None
     return own or _imported(kind, where, allow, Operation, registry.OPERATIONS)
 
 

@@ -13,11 +13,18 @@ from adaptive_dp.graph.errors import DocumentError, PlanError
 from adaptive_dp.graph.fields import fields_of
 from adaptive_dp.graph.functions import permitted
 from adaptive_dp.graph.handles import Handle, Private, Public, Released
-from adaptive_dp.graph.loop import Loop, State, frontier
-from adaptive_dp.graph.operation import Operation
+from adaptive_dp.graph.loop import (
+    Loop,
+    State,
+    fresh_in_each_round,
+    frontier,
+    in_each_round,
+)
+from adaptive_dp.graph.operation import Operation, Query
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.repeat import Repeat
 from adaptive_dp.graph.select import Select
+from adaptive_dp.graph.steps import Release
 from adaptive_dp.graph.structure import Path
 from adaptive_dp.graph.untrusted import check_values
 from adaptive_dp.graph.write import FORMAT
@@ -119,6 +126,8 @@ class _Reader:
         self.allow = allow
         self.codec = plan_codec(allow)
         self.handles: dict[str, Handle] = {}
+        self.states: tuple[Handle, ...] = ()  # of the loops around what is read, outermost first
+        self.depths: dict[str, int] = {}  # in how many loops an entry stands
         self.used: set[str] = set()
 
     def items(self, value: Any, where: str) -> list[Any]:
@@ -132,7 +141,16 @@ class _Reader:
             raise DocumentError(
                 f"{where}: no node {name!r} stands before it; nodes are listed after their inputs"
             )
-        return self.handles[name]
+        found = self.handles[name]
+        query = isinstance(found.operation, Query)
+        return found if query or found.color != "private" else self._in_each_round(name)
+
+    def _in_each_round(self, name: str) -> Handle:
+        """Return a private handle as the bodies around read it: what stands in them is inside."""
+        found = self.handles[name]
+        for state in self.states[self.depths.get(name, 0) :]:
+            found = in_each_round(found, state)
+        return found
 
     def nodes(self, entries: Any, where: str) -> None:
         for i, entry in enumerate(self.items(entries, where)):
@@ -144,6 +162,7 @@ class _Reader:
                 raise DocumentError(f"{at}.id must be a name, got {name!r}")
             self._new(name, f"{at}.id")
             self.handles[name] = self._node(entry, f"{at} ({entry.get('kind')})")
+            self.depths[name] = len(self.states)
 
     def _new(self, name: str, where: str) -> None:
         if name in self.used:
@@ -159,6 +178,12 @@ class _Reader:
         values = self.codec.arguments(cls, entry, where, beside=beside)
         names = self.items(entry.get("inputs", []), f"{where}.inputs")
         inputs = tuple(self.handle(name, f"{where}.inputs") for name in names)
+        of_the_round = (
+            any(self.states[-1] in each.states for each in inputs) if self.states else True
+        )
+        if cls is Release and inputs and not of_the_round:
+            # a query from outside, released in each round: in each it is asked anew
+            inputs = (self._in_each_round(names[0]), *inputs[1:])
         try:
             handle = _wrap(cls(**values), inputs)
             flows(handle)
@@ -178,12 +203,14 @@ class _Reader:
         if not isinstance(entry["state"], str) or not entry["state"]:
             raise DocumentError(f"{where}.state must be a new name, got {entry['state']!r}")
         self._new(entry["state"], f"{where}.state")
-        outside = dict(self.handles)
+        outside, around = dict(self.handles), self.states
         self.handles[entry["state"]] = state
+        self.states = (*around, state)
         self.nodes(entry["body"], f"{where}.body")
         result = self.handle(entry["result"], f"{where}.result")
-        self.handles = outside  # the body is read by itself alone
+        self.handles, self.states = outside, around  # the body is read by itself alone
         try:
+            fresh_in_each_round(str(entry["kind"]), state, result)
             values: dict[str, Any] = {name: entry[name] for name in own}
             body = kind(**values, state=state, result=result)
             handle = Released[Any](body, (start, *frontier(body)))

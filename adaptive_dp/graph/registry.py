@@ -119,6 +119,7 @@ OPERATIONS: Mapping[str, str] = {
     "quantile": "adaptive_dp.queries.order:Quantile",
     "release": "adaptive_dp.graph.steps:Release",
     "repeat": "adaptive_dp.graph.repeat:Repeat",
+    "round input": "adaptive_dp.graph.loop:RoundInput",
     "row_gradients": "adaptive_dp.queries.row_gradients:RowGradients",
     "sample": "adaptive_dp.queries.sample:Sample",
     "sample_examples": "adaptive_dp.queries.examples:SampleExamples",
@@ -140,7 +141,8 @@ OPERATIONS: Mapping[str, str] = {
     "vote_counts": "adaptive_dp.pate.ballots:Counted",
     "votes": "adaptive_dp.pate.ballots:Ask",
 }
-"""Operations by `kind`. A document never makes a ``state``: a loop does."""
+"""Operations by `kind`. A document never makes a ``state`` or a ``round input``:
+a loop does."""
 
 MECHANISMS: Mapping[str, str] = {
     "ConfidentGNMax": "adaptive_dp.pate.confident:ConfidentGNMax",

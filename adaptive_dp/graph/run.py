@@ -30,6 +30,7 @@ from adaptive_dp.graph.spread import spread
 from adaptive_dp.graph.steps import Parameter, Release, shape_of
 from adaptive_dp.graph.structure import Node, Path, Structure
 from adaptive_dp.graph.table import result_html, result_text
+from adaptive_dp.graph.traversal import upward
 from adaptive_dp.graph.watch import Watch, silent
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
 from adaptive_dp.rows.attempts import Attempt, going
@@ -184,12 +185,7 @@ def private_values(
     rehearsed(structure)
     run = Run(structure, seed)
     run.bind(bound(structure, data))
-    above, queue = set[str](), list(wanted)
-    while queue:
-        name = queue.pop()
-        if name not in above:
-            above.add(name)
-            queue += structure.nodes[name].inputs
+    above = set(upward(wanted, lambda name: structure.nodes[name].inputs))
     for node in structure:
         if node.name in above:
             run.value(node)

@@ -54,16 +54,19 @@ class _Writer:
         self.groups = {id(h): self._free(f"group {t}") for t, h in structure.groups.items()}
 
     def nodes(self, loop: str | None) -> list[dict[str, Any]]:
-        """Return the entries of one repeat's body, or of what is in none, in order of creation.
+        """Return the entries of one repeat's body, or of what is in none, in the graph's order.
 
-        That order keeps equal random nodes in theirs, and lists inputs before their readers.
+        It lists inputs before their readers.
         """
         inside = [n for n in self.structure if _innermost(n) == loop and n.name not in self.without]
         nodes = [n for n in inside if not _is_state(n)]
-        entries = [(n.born, self._node(n)) for n in nodes]
+        entries = [(n.rank, self._node(n)) for n in nodes]
         of = {n.name for n in inside}
         groups = self.structure.groups.values()
-        entries += [(h.serial, self._group(h)) for h in groups if self.structure.of(h).name in of]
+        rank = self.structure.ranks
+        entries += [
+            (rank[id(h)], self._group(h)) for h in groups if self.structure.of(h).name in of
+        ]
         return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
 
     def reference(self, handle: Handle) -> str:

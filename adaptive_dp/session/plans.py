@@ -8,17 +8,15 @@ and read; and the `Journal`, which puts all steps into one plan.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
-
-from attrs import evolve
 
 from adaptive_dp.graph.charge import releases
 from adaptive_dp.graph.compile import places
 from adaptive_dp.graph.errors import DeclarationError, DocumentError, NeighborError, PlanError
 from adaptive_dp.graph.functions import Function, permitted
 from adaptive_dp.graph.functions import described as function_document
-from adaptive_dp.graph.handles import Handle, once_more, rebuilt
+from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.merge import described, digest
 from adaptive_dp.graph.operation import Operation
@@ -28,6 +26,7 @@ from adaptive_dp.graph.registry import is_own
 from adaptive_dp.graph.roles import PublicSource, SampleOperation, SourceOperation
 from adaptive_dp.graph.steps import Release
 from adaptive_dp.graph.structure import Node, Structure
+from adaptive_dp.graph.traversal import ancestors, rewritten, upward
 from adaptive_dp.graph.write import excerpt, to_document
 from adaptive_dp.session.budget import Costs
 
@@ -55,14 +54,13 @@ def required_nodes(structure: Structure, end: Node, available: Iterable[str]) ->
     for node in structure:
         for loop in node.loops:
             bodies.setdefault(loop, []).append(node.name)
-    closed, found, queue = set(available), set[str](), [end.name]
-    while queue:
-        name = queue.pop()
-        if name not in found and name not in closed:
-            found.add(name)
-            queue += structure.nodes[name].inputs
-            queue += bodies.get(name, ())
-    return found
+    closed = set(available)
+
+    def before(name: str) -> list[str]:
+        read = [*structure.nodes[name].inputs, *bodies.get(name, ())]
+        return [each for each in read if each not in closed]
+
+    return set(upward([] if end.name in closed else [end.name], before))
 
 
 def costs_for(structure: Structure, new: Iterable[Node]) -> Costs:
@@ -337,11 +335,12 @@ class Journal:
     What was paid for is recognised by its session digest; where a ledger does not tell that (it
     holds no functions of a notebook, see `SessionDigests`), by its node digest, as what a step
     reads and does not pay for was released before.
-    All of a step is copied, since what is in a loop is told by when it was made (`Loop.inside`).
+    All else of a step is in the plan as it is.
     """
 
     def __init__(self) -> None:
         self._made: dict[str, Handle] = {}
+        self._taken: set[Handle] = set()
 
     def add(
         self,
@@ -361,49 +360,32 @@ class Journal:
         paid
             Names of the releases and loops that the step has paid for.
         """
-        shared = {
-            id(old): (digests[node.name], node.digest if is_paid(node) else digests[node.name])
-            for old, node in _nodes_above(handle, structure)
-            if old.operation.random and not node.loops and not _is_sampled(old)
-        }
         new = {digests[name] for name in paid}
-        done: dict[int, Handle] = {}
-        self._copy(handle, shared, new, done)
-        return done[id(handle)]
-
-    def _copy(
-        self,
-        root: Handle,
-        shared: Mapping[int, tuple[str, str]],
-        new: Set[str],
-        done: dict[int, Handle],
-    ) -> None:
-        """Copy a handle and all above it, but for what an earlier step has made."""
-        for old in _in_order(root, done):
-            found: tuple[str, ...] = shared.get(id(old), ())
-            made = next((self._made[key] for key in found if key in self._made), None)
-            if made is not None and new.isdisjoint(found[:1]):
-                done[id(old)] = made
+        known: dict[Handle, Handle] = {}
+        drawn: dict[Handle, tuple[str, str]] = {}
+        fresh: set[Handle] = set()
+        for old in ancestors(handle):
+            node = structure.of(old)
+            if not old.operation.random:
                 continue
-            operation = old.operation
-            inputs = tuple(done[id(i)] for i in old.inputs)
-            if isinstance(operation, Loop):
-                done[id(operation.state)] = once_more(operation.state)
-                self._copy(operation.result, shared, new, done)
-                operation = evolve(
-                    operation,
-                    state=done[id(operation.state)],
-                    result=done[id(operation.result)],
-                )
-            done[id(old)] = once_more(rebuilt(old, inputs, operation))
-            for key in found:
-                self._made.setdefault(key, done[id(old)])
-
-
-def _nodes_above(handle: Handle, structure: Structure) -> Iterator[tuple[Handle, Node]]:
-    for old in _in_order(handle, {}):
-        name = structure.by_handle[id(old)]
-        yield old, structure.nodes[name]
+            if _is_sampled(old):
+                fresh.add(old)
+                continue
+            found = digests[node.name], node.digest if is_paid(node) else digests[node.name]
+            made = next((self._made[key] for key in found if key in self._made), None)
+            if made is not None and found[0] not in new:
+                known[old] = made
+            else:
+                drawn[old] = found
+        # one handle that two steps have drawn is two nodes
+        again = {old for old in (*fresh, *drawn) if old in self._taken}
+        copies = rewritten([handle], known=known, anew=again)
+        self._taken.update(each for each in copies.values() if each.operation.random)
+        for old in reversed(drawn):
+            for key in drawn[old]:
+                if old in copies:
+                    self._made.setdefault(key, copies[old])
+        return copies[handle]
 
 
 def _is_sampled(handle: Handle) -> bool:
@@ -413,17 +395,3 @@ def _is_sampled(handle: Handle) -> bool:
             return True
         handle = handle.inputs[0]
     return False
-
-
-def _in_order(root: Handle, done: Mapping[int, Handle]) -> Iterator[Handle]:
-    """Yield a handle and all above it that is not done, inputs first; bodies stay closed."""
-    seen = set(done)
-    stack = [(root, False)]
-    while stack:
-        handle, ready = stack.pop()
-        if ready:
-            yield handle
-        elif id(handle) not in seen:
-            seen.add(id(handle))
-            stack.append((handle, True))
-            stack += [(i, False) for i in reversed(handle.inputs)]

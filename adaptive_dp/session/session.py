@@ -33,7 +33,7 @@ from adaptive_dp.graph.convert import number as numeric
 from adaptive_dp.graph.convert import whole
 from adaptive_dp.graph.errors import DeclarationError, PlanError
 from adaptive_dp.graph.fresh import fresh
-from adaptive_dp.graph.handles import Handle, Released, once_more
+from adaptive_dp.graph.handles import Handle, Released
 from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.roles import PublicSource
@@ -939,12 +939,12 @@ class Part:
 
 
 def _made_again(handle: Any) -> Handle:
-    """Return a copy of a release or a loop that is a node of its own, to be drawn once more."""
+    """Return a release or a loop that is to be drawn once more; refuse anything else."""
     if not (isinstance(handle, Handle) and isinstance(handle.operation, Release | Loop)):
         raise DeclarationError(
             "again=True makes a release or a loop once more; ask for that handle itself"
         )
-    return once_more(handle)
+    return handle
 
 
 def state_text(account: Account, steps: int, seed: int | None, *, closed: bool) -> str:
