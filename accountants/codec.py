@@ -75,12 +75,16 @@ def keyed(cls: type) -> str | None:
     return getattr(cls, "document_key", None)
 
 
-@cache
-def parameters(cls: type) -> Mapping[str, Field]:
+def parameters(cls: Any) -> Mapping[str, Field]:
     """Return the fields of an attrs class, with their types, by the names of its parameters.
 
     A type that cannot be resolved, as in a third party's class, counts as ``Any``.
     """
+    return _parameters(cls)
+
+
+@cache
+def _parameters(cls: Any) -> Mapping[str, Field]:
     try:
         found = get_type_hints(cls)
     except Exception:  # a third party's annotation may name anything

@@ -18,6 +18,7 @@ from plans import PLANS, built, certificate, data, neighbour, noisy, people
 
 import accountants
 import adaptive_dp as dp
+from adaptive_dp.graph import registry
 from adaptive_dp.graph.operation import Operation
 from adaptive_dp.schemas import certificate_schema, plan_schema
 
@@ -35,13 +36,41 @@ NEVER_WRITTEN = ("state", "round input")
 
 
 def kinds() -> dict[str, type[Operation]]:
-    found, queue = {}, [Operation]
-    while queue:
-        cls = queue.pop()
-        queue.extend(cls.__subclasses__())
-        if "kind" in cls.__dict__ and cls.__module__.startswith("adaptive_dp."):
-            found[cls.__dict__["kind"]] = cls
-    return found
+    return {kind: registry.operation(kind) for kind in registry.OPERATIONS}
+
+
+REFUSED = [
+    "unknown field of the plan",
+    "no format",
+    "another format",
+    "no nodes",
+    "nodes as a mapping",
+    "no outputs",
+    "an output without a node",
+    "delta of 1",
+    "delta as a text",
+    "no id",
+    "no kind",
+    "an unknown kind",
+    "the kind state",
+    "an unknown field",
+    "a missing field",
+    "a bound of no unit",
+    "an unknown relation",
+    "a column of other words",
+    "bounds of texts",
+    "keys as a text",
+    "edges of truths",
+    "an unknown mechanism",
+    "a scale that is a text",
+    "no scale",
+    "another parameter",
+    "a free parameter's other field",
+    "a function without a module",
+    "constants as a list",
+    "a constant in other words",
+]
+"""Mutations whose fault is one of form, so that the schema tells it as well as the reader."""
 
 
 class TestSchemas:
@@ -76,6 +105,14 @@ class TestSchemas:
             assert set(node["properties"]) - {"id", "kind", "inputs"} == names
             assert set(node["required"]) - {"id", "kind", "inputs"} == required
             assert node["additionalProperties"] is False
+
+    @pytest.mark.parametrize("name", REFUSED)
+    def test_what_is_not_of_the_form_is_not_valid(self, name: str) -> None:
+        mutate, _ = MUTATIONS[name]
+        document = base()
+        mutate(document)
+        with pytest.raises(jsonschema.ValidationError):
+            PLAN_FORM.validate(document)
 
     def test_every_kind_stands_in_one_of_the_documents(self) -> None:
         text = json.dumps([written(name) for name in PLANS])
@@ -669,7 +706,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
     "a post of nothing": (setting("post", inputs=[]), r"\(post\)"),
     # repeats
     "repeat 0 times": (setting("loop", times=0), r"nodes\[24\] \(repeat\): repeat's times"),
-    "repeat half times": (setting("loop", times=1.5), r"\(repeat\): repeat's times must be"),
+    "repeat half times": (setting("loop", times=1.5), r"\(repeat\).times must be int, got float"),
     "repeat 10^12 times": (setting("loop", times=10**12), r"repeat's times .* between 1 and 10\^9"),
     "repeat without a start": (setting("loop", inputs=[]), r"\(repeat\).inputs must hold one node"),
     "repeat with a private start": (

@@ -39,7 +39,7 @@ MAY_IMPORT = {
         "noise",
         "accountants",
     },
-    "schemas": set(),
+    "schemas": {"graph", "accountants"},
     "pate": {"queries", "primitives", "graph", "rows", "noise", "accountants"},
     "solvers": {
         "instance",

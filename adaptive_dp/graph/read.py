@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from accountants.codec import loads
+from accountants.codec import loads, parameters
 from adaptive_dp.graph.check import flows
 from adaptive_dp.graph.entries import operation_class, plan_codec
 from adaptive_dp.graph.errors import DocumentError, PlanError
@@ -209,9 +209,12 @@ class _Reader:
         self.nodes(entry["body"], f"{where}.body")
         result = self.handle(entry["result"], f"{where}.result")
         self.handles, self.states = outside, around  # the body is read by itself alone
+        types = parameters(kind)
+        values: dict[str, Any] = {
+            name: self.codec.read(types[name][1], entry[name], f"{where}.{name}") for name in own
+        }
         try:
             fresh_in_each_round(str(entry["kind"]), state, result)
-            values: dict[str, Any] = {name: entry[name] for name in own}
             body = kind(**values, state=state, result=result)
             handle = Released[Any](body, (start, *frontier(body)))
             flows(handle)
