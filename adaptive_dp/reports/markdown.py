@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 from accountants.rounding import COSTS, shown
 from adaptive_dp.graph.certificate import Certificate, ThirdParty
-from adaptive_dp.graph.typed import INFINITE
 from adaptive_dp.graph.visible import visible
 from adaptive_dp.reports.checked import checked
 
@@ -34,6 +33,7 @@ class WithDocument(Protocol):
 Audited = WithDocument | Document
 
 BANNER = "Not for release: seeded simulation"
+_INFINITE = (math.inf, {"float": "inf"})
 NONE = "—"
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 NEIGHBORS = {
@@ -125,7 +125,7 @@ def number(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    if value in (math.inf, INFINITE):
+    if value in _INFINITE:
         return "∞"
     if isinstance(value, float) and 1000 <= abs(value) < 1e15:
         text = f"{value:,.{max(0, 4 - math.floor(math.log10(abs(value))))}f}"
@@ -148,7 +148,7 @@ def outward(bound: object, *, upward: bool) -> str:
 
 def exact(value: object) -> str:
     """Format a number of the claim, in full."""
-    return "∞" if value in (math.inf, INFINITE) else NONE if value is None else str(value)
+    return "∞" if value in _INFINITE else NONE if value is None else str(value)
 
 
 def power(value: object) -> str:
