@@ -36,7 +36,7 @@ def test_a_genuine_certificate_holds(name: str) -> None:
     found = verdict(document)
     assert found.holds
     assert found.reasons == ()
-    assert found.found == found.claimed == float(document["claim"]["epsilon"])
+    assert found.found == found.claimed == certificate_of(name).epsilon
 
 
 def test_the_claim_is_the_least_upper_bound() -> None:
@@ -279,7 +279,7 @@ def test_what_passes_no_reader_is_refused_too() -> None:
     odd: list[Any] = ["1", True, None, [1.0], {"float": "inf"}]
     for value in odd:
         for change in ({"epsilon": value}, {"delta": value}):
-            with pytest.raises((dp.DocumentError, dp.DeclarationError, TypeError)):
+            with pytest.raises((dp.DocumentError, dp.DeclarationError)):
                 dp.verify(evolve(genuine, claim=evolve(genuine.claim, **change)))
         with pytest.raises(dp.DocumentError):
             dp.verify(evolve(genuine, nodes=value))
@@ -301,9 +301,6 @@ def test_a_document_is_read_back_as_the_very_same_value() -> None:
             again = dp.Certificate.from_document(certificate.to_document())
             assert again == certificate
             assert again.to_json() == certificate.to_json()
-    for wrong in ({"session": None}, {"third_party": []}):  # a default is left out
-        with pytest.raises(dp.DocumentError):
-            dp.Certificate.from_document(certificate.to_document() | wrong)
 
 
 def test_a_plan_at_hand_is_compared_with_that_of_the_certificate() -> None:

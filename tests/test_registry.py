@@ -142,7 +142,7 @@ def extra(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def rows(certificate: dp.Certificate) -> set[tuple[Any, Any]]:
-    return {(row["kind"], row["class"]) for row in certificate.document.get("third_party", [])}
+    return {(row.kind, row.code) for row in certificate.third_party}
 
 
 def test_a_module_under_the_librarys_name_is_a_third_partys(extra: Any) -> None:
@@ -164,7 +164,7 @@ def test_it_does_not_stand_in_for_the_librarys(extra: Any) -> None:
     noise = dp.Pipeline(n=people().count().release(extra.Laplace(scale=2.0)))
     assert len({own.fingerprint, query.fingerprint, noise.fingerprint}) == 3
     assert type(dp.load(own.to_json()).outputs[0][1].operation.mechanism) is dp.Laplace
-    assert noise.certify().document["nodes"][0]["mechanism"] == "adaptive_dp.extra:Laplace"
+    assert noise.certify().nodes[0].mechanism == "adaptive_dp.extra:Laplace"
     assert rows(own.certify()) == set()
     with pytest.raises(dp.DeclarationError):
         own.certify(accountants=[extra.Basic(name="basic")])

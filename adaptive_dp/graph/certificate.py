@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from html import escape
 from textwrap import fill
 from typing import Any, Literal
@@ -18,11 +19,10 @@ import attrs
 from attrs import field, frozen
 
 from accountants import Bounds
-from accountants.codec import loads
+from accountants.codec import Codec, loads
 from accountants.rounding import COSTS, shown
 from adaptive_dp.graph.errors import DeclarationError, DocumentError
 from adaptive_dp.graph.table import ROOM, short, table
-from adaptive_dp.graph.typed import from_plain, to_plain
 from adaptive_dp.graph.untrusted import check_values
 from adaptive_dp.graph.visible import visible
 
@@ -32,9 +32,6 @@ PLAN = "adaptive-dp/plan/"
 Kind = Literal["accountant", "library", "loss", "mechanism", "query"]
 """What code from elsewhere can be, on which a claim rests."""
 
-Scalar = str | bool | int | float | None
-"""The values of a loss's parameters."""
-
 UPPER = {"compare": "upper"}
 """An upper bound: a certificate may claim more than is recomputed, never less."""
 LOWER = {"compare": "lower"}
@@ -43,14 +40,42 @@ STATED = {"compare": "stated"}
 """Stated by whoever wrote the certificate: nothing in it allows to recompute it."""
 
 
+def _copied(value: Any, place: str) -> Any:
+    """Return a JSON value as it stands: a plan's document, or parameters as they stand in one."""
+    if not isinstance(value, Mapping):
+        raise DocumentError(f"{place} must be an object, got {type(value).__name__}")
+    return deepcopy(dict(value))
+
+
+CODEC = Codec(DocumentError, readers={Mapping[str, Any]: _copied})
+"""Reads and writes certificates, by the fields of the classes below."""
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _as_float(value: Any) -> Any:
+    return float(value) if _is_number(value) else value  # anything else is for the validator
+
+
+def _as_floats(values: Any) -> Any:
+    return tuple(map(_as_float, values))
+
+
 def _not_negative(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     # "not >=" refuses NaN as well
-    if value is not None and not value >= 0:
+    if value is not None and not (_is_number(value) and value >= 0):
         raise DeclarationError(f"{attribute.name} must be a number of at least 0, got {value!r}")
 
 
+def _none_negative(_: object, attribute: attrs.Attribute[Any], values: Any) -> None:
+    for value in values:
+        _not_negative(_, attribute, value)
+
+
 def _probability(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not 0 <= value < 1:
+    if not (_is_number(value) and 0 <= value < 1):
         raise DeclarationError(f"{attribute.name} must be in [0, 1), got {value!r}")
 
 
@@ -68,8 +93,8 @@ class Claim:
         The accountant whose theorem gives epsilon; of a session, that of its filter.
     """
 
-    epsilon: float = field(validator=_not_negative, metadata=UPPER)
-    delta: float = field(validator=_probability)
+    epsilon: float = field(converter=_as_float, validator=_not_negative, metadata=UPPER)
+    delta: float = field(converter=_as_float, validator=_probability)
     accountant: str
 
 
@@ -129,7 +154,7 @@ class LossRow:
     """
 
     kind: str
-    parameters: Mapping[str, Scalar] = field(hash=False)
+    parameters: Mapping[str, Any] = field(hash=False)
 
 
 @frozen
@@ -172,8 +197,8 @@ class ReleaseRow:
     of: str
     mechanism: str
     parameters: Mapping[str, Any] = field(hash=False)
-    norm: float = field(validator=_not_negative)
-    distance: float = field(validator=_not_negative)
+    norm: float = field(converter=_as_float, validator=_not_negative)
+    distance: float = field(converter=_as_float, validator=_not_negative)
     loss: LossRow
     theorem: str
     source: str
@@ -181,7 +206,7 @@ class ReleaseRow:
     conversions: Mapping[str, str] = field(hash=False)
     times: int
     region: tuple[str, ...]
-    share: float = field(validator=_not_negative)
+    share: float = field(converter=_as_float, validator=_not_negative)
     in_worst_world: bool
 
 
@@ -207,8 +232,8 @@ class AccountantRow:
     theorem: str
     applies: bool
     reason: str
-    lower: float | None = field(validator=_not_negative, metadata=LOWER)
-    upper: float | None = field(validator=_not_negative, metadata=UPPER)
+    lower: float | None = field(converter=_as_float, validator=_not_negative, metadata=LOWER)
+    upper: float | None = field(converter=_as_float, validator=_not_negative, metadata=UPPER)
     world: tuple[str, ...]
 
 
@@ -299,7 +324,7 @@ class OdometerRow:
         By which it holds wherever the analyst stops.
     """
 
-    epsilon: float = field(validator=_not_negative, metadata=UPPER)
+    epsilon: float = field(converter=_as_float, validator=_not_negative, metadata=UPPER)
     theorem: str
 
 
@@ -343,13 +368,15 @@ class SessionRow:
         Where the ledger stood.
     """
 
-    failures: float = field(validator=_probability)
+    failures: float = field(converter=_as_float, validator=_probability)
     theorem: str
     steps: tuple[str, ...]
     currencies: tuple[str, ...]
-    spent: tuple[float, ...] = field(metadata=UPPER)
-    remaining: tuple[float, ...] = field(metadata=LOWER)
-    failed: float = field(validator=_not_negative, metadata=UPPER)
+    spent: tuple[float, ...] = field(converter=_as_floats, validator=_none_negative, metadata=UPPER)
+    remaining: tuple[float, ...] = field(
+        converter=_as_floats, validator=_none_negative, metadata=LOWER
+    )
+    failed: float = field(converter=_as_float, validator=_not_negative, metadata=UPPER)
     odometer: OdometerRow
     ledger: LedgerRow
 
@@ -467,8 +494,7 @@ class Certificate:
         >>> plan.certify().to_document()["claim"]
         {'epsilon': 0.5, 'delta': 0.0, 'accountant': 'basic'}
         """
-        sections: dict[str, Any] = to_plain(self)
-        return {"format": FORMAT} | sections
+        return {"format": FORMAT} | CODEC.fields(self, "certificate")
 
     @classmethod
     def from_document(cls, document: Any) -> Certificate:
@@ -482,10 +508,13 @@ class Certificate:
         if not isinstance(document, Mapping) or document.get("format") != FORMAT:
             found = document.get("format") if isinstance(document, Mapping) else None
             remedy = "; a plan is read by dp.load(text)" if str(found).startswith(PLAN) else ""
-            raise DocumentError(f"not a certificate: 'format' must be {FORMAT!r}{remedy}")
+            raise DocumentError(
+                f"not a certificate: 'format' must be {FORMAT!r}, got {found!r}{remedy}"
+            )
         check_values(document, "certificate")
         inside = {name: value for name, value in document.items() if name != "format"}
-        return from_plain(cls, inside, "certificate")
+        read: Certificate = CODEC.read(cls, inside, "certificate")
+        return read
 
     def to_json(self) -> str:
         """Return the canonical JSON: sorted keys, one space of indentation for each level."""
@@ -607,6 +636,6 @@ def _release_cells(row: ReleaseRow) -> Sequence[str]:
     )
 
 
-def _bound(value: Scalar, *, upward: bool) -> str:
+def _bound(value: Any, *, upward: bool) -> str:
     """Return a bound, rounded outward: what is shown never promises more than what holds."""
     return shown(value, upward=upward) if isinstance(value, float) else str(value)

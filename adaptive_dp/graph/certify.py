@@ -1,4 +1,9 @@
-"""Building a certificate: every accountant's answer, and what the answers rest on."""
+"""Building a certificate: every accountant's answer, and what the answers rest on.
+
+The plan is compiled into one term for each data set; their sequential composition has worlds
+(branches of parallel composition), and each accountant bounds epsilon in the worst of them. The
+least upper bound is the claim.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +30,7 @@ from adaptive_dp.graph.certificate import (
     WorldsRow,
 )
 from adaptive_dp.graph.charge import Charge, releases
-from adaptive_dp.graph.operation import require
+from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.origins import third_party
 from adaptive_dp.graph.registry import is_own
 from adaptive_dp.graph.roles import BoundOperation, SourceOperation
@@ -36,7 +41,7 @@ SYSTEM = "the operating system"
 """The source of the noise of a plan that is run, not simulated."""
 
 
-FIXED = (
+FIXED = (  # the reason why an accountant of fixed losses has no bound for a session
     "its bound holds for losses that were fixed before the analysis; these were chosen as it ran, "
     "which a filter or an odometer covers"
 )
@@ -149,9 +154,10 @@ def _chosen_as_it_ran(answers: Collection[Answer]) -> None:
 
 
 def _contradicted(answers: Mapping[str, Answer], worlds: Worlds, delta: float) -> None:
-    """Refuse an accountant from elsewhere whose bound is below what is proven to be lost.
+    """Refuse a third party's accountant whose upper bound is below a proven lower bound.
 
-    The lower ends of the library's accountants are of the tight epsilon: nothing true is below.
+    The library's accountants bracket the tight epsilon: no valid upper bound is below their lower
+    ends.
 
     Raises
     ------
@@ -170,19 +176,20 @@ def _contradicted(answers: Mapping[str, Answer], worlds: Worlds, delta: float) -
     for answer in others:
         name, bounds = answer.accountant.name, answer.bounds
         assert bounds is not None
-        require(
-            bounds.upper >= floor,
-            f"the accountant {name!r} finds epsilon <= {bounds.upper!r} at delta = {delta:g}, but "
-            f"these releases are proven to lose at least {floor!r}: it under-reports, and is not "
-            "certified",
-        )
+        if not bounds.upper >= floor:  # NaN is refused too
+            raise DeclarationError(
+                f"the accountant {name!r} finds epsilon <= {bounds.upper!r} at delta = {delta:g}, "
+                f"but these releases are proven to lose at least {floor!r}: it under-reports, and "
+                "is not certified"
+            )
 
 
 def _adaptively(worlds: Worlds, accountant: accountants.Accountant[Any]) -> bool:
-    """Whether an accountant's bound holds for losses that were chosen as they were paid.
+    """Whether an accountant's bound holds for losses that were chosen adaptively.
 
-    A sum of pure epsilons does. How a delta is split among losses, or what failures leave of it,
-    must not be chosen by what came out.
+    A sum of pure epsilons does: the accountant must have a bound at delta = 0. How a positive delta
+    is split among losses, or what their masses of delta leave of it, must not depend on what was
+    released.
     """
     if not accountant.adaptive:
         return False
@@ -191,7 +198,7 @@ def _adaptively(worlds: Worlds, accountant: accountants.Accountant[Any]) -> bool
 
 
 def _trusted(chosen: Sequence[accountants.Accountant[Any]]) -> list[str]:
-    """Return what is assumed of accountants from elsewhere."""
+    """Return what is assumed of accountants that are not the library's."""
     names = sorted(each.name for each in chosen if not is_own(type(each)))
     if not names:
         return []

@@ -12,7 +12,7 @@ from accountants.loss import parameters
 from accountants.registry import LOSSES
 from accountants.rounding import COSTS, shown
 from adaptive_dp.graph import compile as compiler
-from adaptive_dp.graph.certificate import LossRow, ReleaseRow, Scalar
+from adaptive_dp.graph.certificate import LossRow, ReleaseRow
 from adaptive_dp.graph.charge import Charge, regions
 from adaptive_dp.graph.encode import encode
 from adaptive_dp.graph.loop import Loop
@@ -95,7 +95,7 @@ def _row(
     )
 
 
-def _plain(value: Any) -> Scalar:
+def _plain(value: Any) -> str | int | float:
     """Return a loss's parameter for people: of losses with their counts, each loss."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)

@@ -1,19 +1,20 @@
 """JSON Schemas (draft 2020-12) of plan documents and certificates.
 
-The plan's is made from the classes that plans consist of, by the fields and types by which the
+Both are made from the classes that the documents consist of, by the fields and types by which the
 codec reads them.
 """
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from copy import deepcopy
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from accountants.json_schema import Schema, Schemas, record
 from adaptive_dp.graph import registry
+from adaptive_dp.graph.certificate import CODEC, Certificate
+from adaptive_dp.graph.certificate import FORMAT as CERTIFICATE_FORMAT
 from adaptive_dp.graph.entries import plan_codec
 from adaptive_dp.graph.functions import Function
 from adaptive_dp.graph.handles import Handle
@@ -22,6 +23,7 @@ from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.write import FORMAT
 
 PLAN = "urn:adaptive-dp:plan:2"
+CERTIFICATE = "urn:adaptive-dp:certificate:2"
 ID: Schema = {"$ref": "#/$defs/id"}
 PLACE = r"^[\w.]+:[\w.<>]+$"
 """A third party's class or function, as ``module:name``."""
@@ -34,9 +36,16 @@ def plan_schema() -> dict[str, Any]:
 
 def certificate_schema() -> dict[str, Any]:
     """Return the JSON Schema of certificates, that of the plan in them included."""
-    text = files(__name__).joinpath("certificate.schema.json").read_text(encoding="utf-8")
-    schema: dict[str, Any] = json.loads(text)
-    return schema | {"$defs": {"plan": plan_schema()}}
+    schemas = Schemas(CODEC, {Mapping[str, Any]: {"type": "object"}})
+    sections = schemas.fields(Certificate, {"format": {"const": CERTIFICATE_FORMAT}})
+    sections["properties"]["plan"] = {"$ref": PLAN}
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": CERTIFICATE,
+        "title": "A certificate of adaptive-dp",
+    }
+    definitions = deepcopy(schemas.definitions) | {"plan": plan_schema()}
+    return head | sections | {"$defs": definitions}
 
 
 @cache

@@ -1,18 +1,19 @@
-"""Recomputing a ledger from its entries alone: on another machine, by someone who trusts nobody.
+"""Recomputing a ledger from its entries alone, on any machine, without trusting who wrote it.
 
-A chain shows that entries are those that were written; this shows that what was written is right:
+The chain of hashes shows that entries are those that were written; this shows that what was written
+is right:
 
 - each spend costs at least what its plan costs, recomputed from the plan document, place by place,
-  in every currency of the session's filter;
+  in every accounting unit of the session's filter;
 - whatever a step computed was paid for in it, or released before;
 - each value that is kept belongs to a spend, and each spend has released once;
 - the sums never exceed the budget, under the filter theorem of the first entry, and those of a part
   never the share that its first spend gave it, which stays what it is;
 - a data set is declared once, and all protect units in the same sense.
 
-What it cannot show. Whoever can write a whole ledger can write another, right in itself: steps that
-nobody reads later left out, or declarations that do not describe the data. Against the first, keep
-the last hash elsewhere.
+What it cannot show: whoever can write the whole ledger can write another one that is consistent,
+without the steps that no later step reads, or with declarations that do not describe the data.
+Against the former, keep the last hash elsewhere.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from accountants.filters.sums import Amount, Spent
 from adaptive_dp.graph.errors import DocumentError, LedgerError, PlanError
 from adaptive_dp.graph.functions import permitted
 from adaptive_dp.graph.structure import Node, Structure
+from adaptive_dp.graph.verify import TOLERANCE
 from adaptive_dp.session.budget import Account, Budget, Costs, PartPath
 from adaptive_dp.session.entries import (
     FORMAT,
@@ -51,8 +53,6 @@ from adaptive_dp.session.plans import (
     required_nodes,
 )
 
-TOLERANCE = 1e-9
-"""Room for the rounding of other versions of NumPy and SciPy."""
 _LEDGERS = "adaptive-dp/ledger/"
 UNREADABLE = (
     PlanError,
@@ -64,21 +64,22 @@ UNREADABLE = (
     ArithmeticError,
     RecursionError,
 )
+"""What an entry that is not of the declared form may raise when it is read."""
 
 
 @frozen
 class PartFound:
-    """What a recomputation found of a part in which something was spent.
+    """What a recomputation found of a part of a session in which something was spent.
 
     Parameters
     ----------
     share
-        Of the whole budget, its limit.
+        Its limit, as a fraction of the session's budget.
     epsilon
         What was spent in it, at its share of delta.
     left
-        Which fraction of its limit is left, in the currency that limits it or for failures;
-        rounded down.
+        The remaining fraction of its limit, in the accounting unit that limits it or in the mass of
+        delta; rounded down.
     """
 
     share: float
@@ -88,7 +89,7 @@ class PartFound:
 
 @frozen
 class Recomputed:
-    """What a recomputation found.
+    """What a recomputation of a ledger found.
 
     Parameters
     ----------
@@ -97,21 +98,24 @@ class Recomputed:
     entries, spends
         How many there are.
     head
-        The hash of the last entry: keep it where those who write the ledger cannot.
+        The hash of the last entry: keep it where those who write the ledger cannot change it.
     budget, theorem
-        As opened; None and '' where the first entry cannot be read.
+        The session's budget and the filter's theorem; None and '' where the first entry cannot be
+        read.
     epsilon
         What was spent, at the budget's delta, by the theorem of the odometer.
     left
-        Which fraction of the budget is left, in the currency that limits it or for failures;
-        rounded down. Where each record has the budget for itself, of one that is in every step.
+        The remaining fraction of the budget, in the accounting unit that limits it or in the mass
+        of delta; rounded down. Where each record has a budget of its own, that of a record that
+        takes part in every step.
     spent, remaining
-        In the currencies of the filter.
+        Total and remaining cost in the accounting units of the filter.
     running
-        For each spend by its entry's number, the epsilon after it, and what was left as in `left`.
+        For each spend, by its entry's number, the epsilon after it and the remaining fraction of
+        the budget, as `left`.
     released
-        The numbers of the spends whose values were released. A spend without is one whose session
-        was stopped in between, or is at work: it is paid, and nobody knows its values.
+        The numbers of the spends whose values were released. The session of any other spend was
+        stopped in between or is still at work: it is paid for, and its values are unknown.
     parts
         What was spent in each part, by its name.
     """
@@ -208,7 +212,11 @@ def recomputed(
 
 
 class _Audit:
-    """What is known after some entries."""
+    """What follows from the entries that were read so far.
+
+    Entries are read in order, each against what follows from those before it: a session that
+    appends to the ledger knows no more.
+    """
 
     def __init__(self, first: Any, modules: Collection[str]) -> None:
         if not isinstance(first, dict) or first.get("kind") != "open":
@@ -230,7 +238,7 @@ class _Audit:
         self.edition: Any = None
 
     def found(self, number: int, entry: Any) -> list[str]:
-        """Take in an entry, and return what is wrong with it."""
+        """Read the next entry, and return what is wrong with it."""
         kind = entry.get("kind") if isinstance(entry, dict) else None
         if kind == "spend":
             return self._spend(number, entry)
@@ -257,6 +265,7 @@ class _Audit:
             claimed, reasons = (), [*reasons, f"its costs cannot be read: {_said(error)}"]
         short = self._short(claimed, truth)
         reasons += short
+        # an entry may claim more than its plan costs, never less: the larger of both is added
         costs = truth if short else claimed
         part: PartPath = ()
         try:
@@ -270,6 +279,7 @@ class _Audit:
             except AccountingError as error:
                 of = f" of the part {name!r}" if name else ""
                 reasons.append(f"it does not fit into what was left{of}: {error}")
+        # added although it does not fit: the sums are of what was spent, whether it was allowed
         self.account.add(costs, part)
         whole = self.account.whole
         self.running[number] = whole.epsilon(), whole.remaining_share()
@@ -281,7 +291,7 @@ class _Audit:
             return [f"it releases for entry {of!r}, which is no spend before it"]
         reasons = []
         if of in self.released:
-            reasons.append(f"entry {of} has released before, and was paid once")
+            reasons.append(f"entry {of} has released before, and was paid for once")
         self.released.add(of)
         self.known.update(self.releases[of])
         # an identity is a digest, and what tells functions of a notebook apart
@@ -290,10 +300,10 @@ class _Audit:
         return reasons
 
     def _unpaid(self, structure: Structure, digests: Sequence[str]) -> list[str]:
-        """Say what a step computes that is neither paid in it nor released before.
+        """Return what a step computes without paying for it, and that was not released before.
 
-        What was paid for, but not released (a process was killed), is unknown to every session:
-        who needs it pays again.
+        What was paid for but not released (its process was killed) is unknown to every session: a
+        step that needs it pays again.
         """
         before = self.known - set(digests)
         known = [node.name for node in structure if is_paid(node) and node.digest in before]
@@ -314,7 +324,7 @@ class _Audit:
         entry: dict[str, Any],
         keeps: IndividualFilter,
     ) -> list[str]:
-        """Say why a step has no price for each record, or was made on other data."""
+        """Return why a step has no cost for each record, or was made on other data."""
         reasons = []
         self.edition = entry["edition"] if self.edition is None else self.edition
         if entry["edition"] != self.edition:
@@ -326,7 +336,7 @@ class _Audit:
         return reasons
 
     def _declares(self, structure: Structure, entry: dict[str, Any]) -> list[str]:
-        """Say which data set is declared otherwise than before, or than the entry says."""
+        """Return which data sets are declared differently than before, or than the entry says."""
         found = declarations(structure)
         reasons = []
         if entry["data"] != {name: list(said) for name, said in found.items()}:
@@ -339,7 +349,7 @@ class _Audit:
         return reasons
 
     def _short(self, claimed: Costs, truth: Costs) -> list[str]:
-        """Say at how many places less is claimed than what is true."""
+        """Return whether an entry claims less than its plan costs, at any place."""
         mine, theirs = self._sums(truth), self._sums(claimed)
         zero = self.filter.start()
         short = [p for p, sums in mine.items() if not _covers(theirs.get(p, zero), sums)]
@@ -361,6 +371,7 @@ class _Audit:
 
 
 def _covers(above: Spent, below: Spent) -> bool:
+    # exact rationals, with room for the rounding of other versions of NumPy and SciPy
     pairs = zip((*above.sums, above.failure), (*below.sums, below.failure), strict=True)
     return all(a * (1 + Fraction(TOLERANCE)) >= b for a, b in pairs)
 
@@ -371,7 +382,7 @@ def _said(error: BaseException) -> str:
 
 
 def exported(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the document of a ledger: all that `recomputed` needs.
+    """Return a ledger as one document: all that `recomputed` needs.
 
     Examples
     --------
