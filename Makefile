@@ -14,7 +14,7 @@ test: $(VENV)/.test
 	@$(BIN)/python -m pytest -n auto --dist loadfile
 
 slow: $(VENV)/.test
-	@$(BIN)/python -m pytest -n auto --dist loadfile -m slow
+	@$(BIN)/python -m pytest -n auto --dist loadfile -m "slow or hypothesis" --hypothesis-profile=nightly
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

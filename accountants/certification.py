@@ -22,7 +22,7 @@ from accountants.loss import PrivacyLoss
 from accountants.renyi import Renyi
 from accountants.terms import Term
 from accountants.world import World, Worlds, worlds
-from accountants.worst import worst
+from accountants.worst import maximum_over_worlds
 
 ACCOUNTANTS: tuple[Accountant[Any], ...] = (
     Basic(),
@@ -101,12 +101,12 @@ def measure(
     every = term if isinstance(term, Worlds) else worlds(term)
     try:
         if delta is not None:
-            found = worst(every, accountant, delta=point)
+            greatest = maximum_over_worlds(every, accountant, delta=point)
         else:
-            found = worst(every, accountant, epsilon=point)
+            greatest = maximum_over_worlds(every, accountant, epsilon=point)
     except InapplicableError as refusal:
         return Answer(accountant, None, every.alternatives[0], reason=str(refusal))
-    return Answer(accountant, found.bounds, found.world, found.state)
+    return Answer(accountant, greatest.bounds, greatest.world, greatest.state)
 
 
 def certify(
@@ -149,7 +149,7 @@ def tightest(answers: dict[str, Answer]) -> Answer:
 
 
 def price(answer: Answer, delta: float, loss: PrivacyLoss) -> float:
-    """Return what ``loss`` costs in the additive currency of the answer's accountant.
+    """Return what ``loss`` costs in the accounting unit of the answer's accountant.
 
     Examples
     --------

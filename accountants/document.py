@@ -4,30 +4,25 @@
         {"kind": "Laplace", "epsilon": 0.1}}}
 
 ``kind`` names a class of `accountants.terms` or, where a loss stands, of `accountants.losses`; the
-other keys are its parameters, and those that have a default may be left out. A loss stands as
-``loss`` of a Spend and inside of other losses, a term everywhere else. Numbers are written with
-all their digits; infinities are {"float": "inf"}, fractions {"fraction": "1/3"}.
+other keys are its parameters, and those that have a default may be left out. Values are written
+and read by `accountants.codec`.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping
-from enum import Enum
-from fractions import Fraction
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-import attrs
-import numpy as np
-
-from accountants import losses, terms
-from accountants.errors import AccountingError, DomainError
+from accountants import losses
+from accountants.codec import Codec, loads, shown
+from accountants.errors import DomainError
 from accountants.loss import PrivacyLoss
+from accountants.registry import LOSSES, TERMS, locate
 from accountants.terms import Term
 
-DEEPEST = 200
+DEEPEST = 100
 """A document nested deeper than this is refused."""
 
 
@@ -50,7 +45,7 @@ def from_json(text: str) -> Term:
     Raises
     ------
     DomainError
-        If it is no JSON, or no term: with the node, and what it lacks or should not have.
+        If it is not JSON, or not a term: with the node, and what it lacks or should not have.
 
     Examples
     --------
@@ -59,17 +54,15 @@ def from_json(text: str) -> Term:
     >>> from_json('{"kind": "Spend", "loss": {"kind": "Laplace", "scale": 2}}')
     Traceback (most recent call last):
         ...
-    accountants.errors.DomainError: term.loss (Laplace): unknown key 'scale'; Laplace takes
-    epsilon
+    accountants.errors.DomainError: term (Spend).loss (Laplace): unknown field 'scale'; known are
+    'epsilon'
     """
     try:
-        document = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+        document = loads(text)
     except RecursionError:
-        raise DomainError("the term is nested too deep") from None
-    except DomainError:
-        raise
+        raise DomainError("term: nested too deep") from None
     except ValueError as error:
-        raise DomainError(f"the term is no JSON: {error}") from None
+        raise DomainError(f"term: not JSON: {error}") from None
     return from_document(document)
 
 
@@ -83,7 +76,7 @@ def to_document(term: Term) -> dict[str, Any]:
     """
     if not isinstance(term, Term):
         raise DomainError(f"a document is made of a term, got {term!r}; wrap a loss in Spend")
-    document: dict[str, Any] = _plain(term, "term")
+    document: dict[str, Any] = _CODEC.write(term, "term")
     return document
 
 
@@ -95,122 +88,61 @@ def from_document(document: Any) -> Term:
     DomainError
         As `from_json`.
     """
-    term: Term = _node(document, "term", Term)
+    _shallow(document)
+    term: Term = _CODEC.read(Term, document, "term")
     return term
 
 
 @cache
 def kinds(base: type) -> dict[str, type]:
     """Return the classes that a document may name: of the terms, or of the losses."""
-    if base is Term:
-        return {
-            name: found
-            for name, found in vars(terms).items()
-            if isinstance(found, type) and issubclass(found, Term) and found is not Term
-        }
-    return {name: getattr(losses, name) for name in losses.__all__ if _is_loss(name)}
+    table = TERMS if base is Term else {k: v for k, v in LOSSES.items() if k in losses.__all__}
+    return {name: locate(place) for name, place in table.items()}
 
 
-def _is_loss(name: str) -> bool:
-    found = getattr(losses, name)
-    return isinstance(found, type) and issubclass(found, PrivacyLoss)
+def _shallow(document: Any) -> None:
+    """Refuse what is nested so deep that reading it would exhaust the interpreter's stack."""
+    stack = [(document, 0)]
+    while stack:
+        value, depth = stack.pop()
+        if depth > DEEPEST:
+            raise DomainError(f"term: nested deeper than {DEEPEST}")
+        inner = value.values() if isinstance(value, Mapping) else value
+        if isinstance(value, Mapping | list | tuple):
+            stack.extend((each, depth + 1) for each in inner)
 
 
-def _parameters(kind: type) -> dict[str, attrs.Attribute[Any]]:
-    """Return the fields that make an object of a class, by the names of its parameters."""
-    return {(f.alias or f.name): f for f in attrs.fields(kind) if f.init}
+def _write(base: type) -> Callable[[Any, str], dict[str, Any]]:
+    def write(value: Any, place: str) -> dict[str, Any]:
+        name = type(value).__name__
+        if kinds(base).get(name) is not type(value):
+            raise DomainError(f"{place}: {name} has no form in a document")
+        return {"kind": name} | _CODEC.fields(value, place)
+
+    return write
 
 
-def _plain(value: Any, place: str) -> Any:
-    if isinstance(value, Term | PrivacyLoss):
-        kind = type(value)
-        known = kinds(Term if isinstance(value, Term) else PrivacyLoss)
-        if known.get(kind.__name__) is not kind:
-            raise DomainError(f"{place}: {kind.__name__} has no form in a document")
-        inner = {k: getattr(value, f.name) for k, f in _parameters(kind).items()}
-        return {"kind": kind.__name__} | {k: _plain(v, f"{place}.{k}") for k, v in inner.items()}
-    if isinstance(value, Enum):
-        return _plain(value.value, place)
-    if isinstance(value, np.generic):
-        return _plain(value.item(), place)
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float) and not math.isnan(value):
-        return value if math.isfinite(value) else {"float": str(value)}
-    if isinstance(value, Fraction):
-        return {"fraction": str(value)}
-    if isinstance(value, tuple | list):
-        return [_plain(item, f"{place}[{i}]") for i, item in enumerate(value)]
-    raise DomainError(f"{place}: {value!r} has no form in a document")
-
-
-def _node(document: Any, place: str, base: type, depth: int = 0) -> Any:
-    """Return the term or the loss that an object of a document describes."""
+def _read(base: type) -> Callable[[Any, str], Any]:
     what = "term" if base is Term else "loss"
-    if not isinstance(document, Mapping) or "kind" not in document:
-        raise DomainError(f"{place}: a {what} is an object with the key 'kind', got {document!r}")
-    name, known = document["kind"], kinds(base)
-    if not isinstance(name, str) or name not in known:
-        raise DomainError(f"{place}: no {what} is of kind {name!r}; there are {_listed(known)}")
-    expected, given = _parameters(known[name]), set(document) - {"kind"}
-    node = f"{place} ({name})"
-    if unknown := sorted(given - set(expected), key=str):
-        raise DomainError(
-            f"{node}: unknown key {unknown[0]!r}; {name} takes {_listed(expected) or 'no keys'}"
-        )
-    needed = [k for k, f in expected.items() if f.default is attrs.NOTHING]
-    if missing := [key for key in needed if key not in given]:
-        raise DomainError(f"{node}: {missing[0]!r} is missing; {name} takes {_listed(expected)}")
-    inner = {
-        key: _value(document[key], f"{place}.{key}", _inside(known[name], key), depth + 1)
-        for key in expected
-        if key in given
-    }
-    try:
-        return known[name](**inner)
-    except AccountingError as error:
-        raise DomainError(f"{node}: {error}") from None
+
+    def read(value: Any, place: str) -> Any:
+        if not isinstance(value, Mapping) or "kind" not in value:
+            raise DomainError(
+                f"{place}: a {what} is an object with the key 'kind', got {shown(value)}"
+            )
+        name, known = value["kind"], kinds(base)
+        if not isinstance(name, str) or name not in known:
+            raise DomainError(
+                f"{place}: no {what} is of kind {shown(name)}; there are {', '.join(known)}"
+            )
+        node, rest = f"{place} ({name})", {k: v for k, v in value.items() if k != "kind"}
+        return _CODEC.made(known[name], _CODEC.arguments(known[name], rest, node), node)
+
+    return read
 
 
-def _inside(kind: type, key: str) -> type:
-    """Return what an object under a key is: a loss in a loss and in a Spend, else a term."""
-    return Term if issubclass(kind, Term) and (kind, key) != (terms.Spend, "loss") else PrivacyLoss
-
-
-def _value(document: Any, place: str, base: type, depth: int) -> Any:
-    if depth > DEEPEST:
-        raise DomainError(f"{place}: nested too deep")
-    if isinstance(document, Mapping):
-        if set(document) == {"fraction"}:
-            return _fraction(document["fraction"], place)
-        if document in ({"float": "inf"}, {"float": "-inf"}):  # JSON has no number for them
-            return float(document["float"])
-        return _node(document, place, base, depth)
-    if isinstance(document, list | tuple):
-        return tuple(
-            _value(item, f"{place}[{i}]", base, depth + 1) for i, item in enumerate(document)
-        )
-    return document
-
-
-def _fraction(text: Any, place: str) -> Fraction:
-    try:
-        return Fraction(str(text))
-    except (ValueError, ZeroDivisionError):
-        raise DomainError(f"{place}: {text!r} is no fraction such as '1/3'") from None
-
-
-def _listed(names: Mapping[str, Any]) -> str:
-    return ", ".join(names)
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
-        raise DomainError(f"the key {twice!r} stands twice in one object")
-    return found
-
-
-def _constant(text: str) -> float:
-    raise DomainError(f'{text} is no number of JSON; an infinity is {{"float": "inf"}}')
+_CODEC = Codec(
+    DomainError,
+    writers={Term: _write(Term), PrivacyLoss: _write(PrivacyLoss)},
+    readers={Term: _read(Term), PrivacyLoss: _read(PrivacyLoss)},
+)

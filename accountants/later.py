@@ -53,9 +53,9 @@ def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], 
 
 def offered(stub: Path) -> dict[str, str]:
     """Return the modules that a stub imports its names from, by name."""
-    found = {}
+    modules = {}
     for node in ast.parse(stub.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom) and node.module != "typing":
             for alias in node.names:
-                found[alias.asname or alias.name] = str(node.module)
-    return found
+                modules[alias.asname or alias.name] = str(node.module)
+    return modules

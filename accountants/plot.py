@@ -84,8 +84,8 @@ def epsilons(
     grid = np.geomspace(*deltas, points)
     axes.set(xscale="log", xlim=deltas)
     for i, (name, each) in enumerate(many.items()):
-        found = [each.epsilon(float(delta)) for delta in grid]
-        lower, upper = (np.array([getattr(b, end) for b in found]) for end in ("lower", "upper"))
+        brackets = [each.epsilon(float(delta)) for delta in grid]
+        lower, upper = (np.array([getattr(b, end) for b in brackets]) for end in ("lower", "upper"))
         seen = np.isfinite(upper)
         low = lower if len(many) <= LABELLED else upper
         _curve(axes, grid[seen], low[seen], upper[seen], "upper", i, name)

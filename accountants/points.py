@@ -63,9 +63,9 @@ def implied(points: Points, epsilon: float) -> float:
 
 def _lines(points: Points) -> tuple[Array, Array]:
     """Return the lines of f as ``intercept - slope x``."""
-    found = [(0.0, 0.0)]
+    lines = [(0.0, 0.0)]
     for epsilon, delta in points:
         grows = math.exp(min(epsilon, 700.0))
-        found += [(1 - delta, grows), ((1 - delta) / grows, 1 / grows)]
-    intercepts, slopes = np.array(found).T
+        lines += [(1 - delta, grows), ((1 - delta) / grows, 1 / grows)]
+    intercepts, slopes = np.array(lines).T
     return intercepts, slopes

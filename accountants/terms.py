@@ -1,6 +1,6 @@
 """How costs combine: a small immutable algebra.
 
-Nouns. A *term* says what one unit can touch. Its leaves are losses.
+A *term* says what one unit can touch. Its leaves are losses.
 
 =================================  =====================================================
 ``Spend(loss, name)``              one mechanism, by the name of its node
@@ -25,9 +25,9 @@ from collections.abc import Callable, Iterable
 
 from attrs import field, frozen
 
-from accountants import runs
 from accountants.errors import DomainError, probability, whole
 from accountants.loss import PrivacyLoss
+from accountants.runs import stopping_rate, stopping_shape
 
 
 class Term:
@@ -79,7 +79,7 @@ class Spend(Term):
     @name.validator
     def _is_text(self, _: object, name: str) -> None:
         if not isinstance(name, str):
-            raise DomainError(f"Spend.name must be a text, got {name!r}")
+            raise DomainError(f"Spend.name must be a str, got {name!r}")
 
 
 @frozen
@@ -106,7 +106,7 @@ def _labels(value: Iterable[str | Iterable[str]]) -> tuple[tuple[str, ...], ...]
 def _label(value: str | Iterable[str]) -> tuple[str, ...]:
     parts = (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
     if not all(isinstance(part, str) for part in parts):
-        raise DomainError(f"a label of Parallel must be a text or several, got {value!r}")
+        raise DomainError(f"a label of Parallel must be a str or several, got {value!r}")
     return parts
 
 
@@ -316,8 +316,8 @@ class Selected(Term):
     """
 
     part: Term = field(converter=_term)
-    shape: float = field(converter=runs.shape)
-    stopping: float = field(converter=runs.stopping)
+    shape: float = field(converter=stopping_shape)
+    stopping: float = field(converter=stopping_rate)
 
 
 def _size(value: int) -> int:

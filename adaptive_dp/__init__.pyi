@@ -9,6 +9,7 @@ from adaptive_dp import pate as pate
 from adaptive_dp import problems as problems
 from adaptive_dp import risk as risk
 from adaptive_dp import testing as testing
+from adaptive_dp.data import Files as Files
 from adaptive_dp.graph.certificate import Certificate as Certificate
 from adaptive_dp.graph.document import load as load
 from adaptive_dp.graph.errors import CalibrationError as CalibrationError
@@ -92,7 +93,6 @@ from adaptive_dp.queries import dataset as dataset
 from adaptive_dp.report import plot as plot
 from adaptive_dp.report.markdown import markdown as markdown
 from adaptive_dp.report.page import html as html
-from adaptive_dp.rows import Files as Files
 from adaptive_dp.session import Budget as Budget
 from adaptive_dp.session import Forecast as Forecast
 from adaptive_dp.session import Part as Part

@@ -13,7 +13,6 @@ and keeps nobody from the others. A name of the library's own always means the l
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from typing import Any
 
@@ -24,10 +23,10 @@ from accountants import PrivacyLoss
 from accountants import losses as families
 from adaptive_dp import pate, solvers
 from adaptive_dp.graph.errors import DeclarationError, PluginError
-from adaptive_dp.graph.everything import everything
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.operation import Operation, Query
+from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.plugins import KINDS, OURS, accountant, entries, resolved, titled, usable
+from adaptive_dp.graph.registry import OPERATIONS, operation
 
 __all__ = ["KINDS", "Listed", "listed", "load"]
 
@@ -136,7 +135,6 @@ def _loaded(kind: str, entry: EntryPoint, every: list[EntryPoint]) -> Any:
 
 def _builtin(kind: str) -> dict[str, Any]:
     """Return the library's own parts of a kind, by name."""
-    everything()
     match kind:
         case "mechanisms":
             rooms = [getattr(room, name) for room in (dp, pate) for name in room.__all__]
@@ -147,7 +145,7 @@ def _builtin(kind: str) -> dict[str, Any]:
             every = [getattr(families, name) for name in families.__all__]
             return {c.__name__: c for c in every if _is(c, PrivacyLoss)}
         case "queries":
-            return {c.kind: c for c in _queries(Query) if c.__module__.startswith("adaptive_dp.")}
+            return {kind: cls for kind in OPERATIONS if _is(cls := operation(kind), Query)}
         case "solvers":
             parts = [getattr(solvers, name) for name in solvers.__all__]
             return {c.__name__: c for c in parts if hasattr(c, "build")}
@@ -156,13 +154,6 @@ def _builtin(kind: str) -> dict[str, Any]:
 
 def _is(value: Any, base: type) -> bool:
     return isinstance(value, type) and issubclass(value, base)
-
-
-def _queries(base: type[Operation]) -> Iterator[Any]:
-    for cls in base.__subclasses__():
-        if "kind" in cls.__dict__:
-            yield cls
-        yield from _queries(cls)
 
 
 def _line(part: Any) -> str:

@@ -29,8 +29,8 @@ from multiprocessing import get_context
 
 import adaptive_dp as dp
 from accountants import BudgetError
-from adaptive_dp.session.chain import broken
-from adaptive_dp.session.opened import opened
+from adaptive_dp.session.entries import broken_entries
+from adaptive_dp.session.ledger import open_ledger
 
 REGIONS = [f"region {i}" for i in range(50)]
 PEOPLE = dp.dataset("people", columns={"age": (0, 100), "region": REGIONS})
@@ -113,7 +113,7 @@ def several(given: argparse.Namespace) -> None:
         with get_context("spawn").Pool(count) as pool:
             found = pool.starmap(spend, [(place, attempts, budget)] * count, chunksize=1)
         seconds = time.perf_counter() - start
-        ledger = opened(place)
+        ledger = open_ledger(place)
         entries = ledger.entries()
         ledger.close()
         spends = sum(entry["kind"] == "spend" for entry in entries)
@@ -122,7 +122,7 @@ def several(given: argparse.Namespace) -> None:
             price = Fraction(after.spent.costs[0]) / spends
         print(f"{sum(found)} in all, {spends} in the ledger, {float(price):.9g} each")
         assert sum(found) == spends == min(given.granted, count * attempts)
-        assert not list(broken(entries))
+        assert not list(broken_entries(entries))
         assert spends * price <= budget
 
 

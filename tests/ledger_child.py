@@ -19,13 +19,13 @@ from typing import Any
 
 import adaptive_dp as dp
 from adaptive_dp.graph.errors import LedgerError
-from adaptive_dp.session import Budget, Session, values
+from adaptive_dp.session import Budget, Session
 from adaptive_dp.session import session as core
-from adaptive_dp.session.chain import broken
-from adaptive_dp.session.opened import opened
+from adaptive_dp.session.database import DatabaseLedger
+from adaptive_dp.session.entries import broken_entries, value_from_json
+from adaptive_dp.session.ledger import open_ledger
 from adaptive_dp.session.postgres import PostgresLedger
 from adaptive_dp.session.sqlite import SQLiteLedger
-from adaptive_dp.session.stored import StoredLedger
 
 BUDGET = Budget(4.0)
 PEOPLE = dp.dataset("people", columns={"age": (0, 100)})
@@ -33,11 +33,11 @@ ROWS = {"age": [30.0, 40.0, 50.0] * 10}
 DATABASE = ("_begin", "_insert", "_commit")
 METHODS: list[tuple[type, str]] = [
     *((kind, name) for kind in (SQLiteLedger, PostgresLedger) for name in DATABASE),
-    (StoredLedger, "spend"),
-    (Session, "_take"),
-    (Session, "_pay"),
+    (DatabaseLedger, "spend"),
+    (Session, "_read"),
+    (Session, "_spend"),
     (core.Run, "value"),
-    (Session, "_note"),
+    (Session, "_record"),
 ]
 POINTS = [f"{when} {name}" for _, name in METHODS[3:] for when in ("before", "after")]
 
@@ -146,16 +146,16 @@ def recorded(folder: Path, server: str) -> int:
         lines = out.read_text().split("\n")[:-1]  # the last line may have been cut
         path = place(folder, server, out.stem)
         try:
-            ledger = opened(path, create=False)
+            ledger = open_ledger(path, create=False)
         except LedgerError:
             assert not lines
             continue
         entries = ledger.entries()
-        assert not list(broken(entries))
+        assert not list(broken_entries(entries))
         paid = {e["number"] for e in entries if e["kind"] == "spend"}
         known = [e for e in entries if e["kind"] == "release"]
         assert all(e["of"] in paid and e["of"] < e["number"] for e in known)
-        written = [str(values.read(v)) for e in known for v in e["values"].values()]
+        written = [str(value_from_json(v)) for e in known for v in e["values"].values()]
         assert lines == written[: len(lines)]
         assert len(lines) <= len(written) <= len(paid) <= len(lines) + 1
         said += len(lines)
@@ -172,7 +172,7 @@ def spend(path: str, attempts: int, most: int) -> None:
 
     Lost are those of which an error came: whether they were recorded, the ledger alone knows.
     """
-    ledger, seen, granted, lost = opened(path), 0, 0, 0
+    ledger, seen, granted, lost = open_ledger(path), 0, 0, 0
 
     def decide(new: Any) -> Any:
         return {"kind": "spend", "pid": os.getpid()} if seen + len(new) < most else None

@@ -220,7 +220,7 @@ def learning() -> dp.Pipeline:
     )
     examples = table.examples(["x", "region"], "z", norm=1.5)
 
-    def step(theta: dp.Released[Any]) -> dp.Released[Any]:
+    def step(theta: dp.Released[Any], examples: Any) -> dp.Released[Any]:
         rows = examples.sample(0.5).gradients(Logistic(), at=theta)
         clip = rows.short(dp.public(0.3)).release(noisy(4))
         total = rows.sum(clip=clip).release(dp.Gaussian(sigma=3.0))
@@ -233,7 +233,7 @@ def learning() -> dp.Pipeline:
     learner = dp.ObjectivePerturbation(["x"], "region", norm=1.0)
     pure = dp.ObjectivePerturbation(["x", "region"], "z", ridge=0.01)
     return dp.Pipeline(
-        theta=dp.repeat(step, 3, start=[0.0] * 5),
+        theta=dp.repeat(step, 3, examples, start=[0.0] * 5),
         hidden=each.sum(clip=0.5).release(dp.Gaussian(sigma=2.0)),
         phased=table.solve(phased, epsilon=1.0, delta=1e-7),
         regions=table.solve(learner, epsilon=1.0, delta=1e-7),

@@ -164,8 +164,8 @@ def test_nothing_of_the_data_is_logged_or_printed() -> None:
 import logging, warnings, numpy as np, adaptive_dp as dp
 logging.basicConfig(level=0); warnings.simplefilter("always")
 t = dp.dataset("t", columns={{"x": (0, 1e6)}})
-body = lambda s: t["x"].sum().release(dp.Laplace(scale=1e9))
-plan = dp.Pipeline(a=dp.repeat(body, 3, start=0.0))
+body = lambda s, t: t["x"].sum().release(dp.Laplace(scale=1e9))
+plan = dp.Pipeline(a=dp.repeat(body, 3, t, start=0.0))
 plan.run(progress=True, t={{"x": [{SECRET}, float("nan"), float("inf")]}})
 """
     found = subprocess.run(

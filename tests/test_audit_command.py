@@ -12,7 +12,8 @@ import pytest
 
 import adaptive_dp as dp
 from adaptive_dp import audit
-from adaptive_dp.cli import FAILS, UNUSABLE, main
+from adaptive_dp.cli.main import main
+from adaptive_dp.cli.output import FAILS, UNUSABLE
 from adaptive_dp.report.charts import audit_tradeoff
 from adaptive_dp.report.markdown import markdown
 from adaptive_dp.report.page import html

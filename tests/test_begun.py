@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 import adaptive_dp as dp
+from adaptive_dp.data import MemoryRows
+from adaptive_dp.data.engine import Checkpoint, Task, resuming
+from adaptive_dp.data.examples import Examples
 from adaptive_dp.queries.phases import Phases
-from adaptive_dp.rows import MemoryRows
-from adaptive_dp.rows.attempts import Attempt, going
-from adaptive_dp.rows.examples import Examples
-from adaptive_dp.rows.parts import Task
-from adaptive_dp.session.opened import opened
+from adaptive_dp.session.ledger import open_ledger
 
 PEOPLE = dp.dataset("people", columns={"x": (0, 1), "c": ["a", "b"]})
 ROWS = {"x": np.linspace(0, 1, 40), "c": ["a", "b"] * 20}
@@ -49,7 +48,7 @@ def broken(monkeypatch):
 
 
 def kinds(path):
-    ledger = opened(path, create=False)
+    ledger = open_ledger(path, create=False)
     found = [entry["kind"] for entry in ledger.entries()]
     ledger.close()
     return found[1:]
@@ -138,10 +137,10 @@ def test_only_the_first_pass_goes_on(tmp_path, broken):
         if k not in found:  # the same function for each k, on the same rows
             found[k] = rows.total(lambda c: np.array([k * len(c["x"])], dtype=np.int64)).tolist()
 
-    attempt = Attempt()
+    attempt = Checkpoint()
     broken(Task, "__call__", {8 + 4}, KeyboardInterrupt)
     for stops in (True, False):
-        with going(attempt), pytest.raises(KeyboardInterrupt) if stops else nullcontext():
+        with resuming(attempt), pytest.raises(KeyboardInterrupt) if stops else nullcontext():
             times(1)
             times(2)
     assert found == {1: [40], 2: [80]}
@@ -150,10 +149,10 @@ def test_only_the_first_pass_goes_on(tmp_path, broken):
 def test_what_was_kept_is_not_taken_for_another_pass(tmp_path, broken):
     rows = parts_of(tmp_path).open_rows({"x": "number"}, None)
     broken(Task, "__call__", {4}, KeyboardInterrupt)
-    attempt = Attempt()
-    with going(attempt), pytest.raises(KeyboardInterrupt):
+    attempt = Checkpoint()
+    with resuming(attempt), pytest.raises(KeyboardInterrupt):
         rows.total(ONE)
-    with going(attempt):
+    with resuming(attempt):
         assert rows.where(lambda c: c["x"] > 0.5).total(ONE).tolist() == [15]
     assert rows.total(ONE).tolist() == [40]
 
@@ -169,10 +168,10 @@ def test_progress_is_shown_to_who_asks_for_it(tmp_path, capsys):
 
 
 def loop():
-    def step(state):
-        return dp.post(lambda s, n: s + n, state, PEOPLE.count().release(dp.Laplace(scale=50.0)))
+    def step(state, people):
+        return dp.post(lambda s, n: s + n, state, people.count().release(dp.Laplace(scale=50.0)))
 
-    return dp.repeat(step, 3, start=0.0)
+    return dp.repeat(step, 3, PEOPLE, start=0.0)
 
 
 @pytest.mark.parametrize(
@@ -216,8 +215,8 @@ def test_a_closed_session_keeps_nothing(broken):
     with dp.Session(budget=BUDGET, people=ROWS) as session:
         with pytest.raises(KeyboardInterrupt):
             session.run(COUNT)
-        assert len(session._begun._steps) == 1
-    assert not session._begun._steps
+        assert len(session._interrupted) == 1
+    assert not session._interrupted
 
 
 def slope(part):

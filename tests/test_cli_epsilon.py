@@ -12,7 +12,8 @@ import pytest
 
 from accountants import ACCOUNTANTS, Gaussian, GaussianDP, Laplace, Repeated, Spend, measure
 from accountants.document import to_json
-from adaptive_dp.cli import UNUSABLE, main
+from adaptive_dp.cli.main import main
+from adaptive_dp.cli.output import UNUSABLE
 
 SGD = ["--sampling-rate", "0.004266666666666667", "--steps", "14063"]
 NOISE = ["--noise-multiplier", "1.1"]
@@ -140,7 +141,7 @@ TERM = '{"kind": "Spend", "loss": {"kind": "Gaussian", "sigma": 1}}'
         (["epsilon", *NOISE, "--sampling-rate", "2", "--delta", "0.1"], "--sampling-rate must be"),
         (["epsilon", *NOISE, "--delta", "2"], "delta must be between 0 and 1"),
         (["delta", *NOISE, "--epsilon", "-1"], "epsilon must be"),
-        (["epsilon", "--term", "TERM", "--delta", "0.1"], "unknown key 'sigma'; Gaussian takes mu"),
+        (["epsilon", "--term", "TERM", "--delta", "0.1"], "unknown field 'sigma'; known are 'mu'"),
         (["epsilon", "--term", "TERM", "--steps", "3", "--delta", "0"], "--steps belongs to a"),
         (["epsilon", "--term", "nowhere.json", "--delta", "0.1"], "nowhere.json cannot be read"),
         (["epsilon", *NOISE, "--delta", "0", "--plot", "no/where.png"], "cannot be written"),

@@ -44,11 +44,11 @@ def grown(value: float, box: dict[str, list[float]]) -> float:
 def test_a_repeat_whose_body_appends_to_its_start_leaves_the_plan_as_it_was() -> None:
     count = table().count()
 
-    def body(state: dp.Released[Any]) -> dp.Released[Any]:
+    def body(state: dp.Released[Any], count: dp.PrivateQuery[Any]) -> dp.Released[Any]:
         return dp.post(swallow, state, count.release(dp.Laplace(scale=1.0)))
 
     start = [0.5]
-    plan = dp.Pipeline(out=dp.repeat(body, 3, start=start))
+    plan = dp.Pipeline(out=dp.repeat(body, 3, count, start=start))
     before = plan.to_json()
     first = plan.simulate(seed=1, t=FRAME)
     assert len(first["out"]) == 4

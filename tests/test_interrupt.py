@@ -29,10 +29,10 @@ def plan() -> dp.Pipeline:
     table = dp.dataset("people", columns={"x": (0, 1)})
     first = table.count().release(dp.Gaussian(sigma=5.0))
 
-    def step(state: dp.Released[Any]) -> dp.Released[Any]:
+    def step(state: dp.Released[Any], table: dp.Table) -> dp.Released[Any]:
         return dp.post(add, state, table["x"].sum().release(dp.Gaussian(sigma=3.0)))
 
-    total = dp.repeat(step, 10, start=0.0)
+    total = dp.repeat(step, 10, table, start=0.0)
     last = table.count().release(dp.Gaussian(sigma=7.0))
     return dp.Pipeline(
         first=first, total=dp.post(double, total), both=dp.post(add_all, total, last)
@@ -64,10 +64,10 @@ def test_complete_rounds_are_kept_and_certified() -> None:
     assert found.certificate.epsilon < whole.certificate.epsilon
     table = dp.dataset("people", columns={"x": (0, 1)})
 
-    def step(state: dp.Released[Any]) -> dp.Released[Any]:
+    def step(state: dp.Released[Any], table: dp.Table) -> dp.Released[Any]:
         return dp.post(add, state, table["x"].sum().release(dp.Gaussian(sigma=3.0)))
 
-    four: dict[str, Any] = {"total": dp.post(double, dp.repeat(step, 4, start=0.0))}
+    four: dict[str, Any] = {"total": dp.post(double, dp.repeat(step, 4, table, start=0.0))}
     if "first" in found:
         four["first"] = table.count().release(dp.Gaussian(sigma=5.0))
     expected = dp.Pipeline(**four).certify(1e-6)
@@ -79,12 +79,14 @@ def test_complete_rounds_are_kept_and_certified() -> None:
 def test_nothing_released_is_nothing_spent() -> None:
     table = dp.dataset("people", columns={"x": (0, 1)})
 
-    def step(state: dp.Released[Any]) -> dp.Released[Any]:
+    def step(state: dp.Released[Any], table: dp.Table) -> dp.Released[Any]:
         return dp.post(add, state, table["x"].sum().release(dp.Gaussian(sigma=3.0)))
 
     STOP.update(at=1, calls=0)
     with pytest.raises(Interrupted) as caught:
-        dp.Pipeline(a=dp.repeat(step, 5, start=0.0)).with_delta(1e-6).simulate(seed=1, **DATA)
+        dp.Pipeline(a=dp.repeat(step, 5, table, start=0.0)).with_delta(1e-6).simulate(
+            seed=1, **DATA
+        )
     STOP.update(at=0)
     assert caught.value.result is None
 
@@ -112,7 +114,7 @@ def test_progress_says_rounds_alone(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_calibrated_copy_is_another_release() -> None:
-    # the copies share a serial: what one released must not be shown under the other's certificate
+    # what one released must not be shown under the other's certificate
     table = dp.dataset("people", columns={"x": (0, 1)})
     free = table.count().release(dp.Gaussian(sigma=dp.Free("s")))
     noisy = dp.Pipeline(n=free).with_delta(1e-6).fix(s=1e6).outputs[0][1]

@@ -66,9 +66,10 @@ def test_nobody_takes_a_name_that_is_not_imported_yet():
     code = (
         "import adaptive_dp as dp\n"
         "from adaptive_dp.graph.origins import label\n"
+        "from adaptive_dp.graph.registry import MECHANISMS\n"
         "class Exponential(dp.Mechanism):\n"
         "    pass\n"
-        "print(label(Exponential, dp.Mechanism))"
+        "print(label(Exponential, MECHANISMS))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "__main__:Exponential"

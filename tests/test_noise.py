@@ -99,7 +99,7 @@ def threshold(rate):
     low, high = 0, 2**64
     while low < high:
         middle = (low + high) // 2
-        if Fixed(middle).coins(rate, 1)[0]:
+        if Fixed(middle).bernoulli(rate, 1)[0]:
             low = middle + 1
         else:
             high = middle
@@ -206,7 +206,7 @@ def test_every_release_draws_from_a_stream_of_its_own():
     noises = [values["a"] - 11, values["b"] - 11, values["c"] - 5.5]
     assert len({round(n, 6) for n in noises}) == 3
     rounds = dp.repeat(
-        lambda s: dp.post(lambda a, n: [*a, n], s, count.release(noise)), 4, start=[]
+        lambda s, own: dp.post(lambda a, n: [*a, n], s, own.release(noise)), 4, count, start=[]
     )
     drawn = dp.Pipeline(a=rounds).simulate(seed=7, t=DATA)["a"]
     assert len({round(n, 6) for n in drawn}) == 4

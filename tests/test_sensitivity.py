@@ -19,9 +19,11 @@ import accountants
 import adaptive_dp as dp
 from accountants.rounding import up
 from accountants.secret import Secret
+from adaptive_dp.data import MemoryRows, read_rows
 from adaptive_dp.graph import compile as compiler
+from adaptive_dp.graph import registry
 from adaptive_dp.graph.change import Change
-from adaptive_dp.graph.everything import everything
+from adaptive_dp.graph.charge import releases
 from adaptive_dp.graph.handles import Private, PrivateQuery
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.run import Run
@@ -30,7 +32,6 @@ from adaptive_dp.queries.domains import column
 from adaptive_dp.queries.moments import MomentsOf
 from adaptive_dp.queries.of_moments import CrossOfMoments, EigenvalueOfMoments, GramOfMoments
 from adaptive_dp.queries.source import reading
-from adaptive_dp.rows import MemoryRows, rows
 
 NAN, INF = math.nan, math.inf
 COLUMNS = {
@@ -229,7 +230,7 @@ def bound_rows(records, unit):
         for name in COLUMNS
     }
     data["id"] = np.array([i for i, _ in records], dtype=np.int64)
-    return rows(data, READINGS, None if unit is None else "id")
+    return read_rows(data, READINGS, None if unit is None else "id")
 
 
 def value(plan, data):
@@ -318,7 +319,7 @@ def test_no_change_exceeds_the_declared_one(name, relation, unit, filtered):
     query = ask(kept)
     plan = dp.Pipeline(a=query.release(Bare()))
     change = changed(query)
-    (charge,) = compiler.releases(plan.structure)
+    (charge,) = releases(plan.structure)
     pairs = list(largest_change(plan, relation, unit, universe, helpful, filtered))
     differences = np.array([a - b for a, b in pairs])
     for norm in NORMS:
@@ -373,7 +374,7 @@ def test_a_mean_over_a_public_size(relation, unit, bounds):
             data = {"x": np.append(others, own), "id": ids}
             found.append(float(value(plan, data)[0]))
         if relation == "zero_out":  # the unit counts as zero: its row adds nothing to the sum
-            gone = rows({"x": others, "id": ids[:-1]}, {"x": "number"}, unit and "id")
+            gone = read_rows({"x": others, "id": ids[:-1]}, {"x": "number"}, unit and "id")
             zero = float(value(plan, gone)[0])
             most = max(abs(Fraction(a) - Fraction(zero)) for a in found)
         else:
@@ -392,7 +393,7 @@ def test_narrow_bounds_far_from_zero(bounds, relation):
     own = [*bounds, sum(bounds) / 2, 0.0, NAN, INF, -INF]
     narrow = 0 < bounds[1] - bounds[0] < max(map(abs, bounds)) / 2**16
     if narrow:  # a sum would be of one point of the grid alone
-        with pytest.raises(dp.DeclarationError, match="too narrow"):
+        with pytest.raises(dp.DeclarationError):
             base["x"].sum()
     for ask in (lambda c: c.mean(),) if narrow else (lambda c: c.sum(), lambda c: c.mean()):
         query = ask(base["x"])
@@ -443,13 +444,9 @@ def lists(universe, count):
 
 def test_every_query_is_searched():
     """A query that is added to the library must be added here, if it gives numbers."""
-    everything()  # which is imported when it is needed
     kinds = {ask(table("add_remove", None)).operation.kind for ask, *_ in QUERIES.values()}
-
-    def known(cls):
-        return {cls} | {found for sub in cls.__subclasses__() for found in known(sub)}
-
-    library = {c for c in known(Query) - {Query} if c.__module__.startswith("adaptive_dp.")}
+    operations = [registry.operation(kind) for kind in registry.OPERATIONS]
+    library = [cls for cls in operations if issubclass(cls, Query)]
     # of regression moments, with beside values: searched in test_adaops.py and test_ops.py
     elsewhere = {"least_eigenvalue", "coefficient_norm", "constrained_coefficients"}
     elsewhere |= {"clipped_sum", "short_gradients", "squared_norms"}  # in test_row_gradients.py

@@ -40,7 +40,7 @@ def people(neighbors="add_remove", rows_per_unit=None, name="people"):
 def dearest(session):
     """The largest price of any world of the session's plan, in each currency, exactly."""
     found = worlds(session.pipeline.term)
-    keeps = session._account.currency.filter
+    keeps = session._account.unit.filter
     best = None
     for world in found.alternatives:
         sums, failure = keeps.start().sums, Fraction()
@@ -53,7 +53,7 @@ def dearest(session):
 
 
 def charged(session):
-    spent = session._account.whole.spends.worst()
+    spent = session._account.whole.filter_sums.maximum()
     return (*spent.sums, spent.failure)
 
 
@@ -86,10 +86,10 @@ def step_of(rng, base, released):
         return table["age"].sum().release(dp.Laplace(scale=float(rng.integers(200, 300))))
     if choice == 1:
 
-        def body(state):
+        def body(state, table):
             return dp.post(_add, state, table.count().release(noise))
 
-        return dp.repeat(body, 3, start=0.0)
+        return dp.repeat(body, 3, table, start=0.0)
     return table.count().release(noise)
 
 
@@ -145,12 +145,12 @@ def test_partitions_of_two_data_sets_add_up_and_parts_of_one_do_not():
 def test_a_selection_from_two_data_sets_is_refused_in_sessions_too():
     one, two = people(), people(name="others")
 
-    def body(candidate):
+    def body(candidate, one, two):
         a = one.count().release(dp.Laplace(scale=50))
         b = two.count().release(dp.Laplace(scale=50))
         return candidate, dp.post(_add, a, b)
 
-    best = dp.select(body, [1, 2], stopping=0.5)
+    best = dp.select(body, [1, 2], one, two, stopping=0.5)
     session = Session(budget=LARGE, people=ROWS, others=ROWS)
     with pytest.raises(DeclarationError, match="selection"):
         session.run(best)
@@ -163,7 +163,7 @@ def test_one_name_has_one_declaration_and_one_kind_of_neighbours():
     again = people().count().release(dp.Laplace(scale=9))
     assert session.what_if(again).known  # an equal declaration, written once more
     for other in (people("replace_one"), people(rows_per_unit=2)):
-        with pytest.raises(DeclarationError, match="another declaration"):
+        with pytest.raises(DeclarationError, match="'people'"):
             session.run(other["age"].sum().release(dp.Laplace(scale=900)))
     with pytest.raises(NeighborError, match="different"):
         session.run(people("zero_out", name="others").count().release(dp.Laplace(scale=9)))
@@ -174,7 +174,7 @@ def test_private_data_cannot_be_read_as_public_points():
     crowd = teachers(base, ["age"], "kind", constant_model, count=3)
     session = Session(budget=LARGE, people=ROWS)
     session.run(base.count().release(dp.Laplace(scale=9)))
-    with pytest.raises(DeclarationError, match="another declaration"):
+    with pytest.raises(DeclarationError, match="'people'"):
         session.run(dp.post(_same, crowd.points("people", 120)))
 
 

@@ -20,12 +20,13 @@ import pytest
 import accountants
 import adaptive_dp as dp
 from accountants import Gaussian, Laplace, Repeated, Spend
-from accountants.notions import gaussian, renyi
+from accountants.notions.gaussian import gdp_epsilon, gdp_mu
+from accountants.notions.renyi import zcdp_epsilon
 from accountants.secret import Secret
+from adaptive_dp.data import read_rows
 from adaptive_dp.graph.run import Run
 from adaptive_dp.queries.domains import column
 from adaptive_dp.queries.source import reading
-from adaptive_dp.rows import rows
 
 mpmath.mp.dps = 50
 LOG: list[tuple[object, np.ndarray]] = []
@@ -97,7 +98,7 @@ def bound_rows(records, unit):
         name: np.array([r[name] for _, r in records], dtype=str if name in "rs" else float)
         for name in COLUMNS
     } | {"id": np.array([i for i, _ in records], dtype=np.int64)}
-    return rows(data, READINGS, None if unit is None else "id")
+    return read_rows(data, READINGS, None if unit is None else "id")
 
 
 def logged(plan, records, unit):
@@ -245,14 +246,14 @@ class Grower:
         moved, part = self.chance.choice([True, False]), self.chance.choice([True, False])
         first, second = self.mechanism(rate), self.mechanism(rate)
 
-        def body(state):
+        def body(state, at):
             inner = at.filter(at["x"] <= state) if moved else at
             outs = [inner["x"].sum().release(first)]
             if part:
                 outs += [p.count().release(second) for _, p in inner.partition("r")]
             return dp.post(lambda s, *values: s + 1.0, state, *outs)
 
-        self.outputs.append(dp.repeat(body, self.chance.randint(1, 3), start=-1.0))
+        self.outputs.append(dp.repeat(body, self.chance.randint(1, 3), at, start=-1.0))
 
 
 def grown(seed, mechanism, relation, unit, sampling):
@@ -328,10 +329,10 @@ def simple_plans():
             **{b: count(p, 0.5) for b, p in t.partition("s")},
         },
         "repeat": lambda t: {
-            "a": dp.repeat(lambda s: dp.post(lambda a, b: a, s, count(t)), 4, start=0)
+            "a": dp.repeat(lambda s, t: dp.post(lambda a, b: a, s, count(t)), 4, t, start=0)
         },
         "part then repeat": lambda t: {
-            k: dp.repeat(lambda s, p=p: dp.post(lambda a, b: a, s, count(p)), 3, start=0)
+            k: dp.repeat(lambda s, p: dp.post(lambda a, b: a, s, count(p)), 3, p, start=0)
             for k, p in t.partition("r")
         },
     }
@@ -371,7 +372,7 @@ def test_means_in_parts_where_units_have_rows_in_several(relation):
         data = {"x": np.array(values, float), "r": np.array(["A", "B"][: len(values)], dtype=str)}
         structure = plan.structure
         bound = Secret(
-            rows(data | {"id": np.zeros(len(values), int)}, {"x": "number", "r": "text"}, "id")
+            read_rows(data | {"id": np.zeros(len(values), int)}, {"x": "number", "r": "text"}, "id")
         )
         run = Run(structure, 0)
         run.bind({"t": bound})
@@ -464,10 +465,10 @@ def test_many_unlike_parts(relation):
             continue  # an exchange inside of a part moves no count
         found = [(Laplace(k / b), k / sigma) for k, (b, sigma) in counted(where, noises)]
         rho = max(rho, sum(loss.rho() + shift**2 / 2 for loss, shift in found))
-        mu = max(mu, sum(gaussian.mu(loss) ** 2 + shift**2 for loss, shift in found))
+        mu = max(mu, sum(gdp_mu(loss) ** 2 + shift**2 for loss, shift in found))
     expected = {
-        "concentrated": renyi.epsilon_linear(rho, 1e-6)[0],
-        "gaussian": gaussian.epsilon(mu**0.5, 1e-6).upper,
+        "concentrated": zcdp_epsilon(rho, 1e-6)[0],
+        "gaussian": gdp_epsilon(mu**0.5, 1e-6).upper,
     }
     for name, value in expected.items():
         assert value * (1 - 1e-12) <= certificate.bounds[name].upper <= value * (1 + 1e-7)
@@ -484,11 +485,11 @@ def test_a_fresh_sample_each_round_and_one_sample_for_all():
     base = dp.dataset("t", columns={"x": (0, 1)})
 
     def rounds(at, inside):
-        def body(state):
+        def body(state, at):
             rows_ = at.sample(q) if inside else at
             return dp.post(lambda s, n: s, state, rows_.count().release(dp.Laplace(scale=1 / eps)))
 
-        plan = dp.Pipeline(a=dp.repeat(body, times, start=0))
+        plan = dp.Pipeline(a=dp.repeat(body, times, at, start=0))
         return plan.certify(0.0).bounds["basic"].upper
 
     amplified = lambda e: mpmath.log1p(q * mpmath.expm1(mpmath.mpf(e)))  # noqa: E731
@@ -513,8 +514,11 @@ def test_equal_loops_and_equal_steps_are_told_apart(swap):
     one, two = climb(1.0), climb(3.0)
     outside = base.filter(base["x"] <= 4.0).count().release(noise)
     still = dp.repeat(
-        lambda s: dp.post(lambda a, n: a, s, base.filter(base["x"] <= 4.0).count().release(noise)),
+        lambda s, own: dp.post(
+            lambda a, n: a, s, own.filter(own["x"] <= 4.0).count().release(noise)
+        ),
         2,
+        base,
         start=5.0,
     )
     names = "dcba" if swap else "abcd"
@@ -522,7 +526,7 @@ def test_equal_loops_and_equal_steps_are_told_apart(swap):
     assert plan.certify(0.0).bounds["basic"].upper == pytest.approx(3 + 3 + 1 + 2, rel=1e-12)
     structure = plan.structure
     run = Run(structure, 0)
-    run.bind({"t": Secret(rows({"x": np.arange(11.0)}, {"x": "number"}, None))})
+    run.bind({"t": Secret(read_rows({"x": np.arange(11.0)}, {"x": "number"}, None))})
     LOG.clear()
     for node in structure:
         if not node.loops:

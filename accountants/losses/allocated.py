@@ -50,7 +50,7 @@ class Allocated(PrivacyLoss):
     body
         The loss of one step on a unit that takes part in it.
     steps
-        A whole number of at least 1.
+        An integer of at least 1.
 
     References
     ----------
@@ -106,6 +106,7 @@ class Allocated(PrivacyLoss):
         removal, addition = (_curve(one, orders) for one in (pair, pair.reversed()))
         if isinstance(inner, GaussianPair):
             removal = np.minimum(removal, chords(inner.mu, self.steps, orders))
+        # the costlier direction, and never above the body's own curve
         return np.minimum(np.maximum(removal, addition), unsampled)
 
     def dominates(self, other: PrivacyLoss) -> bool:

@@ -11,7 +11,7 @@ from attrs import field, frozen
 from accountants.errors import DomainError, InapplicableError
 from accountants.loss import PrivacyLoss
 from accountants.losses.composite import Composite
-from accountants.notions import renyi
+from accountants.notions.renyi import renyi_divergence
 from accountants.pair import Pair
 from accountants.rounding import Array, up
 
@@ -100,7 +100,7 @@ def _curve(loss: PrivacyLoss, orders: Array, asked: dict[PrivacyLoss, Array]) ->
     for part, times in loss.spends:
         if part not in asked:
             try:
-                asked[part] = renyi.divergence(part, orders)
+                asked[part] = renyi_divergence(part, orders)
             except InapplicableError:
                 return None
         total = total + times * asked[part]

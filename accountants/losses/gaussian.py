@@ -14,12 +14,12 @@ from accountants.bounds import Bounds
 from accountants.complexes import Complex
 from accountants.errors import nonnegative, whole
 from accountants.loss import PrivacyLoss
-from accountants.notions.gaussian import epsilon, profile
+from accountants.notions.gaussian import gdp_epsilon, gdp_profile
 from accountants.pair import Pair, Symmetric
 from accountants.rounding import UNIT, Array, up
 
 
-def _mu(value: float) -> float:
+def _gaussian_mu(value: float) -> float:
     return nonnegative("Gaussian.mu", value)
 
 
@@ -51,7 +51,7 @@ class Gaussian(PrivacyLoss):
     gaussian_pair: ClassVar[bool] = True
     grouped_exact: ClassVar[bool] = True
 
-    mu_: float = field(alias="mu", converter=_mu)
+    mu_: float = field(alias="mu", converter=_gaussian_mu)
 
     def __repr__(self) -> str:
         return f"Gaussian(mu={self.mu_!r})"
@@ -79,11 +79,11 @@ class Gaussian(PrivacyLoss):
 
     def profile(self, epsilon: float) -> Bounds:
         """Return the exact profile."""
-        return profile(self.mu_, epsilon)
+        return gdp_profile(self.mu_, epsilon)
 
     def epsilon_at(self, delta: float) -> Bounds:
         """Return the root of the exact profile."""
-        return epsilon(self.mu_, delta)
+        return gdp_epsilon(self.mu_, delta)
 
     def grouped(self, size: int) -> Gaussian:
         """Return ``Gaussian(size * mu)``: shifts add (triangle inequality)."""

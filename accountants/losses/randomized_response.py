@@ -118,6 +118,7 @@ class RandomizedResponse(PrivacyLoss):
         curve = self.renyi(orders)
         assert curve is not None
         run = orders * (orders - 1)
+        # the later value over the earlier run: an upper bound of the chord between
         chords = up((orders - 1) * curve)[1:] / run[:-1]
         x = eps * (orders[0] - 0.5)
         if x > 300:  # the first tangents would overflow; every divergence is at most eps

@@ -31,21 +31,21 @@ from accountants import special
 from accountants.bounds import Bounds
 from accountants.errors import DomainError, probability
 from accountants.loss import PrivacyLoss, mirrored
-from accountants.losses import sampled_gaussian
 from accountants.losses.composite import Composite
+from accountants.losses.sampled_gaussian import sampled_gaussian_curve
 from accountants.losses.unattained import Unattained
-from accountants.notions.gaussian import LARGEST
+from accountants.notions.gaussian import LARGEST_MU
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array, down, up
 
 
-def _body(value: Composite) -> Composite:
+def _sampled_body(value: Composite) -> Composite:
     if not isinstance(value, Composite):
         raise DomainError(f"Sampled.body must be a Composite of what is sampled, got {value!r}")
     return value
 
 
-def _rate(value: float) -> float:
+def _sampled_rate(value: float) -> float:
     return probability("Sampled.rate", value)
 
 
@@ -66,8 +66,8 @@ class Sampled(PrivacyLoss):
         "Mironov, Talwar & Zhang 2019, Thm 5"
     )
 
-    body: Composite = field(converter=_body)
-    rate: float = field(converter=_rate)
+    body: Composite = field(converter=_sampled_body)
+    rate: float = field(converter=_sampled_rate)
 
     def pair(self) -> Pair | None:
         """Return ``(1-q) Q + q P`` against ``Q``, of the body's pair (Zhu et al. 2022, Thm 11).
@@ -99,6 +99,7 @@ class Sampled(PrivacyLoss):
             return 0.0 if self.rate == 0 else None
         if eps > 600:
             return eps
+        # Balle, Barthe and Gaboardi 2018, Thm 8
         return min(eps, up(math.log1p(self.rate * math.expm1(eps)), 16))
 
     def renyi(self, orders: Array) -> Array | None:
@@ -112,8 +113,8 @@ class Sampled(PrivacyLoss):
         eps, mu = self.body.pure(), _gaussian(self.body)
         if eps is not None:
             curve = np.minimum(curve, _randomized_response(eps, orders, self.rate))
-        if mu is not None and 0 < mu <= LARGEST:
-            curve = np.minimum(curve, sampled_gaussian.curve(mu, orders, self.rate))
+        if mu is not None and 0 < mu <= LARGEST_MU:
+            curve = np.minimum(curve, sampled_gaussian_curve(mu, orders, self.rate))
         return curve
 
     def profile(self, epsilon: float) -> Bounds | None:
@@ -123,7 +124,8 @@ class Sampled(PrivacyLoss):
             return None if known is None else mirrored(lambda _: known, epsilon)
         if self.rate == 0:
             return Bounds(0.0, 0.0)
-        inside = _inside(epsilon, self.rate)
+        inside = _epsilon_inside(epsilon, self.rate)
+        # delta falls in epsilon: each end at the inside epsilon rounded to its own side
         low, high = self.body.profile(up(inside, 16)), self.body.profile(max(0.0, down(inside, 16)))
         if low is None or high is None:
             return None
@@ -134,6 +136,7 @@ class Sampled(PrivacyLoss):
         if delta >= self.rate:
             return Bounds(0.0, 0.0)
         inside = delta / self.rate
+        # epsilon falls in delta: each end at delta / q rounded to its own side
         low = self.body.epsilon_at(min(1.0, up(inside)))
         high = self.body.epsilon_at(max(0.0, down(inside)))
         if low is None or high is None or high.upper > 600:
@@ -148,7 +151,7 @@ class Sampled(PrivacyLoss):
         return self == other
 
 
-def _inside(epsilon: float, rate: float) -> float:
+def _epsilon_inside(epsilon: float, rate: float) -> float:
     """Return ``log(1 + (e^epsilon - 1)/q)``."""
     if epsilon > 600:
         return epsilon - math.log(rate)
@@ -179,6 +182,7 @@ def _randomized_response(eps: float, orders: Array, rate: float) -> Array:
     log_low = math.log1p(low) if low > -0.5 else math.log((1 - rate) + rate * math.exp(-eps))
     logs = np.array([math.log1p(high), log_low])
     curves = []
+    # removal is the moment of order a, addition that of 1 - a; the larger bounds both directions
     for power in (orders, 1 - orders):
         gain = power[:, None] * logs
         terms = gain + log_p0

@@ -23,7 +23,7 @@ from attrs import fields, has
 from accountants.errors import InapplicableError
 from accountants.loss import PrivacyLoss
 from accountants.losses.pure import Pure
-from accountants.notions import gaussian
+from accountants.notions.gaussian import gdp_profile
 from accountants.pair import Pair
 from accountants.rounding import Array
 from accountants.testing.pairs import SLACK, Cells, pair_problems
@@ -80,12 +80,12 @@ def check(
         With a line for each law that is broken.
     """
     with np.errstate(all="ignore"):
-        found = list(loss_problems(loss, pair, others, orders))
+        problems = list(loss_problems(loss, pair, others, orders))
         if sampler is not None:
             rng = np.random.default_rng(seed)
-            found += sample_problems(promises(loss), scale(loss), sampler, log_ratio, draws, rng)
-    if found:
-        raise AssertionError("\n".join([f"{loss!r} does not hold together:", *found]))
+            problems += sample_problems(promises(loss), scale(loss), sampler, log_ratio, draws, rng)
+    if problems:
+        raise AssertionError("\n".join([f"{loss!r} does not hold together:", *problems]))
 
 
 def loss_problems(
@@ -144,7 +144,7 @@ def promises(loss: PrivacyLoss) -> Mapping[str, Promise]:
     if (rho := loss.rho()) is not None:
         result["rho"] = lambda eps: _with(failure, _by_curve(_MANY * rho, eps))
     if (mu := loss.mu()) is not None:
-        result["mu"] = lambda eps: _with(failure, gaussian.profile(mu, eps).upper)
+        result["mu"] = lambda eps: _with(failure, gdp_profile(mu, eps).upper)
     if (pure := loss.pure()) is not None and pure < math.inf:
         result["pure"] = lambda eps: _with(failure, Pure(pure).profile(eps).upper)
     return result

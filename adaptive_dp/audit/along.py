@@ -21,8 +21,9 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants.rounding import Array
+from adaptive_dp.data import Rows
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import Handle
+from adaptive_dp.graph.handles import Handle, lineage, meant
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.roles import SampleOperation, SourceOperation
 from adaptive_dp.graph.run import Run, guarded
@@ -32,7 +33,6 @@ from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.queries.network_gradients import LayerGradients
 from adaptive_dp.queries.row_gradients import ClippedSum, LinearGradients, released_bound
 from adaptive_dp.queries.source import Source
-from adaptive_dp.rows import Rows
 
 
 @frozen(eq=False)
@@ -123,7 +123,7 @@ class Side:
 
     def value(self, handle: Handle, run: Run) -> Any:
         """Return a private value, at what the run has released so far."""
-        node = self.structure.nodes[self.structure.of(handle).name]
+        handle, node = meant(handle), self.structure.of(handle)
         if handle.color != "private":
             return run.open(node.name)
         operation = handle.operation
@@ -167,7 +167,7 @@ def products(gradients: Any, bound: float, direction: Array, *, relative: bool) 
 def _linear(gradients: LinearGradients, bound: float, direction: Array, most: float) -> Array:
     along = direction.reshape(gradients.parameters.shape) * gradients.examples.unit
     found = []
-    for where, block in gradients.examples.gathered().blocks():
+    for where, block in gradients.examples.in_memory().blocks():
         a, lengths = gradients.slopes(where, block)
         scale = (most / bound) * np.where(lengths > bound, bound / lengths, 1.0)
         found.append(((along @ block.T) * a).sum(axis=0) * scale)
@@ -191,19 +191,10 @@ def _summed(node: Node, source: Source) -> bool:
     query = handle.inputs[0]
     if not isinstance(query.operation, ClippedSum):
         return False
-    return source in [each.operation for each in _private(query)]
-
-
-def _private(handle: Handle) -> list[Handle]:
-    """Return a private handle and all private ones that it is made from."""
-    found = [handle]
-    for each in handle.inputs:
-        if each.color == "private":
-            found += _private(each)
-    return found
+    return source in [each.operation for each in lineage(query)]
 
 
 def _rate(handle: Handle) -> float:
     """Return the chance with which a unit is in the samples that gradients are made from."""
-    rates = [h.operation.rate for h in _private(handle) if isinstance(h.operation, SampleOperation)]
+    rates = [h.operation.rate for h in lineage(handle) if isinstance(h.operation, SampleOperation)]
     return float(np.prod(rates))

@@ -22,6 +22,7 @@ from attrs import asdict, frozen
 from adaptive_dp.graph.charge import Charge, releases
 from adaptive_dp.graph.functions import Function
 from adaptive_dp.graph.pipeline import Pipeline
+from adaptive_dp.graph.registry import FUNCTIONS, is_own
 from adaptive_dp.graph.steps import Release
 from adaptive_dp.graph.structure import Node, Structure
 
@@ -135,7 +136,7 @@ def _foreign(structure: Structure) -> Iterator[Finding]:
     """Find operations, mechanisms and functions that are none of the library's."""
     for node in structure:
         operation = node.handle.operation
-        if isinstance(operation, Release) and not _own(type(operation.mechanism)):
+        if isinstance(operation, Release) and not is_own(type(operation.mechanism)):
             name = type(operation.mechanism).__name__
             yield Finding(
                 node.name,
@@ -144,7 +145,7 @@ def _foreign(structure: Structure) -> Iterator[Finding]:
                 "releases loses no more than it declares",
                 "audit it: adaptive_dp.audit.mechanism, and audit.pipeline for what it does here",
             )
-        if not _own(type(operation)):
+        if not is_own(type(operation)):
             yield Finding(
                 node.name,
                 "warning",
@@ -157,12 +158,8 @@ def _foreign(structure: Structure) -> Iterator[Finding]:
                 yield from _function(node, each)
 
 
-def _own(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] in ("adaptive_dp", "accountants")
-
-
 def _function(node: Node, function: Function) -> Iterator[Finding]:
-    if function.name.startswith("adaptive_dp."):
+    if function.name in FUNCTIONS:
         return
     held = sorted(set(_held(function.call))) if function.call is not None else []
     if held:

@@ -22,6 +22,7 @@ from adaptive_dp.graph.functions import Function
 from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.pipeline import Pipeline
+from adaptive_dp.graph.registry import is_own
 from adaptive_dp.graph.run import Run, bound, rehearsed
 from adaptive_dp.graph.select import Select
 from adaptive_dp.graph.steps import Release
@@ -217,10 +218,9 @@ def _fixed(node: Node, base: Run) -> bool:
         return False
     if node.handle.color == "released" or node.name in base.opened or node.name in base.secrets:
         return False
-    own = type(operation).__module__.partition(".")[0] == "adaptive_dp"
     foreign = any(isinstance(each, Function) for each in operation.parameters().values())
     there = [name in base.opened or name in base.secrets for name in node.inputs]
-    return own and not foreign and all(there)
+    return is_own(type(operation)) and not foreign and all(there)
 
 
 def _additive(structure: Structure, node: Node, base: Run) -> bool:

@@ -32,7 +32,7 @@ def asked(chosen: Iterable[Accountant[Any]]) -> tuple[Accountant[Any], ...]:
         require(fits, f"{what}, got {shown or repr(one)}")
         ours = OURS.get(one.name)
         require(
-            ours is None or type(one).__module__.partition(".")[0] == "accountants",
+            ours is None or type(one) is type(ours),
             f"{type(one).__module__}.{type(one).__qualname__} calls itself {one.name!r}, which is "
             "the name of an accountant of the library: certificates would say that it found what "
             "it did not; give it another name",

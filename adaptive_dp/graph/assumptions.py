@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from adaptive_dp.graph.charge import Charge
+from adaptive_dp.graph.registry import is_own
 from adaptive_dp.graph.roles import SourceOperation
 from adaptive_dp.graph.structure import Structure
 
@@ -27,7 +28,7 @@ def assumptions(
             found += _of_source(node.handle.operation)
     found += sorted({n.handle.operation.assumes() for c in charges for n in c.chain} - {""})
     mechanisms = {type(charge.mechanism) for charge in charges}
-    own = [m.__name__ for m in mechanisms if not m.__module__.startswith("adaptive_dp.")]
+    own = [m.__name__ for m in mechanisms if not is_own(m)]
     if own:
         found.append(
             f"The losses that {', '.join(sorted(set(own)))} declare are true of what they release "

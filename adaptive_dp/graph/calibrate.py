@@ -12,15 +12,16 @@ import accountants
 from accountants import Accountant
 from accountants.calibration import least_noise
 from adaptive_dp.graph import compile as compiler
+from adaptive_dp.graph.charge import releases
 from adaptive_dp.graph.convert import POSITIVE, number, positive
 from adaptive_dp.graph.errors import CalibrationError
 from adaptive_dp.graph.fields import evolved
-from adaptive_dp.graph.handles import Handle, rebuilt
-from adaptive_dp.graph.loop import Loop
+from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.operation import require
+from adaptive_dp.graph.operation import Operation, require
 from adaptive_dp.graph.steps import Release
 from adaptive_dp.graph.structure import Path, Structure, structure
+from adaptive_dp.graph.traversal import rewritten
 
 Outputs = Sequence[tuple[Path, Handle]]
 
@@ -39,6 +40,18 @@ def solve(
     outputs: Outputs, epsilon: float, delta: float, chosen: Sequence[Accountant[Any]]
 ) -> list[tuple[Path, Handle]]:
     """Return the outputs with every free parameter solved (see `Pipeline.calibrate`)."""
+    return scaled(outputs, multiplier(outputs, epsilon, delta, chosen))
+
+
+def scaled(outputs: Outputs, multiplier: float) -> list[tuple[Path, Handle]]:
+    """Return the outputs with every free parameter at a multiple of its weight."""
+    return mapped(outputs, lambda mechanism: mechanism.fixed(multiplier))
+
+
+def multiplier(
+    outputs: Outputs, epsilon: float, delta: float, chosen: Sequence[Accountant[Any]]
+) -> float:
+    """Return the least multiple of the weights at which the outputs keep a budget."""
     epsilon = number(epsilon)
     require(positive(epsilon), f"calibrate's epsilon must be a {POSITIVE}, got {epsilon!r}")
     require(
@@ -47,11 +60,8 @@ def solve(
         "dp.Laplace(scale=dp.Free('b'))",
     )
 
-    def at(multiplier: float) -> list[tuple[Path, Handle]]:
-        return mapped(outputs, lambda mechanism: mechanism.fixed(multiplier))
-
-    def cost(multiplier: float, asked: Sequence[Accountant[Any]]) -> tuple[float, Any]:
-        worlds = accountants.worlds(compiler.term(structure(at(multiplier))))
+    def cost(multiple: float, asked: Sequence[Accountant[Any]]) -> tuple[float, Any]:
+        worlds = accountants.worlds(compiler.term(releases(structure(scaled(outputs, multiple)))))
         answers = [accountants.measure(worlds, a, delta=delta) for a in asked]
         known = [a for a in answers if a.bounds is not None]
         if not known:
@@ -63,12 +73,11 @@ def solve(
         # the accountant that is tightest near the target, then the one that is so at the answer
         start = least_noise(lambda m: cost(m, chosen)[0], epsilon, digits=1e-2)
         _, tightest = cost(start, chosen)
-        answer = least_noise(lambda m: cost(m, [tightest])[0], epsilon, start=start)
+        return least_noise(lambda m: cost(m, [tightest])[0], epsilon, start=start)
     except accountants.DomainError as error:
         raise CalibrationError(
             f"cannot meet epsilon={epsilon:g}, delta={delta:g}: {error}"
         ) from None
-    return at(answer)
 
 
 def substituted(outputs: Outputs, values: Mapping[str, float]) -> list[tuple[Path, Handle]]:
@@ -86,34 +95,14 @@ def substituted(outputs: Outputs, values: Mapping[str, float]) -> list[tuple[Pat
 
 def mapped(outputs: Outputs, change: Callable[[Mechanism], Mechanism]) -> list[tuple[Path, Handle]]:
     """Return the outputs with every mechanism changed; handles that stay are kept."""
-    done: dict[int, Handle] = {}
-    for _, handle in outputs:
-        _map(handle, change, done)
-    return [(path, done[id(handle)]) for path, handle in outputs]
 
-
-def _map(root: Handle, change: Callable[[Mechanism], Mechanism], done: dict[int, Handle]) -> None:
-    stack: list[tuple[Handle, bool]] = [(root, False)]
-    while stack:
-        handle, ready = stack.pop()
-        if id(handle) in done:
-            continue
-        if not ready:
-            stack.append((handle, True))
-            stack.extend((i, False) for i in handle.inputs)
-            continue
+    def changed(handle: Handle) -> Operation:
         operation = handle.operation
-        if isinstance(operation, Loop):
-            done.setdefault(id(operation.state), operation.state)
-            _map(operation.result, change, done)
-            if done[id(operation.result)] is not operation.result:
-                operation = evolve(operation, result=done[id(operation.result)])
-        elif isinstance(operation, Release):
-            mechanism = change(operation.mechanism)
-            if mechanism is not operation.mechanism:
-                operation = evolve(operation, mechanism=mechanism)
-        inputs = tuple(done[id(i)] for i in handle.inputs)
-        same = operation is handle.operation and all(
-            a is b for a, b in zip(inputs, handle.inputs, strict=True)
-        )
-        done[id(handle)] = handle if same else rebuilt(handle, inputs, operation)
+        if not isinstance(operation, Release):
+            return operation
+        mechanism = change(operation.mechanism)
+        same = mechanism is operation.mechanism
+        return operation if same else evolve(operation, mechanism=mechanism)
+
+    found = rewritten([handle for _, handle in outputs], changed)
+    return [(path, found[handle]) for path, handle in outputs]

@@ -18,14 +18,15 @@ import attrs
 from attrs import field, frozen
 
 from accountants import Bounds
+from accountants.codec import loads
 from accountants.rounding import COSTS, shown
 from adaptive_dp.graph.errors import DeclarationError, DocumentError
 from adaptive_dp.graph.table import ROOM, short, table
 from adaptive_dp.graph.typed import from_plain, to_plain
-from adaptive_dp.graph.untrusted import check_values, unique_json
+from adaptive_dp.graph.untrusted import check_values
 from adaptive_dp.graph.visible import visible
 
-FORMAT = "adaptive-dp/certificate/1"
+FORMAT = "adaptive-dp/certificate/2"
 PLAN = "adaptive-dp/plan/"
 
 Kind = Literal["accountant", "library", "loss", "mechanism", "query"]
@@ -500,7 +501,7 @@ class Certificate:
             If the text is not JSON, or has not the form of a certificate, with the place.
         """
         try:
-            document = unique_json(text)
+            document = loads(text)
         except (ValueError, RecursionError) as error:
             raise DocumentError(f"not a certificate: {error}") from None
         return cls.from_document(document)

@@ -24,9 +24,10 @@ from adaptive_dp.graph.certificate import (
     Randomness,
     WorldsRow,
 )
-from adaptive_dp.graph.charge import releases
+from adaptive_dp.graph.charge import Charge, releases
 from adaptive_dp.graph.operation import require
-from adaptive_dp.graph.origins import own, third_party
+from adaptive_dp.graph.origins import third_party
+from adaptive_dp.graph.registry import is_own
 from adaptive_dp.graph.roles import BoundOperation, SourceOperation
 from adaptive_dp.graph.shares import rows
 from adaptive_dp.graph.structure import Structure
@@ -49,6 +50,7 @@ def certificate(
     chosen: Sequence[accountants.Accountant[Any]],
     *,
     seed: int | None = None,
+    charges: Sequence[Charge] | None = None,
     adaptive: bool = False,
     claim: Claim | None = None,
 ) -> Certificate:
@@ -70,6 +72,8 @@ def certificate(
     claim
         Replaces that of the tightest accountant, where what is claimed rests on more than the
         plan: on the filter of a session.
+    charges
+        The releases of the plan, where they are known.
 
     Raises
     ------
@@ -78,7 +82,8 @@ def certificate(
     DeclarationError
         If an accountant from elsewhere is refuted by the lower bounds of the library's.
     """
-    terms = compiler.terms(structure)
+    charges = releases(structure) if charges is None else charges
+    terms = compiler.terms(charges)
     worlds = accountants.worlds(accountants.Sequential([term for _, term in terms]))
     answers = {
         a.name: accountants.measure(worlds, a, delta=delta)
@@ -92,7 +97,6 @@ def certificate(
     else:
         _chosen_as_it_ran(answers.values())
         best = accountants.tightest(answers)
-    charges = releases(structure)
     paid = compiler.paid(charges)
     nodes = rows(charges, paid, best, delta, answers)
     samplers = sorted({row.sampler for row in nodes if row.sampler})
@@ -154,10 +158,11 @@ def _contradicted(answers: Mapping[str, Answer], worlds: Worlds, delta: float) -
     DeclarationError
         With both numbers.
     """
-    others = [a for a in answers.values() if not own(type(a.accountant)) and a.bounds is not None]
+    answered = [a for a in answers.values() if a.bounds is not None]
+    others = [a for a in answered if not is_own(type(a.accountant))]
     if not others:
         return
-    ours = [a.bounds for a in answers.values() if own(type(a.accountant)) and a.bounds is not None]
+    ours = [a.bounds for a in answered if a.bounds is not None and is_own(type(a.accountant))]
     if not ours:
         asked = (accountants.measure(worlds, each, delta=delta) for each in accountants.ACCOUNTANTS)
         ours = [answer.bounds for answer in asked if answer.bounds is not None]
@@ -187,7 +192,7 @@ def _adaptively(worlds: Worlds, accountant: accountants.Accountant[Any]) -> bool
 
 def _trusted(chosen: Sequence[accountants.Accountant[Any]]) -> list[str]:
     """Return what is assumed of accountants from elsewhere."""
-    names = sorted(each.name for each in chosen if not own(type(each)))
+    names = sorted(each.name for each in chosen if not is_own(type(each)))
     if not names:
         return []
     many = "s" if len(names) > 1 else ""

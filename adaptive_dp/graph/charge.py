@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from attrs import field, frozen
 
+from accountants import PrivacyLoss
+from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.roles import PartOperation, SampleOperation, SourceOperation, part_title
@@ -25,6 +27,8 @@ class Charge:
 
     node: Node
     chain: tuple[Node, ...]
+    losses: dict[tuple[Change, ...], PrivacyLoss] = field(factory=dict, init=False, repr=False)
+    """What `adaptive_dp.graph.compile` has computed, by the changes that arrive at the query."""
 
     @property
     def mechanism(self) -> Mechanism:

@@ -10,11 +10,12 @@ from typing import Any
 from adaptive_dp.graph.change import UNBOUNDED
 from adaptive_dp.graph.errors import DeclarationError, LeakError, NeighborError
 from adaptive_dp.graph.handles import Handle, lineage, path
-from adaptive_dp.graph.loop import Loop, State, ancestors
+from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.merge import described, digest
 from adaptive_dp.graph.operation import Query, require
 from adaptive_dp.graph.roles import PartOperation, SampleOperation, SourceOperation
 from adaptive_dp.graph.steps import admitted
+from adaptive_dp.graph.traversal import ancestors
 
 Path = tuple[str, ...]
 DEPTH = 64
@@ -45,14 +46,17 @@ def checked(
             )
     _distinct([name for name, _ in flat])
     sources: dict[str, SourceOperation] = {}
-    loops = []
     for handle in ancestors(*(handle for _, handle in flat), bodies=True):
         flows(handle)
         if isinstance(handle.operation, SourceOperation):
             declared(handle.operation, sources)
-        if isinstance(handle.operation, Loop):
-            loops.append(handle.operation)
-    _scopes([handle for _, handle in flat], {id(loop): _body(loop) for loop in loops}, ())
+    for name, handle in flat:
+        # a whole loop depends on no state of its own
+        require(
+            not handle.states,
+            f"output {'.'.join(name)!r} reads what belongs to the body of a loop from outside of "
+            "it; return it as (a part of) the round's result",
+        )
     return sorted(flat, key=lambda pair: [*map(_counted, pair[0])])
 
 
@@ -78,39 +82,6 @@ def _distinct(paths: Sequence[Path]) -> None:
             counts[names] == 1 and not inner,
             f"two outputs are named {'.'.join(names)!r}, or one is a part of the other; rename one",
         )
-
-
-def _body(loop: Loop) -> set[int]:
-    """Return the handles of a loop's body, its state included."""
-    found = ancestors(loop.result, bodies=True)
-    return {id(loop.state)} | {id(handle) for handle in found if loop.inside(handle)}
-
-
-def _scopes(
-    roots: Sequence[Handle], bodies: Mapping[int, set[int]], around: tuple[int, ...]
-) -> None:
-    """Refuse a handle of a repeat's body that is read from outside of the body."""
-    seen: set[int] = set()
-    queue = list(roots)
-    inner: dict[int, Loop] = {}
-    foreign: set[int] = set().union(*(b for key, b in bodies.items() if key not in around))
-    while queue:
-        handle = queue.pop()
-        if id(handle) in seen:
-            continue
-        seen.add(id(handle))
-        within = any(id(handle) in bodies[key] for key in around)
-        lost = isinstance(handle.operation, State) and not within
-        require(
-            not lost and id(handle) not in foreign,
-            f"{handle!r} belongs to the body of a loop and is read from outside of it; return it "
-            "as (a part of) the round's result",
-        )
-        queue.extend(handle.inputs)
-        if isinstance(handle.operation, Loop) and id(handle.operation) not in around:
-            inner[id(handle.operation)] = handle.operation
-    for key, loop in inner.items():
-        _scopes([loop.result], bodies, (*around, key))
 
 
 def _flat(prefix: Path, outputs: Mapping[Any, Any]) -> Iterator[tuple[Path, Handle]]:

@@ -24,15 +24,16 @@ from accountants import (
 )
 from accountants.rounding import up
 from adaptive_dp.graph.change import UNBOUNDED, Change
-from adaptive_dp.graph.charge import Charge, releases
+from adaptive_dp.graph.charge import Charge
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.functions import Function
 from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Operation, Query
+from adaptive_dp.graph.registry import is_own
 from adaptive_dp.graph.roles import PartOperation, PartsDomain, SampleOperation, part_title
 from adaptive_dp.graph.select import Select
-from adaptive_dp.graph.structure import Node, Structure
+from adaptive_dp.graph.structure import Node
 from adaptive_dp.graph.touch import one_part, several_parts
 
 Where = tuple[tuple[str, int], ...]
@@ -42,18 +43,17 @@ Place = tuple[Charge, Change, int]
 """A charge, the change that arrives at a position of its chain, and that position."""
 
 
-def term(structure: Structure) -> Term:
-    """Return what one unit can touch of the whole plan.
+def term(charges: Sequence[Charge]) -> Term:
+    """Return what one unit can touch of all releases of a plan.
 
     A unit may be in every data set, so data sets compose sequentially.
     """
-    return Sequential([t for _, t in terms(structure)])
+    return Sequential([t for _, t in terms(charges)])
 
 
-def terms(structure: Structure) -> list[tuple[str, Term]]:
-    """Return the term of each data set."""
+def terms(charges: Sequence[Charge]) -> list[tuple[str, Term]]:
+    """Return the term of each data set, from all releases of a plan."""
     by_source: dict[str, list[Charge]] = {}
-    charges = releases(structure)
     _undivided(charges)
     for charge in charges:
         by_source.setdefault(charge.chain[0].name, []).append(charge)
@@ -111,8 +111,8 @@ def _place(charge: Charge) -> Where | None:
 
 def _foreign(operation: Operation) -> bool:
     """Whether what an operation does is code from outside of the library."""
-    own = type(operation).__module__.startswith("adaptive_dp.")
-    return not own or any(isinstance(v, Function) for v in operation.parameters().values())
+    called = any(isinstance(v, Function) for v in operation.parameters().values())
+    return called or not is_own(type(operation))
 
 
 def distance(charge: Charge, norm: float) -> float:
@@ -260,6 +260,14 @@ def _spend(charge: Charge, change: Change) -> Term:
 
 
 def _loss(charge: Charge, changes: Sequence[Change]) -> PrivacyLoss:
+    """Return the mechanism's loss, which is computed once for each charge."""
+    key = tuple(changes)
+    if key not in charge.losses:
+        charge.losses[key] = _computed(charge, changes)
+    return charge.losses[key]
+
+
+def _computed(charge: Charge, changes: Sequence[Change]) -> PrivacyLoss:
     """Return the mechanism's loss; whatever it raises becomes a typed error with the place."""
     mechanism = charge.mechanism
     far = max(_sensitivity(charge, change, mechanism.norm) for change in changes)

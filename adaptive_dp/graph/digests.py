@@ -7,11 +7,10 @@ from adaptive_dp.graph.merge import Merged, digest
 
 
 def digests(nodes: Merged) -> dict[int, str]:
-    """Return each node's digest: twins by rank, so that no serial number enters them."""
+    """Return each node's digest; equal random nodes are told apart by their order in the graph."""
     result: dict[int, str] = {}
     twins: dict[str, int] = {}
-    # by the first of what is merged, so that inputs come before their readers
-    for handle in sorted(nodes.order, key=lambda h: nodes.born[id(h)]):
+    for handle in nodes.order:
         operation = handle.operation
         reads = handle.inputs
         if isinstance(operation, Loop):  # what its body reads is in its result, in no order

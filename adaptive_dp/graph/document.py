@@ -8,7 +8,7 @@ when the document is read, a function's when the plan runs. The form is describe
 A document may be written by hand, in TOML; what has a default may be left out, and ``{}``
 stands for a column without bounds::
 
-    format = "adaptive-dp/plan/1"
+    format = "adaptive-dp/plan/2"
     nodes = [
       { id = "people", kind = "dataset", name = "people",
         columns = { age = { bounds = [0, 100] } } },

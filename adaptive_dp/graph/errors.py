@@ -70,7 +70,7 @@ class DocumentError(PlanError, ValueError):
     >>> dp.load('{"format": "a/shopping/list"}')
     Traceback (most recent call last):
         ...
-    adaptive_dp.graph.errors.DocumentError: plan: 'format' must be 'adaptive-dp/plan/1', got
+    adaptive_dp.graph.errors.DocumentError: plan: 'format' must be 'adaptive-dp/plan/2', got
     'a/shopping/list'
     """
 

@@ -11,6 +11,7 @@ from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.roles import PartOperation, part_title
 from adaptive_dp.graph.steps import Release
 from adaptive_dp.graph.structure import Node, Structure
+from adaptive_dp.graph.traversal import upward
 
 
 def graph(structure: Structure, adaptive: Sequence[str] = ()) -> nx.DiGraph[str]:
@@ -37,14 +38,15 @@ def _steps(result: nx.DiGraph[str], structure: Structure, adaptive: Sequence[str
     ends = {".".join(path): node.name for node in structure for path in node.outputs}
     seen: set[str] = set()
     last = ""
+
+    def new(name: str) -> list[str]:
+        return [each for each in structure.nodes[name].inputs if each not in seen]
+
     for step in adaptive:
-        queue = [ends[step]]
-        while queue:
-            node = structure.nodes[queue.pop()]
-            if node.name in seen:
-                continue
-            seen.add(node.name)
-            queue += node.inputs
+        found = [] if ends[step] in seen else list(upward([ends[step]], new))
+        seen.update(found)
+        for name in found:
+            node = structure.nodes[name]
             paid = isinstance(node.handle.operation, Release | Loop) and not node.loops
             if last and paid and not result.has_edge(last, node.name):
                 result.add_edge(last, node.name, kind="adaptive")

@@ -1,4 +1,7 @@
-"""Users' functions: by name where a module holds them, by a digest of what they are elsewhere."""
+"""Functions in plans: the library's by public names, users' by the modules that hold them.
+
+A function that no module holds (a lambda, a closure) is named by a digest of what it is.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +20,19 @@ from attrs import field, frozen
 
 from adaptive_dp.graph.convert import texts
 from adaptive_dp.graph.errors import DeclarationError, RunError
-
-OWN = (
-    "adaptive_dp.solvers",
-    "adaptive_dp.demo",
-    "adaptive_dp.graph.scored",
-    "adaptive_dp.pate.functions",
-)
-"""Where the functions of documents may come from without permission."""
+from adaptive_dp.graph.registry import FUNCTIONS, function_name
+from adaptive_dp.graph.registry import function as own_function
 
 
 @frozen
 class Function:
-    """A user's function, by dotted name where it has one.
+    """A function that a plan calls, with the name that documents have for it.
 
     Parameters
     ----------
     name
-        ``module:qualified.name``, or ``lambda:digest`` for one that no module holds.
+        ``subject.what/version`` for one of the library (see `adaptive_dp.graph.registry`),
+        ``module:qualified.name`` for another, ``lambda:digest`` for one that no module holds.
     call
         The function itself, or None until it is needed.
     allowed
@@ -45,9 +43,26 @@ class Function:
     call: Callable[..., Any] | None = field(default=None, eq=False, repr=False)
     allowed: bool = field(default=True, eq=False, repr=False)
 
+    @property
+    def label(self) -> str:
+        """The last word of the name, for nodes' names; ``function`` where no module holds it.
+
+        Examples
+        --------
+        >>> Function("adassp.ridge/1").label, Function("my.module:Mine.fitted").label
+        ('ridge', 'fitted')
+        """
+        if self.name in FUNCTIONS:
+            return self.name.partition(".")[2].partition("/")[0]
+        module, _, name = self.name.partition(":")
+        return "function" if module == "lambda" else name.rpartition(".")[2].lstrip("_")
+
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Function:
-        """Return the function with its dotted name, or with a digest of what it is."""
+        """Return the function with its name, or with a digest of what it is."""
+        public = function_name(function)
+        if public is not None:
+            return cls(public, function)
         module = getattr(function, "__module__", None) or ""
         name = getattr(function, "__qualname__", None) or ""
         if module and name and "<" not in name and found(module, name) is function:
@@ -58,9 +73,7 @@ class Function:
     @classmethod
     def named(cls, name: str, allow: Collection[str]) -> Function:
         """Return the function that a document names, to be imported if its module is allowed."""
-        module = name.partition(":")[0]
-        own = any(module == own or module.startswith(f"{own}.") for own in OWN)
-        return cls(name, None, own or module in allow)
+        return cls(name, None, name in FUNCTIONS or name.partition(":")[0] in allow)
 
     def resolve(self) -> Callable[..., Any]:
         """Return the callable, imported by name if need be.
@@ -74,6 +87,8 @@ class Function:
         """
         if self.call is not None:
             return self.call
+        if self.name in FUNCTIONS:
+            return own_function(self.name)
         module, _, name = self.name.partition(":")
         if module == "lambda":
             raise RunError(

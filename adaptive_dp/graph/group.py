@@ -21,6 +21,7 @@ class Group(Operation):
 
     kind: ClassVar[str] = "group"
     color: ClassVar[Color] = "released"
+    alias: ClassVar[bool] = True
 
     name: str
 

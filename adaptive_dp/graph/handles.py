@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-import attrs
 from attrs import field, frozen
 
 from adaptive_dp.graph.change import UNBOUNDED, Change
@@ -39,7 +38,16 @@ class Handle:
     inputs
         In order; the private one first.
     serial
-        The order of creation, which tells equal random nodes apart.
+        The order of creation. Nothing that a plan is, costs or releases follows from it: it says
+        only what a loop's body has made, see `adaptive_dp.graph.loop.fresh_in_each_round`.
+
+    Attributes
+    ----------
+    domain
+        What is known of the value.
+    states
+        The states of the loops on which the value depends, as far as the handle is not a whole
+        loop itself. A handle is inside of a loop exactly if it depends on the loop's state.
 
     Examples
     --------
@@ -61,12 +69,14 @@ class Handle:
     inputs: tuple[Handle, ...] = ()
     serial: int = field(factory=_serials.__next__, kw_only=True)
     domain: Any = field(init=False)
+    states: frozenset[Handle] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         domains = [handle.domain for handle in self.inputs]
         self.operation.admit(domains)
         domain = self.operation.domain(domains)
         object.__setattr__(self, "domain", domain)
+        object.__setattr__(self, "states", self.operation.states(self))
 
     @property
     def color(self) -> Color:
@@ -74,7 +84,7 @@ class Handle:
         return self.operation.color
 
     def __repr__(self) -> str:
-        return f"<{self.color} {self.operation.text()}>"
+        return f"<{self.color} {meant(self).operation.text()}>"
 
     def __bool__(self) -> NoReturn:
         raise TypeError(
@@ -209,11 +219,6 @@ def change_at(handle: Handle) -> Change:
     return change
 
 
-def once_more(handle: Handle) -> Handle:
-    """Return a copy of a handle that is a node of its own: the same release, made once more."""
-    return attrs.evolve(handle, serial=next(_serials))
-
-
 def public(value: R) -> Public[R]:
     """Return a constant of the plan as a handle (a number, text, list or mapping of such).
 
@@ -309,25 +314,27 @@ def parameter(release: Released[Any], name: str) -> Public[float]:
     return Public(Parameter(name), (release,))
 
 
+def meant(handle: Handle) -> Handle:
+    """Return the handle for which an alias stands, such as that of a group's result."""
+    while handle.operation.alias:
+        handle = handle.inputs[0]
+    return handle
+
+
 def lineage(handle: Handle) -> list[Handle]:
     """Return a private handle and all it comes from, each the first input of the next."""
-    steps = [handle]
+    steps = [meant(handle)]
     while steps[-1].inputs:
-        steps.append(steps[-1].inputs[0])
+        steps.append(meant(steps[-1].inputs[0]))
     return steps[::-1]
 
 
 def path(handle: Handle) -> str:
     """Return the way from the data to a private handle, for messages."""
-    steps = [handle]
+    steps = [meant(handle)]
     while steps[-1].inputs and steps[-1].inputs[0].color == "private":
-        steps.append(steps[-1].inputs[0])
+        steps.append(meant(steps[-1].inputs[0]))
     return " -> ".join(step.operation.label() for step in reversed(steps))
-
-
-def rebuilt(handle: Handle, inputs: tuple[Handle, ...], operation: Operation) -> Handle:
-    """Return the handle with other inputs or another operation, its place in time kept."""
-    return attrs.evolve(handle, inputs=inputs, operation=operation)
 
 
 Outputs = Mapping[str, Any]

@@ -19,6 +19,7 @@ from accountants.errors import InapplicableError
 from accountants.rounding import UNIT, Array, up
 from adaptive_dp.graph.charge import Charge
 from adaptive_dp.graph.operation import Query
+from adaptive_dp.graph.registry import is_own
 from adaptive_dp.graph.run import Run, guarded
 from adaptive_dp.graph.structure import Structure
 
@@ -66,14 +67,14 @@ def price(charge: Charge) -> Price:
     _need(charge, not charge.node.loops, "it is released in a loop")
     _need(
         charge,
-        mechanism.shifts and _own(mechanism) and len(charge.node.handle.inputs) == 1,
+        mechanism.shifts and is_own(type(mechanism)) and len(charge.node.handle.inputs) == 1,
         f"{type(mechanism).__name__} does not add Gaussian noise to a sum",
     )
     for node in charge.chain[1:-1]:
         operation = node.handle.operation
         _need(
             charge,
-            operation.alone and _own(operation) and not operation.random,
+            operation.alone and is_own(type(operation)) and not operation.random,
             f"after a {operation.kind}, what one unit moves may hang on others, or on chance",
         )
     _need(
@@ -83,7 +84,7 @@ def price(charge: Charge) -> Price:
     )
     _need(
         charge,
-        kind.contributions is not Query.contributions and _own(query.operation),
+        kind.contributions is not Query.contributions and is_own(type(query.operation)),
         f"a {query.operation.kind} is no plain sum over rows",
     )
     sigma, step = mechanism.deviation(), query.operation.step(query.domain)
@@ -173,11 +174,6 @@ def _way(
     for node in charge.chain[1:-1]:
         run.value(node)
     return run
-
-
-def _own(thing: object) -> bool:
-    """Whether code is the library's."""
-    return type(thing).__module__.startswith("adaptive_dp.")
 
 
 def _need(charge: Charge, holds: bool, why: str) -> None:

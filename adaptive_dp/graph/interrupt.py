@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from adaptive_dp.graph.handles import Handle, rebuilt
+from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.repeat import Repeat
 from adaptive_dp.graph.steps import Release
 from adaptive_dp.graph.structure import Path
+from adaptive_dp.graph.traversal import folded, rebuilt
 
 if TYPE_CHECKING:
     from adaptive_dp.graph.run import Result
@@ -37,9 +38,9 @@ class Interrupted(KeyboardInterrupt):
     ...         raise KeyboardInterrupt  # stands for Ctrl-C
     ...     return total + count
     >>> people = dp.dataset("people", columns={})
-    >>> def count(total):
+    >>> def count(total, people):
     ...     return dp.post(add, total, people.count().release(dp.Laplace(scale=4)))
-    >>> plan = dp.Pipeline(total=dp.repeat(count, 10, start=0.0))
+    >>> plan = dp.Pipeline(total=dp.repeat(count, 10, people, start=0.0))
     >>> plan.certify()
     <certificate epsilon=2.5 delta=0 by basic>
     >>> try:
@@ -61,7 +62,7 @@ def shortened(
 ) -> tuple[list[tuple[Path, Handle]], dict[int, int]]:
     """Return the outputs that follow from what was released, with repeats cut short.
 
-    Handles are told apart by their identity: a handle and its calibrated copy share a serial.
+    Handles are told apart by their identity.
 
     Parameters
     ----------
@@ -79,38 +80,28 @@ def shortened(
     cut
         By the identity of a repeat that was cut short, that of the one it was.
     """
-    done: dict[int, Handle | None] = {}
-    for _, output in outputs:
-        stack = [output]
-        while stack:
-            handle = stack[-1]
-            if id(handle) in done:
-                stack.pop()
-                continue
-            closed = id(handle) in made or handle.color == "private"
-            waiting = [] if closed else [i for i in handle.inputs if id(i) not in done]
-            if waiting:
-                stack += waiting
-            else:
-                done[id(handle)] = handle if closed else _shortened(handle, done, rounds)
-    cut = {id(new): old for old, new in done.items() if new is not None and old in rounds}
-    kept = [(path, done[id(handle)]) for path, handle in outputs]
+
+    def before(handle: Handle) -> tuple[Handle, ...]:
+        closed = id(handle) in made or handle.color == "private"
+        return () if closed else handle.inputs
+
+    def make(handle: Handle, inputs: list[Handle | None]) -> Handle | None:
+        closed = id(handle) in made or handle.color == "private"
+        return handle if closed else _shortened(handle, inputs, rounds)
+
+    done = folded([handle for _, handle in outputs], before, make)
+    cut = {id(new): id(old) for old, new in done.items() if new is not None and id(old) in rounds}
+    kept = [(path, done[handle]) for path, handle in outputs]
     return [(path, handle) for path, handle in kept if handle is not None], cut
 
 
 def _shortened(
-    handle: Handle, done: Mapping[int, Handle | None], rounds: Mapping[int, int]
+    handle: Handle, inputs: Sequence[Handle | None], rounds: Mapping[int, int]
 ) -> Handle | None:
     operation = handle.operation
     if isinstance(operation, Repeat) and rounds.get(id(handle), 0) > 0:
         operation = evolve(operation, times=rounds[id(handle)])
     elif isinstance(operation, Repeat | Release) or operation.random:
         return None
-    inputs = [done[id(i)] for i in handle.inputs]
-    known = [i for i in inputs if i is not None]
-    if len(known) < len(inputs):
-        return None
-    same = operation is handle.operation and all(
-        a is b for a, b in zip(known, handle.inputs, strict=True)
-    )
-    return handle if same else rebuilt(handle, tuple(known), operation)
+    known = [each for each in inputs if each is not None]
+    return rebuilt(handle, known, operation) if len(known) == len(inputs) else None

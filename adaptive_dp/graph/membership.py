@@ -11,8 +11,8 @@ from adaptive_dp.graph.merge import Merged
 def titles(nodes: Merged) -> dict[str, Handle]:
     """Return the groups by title, outermost first; groups of one name are numbered."""
     wrappers = [wrapper for found in nodes.groups.values() for wrapper in found]
-    # the outermost group has the latest result; ties by creation, the wrapper made last
-    wrappers.sort(key=lambda wrapper: -wrapper[0].serial)
+    # the outermost group comes last: it reads the others
+    wrappers.sort(key=lambda wrapper: -nodes.rank[id(wrapper[0])])
     left = Counter(name for _, name in wrappers)
     several = {name for name, count in left.items() if count > 1}
     result = {}

@@ -7,15 +7,27 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from accountants.registry import place_of
 from adaptive_dp.graph.encode import encode
+from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.group import Group
 from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.operation import Operation
+from adaptive_dp.graph.registry import is_own
+from adaptive_dp.graph.traversal import inputs_and_bodies, ordered, upward
 
 
 class Merged:
-    """One pass over the handles; loops are entered by recursion, all else by a stack.
+    """The nodes of a graph, as handles.
+
+    What they are and their order follow from the graph alone: from the outputs in their order, and
+    from each handle's inputs in theirs. When a handle was made does not enter.
+
+    Parameters
+    ----------
+    roots
+        The outputs' handles, in order.
 
     Attributes
     ----------
@@ -23,42 +35,29 @@ class Merged:
         The handles that are nodes, in topological order.
     canonical
         Each handle's node (a group's is that of its result), by identity.
-    born
-        When the first handle was made that is a node.
+    rank
+        Where a handle stands among all, aliases included; inputs come before their readers.
     loops
-        The repeats whose body a node is in, outermost first.
+        The loops whose body a node is in, outermost first.
     groups
         The groups around each node's value, with their names.
     told
         What each handle's operation is, as `described`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, roots: Sequence[Handle]) -> None:
         self.order: list[Handle] = []
         self.canonical: dict[int, Handle] = {}
-        self.born: dict[int, int] = {}
+        self.rank: dict[int, int] = {}
         self.loops: dict[int, tuple[Handle, ...]] = {}
         self.groups: dict[int, list[tuple[Handle, str]]] = {}
         self.told: dict[int, list[Any]] = {}
         self._keys: dict[int, str] = {}
         self._first: dict[tuple[str, tuple[int, ...]], Handle] = {}
-
-    def visit(self, root: Handle, around: tuple[Handle, ...] = ()) -> None:
-        """Add all that is above a handle."""
-        stack: list[tuple[Handle, bool]] = [(root, False)]
-        while stack:
-            handle, ready = stack.pop()
-            if id(handle) in self.canonical:
-                continue
-            if not ready:
-                stack.append((handle, True))
-                stack.extend((child, False) for child in reversed(handle.inputs))
-                continue
-            if isinstance(handle.operation, Loop):
-                loop = handle.operation
-                self._add(loop.state, (*around, handle))
-                self.visit(loop.result, (*around, handle))
-            self._add(handle, around)
+        self._enclosing = _Enclosing(roots)
+        for rank, handle in enumerate(ordered(roots, inputs_and_bodies)):
+            self.rank[id(handle)] = rank
+            self._add(handle)
 
     def of(self, handle: Handle) -> Handle:
         """Return the node of a handle."""
@@ -66,41 +65,33 @@ class Merged:
 
     def above(self, roots: Sequence[Handle]) -> set[int]:
         """Return the identities of the nodes that roots are or read, bodies included."""
-        found: set[int] = set()
-        queue = list(roots)
-        while queue:
-            handle = self.of(queue.pop())
-            if id(handle) not in found:
-                found.add(id(handle))
-                queue.extend(handle.inputs)
-                if isinstance(handle.operation, Loop):
-                    queue.append(handle.operation.result)
-        return found
+        found = upward(
+            map(self.of, roots), lambda node: [self.of(each) for each in inputs_and_bodies(node)]
+        )
+        return {id(node) for node in found}
 
-    def _add(self, handle: Handle, around: tuple[Handle, ...]) -> None:
+    def _add(self, handle: Handle) -> None:
         operation = handle.operation
-        if isinstance(operation, Group):
+        if operation.alias:
             inner = self.of(handle.inputs[0])
             self.canonical[id(handle)] = inner
-            self.groups.setdefault(id(inner), []).append((handle, operation.name))
+            if isinstance(operation, Group):
+                self.groups.setdefault(id(inner), []).append((handle, operation.name))
             return
         key = self._key(handle)
-        loops = tuple(loop for loop in around if _body(loop).inside(handle))
+        loops = self._enclosing.loops(handle)
         if operation.color == "private" and not operation.random:
             # only within one body: a round's step is run again, an equal one outside is not
             place = (key, tuple(id(loop) for loop in loops))
-            if place in self._first:
-                first = self._first[place]
+            first = self._first.setdefault(place, handle)
+            if first is not handle:
                 self.canonical[id(handle)] = first
-                self.born[id(first)] = min(self.born[id(first)], handle.serial)
                 return
-            self._first[place] = handle
         self.canonical[id(handle)] = handle
-        self.born[id(handle)] = handle.serial
         # what is random, a round's state, or a function that the digest cannot tell from
         # another (two closures of one code) is itself alone, and so is what reads it
         alone = operation.random or operation.kind in ("state", "post")
-        self._keys[id(handle)] = f"{key}/{handle.serial}" if alone else key
+        self._keys[id(handle)] = f"{key}/{self.rank[id(handle)]}" if alone else key
         self.loops[id(handle)] = loops
         self.order.append(handle)
 
@@ -116,9 +107,32 @@ class Merged:
         return digest(key)
 
 
-def _body(loop: Handle) -> Loop:
-    assert isinstance(loop.operation, Loop)
-    return loop.operation
+class _Enclosing:
+    """The loops in whose bodies handles are.
+
+    A handle is inside of the loops on whose states it depends, and an inner loop's state is inside
+    of all that the inner loop itself is in.
+    """
+
+    def __init__(self, roots: Sequence[Handle]) -> None:
+        self._chains: dict[Handle, tuple[Handle, ...]] = {}
+        self._binds: dict[Handle, Handle] = {}
+        for handle in upward(roots, inputs_and_bodies):
+            if isinstance(handle.operation, Loop):
+                bound = self._binds.setdefault(handle.operation.state, handle)
+                if bound is not handle:
+                    raise DeclarationError(f"{bound!r} and {handle!r} share the state of one loop")
+
+    def loops(self, handle: Handle) -> tuple[Handle, ...]:
+        """Return the loops around a handle, outermost first."""
+        chains = [self._chain(state) for state in handle.states]
+        return max(chains, key=len, default=())
+
+    def _chain(self, state: Handle) -> tuple[Handle, ...]:
+        if state not in self._chains:
+            loop = self._binds[state]
+            self._chains[state] = (*self.loops(loop), loop)
+        return self._chains[state]
 
 
 def described(operation: Operation) -> list[Any]:
@@ -127,8 +141,8 @@ def described(operation: Operation) -> list[Any]:
     Kinds name the library's own operations; others may share one, so their class is named too.
     """
     kind, cls = operation.kind, type(operation)
-    if not cls.__module__.startswith("adaptive_dp."):
-        kind += f" {cls.__module__}:{cls.__qualname__}"
+    if not is_own(cls):
+        kind += f" {place_of(cls)}"
     return [kind, encode(operation.parameters())]
 
 

@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.everything import everything
 from adaptive_dp.graph.fields import fields_of
 from adaptive_dp.noise.stream import Stream
+
+if TYPE_CHECKING:
+    from adaptive_dp.graph.handles import Handle
 
 Color = Literal["private", "released", "public"]
 Contributions = tuple[NDArray[np.int64], NDArray[np.float64]]
@@ -55,6 +57,18 @@ class Operation:
 
     beside: ClassVar[int] = 0
     """How many released inputs a private operation may read beside its private one."""
+
+    alias: ClassVar[bool] = False
+    """True where a handle is no node of its own: it stands for its first input."""
+
+    def states(self, handle: Handle) -> frozenset[Handle]:
+        """Return the states of loops on which a handle of this operation depends."""
+        found = [each.states for each in handle.inputs if each.states]
+        return found[0].union(*found[1:]) if found else frozenset()
+
+    def body(self) -> tuple[Handle, ...]:
+        """Return the state and the result of a loop's body; nothing for other operations."""
+        return ()
 
     def label(self) -> str:
         """Return a short text for tables and drawings."""
@@ -240,21 +254,6 @@ class Query(Operation):
     def candidate(self, index: int) -> Any:
         """Return what a mechanism chose, by its index among the value's coordinates."""
         return index
-
-
-def operation(kind: str) -> type[Operation] | None:
-    """Return the operation class of a kind, among the library's and all that are imported."""
-    everything()
-    queue: list[type[Operation]] = [Operation]
-    found = None
-    while queue:
-        candidate = queue.pop()
-        if candidate.__dict__.get("kind") == kind:
-            if candidate.__module__.startswith("adaptive_dp."):
-                return candidate  # nobody can stand in for the library's own
-            found = candidate
-        queue.extend(candidate.__subclasses__())
-    return found
 
 
 def require(condition: bool, message: str) -> None:

@@ -9,7 +9,7 @@ same code was asked.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any
@@ -17,33 +17,23 @@ from typing import Any
 import attrs
 
 from accountants import Accountant, PrivacyLoss
+from accountants.registry import place_of
 from adaptive_dp.graph.certificate import Kind, ThirdParty
-from adaptive_dp.graph.everything import everything
 from adaptive_dp.graph.fields import fields_of
 from adaptive_dp.graph.plugins import published
+from adaptive_dp.graph.registry import is_own
 from adaptive_dp.graph.structure import Structure
 
 
-def own(cls: type) -> bool:
-    """Whether a class is the library's."""
-    return cls.__module__.partition(".")[0] in ("adaptive_dp", "accountants")
+def label(cls: type, taken: Collection[str]) -> str:
+    """Return a class's name; with its module where it is a third party's and the name is taken.
 
-
-def label(cls: type, base: type) -> str:
-    """Return a class's name; in full where the library has another of that name under ``base``."""
-    if own(cls):
-        return cls.__name__
-    everything()
-    if not any(own(each) and each.__name__ == cls.__name__ for each in _below(base)):
-        return cls.__name__
-    return f"{cls.__module__}:{cls.__qualname__}"
-
-
-def _below(base: type) -> Iterator[type]:
-    children: list[type] = base.__subclasses__()
-    for each in children:
-        yield each
-        yield from _below(each)
+    Parameters
+    ----------
+    taken
+        The names of the library's own classes of this sort.
+    """
+    return place_of(cls) if cls.__name__ in taken and not is_own(cls) else cls.__name__
 
 
 def origin(module: str) -> tuple[str | None, str | None]:
@@ -89,15 +79,13 @@ def third_party(
         "query": operations,
     }
     rows = [
-        ThirdParty(kind, f"{cls.__module__}:{cls.__qualname__}", *origin(cls.__module__))
+        ThirdParty(kind, place_of(cls), *origin(cls.__module__))
         for kind, classes in kinds.items()
         for cls in classes
-        if not own(cls)
+        if not is_own(cls)
     ]
     names = {(type(each), name) for each in used for name in type(each).libraries}
-    rows += [
-        ThirdParty("library", f"{c.__module__}:{c.__qualname__}", *installed(n)) for c, n in names
-    ]
+    rows += [ThirdParty("library", place_of(c), *installed(n)) for c, n in names]
     return tuple(sorted(rows, key=lambda row: list(map(str, attrs.astuple(row)))))
 
 

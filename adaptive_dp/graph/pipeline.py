@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -20,11 +20,13 @@ from adaptive_dp.graph.arguments import asked, certified_at
 from adaptive_dp.graph.calibrate import free_weights, solve, substituted
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.certify import certificate, stamped
+from adaptive_dp.graph.charge import Charge, releases
 from adaptive_dp.graph.check import checked
 from adaptive_dp.graph.convert import texts, whole
 from adaptive_dp.graph.diff import diff
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.export import graph
+from adaptive_dp.graph.fresh import fresh
 from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.run import Result, execute
@@ -65,6 +67,7 @@ class Pipeline:
         self._outputs = tuple(checked(outputs))
         self._delta = 0.0
         self._adaptive: tuple[str, ...] = ()
+        self._charges: tuple[dict[str, Any], list[Charge]] | None = None
 
     @classmethod
     def of(
@@ -83,6 +86,7 @@ class Pipeline:
         plan._outputs = tuple(checked(outputs))
         plan._delta = accountants.errors.probability("delta", delta, below_one=True)
         plan._adaptive = tuple(adaptive)
+        plan._charges = None
         return plan
 
     @property
@@ -146,7 +150,7 @@ class Pipeline:
         >>> plan.term
         Sequential(parts=(Spend(loss=Laplace(epsilon=0.5), name='n'),))
         """
-        return compiler.term(self.structure)
+        return compiler.term(self._priced(to_document(self)))
 
     @cached_property
     def graph(self) -> nx.DiGraph[str]:
@@ -252,7 +256,18 @@ class Pipeline:
             delta,
             chosen,
             adaptive=bool(self._adaptive),
+            charges=self._priced(document),
         )
+
+    def _priced(self, document: Mapping[str, Any]) -> list[Charge]:
+        """Return the releases, whose losses are computed once.
+
+        As long as the plan is what it was: a parameter that somebody's mechanism keeps in a list
+        can be changed.
+        """
+        if self._charges is None or self._charges[0] != document:
+            self._charges = fresh(document), releases(self.structure)
+        return self._charges[1]
 
     @cached_property
     def _paper(self) -> Certificate:
@@ -494,7 +509,7 @@ class Pipeline:
         >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
         >>> document = plan.to_document()
         >>> document["format"], [node["kind"] for node in document["nodes"]]
-        ('adaptive-dp/plan/1', ['dataset', 'count', 'release'])
+        ('adaptive-dp/plan/2', ['dataset', 'count', 'release'])
         """
         return to_document(self)
 
@@ -507,7 +522,7 @@ class Pipeline:
         >>> people = dp.dataset("people", columns={})
         >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
         >>> print(plan.to_json().splitlines()[1])
-         "format": "adaptive-dp/plan/1",
+         "format": "adaptive-dp/plan/2",
         """
         return json.dumps(self.to_document(), indent=1, allow_nan=False) + "\n"
 

@@ -6,31 +6,27 @@ import tomllib
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from accountants.codec import loads
 from adaptive_dp.graph.check import flows
-from adaptive_dp.graph.entries import (
-    annotation,
-    bounds,
-    column,
-    fields,
-    function,
-    mechanism,
-    needed,
-    only,
-    sequence,
-    simple,
-)
+from adaptive_dp.graph.entries import operation_class, plan_codec
 from adaptive_dp.graph.errors import DocumentError, PlanError
-from adaptive_dp.graph.everything import everything
 from adaptive_dp.graph.fields import fields_of
 from adaptive_dp.graph.functions import permitted
 from adaptive_dp.graph.handles import Handle, Private, Public, Released
-from adaptive_dp.graph.loop import Loop, State, frontier
-from adaptive_dp.graph.operation import Operation, operation
+from adaptive_dp.graph.loop import (
+    Loop,
+    State,
+    fresh_in_each_round,
+    frontier,
+    in_each_round,
+)
+from adaptive_dp.graph.operation import Operation, Query
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.repeat import Repeat
 from adaptive_dp.graph.select import Select
+from adaptive_dp.graph.steps import Release
 from adaptive_dp.graph.structure import Path
-from adaptive_dp.graph.untrusted import check_values, unique_json
+from adaptive_dp.graph.untrusted import check_values
 from adaptive_dp.graph.write import FORMAT
 
 CERTIFICATE = "adaptive-dp/certificate/"
@@ -88,7 +84,6 @@ def loaded(
     DocumentError
         If the document is not of the declared form, with the place and the cure.
     """
-    everything()
     parsed = _parsed(document) if isinstance(document, str) else document
     check_values(parsed, "plan")
     if isinstance(parsed, Mapping) and str(parsed.get("format")).startswith(CERTIFICATE):
@@ -98,14 +93,15 @@ def loaded(
         )
     if isinstance(parsed, Mapping) and parsed.get("format", FORMAT) != FORMAT:
         raise DocumentError(f"plan: 'format' must be {FORMAT!r}, got {parsed['format']!r}")
-    fields("plan", parsed, {"format", "delta", "nodes", "outputs"}, {"format", "nodes", "outputs"})
     reader = _Reader(modules)
+    needed = {"format", "nodes", "outputs"}
+    reader.codec.only(parsed, {*needed, "delta"}, needed, "plan")
     reader.handles.update(known)
     reader.used.update(known)
     reader.nodes(parsed["nodes"], "nodes")
-    entries = sequence(parsed["outputs"], "outputs")
+    entries = reader.items(parsed["outputs"], "outputs")
     outputs = [reader.output(entry, f"outputs[{i}]") for i, entry in enumerate(entries)]
-    delta = simple("float", parsed.get("delta", 0.0), "plan.delta")
+    delta = reader.codec.read(float, parsed.get("delta", 0.0), "plan.delta")
     try:
         plan = Pipeline.of(outputs, delta)
         _ = plan.structure  # everything that can fail fails here
@@ -116,7 +112,7 @@ def loaded(
 
 def _parsed(text: str) -> Mapping[str, Any]:
     try:
-        found = unique_json(text) if text.lstrip().startswith("{") else tomllib.loads(text)
+        found = loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise DocumentError(f"plan: neither JSON nor TOML: {error}") from None
     assert isinstance(found, dict)
@@ -128,18 +124,36 @@ class _Reader:
 
     def __init__(self, allow: Collection[str]) -> None:
         self.allow = allow
+        self.codec = plan_codec(allow)
         self.handles: dict[str, Handle] = {}
+        self.states: tuple[Handle, ...] = ()  # of the loops around what is read, outermost first
+        self.depths: dict[str, int] = {}  # in how many loops an entry stands
         self.used: set[str] = set()
+
+    def items(self, value: Any, where: str) -> list[Any]:
+        """Return the items of a list."""
+        if not isinstance(value, list | tuple):
+            raise DocumentError(f"{where} must be list, got {type(value).__name__}")
+        return list(value)
 
     def handle(self, name: Any, where: str) -> Handle:
         if not isinstance(name, str) or name not in self.handles:
             raise DocumentError(
                 f"{where}: no node {name!r} stands before it; nodes are listed after their inputs"
             )
-        return self.handles[name]
+        found = self.handles[name]
+        query = isinstance(found.operation, Query)
+        return found if query or found.color != "private" else self._in_each_round(name)
+
+    def _in_each_round(self, name: str) -> Handle:
+        """Return a private handle as the bodies around read it: what stands in them is inside."""
+        found = self.handles[name]
+        for state in self.states[self.depths.get(name, 0) :]:
+            found = in_each_round(found, state)
+        return found
 
     def nodes(self, entries: Any, where: str) -> None:
-        for i, entry in enumerate(sequence(entries, where)):
+        for i, entry in enumerate(self.items(entries, where)):
             at = f"{where}[{i}]"
             if not isinstance(entry, Mapping):
                 raise DocumentError(f"{at} must be a mapping, got {type(entry).__name__}")
@@ -148,6 +162,7 @@ class _Reader:
                 raise DocumentError(f"{at}.id must be a name, got {name!r}")
             self._new(name, f"{at}.id")
             self.handles[name] = self._node(entry, f"{at} ({entry.get('kind')})")
+            self.depths[name] = len(self.states)
 
     def _new(self, name: str, where: str) -> None:
         if name in self.used:
@@ -158,23 +173,17 @@ class _Reader:
         kind = entry.get("kind")
         if kind in ("repeat", "select"):
             return self._loop(entry, where, Repeat if kind == "repeat" else Select)
-        cls = operation(kind) if isinstance(kind, str) else None
-        if cls is None or cls is State:
-            raise DocumentError(
-                f"{where}.kind: unknown kind {kind!r}; known are {', '.join(_kinds())}"
-            )
-        known = {f.name: f for f in fields_of(cls)}
-        required = needed(known.values())
-        fields(where, entry, {*known, "id", "kind", "inputs"}, required)
-        inputs = tuple(
-            self.handle(name, f"{where}.inputs")
-            for name in sequence(entry.get("inputs", []), f"{where}.inputs")
+        cls = operation_class(kind, f"{where}.kind", self.allow)
+        beside = {"id", "kind", "inputs"}
+        values = self.codec.arguments(cls, entry, where, beside=beside)
+        names = self.items(entry.get("inputs", []), f"{where}.inputs")
+        inputs = tuple(self.handle(name, f"{where}.inputs") for name in names)
+        of_the_round = (
+            any(self.states[-1] in each.states for each in inputs) if self.states else True
         )
-        values = {
-            k: self._field(annotation(known[k]), v, f"{where}.{k}")
-            for k, v in entry.items()
-            if k in known
-        }
+        if cls is Release and inputs and not of_the_round:
+            # a query from outside, released in each round: in each it is asked anew
+            inputs = (self._in_each_round(names[0]), *inputs[1:])
         try:
             handle = _wrap(cls(**values), inputs)
             flows(handle)
@@ -185,18 +194,23 @@ class _Reader:
     def _loop(self, entry: Mapping[str, Any], where: str, kind: type[Loop]) -> Handle:
         own = {f.name for f in fields_of(kind)} - {"state", "result"}
         keys = {"id", "kind", "inputs", "state", "body", "result"} | own
-        fields(where, entry, keys, keys)
-        start = self.handle(*only(entry["inputs"], f"{where}.inputs"))
+        self.codec.only(entry, keys, keys, where)
+        starts = self.items(entry["inputs"], f"{where}.inputs")
+        if len(starts) != 1:
+            raise DocumentError(f"{where}.inputs must hold one node, the start, got {len(starts)}")
+        start = self.handle(starts[0], f"{where}.inputs")
         state = Released[Any](State())
         if not isinstance(entry["state"], str) or not entry["state"]:
             raise DocumentError(f"{where}.state must be a new name, got {entry['state']!r}")
         self._new(entry["state"], f"{where}.state")
-        outside = dict(self.handles)
+        outside, around = dict(self.handles), self.states
         self.handles[entry["state"]] = state
+        self.states = (*around, state)
         self.nodes(entry["body"], f"{where}.body")
         result = self.handle(entry["result"], f"{where}.result")
-        self.handles = outside  # the body is read by itself alone
+        self.handles, self.states = outside, around  # the body is read by itself alone
         try:
+            fresh_in_each_round(str(entry["kind"]), state, result)
             values: dict[str, Any] = {name: entry[name] for name in own}
             body = kind(**values, state=state, result=result)
             handle = Released[Any](body, (start, *frontier(body)))
@@ -207,39 +221,11 @@ class _Reader:
 
     def output(self, entry: Any, where: str) -> tuple[Path, Handle]:
         """Return an output's path and handle."""
-        fields(where, entry, {"path", "node"}, {"path", "node"})
+        self.codec.only(entry, {"path", "node"}, {"path", "node"}, where)
         path = entry["path"]
         if not isinstance(path, list) or not path or not all(isinstance(p, str) for p in path):
             raise DocumentError(f"{where}.path must be a list of names, got {path!r}")
         return tuple(path), self.handle(entry["node"], f"{where}.node")
-
-    def _field(self, kind: str, value: Any, where: str) -> Any:
-        """Return a parameter, read as what its operation declares it to be."""
-        match kind:
-            case "Function" | "Function | None":
-                optional = kind != "Function" and value is None
-                return None if optional else function(value, where, self.allow)
-            case "Mechanism":
-                return mechanism(value, where, self.allow)
-            case "Interval":
-                return bounds(value, where)
-            case "tuple[Interval, ...]":
-                items = sequence(value, where)
-                return tuple(bounds(v, f"{where}[{i}]") for i, v in enumerate(items))
-            case "Mapping[str, Column]":
-                fields(where, value, value if isinstance(value, Mapping) else (), ())
-                return {k: column(v, f"{where}.{k}") for k, v in value.items()}
-        return simple(kind, value, where)
-
-
-def _kinds() -> list[str]:
-    found: set[str] = set()
-    queue: list[type[Operation]] = [Operation]
-    while queue:
-        cls = queue.pop()
-        found.add(cls.__dict__.get("kind", "state"))
-        queue.extend(cls.__subclasses__())
-    return sorted(found - {"state"})
 
 
 def _wrap(value: Operation, inputs: tuple[Handle, ...]) -> Handle:

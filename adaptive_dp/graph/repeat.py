@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, TypeVarTuple
 
 from attrs import field, frozen
 
@@ -11,10 +11,17 @@ from accountants import Repeated, Term
 from adaptive_dp.graph.convert import number, whole
 from adaptive_dp.graph.errors import DeclarationError, LeakError
 from adaptive_dp.graph.handles import Handle, Released, path, public
-from adaptive_dp.graph.loop import Loop, State, frontier
+from adaptive_dp.graph.loop import (
+    Loop,
+    State,
+    fresh_in_each_round,
+    frontier,
+    own_handles,
+)
 from adaptive_dp.graph.operation import require
 
 T = TypeVar("T")
+Own = TypeVarTuple("Own")
 
 
 @frozen(eq=False)
@@ -52,20 +59,34 @@ class Repeat(Loop):
 
 
 def repeat(
-    body: Callable[[Released[T]], Released[T]], times: int, *, start: Released[T] | Any
+    body: Callable[[Released[T], *Own], Released[T]],
+    times: int,
+    *tables: *Own,
+    start: Released[T] | Any,
 ) -> Released[T]:
     """Return the result of ``times`` rounds of ``body``.
 
     Parameters
     ----------
     body
-        Takes the handle of the round before and returns this round's. It is called once, to
-        learn the subgraph; releases and samples made in it are fresh in every round, handles
-        made outside of it are shared by all rounds.
+        Takes the handle of the round before, and the body's own handle of each of ``tables``, and
+        returns this round's. It is called once, to learn the subgraph. What depends on its
+        arguments is fresh in every round; all else is shared by all rounds.
     times
         How many rounds.
+    tables
+        Private tables, columns or queries: releases and samples that the body makes of its own
+        handles of them are fresh in every round, whether or not they read the round before.
     start
         What the first round reads: a released handle, or a constant.
+
+    Raises
+    ------
+    LeakError
+        If the start, or what the body returns, is private.
+    DeclarationError
+        If the body makes a release or a sample that depends on none of its arguments: all rounds
+        would share it. Make it from the body's own table, or outside of the body.
 
     Examples
     --------
@@ -87,6 +108,16 @@ def repeat(
     <certificate epsilon=2.25 delta=0 by basic>
     >>> plan.simulate(seed=1, people={"age": [20] * 400 + [42] * 300 + [70] * 400})["median"]
     [41.796875, 42.1875]
+
+    Five noisy counts, each with noise of its own:
+
+    >>> def append(counts, count):
+    ...     return [*counts, count]
+    >>> def again(counts, people):
+    ...     return dp.post(append, counts, people.count().release(dp.Laplace(scale=4)))
+    >>> counts = dp.repeat(again, 5, people, start=[])
+    >>> dp.Pipeline(counts=counts).certify()
+    <certificate epsilon=1.25 delta=0 by basic>
     """
     require(
         callable(body),
@@ -97,7 +128,7 @@ def repeat(
         raise LeakError(f"repeat: the start is private: {path(initial)}; release it first")
     state: Released[T] = Released(State())
     Repeat(times, state=state, result=state)  # refuses times before the body is built
-    result = body(state)
+    result = body(state, *own_handles("repeat", tables, state))
     if not isinstance(result, Handle):
         raise DeclarationError(
             f"repeat: the body must return a released handle, got {type(result).__name__}"
@@ -106,5 +137,6 @@ def repeat(
         raise LeakError(
             f"repeat: the body returns a private value: {path(result)}; release it first"
         )
+    fresh_in_each_round("repeat", state, result)
     operation = Repeat(times, state=state, result=result)
     return Released(operation, (initial, *frontier(operation)))

@@ -10,7 +10,7 @@ from keyword import iskeyword
 from typing import Any, ClassVar, Protocol
 
 from adaptive_dp.graph.change import Change, Neighbors
-from adaptive_dp.graph.handles import Handle
+from adaptive_dp.graph.handles import Handle, meant
 from adaptive_dp.graph.operation import Color, Operation, require
 
 RESERVED = (
@@ -135,6 +135,6 @@ def part_key(part: Handle) -> Any:
 
 def part_title(part: Handle) -> str:
     """Return a part's column and key, such as ``region = A``."""
-    partition = part.inputs[0].operation
+    partition = meant(part.inputs[0]).operation
     assert isinstance(partition, PartitionOperation)
     return f"{partition.by} = {part_key(part)}"

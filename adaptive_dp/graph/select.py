@@ -6,28 +6,36 @@ import math
 from collections.abc import Callable, Sequence
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from functools import lru_cache
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, TypeVarTuple
 
 from attrs import field, frozen
 
-from accountants import Selected, Term, runs
+from accountants import Selected, Term
+from accountants.runs import expected_runs, stopping_rate, stopping_shape
 from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.graph.fresh import fresh
 from adaptive_dp.graph.handles import Handle, Released, path, post, public
-from adaptive_dp.graph.loop import Loop, State, frontier
+from adaptive_dp.graph.loop import (
+    Loop,
+    State,
+    fresh_in_each_round,
+    frontier,
+    own_handles,
+)
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.scored import scored
 from adaptive_dp.noise.stream import Stream
 
 T = TypeVar("T")
+Own = TypeVarTuple("Own")
 
 
 def _shape(value: Any) -> float:
-    return _checked(runs.shape, value)
+    return _checked(stopping_shape, value)
 
 
 def _stopping(value: Any) -> float:
-    return _checked(runs.stopping, value)
+    return _checked(stopping_rate, value)
 
 
 def _checked(check: Callable[[Any], float], value: Any) -> float:
@@ -57,11 +65,11 @@ class Select(Loop):
 
     def label(self) -> str:
         """Return the expected number of runs."""
-        return f"best of about {runs.expected(self.shape, self.stopping):.4g} runs"
+        return f"best of about {expected_runs(self.shape, self.stopping):.4g} runs"
 
     def rounds(self) -> int:
         """Return the expected number of runs."""
-        return math.ceil(runs.expected(self.shape, self.stopping) * (1 - 1e-9))
+        return math.ceil(expected_runs(self.shape, self.stopping) * (1 - 1e-9))
 
     def term(self, body: Term) -> Term:
         """Return the body, selected."""
@@ -128,9 +136,9 @@ def _number(score: Any) -> float:
 
 
 def select(
-    body: Callable[[Released[Any]], tuple[Released[T], Released[float]]],
+    body: Callable[[Released[Any], *Own], tuple[Released[T], Released[float]]],
     candidates: Sequence[Any],
-    *,
+    *tables: *Own,
     stopping: float,
     shape: float = 1.0,
 ) -> Released[dict[str, Any]]:
@@ -143,15 +151,27 @@ def select(
     Parameters
     ----------
     body
-        Takes the handle of a candidate and returns two released handles: the value and its
-        score, larger is better. It is called once, to learn the subgraph; all that it releases is
-        fresh in every run.
+        Takes the handle of a candidate, and the body's own handle of each of ``tables``, and
+        returns two released handles: the value and its score, larger is better. It is called once,
+        to learn the subgraph. What depends on its arguments is fresh in every run; all else is
+        shared by all runs.
     candidates
         Public values: numbers, texts, lists or mappings.
+    tables
+        Private tables, columns or queries: releases and samples that the body makes of its own
+        handles of them are fresh in every run, whether or not they read the candidate.
     stopping
         gamma, in (0, 1): with shape 1 the chance to stop after each run, 1/gamma runs on average.
     shape
         eta: 1 is geometric, 0 logarithmic.
+
+    Raises
+    ------
+    LeakError
+        If the value or the score is private.
+    DeclarationError
+        If the body makes a release or a sample that depends on none of its arguments, as
+        `adaptive_dp.graph.repeat.repeat` does.
 
     Returns
     -------
@@ -184,7 +204,7 @@ def select(
     start = public(list(candidates))
     state: Released[Any] = Released(State())
     Select(shape, stopping, state=state, result=state)  # refuses both before the body is built
-    found = body(state)
+    found = body(state, *own_handles("select", tables, state))
     if not (isinstance(found, tuple) and len(found) == 2):
         raise DeclarationError(
             "select: the body must return two released handles, the value and its score, got "
@@ -196,5 +216,7 @@ def select(
             handle.color != "private",
             f"select: the {what} is private: {path(handle)}; release it first",
         )
-    operation = Select(shape, stopping, state=state, result=post(scored, *found))
+    result = post(scored, *found)
+    fresh_in_each_round("select", state, result)
+    operation = Select(shape, stopping, state=state, result=result)
     return Released(operation, (start, *frontier(operation)))

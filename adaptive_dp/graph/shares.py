@@ -9,14 +9,15 @@ from typing import Any
 
 from accountants import Answer, PrivacyLoss
 from accountants.loss import parameters
+from accountants.registry import LOSSES
 from accountants.rounding import COSTS, shown
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.certificate import LossRow, ReleaseRow, Scalar
 from adaptive_dp.graph.charge import Charge, regions
 from adaptive_dp.graph.encode import encode
 from adaptive_dp.graph.loop import Loop
-from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.origins import label
+from adaptive_dp.graph.registry import MECHANISMS
 from adaptive_dp.graph.roles import PartOperation
 from adaptive_dp.graph.touch import SEVERAL
 
@@ -75,12 +76,12 @@ def _row(
         node=charge.node.name,
         query=charge.chain[-1].handle.operation.label(),
         of=_way(charge),
-        mechanism=label(type(mechanism), Mechanism),
+        mechanism=label(type(mechanism), MECHANISMS),
         parameters=encode(mechanism.parameters()),
         norm=float(mechanism.norm),
         distance=float(compiler.distance(charge, mechanism.norm)),
         loss=LossRow(
-            label(type(loss), PrivacyLoss),
+            label(type(loss), LOSSES),
             {name: _plain(value) for name, value in parameters(loss).items()},
         ),
         theorem=mechanism.theorem,

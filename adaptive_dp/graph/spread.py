@@ -13,6 +13,7 @@ from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.roles import PublicSource
 from adaptive_dp.graph.steps import Parameter, Release
 from adaptive_dp.graph.structure import Node, Path, Structure
+from adaptive_dp.graph.traversal import upward
 from adaptive_dp.noise.stream import SeededStream
 
 FAILURES = (Exception, SystemExit)
@@ -62,15 +63,14 @@ def _releases(outputs: Iterable[tuple[Path, Handle]], structure: Structure) -> s
 
 def _reached(outputs: Iterable[tuple[Path, Handle]], structure: Structure) -> set[str]:
     """Return the nodes whose redrawn values outputs need: none that only lead to a release."""
-    found: set[str] = set()
-    queue = [structure.of(handle).name for _, handle in outputs]  # a group's is its result's
-    while queue:
-        node = structure.nodes[queue.pop()]
-        if node.name not in found and node.handle.color != "private":
-            found.add(node.name)
-            if not isinstance(node.handle.operation, Release | Parameter | Loop):
-                queue.extend(node.inputs)
-    return found
+
+    def needed(name: str) -> tuple[str, ...]:
+        node = structure.nodes[name]
+        known = isinstance(node.handle.operation, Release | Parameter | Loop)
+        return () if known else node.inputs  # without a release on the way, all is in the open
+
+    # a group's node is its result's
+    return set(upward([structure.of(handle).name for _, handle in outputs], needed))
 
 
 def _estimate(draws: list[Any]) -> Any:

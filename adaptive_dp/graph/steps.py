@@ -206,8 +206,7 @@ class Post(Operation):
 
     def label(self) -> str:
         """Return the function's short name."""
-        module, _, name = self.function.name.partition(":")
-        return "function" if module == "lambda" else name.rpartition(".")[2].lstrip("_")
+        return self.function.label
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
         """Return the function's value; it gets copies, and keeps none of what it returns."""

@@ -2,8 +2,9 @@
 
 Handles are expressions; here they become nodes. Private transforms and queries that are
 written twice are one node. A digest names a node by what it is: its operation and its
-inputs' digests; equal random nodes (two releases of one query) are told apart by their
-order of creation. Digests do not depend on outputs, on names, or on other branches.
+inputs' digests; equal random nodes (two releases of one query) are told apart by the order in which
+the outputs, sorted by name, lead to them. Else digests do not depend on outputs, on names, or on
+other branches, and on the order in which handles were made nothing depends.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class Node:
         Names of the repeats whose body it is in, outermost first.
     outputs
         The outputs that are this node.
-    born
-        When the first handle was made that is this node: inputs are older.
+    rank
+        Where it stands in the graph: its inputs have lower ranks.
     """
 
     handle: Handle
@@ -53,7 +54,7 @@ class Node:
     group: Path
     loops: Path
     outputs: tuple[Path, ...]
-    born: int
+    rank: int
 
     @property
     def key(self) -> tuple[int, ...]:
@@ -73,11 +74,14 @@ class Structure:
         Each group's handle by its title.
     by_handle
         The node's name by the identity of a handle; a group's handle stands for its result.
+    ranks
+        Where each handle stands, by its identity: those of groups, too.
     """
 
     nodes: dict[str, Node]
     groups: dict[str, Handle]
     by_handle: dict[int, str] = field(repr=False)
+    ranks: dict[int, int] = field(repr=False)
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes.values())
@@ -96,9 +100,7 @@ class Structure:
 
 def structure(outputs: Sequence[tuple[Path, Handle]]) -> Structure:
     """Return the structure above ``outputs``; what none of them needs is not in it."""
-    merged = Merged()
-    for _, handle in outputs:
-        merged.visit(handle)
+    merged = Merged([handle for _, handle in outputs])
     named: dict[int, list[Path]] = {}
     for path, handle in outputs:
         named.setdefault(id(merged.of(handle)), []).append(path)
@@ -115,12 +117,12 @@ def structure(outputs: Sequence[tuple[Path, Handle]]) -> Structure:
             tuple(around.get(id(handle), ())),
             tuple(name[id(loop)] for loop in merged.loops[id(handle)]),
             tuple(named.get(id(handle), ())),
-            merged.born[id(handle)],
+            merged.rank[id(handle)],
         )
         for handle in merged.order
     ]
     by_handle = {i: name[id(h)] for i, h in merged.canonical.items()}
-    return Structure({node.name: node for node in nodes}, groups, by_handle)
+    return Structure({node.name: node for node in nodes}, groups, by_handle, merged.rank)
 
 
 def _reads(handle: Handle) -> Sequence[Handle]:

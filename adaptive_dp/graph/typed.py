@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import attrs
 
+from accountants.codec import shown
 from adaptive_dp.graph.errors import DocumentError
-from adaptive_dp.graph.untrusted import shown
 
 T = TypeVar("T")
 

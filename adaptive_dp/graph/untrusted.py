@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from accountants.codec import shown
 from adaptive_dp.graph.errors import DocumentError
 
 DEEPEST = 64
 """Documents may be nested this deep."""
-
-
-def unique_json(text: str) -> Any:
-    """Return the JSON value of a text in which no mapping has a key twice.
-
-    Raises
-    ------
-    ValueError, RecursionError
-        If it is not JSON, or not such.
-    """
-
-    def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            twice = next(k for i, (k, _) in enumerate(pairs) if k in dict(pairs[:i]))
-            raise ValueError(f"the key {twice!r} stands twice in one mapping")
-        return found
-
-    return json.loads(text, object_pairs_hook=mapping)
 
 
 def check_values(document: Any, name: str) -> None:
@@ -62,11 +43,3 @@ def check_values(document: Any, name: str) -> None:
             raise DocumentError(
                 f"{where} must be a number, text, list or mapping, got {type(value).__name__}"
             )
-
-
-def shown(value: Any) -> str:
-    """Return a value for a message, shortened."""
-    try:
-        return repr(value)[:40]
-    except ValueError:  # a whole number of more digits than Python prints
-        return "a huge whole number"

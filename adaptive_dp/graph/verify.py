@@ -17,6 +17,7 @@ import attrs
 from attrs import field, frozen
 
 from accountants import ACCOUNTANTS, Accountant, AccountingError
+from accountants.codec import shown as shortened
 from accountants.rounding import shown
 from adaptive_dp.graph.certificate import (
     LOWER,
@@ -31,7 +32,6 @@ from adaptive_dp.graph.certify import certificate
 from adaptive_dp.graph.errors import DocumentError, PlanError, PluginError
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.plugins import OURS, allowed_accountant
-from adaptive_dp.graph.untrusted import shown as shortened
 from adaptive_dp.graph.visible import cut, visible
 
 TOLERANCE = 1e-9

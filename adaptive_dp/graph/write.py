@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from adaptive_dp.graph.encode import encode
 from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.loop import Loop, State
+from adaptive_dp.graph.registry import name_of
 from adaptive_dp.graph.structure import Node, Structure
 
 if TYPE_CHECKING:
     from adaptive_dp.graph.pipeline import Pipeline
 
-FORMAT = "adaptive-dp/plan/1"
+FORMAT = "adaptive-dp/plan/2"
 
 
 def to_document(plan: Pipeline) -> dict[str, Any]:
@@ -53,16 +54,19 @@ class _Writer:
         self.groups = {id(h): self._free(f"group {t}") for t, h in structure.groups.items()}
 
     def nodes(self, loop: str | None) -> list[dict[str, Any]]:
-        """Return the entries of one repeat's body, or of what is in none, in order of creation.
+        """Return the entries of one repeat's body, or of what is in none, in the graph's order.
 
-        That order keeps equal random nodes in theirs, and lists inputs before their readers.
+        It lists inputs before their readers.
         """
         inside = [n for n in self.structure if _innermost(n) == loop and n.name not in self.without]
         nodes = [n for n in inside if not _is_state(n)]
-        entries = [(n.born, self._node(n)) for n in nodes]
+        entries = [(n.rank, self._node(n)) for n in nodes]
         of = {n.name for n in inside}
         groups = self.structure.groups.values()
-        entries += [(h.serial, self._group(h)) for h in groups if self.structure.of(h).name in of]
+        rank = self.structure.ranks
+        entries += [
+            (rank[id(h)], self._group(h)) for h in groups if self.structure.of(h).name in of
+        ]
         return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
 
     def reference(self, handle: Handle) -> str:
@@ -80,7 +84,7 @@ class _Writer:
 
     def _node(self, node: Node) -> dict[str, Any]:
         operation = node.handle.operation
-        entry: dict[str, Any] = {"id": node.name, "kind": operation.kind}
+        entry: dict[str, Any] = {"id": node.name, "kind": name_of(type(operation), operation.kind)}
         if isinstance(operation, Loop):
             return entry | self._loop(node, operation)
         if node.handle.inputs:

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from accountants import AccountingError
 from accountants.losses.votes import Votes
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import Handle
-from adaptive_dp.graph.loop import Loop, State, ancestors
+from adaptive_dp.graph.handles import Handle, meant
+from adaptive_dp.graph.loop import Loop, State
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.steps import Release
+from adaptive_dp.graph.traversal import upward
 from adaptive_dp.pate.ballots import BallotsDomain
 
 
@@ -69,7 +70,9 @@ def fixed_questions(handle: Handle) -> bool:
     Else the questions are those of one course of events among many, and what they lose on the data
     bounds nothing: with other answers others would have been asked.
     """
-    return not any(isinstance(h.operation, Release | Loop | State) for h in ancestors(handle))
+    # of a loop's own table it is the table that is read, in the same way in each round
+    read = upward([meant(handle)], lambda h: [meant(each) for each in h.inputs])
+    return not any(isinstance(each.operation, Release | Loop | State) for each in read)
 
 
 def order_known(value: Any) -> bool:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from accountants import Composite, PrivacyLoss, Pure, SmoothSanitization
 from accountants import Gaussian as GaussianLoss
-from accountants.notions import renyi
+from accountants.notions.renyi import renyi_total
 from accountants.rounding import down, up
 from adaptive_dp.graph.convert import number
 from adaptive_dp.graph.free import Free
@@ -22,7 +22,7 @@ from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.steps import Post
 from adaptive_dp.noise import lattice
-from adaptive_dp.noise.real import nearest, normal
+from adaptive_dp.noise.continuous import nearest, normal
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.ballots import Ballots
 from adaptive_dp.pate.bounds import fixed_questions
@@ -265,7 +265,7 @@ def sanitized_epsilon(
         f"may fail by, got {delta!r}",
     )
     order = np.array([float(query.order)])
-    rest = float(renyi.total([(loss, 1) for loss in losses], order)[0])
+    rest = float(renyi_total([(loss, 1) for loss in losses], order)[0])
     return post(spent_epsilon, bound, order=float(query.order), delta=down(left, 4), beside=rest)
 
 

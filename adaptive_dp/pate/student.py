@@ -14,8 +14,8 @@ from adaptive_dp.graph.convert import anything, number, texts
 from adaptive_dp.graph.errors import RunError
 from adaptive_dp.graph.functions import Function
 from adaptive_dp.graph.handles import Handle, Released
-from adaptive_dp.graph.loop import ancestors
 from adaptive_dp.graph.operation import Color, Operation, require
+from adaptive_dp.graph.traversal import ancestors
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.ballots import BallotsSource
 from adaptive_dp.pate.model import (

@@ -15,7 +15,7 @@ from accountants.rounding import ceiling, up
 from adaptive_dp.graph.free import IN_PROPORTION
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.noise import lattice
-from adaptive_dp.noise.discrete_gaussian import discrete_gaussian
+from adaptive_dp.noise.gaussian import discrete_gaussian
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.primitives.limits import within
 

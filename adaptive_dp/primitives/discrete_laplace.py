@@ -13,7 +13,7 @@ from accountants.rounding import up
 from adaptive_dp.graph.free import IN_PROPORTION
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.noise import lattice
-from adaptive_dp.noise.discrete_laplace import discrete_laplace
+from adaptive_dp.noise.laplace import discrete_laplace
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.primitives.limits import within
 

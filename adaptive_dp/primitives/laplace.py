@@ -13,7 +13,7 @@ from accountants.rounding import quotient, up
 from adaptive_dp.graph.free import IN_PROPORTION
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.noise import lattice
-from adaptive_dp.noise.rounded_laplace import rounded_laplace
+from adaptive_dp.noise.laplace import rounded_laplace
 from adaptive_dp.noise.stream import Stream
 
 

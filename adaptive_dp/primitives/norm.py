@@ -92,7 +92,7 @@ class Norm(Mechanism):
 def ball_noise(stream: Stream, p: float, count: int) -> Floats:
     """Return a vector of density proportional to ``exp(-|z|_p)`` in R^count, in float64."""
     radius = -np.log(stream.uniform((count,))).sum()
-    sign = np.where(stream.coins(0.5, count), 1.0, -1.0)
+    sign = np.where(stream.bernoulli(0.5, count), 1.0, -1.0)
     size = stream.uniform((count,)) if math.isinf(p) else _generalised(stream.uniform((count,)), p)
     largest = size.max(initial=0.0)
     if largest == 0:

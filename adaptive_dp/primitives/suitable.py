@@ -93,7 +93,9 @@ def suitable(
     )
     found = []
     families = list(dict.fromkeys(row.family for row in TABLE))
-    chain = [Node(h, h.operation.label(), "", (), (), (), (), h.serial) for h in lineage(query)]
+    chain = [
+        Node(h, h.operation.label(), "", (), (), (), (), i) for i, h in enumerate(lineage(query))
+    ]
     charge = Charge(chain[-1], tuple(chain))
     for row in filter(lambda row: _fits(row, charge, delta), TABLE):
         size = _size(row, charge, delta)

@@ -1,24 +1,53 @@
-"""Losses as texts, such as ``Huber(width=0.5)``: how plan documents and tables name them.
+"""Loss functions as strings, such as ``Huber(width=0.5)``: how documents and tables name them.
 
-A loss of somebody's own is named with its module, ``my_module:Mine(width=0.5)``. A text never
-brings code: such a loss is found only where the running program has defined it.
+A third party's loss is named with its module, ``my_module:Mine(width=0.5)``. A string never brings
+code: such a loss is found only where the running program has already imported its module.
 """
 
 from __future__ import annotations
 
 import ast
+import sys
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 
+from adaptive_dp.problems.absolute import Absolute
+from adaptive_dp.problems.generalised import GeneralizedLinear, GeneralizedLinearCount
+from adaptive_dp.problems.hinge import Hinge
+from adaptive_dp.problems.huber import Huber
+from adaptive_dp.problems.huber_hinge import HuberHinge
+from adaptive_dp.problems.logistic import Logistic
 from adaptive_dp.problems.loss import Loss
+from adaptive_dp.problems.multinomial import Multinomial
+from adaptive_dp.problems.poisson import Poisson
+from adaptive_dp.problems.smoothed_hinge import SmoothedHinge
+from adaptive_dp.problems.squared import Squared
+from adaptive_dp.problems.zero_one import ZeroOne
+
+LOSSES: Mapping[str, type[Loss]] = {
+    "Absolute": Absolute,
+    "GeneralizedLinear": GeneralizedLinear,
+    "GeneralizedLinearCount": GeneralizedLinearCount,
+    "Hinge": Hinge,
+    "Huber": Huber,
+    "HuberHinge": HuberHinge,
+    "Logistic": Logistic,
+    "Multinomial": Multinomial,
+    "Poisson": Poisson,
+    "SmoothedHinge": SmoothedHinge,
+    "Squared": Squared,
+    "ZeroOne": ZeroOne,
+}
+"""The library's loss functions by name; a class is the library's if it is one of these objects."""
 
 
 def text(loss: Loss) -> str:
     """Return a loss as a text that `read` reads back."""
     kind = type(loss)
     given = ", ".join(f"{f.name}={getattr(loss, f.name)!r}" for f in attrs.fields(kind))
-    module = "" if _ships(kind) else f"{kind.__module__}:"
+    module = "" if LOSSES.get(kind.__name__) is kind else f"{kind.__module__}:"
     return f"{module}{kind.__name__}({given})"
 
 
@@ -35,9 +64,8 @@ def read(written: str) -> Loss:
     >>> read("Logistic()")
     Logistic()
     """
-    known = {kind.__name__: kind for kind in _below(Loss) if _ships(kind)}
-    hint = f"{written!r} is no loss; losses are {', '.join(sorted(known))}, such as 'Logistic()'"
-    return _made(written, known, hint)
+    hint = f"{written!r} is no loss; losses are {', '.join(LOSSES)}, such as 'Logistic()'"
+    return _made(written, LOSSES, hint)
 
 
 def read_any(written: str) -> Loss:
@@ -53,7 +81,11 @@ def read_any(written: str) -> Loss:
     module, colon, call = written.partition(":")
     if not colon or not all(part.isidentifier() for part in module.split(".")):
         return read(written)
-    known = {kind.__name__: kind for kind in _below(Loss) if kind.__module__ == module}
+    known = {
+        name: kind
+        for name, kind in vars(sys.modules.get(module, object)).items()
+        if isinstance(kind, type) and issubclass(kind, Loss) and kind.__module__ == module
+    }
     hint = (
         f"{written!r} is no loss that the program has defined: import {module} first; its class is "
         "at the top level of a module, frozen by attrs, and its parameters are numbers and texts"
@@ -61,7 +93,7 @@ def read_any(written: str) -> Loss:
     return _made(call, known, hint)
 
 
-def _made(call: str, known: dict[str, type[Loss]], hint: str) -> Loss:
+def _made(call: str, known: Mapping[str, type[Loss]], hint: str) -> Loss:
     try:
         found = ast.parse(call, mode="eval").body
         assert isinstance(found, ast.Call)
@@ -72,11 +104,3 @@ def _made(call: str, known: dict[str, type[Loss]], hint: str) -> Loss:
     except (SyntaxError, AssertionError, KeyError, ValueError, RecursionError, MemoryError):
         raise ValueError(hint) from None
     return kind(**given)
-
-
-def _ships(kind: type[Loss]) -> bool:
-    return kind.__module__.startswith("adaptive_dp.problems.")
-
-
-def _below(kind: type[Loss]) -> list[type[Loss]]:
-    return [found for child in kind.__subclasses__() for found in (child, *_below(child))]

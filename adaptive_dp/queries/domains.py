@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field, frozen
@@ -55,6 +55,8 @@ def _upper(value: float) -> float:
 class Interval:
     """A number in [lower, upper]."""
 
+    document_key: ClassVar[str] = "bounds"
+
     lower: float = field(converter=_lower)
     upper: float = field(converter=_upper)
 
@@ -94,6 +96,8 @@ def intervals(value: Iterable[Any]) -> tuple[Interval, ...]:
 @frozen
 class Categories:
     """One of a list of values; any other value belongs to none of them."""
+
+    document_key: ClassVar[str] = "categories"
 
     values: tuple[Any, ...] = field(converter=anything)
 

@@ -9,9 +9,10 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
+from adaptive_dp.data import Examples
 from adaptive_dp.graph.errors import LeakError
 from adaptive_dp.graph.functions import Function
-from adaptive_dp.graph.handles import Handle, Private, PrivateQuery, Released, path
+from adaptive_dp.graph.handles import Handle, Private, PrivateQuery, Released, meant, path
 from adaptive_dp.graph.operation import require
 from adaptive_dp.optimizers import Objective
 from adaptive_dp.problems import Loss, Network
@@ -28,7 +29,6 @@ from adaptive_dp.queries.row_gradients import (
     ShortGradients,
     SquaredNorms,
 )
-from adaptive_dp.rows import Examples
 
 Array = NDArray[np.float64]
 
@@ -283,7 +283,7 @@ class Gradients(Private[Any]):
         >>> dp.Pipeline(squares=squares).certify()
         <certificate epsilon=0.500001 delta=0 by basic>
         """
-        linear = isinstance(self.operation, RowGradients)
+        linear = isinstance(meant(self).operation, RowGradients)
         require(linear, "squares are of linear models' gradients, not of a network's")
         return PrivateQuery(SquaredNorms(clip), (self,))
 

@@ -93,8 +93,8 @@ class Instance(Query):
 
     def label(self) -> str:
         """Return the function's short name."""
-        module, _, name = self.function.name.partition(":")
-        return "own function" if module == "lambda" else name.rpartition(".")[2].lstrip("_")
+        label = self.function.label
+        return "own function" if label == "function" else label
 
     def domain(self, inputs: Sequence[Any]) -> Values:
         """Return the column's values; refuse a column without bounds, or zeroed-out rows."""

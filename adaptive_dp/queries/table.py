@@ -10,11 +10,12 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
+from adaptive_dp.data import Rows
 from adaptive_dp.graph.change import Neighbors
 from adaptive_dp.graph.convert import anything
 from adaptive_dp.graph.errors import DeclarationError, LeakError
 from adaptive_dp.graph.functions import Function
-from adaptive_dp.graph.handles import Handle, Private, PrivateQuery, Released, lineage, path
+from adaptive_dp.graph.handles import Handle, Private, PrivateQuery, Released, lineage, meant, path
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import require
 from adaptive_dp.queries.average import average
@@ -39,7 +40,6 @@ from adaptive_dp.queries.sum import Sum, VectorSum, bounded
 from adaptive_dp.queries.trimmed_mean import TrimmedMean
 from adaptive_dp.queries.variance import Variance
 from adaptive_dp.queries.vectors import NormClip, Times, VectorsOf
-from adaptive_dp.rows import Rows
 
 Array = NDArray[np.float64]
 S = TypeVar("S", covariant=True)
@@ -260,7 +260,8 @@ class Table(Private[Rows]):
         ):
             raise DeclarationError(
                 f"the condition on {condition.column!r} is one of another data set "
-                f"({condition.table.operation.label()}); write it with a column of this table"
+                f"({meant(condition.table).operation.label()}); write it with a column of this "
+                "table"
             )
 
     def describe(
@@ -685,7 +686,7 @@ class Column(Private[Array], Generic[S]):
 
     def isin(self, values: Sequence[Any]) -> Condition:
         """Return the condition that the column has one of ``values``."""
-        return Condition(self._plain("isin"), "in", anything(values), table=self.inputs[0])
+        return Condition(self._plain("isin"), "in", anything(values), table=self._table)
 
     def __lt__(self, other: Any) -> Condition:
         return self._compare("<", other)
@@ -705,13 +706,18 @@ class Column(Private[Array], Generic[S]):
             if other.color == "private":
                 raise LeakError(f"a filter may not compare with a private value: {path(other)}")
             assert isinstance(other, Released)
-            return Condition(name, test, None, other, self.inputs[0])
-        return Condition(name, test, other, table=self.inputs[0])
+            return Condition(name, test, None, other, self._table)
+        return Condition(name, test, other, table=self._table)
+
+    @property
+    def _table(self) -> Handle:
+        return meant(self).inputs[0]
 
     def _plain(self, test: str) -> str:
-        if not isinstance(self.operation, ColumnOf):
+        operation = meant(self).operation
+        if not isinstance(operation, ColumnOf):
             raise DeclarationError(f"compare a column of the table itself ({test}), not {self!r}")
-        return self.operation.name
+        return operation.name
 
 
 def _listed(edges: Any) -> None:
@@ -766,12 +772,11 @@ class Vectors(Private[Array]):
             isinstance(column, Column),
             f"times needs a column such as people['age'], got a {type(column).__name__}",
         )
-        handle: Handle = self
-        while not isinstance(handle, Table):
-            handle = handle.inputs[0]
-        if not isinstance(column.operation, ColumnOf) or column.inputs[0] is not handle:
+        table = next(each for each in reversed(lineage(self)) if isinstance(each, Table))
+        operation = meant(column).operation
+        if not isinstance(operation, ColumnOf) or meant(column._table) is not table:
             raise DeclarationError("times needs a column of the same table as the vectors")
-        return Vectors(Times(column.operation.name, bounded(column.domain), scale), (self,))
+        return Vectors(Times(operation.name, bounded(column.domain), scale), (self,))
 
     def sum(self) -> PrivateQuery[Array]:
         """Return the sum of the vectors.

@@ -1,9 +1,7 @@
 """Adaptive analyses: a graph that grows as it runs, under a budget that is kept in a ledger."""
 
-from adaptive_dp.session.budget import Budget
-from adaptive_dp.session.forecast import Forecast
-from adaptive_dp.session.part import Part
-from adaptive_dp.session.session import Session
+from adaptive_dp.session.budget import Budget, Forecast
+from adaptive_dp.session.session import Part, Session
 
 __all__ = [
     "Budget",

@@ -1,13 +1,56 @@
-"""What an adaptive analysis may cost, all in all."""
+"""What a session may spend, what it has spent, and what a step would cost.
+
+In reading order:
+
+`Budget`
+    (epsilon, delta) for everything that a session will ever release.
+`AccountingUnit`
+    The filter and the odometer in whose units costs add up, and the theorems behind them.
+`WorldSums`
+    Sums of costs in every world (every choice of one part of each partition).
+`Totals`
+    What was spent of one budget, as its filter and as its odometer add it up.
+`Account`
+    The totals of a session, and those of its parts under limits of their own.
+`Forecast`
+    What a step would cost, before anyone pays for it.
+`Reading`
+    What was spent after each step of a ledger.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
+from typing import Any, Generic, TypeVar
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
+from accountants import PrivacyLoss
+from accountants.errors import InapplicableError
+from accountants.filters.choose import filter_for
+from accountants.filters.gaussian import GaussianFilter
+from accountants.filters.individual import IndividualFilter
+from accountants.filters.sums import BEYOND, Amount, Spent, SumFilter
+from accountants.odometers import (
+    BestOdometer,
+    ConcentratedOdometer,
+    GaussianOdometer,
+    Odometer,
+    PureOdometer,
+    RenyiOdometer,
+)
+from accountants.rounding import ceiling, down, flooring, shown
+from adaptive_dp.graph.compile import Where
 from adaptive_dp.graph.convert import number
-from adaptive_dp.graph.operation import require
+from adaptive_dp.graph.errors import DeclarationError, LedgerError
+
+Costs = tuple[tuple[Where, PrivacyLoss], ...]
+"""Losses, each with the place (a chain of parts of partitions) whose units it touches."""
+
+PartPath = tuple[tuple[str, float], ...]
+"""A part of a session: the names and shares of the parts around it and its own, outermost first;
+() for the whole session."""
 
 
 @frozen
@@ -21,8 +64,13 @@ class Budget:
     delta
         In [0, 1).
     failures
-        The part of delta that is kept for mechanisms that may fail, such as tests; they are
-        refused without one.
+        The part of delta that is kept for mechanisms whose loss has a delta mass of its own, such
+        as tests; they are refused without one.
+
+    Raises
+    ------
+    DeclarationError
+        If one of them is out of its range.
 
     Examples
     --------
@@ -35,19 +83,670 @@ class Budget:
     failures: float = field(default=0.0, converter=number)
 
     def __attrs_post_init__(self) -> None:
-        require(
-            _real(self.epsilon) and 0 < self.epsilon < 1e300,
-            f"a budget's epsilon must be a positive finite number, got {self.epsilon!r}",
-        )
-        require(
-            _real(self.delta) and 0 <= self.delta < 1,
-            f"a budget's delta must be in [0, 1), got {self.delta!r}",
-        )
-        require(
-            _real(self.failures) and 0 <= self.failures <= self.delta,
-            f"a budget's failures are a part of its delta {self.delta!r}, got {self.failures!r}",
-        )
+        if not (_is_real(self.epsilon) and 0 < self.epsilon < 1e300):
+            raise DeclarationError(
+                f"a budget's epsilon must be a positive finite number, got {self.epsilon!r}"
+            )
+        if not (_is_real(self.delta) and 0 <= self.delta < 1):
+            raise DeclarationError(f"a budget's delta must be in [0, 1), got {self.delta!r}")
+        if not (_is_real(self.failures) and 0 <= self.failures <= self.delta):
+            raise DeclarationError(
+                f"a budget's failures are a part of its delta {self.delta!r}, got {self.failures!r}"
+            )
 
 
-def _real(value: Any) -> bool:
+def _is_real(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+# --- The accounting unit: in what a session counts, and by which theorems ---------------------
+
+_ODOMETERS: dict[str, Callable[[float, float], Odometer]] = {
+    "best": lambda delta, failures: BestOdometer(delta, failures=failures),
+    "basic": lambda delta, failures: PureOdometer(delta),
+    "advanced": lambda delta, failures: ConcentratedOdometer(delta, failures=failures),
+    "concentrated": lambda delta, failures: ConcentratedOdometer(delta, failures=failures),
+    "renyi": lambda delta, failures: RenyiOdometer(delta, failures=failures),
+    "gaussian": lambda delta, failures: GaussianOdometer(delta, failures=failures),
+}
+
+FILTER_ACCOUNTANTS = tuple(_ODOMETERS)
+"""The accountants whose unit has a filter theorem."""
+
+INDIVIDUAL = "individual"
+"""The accountant of sessions that keep a budget for each record."""
+
+SESSION_ACCOUNTANTS = (*FILTER_ACCOUNTANTS, INDIVIDUAL)
+"""What a session's `accountant` may be."""
+
+ODOMETER_SHARE = 0.1
+"""The share of delta, without the failures, that the odometer has; the filter has the rest."""
+
+
+@frozen
+class AccountingUnit:
+    """The filter and the odometer of a session, and what they promise.
+
+    Parameters
+    ----------
+    budget
+        Of the session.
+    filter
+        Prices losses, and refuses what does not fit.
+    odometer
+        Bounds what was spent so far by an epsilon, at any time.
+    theorem
+        Of the claim.
+    individual
+        The filter of each record, under ``"individual"``; else None.
+
+    Notes
+    -----
+    The session's epsilon so far is the odometer's reading, and never above the budget. That is a
+    choice between two statements, made by what happened, so they share delta:
+    ``(1 - e^{min(a, b) - L})_+`` is the larger of those of a and b, so at most their sum, and
+    wherever the analyst stops, the filter kept so far,
+    ``P(S) <= E_Q[e^reading 1_S] + F + (1 - F)(delta_filter + delta_odometer)`` (own proof).
+
+    Under ``"individual"`` the filter's sums are those of a record that contributes the most that is
+    declared, to every step: public bounds of what each record has spent. They refuse nothing, since
+    records leave before they pass their budget.
+    """
+
+    budget: Budget
+    filter: SumFilter
+    odometer: Odometer
+    theorem: str
+    individual: IndividualFilter | None = None
+
+    @property
+    def refuses(self) -> bool:
+        """Whether a step that does not fit is refused; else records leave it."""
+        return self.individual is None
+
+    @property
+    def reading_theorem(self) -> str:
+        """The theorem of `epsilon`."""
+        if not self.refuses:
+            return self.theorem
+        return f"{self.odometer.theorem}; at most the budget: {self.theorem}"
+
+    def promised(self) -> float:
+        """Return the epsilon that the filter promises at the budget's delta."""
+        return self.filter.guarantee(self.budget.delta).epsilon
+
+    def epsilon(self, sums: Spent, *, within_budget: bool) -> float:
+        """Return the odometer's reading; the whole budget where what is spent is private.
+
+        Parameters
+        ----------
+        sums
+            Of the odometer.
+        within_budget
+            Whether the filter lets everything through; not so in a ledger or a certificate that
+            does not hold.
+        """
+        if not self.refuses:
+            return self.budget.epsilon
+        reading = self.odometer.epsilon(sums)
+        # the minimum with the budget is proven only while the filter was kept (see Notes)
+        return min(reading, self.budget.epsilon) if within_budget else reading
+
+    def spent(self, sums: Spent) -> Amount:
+        """Return a bound of what was spent, rounded up; never above a record's budget."""
+        amount = self.filter.spent(sums)
+        if self.refuses:
+            return amount
+        most = map(ceiling, self.filter.budgets())
+        return Amount(tuple(map(min, amount.costs, most)), amount.failure)
+
+
+def accounting_unit(accountant: str, budget: Budget) -> AccountingUnit:
+    """Return the filter and the odometer of an accountant.
+
+    Parameters
+    ----------
+    accountant
+        One of `SESSION_ACCOUNTANTS`.
+    budget
+        Of the session, or of a part.
+
+    Raises
+    ------
+    accountants.errors.InapplicableError
+        If the accountant has no filter theorem, or none at this budget.
+    DeclarationError
+        If records are to have budgets of their own, and the budget keeps delta for failures.
+    """
+    failures = budget.failures
+    if accountant != INDIVIDUAL:
+        mine, others = delta_shares(accountant, budget)
+        found = filter_for(accountant, budget.epsilon, mine, failures)
+        return AccountingUnit(budget, found, _odometer(accountant, others, failures), found.theorem)
+    each = individual_filter(budget)
+    prices, odometer = GaussianFilter(each.mu), _odometer("gaussian", budget.delta, failures)
+    return AccountingUnit(budget, prices, odometer, each.theorem, each)
+
+
+def individual_filter(budget: Budget) -> IndividualFilter:
+    """Return the filter that keeps a budget for each record.
+
+    Raises
+    ------
+    DeclarationError, InapplicableError
+        If the budget keeps a part of delta for failures, or has no delta.
+    """
+    if budget.failures:
+        raise DeclarationError(
+            f"the budget keeps {budget.failures!r} of its delta for mechanisms that may fail, "
+            "and no release of accountant='individual' can; leave failures out"
+        )
+    return IndividualFilter.within(budget.epsilon, budget.delta)
+
+
+def delta_shares(accountant: str, budget: Budget) -> tuple[float, float]:
+    """Return the deltas of the filter and of the odometer, each with the failures in it.
+
+    They sum to delta and the failures. Sums of epsilons need no delta: there the odometer is the
+    filter's own sum, and both have all of it.
+    """
+    delta, failures = Fraction(budget.delta), Fraction(budget.failures)
+    # rounded down, as the filter's share below: together they never exceed delta
+    others = flooring(failures + (delta - failures) * Fraction(ODOMETER_SHARE))
+    if accountant == "basic":
+        return budget.delta, budget.delta
+    if not budget.failures < others:  # nothing is left to share
+        return budget.delta, budget.failures
+    return flooring(delta + failures - Fraction(others)), others
+
+
+def _odometer(accountant: str, delta: float, failures: float) -> Odometer:
+    """Return the odometer of an accountant; at delta 0 epsilons add up."""
+    if delta <= failures:
+        return PureOdometer(delta)
+    return _ODOMETERS[accountant](delta, failures)
+
+
+# --- Sums of costs, in every world ------------------------------------------------------------
+
+Meter = TypeVar("Meter", bound=SumFilter | Odometer)
+
+
+class WorldSums(Generic[Meter]):
+    """The sums of what was spent, in the units of a filter or an odometer, in every world.
+
+    Each spend touches the units of a *place*: all of them, or those in one part of a partition (of
+    a part of a partition, and so on). A *world* (a branch of parallel composition) is a choice of
+    one part in each partition; a unit in a world has lost what was spent in the places that lie in
+    it. A filter must keep its guarantee in every world: it is a theorem about one pair of
+    neighbours, and in which world their difference lies depends on neither the outcomes nor the
+    choices of the analyst.
+
+    Parameters
+    ----------
+    meter
+        The filter, or the odometer.
+
+    Notes
+    -----
+    Sums are kept in a tree of places. What a unit below a partition can have lost is at most, in
+    each accounting unit by itself, the largest sum of its parts; exact where there is one unit,
+    else an upper bound. A spend changes the sums on its own way down alone, so that a session takes
+    time linear in its spends.
+    """
+
+    def __init__(self, meter: Meter) -> None:
+        self.meter = meter
+        self._root = _Place(meter.start())
+
+    def maximum(self) -> Spent:
+        """Return the largest sums of any world, in each accounting unit by itself."""
+        return self._root.below()
+
+    def maximum_at(self, place: Where) -> Spent:
+        """Return the largest sums of the worlds that a place lies in."""
+        total, here = self.meter.start(), self._root
+        for step in place:
+            # a unit of this part is in no other part of the same partition, but may be anywhere
+            # in all other partitions
+            total = _plus(total, here.below(step[0]))
+            if step not in here.parts:
+                return total
+            here = here.parts[step]
+        return _plus(total, here.below())
+
+    def check(self, costs: Costs) -> None:
+        """Refuse costs that do not fit in some world; nothing is changed in either case.
+
+        Raises
+        ------
+        accountants.BudgetError
+            If they do not fit.
+        """
+        self.maximum_after(costs, self.meter if isinstance(self.meter, SumFilter) else None)
+
+    def maximum_after(self, costs: Costs, limit: SumFilter | None = None) -> Spent:
+        """Return what `maximum` would be after costs; refuse what does not fit into ``limit``."""
+        before = [(place, self._own(place)) for place, _ in costs]
+        try:
+            for place, loss in costs:
+                if limit is not None:
+                    # the worlds that this place is not in do not change by this loss, so those
+                    # that it is in are all that can pass the limit now
+                    limit.spend(self.maximum_at(place), loss)
+                self.add(((place, loss),))
+            return self.maximum()
+        finally:
+            # in reverse: a place that is named twice gets back what it had first
+            for place, own in reversed(before):
+                self._set(place, own)
+
+    def add(self, costs: Costs) -> None:
+        """Pay costs; whether they fit was asked before."""
+        zero = self.meter.start()
+        for place, loss in costs:
+            cost = zero.add(self.meter.prices(loss), loss.failure(), 1)
+            self._set(place, _plus(self._own(place), cost))
+
+    def _own(self, place: Where) -> Spent:
+        here = self._root
+        for step in place:
+            if step not in here.parts:
+                return self.meter.start()
+            here = here.parts[step]
+        return here.own
+
+    def _set(self, place: Where, own: Spent) -> None:
+        way, here = [self._root], self._root
+        for step in place:
+            here = here.parts.setdefault(step, _Place(self.meter.start()))
+            way.append(here)
+        larger = all(new >= old for new, old in zip(own.sums, here.own.sums, strict=True))
+        here.own = own
+        for above, step, child in reversed(list(zip(way, place, way[1:], strict=False))):
+            partition, total = step[0], child.below()
+            if larger:
+                above.maxima[partition] = _maximum([above.maxima.get(partition, total), total])
+            else:  # a spend was taken back: another part may now have the largest sum
+                every = [p.below() for (name, _), p in above.parts.items() if name == partition]
+                above.maxima[partition] = _maximum(every)
+
+
+class _Place:
+    """Sums of one place: its own spends, and the largest of each partition below it."""
+
+    __slots__ = ("maxima", "own", "parts")
+
+    def __init__(self, zero: Spent) -> None:
+        self.own = zero
+        self.parts: dict[tuple[str, int], _Place] = {}
+        self.maxima: dict[str, Spent] = {}
+
+    def below(self, without: str = "") -> Spent:
+        """Return the most that a unit here can have lost, in every partition but one."""
+        total = self.own
+        for partition, largest in self.maxima.items():
+            if partition != without:
+                total = _plus(total, largest)
+        return total
+
+
+def _plus(a: Spent, b: Spent) -> Spent:
+    return Spent(tuple(x + y for x, y in zip(a.sums, b.sums, strict=True)), a.failure + b.failure)
+
+
+def _maximum(every: list[Spent]) -> Spent:
+    sums = zip(*(spent.sums for spent in every), strict=True)
+    largest: tuple[Fraction, ...] = tuple(max(column) for column in sums)
+    return Spent(largest, max(spent.failure for spent in every))
+
+
+def difference(after: Spent, before: Spent) -> Spent:
+    """Return by how much sums grew."""
+    sums = (b - a for a, b in zip(before.sums, after.sums, strict=True))
+    return Spent(tuple(sums), after.failure - before.failure)
+
+
+# --- Totals of a session and of its parts -----------------------------------------------------
+
+
+@define(eq=False)
+class Totals:
+    """What was spent of one budget, as its filter adds it up, and as its odometer does.
+
+    Parameters
+    ----------
+    unit
+        Of the budget.
+    filter_sums, odometer_sums
+        The sums.
+    within_budget
+        Whether the filter would have let through all that was spent. Sessions spend nothing else,
+        but a reader of a ledger takes what is written there.
+    """
+
+    unit: AccountingUnit
+    filter_sums: WorldSums[SumFilter]
+    odometer_sums: WorldSums[Odometer]
+    within_budget: bool = True
+
+    @classmethod
+    def of(cls, unit: AccountingUnit) -> Totals:
+        """Return totals of nothing."""
+        return cls(unit, WorldSums(unit.filter), WorldSums(unit.odometer))
+
+    def add(self, costs: Costs) -> None:
+        """Pay costs."""
+        for cost in costs:
+            self.filter_sums.add((cost,))
+            holds = self.unit.filter.holds(self.filter_sums.maximum_at(cost[0]))
+            self.within_budget = self.within_budget and holds
+        self.odometer_sums.add(costs)
+
+    def spent(self) -> Amount:
+        """Return what was spent, rounded up."""
+        return self.unit.spent(self.filter_sums.maximum())
+
+    def remaining(self) -> Amount:
+        """Return what remains, rounded down."""
+        return self.unit.filter.remaining(self.filter_sums.maximum())
+
+    def epsilon(self, more: Costs = ()) -> float:
+        """Return the odometer's reading, as it would be after costs that fit."""
+        after = self.odometer_sums.maximum_after(more)
+        return self.unit.epsilon(after, within_budget=self.within_budget)
+
+    def spent_share(self) -> float:
+        """Return the share of the budget that is spent, rounded up; see `spent_share`."""
+        return ceiling(spent_share(self.unit.filter, self.filter_sums.maximum()))
+
+    def remaining_share(self) -> float:
+        """Return the share of the budget that remains, rounded down; in [0, 1]."""
+        share = spent_share(self.unit.filter, self.filter_sums.maximum())
+        return flooring(max(Fraction(), 1 - share))
+
+
+def spent_share(limit: SumFilter, spent: Spent) -> Fraction:
+    """Return the share of a filter's budget that is spent, exact; above 1 where it is passed.
+
+    Where a filter needs one of its sums to stay within its budget, the share of the smallest; where
+    it needs all, of the largest. A sum whose budget is 0 counts as wholly spent by anything.
+    Failures have a budget of their own, and limit as well: where more of it is spent, that share
+    counts, though steps that cannot fail may still fit.
+    """
+    pairs = zip(spent.sums, limit.budgets(), strict=True)
+    shares = [s / b if b > 0 else Fraction(1) if s <= b else BEYOND for s, b in pairs]
+    most = max(shares) if limit.every else min(shares)
+    failures = Fraction(limit.failures)
+    if failures > 0:
+        return max(most, spent.failure / failures)
+    return most if spent.failure == 0 else BEYOND
+
+
+class Account:
+    """The totals of a session, and those of its parts under limits of their own.
+
+    Parameters
+    ----------
+    budget
+        Of the whole session.
+    accountant
+        In which unit costs add up.
+
+    Notes
+    -----
+    A part's share is written in every spend that was made in it. So every reader of a ledger keeps
+    the limits of all its parts, and can recompute whether they were kept. Before the first spend in
+    a part there is nothing to limit, and nothing is written: sessions may have opened it with
+    different shares. The first spend, in its transaction, settles which one holds; a session that
+    opened it with another is refused.
+    """
+
+    def __init__(self, budget: Budget, accountant: str) -> None:
+        self.budget, self.accountant = budget, accountant
+        self.unit = accounting_unit(accountant, budget)
+        self.whole = Totals.of(self.unit)
+        self.settled: dict[str, float] = {}
+        self._shares: dict[str, float] = {}
+        self._parts: dict[str, Totals] = {}
+
+    def totals(self, part: PartPath) -> Totals:
+        """Return the totals of a part, or of the whole session (())."""
+        self.check_shares(part)
+        return self._parts[part[-1][0]] if part else self.whole
+
+    def part_totals(self, name: str) -> Totals:
+        """Return the totals of a part by its name."""
+        return self._parts[name]
+
+    def check(self, costs: Costs, part: PartPath) -> None:
+        """Refuse costs that do not fit, into the session's budget or that of a part around.
+
+        Raises
+        ------
+        accountants.BudgetError
+            If they do not fit.
+        DeclarationError
+            If another session was the first to spend in the part, and gave it another share.
+        """
+        self.check_shares(part)
+        if not self.unit.refuses:
+            return
+        for _, sums in self.limits(part):
+            sums.check(costs)
+
+    def limits(self, part: PartPath) -> Iterator[tuple[str, WorldSums[SumFilter]]]:
+        """Yield what limits a spend: the parts it is in, and ('') the whole session."""
+        yield from ((name, self._parts[name].filter_sums) for name, _ in part)
+        yield "", self.whole.filter_sums
+
+    def add(self, costs: Costs, part: PartPath) -> None:
+        """Pay costs, in the whole session and in the parts that the ledger says they are in."""
+        self.settle(part)
+        for totals in (self.whole, *(self._parts[name] for name, _ in part)):
+            totals.add(costs)
+
+    def settle(self, part: PartPath) -> None:
+        """Take over the shares that a spend in the ledger gives.
+
+        Raises
+        ------
+        LedgerError
+            If a spend before it gave others.
+        """
+        for name, share in part:
+            before = self.settled.get(name, share)
+            if before != share:
+                raise LedgerError(
+                    f"the ledger cannot be used: a spend gives the part {name!r} {share!r} of the "
+                    f"budget, and one before it {before!r}"
+                )
+        for name, share in part:
+            if self._shares.get(name) != share:  # nothing was spent in it, whatever it had here
+                within = [n for n in self._shares if n.startswith(f"{name}/")]
+                for inner in within:  # nor in its own parts, whose shares were of another limit
+                    del self._shares[inner]
+                self._limit(name, share)
+            self.settled[name] = share
+
+    def check_shares(self, part: PartPath) -> None:
+        """Refuse a part with another share than the ledger, or this session, gives it."""
+        for name, share in part:
+            found = self._shares[name]
+            if found != share:
+                raise DeclarationError(
+                    f"the part {name!r} has {found!r} of the session's budget, not {share!r}; a "
+                    "part's share stays the same: open it with that, or choose another name"
+                )
+
+    def open_part(self, around: PartPath, name: str, value: float) -> PartPath:
+        """Open a part with a share of the one around it, or refuse another share than it has."""
+        self.check_shares(around)
+        outer_name, outer = around[-1] if around else ("", 1.0)
+        full = f"{outer_name}/{name}" if around else name
+        # rounded down: a part of a part never has more than its share of the share
+        share = outer if value == 1 else value if not around else down(outer * value, 4)
+        if not share > 0:
+            raise DeclarationError(f"the part {full!r} has too small a share, {share!r}")
+        if full not in self._shares:
+            self._limit(full, share)
+        part = (*around, (full, share))
+        self.check_shares(part)
+        return part
+
+    def _limit(self, name: str, share: float) -> None:
+        """Give a part in which nothing was spent its limits."""
+        limits = [self.budget.epsilon, self.budget.delta, self.budget.failures]
+        if share != 1:
+            limits = [max(0.0, down(share * limit, 4)) for limit in limits]
+        totals = Totals.of(accounting_unit(self.accountant, Budget(*limits)))
+        # The share comes last: `_shares` says which parts are open, and an interrupt before this
+        # line leaves none that has no totals.
+        self._parts[name] = totals
+        self._shares[name] = share
+
+
+def part_names(part: str) -> list[str]:
+    """Return a part's name and those of the parts around it, outermost first.
+
+    Examples
+    --------
+    >>> part_names("topic/ages")
+    ['topic', 'topic/ages']
+    """
+    names = part.split("/") if part else []
+    return ["/".join(names[: i + 1]) for i in range(len(names))]
+
+
+# --- Forecasts and readings -------------------------------------------------------------------
+
+
+@frozen
+class Forecast:
+    """What a step would cost and leave; nothing was spent to find out.
+
+    Parameters
+    ----------
+    fits
+        Whether it would be admitted.
+    known
+        Whether it costs nothing: its value was released already, or its spend is recorded by a step
+        of this session that was interrupted and may go on.
+    cost
+        By how much the session's sums would grow, in the filter's accounting units.
+    remaining
+        What would remain of them; what remains now, where it does not fit.
+    epsilon
+        What the odometer would read; what it reads now, where it does not fit.
+    refusal
+        Why it does not fit, with what would; empty where it does.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> with dp.Session(budget=dp.Budget(1.0), people={"age": [30.0, 40.0]}) as session:
+    ...     fine = session.what_if(people.count().release(dp.Laplace(scale=4)))
+    ...     dear = session.what_if(people.count().release(dp.Laplace(scale=0.5)))
+    >>> fine.fits, round(fine.remaining.costs[0], 6)
+    (True, 0.75)
+    >>> print(fine)
+    fits; the session's epsilon would then read 0.25
+    >>> print(dear)
+    does not fit: not enough of the budget is left for Laplace(epsilon=2): what fits is epsilon 1,
+    2 times the noise (best filter: it asks for epsilon 2 of 1 left)
+    """
+
+    fits: bool
+    known: bool
+    cost: Amount
+    remaining: Amount
+    epsilon: float
+    refusal: str = ""
+
+    def __str__(self) -> str:
+        if not self.fits:
+            return f"does not fit: {self.refusal}"
+        if self.known:
+            return "recorded already, at no cost"
+        return f"fits; the session's epsilon would then read {shown(self.epsilon, upward=True)}"
+
+
+def check_price(costs: Costs, account: Account) -> None:
+    """Refuse what no budget could pay, since it has no finite price in the accounting unit.
+
+    Raises
+    ------
+    InapplicableError
+        With the accountants under which it has one.
+    """
+    budget, limit = account.budget, account.unit.filter
+    for _, loss in costs:
+        if _has_price(limit, loss):
+            continue
+        others = [name for name in FILTER_ACCOUNTANTS if _is_affordable(name, budget, loss)]
+        cure = (
+            f"open the session with accountant={' or '.join(map(repr, others))}"
+            if others
+            else "no accountant that has a filter theorem gives it one: choose another mechanism"
+        )
+        raise InapplicableError(
+            f"{loss!r} has no finite price under the accountant {account.accountant!r}, so that no "
+            f"budget could pay it; {cure}"
+        )
+    failing = [loss for _, loss in costs if loss.failure()]
+    if failing and not limit.failures:
+        raise InapplicableError(
+            f"{failing[0]!r} may fail, and the budget keeps no part of its delta for that; open "
+            f"the session with Budget({budget.epsilon!r}, {budget.delta!r}, failures=...)"
+        )
+
+
+def _has_price(limit: SumFilter, loss: PrivacyLoss) -> bool:
+    try:
+        finite = [price < BEYOND for price in limit.prices(loss)]
+    except InapplicableError:
+        return False
+    return all(finite) if limit.every else any(finite)
+
+
+def _is_affordable(name: str, budget: Budget, loss: PrivacyLoss) -> bool:
+    try:
+        return _has_price(filter_for(name, budget.epsilon, budget.delta, budget.failures), loss)
+    except InapplicableError:
+        return False
+
+
+@frozen
+class Reading:
+    """What was spent after a step.
+
+    Parameters
+    ----------
+    step
+        Its name, or ``step k``.
+    share
+        Of the filter's budget, in the accounting unit that limits or of what is kept for failures,
+        rounded up; above 1 where a ledger has passed it.
+    epsilon
+        What the odometer reads at the budget's delta, in nats; never above the budget's.
+    """
+
+    step: str
+    share: float
+    epsilon: float
+
+
+StepCosts = tuple[str, Costs, PartPath]
+"""A step's name, what it cost, and in which part of the session it was made."""
+
+
+def readings(budget: Budget, accountant: str, steps: Iterable[StepCosts]) -> Iterator[Reading]:
+    """Yield what was spent after each of some steps, in order."""
+    account = Account(budget, accountant)
+    for name, costs, part in steps:
+        account.add(costs, part)
+        share = account.whole.spent_share()
+        if not account.unit.refuses:  # a record spends no more than its budget
+            share = min(share, 1.0)
+        yield Reading(name, share, float(account.whole.epsilon()))

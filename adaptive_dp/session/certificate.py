@@ -28,10 +28,15 @@ from adaptive_dp.graph.errors import DeclarationError, DocumentError, PlanError
 from adaptive_dp.graph.functions import permitted
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.verify import Verdict, compared, recertified, verdict
-from adaptive_dp.session.account import Sums
-from adaptive_dp.session.budget import Budget
-from adaptive_dp.session.currency import NAMES, Currency, currency_for
-from adaptive_dp.session.individual import INDIVIDUAL, admitted
+from adaptive_dp.session.budget import (
+    INDIVIDUAL,
+    SESSION_ACCOUNTANTS,
+    AccountingUnit,
+    Budget,
+    Totals,
+    accounting_unit,
+)
+from adaptive_dp.session.individual import individual_charges
 from adaptive_dp.session.steps import paid_by_step
 
 PARTICIPATION = (
@@ -81,15 +86,15 @@ def certificate_of(
         adaptive=True,
         claim=Claim(float(budget.epsilon), float(budget.delta), accountant),
     )
-    currency = currency_for(accountant, budget)
-    row = _row(plan.adaptive, budget, currency, spent, remaining, epsilon, LedgerRow(head, entries))
+    unit = accounting_unit(accountant, budget)
+    row = _row(plan.adaptive, budget, unit, spent, remaining, epsilon, LedgerRow(head, entries))
     return _of_session(paper, row)
 
 
 def _row(
     steps: Sequence[str],
     budget: Budget,
-    currency: Currency,
+    unit: AccountingUnit,
     spent: Amount,
     remaining: Amount,
     epsilon: float,
@@ -97,13 +102,13 @@ def _row(
 ) -> SessionRow:
     return SessionRow(
         failures=float(budget.failures),
-        theorem=currency.theorem,
+        theorem=unit.theorem,
         steps=tuple(steps),
-        currencies=tuple(currency.filter.units()),
+        currencies=tuple(unit.filter.units()),
         spent=tuple(map(float, spent.costs)),
         remaining=tuple(map(float, remaining.costs)),
         failed=float(spent.failure),
-        odometer=OdometerRow(float(epsilon), currency.reading_theorem),
+        odometer=OdometerRow(float(epsilon), unit.reading_theorem),
         ledger=ledger,
     )
 
@@ -205,18 +210,18 @@ def _replayed(
         The certificate of this plan.
     """
     accountant = claimed.accountant
-    if accountant not in NAMES:
+    if accountant not in SESSION_ACCOUNTANTS:
         return again, [f"the accountant of the claim, {accountant!r}, has no filter"]
     budget = Budget(claimed.epsilon, claimed.delta, session.failures)
-    currency = currency_for(accountant, budget)
-    sums = Sums.of(currency)
+    unit = accounting_unit(accountant, budget)
+    sums = Totals.of(unit)
     for name, nodes, costs in paid_by_step(plan, session.steps):
         try:
             # the filter is asked before the step is added, as in the session
-            if currency.individual is None:
-                sums.spends.check(costs)
+            if unit.individual is None:
+                sums.filter_sums.check(costs)
             else:
-                admitted(plan.structure, nodes, {}, currency.individual)
+                individual_charges(plan.structure, nodes, {}, unit.individual)
         except InapplicableError as error:
             return again, [f"{name!r} is no step of this accountant: {error}"]
         except AccountingError:
@@ -225,11 +230,11 @@ def _replayed(
     found = _row(
         session.steps,
         budget,
-        currency,
+        unit,
         sums.spent(),
         sums.remaining(),
         sums.epsilon(),
         session.ledger,
     )
-    promised = evolve(again.claim, epsilon=float(currency.promised()))
+    promised = evolve(again.claim, epsilon=float(unit.promised()))
     return evolve(_of_session(again, found), claim=promised), []

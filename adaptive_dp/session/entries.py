@@ -1,32 +1,66 @@
-"""What a session writes in a ledger, and reads there."""
+"""What a ledger holds: the entries, byte by byte.
+
+An *entry* is a mapping of JSON values with a ``kind``:
+
+=============  =================================================================================
+``open``       the format, the budget, the accountant and its theorem; the first entry, and the
+               only such
+``spend``      what is about to be released (a plan document, see `plans.plan_fields`), which of
+               its nodes are paid for, and what they cost, place by place
+``release``    what was released for an earlier spend: its values, for later steps that ask again
+=============  =================================================================================
+
+Each has a ``number`` (its position), ``previous`` (the hash of the entry before it) and ``hash``
+(of everything else in it). Whatever is changed, left out, put in or moved breaks this chain.
+
+In reading order: the three kinds, written and read; released values as JSON and back; the chain.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import getpass
+import hashlib
+import json
+import math
+import os
+import platform
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
+
+import numpy as np
 
 from accountants import DomainError, PrivacyLoss
 from accountants.document import from_document, to_document
 from accountants.terms import Spend
-from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.errors import DeclarationError, LedgerError
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.structure import Node
-from adaptive_dp.session.account import Account, Inside, names_of
-from adaptive_dp.session.declared import declarations
-from adaptive_dp.session.ledger import Entry, require_ledger
-from adaptive_dp.session.plans import written
-from adaptive_dp.session.spends import Costs
+from adaptive_dp.session.budget import Account, Costs, PartPath, part_names
+from adaptive_dp.session.plans import declarations, plan_fields
 
-FORMAT = "adaptive-dp/ledger/2"
+Entry = dict[str, Any]
+
+FORMAT = "adaptive-dp/ledger/3"
+"""The format of the entries. It changes with anything in their bytes or their meaning; a ledger of
+another format is refused by name."""
 
 
-def opening(account: Account, others: Sequence[Entry]) -> Entry | None:
+def unusable(reason: str) -> LedgerError:
+    """Return the error of a ledger that cannot be used."""
+    return LedgerError(f"the ledger cannot be used: {reason}")
+
+
+# --- The three kinds of entries ----------------------------------------------------------------
+
+
+def open_entry(account: Account, others: Sequence[Entry]) -> Entry | None:
     """Return the first entry of a ledger; None where it is there already, and the same.
 
     Raises
     ------
     LedgerError
-        If the ledger was opened otherwise.
+        If the ledger was opened with another budget or accountant.
     """
     budget = account.budget
     mine: Entry = {
@@ -34,43 +68,44 @@ def opening(account: Account, others: Sequence[Entry]) -> Entry | None:
         "format": FORMAT,
         "budget": [budget.epsilon, budget.delta, budget.failures],
         "accountant": account.accountant,
-        "theorem": account.currency.theorem,
+        "theorem": account.unit.theorem,
     }
     if not others:
         return mine
-    readable_form(others[0].get("format"))
+    check_format(others[0].get("format"))
     theirs = {key: others[0].get(key) for key in mine}
-    require_ledger(
-        theirs == mine,
-        f"it was opened with budget {theirs['budget']} (epsilon, delta, failures) and the "
-        f"accountant {theirs['accountant']!r}; open the session with the same",
-    )
+    if theirs != mine:
+        raise unusable(
+            f"it was opened with budget {theirs['budget']} (epsilon, delta, failures) and the "
+            f"accountant {theirs['accountant']!r}; open the session with the same"
+        )
     return None
 
 
-def readable_form(form: Any) -> None:
-    """Refuse a ledger of another form.
+def check_format(found: Any) -> None:
+    """Refuse a ledger of another format.
 
     Raises
     ------
     LedgerError
         If it was written by another version.
     """
-    require_ledger(
-        form == FORMAT,
-        f"it has the form {form!r}, and this version of the library reads {FORMAT!r} alone; read "
-        "it with the version that wrote it, and open a new one with what is left of its budget",
-    )
+    if found != FORMAT:
+        raise unusable(
+            f"it has the format {found!r}, and this version of the library reads {FORMAT!r} alone; "
+            "read it with the version that wrote it, and open a new one with what remains of its "
+            "budget"
+        )
 
 
-def spending(
+def spend_entry(
     plan: Pipeline,
     new: Sequence[Node],
     costs: Costs,
     offered: Collection[str],
     *,
     name: str,
-    part: Inside,
+    part: PartPath,
     edition: str,
 ) -> Entry:
     """Return the entry of a step that is about to be released.
@@ -100,33 +135,38 @@ def spending(
         "shares": [share for _, share in part],
         "edition": edition,
         "data": {k: list(v) for k, v in declarations(plan.structure).items()},
-        **written(plan, offered),
+        **plan_fields(plan, offered),
         "releases": [node.digest for node in new],
-        "costs": [[[list(s) for s in place], _written(x)] for place, x in costs],
+        "costs": [[[list(s) for s in place], _loss_to_json(x)] for place, x in costs],
     }
 
 
-def _written(loss: PrivacyLoss) -> dict[str, Any]:
+def release_entry(number: int, values: Mapping[str, Any]) -> Entry:
+    """Return the entry of what was released for the spend of a number; see `values_to_json`."""
+    return {"kind": "release", "of": number, "values": values}
+
+
+def _loss_to_json(loss: PrivacyLoss) -> dict[str, Any]:
     """Return a loss as a ledger holds it.
 
     Raises
     ------
     DeclarationError
-        If it has no form there, being of somebody's own class.
+        If it has no form there, since its class is not the library's.
     """
     try:
         return to_document(Spend(loss))
     except DomainError as error:
         raise DeclarationError(
             f"{type(loss).__name__} cannot be written into a ledger, which holds losses of the "
-            "library alone, so that everybody can recompute what was spent; let the mechanism's "
+            "library alone, so that everyone can recompute what was spent; let the mechanism's "
             "loss() return one of accountants.losses that bounds it (Pure, Approximate, RenyiCurve "
             f"or PrivacyProfile, for example), or run the plan without a session ({error})"
         ) from None
 
 
-def readable(entry: Entry, number: int) -> None:
-    """Refuse an entry that is not the next, or of which it is not known what it says.
+def check_entry(entry: Entry, number: int) -> None:
+    """Refuse an entry that is not the next, or whose meaning is not known.
 
     Raises
     ------
@@ -134,56 +174,194 @@ def readable(entry: Entry, number: int) -> None:
         If a spend could hide in it.
     """
     found, kind = entry["number"], entry["kind"]
-    require_ledger(found == number, "entries are missing, or out of order")
-    require_ledger(
-        kind in (("spend", "release") if number else ("open",)),
-        f"entry {number} is of the kind {kind!r}, which this version of the library does not know; "
-        "a spend could hide in it",
-    )
+    if found != number:
+        raise unusable("entries are missing, or out of order")
+    if kind not in (("spend", "release") if number else ("open",)):
+        raise unusable(
+            f"entry {number} is of the kind {kind!r}, which this version of the library does not "
+            "know; a spend could hide in it"
+        )
 
 
-def costs_of(entry: Mapping[str, Any]) -> Costs:
-    """Return what an entry of a ledger says was spent, in the places of its edition of the data.
+def costs_in(entry: Mapping[str, Any]) -> Costs:
+    """Return what a spend of a ledger says it cost, in the places of its edition of the data.
 
     Raises
     ------
-    DomainError
-        If it says nothing that can be read.
+    DomainError, LedgerError
+        If its costs cannot be read.
     """
     found = []
     for place, spend in entry["costs"]:
         term = from_document(spend)
-        require_ledger(isinstance(term, Spend), "a cost is no loss")
-        assert isinstance(term, Spend)
+        if not isinstance(term, Spend):
+            raise unusable("a cost is not a loss")
         found.append((tuple((str(p), int(i)) for p, i in place), term.loss))
-    return placed(tuple(found), str(entry["edition"]))
+    return in_edition(tuple(found), str(entry["edition"]))
 
 
-def part_of(entry: Mapping[str, Any]) -> Inside:
+def part_in(entry: Mapping[str, Any]) -> PartPath:
     """Return the part that a spend of a ledger was made in, with the shares that it says.
 
     Raises
     ------
     LedgerError
-        If it says none that a session gives.
+        If no session writes such a part, or such shares.
     """
     part, shares = entry["part"], entry.get("shares", [])
-    require_ledger(isinstance(part, str), f"a spend's part must be a text, got {part!r}")
-    names = names_of(part)
-    known = isinstance(shares, list) and all(
+    if not isinstance(part, str):
+        raise unusable(f"a spend's part must be a str, got {part!r}")
+    names = part_names(part)
+    readable = isinstance(shares, list) and all(
         isinstance(s, int | float) and not isinstance(s, bool) and 0 < s <= 1 for s in shares
     )
-    require_ledger(
-        known and len(shares) == len(names) and shares == sorted(shares, reverse=True),
-        f"a spend in the part {entry['part']!r} says the shares {shares!r}, and not one in (0, 1] "
-        "for each part around it, none larger than the one before",
-    )
+    if not (readable and len(shares) == len(names) and shares == sorted(shares, reverse=True)):
+        raise unusable(
+            f"a spend in the part {entry['part']!r} says the shares {shares!r}, and not one in "
+            "(0, 1] for each part around it, none larger than the one before"
+        )
     return tuple(zip(names, map(float, shares), strict=True))
 
 
-def placed(costs: Costs, edition: str) -> Costs:
+def in_edition(costs: Costs, edition: str) -> Costs:
     """Return costs in the places of an edition of the data: those of two editions add up.
 
-    Who is in one part of the one may be in any part of the other.
+    Whoever is in one part of the one may be in any part of the other.
     """
     return tuple((((f"edition {edition}", 0), *at) if at else at, loss) for at, loss in costs)
+
+
+# --- Released values as JSON, and back ---------------------------------------------------------
+
+
+def value_to_json(value: Any) -> Any:
+    """Return a released value as JSON values; arrays, and numbers that JSON lacks, under a tag.
+
+    Raises
+    ------
+    TypeError
+        If it holds anything but numbers, str, lists, tuples, mappings by str and arrays of such.
+
+    Examples
+    --------
+    >>> value_from_json(value_to_json({"a": np.array([1.0, np.nan])}))
+    {'a': array([ 1., nan])}
+    >>> value_from_json(value_to_json(np.float32(0.5)))
+    np.float32(0.5)
+    """
+    if value is None or isinstance(value, bool | str | int):
+        return value
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufU":
+        tag = "array" if isinstance(value, np.ndarray) else "scalar"
+        return {tag: value_to_json(value.tolist()), "dtype": value.dtype.str}
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": repr(value)}
+    if isinstance(value, list):
+        return [value_to_json(v) for v in value]
+    if isinstance(value, tuple):
+        return {"tuple": [value_to_json(v) for v in value]}
+    if isinstance(value, dict) and all(isinstance(k, str) for k in value):
+        return {"mapping": {k: value_to_json(v) for k, v in value.items()}}
+    raise TypeError(f"a {type(value).__name__} has no form in a ledger")
+
+
+def value_from_json(value: Any) -> Any:
+    """Return what `value_to_json` wrote."""
+    if isinstance(value, list):
+        return [value_from_json(v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    if "float" in value:
+        return float(value["float"])
+    if "tuple" in value:
+        return tuple(value_from_json(v) for v in value["tuple"])
+    if "mapping" in value:
+        return {k: value_from_json(v) for k, v in value["mapping"].items()}
+    if "scalar" in value:
+        return np.asarray(value_from_json(value["scalar"]), dtype=np.dtype(value["dtype"]))[()]
+    return np.asarray(value_from_json(value["array"]), dtype=np.dtype(value["dtype"]))
+
+
+# --- The chain ---------------------------------------------------------------------------------
+
+GENESIS = "0" * 64
+"""The hash before the first entry."""
+
+
+def canonical_json(entry: dict[str, Any]) -> str:
+    """Return an entry as JSON, the same whatever order its keys came in."""
+    return json.dumps(entry, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def chained(entry: dict[str, Any], number: int, previous: str) -> Entry:
+    """Return the entry with its number, the hash before it, and its own.
+
+    Examples
+    --------
+    >>> first = chained({"kind": "open"}, 0, GENESIS)
+    >>> list(broken_entries([first])), list(broken_entries([{**first, "kind": "spend"}]))
+    ([], [0])
+    """
+    whole = {**entry, "number": number, "previous": previous}
+    return {**whole, "hash": hashlib.sha256(canonical_json(whole).encode()).hexdigest()}
+
+
+def timestamped(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry with when and by whom it was written, for those who read a ledger later.
+
+    A release has no time: how long after its spend it came would tell how long private data were
+    computed on. For the same reason times are whole seconds.
+    """
+    if entry.get("kind") == "release":
+        return entry
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {**entry, "time": now, "by": f"{_user()}@{platform.node()}:{os.getpid()}"}
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in some containers
+        return str(os.getuid())
+
+
+def is_chained(entry: Any, number: int, previous: Any) -> bool:
+    """Return whether an entry's hash is that of its content, and it is the one at this place."""
+    if not isinstance(entry, dict):
+        return False
+    own = {k: v for k, v in entry.items() if k != "hash"}
+    try:
+        found = hashlib.sha256(canonical_json(own).encode()).hexdigest()
+    except (ValueError, TypeError, RecursionError):
+        return False
+    claimed = (entry.get("hash"), entry.get("number"), entry.get("previous"))
+    # True == 1 in Python, and would stand for an entry's number
+    return claimed == (found, number, previous) and type(entry["number"]) is int
+
+
+def broken_entries(entries: Iterable[Any]) -> Iterable[int]:
+    """Yield the positions of entries that are not what was written there.
+
+    An entry's hash must be that of its content, its number its position, and its ``previous`` the
+    hash of the entry before it: whatever is changed, left out, put in or moved shows. Two things
+    cannot show: entries cut off at the end, and an end that is forged whole, with every hash in it.
+    Both change the last hash: keep it elsewhere, and compare.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> from adaptive_dp.session.ledger import MemoryLedger
+    >>> people, ledger = dp.dataset("people", columns={}), MemoryLedger()
+    >>> with dp.Session(budget=dp.Budget(1.0), ledger=ledger, people={"id": [1, 2, 3]}) as session:
+    ...     n = session.run(people.count().release(dp.Laplace(scale=4)))
+    >>> entries = ledger.entries()
+    >>> list(broken_entries(entries))
+    []
+    >>> list(broken_entries([entries[0], entries[2]]))  # the spend is left out
+    [1]
+    """
+    previous = GENESIS
+    for i, entry in enumerate(entries):
+        if not is_chained(entry, i, previous):
+            yield i
+        previous = str(entry.get("hash")) if isinstance(entry, dict) else ""

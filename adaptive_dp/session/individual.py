@@ -1,9 +1,10 @@
-"""What each record of a session has spent: a function of the data and of the public history.
+"""A budget for each record: what each has spent, and which of them take part in a step.
 
-It is never stored and never told. Each spend of the ledger names a plan; what it costs each record
-follows from that record's own rows, so that every session on the same data computes the same
-state from the entries, in their order, whoever wrote them. What leaves a session (errors,
-forecasts, what is left, certificates, the ledger) follows from the plans alone.
+What a record has spent is a function of the data and of the public history. It is never stored and
+never released. Each spend of the ledger has a plan; what it costs each record follows from that
+record's own rows, so that every session on the same data computes the same state from the entries,
+in their order, whichever session wrote them. What leaves a session (errors, forecasts, what
+remains, certificates, the ledger) follows from the plans alone.
 """
 
 from __future__ import annotations
@@ -27,18 +28,17 @@ from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.roles import SourceOperation
 from adaptive_dp.graph.run import Run, guarded
 from adaptive_dp.graph.structure import Node, Structure
-from adaptive_dp.session.budget import Budget
-from adaptive_dp.session.declared import Declarations, declarations
-from adaptive_dp.session.identity import Identities
-from adaptive_dp.session.kept import Kept
-from adaptive_dp.session.ledger import Entry, require_ledger
-from adaptive_dp.session.plans import Plans
-
-INDIVIDUAL = "individual"
-"""The accountant of sessions that keep a budget for each record."""
+from adaptive_dp.session.entries import Entry, unusable
+from adaptive_dp.session.plans import (
+    Declarations,
+    LedgerPlans,
+    SessionDigests,
+    declarations,
+)
+from adaptive_dp.session.replay import DataCache
 
 Active = dict[str, Secret[Units]]
-"""Who takes part in each release, by its digest."""
+"""Which units take part in each release, by its digest."""
 
 
 @frozen(eq=False, repr=False)
@@ -52,64 +52,64 @@ class _State:
     spent: IndividualState
 
 
-class Individuals:
+class IndividualBudgets:
     """The records of a session and what each has spent.
 
     Parameters
     ----------
-    keeps
+    limit
         The filter, the same for every record.
     edition
         Of the data.
-    kept
+    cache
         The session's data.
     """
 
-    def __init__(self, keeps: IndividualFilter, edition: str, kept: Kept) -> None:
-        self.filter = keeps
-        self._edition, self._kept = edition, kept
+    def __init__(self, limit: IndividualFilter, edition: str, cache: DataCache) -> None:
+        self.filter = limit
+        self._edition, self._cache = edition, cache
         self._entries: list[Entry] = []
         self._state: _State | None = None
-        self._identities, self._plans = Identities(), Plans()
+        self._digests, self._plans = SessionDigests(), LedgerPlans()
 
     def clear(self) -> None:
         """Let go of everything."""
         self._entries.clear()
         self._state = None
 
-    def take(self, entry: Entry) -> None:
+    def read(self, entry: Entry) -> None:
         """Take in a spend of the ledger.
 
         Raises
         ------
         LedgerError
-            If it was made on other data, of which nobody knows here who has spent what.
+            If it was made on other data, so that what its records have spent cannot be computed.
         """
-        require_ledger(
-            entry["edition"] == self._edition,
-            f"entry {entry['number']} was spent on the edition {entry['edition']!r} of the data, "
-            f"and this is {self._edition!r}; what each record has spent is known for one edition "
-            "alone: open another ledger, with a budget of its own",
-        )
-        # whoever was interrupted takes an entry in again, and no record pays for it twice: other
-        # sessions would find other records in the steps that follow
+        if entry["edition"] != self._edition:
+            raise unusable(
+                f"entry {entry['number']} was spent on the edition {entry['edition']!r} of the "
+                f"data, and this is {self._edition!r}; what each record has spent is known for one "
+                "edition alone: open another ledger, with a budget of its own"
+            )
+        # A session that was interrupted takes an entry in again, and no record pays for it twice:
+        # other sessions would find other records in the steps that follow.
         if not self._entries or entry["number"] > self._entries[-1]["number"]:
             self._entries.append(entry)
 
-    def admit(
-        self, structure: Structure, new: Collection[Node], known: Declarations
+    def charges(
+        self, structure: Structure, new: Collection[Node], earlier: Declarations
     ) -> list[Charge]:
         """Return the charges of a step, or refuse one that has no price for each record.
 
         Raises
         ------
         InapplicableError, DeclarationError, BudgetError
-            As `admitted`, by what is public alone.
+            As `individual_charges`, by what is public alone.
         """
-        return admitted(structure, new, known, self.filter)
+        return individual_charges(structure, new, earlier, self.filter)
 
-    def ready(self, structure: Structure) -> None:
-        """Refuse data of which single units cannot be left out, before anything is paid."""
+    def check_data(self, structure: Structure) -> None:
+        """Refuse data whose single units cannot be left out, before anything is paid."""
         source = next(n for n in structure if isinstance(n.handle.operation, SourceOperation))
         if not callable(getattr(type(self._bound(structure, source).reveal()), "among", None)):
             raise InapplicableError(
@@ -120,14 +120,14 @@ class Individuals:
         self,
         run: Run,
         charges: Sequence[Charge],
-        wanted: Collection[str],
+        required: Collection[str],
         number: int,
     ) -> None:
-        """Compute a step that was paid for by an entry: each release of who takes part in it."""
-        active = self._replayed(number, run.structure) if charges else {}
+        """Compute a step that was paid for by an entry, each release over those who take part."""
+        active = self._replay(number, run.structure) if charges else {}
         by_name = {charge.node.name: charge for charge in charges}
         for node in run.structure:
-            if node.name not in wanted or node.loops or node.handle.color == "private":
+            if node.name not in required or node.loops or node.handle.color == "private":
                 continue
             if node.name in by_name:
                 assert self._state is not None
@@ -136,9 +136,15 @@ class Individuals:
                 run.value(node)
 
     def spent(self) -> Secret[Array]:
-        """Return what each unit has spent, in squares of mu, in the order of first appearance."""
+        """Return what each unit has spent, in squares of mu, in the order of first appearance.
+
+        Raises
+        ------
+        DeclarationError
+            If no step has read the data yet.
+        """
         if self._entries:
-            self._replayed(None, None)
+            self._replay(None, None)
         if self._state is None:
             raise DeclarationError(
                 "no step has read the data yet, so that there are no records; run one first"
@@ -151,10 +157,11 @@ class Individuals:
 
         return found.map(ordered)
 
-    def _replayed(self, number: int | None, structure: Structure | None) -> Active:
+    def _replay(self, number: int | None, structure: Structure | None) -> Active:
         """Bring the state up to an entry, or to the last; return who takes part in that one.
 
-        The state is replaced once for each entry: whoever is interrupted goes on from there.
+        The state is a value that is replaced once for each entry: after an interrupt in between,
+        the next call goes on with the entry that was under way, of which nothing was kept.
         """
         active: Active = {}
         for i, entry in enumerate(self._entries):
@@ -168,37 +175,35 @@ class Individuals:
             else:
                 found = own
                 self._plans.keep(entry, own)
-            active = self._paid(found, entry["releases"])
+            active = self._pay(found, entry["releases"])
         return active
 
-    def _paid(self, structure: Structure, digests: Sequence[str]) -> Active:
+    def _pay(self, structure: Structure, digests: Sequence[str]) -> Active:
         """Let each record pay an entry's releases, one after the other, or stay out."""
         charges = {c.node.digest: c for c in releases(structure)}
-        before = self._state or self._opened(structure)
+        before = self._state or self._start(structure)
         state, active = before.spent, Active()
         for digest in digests:
             charge = charges.get(digest)
-            require_ledger(
-                charge is not None and charge.chain[0].digest == before.source,
-                "a step was paid for that is not in its plan, or read other data",
-            )
-            assert charge is not None
+            if charge is None or charge.chain[0].digest != before.source:
+                raise unusable("a step was paid for that is not in its plan, or read other data")
             asked = price(charge)
             moved = norms(structure, charge, before.rows, before.units)
             state, active[digest] = guarded(
-                charge.node.name, partial(self._pays, state, moved, asked, before.units)
+                charge.node.name, partial(self._pay_or_leave, state, moved, asked, before.units)
             )
         self._state = evolve(before, spends=before.spends + 1, spent=state)
         return active
 
-    def _pays(
+    def _pay_or_leave(
         self, state: IndividualState, moved: Secret[Array], asked: Price, everyone: Secret[Units]
     ) -> tuple[IndividualState, Secret[Units]]:
+        """Let each unit pay, before the release, what its own contribution can move it by."""
         costs = self.filter.gaussian(moved, asked.sigma, asked.rounding)
         state, takes_part = self.filter.spend(state, costs)
         return state, Secret(everyone.reveal()[takes_part.reveal()])
 
-    def _opened(self, structure: Structure) -> _State:
+    def _start(self, structure: Structure) -> _State:
         source = next(n for n in structure if isinstance(n.handle.operation, SourceOperation))
         rows = self._bound(structure, source)
         everyone = units(rows)
@@ -207,30 +212,14 @@ class Individuals:
     def _bound(self, structure: Structure, source: Node) -> Secret[Any]:
         """Return what is bound to the data set, the same for the whole session."""
         run = Run(structure, None)
-        self._kept.bind(run, self._identities.of(structure), [source.name])
+        self._cache.bind(run, self._digests.of(structure), [source.name])
         return run.secrets[source.name]
 
 
-def individual_filter(budget: Budget) -> IndividualFilter:
-    """Return the filter that keeps a budget for each record.
-
-    Raises
-    ------
-    DeclarationError, InapplicableError
-        If the budget keeps a part of delta for failures, or has no delta.
-    """
-    if budget.failures:
-        raise DeclarationError(
-            f"the budget keeps {budget.failures!r} of its delta for mechanisms that may fail, "
-            "and no release of accountant='individual' can; leave failures out"
-        )
-    return IndividualFilter.within(budget.epsilon, budget.delta)
-
-
-def admitted(
-    structure: Structure, new: Iterable[Node], known: Declarations, keeps: IndividualFilter
+def individual_charges(
+    structure: Structure, new: Iterable[Node], earlier: Declarations, limit: IndividualFilter
 ) -> list[Charge]:
-    """Return the charges of nodes that are paid for, or refuse those without individual prices.
+    """Return the charges of nodes that are paid for, or refuse those without a price per record.
 
     Parameters
     ----------
@@ -238,16 +227,16 @@ def admitted(
         The plan.
     new
         The releases and loops.
-    known
+    earlier
         Data sets that the session has read.
-    keeps
+    limit
         The filter of each record.
 
     Raises
     ------
     InapplicableError, DeclarationError
-        If a release, or a loop, has no price for each record, or there are several data sets: a
-        person may be in all of them, and whose sums add up nobody knows.
+        If a release, or a loop, has no price for each record, or there are several data sets: one
+        person may be in all of them, and it is not known which of their records are the same.
     BudgetError
         If no record could ever pay a release, of all that may contribute to it.
     """
@@ -256,19 +245,19 @@ def admitted(
         raise InapplicableError(f"a loop has no price for each record by itself: {POSSIBLE}")
     charges = [c for c in releases(structure) if c.node.name in asked]
     for charge in charges:
-        _affordable(charge, keeps.mu)
-    every: Mapping[str, tuple[str, str]] = {**declarations(structure), **known}
+        _check_affordable(charge, limit.mu)
+    every: Mapping[str, tuple[str, str]] = {**declarations(structure), **earlier}
     private = sorted(name for name, (_, neighbors) in every.items() if neighbors != "public")
     if len(private) > 1:
         raise DeclarationError(
-            f"with accountant='individual' a session reads one data set, got {private}: of which "
-            "record of the one belongs to which of the other nothing is known; use "
+            f"with accountant='individual' a session reads one data set, got {private}: which "
+            "record of the one belongs to which of the other is not known; use "
             "accountant='gaussian'"
         )
     return charges
 
 
-def _affordable(charge: Charge, mu: float) -> None:
+def _check_affordable(charge: Charge, mu: float) -> None:
     asked = price(charge)
     least = asked.least / asked.sigma
     if least > mu:

@@ -1,21 +1,12 @@
-"""What a ledger is: an append-only record of what was spent, written before anything is released.
+"""Ledgers: append-only records of what was spent, written before anything is released.
 
-Nouns. An *entry* is a mapping of JSON values with a ``kind``:
+A ledger is shared by all who spend of one budget, in however many processes. `Ledger.spend` is one
+transaction: it sees every entry before its own, and no other writer can come between. When it
+returns, the entry is on the disk. Only then may a value be drawn: a crash can waste budget, never
+lose a record of it.
 
-=============  =================================================================================
-``open``       the budget, the filter and whom it protects; the first entry, and the only such
-``spend``      what is about to be released (a plan document), and what it costs, place by place
-               (the plan without what earlier entries hold: see `adaptive_dp.session.plans`)
-``release``    what was released for an earlier spend: its values, for whoever asks again
-=============  =================================================================================
-
-Entries are chained: each carries the hash of the one before (see `adaptive_dp.session.chain`), so
-that nobody can change, drop or insert one unseen.
-
-A ledger is shared by all who spend of one budget, in however many processes. `spend` is one
-transaction: whoever holds it sees every entry before its own, and no other can come between. When
-it returns, the entry is on the disk. Only then may a value be drawn: a crash can waste budget,
-never lose a record of it.
+What an entry says is in `adaptive_dp.session.entries`; how it gets to a disk in
+`adaptive_dp.session.database`, with the two databases `sqlite` and `postgres`.
 """
 
 from __future__ import annotations
@@ -23,12 +14,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 from adaptive_dp.graph.errors import LedgerError
-from adaptive_dp.session.chain import GENESIS, linked, stamped
-
-Entry = dict[str, Any]
+from adaptive_dp.session.entries import GENESIS, Entry, chained, timestamped
+from adaptive_dp.session.postgres import PostgresLedger
+from adaptive_dp.session.sqlite import SQLiteLedger
 
 
 class Ledger(Protocol):
@@ -71,7 +62,7 @@ class Ledger(Protocol):
         ...
 
     def entries(self, after: int = 0) -> list[Entry]:
-        """Return the entries, those that came first left out."""
+        """Return the entries from a number on."""
         ...
 
     def close(self) -> None:
@@ -82,8 +73,8 @@ class Ledger(Protocol):
 class MemoryLedger:
     """A ledger that lives as long as the process: for a session without one.
 
-    A process that is forked takes a copy of it along, and both would spend the same budget: the
-    child is refused.
+    A process that is forked gets a copy of it, and both would spend the same budget: the child is
+    refused.
 
     Examples
     --------
@@ -103,25 +94,27 @@ class MemoryLedger:
 
     def spend(self, seen: int, decide: Callable[[Sequence[Entry]], Entry | None]) -> list[Entry]:
         """Append one entry."""
-        self._mine()
+        self._check_process()
         with self._lock:
             entry = decide(self._entries[seen:])
-            self._mine()
+            # once more: `decide` runs a caller's code, which may have forked, and the child must
+            # not go on from here
+            self._check_process()
             if entry is not None:
                 last = self._entries[-1]["hash"] if self._entries else GENESIS
-                self._entries.append(linked(stamped(entry), len(self._entries), last))
+                self._entries.append(chained(timestamped(entry), len(self._entries), last))
             return self._entries[seen:]
 
     def entries(self, after: int = 0) -> list[Entry]:
-        """Return the entries."""
-        self._mine()
+        """Return the entries from a number on."""
+        self._check_process()
         with self._lock:
             return self._entries[after:]
 
     def close(self) -> None:
         """Do nothing."""
 
-    def _mine(self) -> None:
+    def _check_process(self) -> None:
         if self._pid != os.getpid():
             raise LedgerError(
                 "a session without a ledger cannot be used in a forked process, which would spend "
@@ -132,7 +125,40 @@ class MemoryLedger:
         raise TypeError("a ledger cannot be pickled; processes share one by its path or URL")
 
 
-def require_ledger(condition: bool, message: str) -> None:
-    """Raise `LedgerError` with ``message`` unless ``condition`` holds."""
-    if not condition:
-        raise LedgerError(f"the ledger cannot be used: {message}")
+def open_ledger(ledger: Ledger | str | os.PathLike[str], *, create: bool = True) -> Ledger:
+    """Return a ledger: itself, or the one at a path (SQLite) or a URL (``postgresql://...``).
+
+    Parameters
+    ----------
+    ledger
+        The ledger, its path or its URL.
+    create
+        Whether one that is not there is made.
+
+    Raises
+    ------
+    LedgerError
+        If there is none and none can be made, or what is there is not a ledger.
+
+    Examples
+    --------
+    >>> open_ledger(MemoryLedger()).entries()
+    []
+    >>> open_ledger("privacy.db", create=False)
+    Traceback (most recent call last):
+        ...
+    adaptive_dp.graph.errors.LedgerError: the ledger cannot be used: there is no file ...privacy.db
+    """
+    if not isinstance(ledger, str | os.PathLike):
+        if all(callable(getattr(ledger, name, None)) for name in ("spend", "entries", "close")):
+            return ledger
+        raise LedgerError(f"a ledger is a path, a URL or a Ledger, got a {type(ledger).__name__}")
+    place = os.fspath(ledger)
+    if isinstance(place, str) and place.startswith(("postgresql://", "postgres://")):
+        return PostgresLedger(place, create=create)
+    if not isinstance(place, str) or not place or "://" in place or place.startswith("file:"):
+        raise LedgerError(
+            "a ledger is the path of a file, or a URL such as postgresql://host/database; got "
+            f"{place!r}"
+        )
+    return SQLiteLedger(place, create=create)

@@ -1,64 +1,236 @@
-"""The plans of a ledger's spends, each written without what an earlier one holds.
+"""The plans of a session's steps: what they compute, pay and declare, and how a ledger holds them.
 
-A step that reads earlier ones has all that is above them in its plan. Written out each time, a
-chain of steps would take a ledger as long as the square of its length. So an entry's plan leaves
-out what is released or random (releases, loops, what is computed from them, samples, random parts)
-and stands in an earlier entry, with all above it, and says under ``reads`` by which digest that was
-meant; under ``offers`` it says the digests of what it brings itself. A digest names a node by all
-that it computes, its inputs' digests among it, so what is read in place of what was left out is
-what was meant, and the same costs, declarations and digests follow from it.
-
-Twins (two equal random nodes of one plan) have digests by their rank in that plan, which would be
-another in a part of it. A plan that has twins is written whole, and offers nothing. All other plans
-have no twins when they are read, either: what is offered once is read and not written ever after,
-so that there is one random handle for each digest.
+In reading order: which nodes a step computes and pays for; the declarations of its data sets; the
+digests by which steps recognise each other's nodes; how the plans of a ledger's spends are written
+and read; and the `Journal`, which puts all steps into one plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from adaptive_dp.graph.errors import DocumentError, PlanError
-from adaptive_dp.graph.functions import permitted
+from adaptive_dp.graph.charge import releases
+from adaptive_dp.graph.compile import places
+from adaptive_dp.graph.errors import DeclarationError, DocumentError, NeighborError, PlanError
+from adaptive_dp.graph.functions import Function, permitted
+from adaptive_dp.graph.functions import described as function_document
 from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.loop import Loop
 from adaptive_dp.graph.merge import described, digest
+from adaptive_dp.graph.operation import Operation
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.read import loaded
+from adaptive_dp.graph.registry import is_own
+from adaptive_dp.graph.roles import PublicSource, SampleOperation, SourceOperation
+from adaptive_dp.graph.steps import Release
 from adaptive_dp.graph.structure import Node, Structure
+from adaptive_dp.graph.traversal import ancestors, rewritten, upward
 from adaptive_dp.graph.write import excerpt, to_document
-from adaptive_dp.session.needs import needed
+from adaptive_dp.session.budget import Costs
+
+# --- What a step computes, and which part of it is paid for ------------------------------------
 
 
-def written(plan: Pipeline, offered: Collection[str]) -> dict[str, Any]:
-    """Return what an entry says of a step's plan: ``plan``, ``reads`` and ``offers``.
+def is_paid(node: Node) -> bool:
+    """Return whether a node is paid for: a release or a loop that is in no loop itself."""
+    return isinstance(node.handle.operation, Release | Loop) and not node.loops
+
+
+def required_nodes(structure: Structure, end: Node, available: Iterable[str]) -> set[str]:
+    """Return the names of the nodes to compute for one, without those whose values are available.
+
+    Parameters
+    ----------
+    structure
+        The plan.
+    end
+        The node that is asked for.
+    available
+        Names of nodes whose values need not be computed; nothing above them is required for them.
+    """
+    bodies: dict[str, list[str]] = {}
+    for node in structure:
+        for loop in node.loops:
+            bodies.setdefault(loop, []).append(node.name)
+    closed = set(available)
+
+    def before(name: str) -> list[str]:
+        read = [*structure.nodes[name].inputs, *bodies.get(name, ())]
+        return [each for each in read if each not in closed]
+
+    return set(upward([] if end.name in closed else [end.name], before))
+
+
+def costs_for(structure: Structure, new: Iterable[Node]) -> Costs:
+    """Return what making some releases and loops costs, place by place."""
+    names = {node.name for node in new}
+    charges = [c for c in releases(structure) if names & {c.node.name, *c.node.loops[:1]}]
+    return tuple(places(charges))
+
+
+def paid_nodes(structure: Structure, digests: Sequence[str]) -> list[Node]:
+    """Return the nodes of digests, among those that are paid for."""
+    asked = set(digests)
+    return [node for node in structure if is_paid(node) and node.digest in asked]
+
+
+# --- Declarations of data sets: one for each name, neighbours of one kind ----------------------
+
+Declarations = Mapping[str, tuple[str, str]]
+"""For each data set a digest of its declaration, and its neighbours ("public" where it is)."""
+
+
+def declarations(structure: Structure) -> dict[str, tuple[str, str]]:
+    """Return the declarations of what a plan reads.
+
+    Raises
+    ------
+    DeclarationError
+        If one name is declared twice.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for node in structure:
+        operation = node.handle.operation
+        if isinstance(operation, SourceOperation | PublicSource):
+            kind = operation.neighbors if isinstance(operation, SourceOperation) else "public"
+            new = {operation.name: (digest(described(operation)), kind)}
+            check_declarations(new, found)
+            found |= new
+    return found
+
+
+def check_declarations(new: Declarations, earlier: Declarations) -> None:
+    """Refuse a data set under two declarations, and neighbours of two kinds.
+
+    Sums of losses mean something for one notion of neighbours alone; and what one step reads as
+    public, another must not read as private.
+
+    Raises
+    ------
+    DeclarationError, NeighborError
+        With the data sets and both declarations.
+    """
+    for name, (found, kind) in new.items():
+        if name in earlier and earlier[name] != (found, kind):
+            raise DeclarationError(
+                f"the session knows the data set {name!r} by another declaration "
+                f"({earlier[name][1]}, now {kind}); declare it once and reuse the handle, or open "
+                "another session"
+            )
+        for other, (_, theirs) in earlier.items():
+            if "public" not in (kind, theirs) and kind != theirs:
+                raise NeighborError(
+                    f"the data sets {other!r} ({theirs}) and {name!r} ({kind}) have different "
+                    "neighbour relations, under which one budget means nothing; declare both with "
+                    "the same neighbors=..."
+                )
+
+
+# --- Digests: when two releases are one --------------------------------------------------------
+
+PROCESS_LOCAL = "@"
+"""Marks a digest that means something in this process alone."""
+
+
+class SessionDigests:
+    """Digests of nodes that tell apart what `Node.digest` cannot.
+
+    A node's digest names a user's function by its code and what it closes over, as far as that can
+    be written down, and a user's class by its name. Two that differ may share it: closures over
+    objects, or a function of a notebook that was defined anew. Released values of the one are not
+    those of the other. Such a node's digest has a suffix here: a hash of the function's body, or
+    the address of an object of this process, which is kept alive so that no other gets its address.
+    """
+
+    def __init__(self) -> None:
+        self._objects: dict[int, Any] = {}
+
+    def of(self, structure: Structure) -> dict[str, str]:
+        """Return each node's digest by its name."""
+        marks: dict[str, str] = {}
+        for node in structure:
+            operation = node.handle.operation
+            reads = [marks.get(name, "") for name in node.inputs]
+            if isinstance(operation, Loop):
+                reads += [marks.get(n.name, "") for n in structure if node.name in n.loops]
+            own = self._mark(operation)
+            above = sorted({mark for mark in (own, *reads) if mark})
+            joined = "".join(above)
+            short = hashlib.sha256(joined.encode()).hexdigest()[:16]
+            marks[node.name] = joined and (PROCESS_LOCAL if PROCESS_LOCAL in joined else "") + short
+        return {node.name: node.digest + marks[node.name] for node in structure}
+
+    def _mark(self, operation: Operation) -> str:
+        mechanism = operation.mechanism if isinstance(operation, Release) else None
+        found = []
+        for thing in (operation, mechanism):
+            if thing is not None and not is_own(type(thing)):
+                found.append(self._local(type(thing)))
+            parameters = thing.parameters() if thing is not None else {}
+            found += [self._function(v) for v in parameters.values() if isinstance(v, Function)]
+        return "".join(found)
+
+    def _function(self, function: Function) -> str:
+        call = function.call
+        module = function.name.partition(":")[0]
+        if call is None or module not in ("lambda", "__main__"):
+            return ""
+        body = repr(function_document(call))
+        if "'object'" in body or "'around'" in body:
+            return self._local(call)
+        return "" if module == "lambda" else hashlib.sha256(body.encode()).hexdigest()
+
+    def _local(self, thing: type | Callable[..., Any]) -> str:
+        self._objects[id(thing)] = thing
+        return f"{PROCESS_LOCAL}{id(thing)}"
+
+
+# --- Plans in a ledger, each written without what an earlier one holds -------------------------
+#
+# A step that reads earlier ones has all that is above them in its plan. Written out each time, a
+# chain of steps would take a ledger as long as the square of its length. So an entry's plan leaves
+# out what is released or random (releases, loops, what is computed from them, samples, random
+# parts) and is in an earlier entry, with all above it, and says under ``reads`` by which digest
+# that was meant; under ``offers`` it says the digests of what it brings itself. A digest names a
+# node by all that it computes, its inputs' digests among it, so what is read in place of what was
+# left out is what was meant, and the same costs, declarations and digests follow from it.
+#
+# Twins (two equal random nodes of one plan) have digests by their rank in that plan, which would be
+# another in a part of it. A plan that has twins is written whole, and offers nothing. All other
+# plans have no twins when they are read, either: what is offered once is read and not written ever
+# after, so that there is one random handle for each digest.
+
+
+def plan_fields(plan: Pipeline, offered: Collection[str]) -> dict[str, Any]:
+    """Return what an entry of a ledger says of a step's plan: ``plan``, ``reads``, ``offers``.
 
     Parameters
     ----------
     plan
-        Of one output.
+        With one output.
     offered
         The digests that the entries before it offer.
     """
     structure = plan.structure
-    if _twins(structure):
+    if _has_twins(structure):
         return {"plan": to_document(plan), "reads": {}, "offers": {}}
-    named = {n.name: n.digest for n in structure if _lasting(n)}
+    named = {n.name: n.digest for n in structure if _is_written_once(n)}
     held = {name for name, found in named.items() if found in offered}
     ((_, end),) = plan.outputs
-    kept = needed(structure, structure.of(end), held)
-    document, reads = excerpt(plan, structure.nodes.keys() - kept)
-    offers = {name: found for name, found in named.items() if name in kept}
+    own = required_nodes(structure, structure.of(end), held)
+    document, reads = excerpt(plan, structure.nodes.keys() - own)
+    offers = {name: found for name, found in named.items() if name in own}
     return {"plan": document, "reads": reads, "offers": offers}
 
 
-def _lasting(node: Node) -> bool:
-    """Whether a node is written once: what is random or open, in no loop. The rest is cheap."""
+def _is_written_once(node: Node) -> bool:
+    """Whether a node is random or not private, and in no loop. The rest is cheap to repeat."""
     return not node.loops and (node.handle.operation.random or node.handle.color != "private")
 
 
-def _twins(structure: Structure) -> bool:
+def _has_twins(structure: Structure) -> bool:
     """Whether a plan has two random nodes that differ in nothing but their rank."""
     seen: set[tuple[Any, ...]] = set()
     for node in structure:
@@ -75,7 +247,7 @@ def _twins(structure: Structure) -> bool:
     return False
 
 
-class Plans:
+class LedgerPlans:
     """Reads the plans of a ledger's spends, in their order.
 
     Parameters
@@ -94,20 +266,20 @@ class Plans:
         Raises
         ------
         DocumentError
-            If it is no plan, or it does not read and offer what it says.
+            If it is not a plan, or it does not read and offer what it says.
         """
         reads = _digests(entry, "reads")
-        known = {}
+        given = {}
         for name, found in reads.items():
             if found not in self._handles:
                 raise DocumentError(
                     f"its plan reads {name!r}, which no entry before it offers (digest {found})"
                 )
-            known[name] = self._handles[found]
-        plan, handles = loaded(entry["plan"], self._modules, known)
+            given[name] = self._handles[found]
+        plan, handles = loaded(entry["plan"], self._modules, given)
         structure = plan.structure
         for name, found in reads.items():
-            handle = known[name]
+            handle = given[name]
             # a rank among twins is another where the twins are left out
             if id(handle) not in structure.by_handle or structure.of(handle).digest != found:
                 raise DocumentError(
@@ -119,9 +291,9 @@ class Plans:
     def keep(self, entry: Mapping[str, Any], structure: Structure) -> None:
         """Keep what a spend offers that this process has written.
 
-        As it is read, so that it reads the handles that earlier entries offer: those that were run
-        are others, and twins of them to whoever reads both. Where an own mechanism cannot be read
-        here, of the plan that was run.
+        It is read from the entry, so that it reads the handles that earlier entries offer: those
+        that were run are others, and twins of them to a plan that reads both. Where a mechanism of
+        the user's cannot be read here, the handles of the plan that was run are kept.
         """
         try:
             self.read(entry)
@@ -147,3 +319,79 @@ def _digests(entry: Mapping[str, Any], what: str) -> dict[str, str]:
     if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
         raise DocumentError(f"{what!r} must name digests, got {found!r}")
     return found
+
+
+# --- The journal: all that a session has run, as handles of one plan ---------------------------
+
+
+class Journal:
+    """Puts steps into one plan: what was released before is the same node, samples are fresh.
+
+    A step that asks for a twin of an earlier release got its value, and a step that reads an
+    earlier step's sample drew another: the handles that were asked for do not say so, these do.
+    What a step has paid for is a node of its own: a release that was drawn again, or one whose
+    first attempt failed, was drawn twice and counts twice.
+
+    What was paid for is recognised by its session digest; where a ledger does not tell that (it
+    holds no functions of a notebook, see `SessionDigests`), by its node digest, as what a step
+    reads and does not pay for was released before.
+    All else of a step is in the plan as it is.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[str, Handle] = {}
+        self._taken: set[Handle] = set()
+
+    def add(
+        self,
+        handle: Handle,
+        structure: Structure,
+        digests: Mapping[str, str],
+        paid: Collection[str],
+    ) -> Handle:
+        """Return the handle of a step as it was run, and remember what it made.
+
+        Parameters
+        ----------
+        handle, structure
+            Of the step.
+        digests
+            The session digest of each node.
+        paid
+            Names of the releases and loops that the step has paid for.
+        """
+        new = {digests[name] for name in paid}
+        known: dict[Handle, Handle] = {}
+        drawn: dict[Handle, tuple[str, str]] = {}
+        fresh: set[Handle] = set()
+        for old in ancestors(handle):
+            node = structure.of(old)
+            if not old.operation.random:
+                continue
+            if _is_sampled(old):
+                fresh.add(old)
+                continue
+            found = digests[node.name], node.digest if is_paid(node) else digests[node.name]
+            made = next((self._made[key] for key in found if key in self._made), None)
+            if made is not None and found[0] not in new:
+                known[old] = made
+            else:
+                drawn[old] = found
+        # one handle that two steps have drawn is two nodes
+        again = {old for old in (*fresh, *drawn) if old in self._taken}
+        copies = rewritten([handle], known=known, anew=again)
+        self._taken.update(each for each in copies.values() if each.operation.random)
+        for old in reversed(drawn):
+            for key in drawn[old]:
+                if old in copies:
+                    self._made.setdefault(key, copies[old])
+        return copies[handle]
+
+
+def _is_sampled(handle: Handle) -> bool:
+    """Whether a private handle is a sample, or is drawn from one."""
+    while handle.color == "private" and handle.inputs:
+        if isinstance(handle.operation, SampleOperation):
+            return True
+        handle = handle.inputs[0]
+    return False

@@ -8,10 +8,10 @@ Each transaction locks the table against other writers before it reads, and wait
 have the entry on its disk (``synchronous_commit = on``, whatever the server's default). A server
 that runs with ``fsync = off`` is refused, and so is an unlogged table, which a crash empties.
 
-Where the connection breaks during a commit, nobody knows whether the entry is there: it is an
+Where the connection breaks during a commit, it is not known whether the entry is there: it is an
 error, and no value is drawn; what was spent then is wasted, never unrecorded. The next spend waits
 for the lock of the one that broke, so that it sees what became of it. A client that vanishes in the
-middle of a transaction holds that lock for half of `PATIENCE` at most: the server then ends it.
+middle of a transaction holds that lock for half of `LOCK_TIMEOUT` at most: the server then ends it.
 
 What a server promises ends with the server. One that fails over to a replica which is not
 synchronous can lose what it had committed; open sessions notice, later ones cannot.
@@ -24,8 +24,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from adaptive_dp.graph.errors import LedgerError
-from adaptive_dp.session.ledger import require_ledger
-from adaptive_dp.session.stored import PATIENCE, Row, StoredLedger
+from adaptive_dp.session.database import LOCK_TIMEOUT, DatabaseLedger, Row
+from adaptive_dp.session.entries import unusable
 
 _BODY = " BEGIN RAISE EXCEPTION 'a ledger is append-only'; END "
 _SCHEMA = (
@@ -44,7 +44,7 @@ _MAKING = 4702111234474983745
 """An advisory lock for those who make the table."""
 
 
-class PostgresLedger(StoredLedger):
+class PostgresLedger(DatabaseLedger):
     """A ledger in a PostgreSQL database; needs the extra ``postgres``.
 
     Parameters
@@ -79,18 +79,23 @@ class PostgresLedger(StoredLedger):
         )
         try:
             (syncs,) = connection.execute("SHOW fsync").fetchone()
-            require_ledger(syncs == "on", f"the server of {self.place} runs with fsync = {syncs}")
-            if self._create and not _there(connection):
+            if syncs != "on":
+                raise unusable(f"the server of {self.location} runs with fsync = {syncs}")
+            if self._create and not _exists(connection):
+                # One transaction: a client that vanishes in it leaves no table, or all of it. The
+                # advisory lock, since there is no table yet to lock: of two clients that find
+                # none, the second waits, and finds that of the first.
                 with connection.transaction():
                     connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
-                    if not _there(connection):
+                    if not _exists(connection):
                         for statement in _SCHEMA:
                             connection.execute(statement)
-            require_ledger(_there(connection), f"there is no ledger at {self.place}")
-            require_ledger(
-                _protected(connection),
-                f"the table of {self.place}, or the trigger that protects it, was changed",
-            )
+            if not _exists(connection):
+                raise unusable(f"there is no ledger at {self.location}")
+            if not _is_protected(connection):
+                raise unusable(
+                    f"the table of {self.location}, or the trigger that protects it, was changed"
+                )
         except BaseException:
             connection.close()
             raise
@@ -102,8 +107,21 @@ class PostgresLedger(StoredLedger):
     def _reason(self, error: Exception) -> str:
         return " ".join(str(error).split())
 
+    # The four statements of a spend, and what is left if this process is killed, or the line
+    # breaks, after each:
+    #
+    # BEGIN; LOCK  the table as it was. The lock comes before anything is read: others may read,
+    #              none can write, until this transaction ends. The server ends it when it sees
+    #              that the client is gone, or after half of `LOCK_TIMEOUT`.
+    # SELECT       the table as it was. READ COMMITTED: the statement sees all that was committed
+    #              before it began, that of the transaction that was waited for too.
+    # INSERT       the table as it was: the server rolls back what was not committed.
+    # COMMIT       the entry, on the server's disk. If the line breaks before the answer, it is not
+    #              known here whether it is there; the spend fails, nothing is drawn, and the next
+    #              reading shows.
+
     def _begin(self, connection: Any) -> None:
-        wait = int(PATIENCE * 1000)
+        wait = int(LOCK_TIMEOUT * 1000)
         connection.execute(
             "BEGIN ISOLATION LEVEL READ COMMITTED;"
             # of this transaction: a pooler may give each to another of its connections
@@ -134,19 +152,19 @@ class PostgresLedger(StoredLedger):
 
     def _insert(self, connection: Any, row: Row) -> None:
         made = connection.execute("INSERT INTO adaptive_dp_ledger VALUES (%s, %s, %s)", row)
-        # a rule or a trigger of somebody's can drop a row without an error
-        require_ledger(made.rowcount == 1, f"{self.place} did not take an entry")
+        if made.rowcount != 1:  # a rule or a trigger of a user's can drop a row without an error
+            raise unusable(f"{self.location} did not take an entry")
 
 
 _OPTIONS = {
     "keepalives_idle": 10,
     "keepalives_interval": 10,
     "keepalives_count": 3,
-    "tcp_user_timeout": int(PATIENCE * 1000),
+    "tcp_user_timeout": int(LOCK_TIMEOUT * 1000),
     "prepare_threshold": None,
 }
 """A server that does not answer is given up, where the system's own patience is hours; and nothing
-is prepared on a connection, which a pooler may give to somebody else."""
+is prepared on a connection, which a pooler may give to another client."""
 
 
 def _without(secret: re.Match[str]) -> str:
@@ -154,7 +172,7 @@ def _without(secret: re.Match[str]) -> str:
     return "//" if secret.group().startswith("//") else ""
 
 
-def _there(connection: Any) -> bool:
+def _exists(connection: Any) -> bool:
     (found,) = connection.execute(
         "SELECT EXISTS (SELECT 1 FROM pg_tables WHERE tablename = 'adaptive_dp_ledger' "
         "AND schemaname = current_schema())"
@@ -162,7 +180,7 @@ def _there(connection: Any) -> bool:
     return bool(found)
 
 
-def _protected(connection: Any) -> bool:
+def _is_protected(connection: Any) -> bool:
     """Whether the table is logged, and its trigger as it was made; and whether all is seen of it.
 
     A trigger may have a condition, or look at some columns alone; rows may be in a table that

@@ -24,21 +24,32 @@ from typing import Any
 from attrs import field, frozen
 
 from accountants import AccountingError
+from accountants.codec import loads
 from accountants.filters.individual import IndividualFilter
 from accountants.filters.sums import Amount, Spent
 from adaptive_dp.graph.errors import DocumentError, LedgerError, PlanError
 from adaptive_dp.graph.functions import permitted
 from adaptive_dp.graph.structure import Node, Structure
-from adaptive_dp.graph.untrusted import unique_json
-from adaptive_dp.session.account import Account, Inside
-from adaptive_dp.session.budget import Budget
-from adaptive_dp.session.chain import GENESIS, broken
-from adaptive_dp.session.declared import agree, declarations
-from adaptive_dp.session.entries import FORMAT, costs_of, part_of, placed, readable_form
-from adaptive_dp.session.individual import admitted
-from adaptive_dp.session.needs import costs_for, needed, paid_nodes, pays
-from adaptive_dp.session.plans import Plans
-from adaptive_dp.session.spends import Costs
+from adaptive_dp.session.budget import Account, Budget, Costs, PartPath
+from adaptive_dp.session.entries import (
+    FORMAT,
+    GENESIS,
+    broken_entries,
+    check_format,
+    costs_in,
+    in_edition,
+    part_in,
+)
+from adaptive_dp.session.individual import individual_charges
+from adaptive_dp.session.plans import (
+    LedgerPlans,
+    check_declarations,
+    costs_for,
+    declarations,
+    is_paid,
+    paid_nodes,
+    required_nodes,
+)
 
 TOLERANCE = 1e-9
 """Room for the rounding of other versions of NumPy and SciPy."""
@@ -156,7 +167,7 @@ def recomputed(
     (True, 0.25)
     """
     modules = permitted(allow)
-    reasons = [f"entry {i} is not what was written there" for i in broken(entries)]
+    reasons = [f"entry {i} is not what was written there" for i in broken_entries(entries)]
     hashes = [str(e.get("hash")) if isinstance(e, dict) else "" for e in entries]
     last = hashes[-1] if hashes else GENESIS
     if head is not None and head not in (GENESIS, *hashes):
@@ -178,9 +189,9 @@ def recomputed(
         len(audit.releases),
         last,
         audit.budget,
-        account.currency.theorem,
+        account.unit.theorem,
         account.whole.epsilon(),
-        account.whole.left(),
+        account.whole.remaining_share(),
         account.whole.spent(),
         account.whole.remaining(),
         audit.running,
@@ -188,8 +199,8 @@ def recomputed(
         {
             name: PartFound(
                 share,
-                account.part(name).epsilon(),
-                account.part(name).left(),
+                account.part_totals(name).epsilon(),
+                account.part_totals(name).remaining_share(),
             )
             for name, share in sorted(account.settled.items())
         },
@@ -202,15 +213,15 @@ class _Audit:
     def __init__(self, first: Any, modules: Collection[str]) -> None:
         if not isinstance(first, dict) or first.get("kind") != "open":
             raise DocumentError("it must be of the kind 'open'")
-        readable_form(first.get("format"))
-        self.plans = Plans(modules)
+        check_format(first.get("format"))
+        self.plans = LedgerPlans(modules)
         self.budget = Budget(*first["budget"])
         name = first["accountant"]
         self.account = Account(self.budget, name)
-        self.currency = self.account.currency
-        self.filter = self.currency.filter
-        if first["theorem"] != self.currency.theorem:
-            raise DocumentError(f"the theorem of {name!r} is {self.currency.theorem!r}")
+        self.unit = self.account.unit
+        self.filter = self.unit.filter
+        if first["theorem"] != self.unit.theorem:
+            raise DocumentError(f"the theorem of {name!r} is {self.unit.theorem!r}")
         self.releases: dict[int, list[str]] = {}
         self.known: set[str] = set()
         self.released: set[int] = set()
@@ -233,27 +244,27 @@ class _Audit:
         structure = self.plans.read(entry).structure
         new = paid_nodes(structure, digests)
         reasons = self._unpaid(structure, digests)
-        if self.currency.individual is not None:
-            reasons += self._individual(structure, new, entry, self.currency.individual)
+        if self.unit.individual is not None:
+            reasons += self._individual(structure, new, entry, self.unit.individual)
         reasons += self._declares(structure, entry)
         unknown = len(digests) - len({node.digest for node in new})
         if unknown:
             reasons.append(f"{unknown} of its releases are not in its plan, or listed twice")
-        truth = placed(costs_for(structure, new), str(entry["edition"]))
+        truth = in_edition(costs_for(structure, new), str(entry["edition"]))
         try:
-            claimed = costs_of(entry)
+            claimed = costs_in(entry)
         except UNREADABLE as error:
             claimed, reasons = (), [*reasons, f"its costs cannot be read: {_said(error)}"]
         short = self._short(claimed, truth)
         reasons += short
         costs = truth if short else claimed
-        part: Inside = ()
+        part: PartPath = ()
         try:
-            part = part_of(entry)
+            part = part_in(entry)
             self.account.settle(part)
         except UNREADABLE as error:
             part, reasons = (), [*reasons, f"it is in no part: {_said(error)}"]
-        for name, spends in self.account.limits(part) if self.currency.refuses else ():
+        for name, spends in self.account.limits(part) if self.unit.refuses else ():
             try:
                 spends.check(costs)
             except AccountingError as error:
@@ -261,7 +272,7 @@ class _Audit:
                 reasons.append(f"it does not fit into what was left{of}: {error}")
         self.account.add(costs, part)
         whole = self.account.whole
-        self.running[number] = whole.epsilon(), whole.left()
+        self.running[number] = whole.epsilon(), whole.remaining_share()
         return reasons
 
     def _release(self, entry: dict[str, Any]) -> list[str]:
@@ -285,15 +296,15 @@ class _Audit:
         who needs it pays again.
         """
         before = self.known - set(digests)
-        known = [node.name for node in structure if pays(node) and node.digest in before]
+        known = [node.name for node in structure if is_paid(node) and node.digest in before]
         reads: set[str] = set()
         for node in structure:
             if node.outputs:
-                reads |= needed(structure, node, known)
+                reads |= required_nodes(structure, node, known)
         return [
             f"it computes {node.name!r}, which is not paid for"
             for node in structure
-            if node.name in reads and pays(node) and node.digest not in digests
+            if node.name in reads and is_paid(node) and node.digest not in digests
         ]
 
     def _individual(
@@ -309,7 +320,7 @@ class _Audit:
         if entry["edition"] != self.edition:
             reasons.append(f"its edition is not that of the spends before it, {self.edition!r}")
         try:
-            admitted(structure, new, self.declared, keeps)
+            individual_charges(structure, new, self.declared, keeps)
         except (PlanError, AccountingError) as error:
             reasons.append(str(error))
         return reasons
@@ -321,7 +332,7 @@ class _Audit:
         if entry["data"] != {name: list(said) for name, said in found.items()}:
             reasons.append("the declarations that it names are not those of its plan")
         try:
-            agree(found, self.declared)
+            check_declarations(found, self.declared)
         except PlanError as error:
             reasons.append(f"{error}: their costs do not add up to one promise")
         self.declared = found | self.declared
@@ -394,11 +405,11 @@ def imported(text: str) -> list[Any] | None:
     True
     """
     try:
-        document = unique_json(text)
+        document = loads(text)
     except (ValueError, RecursionError):
         document = None
     if isinstance(document, dict) and str(document.get("format")).startswith(_LEDGERS):
-        readable_form(document["format"])
+        check_format(document["format"])
         if "entries" not in document:
             return [document] if document.get("kind") == "open" else None
         entries = document["entries"]
@@ -407,11 +418,11 @@ def imported(text: str) -> list[Any] | None:
         return entries
     lines = [line for line in text.splitlines() if line.strip()]
     try:
-        first = unique_json(lines[0]) if lines else None
+        first = loads(lines[0]) if lines else None
         if not isinstance(first, dict) or not str(first.get("format")).startswith(_LEDGERS):
             return None
-        readable_form(first["format"])
-        return [first, *map(unique_json, lines[1:])]
+        check_format(first["format"])
+        return [first, *map(loads, lines[1:])]
     except (ValueError, RecursionError) as error:
         if document is None and text.lstrip().startswith('{"') and FORMAT in lines[0]:
             raise LedgerError(f"a line of the ledger's export is no JSON: {error}") from None

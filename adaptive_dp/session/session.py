@@ -1,57 +1,180 @@
-"""Adaptive analyses: each step may depend on every value released before it."""
+"""Adaptive analyses: each step may depend on every value released before it.
+
+`Session.run` is a life cycle of six phases, in this order: admit, price, spend, compute, record,
+release. `Session._run` below has them from top to bottom, and says at each why it stands where it
+does. Three promises hold for the order:
+
+- a refusal changes nothing: no budget is spent, no value computed;
+- a spend is durable before its value leaves: a crash can waste budget, never leak a value that is
+  not paid for;
+- an interrupted step that drew nothing goes on under its spend, and one that may have drawn is
+  paid for again.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 from uuid import uuid4
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from accountants import Secret
 from accountants.errors import BudgetError
 from accountants.filters.sums import Amount
-from accountants.rounding import Array, shown
+from accountants.rounding import Array, ceiling, shown
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.charge import Charge
 from adaptive_dp.graph.convert import number as numeric
 from adaptive_dp.graph.convert import whole
-from adaptive_dp.graph.errors import PlanError
+from adaptive_dp.graph.errors import DeclarationError, PlanError
 from adaptive_dp.graph.fresh import fresh
-from adaptive_dp.graph.handles import Handle, Released, once_more
+from adaptive_dp.graph.handles import Handle, Released
 from adaptive_dp.graph.loop import Loop
-from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.roles import PublicSource
 from adaptive_dp.graph.run import Run, rehearsed
 from adaptive_dp.graph.steps import Release
 from adaptive_dp.graph.structure import Node, Structure
-from adaptive_dp.session.account import Account, Inside, Sums
-from adaptive_dp.session.begun import Begun, Step, asked
-from adaptive_dp.session.budget import Budget
+from adaptive_dp.graph.table import table
+from adaptive_dp.session.budget import (
+    Account,
+    Budget,
+    Costs,
+    Forecast,
+    PartPath,
+    Reading,
+    Totals,
+    check_price,
+    difference,
+    readings,
+)
 from adaptive_dp.session.certificate import certificate_of
-from adaptive_dp.session.declared import agree, declarations
-from adaptive_dp.session.entries import costs_of, opening, part_of, placed, readable, spending
-from adaptive_dp.session.forecast import Forecast, priced
-from adaptive_dp.session.identity import Identities
-from adaptive_dp.session.individual import Individuals
-from adaptive_dp.session.kept import Kept
-from adaptive_dp.session.known import Known, written
-from adaptive_dp.session.ledger import Entry, Ledger, MemoryLedger
-from adaptive_dp.session.needs import costs_for, needed, paid_nodes, pays
-from adaptive_dp.session.opened import opened
-from adaptive_dp.session.part import Part
-from adaptive_dp.session.plans import Plans
-from adaptive_dp.session.record import Record
-from adaptive_dp.session.spends import grown
-from adaptive_dp.session.state import state_text
-from adaptive_dp.session.steps import Reading, history
+from adaptive_dp.session.entries import (
+    Entry,
+    check_entry,
+    costs_in,
+    in_edition,
+    open_entry,
+    part_in,
+    release_entry,
+    spend_entry,
+)
+from adaptive_dp.session.individual import IndividualBudgets
+from adaptive_dp.session.ledger import Ledger, MemoryLedger, open_ledger
+from adaptive_dp.session.plans import (
+    Journal,
+    LedgerPlans,
+    SessionDigests,
+    check_declarations,
+    costs_for,
+    declarations,
+    is_paid,
+    paid_nodes,
+    required_nodes,
+)
+from adaptive_dp.session.replay import DataCache, ReleasedValues, values_to_json
 
 T = TypeVar("T")
+
+
+@frozen(eq=False, repr=False)
+class _Request:
+    """A step as it was asked for, before anything is spent.
+
+    Parameters
+    ----------
+    handle, plan
+        What was asked for, and the plan with it as the one output.
+    end
+        Its node.
+    digests
+        The session digest of each node.
+    available
+        Names of the nodes whose values were released before.
+    required
+        Names of the nodes to compute.
+    new
+        Those of them that are paid for: releases and loops.
+    part
+        Of the session, () for none.
+    again
+        Whether a value that was released before is to be drawn again.
+    """
+
+    handle: Handle
+    plan: Pipeline
+    end: Node
+    digests: Mapping[str, str]
+    available: Set[str]
+    required: Set[str]
+    new: Sequence[Node]
+    part: PartPath
+    again: bool
+
+    @property
+    def structure(self) -> Structure:
+        """The plan's nodes."""
+        return self.plan.structure
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What two requests share that ask for the same, to be paid by the same."""
+        paid = tuple(sorted(self.digests[node.name] for node in self.new))
+        return paid, self.digests[self.end.name], self.part, self.again
+
+
+@frozen(eq=False, repr=False)
+class _Step:
+    """A step that is being computed; if it is interrupted it may go on.
+
+    A spend pays for one draw of each of a step's mechanisms. What the step has computed, drawn
+    values too, stays in `run`, where no caller sees it, and is never computed again: who goes on
+    gets those very draws. Only a node that was under way is started again. If it draws at random (a
+    mechanism, a sample, a loop of them), its first draw may have had to do with the interruption: a
+    user's mechanism, say, may fail until its noise is small. The second would then be a second
+    release, and must be paid for. So such a step does not go on, and its spend is lost.
+
+    Parameters
+    ----------
+    request
+        What was asked for.
+    run
+        The values so far.
+    charges
+        What each record pays, where records have budgets.
+    number
+        Of its spend in the ledger; 0 for a step that pays for nothing.
+    """
+
+    request: _Request
+    run: Run
+    charges: Sequence[Charge] = ()
+    number: int = 0
+
+    def compute(self) -> None:
+        """Compute what is not there yet."""
+        for node in self._nodes():
+            self.run.value(node)
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether the step may go on: what was under way draws nothing.
+
+        A step that has computed everything was interrupted while it was recorded. Whether the
+        ledger has its values is not known then, and they must not be recorded twice.
+        """
+        done = self.run.opened.keys() | self.run.secrets.keys()
+        node = next((n for n in self._nodes() if n.name not in done), None)
+        return node is not None and not node.handle.operation.random
+
+    def _nodes(self) -> list[Node]:
+        required = self.request.required
+        return [n for n in self.request.structure if n.name in required and not n.loops]
 
 
 class Session:
@@ -68,19 +191,18 @@ class Session:
     budget
         What all steps together may cost.
     accountant
-        In which currency costs add up, one with a filter theorem. ``"best"``, which is right for
-        most, keeps three and goes on while one of them lasts; who knows which it will be saves a
-        few percent by saying so: ``"gaussian"`` (only Gaussian noise), ``"renyi"``,
-        ``"concentrated"``, ``"advanced"``, ``"basic"`` (epsilons add). Or ``"individual"``: squares
-        of mu as under ``"gaussian"``, but each record has the budget for itself, and leaves unseen
-        when it is spent.
+        In which unit costs add up, one with a filter theorem. ``"best"``, which is right for most,
+        keeps three and goes on while one of them lasts; naming the right one saves a few percent:
+        ``"gaussian"`` (only Gaussian noise), ``"renyi"``, ``"concentrated"``, ``"advanced"``,
+        ``"basic"`` (epsilons add). Or ``"individual"``: squares of mu as under ``"gaussian"``, but
+        each record has the budget for itself, and leaves unseen when it is spent.
     ledger
         Where spends are recorded: the path of an SQLite file, a URL, or a `Ledger`. A session that
         is opened on a ledger which is already there goes on where that stands. None keeps no
         record beyond the session's life.
     seed
-        None for noise from the operating system. With a number the session is a simulation, never
-        for release, and cannot have a ledger.
+        None for noise from the operating system. With an int of at least 0 the session is a
+        simulation, never for release, and cannot have a ledger.
     edition
         Which state of the data this is, such as ``"2024-06"``. That spends in different parts of
         a partition touch different people holds between sessions of one ledger only where all of
@@ -89,7 +211,14 @@ class Session:
         ``accountant="individual"`` a ledger is of one edition, which must be named.
     data
         For each data set, by its name, a frame or a mapping of column names to arrays. Columns are
-        copied when they are first read, so that nobody moves to another part later.
+        copied when they are first read, so that no record moves to another part later.
+
+    Raises
+    ------
+    DeclarationError
+        If a parameter is out of its domain.
+    LedgerError
+        If the ledger cannot be used, or was opened with another budget or accountant.
 
     Examples
     --------
@@ -117,48 +246,58 @@ class Session:
         edition: str | None = None,
         **data: Any,
     ) -> None:
-        require(
-            isinstance(budget, Budget),
-            f"a session's budget must be a Budget such as Budget(1.0, 1e-6), got {budget!r}",
-        )
-        require(
-            seed is None or ledger is None,
-            "a simulation (seed=...) writes to no ledger: it is not for release",
-        )
-        number = None if seed is None else whole(seed)
-        require(
-            seed is None or (number is not None and number >= 0),
-            f"a session's seed must be a whole number of at least 0, or None, got {seed!r}",
-        )
-        require(
-            edition is None or (isinstance(edition, str) and edition != ""),
-            f"a session's edition must be a text that names the state of the data, got {edition!r}",
-        )
-        self.budget, self.accountant, self._seed = budget, accountant, number
-        self._edition = uuid4().hex if edition is None else edition
-        self._account, self._kept = Account(budget, accountant), Kept(data)
-        self._individuals: Individuals | None = None
-        each = self._account.currency.individual
-        if each is not None:
-            require(
-                ledger is None or edition is not None,
-                "with accountant='individual' what records have spent is found by going through "
-                "the ledger's steps again, on the very same rows: say edition='2024-06' for them",
+        if not isinstance(budget, Budget):
+            raise DeclarationError(
+                f"a session's budget must be a Budget such as Budget(1.0, 1e-6), got {budget!r}"
             )
-            self._individuals = Individuals(each, self._edition, self._kept)
-        self._lock = threading.RLock()
-        self._seen, self._head, self._closed = 0, "", False
+        if seed is not None and ledger is not None:
+            raise DeclarationError(
+                "a simulation (seed=...) writes to no ledger: it is not for release"
+            )
+        number = None if seed is None else whole(seed)
+        if seed is not None and (number is None or number < 0):
+            raise DeclarationError(
+                f"a session's seed must be an int of at least 0, or None, got {seed!r}"
+            )
+        if edition is not None and (not isinstance(edition, str) or edition == ""):
+            raise DeclarationError(
+                f"a session's edition must be a str that names the state of the data, got "
+                f"{edition!r}"
+            )
+        self.budget, self.accountant, self._seed = budget, accountant, number
+        # a name of its own where none is given: its places add up with those of other sessions
+        self._edition = uuid4().hex if edition is None else edition
+        self._account, self._cache = Account(budget, accountant), DataCache(data)
+        self._individuals: IndividualBudgets | None = None
+        each = self._account.unit.individual
+        if each is not None:
+            if ledger is not None and edition is None:
+                raise DeclarationError(
+                    "with accountant='individual' what records have spent is found by going "
+                    "through the ledger's steps again, on the very same rows: say "
+                    "edition='2024-06' for them"
+                )
+            self._individuals = IndividualBudgets(each, self._edition, self._cache)
+        # One step at a time: `_lock` for other threads, `_is_computing` for the functions of a
+        # step, which run in the thread that holds the lock and so pass it.
+        self._lock, self._is_computing = threading.RLock(), False
+        self._closed = False
+        self._digests = SessionDigests()
+        self._interrupted: dict[Any, _Step] = {}
+        # what follows from the ledger's first `_seen` entries, the last of which has `_head`
+        self._seen, self._head = 0, ""
         self._declared: dict[str, tuple[str, str]] = {}
-        self._identities, self._record = Identities(), Record()
-        self._known, self._begun = Known(), Begun()
-        self._plans, self._offered = Plans(), set[str]()
-        self._read, self._busy = 0, False
-        self._steps: list[Entry] = []
-        self._own: dict[int, tuple[Handle, Structure, Mapping[str, str], list[str]]] = {}
-        self._ran: dict[int, Handle] = {}
-        self._ledger: Ledger = MemoryLedger() if ledger is None else opened(ledger)
-        self._ledger.spend(0, partial(opening, self._account))
-        self._take(self._ledger.entries())
+        self._released, self._offered = ReleasedValues(), set[str]()
+        self._spends: list[Entry] = []
+        # what `pipeline` has made of the spends so far
+        self._journal, self._plans, self._plans_read = Journal(), LedgerPlans(), 0
+        self._own: dict[int, _Request] = {}
+        self._journaled: dict[int, Handle] = {}
+        self._ledger: Ledger = MemoryLedger() if ledger is None else open_ledger(ledger)
+        # Of two sessions that find a new ledger, one opens it; the other sees that entry, and is
+        # refused if it has another budget or accountant.
+        self._ledger.spend(0, partial(open_entry, self._account))
+        self._read(self._ledger.entries())
 
     def __enter__(self) -> Session:
         return self
@@ -167,27 +306,29 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Let go of the data and of the ledger, in which what is left of the budget stays."""
+        """Let go of the data and of the ledger, in which what remains of the budget stays."""
         with self._lock:
             self._closed = True
-            self._kept.clear()
-            self._begun.clear()
+            self._cache.clear()
+            self._interrupted.clear()
             if self._individuals is not None:
                 self._individuals.clear()
             self._ledger.close()
 
     def __repr__(self) -> str:
         kind = "" if self._seed is None else f"simulated with seed {self._seed}, "
-        return f"<session: {kind}{self.budget}, {len(self._steps)} steps>"
+        return f"<session: {kind}{self.budget}, {len(self._spends)} steps>"
 
     def __str__(self) -> str:
         with self._lock:
             if not self._closed:
-                self._take(self._ledger.entries(self._seen))
-            return state_text(self._account, len(self._steps), self._seed, closed=self._closed)
+                self._read_ledger()
+            return state_text(self._account, len(self._spends), self._seed, closed=self._closed)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a session holds private data and cannot be pickled; share its ledger")
+
+    # --- The life cycle of a step --------------------------------------------------------------
 
     def run(self, handle: Released[T], *, name: str = "", again: bool = False) -> T:
         """Return the value of a handle, computed now; what it releases is public from here on.
@@ -209,16 +350,234 @@ class Session:
         Raises
         ------
         InapplicableError
-            If a loss has no price in the session's currency, with the accountants that price it.
+            If a loss has no price in the session's accounting unit, with the accountants that
+            price it.
         BudgetError
-            If it does not fit into what is left: with what it asks, what remains, and the largest
+            If it does not fit into what remains: with what it asks, what remains, and the largest
             that would fit. Nothing is spent then, and nothing computed.
+        LedgerError
+            If the ledger cannot be read or written.
         LeakError, DeclarationError, DataError, RunError
             As for a plan. A `RunError` comes after the spend is recorded. A step that fails, or is
             interrupted, while it computes without noise is paid for: if this session runs it
             again, it goes on at no cost.
         """
         return self._run(handle, name, again, ())  # type: ignore[no-any-return]
+
+    def _run(self, handle: Any, name: str, again: bool, part: PartPath) -> Any:
+        """Take one step through its life cycle; see the module's docstring for its promises."""
+        with self._lock:
+            if self._is_computing:
+                raise DeclarationError(
+                    "a step is under way: its functions can start no other in the same session; "
+                    "run that one by itself"
+                )
+            # 1. Admit. Takes in what other sessions of the ledger have spent and released, finds
+            #    what of the step is new, and refuses what contradicts earlier steps. First, since
+            #    whatever is known already is neither priced nor paid.
+            request = self._admit(handle, again, part)
+            if request.key in self._interrupted:
+                # Its spend is in the ledger, and nothing was drawn for what is left to compute. It
+                # is taken out first: a second interruption decides anew whether it may go on.
+                step = self._interrupted.pop(request.key)
+                # random parts that steps in between have drawn are the session's from then on
+                self._cache.bind(step.run, step.request.digests, step.request.required)
+            else:
+                # 2. Price, and prepare. What can fail for public reasons fails here, before
+                #    anything is paid: a loss without a price, a function that cannot be imported,
+                #    a data set that is missing.
+                costs, charges = self._price(request)
+                run = self._prepare(request)
+                # 3. Spend. When `_spend` returns, the cost is on the ledger's disk. From here to
+                #    the end of 5. a crash wastes what was paid: no value has left.
+                number = 0
+                if request.new:
+                    number = self._spend(request, costs, name)
+                    run.round = (number,)  # of a simulation: each spend draws noise of its own
+                    self._own[number] = request
+                step = _Step(request, run, charges, number)
+            # 4. Compute, noise included. 5. Record: the values go into the ledger, where this and
+            #    other sessions find them when they ask for the same.
+            recorded = False
+            try:
+                self._compute(step)
+                self._record(step)
+                recorded = True
+            finally:
+                if not recorded and self._may_continue(step):
+                    self._interrupted[request.key] = step
+            # 6. Release, last: a value that a caller has is in the ledger. Were it returned first,
+            #    a crash in between would make later sessions pay for a second draw of it.
+            return fresh(step.run.open(step.request.end.name))
+
+    def _admit(self, handle: Any, again: bool, part: PartPath) -> _Request:
+        """Return a step as a request, with everything that others have spent taken in."""
+        if self._closed:
+            raise DeclarationError("the session is closed; open another one on its ledger")
+        if again:
+            handle = _made_again(handle)
+        if isinstance(handle, Mapping):
+            raise DeclarationError(
+                "a step is one released handle, got a mapping; run each of its values, one after "
+                "the other: they share the session's budget"
+            )
+        plan = Pipeline(value=handle)
+        if plan.free:
+            raise DeclarationError(
+                f"parameters are still free: {', '.join(sorted(plan.free))}; a session calibrates "
+                "nothing: say dp.Laplace(scale=5)"
+            )
+        self._read_ledger()
+        structure = plan.structure
+        digests = self._digests.of(structure)
+        end = structure.of(handle)
+        available = {n.name for n in structure if self._released.has(n, digests[n.name])}
+        available -= {end.name} if again else set()
+        required = required_nodes(structure, end, available)
+        check_declarations(declarations(structure), self._declared)
+        new = [n for n in structure if n.name in required and is_paid(n)]
+        return _Request(handle, plan, end, digests, available, required, new, part, again)
+
+    def _price(self, request: _Request) -> tuple[Costs, Sequence[Charge]]:
+        """Return what a step costs, and what each record pays if records have budgets.
+
+        Raises
+        ------
+        InapplicableError
+            If there is no price. Whether it fits is asked in `_spend`, where no other can come
+            between the answer and the spend.
+        """
+        charges = self._record_charges(request)
+        costs = costs_for(request.structure, request.new)
+        check_price(costs, self._account)
+        return costs, charges
+
+    def _record_charges(self, request: _Request) -> Sequence[Charge]:
+        """Refuse a step that has no price for each record, where records have budgets."""
+        if self._individuals is None:
+            return ()
+        return self._individuals.charges(request.structure, request.new, self._declared)
+
+    def _prepare(self, request: _Request) -> Run:
+        """Return a run that has all that the step reads; nothing is computed yet."""
+        structure = request.structure
+        rehearsed(structure)
+        run = Run(structure, self._seed)
+        for name in request.available:
+            run.opened[name] = self._released.value(structure.nodes[name], request.digests[name])
+        self._cache.bind(run, request.digests, request.required)
+        if self._individuals is not None and request.new:
+            self._individuals.check_data(structure)
+        return run
+
+    def _spend(self, request: _Request, costs: Costs, name: str) -> int:
+        """Write a step's cost into the ledger if it fits, and return the number of its entry."""
+        placed = in_edition(costs, self._edition)
+
+        def decide(others: Sequence[Entry]) -> Entry:
+            # Inside the ledger's transaction: whatever others have spent since `_admit` is in
+            # `others`, and none can spend between this check and the commit. A refusal raises,
+            # which rolls the transaction back; what others spent stays taken in.
+            self._read(others)
+            check_declarations(declarations(request.structure), self._declared)
+            self._record_charges(request)
+            self._account.check(placed, request.part)
+            # `_offered` is read here too: what others have offered meanwhile is not offered twice
+            return spend_entry(
+                request.plan,
+                request.new,
+                costs,
+                self._offered,
+                name=name,
+                part=request.part,
+                edition=self._edition,
+            )
+
+        appended = self._ledger.spend(self._seen, decide)
+        # The own entry is taken in as any other, and only now: a commit that failed must not count
+        # here, and one that an interrupt hides from this line is found at the next reading.
+        self._read(appended[-1:])
+        return int(appended[-1]["number"])
+
+    def _compute(self, step: _Step) -> None:
+        """Compute what a step has not computed yet."""
+        request = step.request
+        with self._kept(request, step.run):
+            if self._individuals is not None and request.new:
+                self._individuals.compute(step.run, step.charges, request.required, step.number)
+            else:
+                step.compute()
+
+    def _may_continue(self, step: _Step) -> bool:
+        """Return whether an interrupted step may go on under its spend."""
+        return bool(step.request.new) and self._individuals is None and step.can_continue
+
+    @contextmanager
+    def _kept(self, request: _Request, run: Run) -> Iterator[None]:
+        """Keep what later steps read, whatever becomes of this one.
+
+        It may be interrupted and go on after others, or have told its functions what it released:
+        random parts that others drew anew would not be the same for the whole session.
+        """
+        self._is_computing = True
+        try:
+            yield
+        finally:
+            self._is_computing = False
+            self._cache.keep(run, request.digests)
+            self._declare_public(request)
+
+    def _declare_public(self, request: _Request) -> None:
+        """Remember what was read as public, which no later step may read as private.
+
+        Private data sets are declared by the spends in the ledger; a public one may be read by a
+        step that pays for nothing.
+        """
+        for node in request.structure:
+            if node.name in request.required and isinstance(node.handle.operation, PublicSource):
+                name = node.handle.operation.name
+                self._declared.setdefault(name, declarations(request.structure)[name])
+
+    def _record(self, step: _Step) -> None:
+        """Record what was released, for later steps that ask for the same."""
+        request, run = step.request, step.run
+        if not request.new:
+            return
+        entry = release_entry(step.number, values_to_json(run, request.digests, request.new))
+
+        def decide(others: Sequence[Entry]) -> Entry:
+            self._read(others)
+            return entry
+
+        appended = self._ledger.spend(self._seen, decide)
+        # Only now: a value is known at no cost if the ledger says that it was released. And before
+        # the entry is taken in: this session keeps the value as it was computed, even where the
+        # ledger has no form for it.
+        self._released.add(run, request.digests, request.new)
+        self._read(appended[-1:])
+
+    def _read_ledger(self) -> None:
+        """Take in what was written since the last reading."""
+        self._read(self._ledger.entries(self._seen))
+
+    def _read(self, entries: Iterable[Entry]) -> None:
+        """Take in entries of the ledger, in order; the session's own too."""
+        for entry in entries:
+            check_entry(entry, self._seen)
+            if entry["kind"] == "spend":
+                if self._individuals is not None:
+                    self._individuals.read(entry)
+                self._account.add(costs_in(entry), part_in(entry))
+                for name, (digest, neighbors) in entry["data"].items():
+                    self._declared.setdefault(name, (digest, neighbors))
+                self._offered.update(entry["offers"].values())
+                self._spends.append(entry)
+            elif entry["kind"] == "release":
+                self._released.read(entry["values"])
+            # last: an interrupt before this line counts an entry twice, none is ever left out
+            self._seen, self._head = self._seen + 1, entry["hash"]
+
+    # --- Before a step: what it would cost, and parts ------------------------------------------
 
     def what_if(self, handle: Released[T], *, again: bool = False) -> Forecast:
         """Return what a step would cost, and what it would leave; nothing is read or spent.
@@ -227,8 +586,41 @@ class Session:
         ----------
         handle, again
             As `run` takes them.
+
+        Raises
+        ------
+        InapplicableError, LeakError, DeclarationError, LedgerError
+            As `run`. A step that does not fit raises nothing: the forecast says so.
         """
         return self._forecast(handle, again, ())
+
+    def _forecast(self, handle: Any, again: bool, part: PartPath) -> Forecast:
+        with self._lock:
+            request = self._admit(handle, again, part)
+            if request.key in self._interrupted:
+                request = evolve(request, new=[])  # it is paid for
+            bare = costs_for(request.structure, request.new)
+            if self._individuals is None:
+                check_price(bare, self._account)
+            costs = in_edition(bare, self._edition)
+            totals = self._account.totals(part)
+            sums = totals.filter_sums
+            before = sums.maximum()
+            try:
+                self._record_charges(request)
+                self._account.check(costs, part)
+            except BudgetError as error:
+                cost = sums.meter.spent(difference(sums.maximum_after(costs), before))
+                left = sums.meter.remaining(before)
+                return Forecast(False, False, cost, left, totals.epsilon(), str(error))
+            after = sums.maximum_after(costs)
+            return Forecast(
+                True,
+                not request.new,
+                sums.meter.spent(difference(after, before)),
+                sums.meter.remaining(after),
+                totals.epsilon(costs),
+            )
 
     def part(self, name: str, share: float) -> Part:
         """Return a sub-session that can spend at most a share of this session's budget.
@@ -249,249 +641,41 @@ class Session:
         """
         return self._part(name, share, ())
 
-    def _run(self, handle: Any, name: str, again: bool, part: Inside) -> Any:
-        with self._lock:
-            require(
-                not self._busy,
-                "a step is under way: its functions can start no other in the same session; run "
-                "that one by itself",
-            )
-            plan, handle = self._asked(handle, again)
-            structure = plan.structure
-            keys = self._identities.of(structure)
-            end = structure.of(handle)
-            known, wanted = self._wanted(structure, keys, end, again)
-            self._admit(structure)
-            new = [n for n in structure if n.name in wanted and pays(n)]
-            key = asked(keys, new, end, part, again)
-            if key in self._begun:
-                step, number = self._begun.take(key)
-                self._kept.bind(step.run, step.keys, step.wanted)  # what others have drawn since
-                return self._continued(key, step, number)
-            charges = self._priced(structure, new)
-            rehearsed(structure)
-            run = Run(structure, self._seed)
-            for known_name in known:
-                node = structure.nodes[known_name]
-                run.opened[known_name] = self._known.value(node, keys[known_name])
-            self._kept.bind(run, keys, wanted)
-            if self._individuals is not None and new:
-                self._individuals.ready(structure)
-            step = Step(structure, keys, wanted, new, end, run)
-            number = 0
-            if new:
-                number = self._pay(plan, structure, new, name, part)
-                run.round = (number,)
-                self._own[number] = (handle, structure, keys, [node.name for node in new])
-            if self._individuals is not None and new:
-                with self._lasting(step):
-                    self._individuals.compute(run, charges, wanted, number)
-                self._finished(step, number)
-                return fresh(run.open(end.name))
-            return self._continued(key, step, number)
-
-    def _continued(self, key: Any, step: Step, number: int) -> Any:
-        """Return the value of a step, whose rest is computed; if interrupted it may go on."""
-        done = False
-        try:
-            with self._lasting(step):
-                step.compute()
-            self._finished(step, number)
-            done = True
-        finally:
-            if not done and step.new:
-                self._begun.keep(key, step, number)
-        return fresh(step.run.open(step.end.name))
-
-    @contextmanager
-    def _lasting(self, step: Step) -> Iterator[None]:
-        """Keep what later steps read, whatever becomes of this one.
-
-        It may be interrupted and go on after others, or have told its functions what it released:
-        random parts that others drew anew would not be the same for the whole session.
-        """
-        self._busy = True
-        try:
-            yield
-        finally:
-            self._busy = False
-            self._kept.keep(step.run, step.keys)
-            self._read_openly(step.structure, step.wanted)
-
-    def _finished(self, step: Step, number: int) -> None:
-        """Record what was released."""
-        if step.new:
-            self._note(step.run, step.keys, step.new, number)
-
-    def _priced(self, structure: Structure, new: Sequence[Node]) -> Sequence[Charge]:
-        """Refuse a step that has no price for each record, where records have budgets."""
-        if self._individuals is None:
-            return ()
-        return self._individuals.admit(structure, new, self._declared)
-
-    def _asked(self, handle: Any, again: bool) -> tuple[Pipeline, Any]:
-        """Return a step as a plan, with everything that others have spent taken in."""
-        require(not self._closed, "the session is closed; open another one on its ledger")
-        if again:
-            require(
-                isinstance(handle, Handle) and isinstance(handle.operation, Release | Loop),
-                "again=True makes a release or a loop once more; ask for that handle itself",
-            )
-            handle = once_more(handle)
-        require(
-            not isinstance(handle, Mapping),
-            "a step is one released handle, got a mapping; run each of its values, one after the "
-            "other: they share the session's budget",
-        )
-        plan = Pipeline(value=handle)
-        require(
-            not plan.free,
-            f"parameters are still free: {', '.join(sorted(plan.free))}; a session calibrates "
-            "nothing: say dp.Laplace(scale=5)",
-        )
-        self._take(self._ledger.entries(self._seen))
-        return plan, handle
-
-    def _wanted(
-        self, structure: Structure, keys: Mapping[str, str], end: Node, again: bool
-    ) -> tuple[set[str], set[str]]:
-        """Return the nodes whose values are known, and those to compute for ``end``."""
-        known = {n.name for n in structure if self._known.has(n, keys[n.name])}
-        known -= {end.name} if again else set()
-        return known, needed(structure, end, known)
-
-    def _forecast(self, handle: Any, again: bool, part: Inside) -> Forecast:
-        with self._lock:
-            plan, handle = self._asked(handle, again)
-            structure = plan.structure
-            keys = self._identities.of(structure)
-            _, wanted = self._wanted(structure, keys, structure.of(handle), again)
-            self._admit(structure)
-            new = [n for n in structure if n.name in wanted and pays(n)]
-            if asked(keys, new, structure.of(handle), part, again) in self._begun:
-                new = []  # it is paid for
-            bare = tuple(costs_for(structure, new))
-            if self._individuals is None:
-                priced(bare, self._account.currency.filter, self.accountant, self.budget)
-            costs = placed(bare, self._edition)
-            sums = self._account.sums(part)
-            spends = sums.spends
-            before = spends.worst()
-            try:
-                self._priced(structure, new)
-                self._account.check(costs, part)
-            except BudgetError as error:
-                refusal = str(error)
-                left = spends.keeps.remaining(before)
-                cost = spends.keeps.spent(grown(before, spends.after(costs)))
-                return Forecast(False, False, cost, left, self._reading(part), refusal)
-            after = spends.after(costs)
-            return Forecast(
-                True,
-                not new,
-                spends.keeps.spent(grown(before, after)),
-                spends.keeps.remaining(after),
-                sums.epsilon(costs),
-            )
-
-    def _part(self, name: str, share: float, around: Inside) -> Part:
+    def _part(self, name: str, share: float, around: PartPath) -> Part:
         value = numeric(share)
-        require(
-            isinstance(name, str) and name != "" and "/" not in name,
-            f"a part's name must be a text without a slash, got {name!r}",
-        )
-        require(
-            isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1,
-            f"a part's share must be a number in (0, 1], got {share!r}",
-        )
-        require(
-            self._individuals is None,
-            "a session with accountant='individual' has no parts: a share of each record's budget "
-            "would be spent unseen, and nobody could say what the others have left; open a "
-            "session with a smaller budget and a ledger of its own",
-        )
+        if not isinstance(name, str) or name == "" or "/" in name:
+            raise DeclarationError(f"a part's name must be a str without a slash, got {name!r}")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (is_number and 0 < value <= 1):
+            raise DeclarationError(f"a part's share must be a number in (0, 1], got {share!r}")
+        if self._individuals is not None:
+            raise DeclarationError(
+                "a session with accountant='individual' has no parts: a share of each record's "
+                "budget would be spent unseen, and what the others have left could not be told; "
+                "open a session with a smaller budget and a ledger of its own"
+            )
         with self._lock:
-            self._take(self._ledger.entries(self._seen))
-            return Part(self, self._account.opened(around, name, float(value)))
+            self._read_ledger()
+            return Part(self, self._account.open_part(around, name, float(value)))
 
-    def _admit(self, structure: Structure) -> None:
-        """Refuse a data set that the session knows by another declaration."""
-        agree(declarations(structure), self._declared)
-
-    def _read_openly(self, structure: Structure, wanted: Collection[str]) -> None:
-        """Remember what was read as public, which no later step may take for private."""
-        for node in structure:
-            if node.name in wanted and isinstance(node.handle.operation, PublicSource):
-                name = node.handle.operation.name
-                self._declared.setdefault(name, declarations(structure)[name])
-
-    def _pay(
-        self, plan: Pipeline, structure: Structure, new: Sequence[Node], name: str, part: Inside
-    ) -> int:
-        bare = tuple(costs_for(structure, new))
-        priced(bare, self._account.currency.filter, self.accountant, self.budget)
-        costs = placed(bare, self._edition)
-        edition = self._edition
-
-        def decide(others: Sequence[Entry]) -> Entry:
-            self._take(others)
-            self._admit(structure)
-            self._priced(structure, new)
-            self._account.check(costs, part)
-            # here: what was offered by others meanwhile is not offered a second time
-            offered = self._offered
-            return spending(plan, new, bare, offered, name=name, part=part, edition=edition)
-
-        appended = self._ledger.spend(self._seen, decide)
-        self._take(appended[-1:])
-        return int(appended[-1]["number"])
-
-    def _note(self, run: Run, keys: Mapping[str, str], new: Sequence[Node], number: int) -> None:
-        """Record what was released, for whoever asks for the same."""
-        entry: Entry = {"kind": "release", "of": number, "values": written(run, keys, new)}
-
-        def decide(others: Sequence[Entry]) -> Entry:
-            self._take(others)
-            return entry
-
-        appended = self._ledger.spend(self._seen, decide)
-        # only now: a value is known at no cost if the ledger says that it was released
-        self._known.add(run, keys, new)
-        self._take(appended[-1:])
-
-    def _take(self, entries: Iterable[Entry]) -> None:
-        """Take in entries of the ledger, in order."""
-        for entry in entries:
-            readable(entry, self._seen)
-            if entry["kind"] == "spend":
-                if self._individuals is not None:
-                    self._individuals.take(entry)
-                self._account.add(costs_of(entry), part_of(entry))
-                for name, (digest, neighbors) in entry["data"].items():
-                    self._declared.setdefault(name, (digest, neighbors))
-                self._offered.update(entry["offers"].values())
-                self._steps.append(entry)
-            elif entry["kind"] == "release":
-                self._known.take(entry["values"])
-            # last: an interrupt before this line counts an entry twice, none is ever left out
-            self._seen, self._head = self._seen + 1, entry["hash"]
+    # --- What was spent, and what remains ------------------------------------------------------
 
     @property
     def remaining(self) -> Amount:
-        """What is left in each of the filter's currencies, rounded down.
+        """What remains in each of the filter's accounting units, rounded down.
 
         With ``accountant="individual"``, what every record has left at least, by what is declared:
         at 0 some may have left the sums, and steps go on.
         """
-        return self._left(())
+        return self._of_totals((), Totals.remaining)
 
     @property
     def spent(self) -> Amount:
-        """What is spent in each of the filter's currencies, rounded up.
+        """What is spent in each of the filter's accounting units, rounded up.
 
         With ``accountant="individual"``, what no record has spent more than, by what is declared.
         """
-        return self._gone(())
+        return self._of_totals((), Totals.spent)
 
     @property
     def epsilon(self) -> float:
@@ -502,7 +686,7 @@ class Session:
         than what is spent: `remaining` says what still fits. With ``accountant="individual"`` it is
         the budget's: what was spent of it is private.
         """
-        return self._reading(())
+        return self._of_totals((), Totals.epsilon)
 
     @property
     def records(self) -> Secret[Array]:
@@ -518,12 +702,12 @@ class Session:
             If records have no budgets of their own here, or nothing was run yet.
         """
         with self._lock:
-            require(
-                self._individuals is not None and not self._closed,
-                "what each record has spent is kept by open sessions with accountant='individual'",
-            )
-            assert self._individuals is not None
-            self._take(self._ledger.entries(self._seen))
+            if self._individuals is None or self._closed:
+                raise DeclarationError(
+                    "what each record has spent is kept by open sessions with "
+                    "accountant='individual'"
+                )
+            self._read_ledger()
             return self._individuals.spent()
 
     def history(self) -> tuple[Reading, ...]:
@@ -541,24 +725,19 @@ class Session:
         [('first', 0.25)]
         """
         with self._lock:
-            self._take(self._ledger.entries(self._seen))
-            return tuple(history(self.budget, self.accountant, self._steps))
+            self._read_ledger()
+            steps = [
+                (str(entry["name"]) or f"step {i}", costs_in(entry), part_in(entry))
+                for i, entry in enumerate(self._spends, 1)
+            ]
+            return tuple(readings(self.budget, self.accountant, steps))
 
-    def _sums(self, part: Inside) -> Sums:
-        self._take(self._ledger.entries(self._seen))
-        return self._account.sums(part)
-
-    def _left(self, part: Inside) -> Amount:
+    def _of_totals(self, part: PartPath, measure: Callable[[Totals], T]) -> T:
         with self._lock:
-            return self._sums(part).remaining()
+            self._read_ledger()
+            return measure(self._account.totals(part))
 
-    def _gone(self, part: Inside) -> Amount:
-        with self._lock:
-            return self._sums(part).spent()
-
-    def _reading(self, part: Inside) -> float:
-        with self._lock:
-            return self._sums(part).epsilon()
+    # --- All steps as one plan: its certificate and its audit ----------------------------------
 
     @property
     def pipeline(self) -> Pipeline:
@@ -574,45 +753,46 @@ class Session:
             If a step of another session cannot be read here, such as one with an own mechanism.
         """
         with self._lock:
-            self._take(self._ledger.entries(self._seen))
-            return self._whole()
+            self._read_ledger()
+            return self._pipeline()
 
-    def _whole(self) -> Pipeline:
+    def _pipeline(self) -> Pipeline:
         """Return what was run as far as the ledger was read."""
-        require(bool(self._steps), "the session has run nothing yet")
+        if not self._spends:
+            raise DeclarationError("the session has run nothing yet")
         names: dict[str, Handle] = {}
-        for i, entry in enumerate(self._steps, 1):
+        for i, entry in enumerate(self._spends, 1):
             number, title = entry["number"], entry["name"]
             name, k = title or f"step {i}", 1
             while name in names:
                 k += 1
                 name = f"{title or f'step {i}'} ({k})"
-            if number not in self._ran:
-                step = self._step(entry)
-                self._ran[number] = self._record.add(*step)
+            if number not in self._journaled:
+                self._journaled[number] = self._journal.add(*self._ran(entry))
                 self._own.pop(number, None)
-            names[name] = self._ran[number]
+            names[name] = self._journaled[number]
         return Pipeline.of(
             [((name,), handle) for name, handle in names.items()],
             self.budget.delta,
             adaptive=tuple(names),
         )
 
-    def _step(self, entry: Entry) -> tuple[Handle, Structure, Mapping[str, str], list[str]]:
-        """Return a step as `Record.add` takes it; what another session ran is read."""
+    def _ran(self, entry: Entry) -> tuple[Handle, Structure, Mapping[str, str], Collection[str]]:
+        """Return a step as `Journal.add` takes it; what another session ran is read."""
         own = self._own.get(entry["number"])
         if own is not None:
-            return own
-        for before in self._steps[self._read : self._steps.index(entry)]:
-            with suppress(PlanError):  # an own mechanism: only who reads that step needs it
+            return own.handle, own.structure, own.digests, [node.name for node in own.new]
+        # an entry may read what any entry before it offers: all of them are read, once
+        for before in self._spends[self._plans_read : self._spends.index(entry)]:
+            with suppress(PlanError):  # an own mechanism: an error only if a later step reads it
                 self._plans.read(before)
-            self._read += 1
+            self._plans_read += 1
         plan = self._plans.read(entry)
-        self._read += 1
+        self._plans_read += 1
         (_, handle), *_ = plan.outputs
-        keys = self._identities.of(plan.structure)
+        digests = self._digests.of(plan.structure)
         paid = [node.name for node in paid_nodes(plan.structure, entry["releases"])]
-        return handle, plan.structure, keys, paid
+        return handle, plan.structure, digests, paid
 
     def audit(
         self,
@@ -673,20 +853,132 @@ class Session:
         """Return what the session promises, and what was spent of it.
 
         The claim is the filter's: whatever the steps were, and whatever they will be, all values
-        together keep the budget. Beside it stand the odometer's reading, what is left, and the last
-        hash of the ledger. `adaptive_dp.verify` recomputes all of it from the steps.
+        together keep the budget. It names the odometer's reading, what remains, and the last hash
+        of the ledger. `adaptive_dp.verify` recomputes all of it from the steps.
         """
         with self._lock:
-            self._take(self._ledger.entries(self._seen))  # once: others may be spending
-            sums = self._account.sums(())
+            self._read_ledger()  # once: others may be spending
+            totals = self._account.totals(())
             return certificate_of(
-                self._whole(),
+                self._pipeline(),
                 self.budget,
                 self.accountant,
-                spent=sums.spent(),
-                remaining=sums.remaining(),
-                epsilon=sums.epsilon(),
+                spent=totals.spent(),
+                remaining=totals.remaining(),
+                epsilon=totals.epsilon(),
                 head=self._head,
                 entries=self._seen,
                 seed=self._seed,
             )
+
+
+class Part:
+    """A sub-session: spends of the session's budget, and at most a share of it.
+
+    `Session.part` makes one. All that is released through it together keeps the share of epsilon,
+    delta and failures, by a filter of its own, under the session's filter. What was released
+    anywhere in the session is known here as well, at no cost.
+
+    The first spend in a part settles its share, for all sessions of the ledger: a session that
+    opened it with another is refused from then on.
+
+    Attributes
+    ----------
+    name
+        As it stands in the ledger: the names of the parts around it and its own, with slashes.
+    share
+        Of the session's budget.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> with dp.Session(budget=dp.Budget(1.0), people={"age": [30.0, 40.0]}) as session:
+    ...     ages = session.part("ages", share=0.5)
+    ...     count = ages.run(people.count().release(dp.Laplace(scale=4)))
+    ...     left = ages.remaining.costs[0], session.remaining.costs[0]
+    >>> ages
+    <part 'ages': 0.5 of the session's budget>
+    >>> [round(cost, 6) for cost in left]
+    [0.25, 0.75]
+    """
+
+    def __init__(self, session: Session, path: PartPath) -> None:
+        self._session, self._path = session, path
+        self.name, self.share = path[-1]
+
+    def run(self, handle: Released[T], *, name: str = "", again: bool = False) -> T:
+        """Return the value of a handle; see `Session.run`."""
+        return self._session._run(handle, name, again, self._path)  # type: ignore[no-any-return]
+
+    def what_if(self, handle: Released[T], *, again: bool = False) -> Forecast:
+        """Return what a step would cost and leave of this part; see `Session.what_if`."""
+        return self._session._forecast(handle, again, self._path)
+
+    def part(self, name: str, share: float) -> Part:
+        """Return a part of this part, with at most that share of its budget."""
+        return self._session._part(name, share, self._path)
+
+    @property
+    def remaining(self) -> Amount:
+        """What remains of the share, rounded down; the session may have less left."""
+        return self._session._of_totals(self._path, Totals.remaining)
+
+    @property
+    def spent(self) -> Amount:
+        """What was spent through this part, rounded up."""
+        return self._session._of_totals(self._path, Totals.spent)
+
+    @property
+    def epsilon(self) -> float:
+        """What was spent through this part, as an epsilon at its share of delta: an odometer."""
+        return self._session._of_totals(self._path, Totals.epsilon)
+
+    def __repr__(self) -> str:
+        return f"<part {self.name!r}: {self.share:g} of the session's budget>"
+
+
+def _made_again(handle: Any) -> Handle:
+    """Return a release or a loop that is to be drawn once more; refuse anything else."""
+    if not (isinstance(handle, Handle) and isinstance(handle.operation, Release | Loop)):
+        raise DeclarationError(
+            "again=True makes a release or a loop once more; ask for that handle itself"
+        )
+    return handle
+
+
+def state_text(account: Account, steps: int, seed: int | None, *, closed: bool) -> str:
+    """Return a session's state in a few lines, for `print`; all of it is public."""
+    budget, totals, limit = account.budget, account.whole, account.unit.filter
+    kind = "session" if seed is None else f"session, simulated with seed {seed}"
+    lines = [
+        f"{kind}: {steps} step{'s' * (steps != 1)}{', closed' * closed}",
+        f"budget   epsilon {budget.epsilon:g} at delta {budget.delta:g}"
+        + (f", {budget.failures:g} of it for failures" if budget.failures else "")
+        + f", kept by the filter {account.accountant!r}",
+        f"spent    epsilon {shown(totals.epsilon(), upward=True)}, wherever you stop",
+    ]
+    if not account.unit.refuses:
+        return "\n".join([*lines, "left     what each record has left is private"])
+    percent = shown(100 * totals.remaining_share(), upward=False, digits=3)
+    lines.append(f"left     {percent}% of the budget")
+    spent, rest = totals.spent(), totals.remaining()
+    sums = zip(limit.units(), limit.budgets(), spent.costs, rest.costs, strict=True)
+    rows = [
+        [
+            unit,
+            shown(cost, upward=True),
+            "passed" if cost > most else shown(over, upward=False),
+            shown(ceiling(most), upward=False),
+        ]
+        for unit, most, cost, over in sums
+        if most >= 0
+    ]
+    how = "each must last" if limit.every else "a step fits while one lasts"
+    if len(rows) > 1:
+        lines.append(f"         of {len(rows)} sums, {how}")
+    if limit.failures:
+        over = "passed" if rest.failure < 0 else shown(rest.failure, upward=False)
+        most = shown(limit.failures, upward=False)
+        rows.append(["failures", shown(spent.failure, upward=True), over, most])
+    return "\n".join([*lines, "", table(["sum", "spent", "left", "of"], rows)])

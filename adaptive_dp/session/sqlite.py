@@ -29,8 +29,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from adaptive_dp.graph.errors import LedgerError
-from adaptive_dp.session.ledger import require_ledger
-from adaptive_dp.session.stored import PATIENCE, Row, StoredLedger
+from adaptive_dp.session.database import LOCK_TIMEOUT, DatabaseLedger, Row
+from adaptive_dp.session.entries import unusable
 
 APPLICATION = 0x41445031
 """In the file's header: that it is a ledger of this library."""
@@ -52,7 +52,7 @@ SCHEMA = (
 )
 
 
-class SQLiteLedger(StoredLedger):
+class SQLiteLedger(DatabaseLedger):
     """A ledger in an SQLite file, made if it is not there, readable by its owner alone.
 
     Parameters
@@ -66,7 +66,7 @@ class SQLiteLedger(StoredLedger):
     Raises
     ------
     LedgerError
-        If it cannot be opened, is no ledger, or lies on a network file system.
+        If it cannot be opened, is not a ledger, or lies on a network file system.
 
     Examples
     --------
@@ -89,25 +89,28 @@ class SQLiteLedger(StoredLedger):
         super().__init__(os.path.realpath(path))
         self._create = create
         self._file: tuple[int, int] | None = None
-        kind = file_system(self.place)
-        require_ledger(
-            not kind.startswith(NETWORK),
-            f"{self.place} lies on a network file system ({kind}), whose locks do not keep two "
-            "writers apart; use a local disk, or postgresql://...",
-        )
+        kind = file_system(self.location)
+        if kind.startswith(NETWORK):
+            raise unusable(
+                f"{self.location} lies on a network file system ({kind}), whose locks do not keep "
+                "two writers apart; use a local disk, or postgresql://..."
+            )
         with self._using():
             pass  # whatever is wrong with the file is said now
 
     def _connect(self) -> sqlite3.Connection:
+        # Only at the first opening: a file that has vanished since is an error, and not a new,
+        # empty ledger with the whole budget.
         if self._create and self._file is None:
-            _made(self.place)
-        require_ledger(os.path.isfile(self.place), f"there is no file {self.place}")
+            _make(self.location)
+        if not os.path.isfile(self.location):
+            raise unusable(f"there is no file {self.location}")
         connection = sqlite3.connect(
-            f"file:{quote(self.place)}?mode=rw",
+            f"file:{quote(self.location)}?mode=rw",  # rw: SQLite must not make a file by itself
             uri=True,
-            timeout=PATIENCE,
-            isolation_level=None,
-            check_same_thread=False,
+            timeout=LOCK_TIMEOUT,
+            isolation_level=None,  # transactions are begun and ended by the statements below alone
+            check_same_thread=False,  # `DatabaseLedger._lock` lets one thread in at a time
         )
         try:
             self._prepare(connection)
@@ -117,13 +120,19 @@ class SQLiteLedger(StoredLedger):
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
+        """Set what makes a commit durable, make the tables if there are none, and check them."""
         for pragma in ("synchronous=EXTRA", "fullfsync=ON", "trusted_schema=OFF"):
             connection.execute(f"PRAGMA {pragma}")
         (mode,) = connection.execute("PRAGMA journal_mode=TRUNCATE").fetchone()
-        require_ledger(mode == "truncate", f"{self.place} is kept in the journal mode {mode!r}")
-        if self._create and _empty(connection):
+        if mode != "truncate":
+            raise unusable(f"{self.location} is kept in the journal mode {mode!r}")
+        if self._create and _is_empty(connection):
+            # Asked before the lock, so that opening a ledger writes nothing, and once more under
+            # it: of two processes that find an empty file, one makes the tables. All of it is one
+            # transaction: a process that is killed in between leaves the file empty, and the next
+            # one begins anew.
             connection.execute("BEGIN IMMEDIATE")
-            if _empty(connection):  # no other process was faster
+            if _is_empty(connection):
                 connection.execute(f"PRAGMA application_id={APPLICATION}")
                 connection.execute(f"PRAGMA user_version={VERSION}")
                 for statement in SCHEMA:
@@ -131,25 +140,26 @@ class SQLiteLedger(StoredLedger):
             connection.execute("COMMIT")
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        require_ledger(application == APPLICATION, f"{self.place} is no ledger of adaptive-dp")
-        require_ledger(
-            version == VERSION,
-            f"{self.place} is of version {version}, and this library reads version {VERSION}",
-        )
-        require_ledger(
-            _schema(connection) == set(SCHEMA),
-            f"the tables of {self.place}, or the triggers that protect them, were changed",
-        )
-        self._there()
+        if application != APPLICATION:
+            raise unusable(f"{self.location} is not a ledger of adaptive-dp")
+        if version != VERSION:
+            raise unusable(
+                f"{self.location} is of version {version}, and this library reads version {VERSION}"
+            )
+        if _schema(connection) != set(SCHEMA):
+            raise unusable(
+                f"the tables of {self.location}, or the triggers that protect them, were changed"
+            )
+        self._check_file()
 
-    def _there(self) -> None:
+    def _check_file(self) -> None:
         """Refuse a file that was moved or replaced: what is written there would be lost."""
-        found = os.stat(self.place)
+        found = os.stat(self.location)
         identity = (found.st_dev, found.st_ino)
-        require_ledger(
-            self._file in (None, identity), f"{self.place} was replaced while it was in use"
-        )
-        require_ledger(found.st_nlink == 1, f"{self.place} has several names (hard links)")
+        if self._file not in (None, identity):
+            raise unusable(f"{self.location} was replaced while it was in use")
+        if found.st_nlink != 1:
+            raise unusable(f"{self.location} has several names (hard links)")
         self._file = identity
 
     def _failures(self) -> tuple[type[Exception], ...]:
@@ -157,15 +167,26 @@ class SQLiteLedger(StoredLedger):
 
     def _reason(self, error: Exception) -> str:
         if "locked" in str(error):
-            return f"other processes kept it locked for {PATIENCE:g} seconds"
+            return f"other processes kept it locked for {LOCK_TIMEOUT:g} seconds"
         return str(error)
+
+    # The four statements of a spend, and what a kill -9 leaves after each:
+    #
+    # BEGIN IMMEDIATE  the file as it was. It takes SQLite's lock against writers at once, and not
+    #                  at the first write: what is read in between is what the write rests on. The
+    #                  lock is the kernel's, which lets go of it when the process ends.
+    # SELECT           the file as it was.
+    # INSERT           the file as it was. If SQLite had to write pages before the commit, the
+    #                  journal holds what they were, and whoever opens the file next puts it back.
+    # COMMIT           the entry. It syncs the journal, then the file, and at last truncates the
+    #                  journal: until that moment the next to open the file takes the entry back.
 
     def _begin(self, connection: sqlite3.Connection) -> None:
         connection.execute("BEGIN IMMEDIATE")
-        self._there()
+        self._check_file()
 
     def _commit(self, connection: sqlite3.Connection) -> None:
-        self._there()
+        self._check_file()  # once more: deciding may have taken long
         connection.execute("COMMIT")
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
@@ -198,15 +219,16 @@ def file_system(path: str) -> str:
     return kind
 
 
-def _made(path: str) -> None:
+def _make(path: str) -> None:
     """Make an empty file, where there is none, that its owner alone can read."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
-        return  # never opened here: to close it would give up this process's locks on it
+        # it must not be opened here: closing it would give up this process's locks on it
+        return
     except OSError as error:
         raise LedgerError(f"the ledger {path} cannot be made: {error.strerror}") from error
-    if hasattr(os, "O_DIRECTORY"):
+    if hasattr(os, "O_DIRECTORY"):  # the folder's record of the new file, on the disk as well
         folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(folder)
@@ -219,7 +241,7 @@ def _schema(connection: sqlite3.Connection) -> set[str]:
     return {sql for (sql,) in found}
 
 
-def _empty(connection: sqlite3.Connection) -> bool:
+def _is_empty(connection: sqlite3.Connection) -> bool:
     """Whether nothing was made of a file yet; a ledger that has lost its tables is not empty."""
     return not _schema(connection) and connection.execute("PRAGMA application_id").fetchone() == (
         0,

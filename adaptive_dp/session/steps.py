@@ -1,10 +1,8 @@
-"""What a session had spent after each of its steps."""
+"""What a session had spent after each of its steps, recomputed from its certificate."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-
-from attrs import frozen
+from collections.abc import Collection, Iterator, Sequence
 
 from adaptive_dp.graph.certificate import Certificate, SessionRow
 from adaptive_dp.graph.document import load
@@ -12,41 +10,8 @@ from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.functions import permitted
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.structure import Node
-from adaptive_dp.session.account import Account, Inside
-from adaptive_dp.session.budget import Budget
-from adaptive_dp.session.entries import costs_of, part_of
-from adaptive_dp.session.ledger import Entry
-from adaptive_dp.session.needs import costs_for, needed, pays
-from adaptive_dp.session.spends import Costs
-
-Step = tuple[str, Costs, Inside]
-"""A step's name, what it cost, and in which part of the session it was made."""
-
-
-@frozen
-class Reading:
-    """What was spent after a step.
-
-    Parameters
-    ----------
-    step
-        Its name, or ``step k``.
-    share
-        Of the filter's budget, in the currency that limits or of what is kept for failures,
-        rounded up; above 1 where a ledger has passed it.
-    epsilon
-        What the odometer reads at the budget's delta, in nats; never above the budget's.
-    """
-
-    step: str
-    share: float
-    epsilon: float
-
-
-def history(budget: Budget, accountant: str, steps: Iterable[Entry]) -> Iterator[Reading]:
-    """Yield a reading after each spend of a ledger, in order."""
-    named = ((str(e["name"]) or f"step {i}", e) for i, e in enumerate(steps, 1))
-    return readings(budget, accountant, ((n, costs_of(e), part_of(e)) for n, e in named))
+from adaptive_dp.session.budget import Budget, Costs, readings
+from adaptive_dp.session.plans import costs_for, is_paid, required_nodes
 
 
 def epsilon_by_step(
@@ -130,19 +95,8 @@ def paid_by_step(plan: Pipeline, names: Sequence[str]) -> Iterator[tuple[str, li
         raise DeclarationError("the steps of the session are not the plan's outputs")
     structure, paid = plan.structure, set[str]()
     for name in names:
-        above = needed(structure, structure.of(outputs[name]), ())
-        new = {n for n in above if pays(structure.nodes[n])} - paid
+        above = required_nodes(structure, structure.of(outputs[name]), ())
+        new = {n for n in above if is_paid(structure.nodes[n])} - paid
         paid |= new
         nodes = [structure.nodes[n] for n in sorted(new)]
         yield name, nodes, costs_for(structure, nodes)
-
-
-def readings(budget: Budget, accountant: str, steps: Iterable[Step]) -> Iterator[Reading]:
-    """Yield what was spent after each of some steps, in order."""
-    account = Account(budget, accountant)
-    for name, costs, part in steps:
-        account.add(costs, part)
-        share = account.whole.used()
-        if not account.currency.refuses:  # a record spends no more than its budget
-            share = min(share, 1.0)
-        yield Reading(name, share, float(account.whole.epsilon()))

@@ -115,11 +115,11 @@ def descend(problem: Linear, loss: Loss | Network, how: Descent, free: str) -> R
         radius = problem.radius
         start = post(standing, public(problem.width * loss.outputs), clip=how.clip)
 
-    def step(state: Released[Any]) -> Released[Any]:
-        rows = problem.rows if how.rate >= 1 else problem.rows.sample(how.rate)
+    def step(state: Released[Any], rows: LabeledRows) -> Released[Any]:
+        rows = rows if how.rate >= 1 else rows.sample(how.rate)
         return _round(rows, radius, loss, how, state, expected, free)
 
-    return post(mean_of_last, repeat(step, how.steps, start=start), radius=radius)
+    return post(mean_of_last, repeat(step, how.steps, problem.rows, start=start), radius=radius)
 
 
 def _round(

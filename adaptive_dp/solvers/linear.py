@@ -9,11 +9,12 @@ import numpy as np
 from attrs import frozen
 
 from accountants import ACCOUNTANTS
-from adaptive_dp.graph.calibrate import free_weights, solve
-from adaptive_dp.graph.handles import Handle, Released, post
-from adaptive_dp.graph.loop import State, ancestors
+from adaptive_dp.graph.calibrate import free_weights, multiplier, scaled
+from adaptive_dp.graph.handles import Handle, Released, meant, post
+from adaptive_dp.graph.loop import RoundInput
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.structure import structure
+from adaptive_dp.graph.traversal import ancestors, rewritten
 from adaptive_dp.problems import Loss, Network
 from adaptive_dp.queries.domains import Categories, Interval
 from adaptive_dp.queries.examples import standard
@@ -148,20 +149,27 @@ def budgeted(
     both_or_neither(kind, epsilon, delta)
     if epsilon is None or delta is None:
         return result
+    alone, rows = outside_of_loops(result), outside_of_loops(table)
     require(
-        not _in_a_loop(table),
+        not alone.states and not rows.states,
         f"{kind} has a budget of its own, but its table follows the rounds of a repeat or a "
         "selection; leave out epsilon and delta there, and calibrate the plan",
     )
-    names = set(free_weights(structure([(("table",), table)])))
+    names = set(free_weights(structure([(("table",), rows)])))
     require(
         not names,
         f"{kind} has a budget of its own, but its table follows a release whose noise is free "
         f"({', '.join(sorted(names))}); fix that, or leave out the learner's epsilon and delta",
     )
-    return solve([(("learned",), result)], epsilon, delta, ACCOUNTANTS)[0][1]
+    noise = multiplier([(("learned",), alone)], epsilon, delta, ACCOUNTANTS)
+    return scaled([(("learned",), result)], noise)[0][1]
 
 
-def _in_a_loop(table: Table) -> bool:
-    """Whether a table reads the state of a loop, of which it is a part."""
-    return any(isinstance(handle.operation, State) for handle in ancestors(table))
+def outside_of_loops(handle: Handle) -> Handle:
+    """Return a handle that reads the tables themselves where it reads a loop's own handles of them.
+
+    It costs what one round's costs; it still depends on a loop's state where it reads that.
+    """
+    above = ancestors(handle, bodies=True)
+    own = [h for h in above if isinstance(h.operation, RoundInput) and h.inputs[1] in handle.states]
+    return rewritten([handle], known={each: meant(each) for each in own})[handle]

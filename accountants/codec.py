@@ -1,0 +1,394 @@
+"""Values to and from JSON: the one codec of terms, plans, certificates and ledgers.
+
+==============================  ==================================================================
+Python                          JSON
+==============================  ==================================================================
+``None, bool, int, str``        themselves
+``float``                       a number with all its digits, so that it is read back bit for bit;
+                                ``{"float": "inf"}``, ``"-inf"`` or ``"nan"`` where JSON has none
+``Fraction``                    ``{"fraction": "1/3"}``
+``Enum``                        its value
+``tuple, list``                 a list
+``Mapping[str, X]``             an object
+a class by its key              ``{key: fields}``, see `keyed`
+another attrs class             an object of its fields, by name
+==============================  ==================================================================
+
+What is written is decided by the value, what is read by the annotation of the field: a document
+names no class. Classes with a form of their own (a loss, which is one of many) are given to the
+`Codec`. Where a document is not of the declared form, the error names the place, such as
+``nodes[3].mechanism.scale must be float, got str``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import types
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import Enum
+from fractions import Fraction
+from functools import cache
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import attrs
+import numpy as np
+from attrs import frozen
+
+NOT_FINITE = ("inf", "-inf", "nan")
+"""The floats that JSON has no number for, as they stand under ``float``."""
+
+Field = tuple["attrs.Attribute[Any]", Any]
+
+
+def loads(text: str) -> Any:
+    """Return the JSON value of a string.
+
+    Raises
+    ------
+    ValueError
+        If it is not JSON, a key stands twice in one object, or a number is none of JSON.
+    RecursionError
+        If it is nested too deep for the parser.
+    """
+    return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
+        raise ValueError(f"the key {twice!r} stands twice in one object")
+    return found
+
+
+def _constant(text: str) -> float:
+    raise ValueError(f'{text} is not a number of JSON; an infinity is {{"float": "inf"}}')
+
+
+def keyed(cls: type) -> str | None:
+    """Return the key under which a class's fields stand without their names; None for most.
+
+    A class says so by ``document_key: ClassVar[str]``. With the key ``bounds``, an interval is
+    ``{"bounds": [0, 1]}``; a class of one field has that field's value there.
+    """
+    return getattr(cls, "document_key", None)
+
+
+@cache
+def parameters(cls: type) -> Mapping[str, Field]:
+    """Return the fields of an attrs class, with their types, by the names of its parameters.
+
+    A type that cannot be resolved, as in a third party's class, counts as ``Any``.
+    """
+    try:
+        found = get_type_hints(cls)
+    except Exception:  # a third party's annotation may name anything
+        found = {}
+    fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(cls)
+    return {(f.alias or f.name): (f, found.get(f.name, Any)) for f in fields if f.init}
+
+
+def write_float(value: float) -> Any:
+    """Return a float as JSON.
+
+    Examples
+    --------
+    >>> write_float(0.1), write_float(math.inf)
+    (0.1, {'float': 'inf'})
+    """
+    return float(value) if math.isfinite(value) else {"float": repr(float(value))}
+
+
+@frozen
+class Codec:
+    """How values stand in one kind of document.
+
+    Parameters
+    ----------
+    error
+        What is raised for a value that has no form, or a document that is not of the form.
+    writers
+        Forms of their own: what writes a value of a class, given the value and its place.
+    readers
+        What reads the form of a type, given the JSON value and its place; by the annotation.
+    required
+        Classes of default values that a document must not leave out.
+
+    Examples
+    --------
+    >>> @frozen
+    ... class Grid:
+    ...     step: float
+    ...     names: tuple[str, ...] = ()
+    >>> codec = Codec(ValueError)
+    >>> codec.write(Grid(math.inf, ("a",)), "grid")
+    {'step': {'float': 'inf'}, 'names': ['a']}
+    >>> codec.read(Grid, {"step": 0.5}, "grid")
+    Grid(step=0.5, names=())
+    >>> codec.read(Grid, {"step": "0.5"}, "grid")
+    Traceback (most recent call last):
+        ...
+    ValueError: grid.step must be float, got str
+    """
+
+    error: Callable[[str], Exception]
+    writers: Mapping[type, Callable[[Any, str], Any]] = {}
+    readers: Mapping[Any, Callable[[Any, str], Any]] = {}
+    required: tuple[type, ...] = ()
+
+    def write(self, value: Any, place: str) -> Any:
+        """Return a value as JSON.
+
+        Raises
+        ------
+        Exception
+            The codec's, if it has no form there.
+        """
+        if value is None or type(value) in (str, bool, int):  # most are
+            return value
+        for cls, writer in self.writers.items():
+            if isinstance(value, cls):
+                return writer(value, place)
+        if isinstance(value, list | tuple):
+            return [self.write(v, f"{place}[{i}]") for i, v in enumerate(value)]
+        if isinstance(value, Enum):
+            return self.write(value.value, place)
+        if isinstance(value, str):
+            return value
+        if isinstance(value, int):
+            return int(value)
+        if isinstance(value, float):
+            return write_float(value)
+        if isinstance(value, np.generic):
+            return self.write(value.item(), place)
+        if isinstance(value, Fraction):
+            return {"fraction": str(value)}
+        if isinstance(value, Mapping):
+            return {str(k): self.write(v, f"{place}.{k}") for k, v in value.items()}
+        if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+            return [self.write(v, f"{place}[{i}]") for i, v in enumerate(value)]
+        if attrs.has(type(value)):
+            return self._written(value, place)
+        raise self.error(f"{place}: a {type(value).__name__} has no form in a document")
+
+    def _written(self, value: Any, place: str) -> dict[str, Any]:
+        key = keyed(type(value))
+        found = self.fields(value, place)
+        if key is None:
+            return found
+        return {key: list(found.values()) if len(found) > 1 else next(iter(found.values()))}
+
+    def fields(self, value: Any, place: str) -> dict[str, Any]:
+        """Return the fields of an attrs value as JSON, by the names of its parameters."""
+        kind: Any = type(value)
+        named = {name: getattr(value, f.name) for name, (f, _) in parameters(kind).items()}
+        return {name: self.write(v, f"{place}.{name}") for name, v in named.items()}
+
+    def read(self, kind: Any, value: Any, place: str) -> Any:
+        """Return the value of a type that stands in a document.
+
+        Parameters
+        ----------
+        kind
+            The annotation.
+
+        Raises
+        ------
+        Exception
+            The codec's, if what stands there is not of the type, with the place.
+        """
+        reader = self.readers.get(kind) or self._of_base(kind)
+        if reader is not None:
+            return reader(value, place)
+        origin, inner = get_origin(kind), get_args(kind)
+        if origin in (Union, types.UnionType):
+            return self._one_of(inner, value, place)
+        if origin is Literal:
+            if value not in inner or isinstance(value, bool):
+                raise self.error(f"{place} must be one of {_listed(inner)}, got {shown(value)}")
+            return value
+        if origin in (tuple, list, Sequence):
+            return self._sequence(inner, value, place)
+        if isinstance(origin, type) and issubclass(origin, Mapping):
+            return {
+                k: self.read(inner[1], v, f"{place}.{k}") for k, v in mapping(self, value, place)
+            }
+        if kind in (str, int, bool, float, Fraction):
+            return self._simple(kind, value, place)
+        if isinstance(kind, type) and issubclass(kind, Enum):
+            return self._member(kind, value, place)
+        if isinstance(kind, type) and attrs.has(kind):
+            return self._object(kind, value, place)
+        return self.constant(value, place)
+
+    def _of_base(self, kind: Any) -> Callable[[Any, str], Any] | None:
+        """Return the reader of a class's base, whose value must be of the class."""
+        bases = kind.__mro__ if isinstance(kind, type) and get_origin(kind) is None else ()
+        found = next((self.readers[base] for base in bases if base in self.readers), None)
+        if found is None:
+            return None
+        reader = found
+
+        def read(value: Any, place: str) -> Any:
+            made = reader(value, place)
+            if not isinstance(made, kind):
+                raise self.error(f"{place} must be {kind.__name__}, got {type(made).__name__}")
+            return made
+
+        return read
+
+    def _one_of(self, kinds: tuple[Any, ...], value: Any, place: str) -> Any:
+        """Return a value of one of several types, which tells by its key which it is of."""
+        if types.NoneType in kinds and (value is None or value == {}):  # TOML has no null
+            return None
+        others = [kind for kind in kinds if kind is not types.NoneType]
+        if len(others) == 1:
+            return self.read(others[0], value, place)
+        keys = {keyed(kind): kind for kind in others}
+        if isinstance(value, Mapping) and len(value) == 1 and next(iter(value)) in keys:
+            return self.read(keys[next(iter(value))], value, place)
+        forms = ", ".join(f"{{{key!r}: ...}}" for key in keys)
+        raise self.error(f"{place} must be {forms} or {{}} for neither, got {shown(value)}")
+
+    def _sequence(self, kinds: tuple[Any, ...], value: Any, place: str) -> tuple[Any, ...]:
+        if not isinstance(value, list | tuple):
+            raise self.error(f"{place} must be list, got {type(value).__name__}")
+        if kinds[-1] is ... or len(kinds) == 1:
+            each = [kinds[0]] * len(value)
+        elif len(value) != len(kinds):
+            raise self.error(f"{place} must be a list of {len(kinds)}, got {len(value)}")
+        else:
+            each = list(kinds)
+        pairs = zip(each, value, strict=True)
+        return tuple(self.read(k, v, f"{place}[{i}]") for i, (k, v) in enumerate(pairs))
+
+    def _simple(self, kind: type, value: Any, place: str) -> Any:
+        if isinstance(value, Mapping) and kind in (float, Fraction):
+            if set(value) == {"fraction"}:
+                return self._fraction(value["fraction"], f"{place}.fraction")
+            found = self.constant(value, place)
+            if isinstance(found, float):
+                return found
+        accepted = (int, float) if kind is float else kind
+        if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
+            raise self.error(f"{place} must be {kind.__name__}, got {type(value).__name__}")
+        return value
+
+    def _member(self, kind: type[Enum], value: Any, place: str) -> Enum:
+        try:
+            return kind(value)
+        except ValueError:
+            known = _listed([each.value for each in kind])
+            raise self.error(f"{place} must be one of {known}, got {shown(value)}") from None
+
+    def _object(self, cls: type, value: Any, place: str) -> Any:
+        key = keyed(cls)
+        if key is None:
+            return self.made(cls, self.arguments(cls, value, place), place)
+        if isinstance(value, Mapping):
+            self.only(value, {key}, {key}, place)
+            value = value[key]
+        named = parameters(cls)
+        kinds = tuple(kind for _, kind in named.values())
+        values = (
+            self._sequence(kinds, value, place)
+            if len(kinds) > 1
+            else (self.read(kinds[0], value, f"{place}.{key}"),)
+        )
+        return self.made(cls, dict(zip(named, values, strict=True)), place)
+
+    def made(self, cls: Callable[..., Any], arguments: Mapping[str, Any], place: str) -> Any:
+        """Return what a class makes of arguments; what it refuses is refused with the place."""
+        try:
+            return cls(**arguments)
+        except Exception as error:  # a class may refuse its arguments by any error
+            raise self.error(f"{place}: {error}") from None
+
+    def arguments(
+        self,
+        cls: type,
+        value: Any,
+        place: str,
+        *,
+        beside: Collection[str] = (),
+        given: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Return an attrs class's arguments as an object of a document has them.
+
+        Parameters
+        ----------
+        beside
+            Keys that the object has beside the class's fields, for its reader.
+        given
+            Arguments that its reader has read already.
+
+        Raises
+        ------
+        Exception
+            The codec's, if it is not an object, has an unknown key, or lacks one.
+        """
+        named, found = parameters(cls), dict(given or {})
+        needed = {name for name, (f, _) in named.items() if self.needs(f)} - set(found)
+        self.only(value, {*named, *beside}, needed, place)
+        return found | {
+            name: self.read(kind, value[name], f"{place}.{name}")
+            for name, (_, kind) in named.items()
+            if name in value
+        }
+
+    def needs(self, field: attrs.Attribute[Any]) -> bool:
+        """Return whether a document must have a field."""
+        return field.default is attrs.NOTHING or isinstance(field.default, self.required)
+
+    def only(self, value: Any, known: Collection[str], needed: Collection[str], place: str) -> None:
+        """Refuse what is not an object, has a key that is not known, or lacks a needed one."""
+        mapping(self, value, place)
+        unknown = sorted(set(value) - set(known), key=str)
+        missing = sorted(set(needed) - set(value))
+        if unknown:
+            raise self.error(
+                f"{place}: unknown field {_listed(unknown)}; known are {_listed(sorted(known))}"
+            )
+        if missing:
+            raise self.error(f"{place}: missing field {_listed(missing)}")
+
+    def constant(self, value: Any, place: str) -> Any:
+        """Return a value of any type: JSON as it is, with the numbers that JSON lacks."""
+        if isinstance(value, Mapping):
+            if set(value) == {"float"}:
+                if value["float"] not in NOT_FINITE:
+                    known = _listed(NOT_FINITE)
+                    raise self.error(
+                        f"{place}.float must be one of {known}, got {shown(value['float'])}"
+                    )
+                return float(value["float"])
+            return {k: self.constant(v, f"{place}.{k}") for k, v in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.constant(v, f"{place}[{i}]") for i, v in enumerate(value)]
+        return value
+
+    def _fraction(self, text: Any, place: str) -> Fraction:
+        try:
+            return Fraction(str(text))
+        except (ValueError, ZeroDivisionError):
+            raise self.error(f"{place} must be a fraction such as '1/3', got {text!r}") from None
+
+
+def mapping(codec: Codec, value: Any, place: str) -> Collection[tuple[Any, Any]]:
+    """Return the items of an object; refuse what is not one."""
+    if not isinstance(value, Mapping):
+        raise codec.error(f"{place} must be an object, got {type(value).__name__}")
+    return value.items()
+
+
+def shown(value: Any) -> str:
+    """Return a value for a message, shortened."""
+    try:
+        return repr(value)[:40]
+    except ValueError:  # an int of more digits than Python prints
+        return "a huge int"
+
+
+def _listed(values: Any) -> str:
+    return ", ".join(map(repr, values))
