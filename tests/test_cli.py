@@ -570,6 +570,18 @@ class TestArguments:
         place = str(files / "no" / "where.html")
         assert main(["certify", str(files / "cli_plan_one.py"), "--html", place]) == UNUSABLE
 
+    def test_a_page_that_cannot_be_made_is_refused_before_anything_is_spent(
+        self,
+        files: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "jinja2", None)
+        monkeypatch.setattr(dp.Pipeline, "run", lambda *_, **__: pytest.fail("it has run"))
+        data = ["--data", f"people={files / 'people.csv'}", "--html", str(files / "page.html")]
+        assert main(["run", str(files / "cli_plan_one.py"), *data]) == UNUSABLE
+        assert "adaptive-dp[report]" in capsys.readouterr().err
+
     def test_codes_are_documented(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as caught:
             main(["--help"])

@@ -82,7 +82,8 @@ def html(
     Returns
     -------
     str
-        A page that holds all it needs and loads nothing; the same for equal arguments.
+        A page that holds all it needs and loads nothing. Equal arguments give equal pages to the
+        byte, but for what-ifs of single releases: a plan that takes long leaves these out.
 
     Raises
     ------

@@ -48,24 +48,28 @@ def grid(plan: Pipeline, certificate: Certificate) -> Grid | None:
     started = process_time()
     base = _bounds(plan.term, deltas, chosen)
     slow = process_time() - started > SLOW
-    kept = {f: s.term for f in FACTORS if f != 1.0 and (s := _scaled(plan, f)) is not None}
-    if base is None or not kept:
+    scaled = {
+        f: s.term
+        for f in FACTORS
+        if f != 1.0 and (s := _plan_with_noise_times(plan, f)) is not None
+    }
+    if base is None or not scaled:
         return None
 
     def row(make: Callable[[Term], Term]) -> tuple[tuple[float, ...], ...]:
         found = []
         for factor in FACTORS:
             bounds = base if factor == 1.0 else None
-            if factor in kept:
-                bounds = _bounds(make(kept[factor]), deltas, chosen)
+            if factor in scaled:
+                bounds = _bounds(make(scaled[factor]), deltas, chosen)
             found.append(bounds or tuple(math.inf for _ in deltas))
         return tuple(found)
 
     epsilons = {ALL: row(lambda term: term)}
-    names = [] if slow else _dearest(certificate)
+    names = [] if slow else _costliest(certificate)
     if len(names) > 1:
         for name in names[:MOST]:
-            found = row(partial(_mixed, plan.term, name))
+            found = row(partial(_with_spends_of, plan.term, name))
             if len(set(found)) > 1:
                 epsilons[name] = found
     return Grid(deltas, epsilons)
@@ -93,10 +97,10 @@ def _bounds(
     return tuple(found)
 
 
-def _scaled(plan: Pipeline, factor: float) -> Pipeline | None:
+def _plan_with_noise_times(plan: Pipeline, factor: float) -> Pipeline | None:
     """Return the plan with all noise times a factor; None where a mechanism refuses it."""
     try:
-        outputs = mapped(plan.outputs, lambda mechanism: _louder(mechanism, factor))
+        outputs = mapped(plan.outputs, lambda mechanism: _with_noise_times(mechanism, factor))
         scaled = Pipeline.of(outputs, plan.delta)
         same = _names(scaled.term) == _names(plan.term)
     except (PlanError, AccountingError):
@@ -104,7 +108,7 @@ def _scaled(plan: Pipeline, factor: float) -> Pipeline | None:
     return scaled if same and scaled.term != plan.term else None
 
 
-def _louder(mechanism: Mechanism, factor: float) -> Mechanism:
+def _with_noise_times(mechanism: Mechanism, factor: float) -> Mechanism:
     changes = {}
     for each in fields_of(type(mechanism)):
         role, value = each.metadata.get("role"), getattr(mechanism, each.name)
@@ -113,7 +117,7 @@ def _louder(mechanism: Mechanism, factor: float) -> Mechanism:
     return evolved(mechanism, **changes) if changes else mechanism
 
 
-def _mixed(kept: Term, name: str, changed: Term) -> Term:
+def _with_spends_of(kept: Term, name: str, changed: Term) -> Term:
     """Return a term with the spends of one name from another term of the same form."""
     if isinstance(kept, Spend):
         assert isinstance(changed, Spend)
@@ -121,12 +125,12 @@ def _mixed(kept: Term, name: str, changed: Term) -> Term:
     if isinstance(kept, Sequential):
         assert isinstance(changed, Sequential)
         pairs = zip(kept.parts, changed.parts, strict=True)
-        return Sequential([_mixed(a, name, b) for a, b in pairs])
+        return Sequential([_with_spends_of(a, name, b) for a, b in pairs])
     if isinstance(kept, Parallel):
         assert isinstance(changed, Parallel)
         pairs = zip(kept.choices, changed.choices, strict=True)
-        return Parallel([_mixed(a, name, b) for a, b in pairs], kept.labels)
-    part_of = _mixed(kept.part, name, changed.part)  # type: ignore[attr-defined]
+        return Parallel([_with_spends_of(a, name, b) for a, b in pairs], kept.labels)
+    part_of = _with_spends_of(kept.part, name, changed.part)  # type: ignore[attr-defined]
     return attrs.evolve(kept, part=part_of)  # type: ignore[misc]
 
 
@@ -140,7 +144,7 @@ def _names(term: Term) -> list[str]:
     return [type(term).__name__, *(name for each in inner for name in _names(each)), "end"]
 
 
-def _dearest(certificate: Certificate) -> list[str]:
+def _costliest(certificate: Certificate) -> list[str]:
     """Return the names of the releases that cost something, the largest share first."""
     paid = [(row.node, row.share) for row in certificate.nodes if row.share]
     return [name for name, _ in sorted(paid, key=lambda pair: -pair[1])]
