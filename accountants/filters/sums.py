@@ -47,7 +47,7 @@ BEYOND = Fraction(10) ** 400
 
 
 @frozen
-class Guarantee:
+class EpsilonDelta:
     """The ``(epsilon, delta)``-DP that all losses which a filter admits keep together."""
 
     epsilon: float
@@ -103,7 +103,7 @@ class Filter(Protocol[S]):
         """Return what is left, rounded down."""
         ...
 
-    def guarantee(self, delta: float) -> Guarantee:
+    def guarantee(self, delta: float) -> EpsilonDelta:
         """Return the epsilon that all that it admits keeps at ``delta``."""
         ...
 
@@ -175,9 +175,9 @@ class SumFilter(ExactSums):
         """Return the epsilon of the budgets at ``delta``, the failures aside; any real number."""
         raise NotImplementedError
 
-    def guarantee(self, delta: float) -> Guarantee:
+    def guarantee(self, delta: float) -> EpsilonDelta:
         """Return the epsilon that all that it admits keeps at ``delta``."""
-        return Guarantee(self.converted(delta_beside_failures(delta, self.failures)), delta)
+        return EpsilonDelta(self.converted(delta_beside_failures(delta, self.failures)), delta)
 
     def admits(self, state: Spent, loss: PrivacyLoss, times: int = 1) -> bool:
         """Whether ``loss``, spent ``times`` times, fits."""
@@ -234,10 +234,10 @@ class UnionFilter(SumFilter):
     epsilon: float
     delta: float
 
-    def guarantee(self, delta: float) -> Guarantee:
+    def guarantee(self, delta: float) -> EpsilonDelta:
         """Return epsilon at every delta from its own on."""
         kept = probability("delta", delta) >= self.delta
-        return Guarantee(self.epsilon if kept else math.inf, delta)
+        return EpsilonDelta(self.epsilon if kept else math.inf, delta)
 
 
 def _count(remaining: Fraction, cost: Fraction) -> int:

@@ -10,7 +10,7 @@ from attrs import field, frozen
 from accountants.errors import DomainError, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.composite import Composite
-from accountants.losses.joint_convexity import Mixed, is_body
+from accountants.losses.joint_convexity import Mixed, checked_body
 from accountants.rounding import ceiling
 
 
@@ -55,7 +55,7 @@ class FixedSize(Mixed):
         "Zhu, Dong & Wang 2022, Prop. 30"
     )
 
-    body: Composite = field(converter=is_body)
+    body: Composite = field(converter=checked_body)
     size: int = field(converter=_size)
     of: int = field(converter=_of)
 
