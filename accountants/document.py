@@ -74,7 +74,7 @@ def from_json(text: str) -> Term:
 
 
 def to_document(term: Term) -> dict[str, Any]:
-    """Return a term as what JSON has: texts, numbers, lists and mappings.
+    """Return a term as what JSON has: str, numbers, lists and dicts.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def to_document(term: Term) -> dict[str, Any]:
     """
     if not isinstance(term, Term):
         raise DomainError(f"a document is made of a term, got {term!r}; wrap a loss in Spend")
-    document: dict[str, Any] = _plain(term, "term")
+    document: dict[str, Any] = _encoded(term, "term")
     return document
 
 
@@ -121,18 +121,18 @@ def _parameters(kind: type) -> dict[str, attrs.Attribute[Any]]:
     return {(f.alias or f.name): f for f in attrs.fields(kind) if f.init}
 
 
-def _plain(value: Any, place: str) -> Any:
+def _encoded(value: Any, place: str) -> Any:
     if isinstance(value, Term | PrivacyLoss):
         kind = type(value)
         known = kinds(Term if isinstance(value, Term) else PrivacyLoss)
         if known.get(kind.__name__) is not kind:
             raise DomainError(f"{place}: {kind.__name__} has no form in a document")
         inner = {k: getattr(value, f.name) for k, f in _parameters(kind).items()}
-        return {"kind": kind.__name__} | {k: _plain(v, f"{place}.{k}") for k, v in inner.items()}
+        return {"kind": kind.__name__} | {k: _encoded(v, f"{place}.{k}") for k, v in inner.items()}
     if isinstance(value, Enum):
-        return _plain(value.value, place)
+        return _encoded(value.value, place)
     if isinstance(value, np.generic):
-        return _plain(value.item(), place)
+        return _encoded(value.item(), place)
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float) and not math.isnan(value):
@@ -140,7 +140,7 @@ def _plain(value: Any, place: str) -> Any:
     if isinstance(value, Fraction):
         return {"fraction": str(value)}
     if isinstance(value, tuple | list):
-        return [_plain(item, f"{place}[{i}]") for i, item in enumerate(value)]
+        return [_encoded(item, f"{place}[{i}]") for i, item in enumerate(value)]
     raise DomainError(f"{place}: {value!r} has no form in a document")
 
 
@@ -162,7 +162,7 @@ def _node(document: Any, place: str, base: type, depth: int = 0) -> Any:
     if missing := [key for key in needed if key not in given]:
         raise DomainError(f"{node}: {missing[0]!r} is missing; {name} takes {_listed(expected)}")
     inner = {
-        key: _value(document[key], f"{place}.{key}", _inside(known[name], key), depth + 1)
+        key: _decoded(document[key], f"{place}.{key}", _inner_base(known[name], key), depth + 1)
         for key in expected
         if key in given
     }
@@ -172,12 +172,12 @@ def _node(document: Any, place: str, base: type, depth: int = 0) -> Any:
         raise DomainError(f"{node}: {error}") from None
 
 
-def _inside(kind: type, key: str) -> type:
+def _inner_base(kind: type, key: str) -> type:
     """Return what an object under a key is: a loss in a loss and in a Spend, else a term."""
     return Term if issubclass(kind, Term) and (kind, key) != (terms.Spend, "loss") else PrivacyLoss
 
 
-def _value(document: Any, place: str, base: type, depth: int) -> Any:
+def _decoded(document: Any, place: str, base: type, depth: int) -> Any:
     if depth > DEEPEST:
         raise DomainError(f"{place}: nested too deep")
     if isinstance(document, Mapping):
@@ -188,7 +188,7 @@ def _value(document: Any, place: str, base: type, depth: int) -> Any:
         return _node(document, place, base, depth)
     if isinstance(document, list | tuple):
         return tuple(
-            _value(item, f"{place}[{i}]", base, depth + 1) for i, item in enumerate(document)
+            _decoded(item, f"{place}[{i}]", base, depth + 1) for i, item in enumerate(document)
         )
     return document
 

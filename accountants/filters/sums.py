@@ -120,6 +120,7 @@ class Spent:
 
     def add(self, prices: tuple[Fraction, ...], failure: float, times: int) -> Spent:
         """Return the state after spending ``times`` times."""
+        # exact: no rounding error, whatever the number of spends
         sums = (s + p * times for s, p in zip(self.sums, prices, strict=True))
         return Spent(tuple(sums), self.failure + Fraction(failure) * times)
 
@@ -200,6 +201,7 @@ class SumFilter(ExactSums):
     def holds(self, state: Spent) -> bool:
         """Whether a state's sums are within the budgets: all of them, or some of a union's."""
         fits = (s <= b for s, b in zip(state.sums, self.budgets(), strict=True))
+        # the failures have a budget in any case
         return state.failure <= Fraction(self.failures) and (all if self.every else any)(fits)
 
     def spent(self, state: Spent) -> Amount:
@@ -218,6 +220,7 @@ class SumFilter(ExactSums):
         for sum_, price, budget in zip(state.sums, self.prices(loss), self.budgets(), strict=True):
             counts.append(_count(budget - sum_, price))
         failing = _count(Fraction(self.failures) - state.failure, Fraction(loss.failure()))
+        # every sum must have room, or some; and the failures
         return max(0, min(failing, min(counts) if self.every else max(counts)))
 
 

@@ -67,6 +67,7 @@ class FixedSize(Mixed):
 
     def mixture(self) -> tuple[Composite, float]:
         """Return the body and ``size / of``."""
+        # a unit is in the sample with probability size / of
         return self.body, min(1.0, ceiling(Fraction(self.size, self.of)))
 
     def dominates(self, other: PrivacyLoss) -> bool:

@@ -140,7 +140,10 @@ SPEND: dict[str, Any] = {"kind": "Spend", "loss": {"kind": "Gaussian", "mu": 1.0
         ({"kind": "Spend", "loss": {"kind": "Gaussian", "mu": "1"}}, "Gaussian.mu must be"),
         ({"kind": "Spend", "loss": {"kind": "Gaussian", "mu": True}}, "Gaussian.mu must be"),
         ({"kind": "Spend", "loss": {"kind": "Gaussian", "mu": [1]}}, "Gaussian.mu must be"),
-        ({"kind": "Spend", "loss": {"kind": "Gaussian", "mu": {"fraction": "1/0"}}}, "no fraction"),
+        (
+            {"kind": "Spend", "loss": {"kind": "Gaussian", "mu": {"fraction": "1/0"}}},
+            "not a fraction",
+        ),
         ({"kind": "Sequential", "parts": 3}, "term's parts are an iterable"),
     ],
 )
