@@ -137,6 +137,7 @@ class Floor:
         """Return the floor after ``times`` payments of ``loss``."""
         if times == 0:
             return self
+        # only a pair that some mechanism attains exactly bounds from below
         mu = loss.mu() if loss.gaussian_pair else None
         if mu is not None:  # G_m for m <= mu is a post-processing of G_mu: a smaller mu is sound
             square = Fraction(min(mu, LARGEST_MU)) ** 2
@@ -296,4 +297,5 @@ def delta_by_search(
 
 def bracket(lower: float, upper: float) -> Bounds:
     """Return the bounds; a lower end above the upper by rounding alone is lowered."""
+    # both ends are proven, so they cross by rounding alone
     return Bounds(min(lower, upper), upper)

@@ -60,6 +60,7 @@ class Basic(AdditiveAccountant[BasicState]):
     def compose(self, state: BasicState, loss: PrivacyLoss, times: int = 1) -> BasicState:
         """Add the loss's epsilon and failure, ``times`` times."""
         times = whole("times", times, least=0)
+        # the union bound: failures add
         failure = state.failure + Fraction(loss.failure()) * times
         floor = state.floor.add(loss, times)
         eps = loss.pure()
@@ -99,6 +100,7 @@ class Basic(AdditiveAccountant[BasicState]):
     def pruning_bounds(self, state: BasicState, delta: float) -> Iterator[PruningBound]:
         """Yield pruning bounds, at this state's share of ``delta`` for each loss, and at less."""
         share = _share(state, probability("delta", delta))
+        # at less than the whole share a loss costs more, but more other failures are allowed
         for part in SHARE_PARTS:
             if share > 0 or not state.count:
                 yield pure_sum_bound(*share_costs(share * part), delta)

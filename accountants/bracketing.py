@@ -1,4 +1,4 @@
-"""Where a monotone cost meets its target: the end of a bracket that is within it.
+"""One-dimensional search: the value at which a monotone cost meets a target, and stays within.
 
 The search sees logarithms, in which costs are close to straight lines, and ends where two values
 next to each other were seen on either side of the target. The answer is a short number between the

@@ -175,6 +175,7 @@ class _Trial:
 
     def settle(self, search: Search, begin: float) -> float:
         """Keep the accountant that is tightest near the target, and return where that is."""
+        # roughly first, with all accountants; then finely with the tightest alone
         near = boundary(evolve(search, digits=max(1e-2, search.digits)), begin)
         if near is not None:
             self.accountants = (self.answer(near.value).accountant,)
@@ -209,6 +210,7 @@ def _first(start: float, least: float, most: float, *, whole: bool) -> float:
 def _falling(search: Search, start: float) -> bool:
     """Return whether the cost falls in the value, from values around the start."""
     here = search.cost(start)
+    # outward on both sides, until the cost is seen to differ
     for factor in (2, 1 / 2, 8, 1 / 8, 64, 1 / 64):
         value = search.value(search.place(start) + math.log(factor))  # `falls` is still True
         there = search.cost(value)

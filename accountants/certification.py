@@ -1,4 +1,4 @@
-"""The one traversal: a term, folded by an accountant in every world.
+"""Certify a term: the bracket that each accountant proves, over all worlds.
 
 Certificates, a node's share, a what-if and a calibration all go through `measure`.
 """
@@ -98,6 +98,7 @@ def measure(
         point = nonnegative("epsilon", epsilon)
     else:
         raise TypeError("give delta or epsilon, not both")
+    # the worlds may be given, so that several accountants and points share them
     every = term if isinstance(term, Worlds) else worlds(term)
     try:
         if delta is not None:
@@ -121,6 +122,7 @@ def certify(
     >>> tightest(answers).accountant.name
     'gaussian'
     """
+    # worlds are computed once for all accountants
     every = worlds(term)
     return {a.name: measure(every, a, delta=delta) for a in accountants}
 
@@ -145,6 +147,7 @@ def tightest(answers: dict[str, Answer]) -> Answer:
     if not known:
         reasons = "; ".join(f"{name}: {a.reason}" for name, a in answers.items())
         raise InapplicableError(f"no accountant has a bound for this term: {reasons}")
+    # every accountant's upper bound is proven, so the least of them is
     return min(known, key=lambda answer: answer.bounds.upper if answer.bounds else 0.0)
 
 

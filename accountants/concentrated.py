@@ -53,6 +53,7 @@ class Concentrated(SumAccountant):
         rest = remaining_delta(probability("delta", delta), state.failure)
         if not 0 < rest < 1:
             return []
+        # the order that certifies this state; a bound at it holds for every other composition
         order = zcdp_epsilon(ceiling(state.total), rest)[1]
         if not order < math.inf:
             return []

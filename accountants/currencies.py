@@ -1,4 +1,4 @@
-"""A term's guarantee as one number or curve of another notion: zCDP, Gaussian DP, Renyi DP.
+"""A term's guarantee in another notion of privacy: its zCDP rho, Gaussian-DP mu or Renyi curve.
 
 Two neighbours differ in what one world holds, so the largest over the worlds is a bound for all of
 them; inside a world losses compose by the accountant's theorem. A loss that may fail, with a
@@ -25,6 +25,7 @@ from accountants.worst import fold
 
 def term_rho(every: Worlds) -> float:
     """Return the least rho known for which the term is rho-zCDP (Bun and Steinke 2016)."""
+    # a unit lies in one world: the largest sum over the worlds bounds them all
     return ceiling(max(state.total for state in term_states(Concentrated(), every)))
 
 
@@ -53,6 +54,7 @@ def term_states(accountant: Accountant[Any], every: Worlds) -> list[Any]:
     """
     common = fold(accountant, accountant.start(), every.common)
     folded = [fold(accountant, common, world.spends) for world in every.alternatives]
+    # with a failure none of these notions holds, at any parameter
     failure = max((state.failure for state in folded), default=Fraction())
     if failure > 0:
         raise InapplicableError(

@@ -101,6 +101,7 @@ def useful(epsilons: Iterable[float], deltas: Iterable[float]) -> list[tuple[flo
         )
     kept: list[tuple[float, Fraction]] = []
     for at, level in sorted(zip(eps, levels, strict=True)):
+        # a guarantee that an earlier one implies says nothing more
         if level < (kept[-1][1] if kept else 1) and at <= LARGEST:
             # a larger epsilon promises less: sound
             raised = max(at, _NEAREST) if at else 0.0
@@ -145,6 +146,7 @@ def lower_hull(
     """Return the lower convex hull of points by rising second entry (Andrew's chain)."""
     hull: list[tuple[float, Fraction, Fraction]] = []
     for point in points:
+        # a point above the chord of its neighbours is not a vertex
         while len(hull) > 1 and not _below(hull[-2], hull[-1], point):
             hull.pop()
         hull.append(point)
@@ -164,6 +166,7 @@ def _conditional(hull: Sequence[Vertex], failure: Fraction) -> tuple[float, Atom
     rest = 1 - failure
     atoms = Atoms(
         [v.loss for v in hull],
+        # given that the two are not told apart: divided by 1 - D
         [float(v.p / rest) for v in hull],
         [float(v.q / rest) for v in hull],
         exact=False,

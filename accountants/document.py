@@ -67,7 +67,7 @@ def from_json(text: str) -> Term:
 
 
 def to_document(term: Term) -> dict[str, Any]:
-    """Return a term as what JSON has: texts, numbers, lists and mappings.
+    """Return a term as what JSON has: str, numbers, lists and dicts.
 
     Raises
     ------

@@ -51,6 +51,7 @@ class GaussianDP(SumAccountant):
 
     def converted(self, total: Fraction, delta: float) -> float:
         """Return the exact epsilon at ``delta`` of mu-GDP, mu the root of ``total``."""
+        # mu = sqrt(total), rounded up
         return gdp_epsilon(up(math.sqrt(ceiling(total)), 2), delta).upper
 
     def pruning_bounds(self, state: SumState, delta: float) -> Sequence[PruningBound]:
@@ -70,6 +71,7 @@ class GaussianDP(SumAccountant):
         )
 
         def no_more(squares: Array, failures: Array) -> Array:
+            # no larger a sum of squares and no more failures: no larger an epsilon
             return np.where((squares <= most) & (failures <= fails), upper, np.inf)
 
         bounds = [PruningBound(cost, delta_floor_of, no_more)]
@@ -135,6 +137,7 @@ def _variance(world: World) -> float:
         if known is None:
             raise InapplicableError(f"{type(loss).__name__} has no moments to estimate from")
         left, middle, right = known[0].real.tolist()
+        # K'' at 0 by a central difference
         total += times * max(0.0, left - 2 * middle + right) / float(_AROUND[2].real) ** 2
     return total
 

@@ -1,4 +1,4 @@
-"""What a privacy profile says about tests of who is in the data: bounds over all events.
+"""Hypothesis tests of membership: what a privacy profile implies for their errors.
 
 With the unit in the data an event S has probability P(S), without it Q(S). A profile delta,
 of both directions, allows ``P(S) <= delta(eps) + e^eps Q(S)`` and the same with P and Q exchanged,
@@ -74,6 +74,7 @@ class Knots:
             # chords drawn on: steepest before, flattest after, by the bounds' outer ends
             before = np.minimum((high[1:] - low[:-1]) / length, 1.0)[:-1]
             after = np.append(np.maximum((low[1:] - high[:-1]) / length, 0.0)[2:], 0.0)
+            # where the two lines meet, from the segment's left end
             along = (high[2:] - high[1:-1] - after * length[1:]) / (before - after)
             inside = (along > 0) & (along < length[1:])
             place, value = (t[1:-1] + along)[inside], (high[1:-1] + before * along)[inside]
@@ -90,6 +91,7 @@ def knots(profile: Profile, log_t: Array) -> Knots:
         t = np.exp(log_t)
     sizes, where = np.unique(np.abs(log_t), return_inverse=True)
     lower, upper = (bound[where] for bound in profile(sizes))
+    # min(1, t): the slope of k is at most 1
     least = np.minimum(1.0, t)
     # k(t) = min(1, t) (1 - delta), each end with the other end of delta
     low, high = least * (1 - upper), least * (1 - lower)

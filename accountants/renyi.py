@@ -79,6 +79,7 @@ class Renyi(AdditiveAccountant[RenyiState]):
         eps, mu = loss.pure(), loss.mu() if loss.gaussian_pair else None
         if eps is None and mu is None:
             renyi_divergence(loss, np.array([2.0]))  # refuses here a loss that has no curve
+        # such a loss stays in the list of curves, where it is infinite
         if mu is not None and not mu <= LARGEST_MU:  # its curve is infinite
             mu = None
         pure = None
@@ -101,7 +102,9 @@ class Renyi(AdditiveAccountant[RenyiState]):
             return 0.0
         if rest < 0:
             return math.inf
+        # the sum of pure epsilons: the limit of infinite order
         best = math.inf if state.pure is None else ceiling(state.pure)
+        # Gaussian pairs alone: the line `slope alpha`, whose best order is a root
         if state.rest.last is None:
             return min(best, zcdp_epsilon(_slope(state), rest)[0])
         return min(best, renyi_epsilon(curve(state), rest)[0])
@@ -147,6 +150,7 @@ def curve(state: RenyiState) -> Curve:
     rest = list(state.rest.items().items())
 
     def divergences(orders: Array) -> Array:
+        # Mironov 2017, Prop. 1: divergences of each order add up
         return up(orders * slope + renyi_total(rest, orders))
 
     return divergences
@@ -162,5 +166,6 @@ def _delta(state: RenyiState, epsilon: float) -> float:
     if state.pure is not None and state.pure <= Fraction(epsilon):
         return ceiling(failure)
     log_rest = renyi_log_delta(curve(state), epsilon)
+    # e^x of a rounded x is off by |x| units
     rest = up(math.exp(log_rest), 4 + 2 * abs(log_rest)) + 1e-323
     return min(1.0, ceiling(failure + (1 - failure) * Fraction(rest)))

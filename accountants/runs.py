@@ -1,4 +1,4 @@
-"""How often a private selection runs: a truncated negative binomial number of times.
+"""Negative binomial stopping: the random number of runs of a private selection.
 
 ``P(K = k)`` is proportional to ``(1 - gamma)^k (eta)_k / k!`` for k >= 1; for eta = 0 to
 ``(1 - gamma)^k / k``: geometric for eta = 1, logarithmic for eta = 0.

@@ -141,7 +141,7 @@ def share(
             solved[budget] = {
                 name: calibrate(
                     part,
-                    epsilon=_epsilon(name, budget * parts_of_one[name], delta),
+                    epsilon=_part_epsilon(name, budget * parts_of_one[name], delta),
                     delta=delta,
                     accountant=accountant,
                     cost="falls",
@@ -157,14 +157,14 @@ def share(
         delta=delta,
         accountant=accountant,
         cost="rises",
-        start=_budget(target, delta),
+        start=_first_budget(target, delta),
         digits=digits,
     )
     values = {name: found.value for name, found in solved[whole.value].items()}
     return Division(values, whole.term, whole.epsilon, delta, whole.accountant)
 
 
-def _budget(epsilon: float, delta: float) -> float:
+def _first_budget(epsilon: float, delta: float) -> float:
     """Return the target in the accounting unit of the shares; only a start for the search."""
     if delta in (0.0, 1.0):
         return epsilon
@@ -172,7 +172,7 @@ def _budget(epsilon: float, delta: float) -> float:
     return 1 / noise**2
 
 
-def _epsilon(name: str, budget: float, delta: float) -> float:
+def _part_epsilon(name: str, budget: float, delta: float) -> float:
     """Return the epsilon that a part may cost."""
     value = gdp_epsilon(math.sqrt(budget), delta).upper if delta > 0 else budget
     if not value > 0:

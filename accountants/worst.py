@@ -28,7 +28,7 @@ from accountants.world import Multiset, World, Worlds
 
 @frozen
 class Maximum:
-    """What decides a bound over all worlds.
+    """The largest bound over all worlds, and the world that has it.
 
     Parameters
     ----------

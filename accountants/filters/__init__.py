@@ -10,16 +10,16 @@ from accountants.filters.concentrated import ConcentratedFilter
 from accountants.filters.gaussian import GaussianFilter
 from accountants.filters.pure import PureFilter
 from accountants.filters.renyi import RenyiFilter, SomeOrderFilter
-from accountants.filters.sums import Amount, Filter, Guarantee, Spent
+from accountants.filters.sums import Amount, EpsilonDelta, Filter, Spent
 
 __all__ = [
     "Amount",
     "ApproximateFilter",
     "BestFilter",
     "ConcentratedFilter",
+    "EpsilonDelta",
     "Filter",
     "GaussianFilter",
-    "Guarantee",
     "PureFilter",
     "RenyiFilter",
     "SomeOrderFilter",

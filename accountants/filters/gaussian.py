@@ -81,6 +81,7 @@ class GaussianFilter(SumFilter):
                 "GaussianFilter needs a delta beside the failures: Gaussian DP has no finite "
                 "epsilon at delta 0; use PureFilter, or a larger delta"
             )
+        # the largest mu whose exact epsilon is within the target, as evaluated
         return cls(largest_budget(lambda mu: _mu_epsilon(mu, left), epsilon), failures)
 
     def units(self) -> tuple[str, ...]:
@@ -103,6 +104,7 @@ class GaussianFilter(SumFilter):
 def mu_square_cost(loss: PrivacyLoss) -> Fraction:
     """Return the square of the loss's mu, exactly; beyond all budgets where it is too large."""
     mu = gdp_mu(loss)
+    # a larger mu has no finite epsilon
     return Fraction(mu) ** 2 if mu <= LARGEST_MU else BEYOND
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from accountants.errors import DomainError, nonnegative, positive, whole
 from accountants.filters.gaussian import GaussianFilter
-from accountants.filters.sums import Guarantee
+from accountants.filters.sums import EpsilonDelta
 from accountants.rounding import Array, flooring, up
 from accountants.secret import Secret
 
@@ -158,7 +158,7 @@ class IndividualFilter:
         limit = self._limit()
         return state.sums.map(lambda sums: np.maximum(0.0, np.nextafter(limit - sums, -math.inf)))
 
-    def guarantee(self, delta: float) -> Guarantee:
+    def guarantee(self, delta: float) -> EpsilonDelta:
         """Return the exact epsilon of mu-GDP at ``delta``, for every record."""
         return GaussianFilter(self.mu).guarantee(delta)
 

@@ -47,7 +47,7 @@ BEYOND = Fraction(10) ** 400
 
 
 @frozen
-class Guarantee:
+class EpsilonDelta:
     """The ``(epsilon, delta)``-DP that all losses which a filter admits keep together."""
 
     epsilon: float
@@ -103,7 +103,7 @@ class Filter(Protocol[S]):
         """Return what is left, rounded down."""
         ...
 
-    def guarantee(self, delta: float) -> Guarantee:
+    def guarantee(self, delta: float) -> EpsilonDelta:
         """Return the epsilon that all that it admits keeps at ``delta``."""
         ...
 
@@ -120,6 +120,7 @@ class Spent:
 
     def add(self, prices: tuple[Fraction, ...], failure: float, times: int) -> Spent:
         """Return the state after spending ``times`` times."""
+        # exact: no rounding error, whatever the number of spends
         sums = (s + p * times for s, p in zip(self.sums, prices, strict=True))
         return Spent(tuple(sums), self.failure + Fraction(failure) * times)
 
@@ -175,9 +176,9 @@ class SumFilter(ExactSums):
         """Return the epsilon of the budgets at ``delta``, the failures aside; any real number."""
         raise NotImplementedError
 
-    def guarantee(self, delta: float) -> Guarantee:
+    def guarantee(self, delta: float) -> EpsilonDelta:
         """Return the epsilon that all that it admits keeps at ``delta``."""
-        return Guarantee(self.converted(delta_beside_failures(delta, self.failures)), delta)
+        return EpsilonDelta(self.converted(delta_beside_failures(delta, self.failures)), delta)
 
     def admits(self, state: Spent, loss: PrivacyLoss, times: int = 1) -> bool:
         """Whether ``loss``, spent ``times`` times, fits."""
@@ -200,6 +201,7 @@ class SumFilter(ExactSums):
     def holds(self, state: Spent) -> bool:
         """Whether a state's sums are within the budgets: all of them, or some of a union's."""
         fits = (s <= b for s, b in zip(state.sums, self.budgets(), strict=True))
+        # the failures have a budget in any case
         return state.failure <= Fraction(self.failures) and (all if self.every else any)(fits)
 
     def spent(self, state: Spent) -> Amount:
@@ -218,6 +220,7 @@ class SumFilter(ExactSums):
         for sum_, price, budget in zip(state.sums, self.prices(loss), self.budgets(), strict=True):
             counts.append(_count(budget - sum_, price))
         failing = _count(Fraction(self.failures) - state.failure, Fraction(loss.failure()))
+        # every sum must have room, or some; and the failures
         return max(0, min(failing, min(counts) if self.every else max(counts)))
 
 
@@ -234,10 +237,10 @@ class UnionFilter(SumFilter):
     epsilon: float
     delta: float
 
-    def guarantee(self, delta: float) -> Guarantee:
+    def guarantee(self, delta: float) -> EpsilonDelta:
         """Return epsilon at every delta from its own on."""
         kept = probability("delta", delta) >= self.delta
-        return Guarantee(self.epsilon if kept else math.inf, delta)
+        return EpsilonDelta(self.epsilon if kept else math.inf, delta)
 
 
 def _count(remaining: Fraction, cost: Fraction) -> int:

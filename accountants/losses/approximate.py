@@ -78,6 +78,7 @@ class Approximate(PrivacyLoss):
         rest = Pure(self.epsilon).profile(epsilon)
         low = self.delta + (1 - self.delta) * rest.lower
         high = self.delta + (1 - self.delta) * rest.upper
+        # F + (1 - F) delta' of randomized response
         return Bounds(max(0.0, down(low)), min(1.0, up(high)))
 
     def grouped(self, size: int) -> Approximate:

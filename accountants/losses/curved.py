@@ -1,4 +1,4 @@
-"""What losses share of which a Renyi curve is proven: a pair that bounds all that has it."""
+"""Base of the losses that prove a Renyi curve: profile and dominating pair follow from it."""
 
 from __future__ import annotations
 

@@ -82,6 +82,7 @@ def log_deltas(curve: Curve, epsilons: Array) -> tuple[Array, Array]:
         exponent = np.maximum(c * (known - epsilons[:, None]), -1e300)
         logs = exponent + shape + 16 * UNIT * (1 + np.abs(exponent) + np.abs(shape))
         # of large numbers next to each other
+        # known - epsilon cancels: the rounding is that of each
         logs = logs + 4 * UNIT * c * np.where(known < np.inf, known + epsilons[:, None], 0.0)
     best = np.argmin(logs, axis=1)
     return np.minimum(logs[np.arange(len(logs)), best], 0.0), _ORDERS[best]

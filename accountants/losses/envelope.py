@@ -73,6 +73,7 @@ class Envelope(PrivacyLoss):
         asked: dict[PrivacyLoss, Array] = {}
         curves = [_curve(loss, orders, asked) for loss in self.losses]
         known = [curve for curve in curves if curve is not None]
+        # each curve is an upper bound for its own loss: their maximum is one for all
         return np.max(known, axis=0) if len(known) == len(curves) else None
 
     def rho(self) -> float | None:
@@ -104,6 +105,7 @@ def _curve(loss: PrivacyLoss, orders: Array, asked: dict[PrivacyLoss, Array]) ->
             except InapplicableError:
                 return None
         total = total + times * asked[part]
+    # sums of n rounded products
     return up(total, 2 * len(loss.spends) + 2)
 
 

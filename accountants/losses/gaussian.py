@@ -79,6 +79,7 @@ class Gaussian(PrivacyLoss):
 
     def profile(self, epsilon: float) -> Bounds:
         """Return the exact profile."""
+        # Balle and Wang 2018, Thm 8
         return gdp_profile(self.mu_, epsilon)
 
     def epsilon_at(self, delta: float) -> Bounds:
@@ -139,6 +140,7 @@ class GaussianPair(Symmetric):
         square = _square(spends)
         with np.errstate(over="ignore", invalid="ignore"):
             value = square / 2 * (z * (z + 1))
+            # of z (z + 1), whose terms may cancel: relative to their moduli
             error = 16 * UNIT * square * (np.abs(z) ** 2 + np.abs(z))
         known = np.isfinite(value) & np.isfinite(error)
         return np.where(known, value, 0.0), np.where(known, error, np.inf)

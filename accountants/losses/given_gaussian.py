@@ -68,6 +68,7 @@ class GaussianBound(PrivacyLoss):
 
     def profile(self, epsilon: float) -> Bounds:
         """Return the Gaussian's profile, as an upper bound."""
+        # an upper bound only: nothing says that mu is attained
         return Bounds(0.0, gdp_profile(self.mu_, epsilon).upper)
 
     def epsilon_at(self, delta: float) -> Bounds:

@@ -46,33 +46,33 @@ LARGEST_LOSS = 600.0
 """A pure epsilon above this is left as it is: its exponential would overflow."""
 
 
-def is_body(value: Composite) -> Composite:
+def checked_body(value: Composite) -> Composite:
     """Return ``value``, or raise `DomainError` unless it is a `Composite`."""
     if not isinstance(value, Composite):
         raise DomainError(f"what is sampled must be a Composite of its losses, got {value!r}")
     return value
 
 
-def pair_of(body: Composite) -> Pair | None:
+def body_pair(body: Composite) -> Pair | None:
     """Return a pair that dominates the body outside of its failure, where one is known.
 
     Gaussian releases are one Gaussian vector; what has a pure epsilon is a post-processing of
     randomized response.
     """
-    if single(body):
+    if is_single(body):
         return body.spends[0][0].pair()
-    mu, eps = gaussian(body), body.pure()
+    mu, eps = gaussian_body_mu(body), body.pure()
     if mu is not None:
         return GaussianPair(mu)
     return None if eps is None else ResponsePair(eps)
 
 
-def single(body: Composite) -> bool:
+def is_single(body: Composite) -> bool:
     """Whether the body is one loss, paid once."""
     return len(body.spends) == 1 and body.spends[0][1] == 1
 
 
-def gaussian(body: Composite) -> float | None:
+def gaussian_body_mu(body: Composite) -> float | None:
     """Return the mu of a body of Gaussian releases alone."""
     return body.mu() if all(loss.gaussian_pair for loss, _ in body.spends) else None
 
@@ -97,11 +97,11 @@ class Mixed(PrivacyLoss):
     def pair(self) -> Pair | None:
         """Return the pair of this module's docstring, if the body has a symmetric one."""
         body, rate = self.mixture()
-        inner = pair_of(body)
+        inner = body_pair(body)
         if inner is None or inner.reversed() != inner:
             return None
         if rate == 1:
-            return inner if single(body) else Unattained(inner)
+            return inner if is_single(body) else Unattained(inner)
         return mixed(inner, rate)
 
     def pure(self) -> float | None:
@@ -275,7 +275,7 @@ class _Laplace(Half):
         return self.epsilon
 
     def loss(self, s: Array) -> tuple[Array, Array]:
-        return _amplified(s, self.rate)
+        return _amplified_losses(s, self.rate)
 
     def log_density(self, s: Array) -> Array:
         return -(s + self.epsilon) / 2 - math.log(4)
@@ -316,7 +316,7 @@ class _Gaussian(Half):
         return tail
 
     def loss(self, s: Array) -> tuple[Array, Array]:
-        return _amplified(self.mu * s, self.rate)
+        return _amplified_losses(self.mu * s, self.rate)
 
     def log_density(self, s: Array) -> Array:
         x = self.mu / 2 + s
@@ -337,7 +337,7 @@ class _Gaussian(Half):
         return _log_peak(power + 1, self.loss(s)[0], rest)
 
 
-def _amplified(loss: Array, rate: float) -> tuple[Array, Array]:
+def _amplified_losses(loss: Array, rate: float) -> tuple[Array, Array]:
     """Return ``log(1 + q (e^loss - 1))``, and a bound of its error."""
     near = np.log1p(rate * np.expm1(np.minimum(loss, 30.0)))
     far = loss + math.log(rate) + np.log1p((1 - rate) / rate * np.exp(-np.maximum(loss, 30.0)))

@@ -33,7 +33,13 @@ from accountants.complexes import Complex
 from accountants.errors import probability
 from accountants.loss import PrivacyLoss, _profile
 from accountants.losses.composite import Composite
-from accountants.losses.joint_convexity import LARGEST_LOSS, Mixed, gaussian, is_body, single
+from accountants.losses.joint_convexity import (
+    LARGEST_LOSS,
+    Mixed,
+    checked_body,
+    gaussian_body_mu,
+    is_single,
+)
 from accountants.losses.symmetric import Half, symmetric_log_moment
 from accountants.pair import Pair, Symmetric
 from accountants.rounding import UNIT, Array, up
@@ -76,7 +82,7 @@ class ReplacedSample(Mixed):
         "Lebeda, Regehr, Kamath & Steinke 2024"
     )
 
-    body: Composite = field(converter=is_body)
+    body: Composite = field(converter=checked_body)
     rate: float = field(converter=_replaced_rate)
 
     def __attrs_post_init__(self) -> None:
@@ -91,14 +97,14 @@ class ReplacedSample(Mixed):
         return self._worst() or super().pair()
 
     def _worst(self) -> Pair | None:
-        mu, eps = gaussian(self.body), self.body.pure()
+        mu, eps = gaussian_body_mu(self.body), self.body.pure()
         if not 0 < self.rate < 1:
             return None
         if mu is not None:
             return ReplacedGaussianPair(mu, self.rate) if 1e-100 < mu <= _LARGEST_MU else None
         if eps is None or not 0 < eps <= LARGEST_LOSS or self.body.failure() > 0:
             return None
-        exact = single(self.body) and self.body.spends[0][0].response_pair
+        exact = is_single(self.body) and self.body.spends[0][0].response_pair
         return _replaced_response(eps, self.rate, exact)
 
     def pure(self) -> float | None:

@@ -29,20 +29,16 @@ from attrs import field, frozen
 
 from accountants import special
 from accountants.bounds import Bounds
-from accountants.errors import DomainError, probability
+from accountants.errors import probability
 from accountants.loss import PrivacyLoss, mirrored
 from accountants.losses.composite import Composite
+from accountants.losses.joint_convexity import checked_body, gaussian_body_mu
 from accountants.losses.sampled_gaussian import sampled_gaussian_curve
+from accountants.losses.symmetric import convexity
 from accountants.losses.unattained import Unattained
 from accountants.notions.gaussian import LARGEST_MU
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array, down, up
-
-
-def _sampled_body(value: Composite) -> Composite:
-    if not isinstance(value, Composite):
-        raise DomainError(f"Sampled.body must be a Composite of what is sampled, got {value!r}")
-    return value
 
 
 def _sampled_rate(value: float) -> float:
@@ -66,7 +62,7 @@ class Sampled(PrivacyLoss):
         "Mironov, Talwar & Zhang 2019, Thm 5"
     )
 
-    body: Composite = field(converter=_sampled_body)
+    body: Composite = field(converter=checked_body)
     rate: float = field(converter=_sampled_rate)
 
     def pair(self) -> Pair | None:
@@ -109,8 +105,8 @@ class Sampled(PrivacyLoss):
         unsampled = self.body.renyi(orders)
         if unsampled is None or self.rate == 1:
             return unsampled
-        curve = np.minimum(unsampled, _convexity(unsampled, orders, self.rate))
-        eps, mu = self.body.pure(), _gaussian(self.body)
+        curve = np.minimum(unsampled, convexity(unsampled, orders, self.rate))
+        eps, mu = self.body.pure(), gaussian_body_mu(self.body)
         if eps is not None:
             curve = np.minimum(curve, _randomized_response(eps, orders, self.rate))
         if mu is not None and 0 < mu <= LARGEST_MU:
@@ -157,19 +153,6 @@ def _epsilon_inside(epsilon: float, rate: float) -> float:
         return epsilon - math.log(rate)
     ratio = math.expm1(epsilon) / rate
     return math.log1p(ratio) if ratio < math.inf else math.log(math.expm1(epsilon)) - math.log(rate)
-
-
-def _gaussian(body: Composite) -> float | None:
-    """Return the mu of a body of Gaussian releases on the same sample: one Gaussian vector."""
-    return body.mu() if all(loss.gaussian_pair for loss, _ in body.spends) else None
-
-
-def _convexity(divergences: Array, orders: Array, rate: float) -> Array:
-    with np.errstate(over="ignore"):
-        exponent = (orders - 1) * divergences
-        small = np.log1p(rate * np.expm1(np.minimum(exponent, 700)))
-    log_moment = np.where(exponent < 600, small, exponent)
-    return up(log_moment / (orders - 1), 16)
 
 
 def _randomized_response(eps: float, orders: Array, rate: float) -> Array:

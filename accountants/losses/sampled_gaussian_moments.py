@@ -147,7 +147,7 @@ def _near(s: Complex, nodes: _Nodes, grown: Array) -> tuple[Complex, Array]:
     kept = 1 / np.maximum(1e-300, 1 - nodes.aliased)  # E R^a itself is the sum but for its error
     # E R^a is at most (the rule's sum + what is outside) / (1 - aliased)
     wrong = wrong + nodes.aliased * (total * (1 + 1e-9) + nodes.outside) * kept
-    return log1p(moment, wrong + _plain(nodes.strip, nodes.step) + nodes.outside)
+    return log1p(moment, wrong + _aliased_constant(nodes.strip, nodes.step) + nodes.outside)
 
 
 def _far(s: Complex, nodes: _Nodes, grown: Array) -> tuple[Complex, Array]:
@@ -194,7 +194,8 @@ def _aliased(mu: float, s: Complex, strip: float, step: float) -> Array:
     return 2.001 * np.exp(np.minimum(700.0, grow + 1e-9 * (1 + np.abs(grow))))
 
 
-def _plain(strip: float, step: float) -> float:
+def _aliased_constant(strip: float, step: float) -> float:
+    """Return the rule's error for the constant 1 that the moment is taken less of."""
     return 2.001 * math.exp(strip * strip / 2 - 2 * math.pi * strip / step + 1e-9)
 
 

@@ -47,6 +47,7 @@ def sample_problems(
         score = _learned(*(np.asarray(x) for x in sampler(rng, draws)))
     present, absent = (np.asarray(score(x), dtype=np.float64) for x in sampler(rng, draws))
     epsilons = [0.0, *np.geomspace(scale / 100, scale, 11).tolist()]
+    # a union bound over all confidence bounds: both sides, both pairs, every epsilon
     share = FALSE_ALARM / (8 * len(epsilons))
     problems = []
     for eps in epsilons:
@@ -68,6 +69,7 @@ def _floor(p: Array, q: Array, epsilon: float, share: float) -> float:
     """
     hits, misses = int((p > epsilon).sum()), int((q > epsilon).sum())
     low, high = lower(hits, len(p), share), upper(misses, len(q), share)
+    # any event bounds the hockey-stick from below: P(S) - e^eps Q(S), by confidence bounds
     return low - math.exp(min(epsilon, 700.0)) * high
 
 
@@ -79,6 +81,7 @@ def _learned(present: Array, absent: Array) -> LogRatio:
     if len(values) > _BINS:
         values = np.unique(np.quantile(values, np.linspace(0, 1, _BINS)))
     counts = [_counts(x, values) for x in (present, absent)]
+    # on draws of their own, so that the event is chosen before the draws that test it
     ratio = np.log((counts[0] + 0.5) / (counts[1] + 0.5))
 
     def score(outcomes: Any) -> Array:
