@@ -276,7 +276,7 @@ def _data(value: Any) -> bool:
 
 _TABLES = (
     *("DataFrame", "Series", "LazyFrame", "Table", "Tensor", "Secret"),
-    *("MemoryRows", "PartedRows", "Examples", "PartedExamples"),
+    *("MemoryRows", "PartitionedRows", "Examples", "PartitionedExamples"),
 )
 
 
