@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from adaptive_dp.data.cells import number, parse_number
 from adaptive_dp.data.engine import FileFingerprint, file_fingerprint
-from adaptive_dp.data.memory import MemoryRows, read_rows
+from adaptive_dp.data.memory import MemoryRows, table_rows
 from adaptive_dp.data.rows import Reading, SchemaError
 
 PART_BYTES = 2**25
@@ -242,7 +242,7 @@ class CsvPart:
             self.fingerprint.check(self.path)
             for text in self._pieces(file):
                 found = fast_columns(form, text)
-                yield read_rows(
+                yield table_rows(
                     form.columns(_lines(text)) if found is None else found, columns, None
                 )
         self.fingerprint.check(self.path)
@@ -304,7 +304,7 @@ def csv_parts(path: Path, columns: dict[str, Reading], unit: str | None) -> list
 def empty_rows(columns: dict[str, Reading]) -> MemoryRows:
     """Return no rows, with the types that columns of a CSV file have."""
     empty: dict[str, Any] = {name: [] for name in columns}
-    return read_rows(empty, columns, None)
+    return table_rows(empty, columns, None)
 
 
 def _open_bytes(path: Path) -> IO[bytes]:

@@ -279,15 +279,16 @@ def _end_pool(workers: int, pool: Any) -> None:
     """End a pool at once, so that the next task gets another; what is under way is lost."""
     key = os.getpid(), workers
     with _LOCK:  # out of the table first: no other thread may submit to a pool that is ending
-        if pool is None or _POOLS.get(key) is not pool:
+        ended: Any = _POOLS.get(key)
+        if ended is None or ended is not pool:
             return  # another pass has ended it
         del _POOLS[key]
         # Jobs that have not begun: loky up to 3.6 forgets them first and looks them up then, which
         # kills its thread with an error on the terminal. Their futures fail with the pool.
         with suppress(Empty):
             while True:
-                pool._work_ids.get(block=False)
-    pool.shutdown(wait=True, kill_workers=True)
+                ended._work_ids.get(block=False)
+    ended.shutdown(wait=True, kill_workers=True)
 
 
 @contextmanager
