@@ -18,7 +18,8 @@ import pytest
 from plans import PLANS
 
 import adaptive_dp as dp
-from adaptive_dp.cli.main import main
+from adaptive_dp import plugins
+from adaptive_dp.cli.main import KINDS, main
 from adaptive_dp.cli.output import BROKE, FAILS, UNUSABLE
 from adaptive_dp.report import page as pages
 from adaptive_dp.schemas import certificate_schema, plan_schema
@@ -556,6 +557,32 @@ class TestArguments:
         with pytest.raises(SystemExit) as caught:
             main(arguments)
         assert caught.value.code == UNUSABLE
+
+    def test_help_imports_nothing_but_arguments(self) -> None:
+        code = (
+            "import sys\n"
+            "from adaptive_dp.cli.main import main\n"
+            "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+            "print(*sys.modules, sep='\\n', file=sys.stderr)\n"
+        )
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert "COMMAND" in ran.stdout
+        imported = set(ran.stderr.split())
+        assert "adaptive_dp.cli.main" in imported
+        assert not imported & {"numpy", "scipy", "networkx", "attrs", "attr"}
+        ours = {
+            name for name in imported if name.partition(".")[0] in ("adaptive_dp", "accountants")
+        }
+        assert ours == {
+            "accountants",
+            "accountants.later",
+            "adaptive_dp",
+            "adaptive_dp.cli",
+            "adaptive_dp.cli.main",
+        }
+
+    def test_list_knows_the_kinds_of_plugins(self) -> None:
+        assert KINDS == plugins.KINDS
 
     def test_version(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as caught:

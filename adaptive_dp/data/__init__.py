@@ -12,10 +12,10 @@ from adaptive_dp.data.examples import (
     examples_of_rows,
     make_examples,
 )
-from adaptive_dp.data.memory import MemoryRows, read_rows
+from adaptive_dp.data.memory import MemoryRows
 from adaptive_dp.data.rows import Columns, Readable, Reading, Rows, SchemaError
 from adaptive_dp.data.sampling import RandomSource
-from adaptive_dp.data.sources import Files, open_rows
+from adaptive_dp.data.sources import Files, open_rows, read_rows
 
 __all__ = [
     "AnyExamples",

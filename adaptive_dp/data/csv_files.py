@@ -22,8 +22,25 @@ from numpy.typing import NDArray
 
 from adaptive_dp.data.cells import number, parse_number
 from adaptive_dp.data.engine import FileFingerprint, file_fingerprint
-from adaptive_dp.data.memory import MemoryRows, read_rows
+from adaptive_dp.data.memory import MemoryRows, table_rows
 from adaptive_dp.data.rows import Reading, SchemaError
+
+PART_BYTES = 2**25
+"""Bytes of a part, 32 MiB; a compressed file is one part."""
+
+READ_BYTES = 2**20
+"""Bytes that are read at once."""
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+SPECIAL = ('"', "\r", "\0")
+"""Characters that fast lines do not have."""
+
+DECIMAL = r"^-?[0-9]{1,30}(\.[0-9]{1,40})?([eE][-+]?[0-9]{1,2})?$"
+"""Numbers between 1e-140 and 1e130, or zero."""
+
+
+# --- lines and cells
 
 
 def read_csv(path: Path, readings: Mapping[str, Reading]) -> dict[str, list[Any]]:
@@ -118,11 +135,7 @@ def parse_cell(text: str | None, reading: Reading) -> float | str | None:
     return text if found is None and reading == "value" else found
 
 
-SPECIAL = ('"', "\r", "\0")
-"""Characters that fast lines do not have."""
-
-DECIMAL = r"^-?[0-9]{1,30}(\.[0-9]{1,40})?([eE][-+]?[0-9]{1,2})?$"
-"""Numbers between 1e-140 and 1e130, or zero."""
+# --- the same, fast
 
 
 def fast_columns(form: CsvFormat, text: str) -> dict[str, Any] | None:
@@ -142,6 +155,7 @@ def fast_columns(form: CsvFormat, text: str) -> dict[str, Any] | None:
         Whole lines.
     """
     lines = text.replace("\r\n", "\n")
+    # what is refused here is what readers of CSV disagree on
     special = any(each in lines for each in SPECIAL) or lines.startswith("\ufeff")
     if form.width < 2 or not form.wanted or special or _longest(lines) > csv.field_size_limit():
         return None
@@ -189,13 +203,7 @@ def _floats(column: Any) -> NDArray[np.float64]:
     return floats  # type: ignore[no-any-return]
 
 
-PART_BYTES = 2**25
-"""Bytes of a part, 32 MiB; a compressed file is one part."""
-
-READ_BYTES = 2**20
-"""Bytes that are read at once."""
-
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# --- parts of a file
 
 
 @frozen
@@ -234,7 +242,7 @@ class CsvPart:
             self.fingerprint.check(self.path)
             for text in self._pieces(file):
                 found = fast_columns(form, text)
-                yield read_rows(
+                yield table_rows(
                     form.columns(_lines(text)) if found is None else found, columns, None
                 )
         self.fingerprint.check(self.path)
@@ -296,7 +304,7 @@ def csv_parts(path: Path, columns: dict[str, Reading], unit: str | None) -> list
 def empty_rows(columns: dict[str, Reading]) -> MemoryRows:
     """Return no rows, with the types that columns of a CSV file have."""
     empty: dict[str, Any] = {name: [] for name in columns}
-    return read_rows(empty, columns, None)
+    return table_rows(empty, columns, None)
 
 
 def _open_bytes(path: Path) -> IO[bytes]:

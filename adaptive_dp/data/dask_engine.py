@@ -22,7 +22,7 @@ from attrs import Factory, evolve, field, frozen
 from dask.sizeof import sizeof
 
 from adaptive_dp.data.engine import Memory, Progress, Task, no_progress
-from adaptive_dp.data.memory import MemoryRows, read_rows
+from adaptive_dp.data.memory import MemoryRows, table_rows
 from adaptive_dp.data.rows import Reading, SchemaError
 from adaptive_dp.data.scheduler import Attempt, Scheduler, Workers
 
@@ -217,7 +217,7 @@ def _silent(function: Callable[P, T]) -> Callable[P, T | Failed]:
 def _loaded(source: Any, columns: dict[str, Reading]) -> MemoryRows:
     """Return a part's rows, read whole."""
     if not hasattr(source, "blocks"):
-        return read_rows(source, columns, None)
+        return table_rows(source, columns, None)
     blocks = list(_blocks(source, columns))
     count = sum(len(block.units) for block in blocks)
     names = blocks[0].columns
@@ -234,13 +234,13 @@ def _streamed(source: Any, columns: dict[str, Reading], task: Task) -> Any:
 def _blocks(source: Any, columns: dict[str, Reading]) -> Iterator[MemoryRows]:
     """Yield a part's rows in blocks: at least one, so that there are columns."""
     if not hasattr(source, "blocks"):
-        yield read_rows(source, columns, None)
+        yield table_rows(source, columns, None)
         return
     block = None
     for block in source.blocks(columns):
         yield block
     if block is None:  # for example, a file with a header alone
-        yield read_rows({name: [] for name in columns or [""]}, columns or {"": "number"}, None)
+        yield table_rows({name: [] for name in columns or [""]}, columns or {"": "number"}, None)
 
 
 @_silent
@@ -358,7 +358,7 @@ def _on_cluster(
 ) -> DaskEngine:
     from distributed import default_client
 
-    typed = read_rows(none, {**{unit or "": "value"}, **columns} if unit else columns, None)
+    typed = table_rows(none, {**{unit or "": "value"}, **columns} if unit else columns, None)
     try:
         client = default_client()
     except ValueError:

@@ -115,8 +115,8 @@ class MemoryRows:
         return MemoryRows({k: v[keep] for k, v in self.columns.items()}, self.units[keep])
 
 
-def read_rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
-    """Return data in memory as rows: a mapping of columns, a structured array, or a frame.
+def table_rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
+    """Return a table in memory as rows: a mapping of columns, a structured array, or a frame.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from attrs import frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.data.engine import FileFingerprint, file_fingerprint
-from adaptive_dp.data.memory import MemoryRows, read_rows
+from adaptive_dp.data.memory import MemoryRows, table_rows
 from adaptive_dp.data.rows import BLOCK, Reading, SchemaError
 
 BATCH_ROWS = 4 * BLOCK
@@ -101,7 +101,7 @@ def row_groups(
         failed = f"{path.name} is not a Parquet file"
     if failed:  # outside of the handler: the cause may quote the file
         raise SchemaError(failed)
-    empty = read_rows(schema.empty_table(), columns, None)
+    empty = table_rows(schema.empty_table(), columns, None)
     groups = [RowGroup(path, i, length, fingerprint) for i, length in enumerate(lengths)]
     return groups, empty, "" if unit is None else _kind(schema.field(unit).type)
 
@@ -124,7 +124,7 @@ def rows_of_batch(batch: Any, columns: Mapping[str, Reading]) -> MemoryRows:
     import pyarrow as pa
 
     if not columns:
-        return read_rows({"": [0.0] * batch.num_rows}, {"": "number"}, None)
+        return table_rows({"": [0.0] * batch.num_rows}, {"": "number"}, None)
     floats = {
         name: _floats(batch.column(name))
         for name, reading in columns.items()
@@ -135,7 +135,7 @@ def rows_of_batch(batch: Any, columns: Mapping[str, Reading]) -> MemoryRows:
     units = np.arange(batch.num_rows, dtype=np.int64)
     if not rest:
         return MemoryRows(plain, units)
-    found = read_rows(pa.table({name: batch.column(name) for name in rest}), rest, None).columns
+    found = table_rows(pa.table({name: batch.column(name) for name in rest}), rest, None).columns
     return MemoryRows({name: plain.get(name, found.get(name)) for name in columns}, units)  # type: ignore[misc]
 
 
@@ -217,7 +217,7 @@ def dataset_pieces(data: Any, columns: dict[str, Reading]) -> tuple[list[Dataset
         do not fit.
     """
     twice = False
-    empty = read_rows(data.schema.empty_table(), columns, None)
+    empty = table_rows(data.schema.empty_table(), columns, None)
     found: list[DatasetPiece] | None = None
     try:
         whole = list(data.get_fragments())

@@ -50,7 +50,7 @@ class Readable(Protocol):
     """Data that makes its own rows; anything else is read into memory."""
 
     def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> Rows:
-        """Return the rows of the named columns, as `adaptive_dp.data.memory.read_rows` would.
+        """Return the rows of the named columns, as `adaptive_dp.data.sources.read_rows` would.
 
         Raises
         ------

@@ -18,7 +18,7 @@ from attrs import field, frozen
 from adaptive_dp.data.csv_files import csv_parts, empty_rows, read_csv
 from adaptive_dp.data.engine import Part, no_progress, show_progress
 from adaptive_dp.data.local import Local
-from adaptive_dp.data.memory import MemoryRows, read_rows
+from adaptive_dp.data.memory import MemoryRows, table_rows
 from adaptive_dp.data.parquet_files import dataset_pieces, read_parquet, row_groups
 from adaptive_dp.data.partitioned import PartitionedRows, partitioned_rows
 from adaptive_dp.data.rows import Reading, Rows, SchemaError
@@ -146,8 +146,28 @@ def open_rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> Ro
     if paths is None:
         return read_rows(data, columns, unit)
     if len(paths) == 1 and not _is_large(paths[0]) and not isinstance(data, list | tuple):
-        return read_rows(read_file(paths[0], columns, unit), columns, unit)
+        return read_rows(paths[0], columns, unit)
     return rows_of_files(paths, columns, unit)
+
+
+def read_rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
+    """Return rows in memory: those of a table, or of one CSV or Parquet file that is read whole.
+
+    Parameters
+    ----------
+    data
+        The path of a file, or what `adaptive_dp.data.memory.table_rows` takes.
+    columns, unit
+        What is read, as for `open_rows`.
+
+    Raises
+    ------
+    SchemaError
+        If the data cannot be read, or the columns do not fit.
+    """
+    if isinstance(data, os.PathLike) or (isinstance(data, str) and is_data_file(data)):
+        data = read_file(Path(data), columns, unit)
+    return table_rows(data, columns, unit)
 
 
 # --- files

@@ -25,7 +25,8 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from queue import Empty
 from threading import Lock, Thread
 from typing import Any, Protocol
 
@@ -231,7 +232,7 @@ def _can_run(workers: int, like: Task) -> bool:
 
 def _to_bytes(job: Any) -> bytes:
     """Return a task as bytes, with the code of functions that are not in a module."""
-    from joblib.externals import cloudpickle
+    import cloudpickle
 
     found: bytes = cloudpickle.dumps(job)
     return found
@@ -249,7 +250,7 @@ def _submitted(workers: int, work: Any, folder: str, job: bytes) -> tuple[Any, F
     """Return the pool (None if there is none), and the future of a job, failed or not."""
     pool = None
     try:
-        with _interrupts_blocked():
+        with _interrupts_blocked(), _LOCK:
             pool = _pool(workers)
             return pool, pool.submit(work, folder, job)
     except Exception as error:
@@ -259,28 +260,35 @@ def _submitted(workers: int, work: Any, folder: str, job: bytes) -> tuple[Any, F
 
 
 def _pool(workers: int) -> Any:
+    """Return the pool of so many workers, under the lock."""
     from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
-    with _LOCK:
-        key = os.getpid(), workers
-        if key not in _POOLS:
-            _POOLS[key] = ProcessPoolExecutor(
-                workers,
-                timeout=IDLE,
-                initializer=_start_worker,
-                initargs=(os.getpid(),),
-                env=WORKER_ENVIRONMENT,
-            )
-        return _POOLS[key]
+    key = os.getpid(), workers
+    if key not in _POOLS:
+        _POOLS[key] = ProcessPoolExecutor(
+            workers,
+            timeout=IDLE,
+            initializer=_start_worker,
+            initargs=(os.getpid(),),
+            env=WORKER_ENVIRONMENT,
+        )
+    return _POOLS[key]
 
 
 def _end_pool(workers: int, pool: Any) -> None:
     """End a pool at once, so that the next task gets another; what is under way is lost."""
     key = os.getpid(), workers
     with _LOCK:  # out of the table first: no other thread may submit to a pool that is ending
-        ended = _POOLS.pop(key) if key in _POOLS and _POOLS[key] is pool else None
-    if ended is not None:  # otherwise another pass has ended it
-        ended.shutdown(wait=True, kill_workers=True)
+        ended: Any = _POOLS.get(key)
+        if ended is None or ended is not pool:
+            return  # another pass has ended it
+        del _POOLS[key]
+        # Jobs that have not begun: loky up to 3.6 forgets them first and looks them up then, which
+        # kills its thread with an error on the terminal. Their futures fail with the pool.
+        with suppress(Empty):
+            while True:
+                ended._work_ids.get(block=False)
+    ended.shutdown(wait=True, kill_workers=True)
 
 
 @contextmanager

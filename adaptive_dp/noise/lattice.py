@@ -37,7 +37,7 @@ def step(scale: float) -> float:
     return math.ldexp(1.0, max(-1074, math.frexp(scale)[1] - 1 - BITS))
 
 
-def moved(of: float, unit: float) -> float:
+def rounding_distance(of: float, unit: float) -> float:
     """Return the most that rounding to ``unit`` moves two coordinates apart.
 
     Parameters

@@ -50,10 +50,10 @@ class Sanitized(Mechanism):
     released, Z_1 and Z_2 standard normal: both of them, since who does not know S cannot tell how
     wrong the first is. ``log S`` moves by at most beta, and the first is a `SmoothSanitization`.
 
-    *Numbers of float64.* The noise is drawn exactly, bit by bit (`noise/real.py`), and what is
-    released is the exact sum rounded to a grid, and cut to bounds, that are public: a function of
-    the two normal laws in the theorem, with S and f the floats that they are. What these are wrong
-    by is charged, as `ROUNDING` in beta and sigma.
+    *Numbers of float64.* The noise is drawn exactly, bit by bit (`adaptive_dp.noise.continuous`),
+    and what is released is the exact sum rounded to a grid, and cut to bounds, that are public: a
+    function of the two normal laws in the theorem, with S and f the floats that they are. What
+    these are wrong by is charged, as `ROUNDING` in beta and sigma.
 
     *Several teachers.* Along t steps ``|f - f'| <= S (1 + e^beta + ... + e^{(t-1) beta}) = S c``,
     and ``S <= e^{t beta} S'``: so ``c S`` is a ``t beta``-smooth sensitivity, and sigma is

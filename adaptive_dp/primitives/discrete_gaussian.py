@@ -65,7 +65,7 @@ class DiscreteGaussian(Mechanism):
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss at ``distance`` and what rounding adds to it, of vectors too."""
-        added = math.sqrt(dimension) * lattice.moved(step, 1.0)
+        added = math.sqrt(dimension) * lattice.rounding_distance(step, 1.0)
         far = up(distance + added, 8) if added else distance
         square = math.floor(Fraction(far) ** 2)
         if dimension == 1 or square <= 1:

@@ -61,7 +61,7 @@ class DiscreteLaplace(Mechanism):
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss at ``distance`` and what rounding adds to it."""
-        added = dimension * lattice.moved(step, 1.0)
+        added = dimension * lattice.rounding_distance(step, 1.0)
         return self.loss(up(distance + added, 8) if added else distance)
 
     def deviation(self) -> float | None:

@@ -63,7 +63,7 @@ class Gaussian(Mechanism):
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss at ``distance`` and what rounding adds to it."""
-        added = math.sqrt(dimension) * lattice.moved(step, lattice.step(self.sigma))
+        added = math.sqrt(dimension) * lattice.rounding_distance(step, lattice.step(self.sigma))
         return self.loss(up(distance + added, 8) if added else distance)
 
     def deviation(self) -> float:

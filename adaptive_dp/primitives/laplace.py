@@ -59,7 +59,7 @@ class Laplace(Mechanism):
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss at ``distance`` and what rounding adds to it."""
-        added = dimension * lattice.moved(step, lattice.step(self.scale))
+        added = dimension * lattice.rounding_distance(step, lattice.step(self.scale))
         return self.loss(up(distance + added, 8) if added else distance)
 
     def deviation(self) -> float:

@@ -84,7 +84,9 @@ class Norm(Mechanism):
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss with what rounding adds; of one number it is the Laplace mechanism's."""
-        added = dimension ** (1 / self.p) * lattice.moved(step, lattice.step(self.scale))
+        added = dimension ** (1 / self.p) * lattice.rounding_distance(
+            step, lattice.step(self.scale)
+        )
         far = up(distance + up(added, 64), 8) if added else distance
         return Laplace(far / self.scale) if dimension == 1 else self.loss(far)
 

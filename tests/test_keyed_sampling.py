@@ -1,4 +1,4 @@
-"""Coins that parts toss by themselves: the law of one stream's, the same wherever rows are."""
+"""Keyed sampling: the law of one stream, and the same sample wherever rows are."""
 
 from __future__ import annotations
 
