@@ -350,3 +350,47 @@ def test_a_certificate_computes_each_loss_once_and_a_run_reuses_it() -> None:
     assert len(ASKED) == 2
     assert plan.measure(accountants.Basic()).bounds is not None
     assert len(ASKED) == 2
+
+
+# --- names
+
+
+def test_nodes_are_named_by_what_they_do_and_by_their_output() -> None:
+    people = table()
+    parts = people.partition("r")
+    plan = dp.Pipeline(
+        count=people.count().release(laplace()),
+        mean=dp.post(add, people.filter(people["x"] < 5).count().release(laplace())),
+        towns={key: part.count().release(laplace()) for key, part in parts},
+    )
+    assert {n.name for n in plan.structure} == {
+        *("t", "partition", "filter", "noisy_count"),
+        *("count", "mean", "towns.A", "towns.B"),
+        *("count (count)", "count (mean)", "count (towns.A)", "count (towns.B)"),
+        *("part (towns.A)", "part (towns.B)"),
+    }
+    several = dp.Pipeline(
+        total=dp.post(add, *[people["x"].sum().release(laplace()) for _ in range(3)]),
+        other=people["x"].clip(0, 5).sum().release(laplace()),
+    )
+    assert {n.name for n in several.structure if n.handle.operation.kind == "release"} == {
+        *("other", "noisy_sum", "noisy_sum_2", "noisy_sum_3"),
+    }
+    assert {n.name for n in several.structure if n.handle.operation.kind == "sum"} == {
+        *("sum (total)", "sum (other)"),
+    }
+
+
+def test_names_are_unique_whatever_outputs_are_called() -> None:
+    people = table()
+    names = ["count", "count (a)", "count (a) (count (a))", "{}", "noisy_count", "a"]
+    plan = dp.Pipeline.of(
+        [
+            ((name,), people["x"].clip(0, 1.0 + i).sum().release(laplace()))
+            for i, name in enumerate(names)
+        ]
+        + [(("z",), dp.post(add, *[people.count().release(laplace()) for _ in range(3)]))]
+    )
+    assert len(plan.structure.nodes) == len(list(plan.structure))
+    assert {".".join(path) for path, _ in plan.outputs} <= set(plan.structure.nodes)
+    assert len(plan.structure.nodes) == 1 + 1 + 3 * len(names) + 1 + 3 + 1

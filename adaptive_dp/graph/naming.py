@@ -38,13 +38,13 @@ def names(
     """
     result: dict[int, str] = {}
     taken: set[str] = set()
+    numbers: dict[str, int] = {}  # the last one given
 
     def claim(handle: Handle, name: str, again: str) -> None:
         """Give a node a name; ``again`` is a form with a number, for names that are taken."""
-        number = 1
         while name in taken:
-            number += 1
-            name = again.format(number)
+            numbers[again] = numbers.get(again, 1) + 1
+            name = again.format(numbers[again])
         taken.add(name)
         result[id(handle)] = name
 
