@@ -14,7 +14,7 @@ test: $(VENV)/.test
 	@$(BIN)/python -m pytest -n auto --dist loadfile
 
 slow: $(VENV)/.test
-	@$(BIN)/python -m pytest -n auto --dist loadfile -m slow
+	@$(BIN)/python -m pytest -n auto --dist loadfile -m "slow or hypothesis" --hypothesis-profile=nightly
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -32,21 +32,21 @@ $(VENV)/.demo: pyproject.toml
 	@echo "making the environment in $(VENV) (once) ..."
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "adaptive-dp needs Python 3.11 or newer; run make PYTHON=python3.11")'
 	@test -d $(VENV) || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[cli]'
+	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[cli,report]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo
 	@echo "installing what the tests need (once) ..."
-	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[cli,test]'
+	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[cli,report,test]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.test
-	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[cli,dev]'
+	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[cli,report,dev]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.demo
 	@echo "installing what the documentation needs (once) ..."
-	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[cli,docs]'
+	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[cli,report,docs]'
 	@touch $@
 
 clean:

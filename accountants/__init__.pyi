@@ -29,11 +29,11 @@ from accountants.filters import BestFilter as BestFilter
 from accountants.filters import ConcentratedFilter as ConcentratedFilter
 from accountants.filters import Filter as Filter
 from accountants.filters import GaussianFilter as GaussianFilter
-from accountants.filters import IndividualFilter as IndividualFilter
 from accountants.filters import PureFilter as PureFilter
 from accountants.filters import RenyiFilter as RenyiFilter
 from accountants.filters import SomeOrderFilter as SomeOrderFilter
 from accountants.filters import filter_for as filter_for
+from accountants.filters.individual import IndividualFilter as IndividualFilter
 from accountants.gaussian import GaussianDP as GaussianDP
 from accountants.gaussian import central_limit_estimate as central_limit_estimate
 from accountants.interchange import from_dp_event as from_dp_event

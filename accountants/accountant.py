@@ -9,15 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Protocol, TypeVar
+from functools import lru_cache
+from typing import Generic, Protocol, TypeVar
 
-from attrs import frozen
+from attrs import field, frozen
 
 from accountants.bounds import Bounds
+from accountants.errors import nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.notions import approximate, gaussian
+from accountants.notions.approximate import approximate_epsilon_floor
+from accountants.notions.gaussian import LARGEST_MU, gdp_epsilon_floor, gdp_profile
 from accountants.roots import crossing
-from accountants.rounding import flooring
+from accountants.rounding import ceiling, flooring
 
 S = TypeVar("S")
 
@@ -25,8 +28,8 @@ S = TypeVar("S")
 class Accountant(Protocol[S]):
     """Composes losses and answers with a bracket.
 
-    It may also have ``screens(state, delta)``, which gives screens (`accountants.screen`): then
-    of many worlds few are measured.
+    It may also have ``pruning_bounds(state, delta)``, which yields bounds from sums of costs
+    (`accountants.screen.PruningBound`): then few of many worlds are measured.
 
     Examples
     --------
@@ -71,7 +74,7 @@ class Accountant(Protocol[S]):
         ...
 
     def price(self, state: S, delta: float) -> Callable[[PrivacyLoss], float]:
-        """Return what a loss costs in the accountant's additive currency, at its optimum."""
+        """Return what a loss costs in the accountant's accounting unit, at its optimum."""
         ...
 
     def conversion(self, loss: PrivacyLoss) -> str:
@@ -81,7 +84,7 @@ class Accountant(Protocol[S]):
 
 @frozen
 class Chain:
-    """A multiset of losses that grows in constant time: a linked list, shared as a value."""
+    """A multiset of losses to which one is added in constant time: an immutable linked list."""
 
     last: tuple[PrivacyLoss, int] | None = None
     before: Chain | None = None
@@ -101,13 +104,29 @@ class Chain:
         return result
 
 
+@lru_cache(maxsize=4096)  # every accountant asks for it, in every world
+def total_variation(loss: PrivacyLoss) -> Bounds | None:
+    """Return the loss's delta at epsilon 0, as a bracket; None where it knows no profile."""
+    return loss.profile(0.0)
+
+
 @frozen
 class Floor:
-    """What no accountant can go below, in constant space.
+    """A lower bound of the tight epsilon of a composition, in constant space.
 
-    The tight epsilon of a composition is at least that of any part of it. Two parts are
-    kept: all exact Gaussian pairs, which compose in closed form, and among the losses that
-    know their profile the one of the largest total variation (then pure epsilon).
+    The tight epsilon of a composition is at least that of any part of it (post-processing: who
+    sees all outcomes may forget some). Two parts are kept: all exact Gaussian pairs, which compose
+    in closed form, and among the losses that know their profile the one of the largest total
+    variation (then pure epsilon).
+
+    Parameters
+    ----------
+    square
+        The sum of mu squared of the exact Gaussian pairs.
+    dearest
+        The single loss whose own profile bounds from below.
+    rank
+        Its total variation and pure epsilon.
     """
 
     square: Fraction = Fraction()
@@ -118,31 +137,134 @@ class Floor:
         """Return the floor after ``times`` payments of ``loss``."""
         if times == 0:
             return self
+        # only a pair that some mechanism attains exactly bounds from below
         mu = loss.mu() if loss.gaussian_pair else None
-        if mu is not None:  # less than the whole mu is a lower bound as well
-            square = Fraction(min(mu, gaussian.LARGEST)) ** 2
+        if mu is not None:  # G_m for m <= mu is a post-processing of G_mu: a smaller mu is sound
+            square = Fraction(min(mu, LARGEST_MU)) ** 2
             return Floor(self.square + square * times, self.dearest, self.rank)
-        variation = loss.profile(0.0)
+        variation = total_variation(loss)
         if variation is not None and (rank := (variation.lower, loss.pure() or 0.0)) > self.rank:
             return Floor(self.square, loss, rank)
         return self
 
     def epsilon(self, delta: float) -> float:
         """Return a lower bound of the tight epsilon at ``delta``."""
-        lower = gaussian.floor(self._mu(), delta)
+        lower = gdp_epsilon_floor(self._mu(), delta)
         if self.dearest is not None:
-            lower = max(lower, approximate.floor(self.dearest, delta))
+            lower = max(lower, approximate_epsilon_floor(self.dearest, delta))
         return lower
 
     def delta(self, epsilon: float) -> float:
         """Return a lower bound of the tight delta at ``epsilon``."""
-        lower = gaussian.profile(self._mu(), epsilon).lower
+        lower = gdp_profile(self._mu(), epsilon).lower
         if self.dearest is not None and (bounds := self.dearest.profile(epsilon)) is not None:
             lower = max(lower, bounds.lower)
         return lower
 
     def _mu(self) -> float:
+        # rounded down: the root's half unit is less than 2^-50 of it
         return math.sqrt(flooring(self.square)) * (1 - 2**-50)
+
+
+class Composed(Protocol):
+    """The part of an accountant's state from which `AdditiveAccountant` reads brackets."""
+
+    @property
+    def failure(self) -> Fraction:
+        """The exact sum of the losses' probabilities on which nothing is promised."""
+        ...
+
+    @property
+    def floor(self) -> Floor:
+        """The lower bound of the same losses."""
+        ...
+
+
+C = TypeVar("C", bound=Composed)
+
+
+class AdditiveAccountant(Generic[C]):
+    """Base of the accountants whose upper bound is a function of sums over the losses.
+
+    A subclass says what its sums are (`start`, `compose`) and what they prove (`upper`); the
+    brackets of epsilon and of delta follow here, the same for all of them.
+    """
+
+    __slots__ = ()
+
+    def upper(self, state: C, delta: float) -> float:
+        """Return a proven upper bound of epsilon at ``delta``, non-increasing in it."""
+        raise NotImplementedError
+
+    def epsilon(self, state: C, delta: float) -> Bounds:
+        """Return a bracket of the tight epsilon at ``delta``."""
+        delta = probability("delta", delta)
+        return bracket(state.floor.epsilon(delta), self.upper(state, delta))
+
+    def delta(self, state: C, epsilon: float) -> Bounds:
+        """Return a bracket of the tight delta at ``epsilon``: the least delta with that bound."""
+        epsilon = nonnegative("epsilon", epsilon)
+        failure = min(1.0, ceiling(state.failure))
+        return delta_by_search(lambda d: self.upper(state, d), epsilon, state.floor, failure)
+
+
+@frozen
+class SumState:
+    """The exact sums of one additive parameter and of the failures."""
+
+    total: Fraction = Fraction()
+    failure: Fraction = Fraction()
+    floor: Floor = field(factory=Floor)
+
+
+class SumAccountant(AdditiveAccountant[SumState]):
+    """Base of the accountants that add one parameter: a subclass reads and converts it."""
+
+    __slots__ = ()
+
+    def cost(self, loss: PrivacyLoss) -> Fraction | None:
+        """Return the loss's parameter outside of its failure; None where it is not finite."""
+        raise NotImplementedError
+
+    def converted(self, total: Fraction, delta: float) -> float:
+        """Return the epsilon that a positive ``total`` proves at a ``delta`` in (0, 1)."""
+        raise NotImplementedError
+
+    def start(self) -> SumState:
+        """Return the empty sums."""
+        return SumState()
+
+    def compose(self, state: SumState, loss: PrivacyLoss, times: int = 1) -> SumState:
+        """Add the loss's parameter and failure, ``times`` times."""
+        times = whole("times", times, least=0)
+        cost, failure = self.cost(loss), loss.failure()
+        if cost is None:  # no finite parameter promises anything: it fails with probability 1
+            cost, failure = Fraction(), 1.0
+        return SumState(
+            state.total + cost * times,
+            state.failure + Fraction(failure) * times,
+            state.floor.add(loss, times),
+        )
+
+    def upper(self, state: SumState, delta: float) -> float:
+        """Return the epsilon that the sum proves at what the failures leave of ``delta``."""
+        if delta >= 1:  # (0, 1)-DP holds always
+            return 0.0
+        rest = remaining_delta(delta, state.failure)
+        if rest >= 1 or (state.total == 0 and rest >= 0):
+            return 0.0
+        return self.converted(state.total, rest) if rest > 0 else math.inf
+
+
+def remaining_delta(delta: float, failure: Fraction) -> float:
+    """Return the delta that is left for the rest when all failures together take ``failure``.
+
+    With probability at most F some loss fails; otherwise the rest holds at delta':
+    ``F + (1 - F) delta' <= delta``. Rounded down; -1 where F is above delta.
+    """
+    if failure >= 1 or failure > Fraction(delta):
+        return -1.0
+    return flooring((Fraction(delta) - failure) / (1 - failure))
 
 
 def delta_by_search(
@@ -168,10 +290,12 @@ def delta_by_search(
     least = math.log(max(failure, 5e-324))
     if excess(least) <= 0:  # at e^least, which may be a unit above the failure
         return bracket(lower, max(failure, min(1.0, math.exp(least))))
+    # `right` has been evaluated: there the upper bound of epsilon is at most the target
     _, right = crossing(excess, least, math.log(0.999999))
     return bracket(lower, min(1.0, math.exp(right) * (1 + 2**-50)))
 
 
 def bracket(lower: float, upper: float) -> Bounds:
     """Return the bounds; a lower end above the upper by rounding alone is lowered."""
+    # both ends are proven, so they cross by rounding alone
     return Bounds(min(lower, upper), upper)

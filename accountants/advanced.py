@@ -24,15 +24,30 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants import special
-from accountants.accountant import Chain, Floor, bracket, delta_by_search
+from accountants.accountant import (
+    AdditiveAccountant,
+    Chain,
+    Floor,
+    bracket,
+    remaining_delta,
+    total_variation,
+)
 from accountants.bounds import Bounds
-from accountants.concentrated import remaining
-from accountants.errors import InapplicableError, nonnegative, positive, probability, whole
+from accountants.errors import InapplicableError, positive, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.pure import Pure
-from accountants.notions import approximate, renyi
+from accountants.notions.approximate import approximate_epsilon
+from accountants.notions.renyi import renyi_epsilon, renyi_total
 from accountants.rounding import UNIT, Array, ceiling, down, up
-from accountants.screen import PARTS, Cost, Screen, at_order, at_share, divergence, of_pure
+from accountants.screen import (
+    SHARE_PARTS,
+    Cost,
+    PruningBound,
+    divergence_cost,
+    order_bound,
+    pure_sum_bound,
+    share_costs,
+)
 
 _BINOMIAL = 10**10
 _CELLS = 16384
@@ -51,7 +66,7 @@ class AdvancedState:
 
 
 @frozen
-class Advanced:
+class Advanced(AdditiveAccountant[AdvancedState]):
     """The optimal composition of pure and approximate DP, homogeneous or not.
 
     A loss without a pure epsilon (the Gaussian) enters as the (epsilon, delta) of its own
@@ -85,7 +100,7 @@ class Advanced:
         """Add the loss, ``times`` times."""
         times = whole("times", times, least=0)
         eps = loss.pure()
-        if eps is None and loss.profile(0.0) is None:
+        if eps is None and total_variation(loss) is None:
             raise InapplicableError(
                 f"{type(loss).__name__} has neither a pure epsilon nor a privacy profile"
             )
@@ -103,6 +118,7 @@ class Advanced:
         pairs, rest = _pairs(state, delta)
         upper = _upper(pairs, rest, delta)
         lower = state.floor.epsilon(delta)
+        # copies of one loss that is its own dominating pair: the optimum is attained, a lower bound
         if pairs is not None and len(pairs) == 1 and _is_response(state):
             ((eps, times),) = pairs.items()
             rest = _most_left(state, delta)
@@ -110,16 +126,12 @@ class Advanced:
                 lower = max(lower, _binomial(eps, times, rest, side=-1))
         return bracket(lower, upper)
 
-    def delta(self, state: AdvancedState, epsilon: float) -> Bounds:
-        """Return the least delta at which the bound is at most ``epsilon``."""
-        epsilon = nonnegative("epsilon", epsilon)
-        failure = min(1.0, ceiling(state.failure))
-        return delta_by_search(
-            lambda d: _upper(*_pairs(state, d), d), epsilon, state.floor, failure
-        )
+    def upper(self, state: AdvancedState, delta: float) -> float:
+        """Return the least of the three bounds at what the failures leave of ``delta``."""
+        return _upper(*_pairs(state, delta), delta)
 
-    def screens(self, state: AdvancedState, delta: float) -> Iterator[Screen]:
-        """Yield the screens of randomized responses: their sum, and at their best Renyi order.
+    def pruning_bounds(self, state: AdvancedState, delta: float) -> Iterator[PruningBound]:
+        """Yield pruning bounds of randomized responses: their sum, and at their best Renyi order.
 
         What has no pure epsilon is one at this state's share of ``delta`` (and at less).
         """
@@ -130,12 +142,12 @@ class Advanced:
         responses = [(Pure(eps), times) for eps, times in pairs.items()]
         order = math.inf
         if 0 < rest < 1:
-            order = renyi.epsilon(lambda orders: renyi.total(responses, orders), rest)[1]
-        for part in PARTS:
-            cost, failure = at_share(share * part)
-            yield of_pure(cost, failure, delta)
+            order = renyi_epsilon(lambda orders: renyi_total(responses, orders), rest)[1]
+        for part in SHARE_PARTS:
+            cost, failure = share_costs(share * part)
+            yield pure_sum_bound(cost, failure, delta)
             if order < math.inf:
-                yield at_order(_response(cost, order), failure, order, delta)
+                yield order_bound(_response(cost, order), failure, order, delta)
 
     def price(self, state: AdvancedState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the variance that each loss adds to the privacy loss (its mean's order too)."""
@@ -144,7 +156,7 @@ class Advanced:
         def price(loss: PrivacyLoss) -> float:
             eps = loss.pure()
             if eps is None:
-                eps = approximate.epsilon(loss, share) if share > 0 else math.inf
+                eps = approximate_epsilon(loss, share) if share > 0 else math.inf
             return eps * math.tanh(eps / 2)
 
         return price
@@ -198,7 +210,7 @@ def _most_left(state: AdvancedState, delta: float) -> float:
 
 def _response(epsilon: Cost, order: float) -> Cost:
     """Return the divergence of a randomized response at the epsilon of each loss."""
-    diverging = divergence(order)
+    diverging = divergence_cost(order)
 
     def cost(loss: PrivacyLoss) -> float:
         eps = epsilon(loss)
@@ -208,7 +220,7 @@ def _response(epsilon: Cost, order: float) -> Cost:
 
 
 def _share(state: AdvancedState, delta: float) -> float:
-    rest = remaining(delta, state.failure)
+    rest = remaining_delta(delta, state.failure)
     return max(0.0, down(rest / (2 * max(1, state.count)), 4))
 
 
@@ -218,15 +230,16 @@ def _pairs(state: AdvancedState, delta: float) -> tuple[dict[float, int] | None,
     if state.count:
         if share == 0:
             return None, -1.0
+        # the losses without a pure epsilon fail with their share each
         failure += Fraction(share) * state.count
-    rest = remaining(delta, failure)
+    rest = remaining_delta(delta, failure)
     pairs: dict[float, int] = {}
     for loss, times in state.bounded.items().items():
         eps = loss.pure()
         assert eps is not None
         pairs[eps] = pairs.get(eps, 0) + times
     for loss, times in state.unbounded.items().items():
-        eps = approximate.epsilon(loss, share)
+        eps = approximate_epsilon(loss, share)
         pairs[eps] = pairs.get(eps, 0) + times
     pairs.pop(0.0, None)
     if rest < 0 or any(math.isinf(eps) for eps in pairs):
@@ -251,6 +264,7 @@ def _optimal(pairs: Mapping[float, int], delta: float) -> float:
     square = up(sum(eps * eps * times for eps, times in pairs.items()), 2 * len(pairs) + 2)
     mean = up(sum(eps * math.tanh(eps / 2) * times for eps, times in pairs.items()), 64)
     square, mean = up(square + lost), up(up(mean, 2 * len(pairs)) + lost)
+    # Hoeffding's bound, and the plain sum of epsilons
     best = min(total, up(mean + math.sqrt(2 * square * -math.log(delta)), 16))
     if total > 1e300:
         return best
@@ -290,6 +304,7 @@ def _responses(eps: float, times: int, delta: float) -> tuple[Array, Array, floa
         log_mass = np.array([math.log(math.comb(times, int(i))) for i in j])
         size = float(times)
     log_mass = log_mass - j * eps - times * math.log1p(math.exp(-eps))
+    # of the log-factorials and exponents, each of its own size; and of the cumulative sums
     error = 16 * UNIT * (2 + size + times * (1 + eps)) + 4 * len(j) * UNIT
     lost = 0.0 if len(j) == times + 1 else 1e-20 * delta
     losses: Array = (times - 2 * j) * eps
@@ -316,6 +331,7 @@ def _solve(losses: Array, mass: Array, delta: float, error: float, lost: float) 
         Mass outside of the atoms, which counts as failure.
     """
     # between two atoms delta(eps) = A - e^eps B, A the mass above and B its mass under Q
+    # delta(eps) = A - e^eps B: A moved up and B down for an upper bound, the reverse for a lower
     above = np.cumsum(mass) * (1 + error) + lost
     if delta <= lost:
         return math.inf
@@ -324,6 +340,7 @@ def _solve(losses: Array, mass: Array, delta: float, error: float, lost: float) 
     other = np.cumsum(mass * np.exp(np.clip(reference - losses, -745, 600))) * (1 - error)
     growth = np.exp(np.clip(losses - reference, -745, 300))
     at_atom = above - other * growth  # delta at eps = the atom itself
+    # the first atom at which delta is reached: the root lies in the segment before it
     index = int(np.argmax(at_atom >= delta)) - 1 if (at_atom >= delta).any() else len(losses) - 1
     if index < 0:
         return float(losses[0]) * (1 + 4 * UNIT)
@@ -355,6 +372,7 @@ def _lattice(
     end counts as failure. All masses are sums of products of positive numbers, computed
     directly, so their relative error is at most the number of operations times 2^-53.
     """
+    # Hoeffding: outside of mean +- radius lies at most 1e-6 delta
     radius = math.sqrt(2 * square * (math.log(1e6) - math.log(delta)))
     high, low = min(total, mean + radius), -min(total, radius)
     cells = max(1024, min(_CELLS, _WORK // (4 * len(pairs))))
@@ -371,12 +389,14 @@ def _lattice(
         losses, mass, rounding, left_out = _responses(eps, times, delta)
         index, weights = _split(losses, mass, step, cells)
         density, spilled = _convolve(density, index, weights)
+        # mass above the lattice counts as failure
         lost += spilled + left_out
         error += rounding + 4 * (len(losses) + len(weights) + 4) * UNIT
     error = math.expm1(error)
     atoms: Array = (first + np.arange(cells, dtype=np.float64)) * step
     keep = atoms > 0
     order = slice(None, None, -1)
+    # the lattice law dominates, so its epsilon is an upper bound
     answer = _solve(atoms[keep][order], density[keep][order], delta, error, up(lost * (1 + error)))
     # a response's loss is placed on the lattice to a few units of its size; they sum to total
     return up(answer + 4 * UNIT * ((abs(first) + cells) * step + 4 * total), 8)
@@ -387,7 +407,9 @@ def _split(losses: Array, mass: Array, step: float, cells: int) -> tuple[int, Ar
     index = np.floor(losses / step)
     # split on X = e^loss: weight u of the Q-mass goes up, so of the P-mass u e^{up - loss}
     down_by, up_by = index * step - losses, (index + 1) * step - losses
+    # the share u of the Q-mass that goes up keeps the mean of X = e^loss
     weight = np.clip(-np.expm1(down_by) / (np.expm1(up_by) - np.expm1(down_by)), 0.0, 1.0)
+    # of the P-mass: u e^{up - loss}
     upper = np.minimum(mass, mass * weight * np.exp(up_by))
     # nothing on the lattice moves further than its length, so the ends of the split may be cut
     index = np.clip(index, -cells - 1, cells + 1).astype(np.int64)
@@ -412,5 +434,6 @@ def _convolve(density: Array, lowest: int, weights: Array) -> tuple[Array, float
     kept = every[below : max(below, above)]
     start = below + lowest
     result[start : start + len(kept)] = kept
+    # what falls below the lower end stays on it: a larger loss, outward
     result[0] += float(every[:below].sum())
     return result, float(every[max(0, above) :].sum())

@@ -134,6 +134,7 @@ class Atoms(Pair):
         # an exponent's own rounding counts even where its exponential is next to 1
         shaken = 4 * UNIT + 2 * self.loss_error
         steps = steps + size.max(axis=1) * self.loss_error / UNIT
+        # error of the masses and of each term; then of the exponents, |z l| each
         wrong = (np.abs(terms) @ p) * (self.error + steps * UNIT) + shaken * (size @ p)
         return log1p(terms @ p, wrong)
 
@@ -145,6 +146,7 @@ class Atoms(Pair):
         size = np.abs(terms) @ p
         reach = np.abs(points * losses).max(axis=1)
         steps = 16 + len(losses) + (4 + 2 * self.loss_error / UNIT) * reach + 4 * shift
+        # relative to the sum, whose terms may cancel
         moved = size * (self.error + steps * UNIT) / np.maximum(np.abs(total), 1e-300)
         value = np.asarray(np.log(np.where(total == 0, 1.0, total)) + shift, dtype=np.complex128)
         error = 2 * moved + 8 * UNIT * (1 + np.abs(value))

@@ -8,13 +8,12 @@ from fractions import Fraction
 
 from attrs import field, frozen
 
-from accountants.accountant import Chain, Floor, bracket, delta_by_search
-from accountants.bounds import Bounds
-from accountants.errors import InapplicableError, nonnegative, probability, whole
+from accountants.accountant import AdditiveAccountant, Chain, Floor, total_variation
+from accountants.errors import InapplicableError, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.notions import approximate
+from accountants.notions.approximate import approximate_epsilon
 from accountants.rounding import ceiling, down, flooring
-from accountants.screen import PARTS, Screen, at_share, of_pure
+from accountants.screen import SHARE_PARTS, PruningBound, pure_sum_bound, share_costs
 
 
 @frozen
@@ -30,7 +29,7 @@ class BasicState:
 
 
 @frozen
-class Basic:
+class Basic(AdditiveAccountant[BasicState]):
     """``epsilon = sum eps_i``, ``delta = sum delta_i``.
 
     A loss without a pure epsilon (the Gaussian) is paid at a delta of its own: what the
@@ -61,11 +60,12 @@ class Basic:
     def compose(self, state: BasicState, loss: PrivacyLoss, times: int = 1) -> BasicState:
         """Add the loss's epsilon and failure, ``times`` times."""
         times = whole("times", times, least=0)
+        # the union bound: failures add
         failure = state.failure + Fraction(loss.failure()) * times
         floor = state.floor.add(loss, times)
         eps = loss.pure()
         if eps is None:
-            if loss.profile(0.0) is None:
+            if total_variation(loss) is None:
                 raise InapplicableError(
                     f"{type(loss).__name__} has neither a pure epsilon nor a privacy profile"
                 )
@@ -78,23 +78,32 @@ class Basic:
         total = state.epsilon + Fraction(eps) * times
         return BasicState(total, failure, state.unbounded, state.count, state.infinite, floor)
 
-    def epsilon(self, state: BasicState, delta: float) -> Bounds:
+    def upper(self, state: BasicState, delta: float) -> float:
         """Return the sum at ``delta``; infinite where the failures alone exceed it."""
-        delta = probability("delta", delta)
-        return bracket(state.floor.epsilon(delta), _upper(state, delta))
+        if delta == 1:  # (0, 1)-DP holds always
+            return 0.0
+        if state.failure > Fraction(delta) or state.infinite:
+            return math.inf
+        total = state.epsilon
+        if state.count:
+            # the unbounded losses are (eps_i, share)-DP, and count * share <= delta - sum delta_i
+            share = _share(state, delta)
+            if share == 0:
+                return math.inf
+            for loss, times in state.unbounded.items().items():
+                eps = approximate_epsilon(loss, share)
+                if math.isinf(eps):
+                    return math.inf
+                total += Fraction(eps) * times
+        return ceiling(total)  # exact sum, rounded up once
 
-    def delta(self, state: BasicState, epsilon: float) -> Bounds:
-        """Return the least delta at which the sum is at most ``epsilon``."""
-        epsilon = nonnegative("epsilon", epsilon)
-        failure = min(1.0, ceiling(state.failure))
-        return delta_by_search(lambda d: _upper(state, d), epsilon, state.floor, failure)
-
-    def screens(self, state: BasicState, delta: float) -> Iterator[Screen]:
-        """Yield the screens of each loss's epsilon at this state's share of ``delta``, and less."""
+    def pruning_bounds(self, state: BasicState, delta: float) -> Iterator[PruningBound]:
+        """Yield pruning bounds, at this state's share of ``delta`` for each loss, and at less."""
         share = _share(state, probability("delta", delta))
-        for part in PARTS:
+        # at less than the whole share a loss costs more, but more other failures are allowed
+        for part in SHARE_PARTS:
             if share > 0 or not state.count:
-                yield of_pure(*at_share(share * part), delta)
+                yield pure_sum_bound(*share_costs(share * part), delta)
 
     def price(self, state: BasicState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the epsilon that each loss adds."""
@@ -102,8 +111,8 @@ class Basic:
 
         def price(loss: PrivacyLoss) -> float:
             eps = loss.pure()
-            if eps is None and share > 0 and loss.profile(0.0) is not None:
-                return approximate.epsilon(loss, share)
+            if eps is None and share > 0 and total_variation(loss) is not None:
+                return approximate_epsilon(loss, share)
             return eps if eps is not None else math.inf
 
         return price
@@ -115,24 +124,6 @@ class Basic:
         return "its privacy profile, at an equal share of delta"
 
 
-def _upper(state: BasicState, delta: float) -> float:
-    """Return the sum at ``delta``; infinite where the failures alone exceed it."""
-    if delta == 1:
-        return 0.0
-    if state.failure > Fraction(delta) or state.infinite:
-        return math.inf
-    total = state.epsilon
-    if state.count:
-        share = _share(state, delta)
-        if share == 0:
-            return math.inf
-        for loss, times in state.unbounded.items().items():
-            eps = approximate.epsilon(loss, share)
-            if math.isinf(eps):
-                return math.inf
-            total += Fraction(eps) * times
-    return ceiling(total)
-
-
 def _share(state: BasicState, delta: float) -> float:
+    """Return each unbounded loss's part of what the failures leave of ``delta``, rounded down."""
     return max(0.0, down(flooring((Fraction(delta) - state.failure) / max(1, state.count)), 2))

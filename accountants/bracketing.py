@@ -1,4 +1,4 @@
-"""Where a monotone cost meets its target: the end of a bracket that is within it.
+"""One-dimensional search: the value at which a monotone cost meets a target, and stays within.
 
 The search sees logarithms, in which costs are close to straight lines, and ends where two values
 next to each other were seen on either side of the target. The answer is a short number between the
@@ -49,7 +49,7 @@ class Search:
     Parameters
     ----------
     cost
-        A number for each value; what is no number counts as infinite.
+        A number for each value; what is not a number counts as infinite.
     target
         Positive and finite.
     least, most
@@ -97,8 +97,8 @@ def gap(cost: float, target: float) -> float:
     if cost <= 0:
         return -math.inf
     # a difference of logarithms: the quotient of a tiny cost would underflow
-    found = math.log(cost) - math.log(target)
-    return min(0.0, found) if cost <= target else max(_NEAREST, found)
+    excess = math.log(cost) - math.log(target)
+    return min(0.0, excess) if cost <= target else max(_NEAREST, excess)
 
 
 def boundary(search: Search, start: float) -> Point | None:
@@ -107,6 +107,7 @@ def boundary(search: Search, start: float) -> Point | None:
     The point was evaluated. Beside it, within twice ``digits``, lies a value that was seen not to
     be within the target, unless the point is the dearest value that may be tried.
     """
+    # walk outward until the target lies between two values that were both evaluated
     seen = [search.see(min(max(start, search.least), search.most))]
     side = 1 if seen[0].gap > 0 else -1
     while (seen[-1].gap > 0) == (side > 0):
@@ -132,6 +133,7 @@ def _rounded(search: Search, dear: Point, safe: Point) -> Point:
     for value in dict.fromkeys((first, away)):  # each seen once
         if search.least <= value <= search.most:
             point = search.see(value)
+            # the rounded number is evaluated too: nothing is returned on trust
             if point.gap <= 0:
                 return point
     return safe
@@ -164,12 +166,13 @@ def _narrowed(search: Search, seen: list[Point], dear: Point, safe: Point) -> tu
         width = safe.at - dear.at
         slow = width > widths[-3] / 2
         at = (dear.at + safe.at) / 2 if slow else _guess(search, seen, dear, safe)
-        found = _between(search, at, dear, safe)
-        if found is None:
+        # `safe` is only ever replaced by an evaluated value within the target
+        middle = _between(search, at, dear, safe)
+        if middle is None:
             break
         widths = [math.inf] * 3 if slow else [*widths[1:], width]
-        seen.append(found)
-        dear, safe = (found, safe) if found.gap > 0 else (dear, found)
+        seen.append(middle)
+        dear, safe = (middle, safe) if middle.gap > 0 else (dear, middle)
     return dear, safe
 
 

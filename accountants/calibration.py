@@ -30,7 +30,7 @@ class Calibration:
     Parameters
     ----------
     value
-        The number; an int where whole numbers were asked for.
+        The number; an int where integers were asked for.
     term
         The term at the value.
     epsilon
@@ -123,6 +123,7 @@ def calibrate(
     if cost not in (None, "falls", "rises"):
         raise DomainError(f"cost must be 'falls', 'rises' or None, got {cost!r}")
     trial = _Trial(term, delta)
+    # which accountants apply is asked once, at the first value
     trial.accountants = applicable(trial.made(begin), accountant)
     digits = max(positive("digits", digits), FINEST)
     search = Search(trial.cost, target, least, most, cost != "rises", digits, whole)
@@ -130,10 +131,10 @@ def calibrate(
         search = evolve(search, falls=_falling(search, begin))
     if len(trial.accountants) > 1:
         begin = trial.settle(search, begin)
-    found = boundary(search, begin)
-    if found is None:
+    solution = boundary(search, begin)
+    if solution is None:
         raise DomainError(_unreachable(search, trial))
-    return trial.calibration(found.value)
+    return trial.calibration(solution.value)
 
 
 @define
@@ -166,12 +167,15 @@ class _Trial:
         if value not in self.answers:
             self.tried += 1
             every = worlds(self.made(value))
-            found = [measure(every, each, delta=self.delta) for each in self.accountants]
-            self.answers[value] = min(found, key=lambda a: a.bounds.upper if a.bounds else math.inf)
+            answers = [measure(every, each, delta=self.delta) for each in self.accountants]
+            self.answers[value] = min(
+                answers, key=lambda a: a.bounds.upper if a.bounds else math.inf
+            )
         return self.answers[value]
 
     def settle(self, search: Search, begin: float) -> float:
         """Keep the accountant that is tightest near the target, and return where that is."""
+        # roughly first, with all accountants; then finely with the tightest alone
         near = boundary(evolve(search, digits=max(1e-2, search.digits)), begin)
         if near is not None:
             self.accountants = (self.answer(near.value).accountant,)
@@ -206,6 +210,7 @@ def _first(start: float, least: float, most: float, *, whole: bool) -> float:
 def _falling(search: Search, start: float) -> bool:
     """Return whether the cost falls in the value, from values around the start."""
     here = search.cost(start)
+    # outward on both sides, until the cost is seen to differ
     for factor in (2, 1 / 2, 8, 1 / 8, 64, 1 / 64):
         value = search.value(search.place(start) + math.log(factor))  # `falls` is still True
         there = search.cost(value)
@@ -262,10 +267,10 @@ def least_noise(
     """
     target, digits = positive("target", target), max(positive("digits", digits), FINEST)
     search = Search(epsilon_at, target, 1e-12, 1e12, digits=digits)
-    found = boundary(search, positive("start", start))
-    if found is None:
+    solution = boundary(search, positive("start", start))
+    if solution is None:
         raise DomainError(
             f"no noise up to 1e12 times the weights reaches epsilon <= {target}: releases "
             "whose noise is fixed, or failures, already cost more; free more of them"
         )
-    return found.value
+    return solution.value

@@ -1,4 +1,4 @@
-"""The one traversal: a term, folded by an accountant in every world.
+"""Certify a term: the bracket that each accountant proves, over all worlds.
 
 Certificates, a node's share, a what-if and a calibration all go through `measure`.
 """
@@ -22,7 +22,7 @@ from accountants.loss import PrivacyLoss
 from accountants.renyi import Renyi
 from accountants.terms import Term
 from accountants.world import World, Worlds, worlds
-from accountants.worst import worst
+from accountants.worst import maximum_over_worlds
 
 ACCOUNTANTS: tuple[Accountant[Any], ...] = (
     Basic(),
@@ -98,15 +98,16 @@ def measure(
         point = nonnegative("epsilon", epsilon)
     else:
         raise TypeError("give delta or epsilon, not both")
+    # the worlds may be given, so that several accountants and points share them
     every = term if isinstance(term, Worlds) else worlds(term)
     try:
         if delta is not None:
-            found = worst(every, accountant, delta=point)
+            greatest = maximum_over_worlds(every, accountant, delta=point)
         else:
-            found = worst(every, accountant, epsilon=point)
+            greatest = maximum_over_worlds(every, accountant, epsilon=point)
     except InapplicableError as refusal:
         return Answer(accountant, None, every.alternatives[0], reason=str(refusal))
-    return Answer(accountant, found.bounds, found.world, found.state)
+    return Answer(accountant, greatest.bounds, greatest.world, greatest.state)
 
 
 def certify(
@@ -121,6 +122,7 @@ def certify(
     >>> tightest(answers).accountant.name
     'gaussian'
     """
+    # worlds are computed once for all accountants
     every = worlds(term)
     return {a.name: measure(every, a, delta=delta) for a in accountants}
 
@@ -145,11 +147,12 @@ def tightest(answers: dict[str, Answer]) -> Answer:
     if not known:
         reasons = "; ".join(f"{name}: {a.reason}" for name, a in answers.items())
         raise InapplicableError(f"no accountant has a bound for this term: {reasons}")
+    # every accountant's upper bound is proven, so the least of them is
     return min(known, key=lambda answer: answer.bounds.upper if answer.bounds else 0.0)
 
 
 def price(answer: Answer, delta: float, loss: PrivacyLoss) -> float:
-    """Return what ``loss`` costs in the additive currency of the answer's accountant.
+    """Return what ``loss`` costs in the accounting unit of the answer's accountant.
 
     Examples
     --------

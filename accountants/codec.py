@@ -185,7 +185,8 @@ class Codec:
 
     def fields(self, value: Any, place: str) -> dict[str, Any]:
         """Return the fields of an attrs value as JSON, by the names of its parameters."""
-        named = {name: getattr(value, f.name) for name, (f, _) in parameters(type(value)).items()}
+        kind: Any = type(value)
+        named = {name: getattr(value, f.name) for name, (f, _) in parameters(kind).items()}
         return {name: self.write(v, f"{place}.{name}") for name, v in named.items()}
 
     def read(self, kind: Any, value: Any, place: str) -> Any:

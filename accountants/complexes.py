@@ -41,6 +41,7 @@ def log1p(m: Complex, error: Array) -> tuple[Complex, Array]:
         square = a * a + b * b
         result.real = np.log1p(2 * a + square) / 2
         result.imag = np.arctan2(b, 1 + a)
+        # relative to |1 + m|: the given error, and the rounding of 2a + a^2 + b^2
         moved = error / size + 8 * UNIT * (np.abs(a) + square) / (size * size)
         # |log(1 + x)| <= 2 |x| for |x| <= 1/2
         bound = np.where(moved < 0.5, 2 * moved + 8 * UNIT * np.abs(result), np.inf)

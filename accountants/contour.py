@@ -69,6 +69,7 @@ class Composition:
             if known is None:
                 return None
             total = total + known[0]
+            # errors of sums add; the addition itself rounds by a unit of the new total
             error = error + known[1] + 2 * UNIT * np.abs(total)
         return total, error
 
@@ -77,6 +78,7 @@ class Composition:
         known = self.log_moment(c.astype(np.complex128))
         if known is None:
             return np.full(len(c), np.inf)
+        # Re K(z) <= value + its error bound: an upper bound of K on the real line
         bound: Array = known[0].real + known[1] + 4 * UNIT * np.abs(known[0])
         return np.where(np.isfinite(bound), bound, np.inf)
 
@@ -85,6 +87,8 @@ class Composition:
         total = np.zeros(len(beyond))
         for family, spends in self.families:
             total = total + family.decays(spends, c, beyond)
+        # |M(c + it)| <= M(c) for a law: the ratio's log is never positive; shrunk towards 0,
+        # outward
         return np.minimum(0.0, total * (1 - 1e-12))
 
 
@@ -135,10 +139,13 @@ class Line:
         A node whose moment is lost in its rounding counts as unknown up to its decay.
         """
         z = self.nodes
+        # a phase known worse than this is not used: the node then counts by its modulus alone
         known = self.errors < 0.1
+        # the two halves t > 0 and t < 0 are conjugate: twice the real part, with t = 0 counted once
         weight = np.where(np.arange(len(z)) > 0, 1.0, 0.5) / np.abs(z * (z + 1))
         with np.errstate(over="ignore", invalid="ignore"):
             grown = np.exp(np.where(known, self.values.real - self.values[0].real, 0.0))
+        # relative error of e^{K(z_n) - K(c)} / (z (z + 1)): both log-moments' errors, and rounding
         errors = 32 * UNIT * (4 + np.abs(self.values)) + self.errors + self.errors[0]
         return _Terms(
             np.where(known, weight * grown, 0.0),
@@ -159,16 +166,25 @@ class Line:
         """
         terms, share, turn = self._terms, self.step / math.pi, self.nodes.imag
         sizes, errors, units = terms.sizes, terms.errors, 8 * UNIT * np.abs(epsilon)
+        # S(eps) of the module's docstring, in units of e^{K(c) - c eps}
         total = share * (sizes @ np.cos(terms.angles[:, None] - turn[:, None] * epsilon))
+        # |e^x - 1| <= x + x^2 of each term's modulus for x <= 1; then the rounding of the sum
+        # itself
         moved = sizes @ (errors + errors * errors) + (len(sizes) + 16) * UNIT * sizes.sum()
+        # the angle t eps rounds by |eps| units times t, which adds to a term's error: first and
+        # second order in it
         moved = moved + units * (sizes @ (turn + 2 * errors * turn))
         moved = moved + units * units * (sizes @ (turn * turn))
+        # unknown nodes count by their moduli, what lies beyond T by its bound (`_reach`)
         wrong = share * (moved * (1 + 1e-9) + terms.unknown) + math.exp(self.tail)
+        # the bound of e^x - 1 above needs x <= 1
         wrong = np.where(errors.max() + units * turn[-1] <= 1, wrong, np.inf)
         scale = float(self.values[0].real) - self.tilt * epsilon
         slack = float(self.errors[0]) + 8 * UNIT * (np.abs(scale) + 1 + self.tilt * np.abs(epsilon))
+        # S = delta + aliases and every alias is non-negative: S is above, S less the aliases below
         lower = total - wrong - self._aliases(epsilon, scale - slack)
         with np.errstate(divide="ignore", invalid="ignore"):
+            # scale and slack put back the units e^{K(c) - c eps}, K(c) within its own error
             high = np.log(total + wrong) + scale + slack
             low = np.where(lower > 0, np.log(lower), -np.inf) + scale - slack
         known = np.isfinite(high) & (total + wrong > 0)
@@ -196,10 +212,14 @@ class Line:
         """Return the bound of all other terms of Poisson's sum, in units of ``e^scale``."""
         period = 2 * math.pi / self.step
         shrink = self.tilt * period
+        # n < 0: delta <= 1, so sum_{n>=1} e^{-cpn} = e^{-cp} / (1 - e^{-cp})
         left = np.exp(np.minimum(600, -shrink - scale)) / -math.expm1(-shrink)
         b, moments = (np.array(part)[:, None] for part in zip(*self.chernoff, strict=True))
         fall = (b - self.tilt) * period
+        # n > 0: Chernoff, delta(eps + np) <= e^{K(b) - b (eps + np)} / (1 + b), a geometric series
+        # in n
         log_right = moments - b * epsilon - fall - scale - np.log1p(b)
+        # any b > c bounds it, so the least of them does
         right = np.exp(np.minimum(600, log_right)) / -np.expm1(-fall)
         total: Array = (left + right.min(axis=0)) * (1 + 1e-9)
         return total
@@ -251,6 +271,7 @@ def line(near: Neighbourhood, epsilon: tuple[float, float], log_delta: float) ->
     known = near.whole.log_moment(nodes)
     if known is None or not np.isfinite(known[1][0]):
         return None
+    # only nodes of unknown moment are bounded by their decay
     decays = np.zeros(count + 1)
     if not np.all(known[1] < 0.1):
         decays[1:] = near.whole.decay(place.tilt, nodes.imag[1:])
@@ -265,12 +286,17 @@ def _reach(whole: Composition, place: Place, wanted: float) -> tuple[float, floa
     ``sum_j sup decay(T_j) (1/T_j - 1/T_{j+1}) / pi`` over rising T_j from T; None where it is
     nowhere small enough.
     """
+    # K(c) is about c (1 + c) variance / 2, of a pair whose moments are 1 at 0 and at -1: a guess of
+    # scale
     variance = 2 * place.moment / (place.tilt * (1 + place.tilt))
     first = math.sqrt(2 * max(1.0, -wanted) / max(variance, 1e-300))
     for reach in (_NEAR, _FAR):  # the nearer costs less
         ends = np.asarray(first * reach, dtype=np.float64)
+        # the integral of 1 / t^2 over octave j, which bounds 1 / |z (z + 1)|; decay at its left end
+        # bounds |M|
         share = np.append(1 / ends[:-1] - 1 / ends[1:], 1 / ends[-1])
         rest = np.cumsum((np.exp(whole.decay(place.tilt, ends)) * share)[::-1])[::-1] / math.pi
+        # summed from the right: the tail from each T_j on, rounded up
         tails = np.log(rest * (1 + 1e-9) + 1e-320)
         enough = np.flatnonzero(tails <= wanted)
         if len(enough):
@@ -329,10 +355,14 @@ class Neighbourhood:
         c, known = self.tilts, np.isfinite(self.moments)
         if not known.any():
             return None
+        # both ends of the range of epsilons must lose few digits to cancellation
         near = known & (self._gap(epsilon[0]) <= _SLACK) & (self._gap(epsilon[1]) <= _SLACK)
         excess = self.moments - c * epsilon[0] - wanted
         with np.errstate(divide="ignore", invalid="ignore"):
+            # the period at which the Chernoff term of n = 1 falls to the wanted size, by the best b
+            # > c
             right = np.where(c > c[:, None] * 1.01, excess / (c - c[:, None]), np.inf)
+        # e^{-cp} <= e^{wanted} asks p >= -wanted / c
         period = np.maximum(-wanted / c, np.where(np.isnan(right), np.inf, right).min(axis=1))
         period = np.where(near, period, np.inf)
         at = int(np.argmin(period))
@@ -357,6 +387,8 @@ class Neighbourhood:
     def chernoff(self, epsilons: Array) -> Array:
         """Return Chernoff's bound of delta at each epsilon."""
         c, shape = self.tilts, _shape(self.tilts)
+        # delta(eps) <= e^{K(c) - c eps} c^c / (1 + c)^{1 + c}: the maximum over y of (1 - e^{-y})
+        # e^{-cy}
         paid = c * epsilons[:, None]
         noise = 16 * UNIT * (np.abs(self.moments) + np.abs(shape) + np.abs(paid))
         bound = (self.moments - paid + shape + noise).min(axis=1)
@@ -435,6 +467,7 @@ def _guess(whole: Composition, log_delta: float) -> float:
 
 def _chernoff_epsilon(c: Array, moments: Array, log_delta: float) -> Array:
     """Return Chernoff's bound of epsilon at each tilt, rounded up."""
+    # the same bound, solved for eps
     shape = _shape(c)
     noise = 16 * UNIT * (np.abs(moments) + np.abs(shape) + abs(log_delta))
     bound: Array = up((moments + shape - log_delta + noise) / c)
@@ -461,14 +494,16 @@ def epsilon(spends: Spends, delta: float) -> Bounds | None:
     c, highest = float(near.tilts[at]), float(every[at])
     if not highest < math.inf:
         return None
+    # delta falls in eps, so at every eps >= 0 it is at most delta
     if highest <= 0:  # Chernoff's bound at epsilon 0 is delta or less
         return Bounds(0.0, 0.0)
     start, best = highest, Bounds(0.0, highest)
     for _ in range(_ROUNDS):  # of heavy tails Chernoff's epsilon is far off, and its place too
-        found = line(near, (max(0.0, start - 2 / c), start), log_delta)
-        bounds = None if found is None else _solve(found, log_delta, start)
+        contour = line(near, (max(0.0, start - 2 / c), start), log_delta)
+        bounds = None if contour is None else _solve(contour, log_delta, start)
         if bounds is None:
             break
+        # both brackets hold: the better ends of the two do
         upper = min(best.upper, bounds.upper)
         best = Bounds(min(upper, max(best.lower, bounds.lower)), upper)
         if best.upper - best.lower <= _NARROW * (1 + best.lower) or best.upper > 0.99 * start:
@@ -481,31 +516,36 @@ _ROUNDS = 4
 _NARROW = 1e-9
 
 
-def _solve(found: Line, log_delta: float, start: float) -> Bounds | None:
+def _solve(contour: Line, log_delta: float, start: float) -> Bounds | None:
     """Return where the bracket of log delta(eps) crosses ``log_delta``: both ends evaluated."""
     root = start
     for _ in range(12):
-        step, slope = found.towards(root, log_delta)
+        step, slope = contour.towards(root, log_delta)
         moved = max(0.0, root + step)
-        close = abs(moved - root) * found.tilt <= 1e-5  # its cube is what is left
+        close = abs(moved - root) * contour.tilt <= 1e-5  # its cube is what is left
         if not moved < math.inf:
             break
         root = moved
         if close:
             break
-    low, high = (float(end[0]) for end in found.brackets(np.array([root])))
+    low, high = (float(end[0]) for end in contour.brackets(np.array([root])))
     if not high < math.inf:
         return None
+    # log(delta) itself is rounded
     slack = 4 * UNIT * (1 + abs(log_delta))
     width = max(high - low if low > -math.inf else 1.0, 4 * slack) / max(-slope, 1e-300)
-    return _ends(found, root, width + 4 * UNIT * root, log_delta, slack)
+    return _ends(contour, root, width + 4 * UNIT * root, log_delta, slack)
 
 
-def _ends(found: Line, root: float, width: float, log_delta: float, slack: float) -> Bounds | None:
+def _ends(
+    contour: Line, root: float, width: float, log_delta: float, slack: float
+) -> Bounds | None:
     """Return the bracket of the root whose ends are seen to lie on their sides."""
     lower, upper, step = max(0.0, root - width), root + width, width
     while True:
-        low, high = found.brackets(np.array([lower, upper]))
+        low, high = contour.brackets(np.array([lower, upper]))
+        # the bounds' own signs prove the ends: at `lower` delta exceeds the target, at `upper` it
+        # does not
         below, above = lower <= 0 or low[0] > log_delta + slack, high[1] <= log_delta - slack
         if below and above:
             return Bounds(lower, upper)
@@ -528,6 +568,7 @@ def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | None:
     wide = np.ones(len(epsilons), dtype=np.bool_)
     for known in tuple(whole.lines):
         log_low, log_high = known.brackets(epsilons)
+        # a line holds at every epsilon, whatever it was made for: keep the better ends
         low, high = np.maximum(low, _exp(log_low, -1)), np.minimum(high, _exp(log_high, 1))
         wide &= log_high - log_low > _WIDE
     order = np.argsort(epsilons)
@@ -539,16 +580,17 @@ def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | None:
     if first is None:
         return None
     near = neighbourhood(whole, first, _saddle_at(whole, ends[1], first) or first)
+    # Chernoff's bound needs no line and holds everywhere
     high = np.minimum(high, near.chernoff(epsilons))
     runs = [order]
     while runs:
         some = runs.pop()
-        found = _run(near, epsilons[some])
-        if found is not None:
-            low[some] = np.maximum(low[some], _exp(found[0], -1))
-            high[some] = np.minimum(high[some], _exp(found[1], 1))
-            some = some[found[1] - found[0] > _WIDE]
-        if len(some) > 1 or (found is not None and 0 < len(some) < len(found[0])):
+        logs = _run(near, epsilons[some])
+        if logs is not None:
+            low[some] = np.maximum(low[some], _exp(logs[0], -1))
+            high[some] = np.minimum(high[some], _exp(logs[1], 1))
+            some = some[logs[1] - logs[0] > _WIDE]
+        if len(some) > 1 or (logs is not None and 0 < len(some) < len(logs[0])):
             runs += [half for half in np.array_split(some, 2)[::-1] if len(half)]
     return low, high
 
@@ -559,10 +601,10 @@ def _run(near: Neighbourhood, epsilons: Array) -> tuple[Array, Array] | None:
     least = near.log_delta(ends[1])
     low, high = np.full(len(epsilons), -np.inf), np.zeros(len(epsilons))
     for _ in range(_ROUNDS):  # of heavy tails Chernoff's delta is far too large
-        found = line(near, ends, least)
-        if found is None:
+        contour = line(near, ends, least)
+        if contour is None:
             return None if np.all(low == -np.inf) else (low, high)
-        some_low, some_high = found.brackets(epsilons)
+        some_low, some_high = contour.brackets(epsilons)
         low, high = np.maximum(low, some_low), np.minimum(high, some_high)
         if high.min() > least - 1 or np.all(high - low <= _WIDE):
             break
@@ -577,6 +619,7 @@ _WIDE = 1e-7
 def _exp(logs: Array, side: int) -> Array:
     """Return the exponentials of logs of probabilities, moved to a side by their rounding."""
     some = np.clip(logs, -800.0, 0.0)
+    # e^x is off by a few units, and by |x| units more as x itself is rounded; 1e-323 for denormals
     return np.exp(some) * (1 + side * 4 * UNIT * (1 - some)) + side * 1e-323
 
 

@@ -1,4 +1,4 @@
-"""A term's guarantee as one number or curve of another notion: zCDP, Gaussian DP, Renyi DP.
+"""A term's guarantee in another notion of privacy: its zCDP rho, Gaussian-DP mu or Renyi curve.
 
 Two neighbours differ in what one world holds, so the largest over the worlds is a bound for all of
 them; inside a world losses compose by the accountant's theorem. A loss that may fail, with a
@@ -23,27 +23,28 @@ from accountants.world import Worlds
 from accountants.worst import fold
 
 
-def rho(every: Worlds) -> float:
+def term_rho(every: Worlds) -> float:
     """Return the least rho known for which the term is rho-zCDP (Bun and Steinke 2016)."""
-    return ceiling(max(state.rho for state in states(Concentrated(), every)))
+    # a unit lies in one world: the largest sum over the worlds bounds them all
+    return ceiling(max(state.total for state in term_states(Concentrated(), every)))
 
 
-def mu(every: Worlds) -> float:
+def term_mu(every: Worlds) -> float:
     """Return the least mu known for which the term is mu-GDP (Dong, Roth and Su 2022, Cor. 2)."""
-    square = max(state.square for state in states(GaussianDP(), every))
+    square = max(state.total for state in term_states(GaussianDP(), every))
     return up(math.sqrt(ceiling(square)), 2) if square else 0.0
 
 
-def renyi(every: Worlds, orders: Array) -> Array:
+def term_renyi(every: Worlds, orders: Array) -> Array:
     """Return bounds of the Renyi divergences at real orders above 1 (Mironov 2017, Prop. 1)."""
     points = np.asarray(orders, dtype=np.float64)
     if not np.all((points > 1) & np.isfinite(points)):
         raise DomainError("orders must be finite numbers above 1")
-    found = [curve(state)(points.ravel()) for state in states(Renyi(), every)]
-    return np.asarray(np.max(found, axis=0)).reshape(points.shape)
+    curves = [curve(state)(points.ravel()) for state in term_states(Renyi(), every)]
+    return np.asarray(np.max(curves, axis=0)).reshape(points.shape)
 
 
-def states(accountant: Accountant[Any], every: Worlds) -> list[Any]:
+def term_states(accountant: Accountant[Any], every: Worlds) -> list[Any]:
     """Return an accountant's sums in each world.
 
     Raises
@@ -52,11 +53,12 @@ def states(accountant: Accountant[Any], every: Worlds) -> list[Any]:
         If a loss lacks what the accountant adds up, or may fail.
     """
     common = fold(accountant, accountant.start(), every.common)
-    found = [fold(accountant, common, world.spends) for world in every.alternatives]
-    failure = max((state.failure for state in found), default=Fraction())
+    folded = [fold(accountant, common, world.spends) for world in every.alternatives]
+    # with a failure none of these notions holds, at any parameter
+    failure = max((state.failure for state in folded), default=Fraction())
     if failure > 0:
         raise InapplicableError(
             f"with probability up to {ceiling(failure):.3g} nothing is promised, or nothing finite "
             f"is known, so the {accountant.name} notion does not hold; ask for epsilon at a delta"
         )
-    return found
+    return folded

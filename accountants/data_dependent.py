@@ -1,8 +1,8 @@
 """Data-dependent Renyi DP: what the data at hand loses, beside what every data set loses.
 
-Nouns. A *data-dependent* curve bounds ``D_a(M(D) || M(D'))`` at the actual data set D, for
+A *data-dependent* curve bounds ``D_a(M(D) || M(D'))`` at the actual data set D, for
 every neighbour D'. It is a function of the private data, so it is private itself; and it
-bounds one direction: ``D_a(M(D') || M(D))`` may be larger. It is no privacy guarantee. It
+bounds one direction: ``D_a(M(D') || M(D))`` may be larger. It is not a privacy guarantee. It
 has three readings, which are never mixed up:
 
 ================  ==============================================================
@@ -21,11 +21,11 @@ from typing import ClassVar
 import numpy as np
 from attrs import field, frozen
 
+from accountants.accountant import remaining_delta
 from accountants.bounds import Bounds
-from accountants.concentrated import remaining
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
 from accountants.loss import PrivacyLoss
-from accountants.notions import renyi
+from accountants.notions.renyi import Curve, renyi_divergence, renyi_to_epsilon, renyi_total
 from accountants.pair import Pair
 from accountants.renyi import Renyi, RenyiState
 from accountants.rounding import Array, ceiling, up
@@ -35,7 +35,7 @@ ORDERS = 1 + np.geomspace(0.05, 500, 60)
 """At which a data-dependent epsilon is looked for; each order proves its own."""
 
 
-def _curve(value: Secret[renyi.Curve]) -> Secret[renyi.Curve]:
+def _curve(value: Secret[Curve]) -> Secret[Curve]:
     if not isinstance(value, Secret):
         raise DomainError(
             "DataDependent.curve is a function of the data, so it comes as Secret(curve), a "
@@ -68,7 +68,7 @@ class DataDependent(PrivacyLoss):
     theorem: ClassVar[str] = "the worst case; beside it a private curve of one direction"
 
     worst: PrivacyLoss = field()
-    curve: Secret[renyi.Curve] = field(converter=_curve)
+    curve: Secret[Curve] = field(converter=_curve)
 
     @worst.validator
     def _is_loss(self, _: object, worst: PrivacyLoss) -> None:
@@ -80,7 +80,7 @@ class DataDependent(PrivacyLoss):
 
         What is not a number proves nothing.
         """
-        worst = renyi.divergence(self.worst, orders)
+        worst = renyi_divergence(self.worst, orders)
         return self.curve.map(lambda curve: _least(curve(orders), worst))
 
     def failure(self) -> float:
@@ -175,10 +175,12 @@ class DataDependentRenyi:
         spends = state.rest.items().items()
         public = [(loss, n) for loss, n in spends if not isinstance(loss, DataDependent)]
         private = [(loss, n) for loss, n in spends if isinstance(loss, DataDependent)]
-        total = up(orders * up(ceiling(state.square) / 2) + renyi.total(public, orders))
+        # the public part: exact Gaussian pairs, and every loss without a curve of its own
+        total = up(orders * up(ceiling(state.square) / 2) + renyi_total(public, orders))
         known = [(loss.data_dependent(orders), n) for loss, n in private]
 
         def summed(start: Array) -> Array:
+            # reveals inside of Secret only: the sum stays private
             values = start + sum(n * c.reveal() for c, n in known)
             return up(values, 2 * len(known) + 2)
 
@@ -189,17 +191,18 @@ class DataDependentRenyi:
 
         P is the law of the outcomes on the data at hand, Q on a neighbour. Private.
         """
-        left = remaining(probability("delta", delta), state.failure)
+        # as for the worst case: the failures first
+        left = remaining_delta(probability("delta", delta), state.failure)
         if not 0 < left < 1:
             return Secret(0.0 if left >= 1 else float("inf"))
 
         def best(values: Array) -> float:
-            return max(0.0, float(np.min(renyi.convert(values, ORDERS, left))))
+            return max(0.0, float(np.min(renyi_to_epsilon(values, ORDERS, left))))
 
         return self.divergence(state, ORDERS).map(best)
 
     def epsilon(self, state: RenyiState, delta: float) -> Bounds:
-        """Refuse: what the data loses is no guarantee.
+        """Refuse: what the data loses is not a guarantee.
 
         Raises
         ------
@@ -210,7 +213,7 @@ class DataDependentRenyi:
         raise InapplicableError(_REFUSAL)
 
     def delta(self, state: RenyiState, epsilon: float) -> Bounds:
-        """Refuse: what the data loses is no guarantee.
+        """Refuse: what the data loses is not a guarantee.
 
         Raises
         ------

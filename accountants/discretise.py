@@ -81,10 +81,10 @@ def from_profile(epsilons: Iterable[float], deltas: Iterable[float]) -> tuple[fl
     """
     guarantees = useful(epsilons, deltas)
     while guarantees:
-        found = vertices(guarantees)
-        weak = {abs(v.loss) for v in found if min(v.p, v.q) < _LEAST}
+        atoms = vertices(guarantees)
+        weak = {abs(v.loss) for v in atoms if min(v.p, v.q) < _LEAST}
         if not weak:
-            return _conditional(found, guarantees[-1][1])
+            return _conditional(atoms, guarantees[-1][1])
         # fewer guarantees have a higher hull
         guarantees = [g for g in guarantees if g[0] not in weak]
     return 1.0, Atoms((0.0,), (1.0,), (1.0,), exact=False)
@@ -101,7 +101,9 @@ def useful(epsilons: Iterable[float], deltas: Iterable[float]) -> list[tuple[flo
         )
     kept: list[tuple[float, Fraction]] = []
     for at, level in sorted(zip(eps, levels, strict=True)):
+        # a guarantee that an earlier one implies says nothing more
         if level < (kept[-1][1] if kept else 1) and at <= LARGEST:
+            # a larger epsilon promises less: sound
             raised = max(at, _NEAREST) if at else 0.0
             if kept and kept[-1][0] == raised:
                 kept.pop()
@@ -112,16 +114,19 @@ def useful(epsilons: Iterable[float], deltas: Iterable[float]) -> list[tuple[flo
 def vertices(guarantees: Guarantees) -> list[Vertex]:
     """Return the atoms of the hull, by rising loss; their masses add up to 1 - D."""
     right = [(eps, exponential(eps), delta) for eps, delta in guarantees]
+    # the mirror image: a guarantee at eps says h(1/t) <= 1 - (1 - delta)/t
     left = [(-eps, 1 / t, 1 - (1 - delta) / t) for eps, t, delta in reversed(right) if eps]
     hull = lower_hull([(0.0, Fraction(), Fraction(1)), *left, *right])
     slopes = [(b[2] - a[2]) / (b[1] - a[1]) for a, b in pairwise(hull)]
     steps = zip(hull[1:], slopes, [*slopes[1:], Fraction()], strict=True)
+    # Q's mass is by how much the slope grows, P's t times that
     return [Vertex(at, t * (after - before), after - before) for (at, t, _), before, after in steps]
 
 
 def exponential(eps: float) -> Fraction:
     """Return a rational at least ``e^eps``, and within 1e-87 of it."""
     if eps == 0:
+        # rounded up: a guarantee at eps is one at anything above
         return Fraction(1)
     return Fraction(_DIGITS.exp(Decimal(eps))) * (1 + Fraction(1, 10**88))
 
@@ -131,6 +136,7 @@ def logarithm(ratio: Fraction) -> float:
     if ratio == 1:
         return 0.0
     quotient = _DIGITS.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
+    # rounded up past the 90 digits' own error
     return ceiling(Fraction(_DIGITS.ln(quotient)) + Fraction(1, 10**80))
 
 
@@ -140,6 +146,7 @@ def lower_hull(
     """Return the lower convex hull of points by rising second entry (Andrew's chain)."""
     hull: list[tuple[float, Fraction, Fraction]] = []
     for point in points:
+        # a point above the chord of its neighbours is not a vertex
         while len(hull) > 1 and not _below(hull[-2], hull[-1], point):
             hull.pop()
         hull.append(point)
@@ -155,12 +162,13 @@ def _below(
     return (b[2] - a[2]) * (c[1] - a[1]) < (c[2] - a[2]) * (b[1] - a[1])
 
 
-def _conditional(found: Sequence[Vertex], failure: Fraction) -> tuple[float, Atoms]:
+def _conditional(hull: Sequence[Vertex], failure: Fraction) -> tuple[float, Atoms]:
     rest = 1 - failure
     atoms = Atoms(
-        [v.loss for v in found],
-        [float(v.p / rest) for v in found],
-        [float(v.q / rest) for v in found],
+        [v.loss for v in hull],
+        # given that the two are not told apart: divided by 1 - D
+        [float(v.p / rest) for v in hull],
+        [float(v.q / rest) for v in hull],
         exact=False,
     )
     return ceiling(failure), atoms

@@ -18,17 +18,25 @@ from typing import TypeVar
 import numpy as np
 from attrs import field, frozen
 
-from accountants import contour, roots
-from accountants.accountant import Chain, Floor, bracket
+from accountants import contour
+from accountants.accountant import Chain, Floor, bracket, remaining_delta
 from accountants.bounds import Bounds
-from accountants.concentrated import remaining
 from accountants.errors import InapplicableError, nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
-from accountants.notions import gaussian, renyi
+from accountants.notions.gaussian import LARGEST_MU, gdp_epsilon, gdp_profile
+from accountants.notions.renyi import renyi_divergence
 from accountants.pair import Pair
+from accountants.roots import enclosure
 from accountants.rounding import UNIT, Array, ceiling, flooring, up
-from accountants.screen import Screen, at_order, divergence, failing, of_pure, pure_or_infinite
+from accountants.screen import (
+    PruningBound,
+    delta_floor_of,
+    divergence_cost,
+    order_bound,
+    pure_or_infinite,
+    pure_sum_bound,
+)
 
 _Spends = tuple[tuple[Pair, int], ...]
 
@@ -50,10 +58,10 @@ class DistributionState:
 
     def floor(self) -> Floor:
         """Return what no accountant can go below."""
-        found = Floor()
+        floor = Floor()
         for loss, times in self.losses.items().items():
-            found = found.add(loss, times)
-        return found
+            floor = floor.add(loss, times)
+        return floor
 
 
 @frozen
@@ -98,17 +106,20 @@ class Distribution:
     def epsilon(self, state: DistributionState, delta: float) -> Bounds:
         """Return a bracket of the tight epsilon at ``delta``."""
         delta = probability("delta", delta)
-        whole_ = _whole(state)
+        directions = _directions_of(state)
         if delta >= 1:
             return Bounds(0.0, 0.0)
         lower, upper = 0.0, math.inf
-        rest = remaining(delta, whole_.failure[1])
-        most = _ceiling_remaining(delta, whole_.failure[0])
+        # the upper end: the most that failures may take of delta leaves the least
+        rest = remaining_delta(delta, directions.failure[1])
+        # the lower end: the least that they surely take leaves the most
+        most = _most_remaining(delta, directions.failure[0])
         if rest >= 0:
-            found = _epsilon(whole_, rest)
-            lower, upper = found.lower if most == rest else 0.0, found.upper
+            bounds = _epsilon(directions, rest)
+            lower, upper = bounds.lower if most == rest else 0.0, bounds.upper
+        # a lower bound must be read at the larger remaining delta
         if most != rest and 0 <= most < 1:
-            lower = _epsilon(whole_, most).lower
+            lower = _epsilon(directions, most).lower
         if _wide(lower, upper):
             lower = max(lower, state.floor().epsilon(delta))
         return bracket(lower, upper)
@@ -121,34 +132,36 @@ class Distribution:
 
     def profile(self, state: DistributionState, epsilons: Array) -> tuple[Array, Array]:
         """Return lower and upper bounds of delta at many epsilons (shape (m,), none negative)."""
-        whole_ = _whole(state)
+        directions = _directions_of(state)
         low, high = np.zeros(len(epsilons)), np.zeros(len(epsilons))
-        for spends in whole_.directions:
+        for spends in directions.directions:
             some_low, some_high = _profile(spends, np.asarray(epsilons, dtype=np.float64))
             attained = all(pair.attained() for pair, _ in spends)
+            # only a pair that some mechanism attains bounds the truth from below
             low = np.maximum(low, some_low if attained else 0.0)
             high = np.maximum(high, some_high)
-        least, most = flooring(whole_.failure[0]), ceiling(whole_.failure[1])
+        least, most = flooring(directions.failure[0]), ceiling(directions.failure[1])
+        # F + (1 - F) delta' rises in F and in delta': each end with its own, then rounded outward
         lower = np.maximum(0.0, (least + (1 - least) * low) * (1 - 8 * UNIT) - 1e-323)
         upper = np.minimum(1.0, up(most + (1 - most) * high, 8))
         return np.minimum(lower, upper), upper
 
-    def screens(self, state: DistributionState, delta: float) -> Sequence[Screen]:
+    def pruning_bounds(self, state: DistributionState, delta: float) -> Sequence[PruningBound]:
         """Return Chernoff's bound at the tilt of the integral, and the sum of largest losses."""
-        rest = remaining(probability("delta", delta), _whole(state).failure[1])
-        found = [of_pure(pure_or_infinite, failing, delta)]
+        rest = remaining_delta(probability("delta", delta), _directions_of(state).failure[1])
+        bounds = [pure_sum_bound(pure_or_infinite, delta_floor_of, delta)]
         if 0 < rest < 1:
             order = _order(state, rest)
-            found.append(at_order(divergence(order), failing, order, delta))
-        return found
+            bounds.append(order_bound(divergence_cost(order), delta_floor_of, order, delta))
+        return bounds
 
     def price(self, state: DistributionState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return each loss's Renyi divergence at the tilt of the integral (they add up)."""
-        rest = remaining(probability("delta", delta), _whole(state).failure[1])
+        rest = remaining_delta(probability("delta", delta), _directions_of(state).failure[1])
         order = _order(state, rest) if 0 < rest < 1 else 2.0
 
         def price(loss: PrivacyLoss) -> float:
-            return float(renyi.divergence(loss, np.array([order]))[0])
+            return float(renyi_divergence(loss, np.array([order]))[0])
 
         return price
 
@@ -161,7 +174,7 @@ class Distribution:
 
 def _order(state: DistributionState, rest: float) -> float:
     """Return one more than the tilt of the integral at ``0 < rest < 1``."""
-    directions = _whole(state).directions
+    directions = _directions_of(state).directions
     if not directions[0]:
         return 2.0
     composed = contour.composition(directions[0])
@@ -172,14 +185,14 @@ def _order(state: DistributionState, rest: float) -> float:
 
 
 @frozen
-class _Whole:
+class _Directions:
     """The pairs of each direction, and a bracket of the chance that any loss fails."""
 
     directions: tuple[_Spends, ...]
     failure: tuple[Fraction, Fraction]
 
 
-def _whole(state: DistributionState) -> _Whole:
+def _directions_of(state: DistributionState) -> _Directions:
     losses = state.losses.items()
     forward: dict[Pair, int] = {}
     for loss, times in losses.items():
@@ -195,7 +208,7 @@ def _whole(state: DistributionState) -> _Whole:
             backward[reverse] = backward.get(reverse, 0) + times
         if backward != forward:
             directions.append(tuple(backward.items()))
-    return _Whole(tuple(directions), _failure(losses))
+    return _Directions(tuple(directions), _failure(losses))
 
 
 def _failure(losses: dict[PrivacyLoss, int]) -> tuple[Fraction, Fraction]:
@@ -213,13 +226,15 @@ def _failure(losses: dict[PrivacyLoss, int]) -> tuple[Fraction, Fraction]:
         sure = sure and pair is not None and pair.attained()
     if total == 0:
         return Fraction(), Fraction()
+    # the failures are independent coins: 1 - prod (1 - f_i)^k_i, computed without cancellation
     product, slack = -math.expm1(logs), (8 + 2 * len(losses)) * UNIT
+    # and never more than their sum (union bound)
     most = min(total, Fraction(product * (1 + slack)), Fraction(1))
     least = Fraction(max(0.0, product * (1 - slack))) if sure else Fraction()
     return min(least, most), most
 
 
-def _ceiling_remaining(delta: float, failure: Fraction) -> float:
+def _most_remaining(delta: float, failure: Fraction) -> float:
     if failure >= 1 or failure > Fraction(delta):
         return -1.0
     return ceiling((Fraction(delta) - failure) / (1 - failure))
@@ -228,11 +243,12 @@ def _ceiling_remaining(delta: float, failure: Fraction) -> float:
 # --- epsilon
 
 
-def _epsilon(whole_: _Whole, delta: float) -> Bounds:
+def _epsilon(directions: _Directions, delta: float) -> Bounds:
     """Return a bracket of epsilon where no loss fails: the costlier direction's."""
     if delta >= 1:
         return Bounds(0.0, 0.0)
-    both = [_one_way(spends, delta) for spends in whole_.directions]
+    both = [_one_way(spends, delta) for spends in directions.directions]
+    # both directions must hold, so the costlier one decides each end
     return Bounds(max(b.lower for b in both), max(b.upper for b in both))
 
 
@@ -242,25 +258,29 @@ def _one_way(spends: _Spends, delta: float) -> Bounds:
     attained = all(pair.attained() for pair, _ in spends)
     if not spends:
         return Bounds(0.0, 0.0)
+    # delta 0 asks for the largest loss there is
     if delta == 0:
         return _largest(spends, attained)
+    # Gaussian pairs compose to one, with mu the root of the sum of squares: closed form
     if all(isinstance(pair, GaussianPair) for pair, _ in spends):
         return _gaussian(spends, delta, attained)
     if len(spends) == 1 and spends[0][1] == 1:
         return _single(spends[0][0], delta, attained)
-    if any(getattr(pair, "mu", 0.0) > gaussian.LARGEST for pair, _ in spends):
+    if any(getattr(pair, "mu", 0.0) > LARGEST_MU for pair, _ in spends):
         return Bounds(0.0, math.inf)
+    # no epsilon above the largest total loss is ever needed
     most = _largest(spends, attained).upper
     if most < _TINY:
         return Bounds(0.0, most)
-    with np.errstate(all="ignore"):  # what overflows is no bound, and is not taken for one
-        found = _attempt(lambda: contour.epsilon(spends, delta))
-        if found is None or _wide(found.lower, found.upper):
-            found = _closed(spends, delta, found, most) or _narrower(
-                found, lambda: _on_lattice(spends, delta, most)
+    with np.errstate(all="ignore"):  # what overflows is not a bound, and is not taken for one
+        bounds = _attempt(lambda: contour.epsilon(spends, delta))
+        if bounds is None or _wide(bounds.lower, bounds.upper):
+            bounds = _closed(spends, delta, bounds, most) or _narrower(
+                bounds, lambda: _on_lattice(spends, delta, most)
             )
-    upper = min(found.upper, most)
-    return Bounds(min(found.lower, upper) if attained else 0.0, upper)
+    # every method's bracket holds, so does their intersection
+    upper = min(bounds.upper, most)
+    return Bounds(min(bounds.lower, upper) if attained else 0.0, upper)
 
 
 def _wide(lower: float, upper: float) -> bool:
@@ -275,7 +295,7 @@ def _closed(
     upper = min(upper, most)
     if len(spends) > 1 or not lower < upper < math.inf:
         return None
-    lower, upper = roots.enclosure(
+    lower, upper = enclosure(
         lambda epsilons: _copies(spends, epsilons) or _unknown(epsilons), delta, lower, upper
     )
     return None if _wide(lower, upper) else Bounds(lower, upper)
@@ -315,27 +335,29 @@ def _single(pair: Pair, delta: float, attained: bool) -> Bounds:
     """Return the root of the pair's own profile."""
     top = max(0.0, pair.top())
     right = top if top < math.inf else 1.0
+    # the profile falls in eps: double until it is below delta
     while top == math.inf and pair.profile(np.array([right]))[1][0] > delta:
         right *= 2
         if right > 1e300:
             return Bounds(0.0, math.inf)
-    lower, upper = roots.enclosure(pair.profile, delta, 0.0, right)
+    lower, upper = enclosure(pair.profile, delta, 0.0, right)
     if _wide(lower, upper):  # bounds far apart cross delta far apart, each at a root of its own
-        lower = roots.enclosure(lambda x: (pair.profile(x)[0],) * 2, delta, 0.0, right)[0]
-        upper = roots.enclosure(lambda x: (pair.profile(x)[1],) * 2, delta, 0.0, right)[1]
+        lower = enclosure(lambda x: (pair.profile(x)[0],) * 2, delta, 0.0, right)[0]
+        upper = enclosure(lambda x: (pair.profile(x)[1],) * 2, delta, 0.0, right)[1]
     return bracket(lower if attained else 0.0, upper)
 
 
-def _narrower(found: Bounds | None, other: Callable[[], Bounds]) -> Bounds:
+def _narrower(first: Bounds | None, other: Callable[[], Bounds]) -> Bounds:
     """Return the better ends of two brackets; the other one alone where there is no first."""
-    if found is None:
+    if first is None:
         return other()
     try:
         second = other()
     except InapplicableError:  # the first holds as well
-        return found
-    upper = min(found.upper, second.upper)
-    return Bounds(min(upper, max(found.lower, second.lower)), upper)
+        return first
+    # both brackets hold: the better ends
+    upper = min(first.upper, second.upper)
+    return Bounds(min(upper, max(first.lower, second.lower)), upper)
 
 
 def _bounded(spends: contour.Spends) -> bool:
@@ -347,21 +369,23 @@ def _largest(spends: contour.Spends, attained: bool) -> Bounds:
     if not _bounded(spends):
         return Bounds(0.0, math.inf)
     total = sum((Fraction(max(0.0, p.top())) * times for p, times in spends), Fraction())
+    # `top` is the essential supremum of L, rounded up by a few units: at delta 0 nothing less holds
     lower = max(0.0, flooring(total) * (1 - 64 * UNIT)) if attained else 0.0
     return Bounds(lower, max(0.0, ceiling(total)))
 
 
 def _gaussian(spends: contour.Spends, delta: float, attained: bool) -> Bounds:
     least, most = _mu(spends)
-    lower = gaussian.epsilon(least, delta).lower if attained else 0.0
-    return Bounds(lower, gaussian.epsilon(most, delta).upper)
+    lower = gdp_epsilon(least, delta).lower if attained else 0.0
+    return Bounds(lower, gdp_epsilon(most, delta).upper)
 
 
 def _mu(spends: contour.Spends) -> tuple[float, float]:
     """Return bounds of the mu of Gaussian pairs: the root of the sum of squares."""
     square = sum((Fraction(getattr(pair, "mu", 0.0)) ** 2 * n for pair, n in spends), Fraction())
-    if square > Fraction(gaussian.LARGEST) ** 2:
-        return gaussian.LARGEST, math.inf
+    if square > Fraction(LARGEST_MU) ** 2:
+        return LARGEST_MU, math.inf
+    # rounded down and up; squares are exact rationals
     return math.sqrt(flooring(square)) * (1 - 8 * UNIT), up(math.sqrt(ceiling(square)), 2)
 
 
@@ -374,28 +398,28 @@ def _profile(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
     if all(isinstance(pair, GaussianPair) for pair, _ in spends):
         least, most = _mu(spends)
         every = [
-            (gaussian.profile(least, e).lower, gaussian.profile(most, e).upper)
-            for e in epsilons.tolist()
+            (gdp_profile(least, e).lower, gdp_profile(most, e).upper) for e in epsilons.tolist()
         ]
         return np.array([low for low, _ in every]), np.array([high for _, high in every])
     if len(spends) == 1 and spends[0][1] == 1:
         return spends[0][0].profile(epsilons)
-    with np.errstate(all="ignore"):  # what overflows is no bound, and is not taken for one
+    with np.errstate(all="ignore"):  # what overflows is not a bound, and is not taken for one
         return _computed(spends, epsilons)
 
 
 def _computed(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
     if _bounded(spends) and _largest(spends, False).upper < _TINY:
         return _trivial(spends, epsilons)
-    found = _attempt(lambda: contour.profile(spends, epsilons))
+    bounds = _attempt(lambda: contour.profile(spends, epsilons))
     for other in (_copies, _folded):
-        if found is not None and np.all(found[1] <= found[0] * (1 + _LOOSE)):
+        # narrow enough: nothing else is asked
+        if bounds is not None and np.all(bounds[1] <= bounds[0] * (1 + _LOOSE)):
             break
         second = other(spends, epsilons)
-        if found is not None and second is not None:
-            second = np.maximum(found[0], second[0]), np.minimum(found[1], second[1])
-        found = second or found
-    return found or _trivial(spends, epsilons)
+        if bounds is not None and second is not None:
+            second = np.maximum(bounds[0], second[0]), np.minimum(bounds[1], second[1])
+        bounds = second or bounds
+    return bounds or _trivial(spends, epsilons)
 
 
 def _copies(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:

@@ -45,7 +45,7 @@ def from_json(text: str) -> Term:
     Raises
     ------
     DomainError
-        If it is no JSON, or no term: with the node, and what it lacks or should not have.
+        If it is not JSON, or not a term: with the node, and what it lacks or should not have.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def from_json(text: str) -> Term:
 
 
 def to_document(term: Term) -> dict[str, Any]:
-    """Return a term as what JSON has: texts, numbers, lists and mappings.
+    """Return a term as what JSON has: str, numbers, lists and dicts.
 
     Raises
     ------

@@ -44,7 +44,7 @@ class InapplicableError(AccountingError):
     accountants.errors.InapplicableError: the accountant 'distribution' has no filter: for privacy
     loss distributions and trade-off functions the natural one is false when parameters are chosen
     adaptively (Tran, Koskela, Raisa and Honkela 2026), and for others none is proven; the
-    currencies with a theorem are best, basic, advanced, concentrated, renyi, gaussian
+    accounting units with a theorem are best, basic, advanced, concentrated, renyi, gaussian
     """
 
 
@@ -118,8 +118,8 @@ def probability(what: str, value: float, *, below_one: bool = False) -> float:
 
 
 def whole(what: str, value: int, least: int = 1) -> int:
-    """Return ``value`` as an int, or raise `DomainError` unless it is a whole number >= least."""
-    rule = f"{what} must be a whole number of at least {least}"
+    """Return ``value`` as an int, or raise `DomainError` unless it is an integer >= least."""
+    rule = f"{what} must be an integer of at least {least}"
     if isinstance(value, bool) or (not isinstance(value, int) and not hasattr(value, "__index__")):
         raise DomainError(f"{rule}, got {value!r}")
     number = value.__index__()

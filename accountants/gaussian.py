@@ -7,31 +7,21 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
-from attrs import field, frozen
+from attrs import frozen
 
-from accountants.accountant import Floor, bracket, delta_by_search
-from accountants.bounds import Bounds
-from accountants.concentrated import remaining
-from accountants.errors import InapplicableError, nonnegative, probability, whole
+from accountants.accountant import SumAccountant, SumState, remaining_delta
+from accountants.errors import InapplicableError, probability
 from accountants.loss import PrivacyLoss
-from accountants.notions import gaussian, renyi
+from accountants.notions.gaussian import LARGEST_MU, gdp_epsilon, gdp_mu
+from accountants.notions.renyi import zcdp_epsilon
 from accountants.rounding import Array, ceiling, flooring, up
-from accountants.screen import Screen, at_order, failing
+from accountants.screen import PruningBound, delta_floor_of, order_bound
 from accountants.terms import Term
 from accountants.world import World, worlds
 
 
 @frozen
-class GaussianState:
-    """The exact sums of mu squared and of the failures."""
-
-    square: Fraction = Fraction()
-    failure: Fraction = Fraction()
-    floor: Floor = field(factory=Floor)
-
-
-@frozen
-class GaussianDP:
+class GaussianDP(SumAccountant):
     """``mu = sqrt(sum mu_i^2)``, converted by the exact profile of the Gaussian.
 
     A pure loss enters by ``mu = 2 Phi^-1(e^eps / (1 + e^eps))``; no central limit is used.
@@ -54,61 +44,49 @@ class GaussianDP:
     theorem: str = "Gaussian DP: Dong, Roth & Su 2022, Cor. 2; Balle & Wang 2018, Thm 8"
     adaptive: bool = False
 
-    def start(self) -> GaussianState:
-        """Return the empty sums."""
-        return GaussianState()
+    def cost(self, loss: PrivacyLoss) -> Fraction | None:
+        """Return the square of the loss's mu, exactly."""
+        mu = gdp_mu(loss)
+        return Fraction(mu) ** 2 if mu <= LARGEST_MU else None
 
-    def compose(self, state: GaussianState, loss: PrivacyLoss, times: int = 1) -> GaussianState:
-        """Add the loss's mu squared and failure, ``times`` times."""
-        times = whole("times", times, least=0)
-        mu, failure = gaussian.mu(loss), loss.failure()
-        if not mu <= gaussian.LARGEST:  # as good as certain to fail
-            mu, failure = 0.0, 1.0
-        return GaussianState(
-            state.square + Fraction(mu) ** 2 * times,
-            state.failure + Fraction(failure) * times,
-            state.floor.add(loss, times),
-        )
+    def converted(self, total: Fraction, delta: float) -> float:
+        """Return the exact epsilon at ``delta`` of mu-GDP, mu the root of ``total``."""
+        # mu = sqrt(total), rounded up
+        return gdp_epsilon(up(math.sqrt(ceiling(total)), 2), delta).upper
 
-    def epsilon(self, state: GaussianState, delta: float) -> Bounds:
-        """Return the exact epsilon of the total mu at what the failures leave of ``delta``."""
-        delta = probability("delta", delta)
-        return bracket(state.floor.epsilon(delta), _upper(state, delta))
-
-    def delta(self, state: GaussianState, epsilon: float) -> Bounds:
-        """Return the least delta at which the bound is at most ``epsilon``."""
-        epsilon = nonnegative("epsilon", epsilon)
-        failure = min(1.0, ceiling(state.failure))
-        return delta_by_search(lambda d: _upper(state, d), epsilon, state.floor, failure)
-
-    def screens(self, state: GaussianState, delta: float) -> Sequence[Screen]:
-        """Return the screen of the sum of squares, and of the Renyi order of this one."""
-        rest = remaining(probability("delta", delta), state.failure)
+    def pruning_bounds(self, state: SumState, delta: float) -> Sequence[PruningBound]:
+        """Return the pruning bounds of the sum of squares, and of the Renyi order of this state."""
+        rest = remaining_delta(probability("delta", delta), state.failure)
         if not 0 < rest < 1:
             return []
 
         def cost(loss: PrivacyLoss) -> float:
-            mu = gaussian.mu(loss)
+            mu = gdp_mu(loss)
             return up(mu * mu)
 
-        most, fails, upper = flooring(state.square), flooring(state.failure), _upper(state, delta)
+        most, fails, upper = (
+            flooring(state.total),
+            flooring(state.failure),
+            self.upper(state, delta),
+        )
 
         def no_more(squares: Array, failures: Array) -> Array:
+            # no larger a sum of squares and no more failures: no larger an epsilon
             return np.where((squares <= most) & (failures <= fails), upper, np.inf)
 
-        found = [Screen(cost, failing, no_more)]
-        order = renyi.epsilon_linear(ceiling(state.square / 2), rest)[1]
+        bounds = [PruningBound(cost, delta_floor_of, no_more)]
+        order = zcdp_epsilon(ceiling(state.total / 2), rest)[1]
         if order < math.inf:
-            at = at_order(lambda loss: up(cost(loss) * order / 2), failing, order, delta)
-            found.append(at)
-        return found
+            at = order_bound(lambda loss: up(cost(loss) * order / 2), delta_floor_of, order, delta)
+            bounds.append(at)
+        return bounds
 
-    def price(self, state: GaussianState, delta: float) -> Callable[[PrivacyLoss], float]:
+    def price(self, state: SumState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the square of each loss's mu."""
         probability("delta", delta)
 
         def price(loss: PrivacyLoss) -> float:
-            mu = gaussian.mu(loss)
+            mu = gdp_mu(loss)
             return mu * mu  # ``mu**2`` would raise where it overflows
 
         return price
@@ -118,17 +96,6 @@ class GaussianDP:
         if loss.mu() is not None:
             return "its own mu"
         return "mu = 2 Phi^-1(e^eps / (1 + e^eps)) from its pure epsilon"
-
-
-def _upper(state: GaussianState, delta: float) -> float:
-    if delta >= 1:  # holds always, even of what surely fails
-        return 0.0
-    rest = remaining(delta, state.failure)
-    if rest >= 1 or (state.square == 0 and rest >= 0):
-        return 0.0
-    if rest <= 0:
-        return math.inf
-    return gaussian.epsilon(up(math.sqrt(ceiling(state.square)), 2), rest).upper
 
 
 def central_limit_estimate(term: Term, delta: float) -> float:
@@ -158,7 +125,7 @@ def central_limit_estimate(term: Term, delta: float) -> float:
     """
     delta = probability("delta", delta)
     square = max(_variance(world) for world in worlds(term))
-    return gaussian.epsilon(math.sqrt(square), delta).upper
+    return gdp_epsilon(math.sqrt(square), delta).upper
 
 
 def _variance(world: World) -> float:
@@ -170,6 +137,7 @@ def _variance(world: World) -> float:
         if known is None:
             raise InapplicableError(f"{type(loss).__name__} has no moments to estimate from")
         left, middle, right = known[0].real.tolist()
+        # K'' at 0 by a central difference
         total += times * max(0.0, left - 2 * middle + right) / float(_AROUND[2].real) ** 2
     return total
 

@@ -1,4 +1,4 @@
-"""What a privacy profile says about tests of who is in the data: bounds over all events.
+"""Hypothesis tests of membership: what a privacy profile implies for their errors.
 
 With the unit in the data an event S has probability P(S), without it Q(S). A profile delta,
 of both directions, allows ``P(S) <= delta(eps) + e^eps Q(S)`` and the same with P and Q exchanged,
@@ -71,8 +71,10 @@ class Knots:
         t, low, high = (np.concatenate([[0.0], each]) for each in (self.t, self.low, self.high))
         with np.errstate(all="ignore"):
             length = np.diff(t)
+            # chords drawn on: steepest before, flattest after, by the bounds' outer ends
             before = np.minimum((high[1:] - low[:-1]) / length, 1.0)[:-1]
             after = np.append(np.maximum((low[1:] - high[:-1]) / length, 0.0)[2:], 0.0)
+            # where the two lines meet, from the segment's left end
             along = (high[2:] - high[1:-1] - after * length[1:]) / (before - after)
             inside = (along > 0) & (along < length[1:])
             place, value = (t[1:-1] + along)[inside], (high[1:-1] + before * along)[inside]
@@ -89,7 +91,9 @@ def knots(profile: Profile, log_t: Array) -> Knots:
         t = np.exp(log_t)
     sizes, where = np.unique(np.abs(log_t), return_inverse=True)
     lower, upper = (bound[where] for bound in profile(sizes))
+    # min(1, t): the slope of k is at most 1
     least = np.minimum(1.0, t)
+    # k(t) = min(1, t) (1 - delta), each end with the other end of delta
     low, high = least * (1 - upper), least * (1 - lower)
     return Knots(log_t, t, low * (1 - 16 * UNIT), np.minimum(high * (1 + 16 * UNIT), least))
 
@@ -134,6 +138,8 @@ def greatest(
         at_knots, above = question(known.t, known.low, -1), question(known.t, known.high, 1)
         at_corners = question(place, value * (1 + 64 * UNIT), 1)
         lower = at_knots.max(axis=1)
+        # the polygon lies above the curve, so its corners and the knots' upper bounds bound the
+        # maximum
         upper = np.maximum(at_corners.max(axis=1), above.max(axis=1))
         wide = (upper - lower) / digits
         widths.append(float(wide.max()))
@@ -150,6 +156,6 @@ def greatest(
 
 def _around(log_t: Array, where: NDArray[np.int64]) -> Array:
     """Return new points in the segments beside the knots ``where``."""
-    found = np.unique(np.clip(np.concatenate([where - 1, where]), 0, len(log_t) - 2))
-    middle = (log_t[found] + log_t[found + 1]) / 2
+    cells = np.unique(np.clip(np.concatenate([where - 1, where]), 0, len(log_t) - 2))
+    middle = (log_t[cells] + log_t[cells + 1]) / 2
     return np.setdiff1d(middle, log_t)

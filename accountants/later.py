@@ -41,7 +41,10 @@ def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], 
         module = where[name]
         if module == package:  # a package inside of this one
             return import_module(f"{package}.{name}")
-        value = getattr(import_module(module), name)
+        holder = import_module(module)
+        if not hasattr(holder, name):  # a module of a room, such as ``adaptive_dp.report.plot``
+            import_module(f"{module}.{name}")
+        value = getattr(holder, name)
         setattr(sys.modules[package], name, value)
         return value
 
@@ -50,9 +53,9 @@ def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], 
 
 def offered(stub: Path) -> dict[str, str]:
     """Return the modules that a stub imports its names from, by name."""
-    found = {}
+    modules = {}
     for node in ast.parse(stub.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ImportFrom) and node.module != "typing":
             for alias in node.names:
-                found[alias.asname or alias.name] = str(node.module)
-    return found
+                modules[alias.asname or alias.name] = str(node.module)
+    return modules

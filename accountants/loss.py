@@ -1,6 +1,6 @@
 """What one mechanism costs: the contract that every privacy loss keeps.
 
-Nouns. A *loss* describes a pair of output distributions (P, Q), one for each of two
+A *loss* describes a pair of output distributions (P, Q), one for each of two
 neighbouring data sets, in both directions. With probability at most `failure` anything
 may happen (the two are told apart); outside of that event the loss offers any subset of
 exact functionals:
@@ -144,6 +144,7 @@ def _renyi(pair: Pair, orders: Array) -> Array | None:
         known = direction.log_moment((orders - 1).astype(np.complex128))
         if known is None:
             return None
+        # D_a = log E_P e^{(a-1)L} / (a - 1), rounded up; both directions must hold
         costlier = np.maximum(costlier, up((known[0].real + known[1]) / (orders - 1)))
     return np.where(np.isnan(costlier), np.inf, costlier)
 
@@ -155,6 +156,7 @@ def _profile(pair: Pair, failure: float, epsilon: float) -> Bounds:
         lower = max(lower, float(low[0]) if pair.attained() else 0.0)
         upper = max(upper, float(high[0]))
     least = failure if pair.attained() else 0.0
+    # F + (1 - F) delta' at both ends; below only where a mechanism attains the pair
     lower = least + (1 - least) * lower
     return Bounds(max(0.0, down(lower)), min(1.0, up(failure + (1 - failure) * upper)))
 

@@ -1,6 +1,6 @@
 """Odometers: running bounds for an analysis without a budget, valid whenever it stops.
 
-Nouns. Losses are chosen as outcomes come in; L_t is the log-likelihood ratio of all
+Losses are chosen as outcomes come in; L_t is the log-likelihood ratio of all
 outcomes up to time t, P against Q. An *odometer* reads eps_t off what was spent so far, such
 that, outside of failures, one of two statements holds (`Odometer.uniform` says which):
 
@@ -30,61 +30,66 @@ from accountants.errors import (
     probability,
     whole,
 )
-from accountants.filters.best import priced, shares
-from accountants.filters.concentrated import rho_of
-from accountants.filters.gaussian import square_of
-from accountants.filters.renyi import ORDERS, divergences, orders_of
-from accountants.filters.sums import BEYOND, Spent, exact, rest, set_aside
+from accountants.filters.best import cost_or_beyond, delta_shares
+from accountants.filters.concentrated import rho_cost
+from accountants.filters.gaussian import mu_square_cost
+from accountants.filters.renyi import ORDERS, checked_orders, divergence_costs
+from accountants.filters.sums import (
+    BEYOND,
+    ExactSums,
+    Spent,
+    checked_failures,
+    delta_beside_failures,
+    rational_cost,
+)
 from accountants.loss import PrivacyLoss
-from accountants.notions import gaussian, pure, renyi
-from accountants.notions.gaussian import LARGEST
+from accountants.notions.gaussian import LARGEST_MU, gdp_epsilon
+from accountants.notions.pure import pure_epsilon
+from accountants.notions.renyi import renyi_to_epsilon
 from accountants.rounding import Array, ceiling, down, up
 
 
-class Odometer:
-    """Base of the odometers: a subclass gives prices and reads the sums; constant work a spend."""
+class Odometer(ExactSums):
+    """Base of the odometers: a subclass gives costs and reads the sums; constant work a spend."""
 
     __slots__ = ()
 
-    name: ClassVar[str] = ""
-    theorem: ClassVar[str] = ""
-    adaptive: ClassVar[bool] = True
-
     delta: float
-    failures: float
 
-    def start(self) -> Spent:
-        """Return the state in which nothing is spent."""
-        raise NotImplementedError
-
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
-        """Return what a loss costs in each currency, outside of its failure."""
-        raise NotImplementedError
+    def __attrs_post_init__(self) -> None:
+        """Check delta and failures, as floats: a positive part must be left beside the failures."""
+        kind = type(self).__name__
+        delta = probability(f"{kind}.delta", self.delta)
+        failures = checked_failures(kind, self.failures, delta)
+        if not 0 < delta_beside_failures(delta, failures) < 1:
+            raise InapplicableError(
+                f"{kind} needs a delta beside the failures, in (0, 1), got "
+                f"delta {delta!r} and failures {failures!r}; PureOdometer needs none"
+            )
+        object.__setattr__(self, "delta", delta)
+        object.__setattr__(self, "failures", failures)
 
     def epsilon(self, state: Spent) -> float:
         """Return eps_t of the state, rounded up."""
         raise NotImplementedError
 
     def spend(self, state: Spent, loss: PrivacyLoss, times: int = 1) -> Spent:
-        """Return the state after paying ``loss`` ``times`` times.
+        """Return the state after spending ``loss`` ``times`` times.
 
         Raises
         ------
         BudgetError
             If the losses' failures would pass their part of delta; the state stays what it was.
         """
-        if not isinstance(loss, PrivacyLoss):
-            raise DomainError(f"an odometer reads privacy losses, got {loss!r}")
-        count, failure = whole("times", times, least=0), Fraction(loss.failure())
-        after = state.add(self.prices(loss), loss.failure(), count)
-        left = Fraction(self.failures) - state.failure
-        if failure * count > left:
-            fitting = left // failure
+        after = self._after(state, loss, times)
+        # F must bound the failures on every path, so they are the one sum with a budget
+        if after.failure > Fraction(self.failures):
+            fitting = (Fraction(self.failures) - state.failure) // Fraction(loss.failure())
             raise BudgetError(
-                f"{loss!r}, {count} times, fails with more than what remains of the odometer's "
+                f"{loss!r}, {times} times, fails with more than what remains of the odometer's "
                 f"failures = {self.failures!r}; it fits {fitting} times",
                 loss,
-                count,
+                times,
                 fitting,
             )
         return after
@@ -121,18 +126,21 @@ class PureOdometer(Odometer):
 
     failures: float = field(default=0.0, converter=_of_pure)
 
+    def __attrs_post_init__(self) -> None:
+        """Check nothing: a sum of epsilons needs no delta beside the failures."""
+
     @property
     def delta(self) -> float:  # type: ignore[override]
         """The failures."""
         return self.failures
 
-    def start(self) -> Spent:
-        """Return the empty sum."""
-        return Spent((Fraction(),))
+    def units(self) -> tuple[str, ...]:
+        """Return epsilon."""
+        return ("epsilon",)
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon."""
-        return (exact(pure.epsilon(loss)),)
+        return (rational_cost(pure_epsilon(loss)),)
 
     def epsilon(self, state: Spent) -> float:
         """Return the sum."""
@@ -140,11 +148,43 @@ class PureOdometer(Odometer):
 
 
 def _orders(value: float | Iterable[float]) -> tuple[float, ...]:
-    return orders_of("orders", value)
+    return checked_orders("orders", value)
 
 
 @frozen
-class RenyiOdometer(Odometer):
+class _OrdersOdometer(Odometer):
+    """Base of the odometers that read a sum of epsilons, or of divergences at some of k orders."""
+
+    delta: float = field()
+    orders: tuple[float, ...] = field(default=ORDERS, converter=_orders)
+    failures: float = 0.0
+    uniform: bool = True
+
+    def divergences(self, sums: tuple[Fraction, ...]) -> Array:
+        """Return the total divergence at each order, rounded up, from the sums but epsilon's."""
+        raise NotImplementedError
+
+    def epsilon(self, state: Spent) -> float:
+        """Return the least of the bounds; all of them hold at once."""
+        total, *others = state.sums
+        epsilon, divergences = ceiling(total), self.divergences(tuple(others))
+        orders = np.array(self.orders)
+        share = down(
+            delta_beside_failures(self.delta, self.failures) / len(orders), 2
+        )  # a union over the orders
+        if not share > 0:
+            return epsilon
+        if self.uniform:
+            # Ville: P(L_t ever passes sum D_a,i + log(1 / share) / (a - 1)) <= share
+            values = up(divergences + up(-math.log(share) / (orders - 1), 8), 2)
+        else:
+            # optional stopping: E e^{(a-1) (L_tau - sum D_a,i)} <= 1, converted at the share
+            values = renyi_to_epsilon(divergences, orders, share)
+        return max(0.0, min(epsilon, float(values.min())))
+
+
+@frozen
+class RenyiOdometer(_OrdersOdometer):
     """``eps_t = min_a (sum D_a,i + c_a)`` over k orders, or ``sum eps_i`` where that is less.
 
     ``exp((a - 1) (L_t - sum D_a,i))`` is a supermartingale that starts at 1. By Ville's inequality
@@ -182,30 +222,21 @@ class RenyiOdometer(Odometer):
     name: ClassVar[str] = "renyi"
     theorem: ClassVar[str] = "Renyi odometer: Whitehouse et al. 2023; Lecuyer 2021"
 
-    delta: float = field()
-    orders: tuple[float, ...] = field(default=ORDERS, converter=_orders)
-    failures: float = 0.0
-    uniform: bool = True
-
-    def __attrs_post_init__(self) -> None:
-        _share(self)
-
-    def start(self) -> Spent:
-        """Return empty sums."""
-        return Spent((Fraction(),) * (1 + len(self.orders)))
+    def units(self) -> tuple[str, ...]:
+        """Return epsilon and the orders."""
+        return "epsilon", *(f"divergence at order {order:.6g}" for order in self.orders)
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, where there is one, and the divergence at each order."""
-        return exact(loss.pure()), *divergences(loss, self.orders)
+        return rational_cost(loss.pure()), *divergence_costs(loss, self.orders)
 
-    def epsilon(self, state: Spent) -> float:
-        """Return the least of the bounds."""
-        sums = np.array([ceiling(s) for s in state.sums])
-        return _least(self, sums[0], sums[1:])
+    def divergences(self, sums: tuple[Fraction, ...]) -> Array:
+        """Return the sums."""
+        return np.array([ceiling(s) for s in sums])
 
 
 @frozen
-class ConcentratedOdometer(Odometer):
+class ConcentratedOdometer(_OrdersOdometer):
     """`RenyiOdometer` of the line ``sum D_a,i <= a sum rho_i``: its state is two sums.
 
     Parameters
@@ -229,27 +260,19 @@ class ConcentratedOdometer(Odometer):
     name: ClassVar[str] = "concentrated"
     theorem: ClassVar[str] = "zCDP odometer: Whitehouse, Ramdas, Rogers & Wu 2023"
 
-    delta: float = field()
-    orders: tuple[float, ...] = field(default=ORDERS, converter=_orders)
-    failures: float = 0.0
-    uniform: bool = True
-
-    def __attrs_post_init__(self) -> None:
-        _share(self)
-
-    def start(self) -> Spent:
-        """Return empty sums."""
-        return Spent((Fraction(),) * 2)
+    def units(self) -> tuple[str, ...]:
+        """Return epsilon and rho."""
+        return "epsilon", "rho"
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, where there is one, and rho."""
-        return exact(loss.pure()), rho_of(loss)
+        return rational_cost(loss.pure()), rho_cost(loss)
 
-    def epsilon(self, state: Spent) -> float:
-        """Return the least of the bounds."""
-        epsilon, rho = (ceiling(s) for s in state.sums)
+    def divergences(self, sums: tuple[Fraction, ...]) -> Array:
+        """Return the line ``a sum rho_i``."""
+        (rho,) = sums
         with np.errstate(over="ignore"):
-            return _least(self, epsilon, up(np.array(self.orders) * rho))
+            return up(np.array(self.orders) * ceiling(rho))
 
 
 def _of_first(value: float) -> float:
@@ -308,35 +331,36 @@ class GaussianOdometer(Odometer):
     def __attrs_post_init__(self) -> None:
         if not self.ratio > 1:
             raise DomainError(f"GaussianOdometer.ratio must be above 1, got {self.ratio!r}")
-        if math.log(self.first) + self.count * math.log(self.ratio) > math.log(LARGEST):
+        if math.log(self.first) + self.count * math.log(self.ratio) > math.log(LARGEST_MU):
             raise DomainError(
                 "GaussianOdometer's budgets first * ratio^j must stay below 1e150 up to count, got "
                 f"first = {self.first!r}, ratio = {self.ratio!r}, count = {self.count!r}"
             )
-        _share(self)
+        super().__attrs_post_init__()
 
-    def start(self) -> Spent:
-        """Return the empty sum."""
-        return Spent((Fraction(),))
+    def units(self) -> tuple[str, ...]:
+        """Return mu squared."""
+        return ("mu^2",)
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the square of mu."""
-        return (square_of(loss),)
+        return (mu_square_cost(loss),)
 
     def epsilon(self, state: Spent) -> float:
         """Return the exact epsilon of the first budget that is not passed."""
         budgets = (self.first * self.ratio**j for j in range(self.count))
+        # the first budget that the sum does not pass: compared exactly, as the filter j would
         mu = next((m for m in budgets if state.sums[0] <= Fraction(m) ** 2), math.inf)
-        share = down(rest(self.delta, self.failures) / self.count, 2)
-        return gaussian.epsilon(mu, share).upper if share > 0 else math.inf
+        share = down(delta_beside_failures(self.delta, self.failures) / self.count, 2)
+        return gdp_epsilon(mu, share).upper if share > 0 else math.inf
 
 
 @frozen
 class BestOdometer(Odometer):
-    """The least of three readings: of epsilons, of squares of mu, and of divergences.
+    """The least of three bounds: of epsilons, of squares of mu, and of divergences.
 
     The sum of epsilons needs no delta; `GaussianOdometer` and `RenyiOdometer` have a share of it
-    each. Where the least of some readings is read at a stopping rule,
+    each. Where the least of some bounds is read at a stopping rule,
     ``(1 - e^{min_i eps_i - L})_+`` is the largest of ``(1 - e^{eps_i - L})_+``, so at most their
     sum: the shares add up to delta (own proof).
 
@@ -372,54 +396,27 @@ class BestOdometer(Odometer):
     renyi: RenyiOdometer = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        _share(self)
-        mine, others = shares(self.delta, self.failures)
+        super().__attrs_post_init__()
+        mine, others = delta_shares(self.delta, self.failures)
         object.__setattr__(self, "gaussian", GaussianOdometer(mine))
         object.__setattr__(self, "renyi", RenyiOdometer(others, uniform=False))
 
-    def start(self) -> Spent:
-        """Return empty sums."""
-        return Spent((Fraction(),) * (2 + len(self.renyi.orders)))
+    def units(self) -> tuple[str, ...]:
+        """Return mu squared, epsilon and the orders."""
+        return *self.gaussian.units(), *self.renyi.units()
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the square of mu, the pure epsilon, and the divergence at each order."""
         orders = self.renyi.orders
         try:
-            found = divergences(loss, orders)
-        except InapplicableError:
-            found = (BEYOND,) * len(orders)
-        return priced(lambda: square_of(loss)), exact(loss.pure()), *found
+            costs = divergence_costs(loss, orders)
+        except InapplicableError:  # a loss without a curve ends these sums; the others go on
+            costs = (BEYOND,) * len(orders)
+        return cost_or_beyond(lambda: mu_square_cost(loss)), rational_cost(loss.pure()), *costs
 
     def epsilon(self, state: Spent) -> float:
-        """Return the least of the readings."""
+        """Return the least of the bounds."""
         square, *others = state.sums
         return min(
             self.gaussian.epsilon(Spent((square,))), self.renyi.epsilon(Spent(tuple(others)))
         )
-
-
-def _share(
-    odometer: RenyiOdometer | ConcentratedOdometer | GaussianOdometer | BestOdometer,
-) -> None:
-    """Check delta and failures, as floats: a positive part must be left beside the failures."""
-    delta = probability(f"{type(odometer).__name__}.delta", odometer.delta)
-    failures = set_aside(type(odometer).__name__, odometer.failures, delta)
-    if not 0 < rest(delta, failures) < 1:
-        raise InapplicableError(
-            f"{type(odometer).__name__} needs a delta beside the failures, in (0, 1), got "
-            f"delta {delta!r} and failures {failures!r}; PureOdometer needs none"
-        )
-    object.__setattr__(odometer, "delta", delta)
-    object.__setattr__(odometer, "failures", failures)
-
-
-def _least(odometer: RenyiOdometer | ConcentratedOdometer, epsilon: float, sums: Array) -> float:
-    orders = np.array(odometer.orders)
-    share = down(rest(odometer.delta, odometer.failures) / len(orders), 2)
-    if not share > 0:
-        return epsilon
-    if odometer.uniform:
-        values = up(sums + up(-math.log(share) / (orders - 1), 8), 2)
-    else:
-        values = renyi.convert(sums, orders, share)
-    return max(0.0, min(epsilon, float(values.min())))

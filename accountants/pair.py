@@ -1,6 +1,6 @@
 """A dominating pair: what one mechanism lets an adversary see, in one direction.
 
-Nouns. A *pair* is two laws (P, Q) of an outcome: P with the unit, Q without it (or, under
+A *pair* is two laws (P, Q) of an outcome: P with the unit, Q without it (or, under
 replace-one, with one or the other value of it). Its *privacy loss* is the random variable
 ``L = log dP/dQ``. The pair *dominates* a mechanism when, for every t > 0 (below 1 too) and all
 neighbours, the mechanism's hockey-stick ``E_Q (dP/dQ - t)_+`` is at most the pair's. Then
@@ -156,13 +156,16 @@ class Pair:
         """Return lower and upper bounds of ``P(L > eps) - e^eps Q(L > eps)``, at any real eps.
 
         Every event bounds the hockey-stick from below; it falls in eps, so the event at a loss
-        surely below eps, at that loss's price, bounds it from above.
+        surely below eps, at that loss's own factor e^l, bounds it from above.
         """
         below = epsilon - 2 * slip(epsilon)
         least = np.maximum(0.0, -np.expm1(np.minimum(epsilon, 0.0)))  # of every pair
         with np.errstate(over="ignore", invalid="ignore"):
+            # the event {L > l} of some l near eps: any event bounds the hockey-stick from below
             lower = _stick(*self.above(epsilon), epsilon, self.tail_error(), -1)
+            # at a loss l surely below eps, with its own factor e^l: the hockey-stick falls in eps
             upper = _stick(*self.above(below), below - slip(epsilon), self.tail_error(), 1)
+        # delta(eps) >= 1 - e^eps for every pair of laws
         lower = np.maximum(lower, least * (1 - 4 * UNIT))
         upper = np.minimum(1.0, np.maximum(upper, least * (1 + 4 * UNIT)))
         return np.nan_to_num(lower, nan=0.0), np.nan_to_num(upper, nan=1.0)
@@ -172,9 +175,11 @@ def _stick(p: Array, q: Array, epsilon: Array, error: float, side: int) -> Array
     """Return a bound (above for side 1, below for -1) of ``p - e^eps q``, never negative."""
     ratio = np.exp(epsilon)
     paid = np.where(ratio < np.inf, ratio * q, 0.0 if side > 0 else np.inf)
+    # tails within a relative error, e^eps within units of |eps|, and 1e-300 absolute
     wrong = error * (p + paid) + 8 * UNIT * (1 + np.abs(epsilon)) * paid
     wrong = wrong + 2e-300 * (1 + np.minimum(ratio, 1e300))
     bound = np.maximum(p - paid + side * wrong, 0.0)
+    # never above P's tail itself
     return np.minimum(bound, p * (1 + error) + 1e-300) if side > 0 else bound
 
 
@@ -281,17 +286,18 @@ def summed(
     """
     points = np.ravel(z)
     total, error = np.zeros(len(points), dtype=np.complex128), np.zeros(len(points))
-    for start in range(0, len(spends), _BATCH):
-        some = spends[start : start + _BATCH]
+    for start in range(0, len(spends), _SUM_BATCH):
+        some = spends[start : start + _SUM_BATCH]
         values = np.array([parameter(pair) for pair, _ in some], dtype=np.float64)
         times = np.array([count for _, count in some], dtype=np.float64)
         value, wrong = log_moment(values, points)
+        # an unknown log-moment counts as 0 with an infinite error
         value = np.where(wrong < np.inf, value, 0.0)  # nothing is known of it
         total = total + times @ value
         error = error + times @ (wrong + (len(some) + 4) * UNIT * np.abs(value))
-    error = error * (1 + 1e-9) + (len(spends) // _BATCH + 1) * UNIT * np.abs(total)
+    error = error * (1 + 1e-9) + (len(spends) // _SUM_BATCH + 1) * UNIT * np.abs(total)
     return total.reshape(np.shape(z)), error.reshape(np.shape(z))
 
 
-_BATCH = 256
+_SUM_BATCH = 256
 """So many pairs at once: their matrices stay in a processor's cache."""

@@ -1,11 +1,12 @@
 """Pictures of a guarantee: curves with what is not known of them as a band.
 
-Needs matplotlib: ``pip install "adaptive-dp[plot]"``. Every function draws into ``ax``, or into
+Needs matplotlib: ``pip install "adaptive-dp[report]"``. Every function draws into ``ax``, or into
 a new figure, and returns the axes; ``ax.figure.savefig("file.png")`` writes it.
 
 The line is the end of the bracket that holds for every mechanism with these losses; the band
 reaches to the other end, below which no proof can go. Where there is no band to be seen, the
-bound is tight.
+bound is tight. A curve is computed at some points and drawn as steps on the safe side between
+them, so that no picture under-reports.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -43,18 +44,27 @@ INK, _FAINT = "#333333", "#DDDDDD"
 
 
 def profile(
-    guarantees: Guarantees, *, least: float = 1e-12, points: int = 80, ax: Axes | None = None
+    guarantees: Guarantees,
+    *,
+    least: float = 1e-12,
+    points: int = 160,
+    reach: float = 0.0,
+    ax: Axes | None = None,
 ) -> Axes:
-    """Draw delta against epsilon, down to a least delta."""
+    """Draw delta against epsilon, down to a least delta and at least up to ``reach``."""
     many = _named(guarantees)
     axes = framed(ax, "Privacy profile", "epsilon (nats)", "delta (probability)")
-    reach = max(_reach(each, least) for each in many.values())
+    reach = max(reach, *(_reach(each, least) for each in many.values()))
     grid = np.linspace(0.0, reach, points)
     for i, (name, each) in enumerate(many.items()):
         lower, upper = each.profile(grid)
+        # Delta falls in epsilon, so a bound at one point holds, as an upper one, at all to its
+        # right, and as a lower one at all to its left: running extremes are bounds too.
+        upper = np.minimum.accumulate(upper)
+        lower = np.minimum(np.maximum.accumulate(lower[::-1])[::-1], upper)
         seen = upper >= least / 100
         low = np.maximum(lower, least / 100) if len(many) <= LABELLED else upper
-        _curve(axes, grid[seen], low[seen], upper[seen], upper[seen], i, name)
+        _curve(axes, grid[seen], low[seen], upper[seen], "upper", i, name)
         _label(axes, name, grid[seen], upper[seen], i, len(many))
     _legend(axes, len(many))
     axes.set(yscale="log", xlim=(0, reach), ylim=(least, 1))
@@ -74,18 +84,18 @@ def epsilons(
     grid = np.geomspace(*deltas, points)
     axes.set(xscale="log", xlim=deltas)
     for i, (name, each) in enumerate(many.items()):
-        found = [each.epsilon(float(delta)) for delta in grid]
-        lower, upper = (np.array([getattr(b, end) for b in found]) for end in ("lower", "upper"))
+        brackets = [each.epsilon(float(delta)) for delta in grid]
+        lower, upper = (np.array([getattr(b, end) for b in brackets]) for end in ("lower", "upper"))
         seen = np.isfinite(upper)
         low = lower if len(many) <= LABELLED else upper
-        _curve(axes, grid[seen], low[seen], upper[seen], upper[seen], i, name)
+        _curve(axes, grid[seen], low[seen], upper[seen], "upper", i, name)
         _label(axes, name, grid[seen], upper[seen], i, len(many))
     _legend(axes, len(many))
     axes.set_ylim(bottom=0)
     return axes
 
 
-def tradeoff(guarantees: Guarantees, *, points: int = 80, ax: Axes | None = None) -> Axes:
+def tradeoff(guarantees: Guarantees, *, points: int = 160, ax: Axes | None = None) -> Axes:
     """Draw the least false-negative rate of a membership test against its false-positive rate.
 
     Examples
@@ -105,8 +115,11 @@ def tradeoff(guarantees: Guarantees, *, points: int = 80, ax: Axes | None = None
     )
     for i, (name, each) in enumerate(many.items()):
         lower, upper = each.tradeoff(grid, digits=2e-4)
+        # The rate falls in the other one: running extremes are bounds, as in `profile`.
+        lower = np.maximum.accumulate(lower[::-1])[::-1]
+        upper = np.maximum(np.minimum.accumulate(upper), lower)
         high = upper if len(many) <= LABELLED else lower
-        _curve(axes, grid, lower, high, lower, i, name)
+        _curve(axes, grid, lower, high, "lower", i, name)
         _label(axes, name, grid, lower, i, len(many))
     _legend(axes, len(many))
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
@@ -131,15 +144,40 @@ def accountants(
     logarithmic
         Whether the axis is; for deltas.
     """
-    known = [(n, a.bounds) for n, a in answers.items() if a.bounds and a.bounds.upper < math.inf]
+    found = {name: answer.bounds for name, answer in answers.items() if answer.bounds}
+    return brackets(found, title=title, logarithmic=logarithmic, ax=ax)
+
+
+def brackets(
+    bounds: Mapping[str, Bounds],
+    *,
+    title: str = "epsilon (nats)",
+    logarithmic: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw lower and upper bounds by name, the smallest upper one on top.
+
+    Parameters
+    ----------
+    bounds
+        By the name to show; those without a finite upper bound are left out.
+    title, logarithmic
+        As for `accountants`.
+
+    Examples
+    --------
+    >>> brackets({"basic": Bounds(0.5, 2.0), "renyi": Bounds(0.5, 1.0)}).get_yticklabels()[1]
+    Text(0, 1, 'renyi')
+    """
+    known = [(name, each) for name, each in bounds.items() if each.upper < math.inf]
     known.sort(key=lambda item: item[1].upper, reverse=True)
     best = known[-1][1].upper if known else 1.0
     near = [b.upper for _, b in known if logarithmic or b.upper <= 4 * best]
     least, edge = (best / 1e4, 1.0) if logarithmic else (0.0, 1.25 * max(near, default=1.0) or 1.0)
     axes = framed(ax, "Accountants side by side", title, "")
     axes.set(xscale="log" if logarithmic else "linear", xlim=(least or 0.0, edge))
-    for row, (_, bounds) in enumerate(known):
-        _bracket(axes, row, bounds, least, edge, COLOURS[0] if row == len(known) - 1 else "#777777")
+    for row, (_, each) in enumerate(known):
+        _bracket(axes, row, each, least, edge, COLOURS[0] if row == len(known) - 1 else "#777777")
     axes.set_yticks(range(len(known)), [name for name, _ in known])
     axes.grid(visible=False, axis="y")
     axes.set_ylim(-0.6, len(known) - 0.4)
@@ -215,8 +253,8 @@ def framed(ax: Axes | None, title: str, x: str, y: str) -> Axes:
     return ax
 
 
-def figure(width: float) -> Figure:
-    """Return a new figure, which no global state knows.
+def figure(width: float, height: float = 4.4) -> Figure:
+    """Return a new figure, its sides in inches, which no global state knows.
 
     Raises
     ------
@@ -226,16 +264,36 @@ def figure(width: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise AccountingError('plots need matplotlib: pip install "adaptive-dp[plot]"') from None
-    return Figure(figsize=(width, 4.4), dpi=150, layout="constrained")
+        raise AccountingError('plots need matplotlib: pip install "adaptive-dp[report]"') from None
+    return Figure(figsize=(width, height), dpi=150, layout="constrained")
 
 
 def _curve(
-    axes: Axes, x: Array, lower: Array, upper: Array, line: Array, i: int, name: str
+    axes: Axes,
+    x: Array,
+    lower: Array,
+    upper: Array,
+    promise: Literal["lower", "upper"],
+    i: int,
+    name: str,
 ) -> None:
+    """Draw a decreasing curve, known at some points only, as steps that under-report nowhere.
+
+    Between two points the upper bound at the left one holds, and the lower bound at the right one;
+    ``promise`` is the end that is drawn as the line.
+    """
     color, dashes = COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)]
-    axes.fill_between(x, lower, upper, color=color, alpha=0.15, linewidth=0)
-    axes.plot(x, line, color=color, linewidth=1.8, linestyle=dashes, label=name or "_")
+    low, high = np.repeat(lower[1:], 2), np.repeat(upper[:-1], 2)
+    axes.fill_between(np.repeat(x, 2)[1:-1], low, high, color=color, alpha=0.15, linewidth=0)
+    axes.plot(
+        x,
+        upper if promise == "upper" else lower,
+        color=color,
+        linewidth=1.8,
+        linestyle=dashes,
+        label=name or "_",
+        drawstyle="steps-post" if promise == "upper" else "steps-pre",
+    )
 
 
 def _legend(axes: Axes, count: int) -> None:

@@ -1,4 +1,4 @@
-"""The whole curve that a claim of points implies, for plots, reports and readers of an audit.
+"""What finitely many (epsilon, delta) claims imply together: delta at any epsilon, and test errors.
 
 If ``P(S) <= e^eps Q(S) + delta`` for all events S and both ways, for each of some points, the
 trade-off of P and Q (the least rate of misses at each rate of false alarms) is at least
@@ -40,6 +40,7 @@ def most(points: Points, wrong: float) -> float:
     0.271828
     """
     intercepts, slopes = _lines(points)
+    # 1 - f(wrong), rounded up
     return min(1.0, (1 - max(0.0, float((intercepts - slopes * wrong).max()))) * _UP)
 
 
@@ -57,15 +58,16 @@ def implied(points: Points, epsilon: float) -> float:
         places = (intercepts[:, None] - intercepts[None, :]) / (slopes[:, None] - slopes[None, :])
     x = np.clip(np.concatenate([[0.0, 1.0], places[meet]]), 0.0, 1.0)
     grows = math.exp(min(epsilon, 700.0))
+    # 1 - f(x), the most that an event of probability x has on the other side
     hits = 1 - (intercepts[:, None] - slopes[:, None] * x).max(axis=0)
     return min(1.0, max(0.0, float((hits - grows * x).max())) * _UP)
 
 
 def _lines(points: Points) -> tuple[Array, Array]:
     """Return the lines of f as ``intercept - slope x``."""
-    found = [(0.0, 0.0)]
+    lines = [(0.0, 0.0)]
     for epsilon, delta in points:
         grows = math.exp(min(epsilon, 700.0))
-        found += [(1 - delta, grows), ((1 - delta) / grows, 1 / grows)]
-    intercepts, slopes = np.array(found).T
+        lines += [(1 - delta, grows), ((1 - delta) / grows, 1 / grows)]
+    intercepts, slopes = np.array(lines).T
     return intercepts, slopes

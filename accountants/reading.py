@@ -1,4 +1,4 @@
-"""Reading a guarantee: the same privacy profile as the numbers that people ask for.
+"""A guarantee: the privacy profile of a term, as the numbers that people ask for.
 
 Neighbours: whatever the losses of the term declare; the unit is one of their units. An attacker
 knows all data but whether the unit is in it (or, under replace-one, which of two values it has),
@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from attrs import field, frozen
 
-from accountants import currencies
 from accountants.accountant import Accountant
 from accountants.bounds import Bounds
 from accountants.certification import ACCOUNTANTS, measure
+from accountants.currencies import term_mu, term_renyi, term_rho
 from accountants.distribution import Distribution
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
 from accountants.hypotheses import Question, greatest, knots
@@ -69,7 +69,7 @@ def _known(
 
 @frozen
 class Guarantee:
-    """What a term promises, in every currency.
+    """What a term promises, in every notion of privacy.
 
     Parameters
     ----------
@@ -113,8 +113,8 @@ class Guarantee:
 
     @_folded.default
     def _fold_each(self) -> tuple[tuple[Accountant[Any], tuple[Any, ...]], ...]:
-        found = applicable(self._worlds, self.accountant)
-        return tuple((each, _states(each, self._worlds)) for each in found)
+        folded = applicable(self._worlds, self.accountant)
+        return tuple((each, _states(each, self._worlds)) for each in folded)
 
     def epsilon(self, delta: float) -> Bounds:
         """Return epsilon at a delta, in nats."""
@@ -133,6 +133,7 @@ class Guarantee:
     def delta(self, epsilon: float) -> Bounds:
         """Return delta at an epsilon: ``P(S) <= e^epsilon Q(S) + delta`` for every event S."""
         point = nonnegative("epsilon", epsilon)
+        # every accountant's upper bound holds, and every world must be covered
         return self._tightest([[a.delta(s, point) for s in states] for a, states in self._folded])
 
     def rho(self) -> float:
@@ -150,15 +151,15 @@ class Guarantee:
         >>> round(released.rho(), 9), round(released.mu(), 9), released.renyi([2.0]).round(9)
         (0.5, 1.0, array([1.]))
         """
-        return currencies.rho(self._worlds)
+        return term_rho(self._worlds)
 
     def mu(self) -> float:
         """Return a mu for which the term is mu-GDP, whichever the accountant."""
-        return currencies.mu(self._worlds)
+        return term_mu(self._worlds)
 
     def renyi(self, orders: Array) -> Array:
         """Return bounds of the Renyi divergences at real orders above 1, of any shape."""
-        return currencies.renyi(self._worlds, orders)
+        return term_renyi(self._worlds, orders)
 
     def profile(self, epsilons: Array) -> tuple[Array, Array]:
         """Return lower and upper bounds of delta at many epsilons, of any shape."""
@@ -186,6 +187,7 @@ class Guarantee:
             raise DomainError("false-positive rates must be between 0 and 1")
         wanted = np.minimum(digits, 2000 * digits * alpha.ravel() + 2e-15)  # of a small power
         lower, upper = greatest(self.profile, _missed(alpha.reshape(-1, 1)), wanted)
+        # a test that tosses a coin has that error: no bound need be above
         most = 1 - alpha.ravel()  # of tossing a coin
         lower, upper = np.clip(lower, 0.0, most * (1 - 2 * UNIT)), np.clip(upper, 0.0, most)
         return lower.reshape(alpha.shape), upper.reshape(alpha.shape)
@@ -228,6 +230,7 @@ class Guarantee:
         if prior in (0.0, 1.0):
             return Bounds(prior, prior)
         lower, upper = greatest(self.profile, _belief(prior, least))
+        # the bound for every event at least that likely; never below the prior
         worst = min(1.0, max(prior, -float(lower[0])))
         return Bounds(min(worst, max(prior, -float(upper[0]))), worst)
 
@@ -243,6 +246,7 @@ class Guarantee:
         if most == 0:
             return Bounds(0.0, 0.0)
         log_t = math.log1p(-prior) - math.log(prior)
+        # k at the odds of the prior: both ends of the bracket at once
         at = knots(self.profile, np.array([log_t]))
         slack = (16 + 4 * abs(log_t)) * UNIT  # t k'(t) <= k(t), as for an error of t
         lower, upper = float(at.low[0]) * (1 - slack), float(at.high[0]) * (1 + slack)
@@ -251,7 +255,7 @@ class Guarantee:
     def summary(self, delta: float) -> str:
         """Return the guarantee in words, each number on its safe side."""
         rate = 0.001
-        found = shown(self.true_positive_rate(rate).upper, upward=True, digits=3)
+        power = shown(self.true_positive_rate(rate).upper, upward=True, digits=3)
         belief = shown(self.posterior(0.5, 0.01).upper, upward=True, digits=3)
         return "\n".join(
             (
@@ -259,7 +263,7 @@ class Guarantee:
                 f"{shown(delta, upward=True)}",
                 "membership-inference advantage (true less false positives) <= "
                 + shown(self.advantage().upper, upward=True, digits=3),
-                f"true-positive rate at a false-positive rate of {rate:g} <= {found}",
+                f"true-positive rate at a false-positive rate of {rate:g} <= {power}",
                 f"from a belief of 0.5, an event of probability >= 0.01 leads to <= {belief}",
                 "least error of a guess at even odds >= "
                 + shown(self.bayes_error(0.5).lower, upward=False, digits=3),
@@ -304,8 +308,8 @@ def _profile(accountant: Accountant[Any], state: Any, epsilons: Array) -> tuple[
     if own is not None:
         lower, upper = own(state, epsilons.ravel())
         return lower.reshape(epsilons.shape), upper.reshape(epsilons.shape)
-    found = [accountant.delta(state, float(each)) for each in epsilons.ravel()]
-    bounds = np.array([(each.lower, each.upper) for each in found]).reshape(*epsilons.shape, 2)
+    brackets = [accountant.delta(state, float(each)) for each in epsilons.ravel()]
+    bounds = np.array([(each.lower, each.upper) for each in brackets]).reshape(*epsilons.shape, 2)
     return bounds[..., 0], bounds[..., 1]
 
 

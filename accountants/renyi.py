@@ -9,14 +9,28 @@ from fractions import Fraction
 import numpy as np
 from attrs import field, frozen
 
-from accountants.accountant import Chain, Floor, bracket
+from accountants.accountant import AdditiveAccountant, Chain, Floor, bracket, remaining_delta
 from accountants.bounds import Bounds
-from accountants.concentrated import remaining
 from accountants.errors import nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.notions import gaussian, renyi
+from accountants.notions.gaussian import LARGEST_MU
+from accountants.notions.renyi import (
+    Curve,
+    renyi_divergence,
+    renyi_epsilon,
+    renyi_log_delta,
+    renyi_total,
+    zcdp_epsilon,
+)
 from accountants.rounding import Array, ceiling, up
-from accountants.screen import Screen, at_order, divergence, failing, of_pure, pure_or_infinite
+from accountants.screen import (
+    PruningBound,
+    delta_floor_of,
+    divergence_cost,
+    order_bound,
+    pure_or_infinite,
+    pure_sum_bound,
+)
 
 
 @frozen
@@ -31,7 +45,7 @@ class RenyiState:
 
 
 @frozen
-class Renyi:
+class Renyi(AdditiveAccountant[RenyiState]):
     """``D_alpha = sum D_alpha,i`` at every real order, converted at the best of them.
 
     Where every loss has a pure epsilon their sum is an answer too (the limit of infinite
@@ -64,8 +78,9 @@ class Renyi:
         times = whole("times", times, least=0)
         eps, mu = loss.pure(), loss.mu() if loss.gaussian_pair else None
         if eps is None and mu is None:
-            renyi.divergence(loss, np.array([2.0]))  # refuses here a loss that has no curve
-        if mu is not None and not mu <= gaussian.LARGEST:  # its curve is infinite
+            renyi_divergence(loss, np.array([2.0]))  # refuses here a loss that has no curve
+        # such a loss stays in the list of curves, where it is infinite
+        if mu is not None and not mu <= LARGEST_MU:  # its curve is infinite
             mu = None
         pure = None
         if state.pure is not None and eps is not None and math.isfinite(eps):
@@ -78,32 +93,43 @@ class Renyi:
             state.floor.add(loss, times),
         )
 
-    def epsilon(self, state: RenyiState, delta: float) -> Bounds:
+    def upper(self, state: RenyiState, delta: float) -> float:
         """Return the best order's epsilon at what the failures leave of ``delta``."""
-        delta = probability("delta", delta)
-        return bracket(state.floor.epsilon(delta), _upper(state, delta))
+        if delta >= 1:  # holds always, even of what surely fails
+            return 0.0
+        rest = remaining_delta(delta, state.failure)
+        if rest >= 1:
+            return 0.0
+        if rest < 0:
+            return math.inf
+        # the sum of pure epsilons: the limit of infinite order
+        best = math.inf if state.pure is None else ceiling(state.pure)
+        # Gaussian pairs alone: the line `slope alpha`, whose best order is a root
+        if state.rest.last is None:
+            return min(best, zcdp_epsilon(_slope(state), rest)[0])
+        return min(best, renyi_epsilon(curve(state), rest)[0])
 
     def delta(self, state: RenyiState, epsilon: float) -> Bounds:
         """Return the least delta at which the bound is at most ``epsilon``."""
         epsilon = nonnegative("epsilon", epsilon)
         return bracket(min(1.0, state.floor.delta(epsilon)), _delta(state, epsilon))
 
-    def screens(self, state: RenyiState, delta: float) -> Sequence[Screen]:
-        """Return the screens of the order that certifies, and of the pure sum."""
-        rest = remaining(probability("delta", delta), state.failure)
-        found = [of_pure(pure_or_infinite, failing, delta)]
+    def pruning_bounds(self, state: RenyiState, delta: float) -> Sequence[PruningBound]:
+        """Return the pruning bounds of the order that certifies, and of the pure sum."""
+        rest = remaining_delta(probability("delta", delta), state.failure)
+        bounds = [pure_sum_bound(pure_or_infinite, delta_floor_of, delta)]
         if 0 < rest < 1:
-            order = renyi.epsilon(curve(state), rest)[1]
-            found.append(at_order(divergence(order), failing, order, delta))
-        return found
+            order = renyi_epsilon(curve(state), rest)[1]
+            bounds.append(order_bound(divergence_cost(order), delta_floor_of, order, delta))
+        return bounds
 
     def price(self, state: RenyiState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return each loss's divergence at the order that certifies."""
-        rest = remaining(probability("delta", delta), state.failure)
-        order = renyi.epsilon(curve(state), rest)[1] if 0 < rest < 1 else math.inf
+        rest = remaining_delta(probability("delta", delta), state.failure)
+        order = renyi_epsilon(curve(state), rest)[1] if 0 < rest < 1 else math.inf
         if math.isinf(order):
             return lambda loss: _or_infinite(loss.pure())
-        return lambda loss: float(renyi.divergence(loss, np.array([order]))[0])
+        return lambda loss: float(renyi_divergence(loss, np.array([order]))[0])
 
     def conversion(self, loss: PrivacyLoss) -> str:
         """Name the functional read from ``loss``."""
@@ -118,13 +144,14 @@ def _or_infinite(value: float | None) -> float:
     return math.inf if value is None else value
 
 
-def curve(state: RenyiState) -> renyi.Curve:
+def curve(state: RenyiState) -> Curve:
     """Return the curve of what was composed: an upper bound at each real order above 1."""
     slope = _slope(state)
     rest = list(state.rest.items().items())
 
     def divergences(orders: Array) -> Array:
-        return up(orders * slope + renyi.total(rest, orders))
+        # Mironov 2017, Prop. 1: divergences of each order add up
+        return up(orders * slope + renyi_total(rest, orders))
 
     return divergences
 
@@ -138,20 +165,7 @@ def _delta(state: RenyiState, epsilon: float) -> float:
     failure = min(Fraction(1), state.failure)
     if state.pure is not None and state.pure <= Fraction(epsilon):
         return ceiling(failure)
-    log_rest = renyi.log_delta(curve(state), epsilon)
+    log_rest = renyi_log_delta(curve(state), epsilon)
+    # e^x of a rounded x is off by |x| units
     rest = up(math.exp(log_rest), 4 + 2 * abs(log_rest)) + 1e-323
     return min(1.0, ceiling(failure + (1 - failure) * Fraction(rest)))
-
-
-def _upper(state: RenyiState, delta: float) -> float:
-    if delta >= 1:  # holds always, even of what surely fails
-        return 0.0
-    rest = remaining(delta, state.failure)
-    if rest >= 1:
-        return 0.0
-    if rest < 0:
-        return math.inf
-    best = math.inf if state.pure is None else ceiling(state.pure)
-    if state.rest.last is None:
-        return min(best, renyi.epsilon_linear(_slope(state), rest)[0])
-    return min(best, renyi.epsilon(curve(state), rest)[0])

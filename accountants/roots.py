@@ -27,6 +27,7 @@ def crossing(function: Callable[[float], float], low: float, high: float) -> tup
         return max(-1e6, min(1e6, function(x)))
 
     root = float(brentq(clamped, low, high, xtol=1e-300, rtol=1e-15, maxiter=200, disp=False))
+    # the root is a guess; `around` evaluates both ends
     return around(function, root, low, high)
 
 
@@ -37,6 +38,7 @@ def around(
     root = min(high, max(low, root))
     width = 2e-15 * abs(root) + 5e-324
     left, right = max(low, root - width), min(high, root + width)
+    # moved outward until the sign is seen
     while left > low and not function(left) > 0:
         width *= 4
         left = max(low, root - width)
@@ -73,6 +75,7 @@ def enclosure(
     ends: list[tuple[float, float]] = []
     for _ in range(64):
         low, high = profile(points)
+        # the profile falls: the last point whose lower bound is above, the first whose upper is not
         before, left = right - left, float(points[low > delta].max(initial=left))
         right = float(points[(high <= delta) & (points >= left)].min(initial=right))
         width = right - left
@@ -81,7 +84,7 @@ def enclosure(
         known = sorted([*ends, *zip(points.tolist(), high.tolist(), strict=True)])
         after = next((i for i, (_, value) in enumerate(known) if value <= delta), 0)
         ends = known[max(0, after - 1) : after + 1]
-        around = _crossed(ends, delta, left, right) + width * _OFFSETS
+        around = _chord_root(ends, delta, left, right) + width * _OFFSETS
         points = np.sort(np.clip(np.append(around, left + width * _INSIDE), left, right))
     return left, right
 
@@ -90,7 +93,7 @@ _INSIDE = np.array([0.25, 0.5, 0.75])
 _OFFSETS = np.ldexp([-1.0, -1, -1, 0, 1, 1, 1], [-5, -12, -24, 0, -24, -12, -5])
 
 
-def _crossed(ends: list[tuple[float, float]], delta: float, left: float, right: float) -> float:
+def _chord_root(ends: list[tuple[float, float]], delta: float, left: float, right: float) -> float:
     """Return about where a profile crosses ``delta``, from a point before and one after that.
 
     On their chord, that of the logarithms where the profile does not fall to almost nothing.

@@ -1,4 +1,4 @@
-"""How often a private selection runs: a truncated negative binomial number of times.
+"""Negative binomial stopping: the random number of runs of a private selection.
 
 ``P(K = k)`` is proportional to ``(1 - gamma)^k (eta)_k / k!`` for k >= 1; for eta = 0 to
 ``(1 - gamma)^k / k``: geometric for eta = 1, logarithmic for eta = 0.
@@ -12,7 +12,7 @@ from accountants.errors import DomainError, positive
 from accountants.rounding import up
 
 
-def shape(value: float) -> float:
+def stopping_shape(value: float) -> float:
     """Return eta as a float, or raise `DomainError` unless it is above -1 and at most 1e6."""
     try:
         number = float(value)
@@ -26,7 +26,7 @@ def shape(value: float) -> float:
     return number
 
 
-def stopping(value: float) -> float:
+def stopping_rate(value: float) -> float:
     """Return gamma as a float, or raise `DomainError` unless it is in [1e-100, 1)."""
     number = positive("a selection's stopping", value)
     if not 1e-100 <= number < 1:
@@ -37,7 +37,7 @@ def stopping(value: float) -> float:
     return number
 
 
-def expected(eta: float, gamma: float) -> float:
+def expected_runs(eta: float, gamma: float) -> float:
     """Return ``E K = eta (1 - gamma) / (gamma (1 - gamma^eta))``, its limit at 0, rounded up."""
     log_gamma = math.log(gamma)
     x = eta * log_gamma

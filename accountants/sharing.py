@@ -3,7 +3,7 @@
 Two contracts. With *weights*, every release's noise is a common factor times its weight, and the
 factor is what is solved: `scaled` makes the term of a factor, for `calibrate`. With *shares*, each
 part gets a share of the budget: `share`. What is certified in the end is the composed term, so
-neither depends on how the parts were priced.
+neither depends on how the parts' costs were counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from attrs import field, frozen
 from accountants.bounds import Bounds
 from accountants.calibration import Calibration, calibrate, least_noise
 from accountants.errors import DomainError, positive, probability
-from accountants.notions import gaussian
+from accountants.notions.gaussian import gdp_epsilon
 from accountants.reading import Chosen
 from accountants.terms import Sequential, Term
 
@@ -90,9 +90,9 @@ def share(
 ) -> Division:
     """Return the noise of several parts that spend one budget in given shares.
 
-    What a part costs is counted in a currency in which costs add up. At a positive delta it is
-    the square of a Gaussian's mu: a part costs ``mu^2`` if its certified epsilon, at that delta,
-    is that of one Gaussian release of this mu. For Gaussian releases the currency is exact, for
+    What a part costs is counted in an accounting unit, in which costs add up. At a positive delta
+    it is the square of a Gaussian's mu: a part costs ``mu^2`` if its certified epsilon, at that
+    delta, is that of one Gaussian release of this mu. For Gaussian releases the unit is exact, for
     compositions of many small losses nearly. At delta 0 it is epsilon itself.
 
     Each part is calibrated to its share of a total, and the total is the largest one at which
@@ -131,6 +131,8 @@ def share(
     """
     given = _numbers("share", parts, shares)
     target, delta = positive("epsilon", epsilon), probability("delta", delta)
+    # shares of mu squared, or of epsilon at delta 0: only the division; the whole is certified
+    # below
     parts_of_one = {name: value / sum(given.values()) for name, value in given.items()}
     solved: dict[float, dict[str, Calibration]] = {}
 
@@ -139,7 +141,7 @@ def share(
             solved[budget] = {
                 name: calibrate(
                     part,
-                    epsilon=_epsilon(name, budget * parts_of_one[name], delta),
+                    epsilon=_part_epsilon(name, budget * parts_of_one[name], delta),
                     delta=delta,
                     accountant=accountant,
                     cost="falls",
@@ -155,24 +157,24 @@ def share(
         delta=delta,
         accountant=accountant,
         cost="rises",
-        start=_budget(target, delta),
+        start=_first_budget(target, delta),
         digits=digits,
     )
     values = {name: found.value for name, found in solved[whole.value].items()}
     return Division(values, whole.term, whole.epsilon, delta, whole.accountant)
 
 
-def _budget(epsilon: float, delta: float) -> float:
-    """Return the target in the currency of the shares; only a start for the search."""
+def _first_budget(epsilon: float, delta: float) -> float:
+    """Return the target in the accounting unit of the shares; only a start for the search."""
     if delta in (0.0, 1.0):
         return epsilon
-    noise = least_noise(lambda z: gaussian.epsilon(1 / z, delta).upper, epsilon, digits=1e-3)
+    noise = least_noise(lambda z: gdp_epsilon(1 / z, delta).upper, epsilon, digits=1e-3)
     return 1 / noise**2
 
 
-def _epsilon(name: str, budget: float, delta: float) -> float:
+def _part_epsilon(name: str, budget: float, delta: float) -> float:
     """Return the epsilon that a part may cost."""
-    value = gaussian.epsilon(math.sqrt(budget), delta).upper if delta > 0 else budget
+    value = gdp_epsilon(math.sqrt(budget), delta).upper if delta > 0 else budget
     if not value > 0:
         raise DomainError(
             f"the share of {name!r} is so small that delta = {delta:g} alone pays for it, without "

@@ -13,8 +13,8 @@ def __getattr__(name: str) -> Any:
     """Return ``scipy.special``'s function of that name, and keep it here."""
     if name.startswith("__"):
         raise AttributeError(name)
-    found = globals()[name] = getattr(_scipy(), name)
-    return found
+    function = globals()[name] = getattr(_scipy(), name)
+    return function
 
 
 @cache

@@ -44,7 +44,7 @@ class TailedAtoms(Symmetric):
         return self.atoms.tail_error() + 4096 * UNIT
 
     def attained(self) -> bool:
-        """Return False: it bounds, and is no mechanism's."""
+        """Return False: it bounds, and no mechanism need attain it."""
         return False
 
     def above(self, loss: Array) -> tuple[Array, Array]:
@@ -72,25 +72,26 @@ def with_tails(guarantees: Guarantees, rate: float) -> TailedAtoms | None:
     """
     kept = list(guarantees)
     while kept:
-        found = vertices(kept)
+        atoms = vertices(kept)
         tail = Fraction(rate) * kept[-1][1]
-        first, last = found[0], found[-1]
-        if len(found) > 1 and last.p > tail and last.loss > 0:
+        first, last = atoms[0], atoms[-1]
+        # h stays convex where the tail begins: the last atom keeps a positive mass
+        if len(atoms) > 1 and last.p > tail and last.loss > 0:
             t = last.p / last.q
             ends = (
                 Vertex(first.loss, first.p - tail / t, first.q - tail),
                 Vertex(last.loss, last.p - tail, last.q - tail / t),
             )
             mass = float(tail + kept[-1][1])
-            return TailedAtoms(_atoms([ends[0], *found[1:-1], ends[1]]), mass, rate)
+            return TailedAtoms(_atoms([ends[0], *atoms[1:-1], ends[1]]), mass, rate)
         kept = [*kept[:-2], kept[-1]] if len(kept) > 1 else []
     return None
 
 
-def _atoms(found: Sequence[Vertex]) -> Atoms:
+def _atoms(hull: Sequence[Vertex]) -> Atoms:
     return Atoms(
-        [v.loss for v in found],
-        [float(v.p) for v in found],
-        [float(v.q) for v in found],
+        [v.loss for v in hull],
+        [float(v.p) for v in hull],
+        [float(v.q) for v in hull],
         exact=False,
     )

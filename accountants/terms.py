@@ -1,6 +1,6 @@
 """How costs combine: a small immutable algebra.
 
-Nouns. A *term* says what one unit can touch. Its leaves are losses.
+A *term* says what one unit can touch. Its leaves are losses.
 
 =================================  =====================================================
 ``Spend(loss, name)``              one mechanism, by the name of its node
@@ -25,13 +25,16 @@ from collections.abc import Callable, Iterable
 
 from attrs import field, frozen
 
-from accountants import runs
 from accountants.errors import DomainError, probability, whole
 from accountants.loss import PrivacyLoss
+from accountants.runs import stopping_rate, stopping_shape
 
 
 class Term:
-    """Base of the terms.
+    """Base of the terms: an immutable expression of which losses can touch one unit, and how.
+
+    A term is priced by an accountant (`accountants.measure`, `accountants.certify`); it holds no
+    data and draws no noise.
 
     Examples
     --------
@@ -59,7 +62,14 @@ def _terms(parts: Iterable[Term]) -> tuple[Term, ...]:
 
 @frozen
 class Spend(Term):
-    """One mechanism's loss; ``name`` is the node that pays it.
+    """One mechanism, run once on the unit's data.
+
+    Parameters
+    ----------
+    loss
+        What the mechanism costs.
+    name
+        The node of a plan that it belongs to; only for reports and `pruned`.
 
     Examples
     --------
@@ -79,12 +89,17 @@ class Spend(Term):
     @name.validator
     def _is_text(self, _: object, name: str) -> None:
         if not isinstance(name, str):
-            raise DomainError(f"Spend.name must be a text, got {name!r}")
+            raise DomainError(f"Spend.name must be a str, got {name!r}")
 
 
 @frozen
 class Sequential(Term):
-    """Every part touches the unit.
+    """Several parts, each of which touches the unit: sequential composition.
+
+    Parameters
+    ----------
+    parts
+        Terms, in any order (costs do not depend on it); empty for nothing.
 
     Examples
     --------
@@ -99,20 +114,24 @@ class Sequential(Term):
 
 def _labels(value: Iterable[str | Iterable[str]]) -> tuple[tuple[str, ...], ...]:
     if not isinstance(value, Iterable):
-        raise DomainError(f"Parallel.labels must be texts or several for each, got {value!r}")
+        raise DomainError(
+            f"Parallel.labels must be str, or several of them for each choice, got {value!r}"
+        )
     return tuple(_label(label) for label in value)
 
 
 def _label(value: str | Iterable[str]) -> tuple[str, ...]:
     parts = (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
     if not all(isinstance(part, str) for part in parts):
-        raise DomainError(f"a label of Parallel must be a text or several, got {value!r}")
+        raise DomainError(f"a label of Parallel must be a str or several, got {value!r}")
     return parts
 
 
 @frozen
 class Parallel(Term):
-    """Exactly one of the choices touches the unit; the worst one is what certifies.
+    """Several choices of which each unit touches exactly one: parallel composition.
+
+    An accountant certifies the maximum over the choices (`accountants.world`).
 
     Parameters
     ----------
@@ -149,7 +168,14 @@ def _times(value: int) -> int:
 
 @frozen
 class Repeated(Term):
-    """The part, ``times`` times, each with fresh noise; it may read the earlier outcomes.
+    """One part, run a fixed number of times with fresh noise; later runs may use earlier outcomes.
+
+    Parameters
+    ----------
+    part
+        What is repeated.
+    times
+        How often, at least 0.
 
     Examples
     --------
@@ -171,7 +197,16 @@ def _rate(value: float) -> float:
 
 @frozen
 class Sampled(Term):
-    """The part, on a sample that each unit enters with probability ``rate``, independently.
+    """One part, run on a Poisson sample: each unit enters with probability ``rate``, independently.
+
+    Neighbours differ in one unit that is present or absent (add/remove, zero-out).
+
+    Parameters
+    ----------
+    part
+        What runs on the sample; its losses are those of a unit that is in it.
+    rate
+        In [0, 1].
 
     References
     ----------
@@ -193,7 +228,7 @@ class Sampled(Term):
 
 @frozen
 class ReplacedSample(Term):
-    """As `Sampled`, for neighbours that differ in the value of one unit (replace-one).
+    """One part, run on a Poisson sample, for neighbours that replace a unit (replace-one).
 
     The part's losses are still those of a unit that is present or absent: a sum of vectors of
     norm 1 with noise sigma is ``Gaussian(mu=1 / sigma)``, and costs as two units where both are
@@ -228,7 +263,7 @@ def _of(value: int) -> int:
 
 @frozen
 class Subset(Term):
-    """The part, on ``size`` of ``of`` units drawn without replacement (replace-one).
+    """One part, run on ``size`` of ``of`` units drawn without replacement (replace-one).
 
     The part's losses are those of replacing one unit: a sum of vectors of norm 1 with noise
     sigma is ``Gaussian(mu=2 / sigma)``.
@@ -316,8 +351,8 @@ class Selected(Term):
     """
 
     part: Term = field(converter=_term)
-    shape: float = field(converter=runs.shape)
-    stopping: float = field(converter=runs.stopping)
+    shape: float = field(converter=stopping_shape)
+    stopping: float = field(converter=stopping_rate)
 
 
 def _size(value: int) -> int:
@@ -326,7 +361,14 @@ def _size(value: int) -> int:
 
 @frozen
 class Grouped(Term):
-    """The part, for neighbours that differ in ``size`` units.
+    """One part, for neighbours that differ in ``size`` units: group privacy.
+
+    Parameters
+    ----------
+    part
+        A term for neighbours that differ in one unit.
+    size
+        At least 1.
 
     References
     ----------
@@ -346,7 +388,7 @@ class Grouped(Term):
 
 
 def pruned(term: Term, only: Callable[[str], bool]) -> Term:
-    """Return the term without the spends whose names ``only`` refuses."""
+    """Return the term with only the spends whose names satisfy ``only``."""
     match term:
         case Spend(name=name):
             return term if only(name) else Sequential(())

@@ -29,7 +29,7 @@ from accountants.loss import PrivacyLoss
 from accountants.losses.composite import Composite, covers, split
 from accountants.losses.envelope import Envelope
 from accountants.losses.sampled import Sampled as SampledLoss
-from accountants.notions.gaussian import LARGEST
+from accountants.notions.gaussian import LARGEST_MU
 from accountants.rounding import Array
 from accountants.terms import (
     Allocated,
@@ -129,6 +129,7 @@ def _worlds(term: Term, cap: int) -> Worlds:
         case Sequential(parts=parts):
             return _sequential(parts, cap)
         case Parallel(choices=choices, labels=labels):
+            # nested choices share one budget of worlds, so that a deep term stays bounded
             room = min(cap, max(_LEAST, _TOTAL // max(1, len(choices))))
             return _parallel([_worlds(choice, room) for choice in choices], labels)
         case Repeated(part=part, times=times):
@@ -161,8 +162,11 @@ def _sequential(parts: tuple[Term, ...], cap: int) -> Worlds:
     exact = all(inner.exact for inner in inners)
     wide = sum(len(inner.alternatives) > 1 for inner in inners)
     # of many partitions most are enveloped anyway, and a few more make little difference
+    # past this many an envelope replaces a part's alternatives: sound (it is above each of them),
+    # looser
     most = max(2, min(cap, _WORK // max(1, wide * wide)))
     for inner in inners:
+        # what every alternative holds is paid in every world
         common = _add(common, inner.common)
         if len(inner.alternatives) == 1:
             (only,) = inner.alternatives
@@ -173,6 +177,7 @@ def _sequential(parts: tuple[Term, ...], cap: int) -> Worlds:
         elif len(product) == 1:  # they are pruned, and what all have in common changes nothing
             product = tuple(_join(product[0], world) for world in inner.alternatives)
         else:
+            # one choice for each part, independently: a world is a tuple of them
             product = _prune(_join(a, b) for a in product for b in inner.alternatives)
     return Worlds(common, product, exact)
 
@@ -182,6 +187,7 @@ def _parallel(choices: list[Worlds], labels: tuple[tuple[str, ...], ...]) -> Wor
     for i, choice in enumerate(choices):
         label = labels[i] if labels else ()
         every += [World(world.spends, label + world.labels) for world in choice]
+    # a unit lies in one choice, so worlds are the union of the choices' worlds
     kept = _prune(every)
     exact = all(choice.exact for choice in choices)
     if len(kept) == 1:
@@ -267,6 +273,7 @@ def _group(inner: Worlds, size: int) -> Worlds:
         attained = inner.exact and all(loss.grouped_exact for loss in spends)
         return Worlds(_grouped(spends, size), (World({}, only.labels),), attained)
     every = dict(inner.common)
+    # the members may lie in all alternatives: their losses in sequence cover every case
     for world in inner.alternatives:
         every = _add(every, world.spends)
     return Worlds(_grouped(every, size), (World({}),), False)
@@ -321,8 +328,10 @@ def _prune(every: Iterable[World]) -> tuple[World, ...]:
     sizes = compare.sizes([*distinct])
     above = np.empty((CAP + 1, sizes.shape[1]))
     kept: list[int] = []
+    # from large to small: a world can only be covered by one that comes before it
     for i in np.argsort(-sizes.sum(axis=1), kind="stable").tolist():
         if len(kept) <= CAP and not compare.spent():
+            # a covering world is at least as large in each of the five sums, but for rounding
             larger = np.flatnonzero((above[: len(kept)] >= sizes[i]).all(axis=1)).tolist()
             if any(compare(candidates[kept[j]], candidates[i]) for j in larger):
                 continue
@@ -345,9 +354,9 @@ class _Comparison:
         if self.spent():
             return False
         (many, square), (few, other_square) = self._split(large), self._split(small)
-        found = square >= other_square and covers(many, few, self._dominates)
-        self._in_vain += not found
-        return found
+        covered = square >= other_square and covers(many, few, self._dominates)
+        self._in_vain += not covered
+        return covered
 
     def spent(self) -> bool:
         """Whether so many comparisons were in vain that no more are made."""
@@ -367,11 +376,11 @@ class _Comparison:
         entries = [entry for world in every for entry in world]
         times = np.array([float(min(times, 10**300)) for _, times in entries])
         numbers = np.array([number for number, _ in entries], dtype=np.intp)
-        found = np.empty((len(every), 5))
+        sizes = np.empty((len(every), 5))
         for i in range(5):
             weights = np.minimum(parts[numbers, i] * times, 1e300)
-            found[:, i] = np.bincount(rows, weights=weights, minlength=len(every))
-        return found
+            sizes[:, i] = np.bincount(rows, weights=weights, minlength=len(every))
+        return sizes
 
     def _split(self, world: World) -> tuple[dict[int, int], Fraction]:
         """Return `split` of the world's losses, as their numbers."""
@@ -399,7 +408,8 @@ class _Comparison:
 def _sizes(loss: PrivacyLoss) -> tuple[float, ...]:
     """Return a loss's part of each sum; a functional that it lacks counts as a large one."""
     mu = loss.mu() if loss.gaussian_pair else None
-    if mu is not None and mu <= LARGEST:
+    if mu is not None and mu <= LARGEST_MU:
+        # exact Gaussian pairs compose to one, so they are compared by the sum of mu squared alone
         return (mu * mu, 0.0, 0.0, 0.0, 0.0)
     return (0.0, 1.0, loss.failure(), _large(loss.pure()), _large(loss.rho()))
 

@@ -1,9 +1,9 @@
-"""The worst of many worlds, found without measuring each.
+"""The maximum of a bound over many worlds, without measuring each: branch and bound.
 
-The dearest world is sought as by branch and bound: a world is measured; the sums of a `Screen`,
-taken where that one attains its bound, bound all others; the one whose bound is largest is measured
-next, until no other world's bound is above what was measured. Each bound is proven, so what is
-passed over cannot be worse. Where an accountant has no screens every world is measured.
+A world is measured; the sums of a `PruningBound`, taken where that one attains its bound, bound
+all others; the one whose bound is largest is measured next, until no other world's bound is above
+what was measured. Each bound is proven, so what is
+passed over cannot be worse. Where an accountant has no pruning bounds, every world is measured.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from attrs import define, field, frozen
 from accountants.accountant import Accountant, Floor
 from accountants.bounds import Bounds
 from accountants.loss import PrivacyLoss
-from accountants.notions import approximate, gaussian
+from accountants.notions.approximate import approximate_epsilon_floor
+from accountants.notions.gaussian import LARGEST_MU
 from accountants.rounding import Array, ceiling, up
-from accountants.screen import Cost, Screen
+from accountants.screen import Cost, PruningBound
 from accountants.world import Multiset, World, Worlds
 
 
 @frozen
-class Worst:
-    """What decides a bound over all worlds.
+class Maximum:
+    """The largest bound over all worlds, and the world that has it.
 
     Parameters
     ----------
@@ -49,13 +50,13 @@ def fold(accountant: Accountant[Any], state: Any, spends: Multiset) -> Any:
     return state
 
 
-def worst(
+def maximum_over_worlds(
     every: Worlds,
     accountant: Accountant[Any],
     *,
     delta: float | None = None,
     epsilon: float | None = None,
-) -> Worst:
+) -> Maximum:
     """Return the worst world: by epsilon at ``delta``, or by delta at ``epsilon``.
 
     Of equal ones it is the first.
@@ -66,14 +67,15 @@ def worst(
         If the accountant has no bound for a loss, or for a world that is measured.
     """
     search = _Search(every, accountant, delta, epsilon)
-    if search.screened():
+    if search.prunable():
+        # so that a refusal does not depend on which worlds the search happens to measure
         for loss in search.sums.losses:
             accountant.compose(accountant.start(), loss)  # refuses what some world would
     at: int | None = 0
     while at is not None:
         search.measure(at)
         at = search.next()
-    return search.found()
+    return search.result()
 
 
 @define(slots=False)
@@ -111,42 +113,50 @@ class _Search:
             assert self.epsilon is not None
             bounds = self.accountant.delta(state, self.epsilon)
         self.lower = max(self.lower, bounds.lower)
+        # measured: it is not asked again
         self.above[at] = -math.inf
         worse = bounds.upper > self.best[0]
         if worse or (bounds.upper == self.best[0] and at < self.best[1]):
             self.best = (bounds.upper, at, state)
-        if worse and self.screened():
+        if worse and self.prunable():
             delta = bounds.upper if self.delta is None else self.delta
-            for screen in self.accountant.screens(state, delta):  # type: ignore[attr-defined]
+            # the pruning bounds hold for every world, so the least of all of them does
+            for screen in self.accountant.pruning_bounds(state, delta):  # type: ignore[attr-defined]
                 self.above = np.minimum(self.above, self.sums.bounds(screen))
-                if self.next() is None:  # the next screens, which cost some time, are not made
+                if (
+                    self.next() is None
+                ):  # the next pruning_bounds, which cost some time, are not made
                     break
 
-    def screened(self) -> bool:
+    def prunable(self) -> bool:
         """Whether there is anything to pass over, and a way to."""
-        return len(self.above) > 1 and hasattr(self.accountant, "screens")
+        return len(self.above) > 1 and hasattr(self.accountant, "pruning_bounds")
 
     def next(self) -> int | None:
         """Return the world of the largest bound that is not seen to be below the worst."""
         at = int(np.argmax(self.above))
+        # delta is never above 1
         if self.epsilon is not None and self.best[0] >= 1:
             return None
+        # every other world's proven bound is at most the worst that was measured
         passed = self.above[at] <= (self.best[0] if self.epsilon is None else self.epsilon)
         return None if passed else at
 
-    def found(self) -> Worst:
+    def result(self) -> Maximum:
         """Return the worst world with its bracket."""
         upper, at, state = self.best
         lower = 0.0
+        # an envelope is no world: it bounds from above only
         if self.every.exact:
             lower = self.lower
             if np.isfinite(self.above).any():  # some were passed over
+                # a world that was passed over may have the larger lower bound
                 lower = max(lower, _floor(self.every, self.sums, self.delta, self.epsilon))
-        return Worst(Bounds(min(lower, upper), upper), self.every.alternatives[at], state)
+        return Maximum(Bounds(min(lower, upper), upper), self.every.alternatives[at], state)
 
 
 class Sums:
-    """The losses of all worlds as a table, so that a price list is summed over them at once."""
+    """The losses of all worlds as a table, so that a list of costs is summed over them at once."""
 
     def __init__(self, every: Worlds) -> None:
         self._common = every.common
@@ -175,14 +185,17 @@ class Sums:
             values = costs[self._columns] * self._times
             base = sum(cost(loss) * ceiling(Fraction(n)) for loss, n in self._common.items())
             total: Array = base + np.bincount(self._rows, values, self._size).astype(np.float64)
+            # a floating-point sum of n products is off by at most 2n + 8 units: rounded up past
+            # that
             rounded = np.where(total == 0, 0.0, up(total, 2 * self._terms + 8))
         return np.where(np.isnan(rounded), np.inf, rounded)
 
-    def bounds(self, screen: Screen) -> Array:
+    def bounds(self, screen: PruningBound) -> Array:
         """Return each world's bound by a screen."""
         with np.errstate(over="ignore", invalid="ignore"):
-            found = screen.epsilon(self.of(screen.cost), self.of(screen.failure))
-        return np.where(np.isnan(found), np.inf, found)
+            bounds = screen.epsilon(self.of(screen.cost), self.of(screen.failure))
+        # what is not a number proves nothing
+        return np.where(np.isnan(bounds), np.inf, bounds)
 
 
 def _floor(every: Worlds, sums: Sums, delta: float | None, epsilon: float | None) -> float:
@@ -192,19 +205,20 @@ def _floor(every: Worlds, sums: Sums, delta: float | None, epsilon: float | None
     for spends in (every.common, largest.spends):
         for loss, times in spends.items():
             floor = floor.add(loss, times)
+    # each loss alone is a part of some world, so its own tight epsilon is a lower bound
     others = [loss for loss in sums.losses if not loss.gaussian_pair]
     if delta is None:
         assert epsilon is not None
         known = [loss.profile(epsilon) for loss in others]
         return max([floor.delta(epsilon), *(bounds.lower for bounds in known if bounds)])
-    found = floor.epsilon(delta)
+    least = floor.epsilon(delta)
     for loss in others:
-        bounds = loss.profile(found)
+        bounds = loss.profile(least)
         if bounds is not None and bounds.lower > delta:
-            found = max(found, approximate.floor(loss, delta))
-    return found
+            least = max(least, approximate_epsilon_floor(loss, delta))
+    return least
 
 
 def _square(loss: PrivacyLoss) -> float:
     mu = loss.mu() if loss.gaussian_pair else None
-    return 0.0 if mu is None else min(mu, gaussian.LARGEST) ** 2
+    return 0.0 if mu is None else min(mu, LARGEST_MU) ** 2

@@ -8,7 +8,7 @@ Declare
     on what is released; `AdaSSP` is a learner for ``people.solve(...)``.
 Certify, run, look
     `Pipeline` is what hangs above the outputs that are wanted: ``calibrate``, ``certify``, ``run``,
-    ``simulate``, ``diff``, ``svg``, ``to_json``. `report` and `markdown` write a `Certificate` for
+    ``simulate``, ``diff``, ``svg``, ``to_json``. `html` and `markdown` write a `Certificate` for
     people; `verify` recomputes one; `load` reads a plan document.
 Audit
     `audit.mechanism` runs a mechanism on neighbouring values, and bounds what it leaks from below.
@@ -50,7 +50,28 @@ def _readers() -> _Any:
     return readers
 
 
+def _svg() -> _Any:
+    from adaptive_dp.report.drawing import svg
+
+    return svg
+
+
+def _mermaid() -> _Any:
+    from adaptive_dp.report.mermaid import mermaid
+
+    return mermaid
+
+
+def _audit_plot() -> _Any:
+    from adaptive_dp.report.plot import audit
+
+    return audit
+
+
 # what lower rooms call of higher ones, imported at the first call
+_provide("report.svg", _svg)
+_provide("report.mermaid", _mermaid)
+_provide("report.plot.audit", _audit_plot)
 _provide("audit.pipeline", _audit)
 _provide("primitives.readers", _readers)
 

@@ -6,10 +6,10 @@ from accountants.secret import Secret as Secret
 from adaptive_dp import audit as audit
 from adaptive_dp import instance as instance
 from adaptive_dp import pate as pate
-from adaptive_dp import plot as plot
 from adaptive_dp import problems as problems
 from adaptive_dp import risk as risk
 from adaptive_dp import testing as testing
+from adaptive_dp.data import Files as Files
 from adaptive_dp.graph.certificate import Certificate as Certificate
 from adaptive_dp.graph.document import load as load
 from adaptive_dp.graph.errors import CalibrationError as CalibrationError
@@ -90,9 +90,9 @@ from adaptive_dp.queries import Column as Column
 from adaptive_dp.queries import Table as Table
 from adaptive_dp.queries import Vectors as Vectors
 from adaptive_dp.queries import dataset as dataset
-from adaptive_dp.reports import markdown as markdown
-from adaptive_dp.reports import report as report
-from adaptive_dp.rows import Files as Files
+from adaptive_dp.report import plot as plot
+from adaptive_dp.report.markdown import markdown as markdown
+from adaptive_dp.report.page import html as html
 from adaptive_dp.session import Budget as Budget
 from adaptive_dp.session import Forecast as Forecast
 from adaptive_dp.session import Part as Part

@@ -2,6 +2,6 @@
 
 import sys
 
-from adaptive_dp.cli import main
+from adaptive_dp.cli.main import main
 
 sys.exit(main())

@@ -28,7 +28,6 @@ from adaptive_dp.noise import (
     SecureStream,
     discrete_gaussian,
     discrete_laplace,
-    keystream,
     rounded_gaussian,
     rounded_laplace,
 )
@@ -102,7 +101,7 @@ def peers(mechanisms: ModuleType | None, scale: float) -> dict[str, Draws]:
 def main() -> None:
     """Print the tables."""
     stream, plain = SecureStream(), np.random.default_rng()
-    cipher = keystream._ciphers() is not None
+    cipher = stream._ciphers() is not None
     print(f"secure words: {'AES-256-CTR, a key a call' if cipher else 'the operating system'}")
     times = nanoseconds(
         {"own": lambda n: stream.gaussian(1.0, (n,)), "numpy": plain.standard_normal}, COUNT, 40

@@ -91,7 +91,7 @@ def on_dask(folder: Path, workers: int) -> None:
         Client(local) as client,
     ):
         data, made = dp.Files(str(folder / "part-*.parquet"), client), plan()
-        client.run(exec, "import adaptive_dp.rows.cluster")
+        client.run(exec, "import adaptive_dp.data.dask_engine")
         timed(f"dask {workers}", lambda: made.simulate(seed=0, people=data))
         rows = data.open_rows(dict.fromkeys([*NAMES, "y"], "number"), None)
 
@@ -117,7 +117,7 @@ def descent(folder: Path, workers: int, steps: int = 20) -> None:
         Client(local) as client,
     ):
         data = dp.Files(str(folder / "part-*.parquet"), client)
-        client.run(exec, "import adaptive_dp.rows.cluster")
+        client.run(exec, "import adaptive_dp.data.dask_engine")
         timed("nothing", lambda: None)
         timed(f"descent {workers}", lambda: made.simulate(seed=0, people=data))
 

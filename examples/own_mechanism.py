@@ -25,7 +25,7 @@ class TwoSided(dp.Mechanism):
 
     def cost(self, distance: float, dimension: int, step: float) -> accountants.PrivacyLoss:
         """Return the loss of the distance and of what rounding adds to it."""
-        moved = dimension * lattice.moved(step, lattice.step(self.scale))
+        moved = dimension * lattice.rounding_distance(step, lattice.step(self.scale))
         return self.loss(up(distance + moved, 4))
 
     def loss(self, distance: float) -> accountants.PrivacyLoss:

@@ -24,7 +24,7 @@ from pyarrow.csv import read_csv
 from pyarrow.parquet import write_table
 
 import adaptive_dp as dp
-from adaptive_dp.cli import main as command
+from adaptive_dp.cli.main import main as command
 from adaptive_dp.demo import DATA
 
 COLUMNS = {"age": (0, 70), "visits": (0, 20)}

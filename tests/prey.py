@@ -90,7 +90,7 @@ def response(epsilon: float) -> Neighbors:
     """Randomized response: tight for its epsilon."""
     truth = math.exp(epsilon) / (1 + math.exp(epsilon))
     return Neighbors(
-        "a bit", lambda runs, s: s.coins(truth, runs), lambda runs, s: ~s.coins(truth, runs)
+        "a bit", lambda runs, s: s.bernoulli(truth, runs), lambda runs, s: ~s.bernoulli(truth, runs)
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
-from adaptive_dp.cli import main
+from adaptive_dp.cli.main import main
 
 ROOT = Path(__file__).parent.parent
 

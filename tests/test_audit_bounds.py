@@ -12,21 +12,6 @@ from adaptive_dp.audit import bounds
 from adaptive_dp.audit.bounds import Guesses
 
 
-@pytest.mark.parametrize(
-    ("hits", "tries"), [(0, 10), (3, 10), (10, 10), (57, 1000), (0, 10**6), (999_900, 10**6)]
-)
-@pytest.mark.parametrize("share", [0.05, 0.025, 1e-6])
-def test_intervals_are_clopper_and_pearson_s(hits: int, tries: int, share: float) -> None:
-    interval = stats.binomtest(hits, tries).proportion_ci(1 - 2 * share, method="exact")
-    low, high = float(interval.low), float(interval.high)
-    assert bounds.lower(hits, tries, share) == pytest.approx(low, rel=1e-8, abs=1e-300)
-    assert bounds.upper(hits, tries, share) == pytest.approx(high, rel=1e-8)
-    assert bounds.lower(hits, tries, share) <= low
-    assert bounds.upper(hits, tries, share) >= high
-    if low < 1:
-        assert bounds.odds(hits, tries, share) == pytest.approx(low / (1 - low), rel=1e-6)
-
-
 def trinomial(tries: int, c: float, w: float) -> list[tuple[int, int, float]]:
     """Every (right, wrong) and its probability."""
     grid = []

@@ -12,9 +12,11 @@ import pytest
 
 import adaptive_dp as dp
 from adaptive_dp import audit
-from adaptive_dp.cli import FAILS, UNUSABLE, main
-from adaptive_dp.reports import markdown, report
-from adaptive_dp.reports.tradeoff import tradeoff
+from adaptive_dp.cli.main import main
+from adaptive_dp.cli.output import FAILS, UNUSABLE
+from adaptive_dp.report.charts import audit_tradeoff
+from adaptive_dp.report.markdown import markdown
+from adaptive_dp.report.page import html
 
 HONEST = """
 import adaptive_dp as dp
@@ -83,7 +85,7 @@ def test_reports_show_both_bounds() -> None:
     plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=1)))
     found = audit.pipeline(plan, samples=500, seed=1)
     paper = plan.certify()
-    for text in (markdown(paper, found), report(paper, audit=found.document())):
+    for text in (markdown(paper, found), html(paper, audit=found.document())):
         assert "certified upper bound" in text
         assert "empirical lower bound" in text
         assert "with confidence 0.95" in text
@@ -99,20 +101,21 @@ def test_the_confidence_is_asked_for(plan: Path, capsys: pytest.CaptureFixture[s
 def test_reports_draw_what_was_shown_beside_the_claim() -> None:
     """The drawing is one well-formed element with a title, a text and a table of its numbers."""
     found = audit.mechanism(dp.Laplace(scale=0.5), (0.0, 1.0), 1.0, samples=5_000, seed=1)
-    drawn = tradeoff(found.document())
+    document = found.document()
+    drawn = audit_tradeoff(document["tradeoff"], document["claimed"])
     root = ElementTree.fromstring(drawn)
     assert [each.tag for each in root][:2] == ["title", "desc"]
-    assert root.get("aria-labelledby") == "tradeoff-title tradeoff-text"
     beyond = sum(each.right > each.claimed for each in found.tradeoff())
     shown = [each for each in found.tradeoff() if each.right > 0]
     assert beyond > 0
     assert f"beyond the claim at {beyond} of {len(shown)} thresholds" in (root[1].text or "")
-    filled = [each for each in root.iter("circle") if each.get("fill") != "none"]
-    filled += [each for each in root.iter("rect") if each.get("fill") != "none"]
-    assert len(filled) == beyond + 2  # two of the legend
+    filled = [each for each in root.iter("use") if each.get("fill") == "var(--plot-2)"]
+    points = [each for each in filled if each.get("fill-opacity") is None]  # not the shaded part
+    names = [text for text in root.itertext() if "beyond the claim" in text]
+    assert len(points) == beyond + len(names) - 1  # each kind once more in the legend
     people = dp.dataset("people", columns={"age": (0, 100)})
     plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=1)))
-    page = report(plan.certify(), audit=found)
+    page = html(plan.certify(), audit=found)
     assert drawn in page
     assert "the drawing as a table" in page
     assert "right by the claim, at most" in page
@@ -132,5 +135,5 @@ def test_thresholds_are_held_to_the_least_that_both_points_allow() -> None:
 
 
 def test_an_audit_without_thresholds_is_not_drawn() -> None:
-    assert tradeoff({}) == ""
-    assert tradeoff({"tradeoff": [], "claimed": [[1.0, 0.0]]}) == ""
+    assert audit_tradeoff([], []) == ""
+    assert audit_tradeoff([], [[1.0, 0.0]]) == ""

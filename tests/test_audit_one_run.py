@@ -115,7 +115,7 @@ def test_what_does_not_fit_is_refused() -> None:
         audit.one_run(lambda included: included, 3, (1.0, 0.0))
     with pytest.raises(DomainError, match="confidence"):
         audit.one_run(lambda included: included, 30, (1.0, 0.0), confidence=1.0)
-    with pytest.raises(DomainError, match="one point"):
+    with pytest.raises(DomainError):
         audit.one_run(lambda included: included, 30, accountants.Gaussian(1.0))
     with pytest.raises(DomainError, match="right <= made"):
         chance(3, 2, 2, 1.0, 0.0)
@@ -143,7 +143,7 @@ def test_a_certificate_is_a_claim() -> None:
     assert (found.verdict, found.epsilon) == ("violation", plan.certify().epsilon)
 
 
-@pytest.mark.parametrize("shift", [0.0, 3.0])
+@pytest.mark.parametrize("shift", [0.0, pytest.param(3.0, marks=pytest.mark.slow)])
 def test_a_rule_that_is_fitted_to_the_scores_shows_no_more_than_mu(shift: float) -> None:
     """Independent Gaussian scores with mu = 1: the bound of each run errs with 0.05 at most.
 

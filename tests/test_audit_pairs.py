@@ -161,5 +161,5 @@ def test_search_climbs_past_the_gallery() -> None:
 
 
 def test_it_refuses_a_plan_without_tables() -> None:
-    with pytest.raises(dp.DeclarationError, match="no neighbours"):
+    with pytest.raises(dp.DeclarationError):
         gallery(dp.Pipeline(a=dp.public(1.0)))

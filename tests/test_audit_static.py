@@ -198,5 +198,5 @@ def test_the_result_is_text_json_and_html() -> None:
     assert len(result) == len(str(result).splitlines()) / 2
     assert "<table>" in result._repr_html_()
     assert "warnings" in repr(result)
-    with pytest.raises(TypeError, match="yes or no"):
+    with pytest.raises(TypeError):
         bool(result)

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import adaptive_dp as dp
+from adaptive_dp.data import MemoryRows
+from adaptive_dp.data.engine import Checkpoint, Task, resuming
+from adaptive_dp.data.examples import Examples
 from adaptive_dp.queries.phases import Phases
-from adaptive_dp.rows import MemoryRows
-from adaptive_dp.rows.attempts import Attempt, going
-from adaptive_dp.rows.examples import Examples
-from adaptive_dp.rows.parts import Task
 from adaptive_dp.session.ledger import open_ledger
 
 PEOPLE = dp.dataset("people", columns={"x": (0, 1), "c": ["a", "b"]})
@@ -138,10 +137,10 @@ def test_only_the_first_pass_goes_on(tmp_path, broken):
         if k not in found:  # the same function for each k, on the same rows
             found[k] = rows.total(lambda c: np.array([k * len(c["x"])], dtype=np.int64)).tolist()
 
-    attempt = Attempt()
+    attempt = Checkpoint()
     broken(Task, "__call__", {8 + 4}, KeyboardInterrupt)
     for stops in (True, False):
-        with going(attempt), pytest.raises(KeyboardInterrupt) if stops else nullcontext():
+        with resuming(attempt), pytest.raises(KeyboardInterrupt) if stops else nullcontext():
             times(1)
             times(2)
     assert found == {1: [40], 2: [80]}
@@ -150,10 +149,10 @@ def test_only_the_first_pass_goes_on(tmp_path, broken):
 def test_what_was_kept_is_not_taken_for_another_pass(tmp_path, broken):
     rows = parts_of(tmp_path).open_rows({"x": "number"}, None)
     broken(Task, "__call__", {4}, KeyboardInterrupt)
-    attempt = Attempt()
-    with going(attempt), pytest.raises(KeyboardInterrupt):
+    attempt = Checkpoint()
+    with resuming(attempt), pytest.raises(KeyboardInterrupt):
         rows.total(ONE)
-    with going(attempt):
+    with resuming(attempt):
         assert rows.where(lambda c: c["x"] > 0.5).total(ONE).tolist() == [15]
     assert rows.total(ONE).tolist() == [40]
 

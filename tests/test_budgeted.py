@@ -27,7 +27,7 @@ def test_noise_that_is_free_before_the_learner_is_refused(learner: Any, name: st
     table = dp.dataset("people", columns={"x": (0, 1), "y": ["a", "b"]})
     released = table["x"].sum().release(dp.Gaussian(sigma=dp.Free(name)))
     some = table.filter(table["x"] <= dp.post(half, released))
-    with pytest.raises(dp.DeclarationError, match="its table follows a release whose noise is"):
+    with pytest.raises(dp.DeclarationError):
         some.solve(learner, epsilon=1.0, delta=1e-6)
 
 
@@ -38,5 +38,5 @@ def test_a_table_that_follows_a_loop_is_refused(learner: Any) -> None:
     def body(state: Any) -> Any:
         return table.filter(table["x"] <= state).solve(learner, epsilon=1.0, delta=1e-6)
 
-    with pytest.raises(dp.DeclarationError, match="follows the rounds of a repeat"):
+    with pytest.raises(dp.DeclarationError):
         dp.repeat(body, 3, start=0.5)

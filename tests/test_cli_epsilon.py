@@ -12,7 +12,8 @@ import pytest
 
 from accountants import ACCOUNTANTS, Gaussian, GaussianDP, Laplace, Repeated, Spend, measure
 from accountants.document import to_json
-from adaptive_dp.cli import UNUSABLE, main
+from adaptive_dp.cli.main import main
+from adaptive_dp.cli.output import UNUSABLE
 
 SGD = ["--sampling-rate", "0.004266666666666667", "--steps", "14063"]
 NOISE = ["--noise-multiplier", "1.1"]
@@ -173,14 +174,15 @@ def test_without_matplotlib_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     plotted = ["--plot", str(tmp_path / "picture.png")]
     assert main(["epsilon", "--laplace-scale", "1", "--delta", "0.1", *plotted]) == UNUSABLE
-    assert 'pip install "adaptive-dp[plot]"' in capsys.readouterr().err
+    assert 'pip install "adaptive-dp[report]"' in capsys.readouterr().err
 
 
 def test_from_a_shell() -> None:
     """No table library, and no plotting, for a question about noise."""
     text = (
-        "import sys, adaptive_dp.cli as c; c.main(['epsilon', '--laplace-scale', '1', '--delta', "
-        "'0']); print([m for m in ('pandas', 'polars', 'matplotlib') if m in sys.modules])"
+        "import sys; from adaptive_dp.cli.main import main\n"
+        "main(['epsilon', '--laplace-scale', '1', '--delta', '0'])\n"
+        "print([m for m in ('pandas', 'polars', 'matplotlib') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("[]\n")

@@ -114,10 +114,10 @@ def test_it_refuses_more_than_it_reaches_over() -> None:
     with pytest.raises(dp.DeclarationError, match="reach"):
         dp.UpperBound(sigma=4.0, failure=1e-7, reach=2.0).loss(2.5)
     for failure in (0.0, 0.6, float("nan"), "x", -1.0):
-        with pytest.raises(dp.DeclarationError, match=r"failure must be a probability"):
+        with pytest.raises(dp.DeclarationError, match="failure"):
             dp.LowerBound(sigma=4.0, failure=failure, reach=2.0)
     for reach in (0.0, float("inf"), float("nan")):
-        with pytest.raises(dp.DeclarationError, match=r"reach must be"):
+        with pytest.raises(dp.DeclarationError, match=r"\breach\b"):
             dp.LowerBound(sigma=4.0, failure=1e-7, reach=reach)
 
 

@@ -6,15 +6,15 @@ import io
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
-from adaptive_dp.rows import rows
-from adaptive_dp.rows.csv_plain import plain_columns
-from adaptive_dp.rows.files import Form
+from adaptive_dp.data import read_rows
+from adaptive_dp.data.csv_files import CsvFormat, fast_columns
 
 READINGS = {"x": "number", "c": "text", "k": "code", "v": "value"}
-FORM = Form.of("t.csv", "x,c,rest,k,v\n", READINGS)
+FORM = CsvFormat.of("t.csv", "x,c,rest,k,v\n", READINGS)
 
 DIGITS = st.text("0123456789", min_size=1, max_size=45)
 DECIMAL = st.tuples(
@@ -36,17 +36,17 @@ def same(found, text):
     expected = FORM.columns(io.StringIO(text, newline="\n"))
     for columns in (found, expected):
         assert list(columns) == list(READINGS)
-    a, b = (rows(each, READINGS, None).columns for each in (found, expected))
+    a, b = (read_rows(each, READINGS, None).columns for each in (found, expected))
     for name in READINGS:
         assert a[name].dtype == b[name].dtype
         assert repr(a[name].tolist()) == repr(b[name].tolist())
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@examples(50)
 @given(lines=LINES, ending=st.sampled_from(["\n", "\r\n"]), last=st.booleans())
 def test_plain_lines(lines, ending, last):
     text = ending.join(lines) + (ending if last else "")
-    found = plain_columns(FORM, text)
+    found = fast_columns(FORM, text)
     if text.startswith("\ufeff"):
         assert found is None
     else:
@@ -60,7 +60,7 @@ def test_many_floats():
     close = [f"{2**53 + 2 * i + 1}.{'0' * 30}1" for i in range(200)]
     cells = [*map(repr, bits.tolist()), *halves, *close, *(f"{v:.17g}" for v in bits[:1000])]
     same(
-        plain_columns(FORM, "".join(f"{c},a,,1,2\n" for c in cells)),
+        fast_columns(FORM, "".join(f"{c},a,,1,2\n" for c in cells)),
         "".join(f"{c},a,,1,2\n" for c in cells),
     )
 
@@ -81,9 +81,9 @@ def test_many_floats():
     ],
 )
 def test_other_lines_are_left_to_who_reads_them_one_by_one(strange):
-    assert plain_columns(FORM, strange) is None
+    assert fast_columns(FORM, strange) is None
 
 
 def test_empty_lines_are_none():
     text = "\n1,a,b,2,3\n\n\n1,a,b,2,3\n\n"
-    same(plain_columns(FORM, text), text)
+    same(fast_columns(FORM, text), text)

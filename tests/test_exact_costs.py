@@ -8,8 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from attrs import astuple, frozen
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 import accountants
 import adaptive_dp as dp
@@ -19,7 +20,7 @@ from adaptive_dp.queries.count import Count
 from adaptive_dp.queries.counts import Counts
 from adaptive_dp.queries.histogram import Histogram
 
-QUICK = settings(max_examples=150, deadline=None, derandomize=True)
+QUICK = examples(150)
 POSITIVE = st.floats(1e-6, 1e6)
 PEOPLE = dp.dataset("people", columns={"x": (-3, 10), "c": ["a", "b", "c"]})
 

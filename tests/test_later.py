@@ -27,7 +27,8 @@ def test_each_name_of_the_stub_is_there(package):
             if node.module == package.__name__:
                 assert here is importlib.import_module(f"{node.module}.{alias.name}")
             else:
-                assert here is getattr(importlib.import_module(node.module), alias.name)
+                holder = importlib.import_module(node.module)
+                assert here is getattr(holder, alias.name)
 
 
 @pytest.mark.parametrize("package", BOTH, ids=lambda p: p.__name__)
@@ -38,7 +39,7 @@ def test_no_module_hides_a_name(package):
         p.parent.name for p in folder.glob("*/__init__.py")
     }
     modules = (
-        {"audit", "instance", "pate", "plot", "problems", "risk", "testing"}
+        {"audit", "instance", "pate", "problems", "risk", "testing"}
         if package is adaptive_dp
         else set()
     )
@@ -76,6 +77,6 @@ def test_nobody_takes_a_name_that_is_not_imported_yet():
 
 @pytest.mark.parametrize("room", ["audit", "instance", "pate", "plot", "problems", "risk"])
 def test_a_room_shows_what_is_public_and_no_files(room):
-    package = importlib.import_module(f"adaptive_dp.{room}")
+    package = getattr(adaptive_dp, room)
     assert dir(package) == sorted(package.__all__)
     assert all(hasattr(package, name) for name in package.__all__)

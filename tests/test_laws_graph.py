@@ -6,83 +6,16 @@ import json
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from plan_strategies import COLUMNS, DATA, KINDS, PURE, first, plans
+from profiles import examples
 
 import accountants
 import adaptive_dp as dp
 
-SETTINGS = settings(max_examples=4, deadline=None, derandomize=True)
-COLUMNS = {"x": (-1.0, 2.0), "r": ["A", "B", "C"], "s": ["a", "b"]}
-
-
-class Response(dp.Mechanism):
-    """A mechanism that is declared by its epsilon: it costs more as its parameter grows."""
-
-    epsilon: float = dp.budget_parameter("epsilon")
-
-    def release(self, value, stream):
-        return value + stream.laplace(1 / self.epsilon, value.shape)
-
-    def loss(self, distance):
-        return accountants.Pure(epsilon=distance * self.epsilon)
-
-
-MECHANISMS = {
-    "laplace": lambda v: dp.Laplace(scale=v),
-    "gaussian": lambda v: dp.Gaussian(sigma=v),
-    "response": lambda v: Response(epsilon=v),
-}
-
-
-def first(*values):
-    return values[0]
-
-
-def forward(value, step):
-    return value + step
-
-
-@st.composite
-def plans(draw, kinds, free):
-    """Return outputs of a small plan; ``free`` leaves the noise to calibration."""
-    relation = draw(st.sampled_from(["add_remove", "replace_one", "zero_out"]))
-    unit = draw(st.sampled_from([None, 2]))
-    extra = {} if unit is None else {"unit": "id", "rows_per_unit": unit}
-    table = dp.dataset("t", columns=COLUMNS, neighbors=relation, **extra)
-
-    def noise():
-        kind = draw(st.sampled_from(kinds))
-        weight = draw(st.sampled_from([1.0, 0.3, 7.0]))
-        name = draw(st.sampled_from(["b", "c"]))
-        return MECHANISMS[kind](dp.Free(name, weight) if free else weight)
-
-    def released(at):
-        kind = draw(st.sampled_from(["count", "sum", "histogram", "vectors"]))
-        query = {
-            "count": lambda: at.count(),
-            "sum": lambda: at["x"].sum(),
-            "histogram": lambda: at["s"].histogram(),
-            "vectors": lambda: at.vectors(["x"], intercept=True).sum(),
-        }[kind]()
-        return query.release(noise())
-
-    outputs = {"a": released(table)}
-    if draw(st.booleans()):
-        outputs["b"] = {k: released(p) for k, p in table.partition("r")}
-    if draw(st.booleans()):
-        outputs["c"] = dp.post(first, outputs["a"], released(table.filter(table["x"] <= 1)))
-    if draw(st.booleans()) and relation != "replace_one":
-        outputs["d"] = released(table.sample(0.25))
-    if draw(st.booleans()):
-        fixed, at = noise(), table
-
-        def body(state):
-            below = at.filter(at["x"] <= state)
-            return dp.post(forward, state, below.count().release(fixed))
-
-        outputs["e"] = dp.repeat(body, 3, start=0.0)
-    return dp.Pipeline(**outputs)
+SETTINGS = examples(6, nightly=300)
+ALLOWED = ["plan_strategies"]  # which defines a mechanism of its own
 
 
 EPSILONS = st.sampled_from([1e-3, 0.02, 0.5, 1.0, 4.0, 20.0])
@@ -91,7 +24,7 @@ EPSILONS = st.sampled_from([1e-3, 0.02, 0.5, 1.0, 4.0, 20.0])
 @SETTINGS
 @given(st.data(), EPSILONS, st.sampled_from([0.0, 1e-9, 1e-5]))
 def test_calibrate_then_certify_meets_the_target(data, epsilon, delta):
-    kinds = ["laplace", "response"] if delta == 0 else list(MECHANISMS)
+    kinds = PURE if delta == 0 else KINDS
     plan = data.draw(plans(kinds, free=True))
     solved = plan.calibrate(epsilon=epsilon, delta=delta)
     assert not solved.free
@@ -101,16 +34,16 @@ def test_calibrate_then_certify_meets_the_target(data, epsilon, delta):
     if certificate.epsilon > 1e-300:  # and little is wasted, unless nothing can change at all
         assert certificate.epsilon >= epsilon * 0.99
     assert solved.certify(delta).epsilon == certificate.epsilon
-    assert dp.load(solved.to_json(), allow=[__name__]).certify().epsilon == certificate.epsilon
+    assert dp.load(solved.to_json(), allow=ALLOWED).certify().epsilon == certificate.epsilon
 
 
 @SETTINGS
 @given(st.data(), st.sampled_from([1e-9, 1e-5]))
 def test_a_document_round_trip_changes_nothing(data, delta):
     free = data.draw(st.booleans())
-    plan = data.draw(plans(list(MECHANISMS), free=free))
+    plan = data.draw(plans(free=free))
     text = plan.to_json()
-    again = dp.load(text, allow=[__name__])
+    again = dp.load(text, allow=ALLOWED)
     assert again.fingerprint == plan.fingerprint
     assert json.loads(again.to_json()) == json.loads(text)
     if free:
@@ -122,14 +55,6 @@ def test_a_document_round_trip_changes_nothing(data, delta):
     assert one.shares == two.shares
     values = [p.simulate(seed=1, t=DATA) for p in (plan, again)]
     assert str(values[0]["a"]) == str(values[1]["a"])
-
-
-DATA = {
-    "x": [-1.0, 0.5, 2.0, 1.0],
-    "r": ["A", "B", "A", "C"],
-    "s": ["a", "b", "b", "a"],
-    "id": [1, 1, 1, 2],
-}
 
 
 def base(**options):
@@ -172,7 +97,7 @@ def test_two_releases_of_one_query_are_paid_twice():
 @SETTINGS
 @given(st.data())
 def test_post_processing_is_free(data):
-    plan = data.draw(plans(list(MECHANISMS), free=False))
+    plan = data.draw(plans())
     handles = {".".join(path): handle for path, handle in plan.outputs}
     names = {name.replace(".", "_"): handle for name, handle in handles.items()}
     posted = {f"p_{n}": dp.post(first, dp.post(first, h), h) for n, h in names.items()}
@@ -184,7 +109,7 @@ def test_post_processing_is_free(data):
 @SETTINGS
 @given(st.data(), st.randoms(use_true_random=False))
 def test_the_order_and_the_names_of_outputs_change_no_bound(data, chance):
-    plan = data.draw(plans(list(MECHANISMS), free=False))
+    plan = data.draw(plans())
     handles = [handle for _, handle in plan.outputs]
     expected = plan.certify(1e-6).bounds
     chance.shuffle(handles)
@@ -197,7 +122,7 @@ def test_the_order_and_the_names_of_outputs_change_no_bound(data, chance):
 @SETTINGS
 @given(st.data())
 def test_a_part_of_a_plan_costs_no_more_than_the_whole(data):
-    plan = data.draw(plans(list(MECHANISMS), free=False))
+    plan = data.draw(plans())
     whole = plan.certify(1e-6).bounds
     for path, handle in plan.outputs:
         some = dp.Pipeline.of([(path, handle)]).certify(1e-6).bounds
@@ -208,10 +133,26 @@ def test_a_part_of_a_plan_costs_no_more_than_the_whole(data):
 @SETTINGS
 @given(st.data(), st.floats(1.01, 50.0))
 def test_more_noise_costs_no_more(data, factor):
-    plan = data.draw(plans(["laplace", "gaussian"], free=True))
+    plan = data.draw(plans(["laplace", "gaussian", "discrete_laplace", "exponential"], free=True))
     values = dict.fromkeys(plan.free, 1.0)
     less = plan.fix(**{name: v * factor for name, v in values.items()}).certify(1e-6)
     assert less.epsilon <= plan.fix(**values).certify(1e-6).epsilon
+
+
+@SETTINGS
+@given(st.data(), st.sampled_from([0.1, 1.0, 5.0]), st.sampled_from(["renyi", "gaussian", "basic"]))
+def test_a_refused_step_changes_nothing(data, epsilon, accountant):
+    plan = data.draw(plans())
+    with dp.Session(
+        budget=dp.Budget(epsilon, 1e-6), accountant=accountant, seed=1, t=DATA
+    ) as session:
+        for _, handle in plan.outputs:
+            before = session.spent, session.epsilon, str(session.history())
+            try:
+                session.run(handle)
+            except (accountants.BudgetError, accountants.InapplicableError, dp.DeclarationError):
+                assert (session.spent, session.epsilon, str(session.history())) == before
+            assert session.epsilon <= epsilon
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])

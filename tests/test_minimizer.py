@@ -13,12 +13,12 @@ from scipy.stats import kstest
 
 import adaptive_dp as dp
 from adaptive_dp import problems as pb
+from adaptive_dp.data import grid, make_examples
+from adaptive_dp.data.examples import Examples
 from adaptive_dp.graph.change import Change
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.optimizers import NotReached
 from adaptive_dp.queries.minimizer import Minimizer
-from adaptive_dp.rows import examples, grid
-from adaptive_dp.rows.examples import Examples
 
 COLUMNS = {"u": (-1.0, 1.0), "v": (-1.0, 1.0), "s": ["N", "P"], "c": ["a", "b", "d"]}
 TARGETS = {"sign": "s", "class": "c", "number": "z", "count": "k"}
@@ -47,7 +47,9 @@ def asked(loss: pb.Loss, neighbors: Any = "add_remove", norm: float = 1.0, **mor
 def made(x: Any, y: Any, radius: float = 1.0) -> Examples:
     x = np.asarray(x, float).reshape(-1, 2)
     steps, unit = grid.ball(x, radius)
-    return examples(steps.astype(np.float32), unit, np.asarray(y, float), radius, np.arange(len(y)))
+    return make_examples(
+        steps.astype(np.float32), unit, np.asarray(y, float), radius, np.arange(len(y))
+    )
 
 
 def labels(loss: pb.Loss, draw: np.random.Generator, n: int) -> Any:
@@ -287,17 +289,17 @@ def test_it_ends_on_any_data(name: str, ridge: float) -> None:
     [
         (pb.Squared(), {"ridge": 1.0}, "give a radius"),
         (pb.Poisson(most=3.0), {"ridge": 1.0}, "give a radius"),
-        (pb.Poisson(most=3.0), {"ridge": 1.0, "radius": 1e6}, "no bounded slope"),
+        (pb.Poisson(most=3.0), {"ridge": 1.0, "radius": 1e6}, "Poisson"),
         (pb.Hinge(), {"ridge": 1.0}, "SmoothedHinge"),
-        (pb.ZeroOne(), {"ridge": 1.0}, "not convex"),
-        (pb.Logistic(), {"ridge": 0.0}, "without one the minimizer may move without bound"),
-        (pb.Logistic(), {"ridge": math.nan}, "must be a finite number"),
+        (pb.ZeroOne(), {"ridge": 1.0}, "FiniteLearner"),
+        (pb.Logistic(), {"ridge": 0.0}, r"ridge.*0\.0"),
+        (pb.Logistic(), {"ridge": math.nan}, "ridge.*nan"),
         (pb.Logistic(), {"ridge": 1.0, "tolerance": 0.0}, "tolerance"),
         (pb.Logistic(), {"ridge": 1.0, "radius": -1.0}, "radius"),
         (pb.Logistic(), {"ridge": 1.0, "tilt": 1.0}, "with a radius"),
-        (pb.Logistic(), {"ridge": 1.0, "tilt": -1.0, "radius": 1.0}, "tilt must be"),
-        (pb.Logistic(), {"ridge": 1.0, "tilt": 1.0, "radius": 1.0, "rows": 0}, "rows must be"),
-        (pb.Huber(), {"ridge": 1.0, "adversary": 0.1}, "falls with the margin"),
+        (pb.Logistic(), {"ridge": 1.0, "tilt": -1.0, "radius": 1.0}, r"\btilt\b"),
+        (pb.Logistic(), {"ridge": 1.0, "tilt": 1.0, "radius": 1.0, "rows": 0}, r"\brows\b"),
+        (pb.Huber(), {"ridge": 1.0, "adversary": 0.1}, "Huber|Logistic"),
         (
             pb.Logistic(),
             {"ridge": 1.0, "adversary": 0.1, "tilt": 1.0, "radius": 1.0},

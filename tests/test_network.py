@@ -39,7 +39,7 @@ def test_sizes_and_refusals() -> None:
     assert net.size(785) == 128 * 785 + 10 * 129
     assert (net.labels, net.outputs, net.convex) == ("class", 10, False)
     for bad in (0, 1.5, True, 2**16 + 1):
-        with pytest.raises(ValueError, match="whole number"):
+        with pytest.raises(ValueError, match=r"Network\.hidden"):
             pb.Network(pb.Logistic(), bad)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="activation"):
         pb.Network(pb.Logistic(), 2, "sigmoid")  # type: ignore[arg-type]

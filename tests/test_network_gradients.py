@@ -11,11 +11,11 @@ import pytest
 from attrs import frozen
 
 import adaptive_dp as dp
+from adaptive_dp.data import grid, make_examples
+from adaptive_dp.data.examples import BLOCK, Examples, to_steps
 from adaptive_dp.graph.change import Change
 from adaptive_dp.problems import Constants, Logistic, Loss, Multinomial, Network, Squared
 from adaptive_dp.queries.network_gradients import LayerGradients, slopes
-from adaptive_dp.rows import examples, grid
-from adaptive_dp.rows.examples import BLOCK, Examples, whole
 
 
 @frozen
@@ -38,13 +38,15 @@ class Steep(Loss):
 
 def made(x, y, radius) -> Examples:
     steps, unit = grid.ball(np.asarray(x, dtype=np.float64), radius)
-    return examples(steps.astype(np.float32), unit, np.asarray(y, float), radius, np.arange(len(y)))
+    return make_examples(
+        steps.astype(np.float32), unit, np.asarray(y, float), radius, np.arange(len(y))
+    )
 
 
 def gradients(rows: Examples, network: Network, theta) -> LayerGradients:
     first, second = network.layers(np.asarray(theta, dtype=np.float64), rows.width)
-    steps, unit = whole(first)
-    back, back_unit = whole(second.reshape(1, -1))
+    steps, unit = to_steps(first)
+    back, back_unit = to_steps(second.reshape(1, -1))
     return LayerGradients(rows, network, steps, back.reshape(second.shape), (unit, back_unit))
 
 
@@ -285,9 +287,9 @@ def test_refusals():
     table = dp.dataset("t", columns=COLUMNS)
     rows = table.examples(["u"], "s")
     network = Network(Logistic(), 2)
-    with pytest.raises(dp.DeclarationError, match="reads labels"):
+    with pytest.raises(dp.DeclarationError, match="'class'"):
         rows.gradients(Network(Multinomial(3), 2), at=dp.public([0.0] * 13))
-    with pytest.raises(dp.LeakError, match="release it first"):
+    with pytest.raises(dp.LeakError, match="t -> count"):
         rows.gradients(network, at=table.count())
     with pytest.raises(dp.DeclarationError, match="or a Network"):
         rows.gradients(2, at=dp.public([0.0]))

@@ -99,7 +99,7 @@ def threshold(rate):
     low, high = 0, 2**64
     while low < high:
         middle = (low + high) // 2
-        if Fixed(middle).coins(rate, 1)[0]:
+        if Fixed(middle).bernoulli(rate, 1)[0]:
             low = middle + 1
         else:
             high = middle

@@ -84,7 +84,7 @@ def test_the_stated_deviation_is_that_of_the_law(kind, scale):
 
 @pytest.mark.parametrize("kind", [dp.DiscreteLaplace, dp.DiscreteGaussian])
 def test_noise_that_is_too_large_for_whole_numbers_is_refused(kind):
-    with pytest.raises(dp.DeclarationError, match="at most 2\\^50, got 1e"):
+    with pytest.raises(dp.DeclarationError, match=r"2\^50.*\b1e\b"):
         kind(1e16)
     assert kind(dp.Free("b")).deviation() is None
     table = dp.dataset("t", columns={"x": (0, 1)})
@@ -158,7 +158,7 @@ def test_norm_loss():
     added = dp.Norm(2.0**26, p=3).cost(1.0, 8, 0.0).pure() * 2.0**26 - 1
     assert added == pytest.approx(2.0)  # steps of 1 in eight coordinates, to the third: 8^(1/3)
     for wrong in (0.5, -1, math.nan, "2", True, None):
-        with pytest.raises(dp.DeclarationError, match=r"Norm\.p must be a number from 1"):
+        with pytest.raises(dp.DeclarationError, match=r"Norm\.p.*\b1\b"):
             dp.Norm(1.0, p=wrong)
 
 

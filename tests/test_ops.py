@@ -12,11 +12,11 @@ from scipy.stats import kstwobign, norm
 
 import adaptive_dp as dp
 from accountants import BoundedRange
+from adaptive_dp.data.linear_systems import Moments, constrained
 from adaptive_dp.graph.change import Change
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.queries.constrained_coefficients import ConstrainedCoefficients
 from adaptive_dp.queries.moments import MomentsDomain
-from adaptive_dp.rows.definite import Moments, constrained
 
 STREAM = SeededStream(0)
 GRID = np.linspace(-1, 1, 4001)
@@ -262,7 +262,7 @@ def test_moments_are_no_numbers_for_other_mechanisms(mechanism: dp.Mechanism) ->
         "nodes": [*chain, queried, {**release, "inputs": [queried["id"]], "mechanism": fields}],
         "outputs": [{"path": ["c"], "node": release["id"]}],
     }
-    with pytest.raises(dp.DeclarationError, match=r"norm 0|norm is 0"):
+    with pytest.raises(dp.DeclarationError, match="norm"):
         dp.load(edited).with_delta(1e-6).certify()
 
 

@@ -256,17 +256,17 @@ def test_support_vector_machine_by_its_gap() -> None:
 
 
 def test_what_cannot_be_proven_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"has kinks .* no gap"):
+    with pytest.raises(ValueError, match="gap"):
         minimize(random_model(Hinge, 1), 1e-3)
     with pytest.raises(ValueError, match="add a ridge"):
         minimize(random_model(Squares, 1, ridge=0.0), 1e-3)
-    with pytest.raises(ValueError, match="tolerance must be positive"):
+    with pytest.raises(ValueError, match="tolerance"):
         minimize(random_model(Squares, 1), math.nan)
     with pytest.raises(TypeError, match="hessian"):
         newton(random_model(Odds, 1), steps=3)
     with pytest.raises(ValueError, match="kinks"):
         accelerated(random_model(Hinge, 1), steps=3)
-    with pytest.raises(ValueError, match="start must be 3 finite numbers"):
+    with pytest.raises(ValueError, match=r"start.*\b3\b"):
         minimize(random_model(Odds, 1), 1e-3, start=np.full(3, np.nan))
 
 

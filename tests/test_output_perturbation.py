@@ -181,10 +181,10 @@ def test_its_arguments() -> None:
     for bad, said in (
         (lambda: dp.OutputPerturbation(NAMES, "sign", noise="laplace"), "'gaussian' or 'norm'"),  # type: ignore[arg-type]
         (lambda: dp.OutputPerturbation(NAMES, "sign", tilt=1.0), "needs a ridge"),
-        (lambda: dp.OutputPerturbation(NAMES, "sign", ridge=-1.0), "ridge must be"),
-        (lambda: dp.OutputPerturbation(NAMES, "sign", radius=math.inf), "radius must be"),
+        (lambda: dp.OutputPerturbation(NAMES, "sign", ridge=-1.0), r"\bridge\b"),
+        (lambda: dp.OutputPerturbation(NAMES, "sign", radius=math.inf), r"\bradius\b"),
         (lambda: fit(dp.OutputPerturbation(NAMES, "sign", loss=pb.Hinge())), "SmoothedHinge"),
-        (lambda: fit(dp.OutputPerturbation(NAMES, "sign"), 1.0, None), "epsilon and delta"),
+        (lambda: fit(dp.OutputPerturbation(NAMES, "sign"), 1.0, None), "OutputPerturbation"),
     ):
         with pytest.raises(dp.DeclarationError, match=said):
             bad()

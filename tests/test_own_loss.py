@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, ClassVar
 
 import numpy as np
@@ -84,25 +85,25 @@ def test_documents_name_it_and_bring_nothing() -> None:
     assert dp.verify(made.certify())
     for name in ("no_such_module", "os", "antigravity"):
         other = text.replace(f"{__name__}:Savage", f"{name}:Savage")
-        with pytest.raises(dp.PlanError, match=f"import {name} first"):
+        with pytest.raises(dp.PlanError, match=f"import {name}"):
             dp.load(other)
 
 
 def test_what_is_no_loss_of_rows_is_refused() -> None:
     for loss in (Mixing(), Flat()):
-        with pytest.raises(dp.DeclarationError, match="each column by itself"):
+        with pytest.raises(dp.DeclarationError):
             plan(loss)
     with pytest.raises(dp.RunError):
         plan(Later()).simulate(seed=0, t=data())
 
 
 def test_what_needs_a_loss_to_be_true_takes_none_from_outside() -> None:
-    with pytest.raises(ValueError, match="is no loss; losses are"):
+    with pytest.raises(ValueError, match="losses"):
         names.read(names.text(Savage()))
     own = Proven()
-    with pytest.raises(dp.DeclarationError, match="is no loss; losses are"):
+    with pytest.raises(dp.DeclarationError, match="losses"):
         TABLE.solve(dp.ObjectivePerturbation(["x"], "s", loss=own), epsilon=1.0, delta=1e-5)
-    with pytest.raises(dp.DeclarationError, match="is no loss; losses are"):
+    with pytest.raises(dp.DeclarationError, match="losses"):
         TABLE.solve(dp.OutputPerturbation(["x"], "s", loss=own), epsilon=1.0, delta=1e-5)
 
 
@@ -116,6 +117,6 @@ def test_texts_are_read_back() -> None:
         f"{__name__}:Savage(1.0)",
         "m:__import__('os')",
     ):
-        with pytest.raises(ValueError, match="is no loss"):
+        with pytest.raises(ValueError, match=re.escape(repr(odd))):
             names.read_any(odd)
     assert math.isfinite(Savage().steepness)

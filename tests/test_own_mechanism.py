@@ -80,7 +80,7 @@ def test_verify() -> None:
 
 def test_its_parameters_are_checked() -> None:
     for wrong in (0, -1, float("nan"), float("inf"), "x", True, None, 10**400):
-        with pytest.raises(dp.DeclarationError, match=r"Noisy.width must be a positive finite"):
+        with pytest.raises(dp.DeclarationError, match=r"Noisy\.width"):
             Noisy(width=wrong)
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         Noisy(width=1.0).width = 2.0  # type: ignore[misc]
@@ -89,7 +89,7 @@ def test_its_parameters_are_checked() -> None:
 
 
 def test_its_norm_is_checked() -> None:
-    with pytest.raises(dp.DeclarationError, match=r"1, 2, math.inf, or 0 to count rows, got 1.5"):
+    with pytest.raises(dp.DeclarationError, match=r"math\.inf.*1\.5"):
 
         class Wrong(dp.Mechanism):
             norm: ClassVar[float] = 1.5
@@ -112,7 +112,7 @@ class Broken(dp.Mechanism):
 def test_a_loss_that_is_none_is_told_with_its_node(what: str) -> None:
     table = people()
     broken = dp.Pipeline(n=table.count().release(Broken(b=1.0, what=what)))
-    with pytest.raises(dp.DeclarationError, match=r"^n: .*(failed: no|must return a PrivacyLoss)"):
+    with pytest.raises(dp.DeclarationError, match=r"^n: "):
         broken.certify()
 
 

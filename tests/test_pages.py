@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from shell import own_modules, shelled
 
-from adaptive_dp.cli import main
+from adaptive_dp.cli.main import main
 from adaptive_dp.plugins import KINDS
 
 PAGES = Path(__file__).parent.parent / "docs"

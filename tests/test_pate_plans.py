@@ -80,7 +80,7 @@ class TestPlurality:
         )
 
     def test_a_run_is_refused(self) -> None:
-        with pytest.raises(dp.DeclarationError, match=r"most.*released as it is, which no epsilon"):
+        with pytest.raises(dp.DeclarationError, match="most"):
             plurality().with_delta(1e-6).run(votes=[[0, 0], [0, 1], [1, 1]])
 
     def test_a_simulation_is_stamped(self) -> None:
@@ -93,7 +93,7 @@ class TestPlurality:
     def test_it_spoils_what_stands_beside_it(self) -> None:
         plan = dp.Pipeline(a=four().release(GNMax(9.0)), b=four().release(Plurality()))
         assert plan.certify(1e-6).epsilon == math.inf
-        with pytest.raises(dp.DeclarationError, match=r"^b: released as it is"):
+        with pytest.raises(dp.DeclarationError, match=r"^b: "):
             plan.with_delta(1e-6).run(votes=VOTES)
         free = dp.Pipeline(a=four().release(GNMax(dp.Free("s"))), b=four().release(Plurality()))
         with pytest.raises(dp.CalibrationError):
@@ -119,14 +119,14 @@ class TestInteractive:
     )
     def test_what_is_no_probability_is_told_in_the_open(self, p: Any) -> None:
         for run in (self.plan(p).run, lambda votes: self.plan(p).simulate(seed=1, votes=votes)):
-            with pytest.raises(dp.RunError, match=r"probabilities (are of shape|must be)") as told:
+            with pytest.raises(dp.RunError, match="probabilities") as told:
                 run(votes=VOTES)
             assert "withheld" not in str(told.value) or "probabilities" in str(told.value)
 
     def test_private_probabilities_are_a_leak(self) -> None:
         with pytest.raises(dp.LeakError):
             four().release(InteractiveGNMax(3, 1.0, 1.0, 0.6), given=[four()])  # type: ignore[list-item]
-        with pytest.raises(dp.DeclarationError, match="follows 1 released values, got 0"):
+        with pytest.raises(dp.DeclarationError, match=r"\b1\b.*\b0\b"):
             four().release(InteractiveGNMax(3, 1.0, 1.0, 0.6))
 
     def test_past_the_check_it_still_fails_closed(self) -> None:
@@ -185,7 +185,7 @@ class TestBallots:
     )
     def test_votes_of_another_form(self, wrong: Any) -> None:
         plan = dp.Pipeline(a=four().release(GNMax(9.0))).with_delta(1e-6)
-        with pytest.raises(dp.DataError, match=r"'votes'.*(shape \(20, 4\)|cannot be read)"):
+        with pytest.raises(dp.DataError, match="'votes'"):
             plan.run(votes=wrong)
 
     @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ class TestBallots:
     )
     def test_counts_that_are_none(self, row: list[float]) -> None:
         plan = dp.Pipeline(a=four().release(GNMax(9.0))).with_delta(1e-6)
-        with pytest.raises(dp.DataError, match="counts of ballots 'votes' must be whole") as told:
+        with pytest.raises(dp.DataError, match="'votes'") as told:
             plan.run(votes={"counts": [row] * 4})
         assert not any(str(value) in str(told.value) for value in ("19.5", "-1", "21"))
 
@@ -214,26 +214,26 @@ class TestBallots:
     )
     def test_counts_that_wrap_around(self, row: list[int], kind: type) -> None:
         plan = dp.Pipeline(a=four().release(GNMax(9.0))).with_delta(1e-6)
-        with pytest.raises(dp.DataError, match="must add up"):
+        with pytest.raises(dp.DataError, match="'votes'"):
             plan.run(votes={"counts": np.array([row] * 4, dtype=kind)})
 
     def test_counts_under_another_name(self) -> None:
         plan = dp.Pipeline(a=four().release(GNMax(9.0))).with_delta(1e-6)
         for wrong in ({}, {"votes": VOTES}, {"counts": None}, {"counts": "x"}):
-            with pytest.raises(dp.DataError, match=r"counts of ballots 'votes'.*shape \(4, 3\)"):
+            with pytest.raises(dp.DataError, match=r"'votes'.*\(4, 3\)"):
                 plan.run(votes=wrong)
 
     @pytest.mark.parametrize(
         ("wrong", "message"),
         [
-            ({"name": "a b"}, "must be an identifier"),
-            ({"name": "class"}, "must be an identifier"),
-            ({"name": "seed"}, "cannot be named"),
-            ({"teachers": 0}, "ballots' teachers must be a whole number of at least 1, got 0"),
-            ({"questions": 2.5}, "ballots' questions must be"),
-            ({"classes": "3"}, "ballots' classes must be"),
-            ({"teachers": True}, "ballots' teachers must be"),
-            ({"neighbors": "swap"}, "neighbors must be one of"),
+            ({"name": "a b"}, "name"),
+            ({"name": "class"}, "name"),
+            ({"name": "seed"}, "'seed'"),
+            ({"teachers": 0}, r"\b1\b.*\b0\b"),
+            ({"questions": 2.5}, "questions"),
+            ({"classes": "3"}, "'3'"),
+            ({"teachers": True}, "teachers"),
+            ({"neighbors": "swap"}, "neighbors"),
         ],
     )
     def test_refused_declarations(self, wrong: dict[str, Any], message: str) -> None:
@@ -251,7 +251,7 @@ class TestBallots:
         assert any("disjoint data" in line for line in plan.certify().assumptions)
 
     def test_other_mechanisms_do_not_read_votes(self) -> None:
-        with pytest.raises(dp.DeclarationError, match="reads numbers"):
+        with pytest.raises(dp.DeclarationError, match="vote_counts"):
             four().release(dp.Gaussian(sigma=1.0))
         assert repr(four()) == "<private votes 20 teachers, 4 questions, 3 classes>"
 

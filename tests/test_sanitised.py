@@ -107,26 +107,26 @@ class TestSpent:
 
     @pytest.mark.parametrize("order", [1, 1.0, 0.5, math.nan, math.inf, 2e6, "4", True, None])
     def test_orders_that_are_none(self, order: Any) -> None:
-        with pytest.raises(dp.DeclarationError, match="order above 1"):
+        with pytest.raises(dp.DeclarationError):
             dp.pate.spent(ballots(), GNMax(sigma=40.0), order=order)
 
     def test_what_is_no_aggregator(self) -> None:
-        with pytest.raises(dp.DeclarationError, match="an aggregator such as"):
+        with pytest.raises(dp.DeclarationError):
             dp.pate.spent(ballots(), "GNMax", order=4.0)  # type: ignore[arg-type]
-        with pytest.raises(dp.DeclarationError, match="nothing is proven of what Laplace"):
+        with pytest.raises(dp.DeclarationError, match="Laplace"):
             dp.pate.spent(ballots(), dp.Laplace(scale=1.0), order=4.0)
-        with pytest.raises(dp.DeclarationError, match="calibrate the labels first"):
+        with pytest.raises(dp.DeclarationError):
             dp.pate.spent(ballots(), GNMax(sigma=dp.Free("s")), order=4.0)
-        with pytest.raises(dp.DeclarationError, match="sigma must be between"):
+        with pytest.raises(dp.DeclarationError, match=r"\bsigma\b"):
             dp.pate.spent(ballots(), GNMax(sigma=1e20), order=4.0)
-        with pytest.raises(dp.DeclarationError, match="reads VoteCounts"):
+        with pytest.raises(dp.DeclarationError, match="VoteCounts"):
             dp.pate.spent(ballots(), GNMax(sigma=40.0), order=4.0).release(GNMax(sigma=40.0))
 
     def test_several_teachers_are_refused(self) -> None:
         of = BallotsDomain(5, 2, 2)
-        with pytest.raises(dp.DeclarationError, match="may change 3 teachers"):
+        with pytest.raises(dp.DeclarationError, match=r"\b3\b"):
             Spent(GNMax(sigma=4.0), 4.0).sensitivity(of, Change(True, 3, False), 0)
-        with pytest.raises(dp.DeclarationError, match="norm is 0"):
+        with pytest.raises(dp.DeclarationError, match=r"\b0\b"):
             Spent(GNMax(sigma=4.0), 4.0).sensitivity(of, Change(True, 1, True), 1)
 
     def test_questions_that_follow_answers_are_refused(self) -> None:
@@ -140,7 +140,7 @@ class TestSpent:
         late = dp.pate.sanitized(
             teachers.votes(chosen, size=3), GNMax(sigma=4.0), order=4.0, sigma=9.0
         )
-        with pytest.raises(dp.DeclarationError, match="depend on released values"):
+        with pytest.raises(dp.DeclarationError):
             dp.Pipeline(late=late)
 
 
@@ -217,11 +217,11 @@ class TestSanitised:
 
     @pytest.mark.parametrize("beta", [0, -1, 2, math.nan, "a", True, None])
     def test_betas_that_are_none(self, beta: Any) -> None:
-        with pytest.raises(dp.DeclarationError, match=r"Sanitized\.beta must be"):
+        with pytest.raises(dp.DeclarationError, match=r"Sanitized\.beta"):
             Sanitized(sigma=10.0, beta=beta, spread=1.0)
 
     def test_noise_beyond_all_bounds(self) -> None:
-        with pytest.raises(dp.DeclarationError, match=r"Sanitized\.spread must be at most"):
+        with pytest.raises(dp.DeclarationError, match=r"Sanitized\.spread"):
             Sanitized(sigma=10.0, beta=0.1, spread=1e20).loss(1.0)
 
 
@@ -277,26 +277,26 @@ class TestPlans:
     @pytest.mark.parametrize("delta", [0, 1, -1, math.nan, True, "a"])
     def test_deltas_that_are_none(self, delta: Any) -> None:
         handle = dict(self.plan().outputs)["bound",]
-        with pytest.raises(dp.DeclarationError, match="delta must be above 0"):
+        with pytest.raises(dp.DeclarationError, match=r"\bdelta\b.*\b0\b"):
             dp.pate.sanitized_epsilon(handle, delta=delta)
 
     def test_a_failure_takes_its_share_of_delta(self) -> None:
         handle = dict(self.plan().outputs)["bound",]
         beside = [accountants.Approximate(0.1, 1e-5)]
-        with pytest.raises(dp.DeclarationError, match="delta must be above 0"):
+        with pytest.raises(dp.DeclarationError, match=r"\bdelta\b.*\b0\b"):
             dp.pate.sanitized_epsilon(handle, delta=1e-5, beside=beside)
-        with pytest.raises(dp.DeclarationError, match="beside must be privacy losses"):
+        with pytest.raises(dp.DeclarationError, match=r"\bbeside\b"):
             dp.pate.sanitized_epsilon(handle, delta=1e-5, beside=[1.0])  # type: ignore[list-item]
-        with pytest.raises(dp.DeclarationError, match="what sanitized"):
+        with pytest.raises(dp.DeclarationError, match="sanitized_epsilon"):
             dp.pate.sanitized_epsilon(dp.public(1.0), delta=1e-5)
 
     def test_another_function_of_the_two_numbers_bounds_nothing(self) -> None:
         """The least of them is below f half of the time, and would prove an epsilon too small."""
         noisy = dict(self.plan().outputs)["bound",].inputs[0]
         for other in (np.min, spent_epsilon):
-            with pytest.raises(dp.DeclarationError, match="what sanitized"):
+            with pytest.raises(dp.DeclarationError, match="sanitized_epsilon"):
                 dp.pate.sanitized_epsilon(dp.post(other, noisy), delta=1e-5)
-        with pytest.raises(dp.DeclarationError, match="what sanitized"):
+        with pytest.raises(dp.DeclarationError, match="sanitized_epsilon"):
             dp.pate.sanitized_epsilon(noisy, delta=1e-5)
 
     def test_ways_that_meet_again_and_again(self) -> None:
@@ -310,7 +310,7 @@ class TestPlans:
 
     def test_failures_that_are_none(self) -> None:
         for failure in (0, 1, -1, "a", True):
-            with pytest.raises(dp.DeclarationError, match="failure must be a probability"):
+            with pytest.raises(dp.DeclarationError, match="failure"):
                 self.plan(failure=failure)
 
     def test_the_noise_may_be_calibrated(self) -> None:
@@ -335,7 +335,7 @@ class TestPlans:
         document = json.loads(self.plan().to_json())
         spent = next(n for n in document["nodes"] if n["kind"] == "spent_votes")
         spent["order"] = 0.5
-        with pytest.raises(dp.DocumentError, match="order above 1"):
+        with pytest.raises(dp.DocumentError):
             dp.load(document)
 
     def test_nothing_private_is_printed(self) -> None:

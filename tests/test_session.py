@@ -68,7 +68,7 @@ def test_several_handles_at_once_are_refused_with_the_way_out():
     count = people.count().release(dp.Laplace(scale=4))
     with dp.Session(budget=dp.Budget(1.0), people={"x": [0.5]}) as session:
         for ask in (session.run, session.what_if):
-            with pytest.raises(DeclarationError, match="run each of its values"):
+            with pytest.raises(DeclarationError):
                 ask({"count": count})
         assert session.spent.costs[0] == 0
 
@@ -438,7 +438,7 @@ def test_the_pipeline_has_the_edges_of_adaptivity():
     assert chosen == [("n20", "n21"), ("n21", "n22")]
     assert plan.svg().count('class="edge released chosen"') == 2
     assert plan.mermaid().count("-.->") == 2
-    with pytest.raises(InapplicableError, match="chosen as a session ran"):
+    with pytest.raises(InapplicableError, match=r"session\.certificate"):
         plan.with_delta(1e-6).certify()
     session = opened(accountant="basic")
     for scale in (10.0, 20.0):
@@ -463,7 +463,7 @@ def test_a_certificate_can_be_verified_and_forgeries_are_found():
     again = Certificate.from_json(paper.to_json())
     verdict = dp.verify(again)
     assert verdict.holds, verdict.reasons
-    for text in (dp.markdown(paper), dp.report(paper)):
+    for text in (dp.markdown(paper), dp.html(paper)):
         assert "wherever the analyst stops" in text
     assert "odometer" in str(paper)
 
@@ -613,3 +613,45 @@ def test_the_figures_of_the_page_on_sessions():
             except InapplicableError:
                 found.append("-")
         assert f"| {kind} | {' | '.join(found)} |" in page, found
+
+
+class Witness(MemoryLedger):
+    """A ledger that writes down in which order things happen, and may refuse to write."""
+
+    def __init__(self, refuses=""):
+        super().__init__()
+        self.events, self.refuses = [], refuses
+
+    def spend(self, seen, decide):
+        def decided(others):
+            entry = decide(others)
+            if entry is not None and entry["kind"] == self.refuses:
+                raise LedgerError("the disk is full")
+            return entry
+
+        entries = super().spend(seen, decided)
+        self.events.append(entries[-1]["kind"])
+        return entries
+
+
+@pytest.mark.parametrize("refused", ["", "spend", "release"])
+def test_a_spend_is_durable_before_anything_is_drawn_and_a_value_recorded_before_it_leaves(
+    monkeypatch, refused
+):
+    ledger, draw = Witness(refused), dp.Laplace.release
+
+    def drawn(self, value, stream):
+        ledger.events.append("draw")
+        return draw(self, value, stream)
+
+    monkeypatch.setattr(dp.Laplace, "release", drawn)
+    with dp.Session(budget=Budget(1.0), ledger=ledger, people=ROWS) as session:
+        try:
+            session.run(PEOPLE.count().release(dp.Laplace(scale=4.0)))
+            ledger.events.append("value")
+        except LedgerError:
+            assert refused
+        spent = any(session.spent.costs)
+    order = ["open", "spend", "draw", "release", "value"]
+    assert ledger.events == (order[: order.index(refused)] if refused else order)
+    assert spent == (refused != "spend")  # a refusal changes nothing, a crash wastes budget

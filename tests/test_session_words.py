@@ -11,7 +11,7 @@ from attrs import frozen
 import accountants
 import adaptive_dp as dp
 from accountants import InapplicableError
-from adaptive_dp.cli import main
+from adaptive_dp.cli.main import main
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.table import LIMIT
 
@@ -50,7 +50,7 @@ def opened(ledger: Path | None = None) -> dp.Session:
 
 def test_a_loss_that_no_ledger_can_write_is_refused_with_a_cure() -> None:
     with opened() as session:
-        with pytest.raises(DeclarationError, match=r"Theirs cannot be written into a ledger.*Pure"):
+        with pytest.raises(DeclarationError, match=r"Theirs.*Pure"):
             session.run(PEOPLE.count().release(Own(width=5.0)))
         assert session.epsilon == 0
         session.run(PEOPLE.count().release(dp.Laplace(scale=5)))

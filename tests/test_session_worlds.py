@@ -163,7 +163,7 @@ def test_one_name_has_one_declaration_and_one_kind_of_neighbours():
     again = people().count().release(dp.Laplace(scale=9))
     assert session.what_if(again).known  # an equal declaration, written once more
     for other in (people("replace_one"), people(rows_per_unit=2)):
-        with pytest.raises(DeclarationError, match="another declaration"):
+        with pytest.raises(DeclarationError, match="'people'"):
             session.run(other["age"].sum().release(dp.Laplace(scale=900)))
     with pytest.raises(NeighborError, match="different"):
         session.run(people("zero_out", name="others").count().release(dp.Laplace(scale=9)))
@@ -174,7 +174,7 @@ def test_private_data_cannot_be_read_as_public_points():
     crowd = teachers(base, ["age"], "kind", constant_model, count=3)
     session = Session(budget=LARGE, people=ROWS)
     session.run(base.count().release(dp.Laplace(scale=9)))
-    with pytest.raises(DeclarationError, match="another declaration"):
+    with pytest.raises(DeclarationError, match="'people'"):
         session.run(dp.post(_same, crowd.points("people", 120)))
 
 

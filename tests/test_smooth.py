@@ -372,7 +372,7 @@ def test_a_part_counts_exchanged_rows_nowhere() -> None:
 
     part = table("replace_one").partition("r")["A"]["x"]
     query = PrivateQuery(Quantile((0, 10), 0.5, True), (part,))
-    with pytest.raises(dp.DeclarationError, match="their number may change"):
+    with pytest.raises(dp.DeclarationError, match="replace_one"):
         dp.Pipeline(a=query.release(dp.SmoothCauchy(epsilon=1.0))).certify()
 
 
@@ -398,16 +398,16 @@ def test_free_budgets_are_calibrated() -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "numbers": (lambda: table().count().release(dp.SmoothCauchy(epsilon=1)), "gives numbers"),
+    "numbers": (lambda: table().count().release(dp.SmoothCauchy(epsilon=1)), "SmoothCauchy"),
     "a median with numbers' noise": (
         lambda: table()["x"].median().release(dp.Laplace(scale=1)),
-        "Laplace reads numbers",
+        "Laplace",
     ),
-    "no bounds": (lambda: table()["n"].median(), "no bounds"),
+    "'n'": (lambda: table()["n"].median(), "'n'"),
     "zero-out": (lambda: table("zero_out")["x"].median(), "zero_out"),
     "zero-out's mode": (lambda: table("zero_out")["r"].mode(), "zero_out"),
     "a quantile of 1": (lambda: table()["x"].quantile(1), "between 0 and 1"),
-    "a quantile of 1e-9": (lambda: table()["x"].quantile(1e-9), "at most six decimals"),
+    "a quantile of 1e-9": (lambda: table()["x"].quantile(1e-9), "quantile"),
     "a quantile in words": (lambda: table()["x"].quantile("half"), "between 0 and 1"),  # type: ignore[arg-type]
     "trimmed without a number of rows": (
         lambda: table()["x"].trimmed_mean(0.1),
@@ -416,22 +416,22 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "trimmed whole": (lambda: table("replace_one")["x"].trimmed_mean(0.5), "below 1/2"),
     "a variance in a part": (
         lambda: table("replace_one").partition("r")["A"]["x"].variance(),
-        "fixed number of rows",
+        "neighbors='replace_one'",
     ),
-    "no function": (lambda: table()["x"].instance(1, 2, range=(0, 1)), "two functions"),  # type: ignore[arg-type]
+    "no function": (lambda: table()["x"].instance(1, 2, range=(0, 1)), "instance"),  # type: ignore[arg-type]
     "a free delta": (
         lambda: dp.SmoothLaplace(epsilon=1, delta=dp.Free("d")),
-        "not calibrated",
+        r"SmoothLaplace\.delta",
     ),
-    "a delta of 0": (lambda: dp.SmoothLaplace(epsilon=1, delta=0), "probability from 1e-60"),
+    "a delta of 0": (lambda: dp.SmoothLaplace(epsilon=1, delta=0), "1e-60"),
     "half a degree": (lambda: dp.SmoothStudent(epsilon=1, degrees=0.5), "from 1 to 1000"),
     "a bound of 0": (
         lambda: dp.ProposeTestRelease(epsilon=1, delta=1e-6, bound=0),
-        "declared, not calibrated",
+        r"ProposeTestRelease\.bound",
     ),
     "a flag of 1": (
         lambda: dp.ReleasedSensitivity(epsilon=1, delta=1e-6, slope=1, logarithmic=1),
-        "True or False",
+        r"ReleasedSensitivity\.logarithmic",
     ),
 }
 

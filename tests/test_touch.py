@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 import accountants
 import adaptive_dp as dp
@@ -88,7 +89,7 @@ def test_few_splits_are_charged_exactly(cost: Cost, parts: int, change: Change) 
     assert charged(cost, parts, change) == pytest.approx(exact(cost, parts, change), rel=1e-9)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@examples(150)
 @given(
     st.sampled_from(COSTS),
     st.integers(1, 4),
@@ -166,7 +167,7 @@ def plan(parts: int, rows: int, relation: Any, distinct: bool) -> dp.Pipeline:
         (2, 10**5, "add_remove", 1.05),
         (3, 10**5, "add_remove", 1.3),
         (3, 50, "replace_one", 1.5),
-        (10, 20, "add_remove", 1.5),
+        pytest.param(10, 20, "add_remove", 1.5, marks=pytest.mark.slow),
         (1000, 2, "replace_one", 1.02),
         (300, 300, "add_remove", 20),
         (3000, 10**6, "replace_one", 3000),

@@ -13,9 +13,9 @@ from scipy.special import gammainc
 from scipy.stats import chi2, kstwobign, multivariate_normal
 
 import adaptive_dp as dp
+from adaptive_dp.data.linear_systems import Moments
 from adaptive_dp.instance.truncated_posterior import BATCH, row_range
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.rows.definite import Moments
 
 
 def moments(rows: Any) -> Moments:
@@ -82,7 +82,7 @@ class TestLaw:
         normal = multivariate_normal(best, np.linalg.inv(2 * c * x.T @ x)).logpdf(w)
         assert np.ptp(direct - normal) < 1e-12 * max(1.0, float(np.abs(direct).max()))
 
-    @pytest.mark.parametrize("width", [2, 6])
+    @pytest.mark.parametrize("width", [2, pytest.param(6, marks=pytest.mark.slow)])
     def test_of_the_coefficient_that_alone_is_known(self, width: int) -> None:
         """Its marginal is one integral; w* is just inside. Kolmogorov at a false alarm of 1e-8."""
         x, y, times, gamma, ridge, count = 0.9, 0.85, 400, 0.5, 1.0, 600
@@ -128,7 +128,7 @@ class TestExcess:
         assert means[-1] == pytest.approx(wanted, rel=1e-6)
         assert max(means) <= wanted * (1 + 1e-12)
 
-    @pytest.mark.parametrize("y", [0.2, 1.0])
+    @pytest.mark.parametrize("y", [0.2, pytest.param(1.0, marks=pytest.mark.slow)])
     def test_of_the_draws(self, y: float) -> None:
         """Their mean of F less its minimum is at most d / gamma; 6 deviations, 1e-8."""
         rng, gamma, ridge, radius, d = np.random.default_rng(4), 0.7, 1.0, 0.8, 4

@@ -20,12 +20,13 @@ import pytest
 import accountants
 import adaptive_dp as dp
 from accountants import Gaussian, Laplace, Repeated, Spend
-from accountants.notions import gaussian, renyi
+from accountants.notions.gaussian import gdp_epsilon, gdp_mu
+from accountants.notions.renyi import zcdp_epsilon
 from accountants.secret import Secret
+from adaptive_dp.data import read_rows
 from adaptive_dp.graph.run import Run
 from adaptive_dp.queries.domains import column
 from adaptive_dp.queries.source import reading
-from adaptive_dp.rows import rows
 
 mpmath.mp.dps = 50
 LOG: list[tuple[object, np.ndarray]] = []
@@ -97,7 +98,7 @@ def bound_rows(records, unit):
         name: np.array([r[name] for _, r in records], dtype=str if name in "rs" else float)
         for name in COLUMNS
     } | {"id": np.array([i for i, _ in records], dtype=np.int64)}
-    return rows(data, READINGS, None if unit is None else "id")
+    return read_rows(data, READINGS, None if unit is None else "id")
 
 
 def logged(plan, records, unit):
@@ -371,7 +372,7 @@ def test_means_in_parts_where_units_have_rows_in_several(relation):
         data = {"x": np.array(values, float), "r": np.array(["A", "B"][: len(values)], dtype=str)}
         structure = plan.structure
         bound = Secret(
-            rows(data | {"id": np.zeros(len(values), int)}, {"x": "number", "r": "text"}, "id")
+            read_rows(data | {"id": np.zeros(len(values), int)}, {"x": "number", "r": "text"}, "id")
         )
         run = Run(structure, 0)
         run.bind({"t": bound})
@@ -464,10 +465,10 @@ def test_many_unlike_parts(relation):
             continue  # an exchange inside of a part moves no count
         found = [(Laplace(k / b), k / sigma) for k, (b, sigma) in counted(where, noises)]
         rho = max(rho, sum(loss.rho() + shift**2 / 2 for loss, shift in found))
-        mu = max(mu, sum(gaussian.mu(loss) ** 2 + shift**2 for loss, shift in found))
+        mu = max(mu, sum(gdp_mu(loss) ** 2 + shift**2 for loss, shift in found))
     expected = {
-        "concentrated": renyi.epsilon_linear(rho, 1e-6)[0],
-        "gaussian": gaussian.epsilon(mu**0.5, 1e-6).upper,
+        "concentrated": zcdp_epsilon(rho, 1e-6)[0],
+        "gaussian": gdp_epsilon(mu**0.5, 1e-6).upper,
     }
     for name, value in expected.items():
         assert value * (1 - 1e-12) <= certificate.bounds[name].upper <= value * (1 + 1e-7)
@@ -525,7 +526,7 @@ def test_equal_loops_and_equal_steps_are_told_apart(swap):
     assert plan.certify(0.0).bounds["basic"].upper == pytest.approx(3 + 3 + 1 + 2, rel=1e-12)
     structure = plan.structure
     run = Run(structure, 0)
-    run.bind({"t": Secret(rows({"x": np.arange(11.0)}, {"x": "number"}, None))})
+    run.bind({"t": Secret(read_rows({"x": np.arange(11.0)}, {"x": "number"}, None))})
     LOG.clear()
     for node in structure:
         if not node.loops:

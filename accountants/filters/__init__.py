@@ -1,6 +1,6 @@
 """Privacy filters: budgets for analyses that choose their privacy parameters as they run.
 
-One file for each currency in which a filter theorem is proven; `filter_for` says which.
+One filter for each accounting unit with a proven theorem; `filter_for` says which.
 """
 
 from accountants.filters.approximate import ApproximateFilter
@@ -8,20 +8,18 @@ from accountants.filters.best import BestFilter
 from accountants.filters.choose import filter_for
 from accountants.filters.concentrated import ConcentratedFilter
 from accountants.filters.gaussian import GaussianFilter
-from accountants.filters.individual import IndividualFilter
 from accountants.filters.pure import PureFilter
 from accountants.filters.renyi import RenyiFilter, SomeOrderFilter
-from accountants.filters.sums import Amount, Filter, Guarantee, Spent
+from accountants.filters.sums import Amount, EpsilonDelta, Filter, Spent
 
 __all__ = [
     "Amount",
     "ApproximateFilter",
     "BestFilter",
     "ConcentratedFilter",
+    "EpsilonDelta",
     "Filter",
     "GaussianFilter",
-    "Guarantee",
-    "IndividualFilter",
     "PureFilter",
     "RenyiFilter",
     "SomeOrderFilter",

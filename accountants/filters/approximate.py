@@ -1,29 +1,33 @@
-"""The filter of advanced composition: as tight as if the parameters were fixed in advance."""
+"""The privacy filter of advanced composition, as tight as with parameters fixed in advance."""
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from typing import ClassVar
 
 from attrs import field, frozen
 
 from accountants.errors import nonnegative, probability
-from accountants.filters.concentrated import rho_of, rho_within
-from accountants.filters.sums import Guarantee, SumFilter, exact, rest, set_aside
+from accountants.filters.concentrated import largest_rho, rho_cost
+from accountants.filters.sums import (
+    UnionFilter,
+    checked_failures,
+    delta_beside_failures,
+    rational_cost,
+)
 from accountants.loss import PrivacyLoss
 
 
-def _epsilon(value: float) -> float:
+def _approximate_cost(value: float) -> float:
     return nonnegative("ApproximateFilter.epsilon", value)
 
 
-def _delta(value: float) -> float:
+def _approximate_delta(value: float) -> float:
     return probability("ApproximateFilter.delta", value)
 
 
 @frozen
-class ApproximateFilter(SumFilter):
+class ApproximateFilter(UnionFilter):
     """Admits (eps_t, delta_t) while the whole is (epsilon, delta)-DP, by either of two sums.
 
     * ``sum eps_t <= epsilon``: on such paths the log-likelihood ratio is at most epsilon, and
@@ -58,19 +62,19 @@ class ApproximateFilter(SumFilter):
 
     name: ClassVar[str] = "approximate"
     theorem: ClassVar[str] = "fully adaptive composition: Whitehouse, Ramdas, Rogers & Wu 2023"
-    every: ClassVar[bool] = False
 
-    epsilon: float = field(converter=_epsilon)
-    delta: float = field(converter=_delta)
+    epsilon: float = field(converter=_approximate_cost)
+    delta: float = field(converter=_approximate_delta)
     failures: float = None  # type: ignore[assignment]
     rho: float = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         share = self.delta / 2 if self.failures is None else self.failures
-        failures = set_aside("ApproximateFilter", share, self.delta)
-        left = rest(self.delta, failures)
+        failures = checked_failures("ApproximateFilter", share, self.delta)
+        left = delta_beside_failures(self.delta, failures)
         object.__setattr__(self, "failures", failures)
-        object.__setattr__(self, "rho", rho_within(self.epsilon, left) if left > 0 else 0.0)
+        # the first case adds nothing to delta, so all that the failures leave is the second's
+        object.__setattr__(self, "rho", largest_rho(self.epsilon, left) if left > 0 else 0.0)
 
     def units(self) -> tuple[str, ...]:
         """Return epsilon and rho."""
@@ -78,13 +82,8 @@ class ApproximateFilter(SumFilter):
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, where there is one, and rho."""
-        return exact(loss.pure()), rho_of(loss)
+        return rational_cost(loss.pure()), rho_cost(loss)
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return epsilon and rho."""
         return Fraction(self.epsilon), Fraction(self.rho)
-
-    def guarantee(self, delta: float) -> Guarantee:
-        """Return epsilon at every delta from its own on."""
-        kept = probability("delta", delta) >= self.delta
-        return Guarantee(self.epsilon if kept else math.inf, delta)

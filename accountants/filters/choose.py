@@ -1,4 +1,4 @@
-"""Which filter keeps a budget in an accountant's currency, where there is one."""
+"""The privacy filter that keeps a budget in an accountant's unit, where a theorem has one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from accountants.filters.concentrated import ConcentratedFilter
 from accountants.filters.gaussian import GaussianFilter
 from accountants.filters.pure import PureFilter
 from accountants.filters.renyi import SomeOrderFilter
-from accountants.filters.sums import SumFilter, set_aside
+from accountants.filters.sums import SumFilter, checked_failures
 
 _FILTERS: dict[str, Callable[[float, float, float], SumFilter]] = {
     "best": BestFilter,
@@ -24,12 +24,12 @@ _FILTERS: dict[str, Callable[[float, float, float], SumFilter]] = {
 
 
 def filter_for(accountant: str, epsilon: float, delta: float, failures: float = 0.0) -> SumFilter:
-    """Return the filter that keeps ``(epsilon, delta)`` in the currency of an accountant.
+    """Return the filter that keeps ``(epsilon, delta)`` in the accounting unit of an accountant.
 
     Parameters
     ----------
     accountant
-        The accountant's name; ``"best"`` for whichever of three currencies lasts longest.
+        The accountant's name; ``"best"`` for whichever of three accounting units lasts longest.
     epsilon, delta
         The guarantee.
     failures
@@ -51,12 +51,12 @@ def filter_for(accountant: str, epsilon: float, delta: float, failures: float = 
     if not isinstance(accountant, str):
         raise DomainError(f"filter_for needs an accountant's name, got {accountant!r}")
     epsilon, delta = nonnegative("epsilon", epsilon), probability("delta", delta)
-    failures = set_aside("filter", failures, delta)
+    failures = checked_failures("filter", failures, delta)
     if accountant in _FILTERS:
         return _FILTERS[accountant](epsilon, delta, failures)
     raise InapplicableError(
         f"the accountant {accountant!r} has no filter: for privacy loss distributions and "
         "trade-off functions the natural one is false when parameters are chosen adaptively "
         "(Tran, Koskela, Raisa and Honkela 2026), and for others none is proven; the "
-        f"currencies with a theorem are {', '.join(_FILTERS)}"
+        f"accounting units with a theorem are {', '.join(_FILTERS)}"
     )

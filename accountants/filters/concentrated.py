@@ -1,4 +1,4 @@
-"""The filter of zero-concentrated DP: rhos add up."""
+"""The privacy filter of zero-concentrated DP: rhos add up."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from attrs import field, frozen
 
 from accountants.errors import InapplicableError, nonnegative, probability
 from accountants.filters.sums import (
-    Guarantee,
     SumFilter,
-    exact,
+    checked_failures,
+    delta_beside_failures,
     largest_budget,
-    rest,
-    set_aside,
+    rational_cost,
 )
 from accountants.loss import PrivacyLoss
-from accountants.notions import concentrated, renyi
+from accountants.notions.concentrated import zcdp_rho
+from accountants.notions.renyi import zcdp_epsilon
 
 
-def _rho(value: float) -> float:
+def _zcdp_cost(value: float) -> float:
     return nonnegative("ConcentratedFilter.rho", value)
 
 
-def _failures(value: float) -> float:
+def _zcdp_delta(value: float) -> float:
     return probability("ConcentratedFilter.failures", value)
 
 
@@ -56,15 +56,15 @@ class ConcentratedFilter(SumFilter):
     name: ClassVar[str] = "concentrated"
     theorem: ClassVar[str] = "zCDP filter: Feldman & Zrnic 2021; Whitehouse et al. 2023"
 
-    rho: float = field(converter=_rho)
-    failures: float = field(default=0.0, converter=_failures)
+    rho: float = field(converter=_zcdp_cost)
+    failures: float = field(default=0.0, converter=_zcdp_delta)
 
     @classmethod
     def within(cls, epsilon: float, delta: float, failures: float = 0.0) -> ConcentratedFilter:
         """Return the filter with the largest rho that keeps ``(epsilon, delta)``."""
-        failures = set_aside("ConcentratedFilter", failures, probability("delta", delta))
+        failures = checked_failures("ConcentratedFilter", failures, probability("delta", delta))
         epsilon = nonnegative("epsilon", epsilon)
-        return cls(rho_within(epsilon, rest(delta, failures)), failures)
+        return cls(largest_rho(epsilon, delta_beside_failures(delta, failures)), failures)
 
     def units(self) -> tuple[str, ...]:
         """Return rho."""
@@ -72,33 +72,34 @@ class ConcentratedFilter(SumFilter):
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return rho."""
-        return (rho_of(loss),)
+        return (rho_cost(loss),)
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return rho."""
         return (Fraction(self.rho),)
 
-    def guarantee(self, delta: float) -> Guarantee:
-        """Return the epsilon of rho-zCDP at what the failures leave of ``delta``."""
-        return Guarantee(of_rho(self.rho, rest(delta, self.failures)), delta)
+    def converted(self, delta: float) -> float:
+        """Return the epsilon of rho-zCDP at ``delta``."""
+        return rho_epsilon(self.rho, delta)
 
 
-def rho_of(loss: PrivacyLoss) -> Fraction:
+def rho_cost(loss: PrivacyLoss) -> Fraction:
     """Return the loss's rho; of a Gaussian-DP mu exactly ``mu^2 / 2``."""
-    mu, rho = loss.mu(), exact(concentrated.rho(loss))
+    mu, rho = loss.mu(), rational_cost(zcdp_rho(loss))
+    # both are proven, so the smaller is: a float of mu^2 / 2 is rounded up, the rational is not
     return rho if mu is None or math.isinf(mu) else min(rho, Fraction(mu) ** 2 / 2)
 
 
-def of_rho(rho: float, delta: float) -> float:
+def rho_epsilon(rho: float, delta: float) -> float:
     """Return the epsilon of rho-zCDP at ``delta``; infinite at 0 and below, but for rho 0."""
     if delta >= 1 or (rho == 0 and delta >= 0):
         return 0.0
     if delta <= 0:
         return math.inf
-    return renyi.epsilon_linear(rho, delta)[0]
+    return zcdp_epsilon(rho, delta)[0]
 
 
-def rho_within(epsilon: float, delta: float) -> float:
+def largest_rho(epsilon: float, delta: float) -> float:
     """Return the largest rho with an epsilon of at most ``epsilon`` at ``delta``.
 
     Raises
@@ -111,4 +112,4 @@ def rho_within(epsilon: float, delta: float) -> float:
             "this filter needs a delta beside the failures: zCDP, Renyi DP and Gaussian DP have no "
             "finite epsilon at delta 0; use PureFilter, or a larger delta"
         )
-    return largest_budget(lambda rho: of_rho(rho, delta), epsilon)
+    return largest_budget(lambda rho: rho_epsilon(rho, delta), epsilon)

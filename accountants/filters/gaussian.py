@@ -1,4 +1,4 @@
-"""The filter of Gaussian DP: squares of mu add up, without loss."""
+"""The privacy filter of Gaussian DP: squares of mu add up, as with parameters fixed in advance."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ from attrs import field, frozen
 from accountants.errors import InapplicableError, nonnegative, probability
 from accountants.filters.sums import (
     BEYOND,
-    Guarantee,
     SumFilter,
+    checked_failures,
+    delta_beside_failures,
     largest_budget,
-    rest,
-    set_aside,
 )
 from accountants.loss import PrivacyLoss
-from accountants.notions import gaussian
+from accountants.notions.gaussian import LARGEST_MU, gdp_epsilon, gdp_mu
 
 
-def _mu(value: float) -> float:
+def _gdp_cost(value: float) -> float:
     return nonnegative("GaussianFilter.mu", value)
 
 
-def _failures(value: float) -> float:
+def _gdp_delta(value: float) -> float:
     return probability("GaussianFilter.failures", value)
 
 
@@ -63,8 +62,8 @@ class GaussianFilter(SumFilter):
         "Gaussian-DP filter: Smith & Thakurta 2022; Koskela, Tobaben & Honkela 2023"
     )
 
-    mu: float = field(converter=_mu)
-    failures: float = field(default=0.0, converter=_failures)
+    mu: float = field(converter=_gdp_cost)
+    failures: float = field(default=0.0, converter=_gdp_delta)
 
     @classmethod
     def within(cls, epsilon: float, delta: float, failures: float = 0.0) -> GaussianFilter:
@@ -75,14 +74,15 @@ class GaussianFilter(SumFilter):
         InapplicableError
             If nothing of ``delta`` is left beside the failures.
         """
-        failures = set_aside("GaussianFilter", failures, probability("delta", delta))
-        epsilon, left = nonnegative("epsilon", epsilon), rest(delta, failures)
+        failures = checked_failures("GaussianFilter", failures, probability("delta", delta))
+        epsilon, left = nonnegative("epsilon", epsilon), delta_beside_failures(delta, failures)
         if left <= 0:
             raise InapplicableError(
                 "GaussianFilter needs a delta beside the failures: Gaussian DP has no finite "
                 "epsilon at delta 0; use PureFilter, or a larger delta"
             )
-        return cls(largest_budget(lambda mu: _of_mu(mu, left), epsilon), failures)
+        # the largest mu whose exact epsilon is within the target, as evaluated
+        return cls(largest_budget(lambda mu: _mu_epsilon(mu, left), epsilon), failures)
 
     def units(self) -> tuple[str, ...]:
         """Return mu squared."""
@@ -90,24 +90,26 @@ class GaussianFilter(SumFilter):
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the square of mu."""
-        return (square_of(loss),)
+        return (mu_square_cost(loss),)
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return the square of mu."""
         return (Fraction(self.mu) ** 2,)
 
-    def guarantee(self, delta: float) -> Guarantee:
-        """Return the exact epsilon of mu-GDP at what the failures leave of ``delta``."""
-        return Guarantee(_of_mu(self.mu, rest(delta, self.failures)), delta)
+    def converted(self, delta: float) -> float:
+        """Return the exact epsilon of mu-GDP at ``delta``."""
+        return _mu_epsilon(self.mu, delta)
 
 
-def square_of(loss: PrivacyLoss) -> Fraction:
+def mu_square_cost(loss: PrivacyLoss) -> Fraction:
     """Return the square of the loss's mu, exactly; beyond all budgets where it is too large."""
-    mu = gaussian.mu(loss)
-    return Fraction(mu) ** 2 if mu <= gaussian.LARGEST else BEYOND
+    mu = gdp_mu(loss)
+    # a larger mu has no finite epsilon
+    return Fraction(mu) ** 2 if mu <= LARGEST_MU else BEYOND
 
 
-def _of_mu(mu: float, delta: float) -> float:
+def _mu_epsilon(mu: float, delta: float) -> float:
+    """Return the epsilon of mu-GDP at ``delta``; infinite at 0 and below, but for mu 0."""
     if delta >= 1 or (mu == 0 and delta >= 0):
         return 0.0
-    return gaussian.epsilon(mu, delta).upper if delta > 0 else math.inf
+    return gdp_epsilon(mu, delta).upper if delta > 0 else math.inf

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from accountants.errors import DomainError, nonnegative, positive, whole
 from accountants.filters.gaussian import GaussianFilter
-from accountants.filters.sums import Guarantee
+from accountants.filters.sums import EpsilonDelta
 from accountants.rounding import Array, flooring, up
 from accountants.secret import Secret
 
@@ -37,7 +37,7 @@ class IndividualFilter:
 
     Let D be a data set and D' the same without record i. A step chooses what is summed, and its
     noise, by past outcomes; record j takes part in it if j's own sum of squares lets it, which
-    hangs on j and on past outcomes, and not on i. So given the past, for this one pair:
+    depends on j and on past outcomes, and not on i. So given the past, for this one pair:
 
     - where i does not take part, the step reads the same records under D and under D', and its
       outcome has the same law;
@@ -106,7 +106,7 @@ class IndividualFilter:
         Parameters
         ----------
         norms
-            Shape (records,): bounds of the l2 norm of what each adds, 0 only where that is nothing.
+            Shape (records,): bounds of the l2 norm of what each adds, 0 only where it adds nothing.
         sigma
             The noise's standard deviation, in the units of the norms.
         rounding
@@ -130,7 +130,7 @@ class IndividualFilter:
         costs
             Shape (records,): for record i the square of a mu such that, for every set S of
             records with i in it, the step's outcomes on S and on S without i are mu-GDP. A cost
-            that is no number of at least 0 cannot be paid.
+            that is not a number of at least 0 cannot be paid.
         """
         after = self._after(state, costs)
         limit = self._limit()
@@ -144,6 +144,8 @@ class IndividualFilter:
         Those that cannot pay are dropped from the step and pay nothing.
         """
         after, active = self._after(state, costs), self.active(state, costs)
+        # who is active depends on each record's own costs and on past outcomes alone, as the
+        # proof asks; both stay inside of Secret
         mask, new = active.reveal(), after.reveal()
         return IndividualState(state.sums.map(lambda old: np.where(mask, new, old))), active
 
@@ -156,12 +158,12 @@ class IndividualFilter:
         limit = self._limit()
         return state.sums.map(lambda sums: np.maximum(0.0, np.nextafter(limit - sums, -math.inf)))
 
-    def guarantee(self, delta: float) -> Guarantee:
+    def guarantee(self, delta: float) -> EpsilonDelta:
         """Return the exact epsilon of mu-GDP at ``delta``, for every record."""
         return GaussianFilter(self.mu).guarantee(delta)
 
     def _limit(self) -> float:
-        """Return the square of mu, rounded down."""
+        """Return the square of mu, rounded down: sums are rounded up, so the comparison is safe."""
         return flooring(Fraction(self.mu) ** 2)
 
     def _after(self, state: IndividualState, costs: Secret[Array]) -> Secret[Array]:
@@ -169,6 +171,7 @@ class IndividualFilter:
             values = _floats(_boxed("costs", costs).reveal())
             if values.shape != sums.shape:
                 raise DomainError("IndividualFilter needs one cost for each record")
+            # NaN and negative costs prove nothing: infinite, so that the record stays out
             return sum_up(sums, np.where(values >= 0, values, np.inf))
 
         return state.sums.map(added)
@@ -195,5 +198,5 @@ def sum_up(a: Array, b: Array) -> Array:
     with np.errstate(invalid="ignore", over="ignore"):
         total = a + b
         back = total - a
-        error = (a - (total - back)) + (b - back)
+        error = (a - (total - back)) + (b - back)  # a + b = total + error, exactly
         return np.where(error > 0, np.nextafter(total, np.inf), total)

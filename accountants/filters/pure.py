@@ -1,23 +1,24 @@
-"""The filter of basic composition: epsilons add up."""
+"""The privacy filter of basic composition: pure epsilons add up."""
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import ClassVar
 
 from attrs import field, frozen
 
 from accountants.errors import nonnegative, probability
-from accountants.filters.sums import Guarantee, SumFilter, exact, rest
+from accountants.filters.sums import SumFilter, rational_cost
 from accountants.loss import PrivacyLoss
-from accountants.notions import pure
+from accountants.notions.pure import pure_epsilon
 
 
-def _epsilon(value: float) -> float:
+def _pure_cost(value: float) -> float:
     return nonnegative("PureFilter.epsilon", value)
 
 
-def _failures(value: float) -> float:
+def _pure_delta(value: float) -> float:
     return probability("PureFilter.failures", value)
 
 
@@ -25,7 +26,8 @@ def _failures(value: float) -> float:
 class PureFilter(SumFilter):
     """Admits while ``sum eps_t <= epsilon`` and ``sum delta_t <= failures``.
 
-    On every path the log-likelihood ratio is at most the sum of the epsilons.
+    The log-likelihood ratio of all outcomes is the sum of the steps' ratios, each at most its
+    eps_t whatever came before, so on every path it is at most the sum of the epsilons.
 
     Parameters
     ----------
@@ -50,8 +52,8 @@ class PureFilter(SumFilter):
     name: ClassVar[str] = "pure"
     theorem: ClassVar[str] = "a sum is a filter: Rogers, Roth, Ullman & Vadhan 2016, Thm 3.6"
 
-    epsilon: float = field(converter=_epsilon)
-    failures: float = field(default=0.0, converter=_failures)
+    epsilon: float = field(converter=_pure_cost)
+    failures: float = field(default=0.0, converter=_pure_delta)
 
     @classmethod
     def within(cls, epsilon: float, delta: float) -> PureFilter:
@@ -64,12 +66,12 @@ class PureFilter(SumFilter):
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon."""
-        return (exact(pure.epsilon(loss)),)
+        return (rational_cost(pure_epsilon(loss)),)
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return epsilon."""
         return (Fraction(self.epsilon),)
 
-    def guarantee(self, delta: float) -> Guarantee:
-        """Return epsilon where ``delta`` covers the failures."""
-        return Guarantee(self.epsilon if rest(delta, self.failures) >= 0 else float("inf"), delta)
+    def converted(self, delta: float) -> float:
+        """Return epsilon, where ``delta`` covers the failures."""
+        return self.epsilon if delta >= 0 else math.inf

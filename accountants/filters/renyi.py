@@ -1,4 +1,4 @@
-"""Filters of Renyi DP: at every order of a curve, or at some order of a grid."""
+"""Privacy filters of Renyi DP: at every order of a curve, or at some order of a grid."""
 
 from __future__ import annotations
 
@@ -11,17 +11,23 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
-from accountants.filters.concentrated import rho_within
-from accountants.filters.sums import Guarantee, SumFilter, exact, rest, set_aside
+from accountants.filters.concentrated import largest_rho
+from accountants.filters.sums import (
+    SumFilter,
+    UnionFilter,
+    checked_failures,
+    delta_beside_failures,
+    rational_cost,
+)
 from accountants.loss import PrivacyLoss
-from accountants.notions import renyi
+from accountants.notions.renyi import renyi_divergence, renyi_to_epsilon, zcdp_epsilon
 from accountants.rounding import UNIT, Array, down
 
 ORDERS = tuple(1 + 2.0**k for k in range(-1, 9))
 """From 1.5 to 257."""
 
 
-def orders_of(what: str, value: float | Iterable[float]) -> tuple[float, ...]:
+def checked_orders(what: str, value: float | Iterable[float]) -> tuple[float, ...]:
     """Return orders as floats, or raise `DomainError` unless all are finite and above 1."""
     every = tuple(value) if isinstance(value, Iterable) else (value,)
     orders = tuple(nonnegative(what, order) for order in every)
@@ -31,7 +37,7 @@ def orders_of(what: str, value: float | Iterable[float]) -> tuple[float, ...]:
 
 
 def _orders(value: float | Iterable[float]) -> tuple[float, ...]:
-    return orders_of("orders", value)
+    return checked_orders("orders", value)
 
 
 def _curve(value: float | Iterable[float]) -> tuple[float, ...]:
@@ -39,7 +45,7 @@ def _curve(value: float | Iterable[float]) -> tuple[float, ...]:
     return tuple(nonnegative("RenyiFilter.curve", bound) for bound in every)
 
 
-def _failures(value: float) -> float:
+def _renyi_delta(value: float) -> float:
     return probability("RenyiFilter.failures", value)
 
 
@@ -73,7 +79,7 @@ class RenyiFilter(SumFilter):
 
     orders: tuple[float, ...] = field(converter=_orders)
     curve: tuple[float, ...] = field(converter=_curve)
-    failures: float = field(default=0.0, converter=_failures)
+    failures: float = field(default=0.0, converter=_renyi_delta)
 
     def __attrs_post_init__(self) -> None:
         if len(self.orders) != len(self.curve):
@@ -95,13 +101,13 @@ class RenyiFilter(SumFilter):
         InapplicableError
             If the order is too small for ``epsilon`` and ``delta``.
         """
-        failures = set_aside("RenyiFilter", failures, probability("delta", delta))
-        epsilon, left = nonnegative("epsilon", epsilon), rest(delta, failures)
-        rho = rho_within(epsilon, left)
+        failures = checked_failures("RenyiFilter", failures, probability("delta", delta))
+        epsilon, left = nonnegative("epsilon", epsilon), delta_beside_failures(delta, failures)
+        rho = largest_rho(epsilon, left)
         if order is None:
-            order = renyi.epsilon_linear(rho, left)[1]
-        (chosen,) = orders_of("order", order)
-        budget = budget_at(chosen, epsilon, left)
+            order = zcdp_epsilon(rho, left)[1]
+        (chosen,) = checked_orders("order", order)
+        budget = divergence_budget(chosen, epsilon, left)
         if budget < 0:
             raise InapplicableError(
                 f"order {chosen} proves no epsilon as small as {epsilon} at delta {left}, whatever "
@@ -115,23 +121,22 @@ class RenyiFilter(SumFilter):
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the divergence at each order."""
-        return divergences(loss, self.orders)
+        return divergence_costs(loss, self.orders)
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return the curve."""
         return tuple(Fraction(bound) for bound in self.curve)
 
-    def guarantee(self, delta: float) -> Guarantee:
-        """Return the best order's epsilon at what the failures leave of ``delta``."""
-        left = rest(delta, self.failures)
-        if not 0 < left < 1:
-            return Guarantee(0.0 if left >= 1 else math.inf, delta)
-        values = renyi.convert(np.array(self.curve), np.array(self.orders), left)
-        return Guarantee(max(0.0, float(values.min())), delta)
+    def converted(self, delta: float) -> float:
+        """Return the best order's epsilon at ``delta``; every order's bound holds at once."""
+        if not 0 < delta < 1:
+            return 0.0 if delta >= 1 else math.inf
+        values = renyi_to_epsilon(np.array(self.curve), np.array(self.orders), delta)
+        return max(0.0, float(values.min()))
 
 
 @frozen
-class SomeOrderFilter(SumFilter):
+class SomeOrderFilter(UnionFilter):
     """Admits while the sum at some order is within that order's budget; epsilons count too.
 
     For each order, stop where its sum would pass its budget; then
@@ -164,7 +169,6 @@ class SomeOrderFilter(SumFilter):
 
     name: ClassVar[str] = "some order"
     theorem: ClassVar[str] = "union of Renyi filters: Lecuyer 2021; Feldman & Zrnic 2021"
-    every: ClassVar[bool] = False
 
     epsilon: float = field()
     delta: float = field()
@@ -174,9 +178,12 @@ class SomeOrderFilter(SumFilter):
 
     def __attrs_post_init__(self) -> None:
         epsilon, delta = nonnegative("epsilon", self.epsilon), probability("delta", self.delta)
-        failures = set_aside("SomeOrderFilter", self.failures, delta)
-        share = max(0.0, down(rest(delta, failures) / len(self.orders), 2))
-        curve = tuple(budget_at(a, epsilon, share) if share > 0 else -1.0 for a in self.orders)
+        failures = checked_failures("SomeOrderFilter", self.failures, delta)
+        # a union bound: each order has an equal share of delta, rounded down so that they fit
+        share = max(0.0, down(delta_beside_failures(delta, failures) / len(self.orders), 2))
+        curve = tuple(
+            divergence_budget(a, epsilon, share) if share > 0 else -1.0 for a in self.orders
+        )
         values = {"epsilon": epsilon, "delta": delta, "failures": failures, "curve": curve}
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -187,36 +194,32 @@ class SomeOrderFilter(SumFilter):
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, where there is one, and the divergence at each order."""
-        return exact(loss.pure()), *divergences(loss, self.orders)
+        return rational_cost(loss.pure()), *divergence_costs(loss, self.orders)
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return epsilon and the orders' budgets; a negative one is never kept."""
         return Fraction(self.epsilon), *(Fraction(bound) for bound in self.curve)
 
-    def guarantee(self, delta: float) -> Guarantee:
-        """Return epsilon at every delta from its own on."""
-        kept = probability("delta", delta) >= self.delta
-        return Guarantee(self.epsilon if kept else math.inf, delta)
 
-
-def divergences(loss: PrivacyLoss, orders: tuple[float, ...]) -> tuple[Fraction, ...]:
+def divergence_costs(loss: PrivacyLoss, orders: tuple[float, ...]) -> tuple[Fraction, ...]:
     """Return the loss's divergence at each order, as exact rationals."""
-    return tuple(exact(float(d)) for d in renyi.divergence(loss, np.array(orders)))
+    return tuple(rational_cost(float(d)) for d in renyi_divergence(loss, np.array(orders)))
 
 
-def budget_at(order: float, epsilon: float, delta: float) -> float:
+def divergence_budget(order: float, epsilon: float, delta: float) -> float:
     """Return a divergence whose epsilon at ``delta`` is at most ``epsilon``, the largest but
     for rounding; negative where there is none.
     """  # noqa: D205
     orders = np.array([order])
 
     def value(divergence: float) -> float:
-        known: Array = renyi.convert(np.array([divergence]), orders, delta)
+        known: Array = renyi_to_epsilon(np.array([divergence]), orders, delta)
         return float(known[0])
 
+    # the conversion is divergence + overhead, but for rounding: start at the difference
     overhead = value(0.0)
     budget, step = epsilon - overhead, 4 * UNIT * (epsilon + abs(overhead)) + 5e-324
-    while value(budget) > epsilon:
+    while value(budget) > epsilon:  # until the rounded conversion is within: the answer is proven
         budget, step = budget - step, 2 * step
     return budget
 

@@ -1,10 +1,12 @@
-"""The engine of every filter: exact sums of prices against budgets.
+"""The engine of every privacy filter and odometer: exact sums of costs, held against budgets.
 
-Nouns. A *filter* decides, before a mechanism runs, whether everything admitted so far
-together with it keeps one guarantee, though losses are chosen as outcomes come in (which
-loss to spend next, how much of it, and when to stop). A *price* is what a loss costs in a
-currency in which adaptive sums are proven; a filter has one or more of them, each with its
-budget, and admits while every sum is within its budget, or while some sum is.
+A *filter* decides, before a mechanism runs, whether everything admitted so far together with it
+keeps one guarantee, though losses are chosen as outcomes come in (which loss to spend next, how
+much of it, and when to stop). An *accounting unit* (epsilon, rho, mu squared, a Renyi divergence
+at one order) is a parameter of losses whose adaptive sums are proven to compose; a filter has one
+unit or more, each with its budget, and admits while every sum is within its budget, or, for a
+union of filters, while some sum is. An *odometer* (`accountants.odometers`) has units without
+budgets and reads a running epsilon off their sums.
 
 Why sums are valid. Let L be the log-likelihood ratio of all outcomes, P against Q. If each
 step has ``E_P[e^{(a-1) L_t} | past] <= e^{(a-1) D_t}`` with D_t known before the step, then
@@ -18,6 +20,10 @@ are the same under P and Q, so with failures that sum to at most F on every path
 
 where delta' is that of the outcomes without failures. F is set aside in advance: a filter
 that reads delta' from what adaptively chosen failures leave has no such proof.
+
+Why rationals. A budget that is compared with a rounded sum could be passed by the sum of many
+roundings; sums and budgets are `fractions.Fraction`, so what is admitted is exact, and numbers
+are rounded only where they are shown.
 """
 
 from __future__ import annotations
@@ -29,7 +35,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from attrs import evolve, frozen
 
-from accountants.concentrated import remaining as left_of
+from accountants.accountant import remaining_delta
 from accountants.errors import LARGEST_COUNT, BudgetError, DomainError, probability, whole
 from accountants.loss import PrivacyLoss, parameters, short
 from accountants.rounding import ceiling, flooring, shown
@@ -37,12 +43,12 @@ from accountants.rounding import ceiling, flooring, shown
 S = TypeVar("S")
 
 BEYOND = Fraction(10) ** 400
-"""The price of what no budget can pay: larger than every float."""
+"""The cost of a loss that no budget admits: larger than every float."""
 
 
 @frozen
-class Guarantee:
-    """What everything that a filter admits keeps together: ``(epsilon, delta)``-DP."""
+class EpsilonDelta:
+    """The ``(epsilon, delta)``-DP that all losses which a filter admits keep together."""
 
     epsilon: float
     delta: float
@@ -50,7 +56,10 @@ class Guarantee:
 
 @frozen
 class Amount:
-    """A sum in each of a filter's currencies, and of the failures."""
+    """One number for each of a filter's accounting units, and one for the failures.
+
+    What is spent (rounded up) or what remains (rounded down).
+    """
 
     costs: tuple[float, ...]
     failure: float
@@ -94,31 +103,35 @@ class Filter(Protocol[S]):
         """Return what is left, rounded down."""
         ...
 
-    def guarantee(self, delta: float) -> Guarantee:
+    def guarantee(self, delta: float) -> EpsilonDelta:
         """Return the epsilon that all that it admits keeps at ``delta``."""
         ...
 
 
 @frozen
 class Spent:
-    """The state: one exact sum in each currency, and of the failures. Of constant size."""
+    """The state of a filter or odometer: an exact sum for each accounting unit, and of failures.
+
+    Its size does not grow with the number of spends.
+    """
 
     sums: tuple[Fraction, ...]
     failure: Fraction = Fraction()
 
     def add(self, prices: tuple[Fraction, ...], failure: float, times: int) -> Spent:
-        """Return the state after ``times`` payments."""
+        """Return the state after spending ``times`` times."""
+        # exact: no rounding error, whatever the number of spends
         sums = (s + p * times for s, p in zip(self.sums, prices, strict=True))
         return Spent(tuple(sums), self.failure + Fraction(failure) * times)
 
 
-def exact(price: float | None) -> Fraction:
-    """Return the price as a rational; `BEYOND` where it is infinite or unknown."""
+def rational_cost(price: float | None) -> Fraction:
+    """Return the cost as a rational; `BEYOND` where it is infinite or unknown."""
     return Fraction(price) if price is not None and math.isfinite(price) else BEYOND
 
 
-class SumFilter:
-    """Base of the filters: a subclass gives prices, budgets and ``failures``."""
+class ExactSums:
+    """Base of filters and odometers: the accounting units, and the sums over what was spent."""
 
     __slots__ = ()
 
@@ -126,37 +139,53 @@ class SumFilter:
     theorem: ClassVar[str] = ""
     adaptive: ClassVar[bool] = True
 
-    every: ClassVar[bool] = True
-    """Whether every sum must stay within its budget, or only some sum."""
-
     failures: float
 
     def units(self) -> tuple[str, ...]:
-        """Return what each currency is called."""
+        """Return the name of each accounting unit."""
         raise NotImplementedError
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
-        """Return what a loss costs in each currency, outside of its failure."""
-        raise NotImplementedError
-
-    def budgets(self) -> tuple[Fraction, ...]:
-        """Return the largest sum allowed in each currency."""
-        raise NotImplementedError
-
-    def guarantee(self, delta: float) -> Guarantee:
-        """Return the epsilon that all that it admits keeps at ``delta``."""
+        """Return the loss's cost in each accounting unit, outside of its failure."""
         raise NotImplementedError
 
     def start(self) -> Spent:
         """Return the state in which nothing is spent."""
-        return Spent((Fraction(),) * len(self.budgets()))
+        return Spent((Fraction(),) * len(self.units()))
+
+    def _after(self, state: Spent, loss: PrivacyLoss, times: int) -> Spent:
+        if not isinstance(loss, PrivacyLoss):
+            raise DomainError(f"{type(self).__name__} adds up privacy losses, got {loss!r}")
+        count = whole("times", times, least=0)
+        return state.add(self.prices(loss), loss.failure(), count)
+
+
+class SumFilter(ExactSums):
+    """Base of the filters: a subclass gives costs, budgets and what the budgets convert to."""
+
+    __slots__ = ()
+
+    every: ClassVar[bool] = True
+    """Whether every sum must stay within its budget, or only some sum."""
+
+    def budgets(self) -> tuple[Fraction, ...]:
+        """Return the largest sum allowed in each accounting unit."""
+        raise NotImplementedError
+
+    def converted(self, delta: float) -> float:
+        """Return the epsilon of the budgets at ``delta``, the failures aside; any real number."""
+        raise NotImplementedError
+
+    def guarantee(self, delta: float) -> EpsilonDelta:
+        """Return the epsilon that all that it admits keeps at ``delta``."""
+        return EpsilonDelta(self.converted(delta_beside_failures(delta, self.failures)), delta)
 
     def admits(self, state: Spent, loss: PrivacyLoss, times: int = 1) -> bool:
-        """Whether ``loss``, paid ``times`` times, fits."""
+        """Whether ``loss``, spent ``times`` times, fits."""
         return self.holds(self._after(state, loss, times))
 
     def spend(self, state: Spent, loss: PrivacyLoss, times: int = 1) -> Spent:
-        """Return the state after paying ``loss`` ``times`` times.
+        """Return the state after spending ``loss`` ``times`` times.
 
         Raises
         ------
@@ -164,21 +193,23 @@ class SumFilter:
             If it does not fit; the state is a value and stays what it was.
         """
         after = self._after(state, loss, times)
+        # the check precedes the spend: on no path does a sum pass its budget, not even once
         if not self.holds(after):
             raise _refusal(self, state, after, loss, times)
         return after
 
     def holds(self, state: Spent) -> bool:
-        """Whether sums are such as the filter lets through."""
+        """Whether a state's sums are within the budgets: all of them, or some of a union's."""
         fits = (s <= b for s, b in zip(state.sums, self.budgets(), strict=True))
+        # the failures have a budget in any case
         return state.failure <= Fraction(self.failures) and (all if self.every else any)(fits)
 
     def spent(self, state: Spent) -> Amount:
-        """Return the sums, rounded up; infinite where nothing can pay them."""
+        """Return the sums, rounded up; infinite where a cost was beyond every budget."""
         return Amount(tuple(ceiling(s) for s in state.sums), ceiling(state.failure))
 
     def remaining(self, state: Spent) -> Amount:
-        """Return what is left in each currency and for failures, rounded down; never below 0."""
+        """Return what remains of each budget and for failures, rounded down; never below 0."""
         left = zip(self.budgets(), state.sums, strict=True)
         costs = tuple(max(0.0, flooring(b - s)) for b, s in left)
         return Amount(costs, flooring(Fraction(self.failures) - state.failure))
@@ -189,30 +220,47 @@ class SumFilter:
         for sum_, price, budget in zip(state.sums, self.prices(loss), self.budgets(), strict=True):
             counts.append(_count(budget - sum_, price))
         failing = _count(Fraction(self.failures) - state.failure, Fraction(loss.failure()))
+        # every sum must have room, or some; and the failures
         return max(0, min(failing, min(counts) if self.every else max(counts)))
 
-    def _after(self, state: Spent, loss: PrivacyLoss, times: int) -> Spent:
-        if not isinstance(loss, PrivacyLoss):
-            raise DomainError(f"a filter admits privacy losses, got {loss!r}")
-        count = whole("times", times, least=0)
-        return state.add(self.prices(loss), loss.failure(), count)
+
+class UnionFilter(SumFilter):
+    """Base of the filters that keep one fixed (epsilon, delta) while some sum is within budget.
+
+    Each sum has a share of delta, fixed in advance: a union bound over the sums.
+    """
+
+    __slots__ = ()
+
+    every: ClassVar[bool] = False
+
+    epsilon: float
+    delta: float
+
+    def guarantee(self, delta: float) -> EpsilonDelta:
+        """Return epsilon at every delta from its own on."""
+        kept = probability("delta", delta) >= self.delta
+        return EpsilonDelta(self.epsilon if kept else math.inf, delta)
 
 
-def _count(left: Fraction, price: Fraction) -> int:
-    if left < 0:
+def _count(remaining: Fraction, cost: Fraction) -> int:
+    """Return how often a cost fits into what remains, exactly; -1 where the budget is passed."""
+    if remaining < 0:
         return -1
-    return min(LARGEST_COUNT, left // price) if price else LARGEST_COUNT
+    return min(LARGEST_COUNT, remaining // cost) if cost else LARGEST_COUNT
 
 
 def _refusal(
     filter_: SumFilter, state: Spent, after: Spent, loss: PrivacyLoss, times: int
 ) -> BudgetError:
+    """Return the error of a spend that does not fit: what it asks for, remains, and would fit."""
     left, fitting = filter_.remaining(state), filter_.fitting(state, loss)
     asked = [ceiling(a - s) for a, s in zip(after.sums, state.sums, strict=True)]
     rows = list(zip(filter_.units(), asked, left.costs, filter_.budgets(), strict=True))
-    open_ = [row for row in rows if filter_.every or row[3] >= 0]  # at delta 0 some are shut
-    known = sorted(open_ or rows, key=lambda row: row[1] / row[2] if row[2] else math.inf)
-    nearest = known if filter_.every else known[:3]
+    # a union's sum without a share of delta has a negative budget, which admits nothing
+    open_ = [row for row in rows if filter_.every or row[3] >= 0]
+    ranked = sorted(open_ or rows, key=lambda row: row[1] / row[2] if row[2] else math.inf)
+    nearest = ranked if filter_.every else ranked[:3]
     terms = [
         f"{unit} {shown(cost, upward=True)} of {shown(rest_, upward=False)} left"
         for unit, cost, rest_, _ in nearest
@@ -247,6 +295,7 @@ def _largest(filter_: SumFilter, state: Spent, loss: PrivacyLoss, times: int) ->
         middle = (low + high) / 2
         fits = filter_.admits(state, _evolved(loss, name, middle), times)
         low, high = (middle, high) if fits else (low, middle)
+    # `low` has been tried and fits: costs grow with mu and epsilon, but that is not relied on
     return _evolved(loss, name, low) if low > 0 else None
 
 
@@ -263,12 +312,12 @@ def _evolved(loss: Any, name: str, value: float) -> PrivacyLoss:
     return evolved
 
 
-def rest(delta: float, failures: float) -> float:
+def delta_beside_failures(delta: float, failures: float) -> float:
     """Return delta' with ``F + (1 - F) delta' <= delta``; negative where the failures exceed it."""
-    return left_of(probability("delta", delta), Fraction(failures))
+    return remaining_delta(probability("delta", delta), Fraction(failures))
 
 
-def set_aside(what: str, failures: float, delta: float) -> float:
+def checked_failures(what: str, failures: float, delta: float) -> float:
     """Return ``failures``, or raise `DomainError` unless it is a probability up to ``delta``."""
     value = probability(f"{what}.failures", failures)
     if value > delta:
@@ -297,4 +346,4 @@ def largest_budget(epsilon_of: Callable[[float], float], epsilon: float) -> floa
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if epsilon_of(middle) <= epsilon else (low, middle)
-    return low
+    return low  # evaluated: epsilon_of(low) <= epsilon, though it may not be the largest

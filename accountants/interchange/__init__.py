@@ -40,7 +40,8 @@ from __future__ import annotations
 from typing import Any, Literal, get_args
 
 from accountants.errors import DomainError
-from accountants.interchange import events, terms
+from accountants.interchange.events import read_event
+from accountants.interchange.terms import written_term
 from accountants.terms import Term
 
 Neighbors = Literal["add_remove", "zero_out", "replace_one"]
@@ -71,7 +72,7 @@ def from_dp_event(event: Any, *, neighbors: Neighbors = "add_remove") -> Term:
     Repeated(part=Sampled(part=Spend(loss=Gaussian(mu=0.5), name=''), rate=0.01), times=1000)
     """
     _known(neighbors)
-    return events.read(event, neighbors)
+    return read_event(event, neighbors)
 
 
 def to_dp_event(term: Term, *, neighbors: Neighbors = "add_remove") -> Any:
@@ -99,7 +100,7 @@ def to_dp_event(term: Term, *, neighbors: Neighbors = "add_remove") -> Any:
     SelfComposedDpEvent(event=GaussianDpEvent(noise_multiplier=2.0), count=10)
     """
     _known(neighbors)
-    return terms.written(term, neighbors)
+    return written_term(term, neighbors)
 
 
 def _known(neighbors: str) -> None:

@@ -42,7 +42,7 @@ _OPEN = Spend(Approximate(epsilon=0.0, delta=1.0))
 """Nothing is promised."""
 
 
-def read(event: Any, neighbors: str) -> Term:
+def read_event(event: Any, neighbors: str) -> Term:
     """Return the term of an event."""
     name = type(event).__name__
     if type(event).__module__.partition(".")[0] != "dp_accounting":
@@ -52,7 +52,7 @@ def read(event: Any, neighbors: str) -> Term:
     return _READERS[name](event, neighbors)
 
 
-def _refused(what: str, neighbors: str) -> InapplicableError:
+def _refused_event(what: str, neighbors: str) -> InapplicableError:
     return InapplicableError(f"{what} has no equal term under {neighbors} neighbours")
 
 
@@ -88,14 +88,14 @@ def _discrete_laplace(event: Any, neighbors: str) -> Term:
     return Spend(DiscreteLaplace(scale, shift * norms(neighbors))) if scale > 0 else _OPEN
 
 
-def _response(event: Any, neighbors: str) -> Term:
+def _read_response(event: Any, neighbors: str) -> Term:
     """Return the loss of ``log((1 - p + p/k) / (p/k))``; 1 - p is exact where that is small."""
     buckets = whole("RandomizedResponseDpEvent.num_buckets", event.num_buckets)
     noise = probability("RandomizedResponseDpEvent.noise_parameter", event.noise_parameter)
     if buckets == 1 or noise == 1:
         return _NOTHING
     if neighbors != "replace_one":
-        raise _refused("RandomizedResponseDpEvent", neighbors)
+        raise _refused_event("RandomizedResponseDpEvent", neighbors)
     ratio = buckets * (1 - noise) / noise if noise > 0 else math.inf
     if ratio == math.inf:
         return _OPEN
@@ -106,17 +106,17 @@ def _response(event: Any, neighbors: str) -> Term:
 def _zcdp(event: Any, neighbors: str) -> Term:
     rho = nonnegative("ZCDpEvent.rho", event.rho)
     if nonnegative("ZCDpEvent.xi", event.xi) > 0:
-        raise _refused("ZCDpEvent with a xi", neighbors)
+        raise _refused_event("ZCDpEvent with a xi", neighbors)
     return Spend(ZeroConcentrated(rho))
 
 
-def _self_composed(event: Any, neighbors: str) -> Term:
+def _read_self_composed(event: Any, neighbors: str) -> Term:
     times = whole("SelfComposedDpEvent.count", event.count, least=0)
-    return Repeated(read(event.event, neighbors), times)
+    return Repeated(read_event(event.event, neighbors), times)
 
 
-def _composed(event: Any, neighbors: str) -> Term:
-    return Sequential([read(part, neighbors) for part in event.events])
+def _read_composed(event: Any, neighbors: str) -> Term:
+    return Sequential([read_event(part, neighbors) for part in event.events])
 
 
 def _body(term: Term) -> Composite:
@@ -128,15 +128,17 @@ def _poisson(event: Any, neighbors: str) -> Term:
     """Return the sample; under replace_one of a body for units that are present or absent."""
     rate = probability("PoissonSampledDpEvent.sampling_probability", event.sampling_probability)
     if neighbors != "replace_one":
-        return Sampled(read(event.event, neighbors), rate)
-    return _bounded("PoissonSampledDpEvent", ReplacedSample(read(event.event, "add_remove"), rate))
+        return Sampled(read_event(event.event, neighbors), rate)
+    return _bounded(
+        "PoissonSampledDpEvent", ReplacedSample(read_event(event.event, "add_remove"), rate)
+    )
 
 
 def _subset(event: Any, neighbors: str) -> Term:
     name = "SampledWithoutReplacementDpEvent"
     if neighbors != "replace_one":
-        raise _refused(name, neighbors)
-    body = read(event.event, neighbors)
+        raise _refused_event(name, neighbors)
+    body = read_event(event.event, neighbors)
     return _bounded(name, Subset(body, size=event.sample_size, of=event.source_dataset_size))
 
 
@@ -155,7 +157,7 @@ def _tree(event: Any, neighbors: str) -> Term:
     Under ``add_remove`` those that come after it would change their leaves.
     """
     if neighbors != "zero_out":
-        raise _refused("SingleEpochTreeAggregationDpEvent", neighbors)
+        raise _refused_event("SingleEpochTreeAggregationDpEvent", neighbors)
     counts = event.step_counts
     steps = counts if isinstance(counts, Iterable) else [counts]
     deepest = max((whole("step_counts", n, least=0) for n in steps), default=0).bit_length()
@@ -184,7 +186,7 @@ def _mixture(event: Any, neighbors: str) -> Term:
     if not shifts:
         return _NOTHING
     if neighbors == "replace_one" or len(shifts) > 1:
-        raise _refused(f"MixtureOfGaussiansDpEvent with {len(shifts)} shifts", neighbors)
+        raise _refused_event(f"MixtureOfGaussiansDpEvent with {len(shifts)} shifts", neighbors)
     ((size, rate),) = shifts.items()
     mu = ceiling(size / Fraction(deviation)) if deviation else math.inf
     inner = Spend(Gaussian(mu)) if mu < math.inf else _OPEN
@@ -194,7 +196,7 @@ def _mixture(event: Any, neighbors: str) -> Term:
 def _selection(event: Any, neighbors: str) -> Term:
     """Return the best of K runs; a mean of one run is that run."""
     mean, shape = positive("RepeatAndSelectDpEvent.mean", event.mean), event.shape
-    one = read(event.event, neighbors)
+    one = read_event(event.event, neighbors)
     if shape == math.inf:
         return Spend(PoissonSelection(_body(one), mean))
     if mean < 1 or not nonnegative("RepeatAndSelectDpEvent.shape", shape) < math.inf:
@@ -227,10 +229,10 @@ _READERS: Mapping[str, Callable[[Any, str], Term]] = {
     "GaussianDpEvent": _gaussian,
     "LaplaceDpEvent": _laplace,
     "DiscreteLaplaceDpEvent": _discrete_laplace,
-    "RandomizedResponseDpEvent": _response,
+    "RandomizedResponseDpEvent": _read_response,
     "ZCDpEvent": _zcdp,
-    "SelfComposedDpEvent": _self_composed,
-    "ComposedDpEvent": _composed,
+    "SelfComposedDpEvent": _read_self_composed,
+    "ComposedDpEvent": _read_composed,
     "PoissonSampledDpEvent": _poisson,
     "SampledWithoutReplacementDpEvent": _subset,
     "SingleEpochTreeAggregationDpEvent": _tree,

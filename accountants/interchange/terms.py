@@ -39,26 +39,28 @@ from accountants.terms import (
 from accountants.world import worlds
 
 
-def written(term: Term, neighbors: str) -> Any:
+def written_term(term: Term, neighbors: str) -> Any:
     """Return the event of a term."""
     match term:
         case Spend(loss=loss):
             return _event(loss, neighbors)
         case Sequential(parts=parts):
-            return _composed(written(part, neighbors) for part in parts)
+            return _written_composition(written_term(part, neighbors) for part in parts)
         case Repeated(part=part, times=times):
-            return _self_composed(written(part, neighbors), times)
+            return _written_repeats(written_term(part, neighbors), times)
         case Sampled(part=part, rate=rate):
-            return _sampled(written(part, neighbors), rate, neighbors)
+            return _sampled(written_term(part, neighbors), rate, neighbors)
         case ReplacedSample(part=part, rate=rate) if neighbors == "replace_one":
-            return _events().PoissonSampledDpEvent(rate, written(part, "add_remove"))
+            return _events().PoissonSampledDpEvent(rate, written_term(part, "add_remove"))
         case Subset(part=part, size=size, of=of) if neighbors == "replace_one":
-            return _events().SampledWithoutReplacementDpEvent(of, size, written(part, neighbors))
+            return _events().SampledWithoutReplacementDpEvent(
+                of, size, written_term(part, neighbors)
+            )
         case Parallel(choices=(only,)):
-            return written(only, neighbors)
+            return written_term(only, neighbors)
         case Grouped():
             return _grouped(term, neighbors)
-    raise _refused(type(term).__name__, neighbors)
+    raise _refused_loss(type(term).__name__, neighbors)
 
 
 def _events() -> Any:
@@ -84,9 +86,9 @@ def _event(loss: PrivacyLoss, neighbors: str) -> Any:
         case Approximate(delta=1.0):
             return events.NonPrivateDpEvent()
         case Pure(epsilon=eps) | Approximate(epsilon=eps, delta=0.0):
-            return _response(eps, 2, neighbors)
+            return _written_response(eps, 2, neighbors)
         case RandomizedResponse(epsilon=eps, categories=categories):
-            return _response(eps, categories, neighbors)
+            return _written_response(eps, categories, neighbors)
         case Composite(spends=spends):
             return _spends(spends, neighbors)
         case SampledLoss(body=body, rate=rate):
@@ -97,10 +99,10 @@ def _event(loss: PrivacyLoss, neighbors: str) -> Any:
             return events.RepeatAndSelectDpEvent(_event(base, neighbors), loss.runs(), shape)
         case PoissonSelection(base=base, mean=mean) if mean >= 1:
             return events.RepeatAndSelectDpEvent(_event(base, neighbors), mean, math.inf)
-    raise _refused(repr(loss), neighbors)
+    raise _refused_loss(repr(loss), neighbors)
 
 
-def _refused(what: str, neighbors: str) -> InapplicableError:
+def _refused_loss(what: str, neighbors: str) -> InapplicableError:
     return InapplicableError(f"{what} has no equal DpEvent under {neighbors} neighbours")
 
 
@@ -113,16 +115,16 @@ def _noisy(kind: Callable[[float], Any], ratio: float, neighbors: str) -> Any:
 def _discrete(loss: DiscreteLaplace, neighbors: str) -> Any:
     shift, odd = divmod(loss.sensitivity, norms(neighbors))
     if odd:
-        raise _refused(f"{loss!r}, of an odd sensitivity,", neighbors)
+        raise _refused_loss(f"{loss!r}, of an odd sensitivity,", neighbors)
     return _events().DiscreteLaplaceDpEvent(ceiling(1 / Fraction(loss.scale)), shift)
 
 
-def _response(eps: float, buckets: int, neighbors: str) -> Any:
+def _written_response(eps: float, buckets: int, neighbors: str) -> Any:
     """Return the response with ``p = k / (e^eps - 1 + k)``."""
     if eps == 0:
         return _events().NoOpDpEvent()
     if neighbors != "replace_one":
-        raise _refused("randomized response", neighbors)
+        raise _refused_loss("randomized response", neighbors)
     less = math.exp(-eps)
     noise = buckets * less / (less * (buckets - 1) + 1)
     return _events().RandomizedResponseDpEvent(max(0.0, down(noise, 16 + 4 * eps)), buckets)
@@ -137,16 +139,16 @@ def _exchanged(loss: ReplacedSampleLoss | FixedSize) -> Any:
 
 
 def _spends(spends: Iterable[tuple[PrivacyLoss, int]], neighbors: str) -> Any:
-    parts = [_self_composed(_event(loss, neighbors), n) for loss, n in spends]
-    return parts[0] if len(parts) == 1 else _composed(parts)
+    parts = [_written_repeats(_event(loss, neighbors), n) for loss, n in spends]
+    return parts[0] if len(parts) == 1 else _written_composition(parts)
 
 
-def _composed(parts: Iterable[Any]) -> Any:
+def _written_composition(parts: Iterable[Any]) -> Any:
     every = list(parts)
     return _events().ComposedDpEvent(every) if every else _events().NoOpDpEvent()
 
 
-def _self_composed(event: Any, times: int) -> Any:
+def _written_repeats(event: Any, times: int) -> Any:
     if times == 1:
         return event
     return _events().SelfComposedDpEvent(event, times) if times else _events().NoOpDpEvent()
@@ -154,7 +156,7 @@ def _self_composed(event: Any, times: int) -> Any:
 
 def _sampled(event: Any, rate: float, neighbors: str) -> Any:
     if neighbors == "replace_one":
-        raise _refused("Sampled, whose units are present or absent,", neighbors)
+        raise _refused_loss("Sampled, whose units are present or absent,", neighbors)
     return _events().PoissonSampledDpEvent(rate, event)
 
 

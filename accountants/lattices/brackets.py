@@ -57,7 +57,7 @@ class _Composed:
         return self.sum.log_mass - self.tilt * self.base
 
 
-def bracket(
+def composed_bracket(
     above: _Laws, below: _Laws, around: Window, step: float, size: int
 ) -> tuple[Profile, Profile]:
     """Return the composed profile from above and from below, by transforms of length ``size``."""
@@ -68,6 +68,7 @@ def bracket(
 
 def _composed(laws: _Laws, around: Window, step: float, size: int) -> _Composed:
     total, exact = compose(laws, size), Fraction(step)
+    # exact: a rounded origin times many mechanisms would move the answer
     offsets = (times * (Fraction(law.offset[0]) + Fraction(law.offset[1])) for law, times in laws)
     origin = sum(offsets, Fraction()) + total.centre * exact
     folded = sum(times * (len(law.weights) - 1) for law, times in laws) >= size
@@ -75,6 +76,7 @@ def _composed(laws: _Laws, around: Window, step: float, size: int) -> _Composed:
     if folded:
         first = math.floor((Fraction(around.start) - origin) / exact)
     low = math.floor((Fraction(around.low) - origin) / exact)
+    # from here on the profile is kept
     base = min(max(first, low), first + size - 2)  # left of it errors outgrow the answer
     return _Composed(laws, total, origin, exact, first, base, folded)
 
@@ -88,13 +90,17 @@ def _rest(upper: _Composed, lower: _Composed) -> tuple[float, float]:
     h, tilt = float(upper.step), upper.tilt
     c = tilt / h
     error = math.fsum(times * law.tail_error for law, times in upper.laws)
+    # between two edges t = e^l changes by up to e^{2h}, and t^-c by up to e^{2 tilt}
     grow = math.exp(min(700.0, 2 * h + 2 * tilt))
+    # the tilted mass that rounding misplaced, counted threefold
     strays = [math.fsum(3 * times * law.stray for law, times in one.laws) for one in (upper, lower)]
     swell = [
         math.exp(min(700.0, 4 * (2 * c + 1) * grow * error + (c + 1) * stray))
         for stray in (strays[0], sum(strays))
     ]
+    # 2 E M(c) t^-c a pair, errors add over the composition (module docstring)
     outer = 2 * grow * error + strays[0]
+    # the lower law's error is relative to the upper law's moment: their ratio, as logs
     apart = upper.sum.log_mass - lower.sum.log_mass + c * float(upper.origin - lower.origin)
     apart += upper.sum.log_error + lower.sum.log_error + 1e-6
     inner = outer * math.exp(min(700.0, apart)) + strays[1]
@@ -104,6 +110,7 @@ def _rest(upper: _Composed, lower: _Composed) -> tuple[float, float]:
 def _profile(one: _Composed, around: Window, size: int, rest: float, side: int) -> Profile:
     masses = np.roll(one.sum.masses, -(one.first % size))[one.base - one.first :]
     start, h = float(one.origin + one.base * one.step), float(one.step)
+    # of the tails, and of e^{eps - start}
     rounding = tail_rounding(len(masses), one.tilt + h) + 8 * UNIT * min(h * len(masses), 745.0)
     return Profile(
         side=side,
@@ -120,10 +127,13 @@ def _profile(one: _Composed, around: Window, size: int, rest: float, side: int) 
 
 
 def _errors(one: _Composed, around: Window, size: int, rest: float, side: int) -> Errors:
+    # both fall as e^{-c (eps - base)}
     relative = rest + one.sum.error * _kernel(one.tilt, float(one.step), size)
     terms = [(math.log(relative), one.tilt)]
+    # mass above a pair's own grid: an infinite loss, whatever eps is
     lost = math.fsum(times * (law.lost + 4e-300) for law, times in one.laws)
     always = lost * math.exp(-one.scale) if one.scale > -600 else math.inf
+    # what folds in adds to an upper law; it only lacks what lies beyond the window's end
     if one.folded and side > 0:
         always += _ahead(one, around, size)
     elif one.folded:
@@ -135,6 +145,8 @@ def _kernel(tilt: float, step: float, size: int) -> float:
     """Return a bound of ``sum_j e^{-c x_j} (1 - e^{-x_j})`` over points a step apart."""
     c = tilt / step
     largest = 1 / (1 + c)
+    # the maximum of e^{-cx} (1 - e^{-x}) is below 1 / (1 + c); a sum over a lattice is the integral
+    # 1 / (c (c + 1)) over the step, and one largest term
     return min(size * largest, 1 / (step * c * (c + 1)) + largest) if c > 0 else float(size)
 
 

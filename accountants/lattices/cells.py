@@ -73,11 +73,15 @@ def cells(pair: Pair, edges: Array) -> Cells:
     p_coarse, q_coarse = pair.above(edges[some])
     left = int(some[max(0, int(np.searchsorted(-q_coarse, -0.5)) - 1)])
     right = int(some[min(len(some) - 1, int(np.searchsorted(-p_coarse, -0.5)) + 1)])
+    # each mass is the difference of its smaller tail, so that it keeps a relative error; monotone
+    # tails keep masses from being negative
     p_above, q_above = (np.minimum.accumulate(x) for x in pair.above(edges[left:]))
     p_below, q_below = (np.maximum.accumulate(x) for x in pair.below(edges[: right + 1]))
     p, p_tail = _differences(p_below, p_above, left)
     q, q_tail = _differences(q_below, q_above, left)
     with np.errstate(divide="ignore", invalid="ignore"):
+        # the mean's log is off by the tails' roundings over the masses: no use if that is a quarter
+        # of a cell
         blurred = 4 * UNIT * (p_tail / p + q_tail / q) > (edges[1:] - edges[:-1]) / 4
     faint = (blurred & (p > 0)) | (q_tail < _FAINT)
     return Cells(p, q, float(p_below[0]), float(p_above[-1]), faint)
@@ -95,6 +99,7 @@ def _differences(below: Array, above: Array, left: int) -> tuple[Array, Array]:
     first, last = below[:turn], above[turn - left :]
     middle = []
     if 0 < turn < left + len(above):
+        # the cell that holds the median: what both tails leave
         middle = [max(0.0, 1.0 - first[-1] - last[0])]
     masses = np.concatenate([np.diff(first), middle, -np.diff(last)])
     tails = np.concatenate([first[1:], np.ones(len(middle)), last[:-1]])

@@ -52,22 +52,30 @@ def compose(laws: Sequence[tuple[Law, int]], n: int) -> Sum:
         spectrum = np.fft.rfft(_folded(law, n))
         # an input's own rounding, and the transform's; one unit for each multiplication
         off = (law.error + 2 * transform_error(n)) * (1 + 1e-9) + 6 * UNIT
+        # |X_k| + error bounds both the true and the computed spectrum
         modulus = np.abs(spectrum) + off
         rest = power(modulus, times - 1)
+        # |prod x - prod y| <= sum over factors of |x_i - y_i| times the others' moduli; x^t - y^t
+        # likewise, t times
         wrong = wrong * (rest * modulus) + size * (times * off) * rest
         size = size * (rest * modulus)
         product = product * power(spectrum, times)
         log_mass += times * law.log_mass
+        # of the scale, which is a sum of logs; the masses are relative to it
         log_error += 16 * UNIT * (times * (1 + abs(law.log_mass)) + abs(log_mass))
     masses = np.fft.irfft(product, n)
     steps = (1 + 1e-9) * math.exp(min(700.0, 8 * UNIT * sum(times for _, times in laws)))
+    # the mean over frequencies is what the inverse transform makes of them, plus its own rounding
     error = steps * (_mean(wrong, n) + transform_error(n) * _mean(size, n)) + 1e-300
     centre = sum(times * law.centre for law, times in laws)
+    # negative masses are rounding: 0 is nearer to the truth
     return Sum(np.maximum(masses, 0.0), error, log_mass, log_error, centre)
 
 
 def _mean(half: Array, n: int) -> float:
     """Return the mean over all n frequencies of what is even in them."""
+    # of a real law the spectrum is conjugate-symmetric: all but the first and last frequency count
+    # twice
     return float(2 * half.sum() - half[0] - half[-1]) / n
 
 
@@ -102,6 +110,7 @@ def log_moment(laws: Sequence[tuple[Law, int]], shift: float) -> float:
         first, count = law.first - law.centre, len(law.weights)
         end = first + count - 1 if shift > 0 else first  # where the exponential is largest
         one = float(law.weights @ exponentials(shift, first - end, count)) + 1e-290
+        # rounding of the exponentials and the sum, and the weights' own error; upward
         slip = 1e-11 + 1e-13 * (1 + abs(shift) * (abs(first) + count)) + law.error
         total += times * (shift * end + math.log(one) + slip)
     return total + 1e-12 * abs(total)

@@ -72,7 +72,7 @@ class Law:
     lost: float
 
 
-def above(pair: Pair, grid: Grid, tilt: float, slack: float) -> Law:
+def law_above(pair: Pair, grid: Grid, tilt: float, slack: float) -> Law:
     """Return a law above the pair's.
 
     Parameters
@@ -83,38 +83,50 @@ def above(pair: Pair, grid: Grid, tilt: float, slack: float) -> Law:
         The lattice is moved up by so much, so that atoms on it but for rounding are below it.
     """
     edges, h = grid.points(), grid.step
-    found = cells(pair, edges)
+    laid = cells(pair, edges)
     # of each cell: how far its mean lies from the point on its left, in whole steps and beyond
-    away = found.means(edges[:-1]) - slack
-    moved = np.where(found.faint, 0, np.clip(np.floor(away / h), -1, 1))
-    within = np.where(found.faint, h, away - moved * h)
+    # the slack moves the whole lattice up first, which is outward for an upper law
+    away = laid.means(edges[:-1]) - slack
+    # a mean outside of its cell, by rounding, is placed in the cell beside it; without a mean the
+    # mass goes wholly to the right, its largest loss
+    moved = np.where(laid.faint, 0, np.clip(np.floor(away / h), -1, 1))
+    within = np.where(laid.faint, h, away - moved * h)
+    # two atoms around the mean of r under Q with the same mass under P and under Q: weight u of P
+    # to the right solves (1 - u) + u e^-h = e^-within
     share = np.expm1(-np.clip(within, 0.0, h)) / math.expm1(-h)  # what goes to the right
     masses = np.zeros(len(edges) + 2)  # from one point before the first edge to one after the last
     at = np.arange(1, len(edges)) + moved.astype(int)
-    masses += np.bincount(at, found.p * (1 - share), len(masses))
-    masses += np.bincount(at + 1, found.p * share, len(masses))
-    masses[1] += found.under
-    stray = (within > h * (1 + 1e-9)) & (found.p > 0)
+    masses += np.bincount(at, laid.p * (1 - share), len(masses))
+    masses += np.bincount(at + 1, laid.p * share, len(masses))
+    # losses below the grid move up to its first edge: outward
+    masses[1] += laid.under
+    # a mean more than one cell away breaks the spread; the mass that it misplaces is kept as an
+    # error
+    stray = (within > h * (1 + 1e-9)) & (laid.p > 0)
     strays = np.zeros(len(masses) if np.any(stray) else 0)
-    np.add.at(strays, at[stray] + 1, found.p[stray])
-    lost = 0.0 if edges[-1] >= pair.top() else found.over * (1 + 1e-9) + 1e-300
-    return _law(pair, grid, masses, strays, tilt, (grid.anchor, slack), lost, found.turns)
+    np.add.at(strays, at[stray] + 1, laid.p[stray])
+    # what lies above the grid has infinite loss: it is added to delta
+    lost = 0.0 if edges[-1] >= pair.top() else laid.over * (1 + 1e-9) + 1e-300
+    return _law(pair, grid, masses, strays, tilt, (grid.anchor, slack), lost, laid.turns)
 
 
-def below(pair: Pair, grid: Grid, tilt: float) -> Law:
+def law_below(pair: Pair, grid: Grid, tilt: float) -> Law:
     """Return a law below the pair's; what lies outside of the grid has no mass."""
     points, h = grid.points(), grid.step
-    found, offsets, shift = _aligned(pair, grid, tilt)
+    around, offsets, shift = _aligned(pair, grid, tilt)
+    # mass under P that moves to a smaller loss is a lower bound: cells whose mean lies below the
+    # common offset go to the point below
     down = offsets < shift
     masses = np.zeros(len(points) + 1)  # from one point before the first
-    masses[1:] += np.where(down, 0.0, found.p)
-    masses[:-1] += np.where(down, found.p, 0.0)
-    stray = _stray(found, offsets, shift - h)
+    masses[1:] += np.where(down, 0.0, around.p)
+    masses[:-1] += np.where(down, around.p, 0.0)
+    # where the mean lies below even that point, the mass is kept as an error (`Law.stray`)
+    stray = _stray(around, offsets, shift - h)
     strays = np.zeros(len(masses) if np.any(stray) else 0)
     if len(strays):
         with np.errstate(over="ignore", invalid="ignore"):
-            strays[:-1] = np.where(stray, found.q * np.exp(points - h + shift), 0.0)
-    return _law(pair, grid, masses, strays, tilt, (grid.anchor, shift), 0.0, found.turns)
+            strays[:-1] = np.where(stray, around.q * np.exp(points - h + shift), 0.0)
+    return _law(pair, grid, masses, strays, tilt, (grid.anchor, shift), 0.0, around.turns)
 
 
 def _aligned(pair: Pair, grid: Grid, tilt: float) -> tuple[Cells, Array, float]:
@@ -129,15 +141,16 @@ def _aligned(pair: Pair, grid: Grid, tilt: float) -> tuple[Cells, Array, float]:
     edges = np.concatenate([[points[0] - h / 2], middles, [points[-1] + h / 2]])
     best: tuple[float, Cells, Array, float] | None = None
     for _ in range(_TRIALS):
-        found = cells(pair, edges)
-        offsets = np.where(found.faint, -h, found.means(points))
-        weights = _likely(found.p, tilt)
+        around = cells(pair, edges)
+        # a cell without a mean counts as one step below its point, which is below all of its losses
+        offsets = np.where(around.faint, -h, around.means(points))
+        weights = _likely(around.p, tilt)
         shift, cost = _shift(offsets, weights, h)
-        if np.any(_stray(found, offsets, shift - h)):
+        if np.any(_stray(around, offsets, shift - h)):
             cost = math.inf if best else h
         slow = best is not None and cost > 0.9 * best[0]
         if best is None or cost < best[0]:
-            best = cost, found, offsets, shift
+            best = cost, around, offsets, shift
         if slow or cost < 0.1 * h**2:
             break
         # a little above the median: at once where one cell holds it, else with care
@@ -149,9 +162,9 @@ def _aligned(pair: Pair, grid: Grid, tilt: float) -> tuple[Cells, Array, float]:
     return best[1:]
 
 
-def _stray(found: Cells, offsets: Array, least: float) -> Flags:
+def _stray(around: Cells, offsets: Array, least: float) -> Flags:
     """Return the cells whose means lie below ``least`` by more than rounding."""
-    return np.asarray((offsets < least * (1 + 1e-9)) & ~found.faint & (found.q > 0), dtype=bool)
+    return np.asarray((offsets < least * (1 + 1e-9)) & ~around.faint & (around.q > 0), dtype=bool)
 
 
 def _likely(masses: Array, tilt: float) -> Array:
@@ -229,6 +242,8 @@ def _law(
         tilt=tilt,
         offset=offset,
         error=4 * UNIT * steps + 1e-290 / total,
+        # E of the docstring, twice more for each place where the sum does not telescope; points are
+        # known within units of their size
         tail_error=(1 + 2 * turns) * (pair.tail_error() + 1e-15 + 32 * UNIT * (1 + reach)),
         stray=_total(strays, tilt, centre, log_mass),
         lost=lost,
@@ -241,6 +256,7 @@ def _tilted(masses: Array, tilt: float) -> tuple[int, float, Array, float]:
     The error is a mean over the weights, in units of ``4 UNIT``.
     """
     count = len(masses)
+    # no weight overflows
     if tilt * count < 60:
         centre = count // 2
         return centre, 0.0, masses * exponentials(tilt, -centre, count), 16 + tilt * count
@@ -251,6 +267,7 @@ def _tilted(masses: Array, tilt: float) -> tuple[int, float, Array, float]:
     weights = np.exp(logs + slopes - logs[centre])
     some = weights > 0
     sizes = np.abs(logs[some]) + np.abs(slopes[some]) + abs(logs[centre])
+    # the exponent's rounding is its size in units, averaged over the weights as the l1 error is
     steps = 16 + float(weights[some] @ sizes) / max(float(weights.sum()), 1e-300)
     return centre, float(logs[centre]), weights, steps
 

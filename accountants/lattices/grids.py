@@ -9,10 +9,9 @@ from fractions import Fraction
 import numpy as np
 from attrs import evolve, frozen
 
-from accountants.lattices import tilting
 from accountants.lattices.cells import Grid
 from accountants.lattices.discretisation import CELLS
-from accountants.lattices.tilting import Window
+from accountants.lattices.tilting import Window, median_loss, tilted_floor
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array
 
@@ -40,13 +39,15 @@ class Lattice:
     slacks: list[float]
 
 
-def finest(ends: _Ends) -> float:
+def finest_step(ends: _Ends) -> float:
     """Return the least useful step: in finer cells rounding moves the means too far."""
     widest = max(high - low for low, high in ends)
+    # the mean of a cell is off by about 16 units of the widest loss over its width h; equal to h^2
+    # at the cube root
     return min(float(np.cbrt(16 * UNIT * widest)), widest / 1024)
 
 
-def chosen(counts: _Counts, ends: _Ends, around: Window, longest: int) -> Lattice:
+def choose_lattice(counts: _Counts, ends: _Ends, around: Window, longest: int) -> Lattice:
     """Return the finest lattice that a transform of at most ``longest`` points allows.
 
     Parameters
@@ -55,21 +56,25 @@ def chosen(counts: _Counts, ends: _Ends, around: Window, longest: int) -> Lattic
         The stretch of each pair's losses that matters untilted.
     """
     total = sum(times for _, times in counts)
+    # less than a rounding of the answer, over all mechanisms together
     share = math.exp(-45) / total
     kept = [
-        (tilting.floor(pair, around.tilt, low, high, share), high)
+        (tilted_floor(pair, around.tilt, low, high, share), high)
         for (pair, _), (low, high) in zip(counts, ends, strict=True)
     ]
     size = _length(len(counts), longest)
     spare = min(size // 2, 6 * total + 8)  # each law is some points longer than its pair
     widest = max(high - low for low, high in kept)
-    step = max(around.width / (size - spare), widest / CELLS, finest(ends))
+    # the window must fit into the transform, each law into CELLS, and means into floats
+    step = max(around.width / (size - spare), widest / CELLS, finest_step(ends))
     shared = _common([pair.spacing() for pair, _ in counts])
+    # pairs whose atoms lie on multiples of a common spacing stay on the lattice exactly
     if shared is not None and shared > step:
         on_it = all(
             _on_lattice(pair, shared, *e) for (pair, _), e in zip(counts, ends, strict=True)
         )
         step = shared / max(1, math.ceil(8 * shared * around.tilt if on_it else shared / step))
+    # one step of the lattice must not change the tilted mass by more than a factor e
     around = evolve(around, tilt=min(around.tilt, 1 / step))
     support = sum(
         n * ((high - low) / step + 6) for (low, high), (_, n) in zip(kept, counts, strict=True)
@@ -78,7 +83,9 @@ def chosen(counts: _Counts, ends: _Ends, around: Window, longest: int) -> Lattic
     grids, slacks = [], []
     for (pair, _), (low, high) in zip(counts, kept, strict=True):
         anchored = pair.spacing() is not None
-        grids.append(_grid(0.0 if anchored else tilting.centre(pair), step, low, high))
+        grids.append(_grid(0.0 if anchored else median_loss(pair), step, low, high))
+        # an atom that is off its lattice point by rounding must lie below it, not spread to the
+        # next
         slacks.append(4e-15 * (1 + max(abs(low), abs(high))) if anchored else 0.0)
     return Lattice(around, min(size, 1 << math.ceil(math.log2(max(16, points)))), grids, slacks)
 

@@ -16,9 +16,22 @@ from attrs import frozen
 
 from accountants.bounds import Bounds
 from accountants.errors import DomainError, InapplicableError, whole
-from accountants.lattices import brackets, discretisation, grids, tilting
+from accountants.lattices.brackets import composed_bracket
+from accountants.lattices.discretisation import law_above, law_below
+from accountants.lattices.grids import choose_lattice, finest_step
 from accountants.lattices.profiles import Profile
-from accountants.lattices.tilting import Ends, Spends, Window
+from accountants.lattices.tilting import (
+    Cumulant,
+    Ends,
+    Spends,
+    Window,
+    best_tilt,
+    best_window,
+    cumulant,
+    lower_end,
+    penalty,
+    upper_end,
+)
 from accountants.pair import Pair
 from accountants.rounding import Array, ceiling
 
@@ -58,9 +71,11 @@ def epsilon(spends: Spends, delta: float) -> Bounds:
         around, ends = plan.for_delta(math.log(delta), low)
         above, below = plan.bracket(around, ends)
         upper, lower = above.root(delta), below.root(delta)
+        # the root was bracketed inside the window
         if around.low <= 0 or (upper > above.start + above.step and lower > 0):
             break
         low = max(0.0, around.low - 8 * around.spread)  # the answer lies below the window
+    # no loss is larger than all mechanisms' largest together: there delta is 0
     upper = min(upper, plan.top)
     if not upper < math.inf:
         count = sum(times for _, times in plan.counts)
@@ -90,6 +105,7 @@ def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array]:
         least = float(points[todo[0]])
         around, ends = plan.for_epsilon(least)
         above, below = plan.bracket(around, ends)
+        # one window serves epsilons within a tilted deviation of its start
         served = [i for i in todo if points[i] <= least + around.spread]
         for i in served:
             upper[i] = above.at(float(points[i]))
@@ -104,7 +120,7 @@ class _Plan:
     """What is composed, and what is known of it before a lattice is chosen."""
 
     counts: list[tuple[Pair, int]]
-    cumulant: tilting.Cumulant
+    cumulant: Cumulant
     span: tuple[float, float]
     top: float
     attained: bool
@@ -113,37 +129,39 @@ class _Plan:
         """Return the window around the root of delta, or from ``low`` on, and the pairs' ends."""
 
         def score(c: Array, moment: Array) -> Array:
-            return (moment - log_delta + tilting.penalty(c)) / c
+            return (moment - log_delta + penalty(c)) / c
 
-        tilt, _ = tilting.best_tilt(self.cumulant, score, self._width())
+        tilt, _ = best_tilt(self.cumulant, score, self._width())
         return self._window(tilt, _ends(self.counts, log_delta), low)
 
     def for_epsilon(self, epsilon_: float) -> tuple[Window, Ends]:
         """Return the window from an epsilon on, and the pairs' ends."""
 
         def score(c: Array, moment: Array) -> Array:
-            return moment - c * epsilon_ + tilting.penalty(c)
+            return moment - c * epsilon_ + penalty(c)
 
-        tilt, log_delta = tilting.best_tilt(self.cumulant, score, self._width())
+        tilt, log_delta = best_tilt(self.cumulant, score, self._width())
         return self._window(tilt, _ends(self.counts, min(log_delta, 0.0) - 8), epsilon_)
 
     def _window(self, tilt: float, ends: Ends, low: float | None) -> tuple[Window, Ends]:
-        tilt = min(tilt, 0.25 / grids.finest(ends))  # a step must not change the tilt by much
-        return tilting.window(self.cumulant, tilt, self.span, low), ends
+        tilt = min(tilt, 0.25 / finest_step(ends))  # a step must not change the tilt by much
+        return best_window(self.cumulant, tilt, self.span, low), ends
 
     def _width(self) -> float:
         return max(self.span[1] - self.span[0], 1e-300)
 
     def bracket(self, around: Window, ends: Ends) -> tuple[Profile, Profile]:
         """Return the composed profile from above and from below."""
-        found = grids.chosen(self.counts, ends, around, LENGTH)
-        step = found.grids[0].step
-        tilt = found.around.tilt * step
+        lattice = choose_lattice(self.counts, ends, around, LENGTH)
+        step = lattice.grids[0].step
+        tilt = lattice.around.tilt * step
         above, below = [], []
-        for (pair, times), grid, slack in zip(self.counts, found.grids, found.slacks, strict=True):
-            above.append((discretisation.above(pair, grid, tilt, slack), times))
-            below.append((discretisation.below(pair, grid, tilt), times))
-        return brackets.bracket(above, below, found.around, step, found.size)
+        for (pair, times), grid, slack in zip(
+            self.counts, lattice.grids, lattice.slacks, strict=True
+        ):
+            above.append((law_above(pair, grid, tilt, slack), times))
+            below.append((law_below(pair, grid, tilt), times))
+        return composed_bracket(above, below, lattice.around, step, lattice.size)
 
 
 def _plan(spends: Spends) -> _Plan:
@@ -159,12 +177,14 @@ def _plan(spends: Spends) -> _Plan:
     if all(math.isfinite(pair.top()) for pair in merged):
         top = max(0.0, ceiling(sum((Fraction(pair.top()) * n for pair, n in counts), Fraction())))
     attained = all(pair.attained() for pair in merged)
-    return _Plan(counts, tilting.cumulant(counts, ends), (low, high), top, attained)
+    return _Plan(counts, cumulant(counts, ends), (low, high), top, attained)
 
 
 def _ends(counts: list[tuple[Pair, int]], log_delta: float) -> Ends:
     """Return each pair's losses but for what is negligible: beside delta above, beside 1 below."""
     total = max(1, sum(times for _, times in counts))
+    # what is cut above counts as delta: e^-30 of it over all mechanisms; what is cut below moves up
+    # in the upper law and is dropped from the lower one
     above = max(math.exp(max(log_delta - 30, -660)) / total, 1e-290)
     below = max(1e-18 / total, 1e-290)
-    return [(tilting.depth(pair, below), tilting.reach(pair, above)) for pair, _ in counts]
+    return [(lower_end(pair, below), upper_end(pair, above)) for pair, _ in counts]

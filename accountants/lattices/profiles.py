@@ -74,6 +74,8 @@ class Profile:
         index = math.floor(away / self.step)  # the last point that is not above, or next to it
         if not (0 <= index < len(self.p_tail) and away < _REACH):
             return 1.0 if self.side > 0 else 0.0
+        # between two points delta is at most what the tails after the point on the left give, which
+        # a lattice law makes exact
         value = self._value(index, away)
         if value <= 0:
             return 0.0
@@ -88,18 +90,22 @@ class Profile:
         is, 0 where none is known.
         """
         target = self._target(delta)
+        # a discrete law's delta falls in eps, and between two points is linear in e^eps
         at = self._first(target)
         if self.side < 0:
             at -= 1
             if at < 0 or not self._value(at) >= target:
                 return 0.0
             least = self.start + self.step * at
+            # the lower bound: at `least` delta is still at least the target; the root between the
+            # points is exact
             owed = min(least + self.step, self._owed(at, target))
             return max(0.0, max(least, owed) - self.slack)
         if at >= self._usable() or not self._value(at) <= target:
             return math.inf
         most = self.start + self.step * at
         if at > 0:  # between two points the tails, and the errors at most, are the first's
+            # the upper bound: never left of the point before, where delta was above the target
             most = min(most, max(most - self.step, self._owed(at - 1, target)))
         return max(0.0, most + self.slack)
 
@@ -108,6 +114,7 @@ class Profile:
         away = self.step * index if away is None else away
         p = float(self.p_tail[index])
         paid = math.exp(away) * float(self.q_tail[index])
+        # P(L > eps) - e^eps Q(L > eps), both tails' rounding and the additive errors to this side
         return p - paid + self.side * (self.rounding * (p + paid) + self.errors.at(index))
 
     def _usable(self) -> int:
@@ -123,6 +130,7 @@ class Profile:
 
     def _target(self, delta: float) -> float:
         log = math.log(delta) - self.scale
+        # the logarithm's rounding and the scale's blur, to this side
         log -= self.side * (self.blur + 4 * UNIT * (abs(self.scale) + abs(log) + 4))
         return math.exp(log) if log < 700 else math.inf
 
@@ -134,6 +142,7 @@ class Profile:
         slope = float(self.q_tail[index]) * (1 - rounding)
         if not (excess > 0 and slope > 0):
             return -math.inf if excess <= 0 else math.inf
+        # P - e^{away} Q = target solved for away, with P and Q moved to this side
         away = math.log(excess / slope)
         return self.start + away + self.side * 8 * UNIT * (1 + abs(away) + abs(self.start))
 

@@ -59,14 +59,15 @@ class Window:
     spread: float
 
 
-def reach(pair: Pair, mass: float) -> float:
+def upper_end(pair: Pair, mass: float) -> float:
     """Return a loss above which the pair has at most ``mass`` under P."""
+    # so narrow a pair needs no cut
     if pair.top() - pair.bottom() < _NARROW:
         return pair.top()
     return min(pair.top(), _quantile(lambda x: np.less_equal(pair.above(x)[0], mass), pair))
 
 
-def depth(pair: Pair, mass: float) -> float:
+def lower_end(pair: Pair, mass: float) -> float:
     """Return a loss below which the pair has at most ``mass`` under P."""
     if pair.top() - pair.bottom() < _NARROW:
         return pair.bottom()
@@ -113,7 +114,7 @@ def cumulant(spends: Spends, ends: Ends) -> Cumulant:
 
 
 def _sketch(pair: Pair, low: float, high: float) -> tuple[Array, Array]:
-    middle, full = centre(pair), max(high - low, 1e-12)
+    middle, full = median_loss(pair), max(high - low, 1e-12)
     away = np.geomspace(1e-9, 1, 200) * full
     edges = np.concatenate([np.linspace(low, high, 513), middle - away, middle + away])
     edges = np.unique(np.clip(edges, low, high))
@@ -148,7 +149,9 @@ def penalty(c: Array) -> Array:
     return -np.log1p(c) - c * np.log1p(1 / c)
 
 
-def window(sum_: Cumulant, tilt: float, span: tuple[float, float], low: float | None) -> Window:
+def best_window(
+    sum_: Cumulant, tilt: float, span: tuple[float, float], low: float | None
+) -> Window:
     """Return the narrowest window that loses nothing.
 
     Parameters
@@ -164,16 +167,20 @@ def window(sum_: Cumulant, tilt: float, span: tuple[float, float], low: float | 
     if low is None:
         widest = max(spread, _moments(sum_, 0.0, span)[1])
         low = mean - min(6 / tilt, 6 * widest)
+    # epsilon is not negative, and beyond the losses' span delta is known
     low = min(max(low, 0.0, span[0]), span[1])
     high = max(low, mean)
     if not math.isfinite(low + mean + spread) or not spread > 0:
         raise InapplicableError("no window of losses can be found: their moments are not known")
     rates = np.geomspace(0.02 / max(spread, 1 / tilt), 60 / spread, 100)
     base = float(sum_(np.array([tilt]))[0])
+    # Chernoff under the tilted law: P~(L > x) <= e^{up - r x}, P~(L < x) <= e^{down + r x}
     up, down = sum_(tilt + rates) - base, sum_(tilt - rates) - base
+    # the width at which what folds into the window from above is negligible, by rate
     ahead = (up - rates * low + _NEGLIGIBLE) / rates
     beyond = float(np.min((up - rates * low + _NEGLIGIBLE) / (tilt + rates)))
     margins = spread * np.array([0.0, 0.5, 1, 2, 3, 4, 6, 8, 10, 14, 20, 40])
+    # and from below; the best rate and the best margin are searched over grids
     behind = [_behind(down, rates, tilt, low - margin, high).min() for margin in margins]
     widths = np.maximum(np.maximum(ahead.min(), behind), beyond + margins)
     at = int(np.argmin(widths))
@@ -208,6 +215,7 @@ def _moments(sum_: Cumulant, tilt: float, span: tuple[float, float]) -> tuple[fl
     step = max(0.03 * tilt, 1e-2 / full)
     for _ in range(3):
         left, here, right = sum_(np.array([tilt - step, tilt, tilt + step]))
+        # central differences of the cumulant: K' and K''
         mean = (right - left) / (2 * step)
         spread = math.sqrt(max(right - 2 * here + left, 0.0)) / step
         if not (spread > 0 and math.isfinite(spread)):
@@ -217,12 +225,12 @@ def _moments(sum_: Cumulant, tilt: float, span: tuple[float, float]) -> tuple[fl
     return float(np.clip(mean, *span)), min(spread, full)
 
 
-def centre(pair: Pair) -> float:
+def median_loss(pair: Pair) -> float:
     """Return the median loss, nearly: a lattice through it carries a narrow peak there."""
     return _quantile(lambda x: np.less_equal(pair.above(x)[0], 0.5), pair)
 
 
-def floor(pair: Pair, tilt: float, low: float, high: float, share: float) -> float:
+def tilted_floor(pair: Pair, tilt: float, low: float, high: float, share: float) -> float:
     """Return a loss below which the pair has at most a ``share`` of its tilted mass."""
     if tilt * (high - low) < 40:
         return low

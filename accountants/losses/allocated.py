@@ -27,7 +27,7 @@ from accountants.loss import PrivacyLoss
 from accountants.losses.allocation import LOST, allocated, chords
 from accountants.losses.composite import Composite
 from accountants.losses.gaussian import GaussianPair
-from accountants.losses.joint_convexity import is_body, pair_of, single
+from accountants.losses.joint_convexity import body_pair, checked_body, is_single
 from accountants.losses.unattained import Unattained
 from accountants.pair import Pair
 from accountants.rounding import Array, up
@@ -50,7 +50,7 @@ class Allocated(PrivacyLoss):
     body
         The loss of one step on a unit that takes part in it.
     steps
-        A whole number of at least 1.
+        An integer of at least 1.
 
     References
     ----------
@@ -67,19 +67,19 @@ class Allocated(PrivacyLoss):
 
     theorem: ClassVar[str] = "random allocation: Feldman & Shenfeld 2025; Chua et al. 2024"
 
-    body: Composite = field(converter=is_body)
+    body: Composite = field(converter=checked_body)
     steps: int = field(converter=_steps)
 
     def failure(self) -> float:
         """Return the body's, and what underflows of the law of an unbounded loss."""
         failure = self.body.failure()
-        cut = isinstance(self.pair(), Atoms) and isinstance(pair_of(self.body), GaussianPair)
+        cut = isinstance(self.pair(), Atoms) and isinstance(body_pair(self.body), GaussianPair)
         return min(1.0, up(failure + LOST)) if cut else failure
 
     def pair(self) -> Pair | None:
         """Return the pair of the mean, or the body's, which dominates it."""
-        inner = pair_of(self.body)
-        if inner is None or (self.steps == 1 and single(self.body)):
+        inner = body_pair(self.body)
+        if inner is None or (self.steps == 1 and is_single(self.body)):
             return inner
         pair = inner if self.steps == 1 else allocated(inner, self.steps)
         return Unattained(pair) if pair == inner else pair
@@ -100,12 +100,13 @@ class Allocated(PrivacyLoss):
 
         Of the removal from a Gaussian body the exact moments are known (`chords`).
         """
-        unsampled, inner, pair = self.body.renyi(orders), pair_of(self.body), self.pair()
+        unsampled, inner, pair = self.body.renyi(orders), body_pair(self.body), self.pair()
         if unsampled is None or pair is None or not isinstance(pair, Atoms):
             return unsampled
         removal, addition = (_curve(one, orders) for one in (pair, pair.reversed()))
         if isinstance(inner, GaussianPair):
             removal = np.minimum(removal, chords(inner.mu, self.steps, orders))
+        # the costlier direction, and never above the body's own curve
         return np.minimum(np.maximum(removal, addition), unsampled)
 
     def dominates(self, other: PrivacyLoss) -> bool:

@@ -26,10 +26,10 @@ from accountants.rounding import UNIT, Array, up
 _FINE, _GROWTH = 1 / 64, 0.01
 """Grids are this fine at 1, in standard deviations, and grow by this share of the loss."""
 
-_LARGEST = 190.0
+_LARGEST_RATIO = 190.0
 """A body with a loss above this is not amplified: what underflows would be too much."""
 
-_TAIL = 37.6
+_NORMAL_TAIL = 37.6
 """So many standard deviations of a Gaussian body are followed: all but 1e-308."""
 
 LOST = 1e-200
@@ -38,7 +38,7 @@ LOST = 1e-200
 _MOVED = 1e-13
 """More than the relative error of a ratio."""
 
-_MOST = 2**20
+_MOST_POINTS = 2**20
 """More steps than this count as this many."""
 
 _LARGEST_ORDER = 256
@@ -57,7 +57,7 @@ class _Law:
 @lru_cache(maxsize=64)
 def allocated(inner: Pair, steps: int) -> Pair:
     """Return the pair of the mean of ``steps`` ratios of ``inner``, or ``inner`` itself."""
-    steps = min(steps, _MOST)
+    steps = min(steps, _MOST_POINTS)
     law = _ratio(inner)
     if law is None:
         return inner
@@ -77,16 +77,19 @@ def allocated(inner: Pair, steps: int) -> Pair:
 
 def _mean(a: _Law, m: int, b: _Law, n: int, variance: float) -> _Law:
     """Return the law of the mean of m copies and n copies, spread."""
+    # all pairs of two ratios, weighted as means of m and of n copies
     at = ((m / (m + n)) * a.x[:, None] + (n / (m + n)) * b.x).ravel()
     mass = (a.mass[:, None] * b.mass).ravel()
     at, mass = at[mass > 0], mass[mass > 0]
     width = min(math.sqrt(variance / (m + n)), 1.0)
     logs = _grid(math.log(float(at.min())), math.log(float(at.max())), width)
     grid = np.exp(logs)
+    # a mean-preserving spread under Q: every E (X - t)_+ grows, and stays so in means with others
     masses = spread(at, mass, grid)
     used = masses > 0
     finest = float(np.diff(logs).min())
     # a share is at least 1/32, and is off by 8 units of a ratio to a step of the grid
+    # relative errors of products add
     error = a.error + b.error + (256 / finest + 16 + len(a.x) + len(b.x)) * UNIT
     return _Law(grid[used], masses[used], error)
 
@@ -102,12 +105,12 @@ def _grid(low: float, high: float, width: float) -> Array:
 
 def _ratio(inner: Pair) -> _Law | None:
     """Return the law of ``e^L`` under Q, spread; None where it is not known."""
-    if isinstance(inner, ResponsePair) and 1e-9 < inner.epsilon <= _LARGEST:
+    if isinstance(inner, ResponsePair) and 1e-9 < inner.epsilon <= _LARGEST_RATIO:
         eps = inner.epsilon
         more, less = 1 / (1 + math.exp(-eps)), math.exp(-eps) / (1 + math.exp(-eps))
         x = np.array([math.exp(-eps), math.exp(eps)])
         return _Law(x, np.array([more, less]), 16 * UNIT)
-    if isinstance(inner, LaplacePair) and 1e-9 < inner.epsilon <= _LARGEST:
+    if isinstance(inner, LaplacePair) and 1e-9 < inner.epsilon <= _LARGEST_RATIO:
         eps = inner.epsilon
         logs = np.linspace(-eps, eps, math.ceil(128 + 8 * eps))
         masses = _hats(logs, lambda loss: np.exp(-(loss + eps) / 2) / 4)
@@ -116,8 +119,8 @@ def _ratio(inner: Pair) -> _Law | None:
         return _Law(np.exp(logs), masses, 256 * UNIT)
     if isinstance(inner, GaussianPair) and inner.mu > 1e-9:
         mu = inner.mu
-        low, high = -mu * mu / 2 - _TAIL * mu, mu * mu / 2 + _TAIL * mu
-        if high > _LARGEST:
+        low, high = -mu * mu / 2 - _NORMAL_TAIL * mu, mu * mu / 2 + _NORMAL_TAIL * mu
+        if high > _LARGEST_RATIO:
             return None
         logs = _grid(low, high, mu)
         x = np.exp(logs)
@@ -140,6 +143,7 @@ def _hats(logs: Array, density: Callable[[Array], Array]) -> Array:
     width = np.diff(logs)[:, None]
     offset = width / 2 * (1 + nodes)
     mass = density(logs[:-1, None] + offset) * (width / 2 * weights)
+    # the split that keeps mass under Q and under P: by e^l, so by expm1
     rises = (mass * (np.expm1(offset) / np.expm1(width))).sum(axis=1)
     falls = (mass * (np.expm1(offset - width) / np.expm1(-width))).sum(axis=1)
     total: Array = np.append(falls, 0.0) + np.append(0.0, rises)
@@ -153,6 +157,7 @@ def _atoms(law: _Law, top: float) -> Atoms:
     bounded, its extremes take up what underflowed.
     """
     losses = np.log(law.x)
+    # away from 0 by more than their rounding: the pair dominates
     losses = losses + np.copysign(_MOVED, losses)
     q, p = law.mass, law.mass * law.x
     if top < math.inf:
@@ -170,6 +175,7 @@ def chords(mu: float, steps: int, orders: Array) -> Array:
     below = np.clip(np.floor(orders), 1, most).astype(np.int64)
     share = orders - below
     with np.errstate(invalid="ignore"):
+        # log E X^a is convex in a, and 0 at a = 1
         chord = np.where(share == 0, 0.0, share * logs[below]) + (1 - share) * logs[below - 1]
     curve: Array = np.where(orders <= most, up(chord, 8) / (orders - 1), np.inf)
     return curve
@@ -191,6 +197,7 @@ def _log_moments(mu: float, steps: int) -> Array:
     exponent = k * (k - 1) / 2 * mu * mu
     with np.errstate(divide="ignore", over="ignore"):
         near = np.log(np.expm1(np.minimum(exponent, 1.0)))
+        # log(m_k - 1), m_k = e^{k (k-1) mu^2 / 2}
         log_m = np.where(exponent < 1, near, exponent + np.log1p(-np.exp(-np.maximum(exponent, 1))))
     factorials = np.asarray(special.gammaln(np.arange(1.0, most + 2)))
     log_g = np.full(most + 1, -np.inf)
@@ -199,6 +206,7 @@ def _log_moments(mu: float, steps: int) -> Array:
         choose = factorials[n - 1] - factorials[j - 1] - factorials[n - j]
         weight = choose + np.log(steps + 1 - n / j) - j * math.log(steps)
         rest = log_g[n - j]
+        # (m_k - 1)(1 + g_{n-k}) + g_{n-k}, all positive, as logs
         terms = weight + np.logaddexp(log_m[j - 1] + np.logaddexp(0.0, rest), rest)
         sizes = np.abs(choose) + factorials[n - 1] + j * math.log(steps) + exponent[j - 1]
         terms = terms + 16 * UNIT * (4 + sizes + np.where(rest > -np.inf, np.abs(rest), 0.0))

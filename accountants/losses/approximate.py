@@ -11,15 +11,15 @@ from accountants.bounds import Bounds
 from accountants.errors import nonnegative, probability, whole
 from accountants.loss import PrivacyLoss, mirrored
 from accountants.losses.pure import Pure, ResponsePair
-from accountants.notions import pure as notion
+from accountants.notions.pure import pure_to_renyi, pure_to_zcdp
 from accountants.rounding import Array, down, up
 
 
-def _epsilon(value: float) -> float:
+def _approximate_epsilon(value: float) -> float:
     return nonnegative("Approximate.epsilon", value)
 
 
-def _delta(value: float) -> float:
+def _approximate_delta(value: float) -> float:
     return probability("Approximate.delta", value)
 
 
@@ -48,8 +48,8 @@ class Approximate(PrivacyLoss):
 
     response_pair: ClassVar[bool] = True
 
-    epsilon: float = field(converter=_epsilon)
-    delta: float = field(converter=_delta)
+    epsilon: float = field(converter=_approximate_epsilon)
+    delta: float = field(converter=_approximate_delta)
 
     def failure(self) -> float:
         """Return delta."""
@@ -65,11 +65,11 @@ class Approximate(PrivacyLoss):
 
     def renyi(self, orders: Array) -> Array:
         """Return randomized response's divergence, outside of the failure."""
-        return notion.to_renyi(self.epsilon, orders)
+        return pure_to_renyi(self.epsilon, orders)
 
     def rho(self) -> float:
         """Return ``epsilon tanh(epsilon / 2)``, outside of the failure."""
-        return notion.to_rho(self.epsilon)
+        return pure_to_zcdp(self.epsilon)
 
     def profile(self, epsilon: float) -> Bounds:
         """Return ``delta + (1 - delta)`` times randomized response's profile."""
@@ -78,6 +78,7 @@ class Approximate(PrivacyLoss):
         rest = Pure(self.epsilon).profile(epsilon)
         low = self.delta + (1 - self.delta) * rest.lower
         high = self.delta + (1 - self.delta) * rest.upper
+        # F + (1 - F) delta' of randomized response
         return Bounds(max(0.0, down(low)), min(1.0, up(high)))
 
     def grouped(self, size: int) -> Approximate:

@@ -84,6 +84,7 @@ class BoundedRange(PrivacyLoss):
         """Return ``k(eps) + eps k'(eps)``."""
         eps = self.epsilon
         if eps < 0.1:  # the series alternates: cutting it after a positive term bounds it
+            # the series of k(eps) + eps k'(eps)
             return up(eps**2 / 8 - eps**4 / 576 + 7 * eps**6 / 181440, 16) if eps else 0.0
         half = eps / 2
         log_sinhc = half + math.log(-math.expm1(-eps) / eps)
@@ -97,6 +98,7 @@ class BoundedRange(PrivacyLoss):
         if epsilon <= -eps:
             exact = -math.expm1(epsilon)
         else:
+            # the largest over all t of the two-point pairs' profiles
             exact = math.expm1((epsilon - eps) / 2) ** 2 / -math.expm1(-eps)
         return Bounds(max(0.0, down(exact, 16)), min(1.0, up(exact, 16)))
 
@@ -133,9 +135,11 @@ def _curve(eps: float, rho: float, orders: Array) -> Array:
         first, wrong_first = _log_sinhc(orders * eps)
         second, wrong_second = _log_sinhc(less * eps)
         third, wrong_third = _log_sinhc(np.full(np.shape(orders), eps))
+        # the three terms' errors, and the rounding of their sum
         wrong = orders * wrong_first + less * wrong_second + wrong_third
         wrong = wrong + 4 * UNIT * (orders * first + less * second + third)
         exact = (orders * first - less * second - third + wrong) / less
+        # both are proven, so the smaller holds; not a number where the formula overflows
         curve: Array = np.fmin(up(exact), up(orders * rho))
     return np.minimum(curve, eps)
 
@@ -161,6 +165,7 @@ class BoundedRangePair(Symmetric):
         """Return ``(1 - e^{(l-eps)/2})/(1 - e^-eps)`` under P, ``e^{-(l+eps)/2}`` of it under Q."""
         eps = self.epsilon
         inside = np.clip(loss, -eps, eps)
+        # (1 - e^{(l-eps)/2}) / (1 - e^-eps), by expm1 so that it keeps its digits
         p = np.expm1((inside - eps) / 2) / (math.expm1(-eps) if eps else -1.0)
         q = np.exp(-(inside + eps) / 2) * p
         p, q = np.where(loss < -eps, 1.0, p), np.where(loss < -eps, 1.0, q)
@@ -231,6 +236,7 @@ def _near(eps: Array, z: Complex) -> tuple[Complex, Array]:
         factorial *= 2 * n * (2 * n + 1)
         total = total + difference / factorial
     sinhc = np.where(y > 0, np.sinh(y) / np.where(y > 0, y, 1.0), 1.0)
+    # M - 1 = (sinhc(x) - sinhc(y)) / sinhc(y)
     less_one = (total / sinhc).astype(np.complex128)
     value, error = log1p(less_one, 64 * UNIT * np.abs(first))
     return value, np.where(inside, error + 1e-300, np.inf)

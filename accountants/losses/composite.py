@@ -13,7 +13,10 @@ from accountants.bounds import Bounds
 from accountants.errors import DomainError, InapplicableError, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
-from accountants.notions import concentrated, gaussian, pure, renyi
+from accountants.notions.concentrated import zcdp_rho
+from accountants.notions.gaussian import LARGEST_MU, gdp_epsilon, gdp_mu, gdp_profile
+from accountants.notions.pure import pure_epsilon
+from accountants.notions.renyi import renyi_total
 from accountants.pair import Pair
 from accountants.rounding import Array, ceiling, up
 
@@ -87,6 +90,7 @@ class Composite(PrivacyLoss):
             from accountants.losses.derived_pair import implied  # here: seldom needed
 
             return implied(self)
+        # attained only where the root of the sum of squares is a float itself
         square = sum((Fraction(loss.mu() or 0.0) ** 2 * n for loss, n in self.spends), Fraction())
         return GaussianPair(mu, exact=Fraction(mu) ** 2 == square)
 
@@ -97,32 +101,33 @@ class Composite(PrivacyLoss):
     def pure(self) -> float | None:
         """Return the sum of the pure epsilons, if every loss has one."""
         try:
-            return _sum((pure.epsilon(s), n) for s, n in self.spends)
+            return _sum((pure_epsilon(s), n) for s, n in self.spends)
         except InapplicableError:
             return None
 
     def renyi(self, orders: Array) -> Array | None:
         """Return the sum of the curves."""
         try:
-            return renyi.total(self.spends, orders)
+            return renyi_total(self.spends, orders)
         except InapplicableError:
             return None
 
     def rho(self) -> float | None:
         """Return the sum of the rhos."""
         try:
-            return _sum((concentrated.rho(s), n) for s, n in self.spends)
+            return _sum((zcdp_rho(s), n) for s, n in self.spends)
         except InapplicableError:
             return None
 
     def mu(self) -> float | None:
         """Return the root of the sum of the squares."""
         try:
-            every = [(gaussian.mu(s), n) for s, n in self.spends]
+            every = [(gdp_mu(s), n) for s, n in self.spends]
         except InapplicableError:
             return None
-        if not all(mu <= gaussian.LARGEST for mu, _ in every):
+        if not all(mu <= LARGEST_MU for mu, _ in every):
             return math.inf
+        # exact; then the root, rounded up
         square = sum((Fraction(mu) ** 2 * n for mu, n in every), Fraction())
         return up(math.sqrt(ceiling(square)), 2) if square else 0.0
 
@@ -130,7 +135,7 @@ class Composite(PrivacyLoss):
         """Return the exact profile of Gaussian pairs, or of a single loss."""
         if all(loss.gaussian_pair for loss, _ in self.spends):
             mu = self.mu()
-            return None if mu is None else gaussian.profile(mu, epsilon)
+            return None if mu is None else gdp_profile(mu, epsilon)
         if len(self.spends) == 1 and self.spends[0][1] == 1:
             return self.spends[0][0].profile(epsilon)
         return None
@@ -139,7 +144,7 @@ class Composite(PrivacyLoss):
         """Return the root of the exact profile of Gaussian pairs, or what a single loss knows."""
         if all(loss.gaussian_pair for loss, _ in self.spends):
             mu = self.mu()
-            return None if mu is None else gaussian.epsilon(mu, delta)
+            return None if mu is None else gdp_epsilon(mu, delta)
         if len(self.spends) == 1 and self.spends[0][1] == 1:
             return self.spends[0][0].epsilon_at(delta)
         return None
@@ -169,6 +174,7 @@ def covers(
         if taken:
             budget[loss] -= taken
         missing = times - taken
+        # greedy: each entry of `large` is used once
         for candidate in budget:
             if missing == 0:
                 break
@@ -190,7 +196,7 @@ def split(spends: Iterable[tuple[PrivacyLoss, int]]) -> tuple[dict[PrivacyLoss, 
     square = Fraction()
     for loss, times in spends:
         mu = loss.mu() if loss.gaussian_pair else None
-        if mu is not None and mu <= gaussian.LARGEST:
+        if mu is not None and mu <= LARGEST_MU:
             square += Fraction(mu) ** 2 * times
         else:
             rest[loss] = times

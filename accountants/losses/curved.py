@@ -1,4 +1,4 @@
-"""What losses share of which a Renyi curve is proven: a pair that bounds all that has it."""
+"""Base of the losses that prove a Renyi curve: profile and dominating pair follow from it."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def lowered(bound: Curve, orders: Array, higher: Array) -> Array:
     some = bound(every[order])
     some = np.where(np.isnan(some), np.inf, some)  # else one at the end would be all of them
     best = np.empty_like(some)
+    # from the highest order down: the running least of the bounds
     best[order] = np.minimum.accumulate(some[::-1])[::-1]
     return best[: orders.size].reshape(orders.shape)
 
@@ -53,6 +54,7 @@ class Curved(PrivacyLoss):
         upper, failure = self._promised(epsilon), self.failure()
         if upper is None:
             return None
+        # F + (1 - F) delta'
         whole = up(failure + (1 - failure) * upper, 8) if failure else upper
         return Bounds(0.0, min(1.0, whole))
 

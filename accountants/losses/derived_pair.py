@@ -59,7 +59,7 @@ def implied(loss: PrivacyLoss) -> Pair | None:
 
 @frozen
 class PureBound(Pure):
-    """A pure epsilon that nobody claims to be attained: no lower bounds follow from it."""
+    """A pure epsilon that need not be attained: no lower bounds follow from it."""
 
     response_pair: ClassVar[bool] = False
 
@@ -78,9 +78,11 @@ def log_deltas(curve: Curve, epsilons: Array) -> tuple[Array, Array]:
         known = up(curve(_ORDERS))
         c = _ORDERS - 1
         shape = c * np.log1p(-1 / _ORDERS) - np.log(_ORDERS)
+        # every order proves its delta (Prop. 12): the least over the grid holds
         exponent = np.maximum(c * (known - epsilons[:, None]), -1e300)
         logs = exponent + shape + 16 * UNIT * (1 + np.abs(exponent) + np.abs(shape))
         # of large numbers next to each other
+        # known - epsilon cancels: the rounding is that of each
         logs = logs + 4 * UNIT * c * np.where(known < np.inf, known + epsilons[:, None], 0.0)
     best = np.argmin(logs, axis=1)
     return np.minimum(logs[np.arange(len(logs)), best], 0.0), _ORDERS[best]
@@ -99,6 +101,7 @@ def curve_pair(curve: Curve, pure: float | None = None) -> Pair | None:
     epsilons = np.linspace(0.0, reach, _CELLS + 1)
     logs, orders = log_deltas(curve, epsilons)
     deltas = _exp(logs)
+    # only guarantees that say more than those before
     falls = np.append(True, np.diff(np.minimum.accumulate(deltas)) < 0) & (deltas < 1)
     kept = list(zip(epsilons[falls].tolist(), map(Fraction, deltas[falls].tolist()), strict=True))
     return with_tails(kept, down(float(orders[-1] - 1))) if falls[-1] else None
@@ -123,6 +126,7 @@ def _bounded(curve: Curve, pure: float) -> Pair:
     epsilons = np.linspace(0.0, pure, _CELLS + 1)
     deltas = _exp(log_deltas(curve, epsilons)[0])
     response = np.array([Pure(pure).profile(float(at)).upper for at in epsilons])
+    # at the pure epsilon delta is 0; before it the smaller of two proven bounds
     deltas = np.append(np.minimum(deltas, response)[:-1], 0.0)
     some = (deltas > math.exp(_REACH)) | (deltas == 0)
     failure, pair = from_profile(epsilons[some], deltas[some])
@@ -130,7 +134,7 @@ def _bounded(curve: Curve, pure: float) -> Pair:
 
 
 def _reach(curve: Curve) -> float | None:
-    """Return the epsilon at which delta is nothing, or the farthest; None where that is useless."""
+    """Return where delta becomes negligible, or the farthest; None where that is useless."""
     epsilons = np.append(np.geomspace(1e-9, _FARTHEST, 400)[:-1], _FARTHEST)
     logs, _ = log_deltas(curve, epsilons)
     nothing = np.flatnonzero(logs <= _REACH)

@@ -17,11 +17,11 @@ from accountants.pair import Symmetric
 from accountants.rounding import UNIT, Array, ceiling, up
 
 
-def _sigma(value: float) -> float:
+def _gaussian_sigma(value: float) -> float:
     return positive("DiscreteGaussian.sigma", value)
 
 
-def _sensitivity(value: int) -> int:
+def _gaussian_sensitivity(value: int) -> int:
     return whole("DiscreteGaussian.sensitivity", value)
 
 
@@ -44,7 +44,7 @@ class DiscreteGaussian(PrivacyLoss):
     sigma
         Positive; the parameter, not quite the standard deviation.
     sensitivity
-        Delta, a whole number from 1 to 2^52.
+        Delta, an integer from 1 to 2^52.
 
     References
     ----------
@@ -60,8 +60,8 @@ class DiscreteGaussian(PrivacyLoss):
 
     grouped_exact: ClassVar[bool] = True
 
-    sigma: float = field(converter=_sigma)
-    sensitivity: int = field(default=1, converter=_sensitivity)
+    sigma: float = field(converter=_gaussian_sigma)
+    sensitivity: int = field(default=1, converter=_gaussian_sensitivity)
 
     def __attrs_post_init__(self) -> None:
         bounded = 1e-100 <= self.sigma <= 1e100 and self.sensitivity <= 2**52
@@ -81,6 +81,7 @@ class DiscreteGaussian(PrivacyLoss):
     def renyi(self, orders: Array) -> Array:
         """Return the exact divergence, or the continuous Gaussian's where rounding exceeds it."""
         value, error = self.pair().log_moment((orders - 1).astype(np.complex128))
+        # Canonne, Kamath and Steinke 2020: S(c) <= S(0), so alpha rho bounds every order
         return np.fmin(up((value.real + error) / (orders - 1)), up(orders * self.rho()))
 
     def rho(self) -> float:
@@ -123,6 +124,8 @@ class DiscreteGaussianPair(Symmetric):
     def above(self, loss: Array) -> tuple[Array, Array]:
         """Return the noise's tails from the least n with ``2n + d`` (or - d) above, on."""
         d = float(self.sensitivity)
+        # L > l exactly where 2n +- d is above 2 l sigma^2 / d; rounding moves l by less than its
+        # slip
         steps = np.floor(np.clip(2 * loss * (self.sigma / d) * self.sigma, -1e300, 1e300))
         p = upper_tail(self.sigma, np.floor((steps - d) / 2) + 1)
         q = upper_tail(self.sigma, np.floor((steps + d) / 2) + 1)
@@ -140,6 +143,7 @@ class DiscreteGaussianPair(Symmetric):
     def log_moment(self, z: Complex) -> tuple[Complex, Array]:
         """Return the logarithm of the formula whose g is larger."""
         d, square, q = float(self.sensitivity), self.sigma * self.sigma, self._half_square()
+        # the series that converges faster: its g is pi or more
         if square * 2 * math.pi < 1:
             g, base = 0.5 / square, z * q
             tau = z * (2 * g * d)

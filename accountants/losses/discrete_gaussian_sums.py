@@ -32,7 +32,7 @@ def log_theta_ratio(g: float, tau: Complex) -> tuple[Complex, Array]:
 
     Notes
     -----
-    ``Theta(tau) = e^{m (tau - m g)} Theta(tau - 2 m g)``: with m the whole number nearest to
+    ``Theta(tau) = e^{m (tau - m g)} Theta(tau - 2 m g)``: with m the integer nearest to
     ``Re tau/(2g)`` the first term is the largest, and the others are below ``e^{-g (k^2 - |k|)}``
     of it. For m = 0, ``Theta(tau) - Theta(0) = 4 sum_{k>0} e^{-g k^2} sinh^2(k tau/2)``, in which
     nothing cancels near 0.
@@ -55,6 +55,7 @@ def _far(g: float, rest: Complex, slip: Array) -> tuple[Complex, Array]:
         up, down = np.exp(-g * k * k + k * rest), np.exp(-g * k * k - k * rest)
         size = np.abs(up) + np.abs(down)
         steps = 16 + 8 * g * k * k + 4 * k * np.abs(rest)
+        # each exponential: its own rounding, and tau off by `slip`
         total, wrong = total + (up + down), wrong + size * (UNIT * steps + 2 * k * slip)
         at_zero += 2 * math.exp(-g * k * k)
     value, error = log1p(total, wrong + 1e-40)
@@ -79,7 +80,7 @@ def _near(g: float, tau: Complex) -> tuple[Complex, Array]:
 
 
 def upper_tail(sigma: float, least: Array) -> Array:
-    """Return ``P(X >= n)`` at whole numbers n, within 1e-12 of itself and 1e-300."""
+    """Return ``P(X >= n)`` at integers n, within 1e-12 of itself and 1e-300."""
     folded = np.maximum(least, 1 - least)  # X and -X have the same law; here n >= 1
     tails = _from_table(sigma, folded) if sigma <= _TABLED else _from_integral(sigma, folded)
     return np.where(least >= 1, tails, 1 - tails)
@@ -119,6 +120,7 @@ def _from_integral(sigma: float, least: Array) -> Array:
     t = np.minimum((least - 0.5) / sigma, 1e3)
     density = np.exp(-t * t / 2) / math.sqrt(2 * math.pi)
     square = sigma * sigma
+    # the Euler-Maclaurin terms h'/24 and 7 h'''/5760, at t = (n - 1/2) / sigma
     corrected = density * (7 * t * (t * t - 3) / (5760 * square) - t / 24) / square
     tail: Array = special.ndtr(-t) + corrected
     return np.maximum(tail, 0.0)

@@ -16,11 +16,11 @@ from accountants.pair import Symmetric, right_half
 from accountants.rounding import UNIT, Array, ceiling, up
 
 
-def _scale(value: float) -> float:
+def _laplace_scale(value: float) -> float:
     return positive("DiscreteLaplace.scale", value)
 
 
-def _sensitivity(value: int) -> int:
+def _laplace_sensitivity(value: int) -> int:
     return whole("DiscreteLaplace.sensitivity", value)
 
 
@@ -49,7 +49,7 @@ class DiscreteLaplace(PrivacyLoss):
     scale
         Positive.
     sensitivity
-        Delta, a whole number from 1 to 2^52.
+        Delta, an integer from 1 to 2^52.
 
     References
     ----------
@@ -69,8 +69,8 @@ class DiscreteLaplace(PrivacyLoss):
 
     grouped_exact: ClassVar[bool] = True
 
-    scale: float = field(converter=_scale)
-    sensitivity: int = field(default=1, converter=_sensitivity)
+    scale: float = field(converter=_laplace_scale)
+    sensitivity: int = field(default=1, converter=_laplace_sensitivity)
 
     def __attrs_post_init__(self) -> None:
         bounded = self.sensitivity <= 2**52 and self.sensitivity / self.scale <= 1e300
@@ -95,7 +95,9 @@ class DiscreteLaplace(PrivacyLoss):
         ``s/sinh s >= 1 - s^2/6`` and ``1 - e^-x >= x - x^2/2`` bound it where it cancels.
         """
         s, eps = 1 / self.scale, self.sensitivity / self.scale
+        # an upper bound without cancellation, used where the formula would lose its digits
         small = eps * eps / 2 + eps * s * s / 6
+        # rho <= s Delta, the pure epsilon, below which it is by less than e^-290 here
         if s > 300:
             return self.pure()
         fall = -math.expm1(-eps) * s / math.sinh(s)
@@ -214,6 +216,7 @@ class DiscreteLaplacePair(Symmetric):
             small, smaller = np.expm1(-2 * x), np.expm1(-2 * d * x)
             size = (2 + smaller) / 2 + tanh / 2 * (2 + small) * smaller / small
             # of theta, of the argument of E, of the arithmetic
+            # theta off by h moves R by at most 2 d h times its value at Re theta
             wrong = 16 * d * np.abs(whole_theta) * size
             wrong = wrong + 4 * d * np.abs(theta) * (1 + tanh * np.abs(2 + one) / np.abs(one))
             wrong = wrong + 40 * (3 + tanh * np.abs((2 + one) * many / one))

@@ -11,7 +11,7 @@ from attrs import field, frozen
 from accountants.errors import DomainError, InapplicableError
 from accountants.loss import PrivacyLoss
 from accountants.losses.composite import Composite
-from accountants.notions import renyi
+from accountants.notions.renyi import renyi_divergence
 from accountants.pair import Pair
 from accountants.rounding import Array, up
 
@@ -73,6 +73,7 @@ class Envelope(PrivacyLoss):
         asked: dict[PrivacyLoss, Array] = {}
         curves = [_curve(loss, orders, asked) for loss in self.losses]
         known = [curve for curve in curves if curve is not None]
+        # each curve is an upper bound for its own loss: their maximum is one for all
         return np.max(known, axis=0) if len(known) == len(curves) else None
 
     def rho(self) -> float | None:
@@ -100,10 +101,11 @@ def _curve(loss: PrivacyLoss, orders: Array, asked: dict[PrivacyLoss, Array]) ->
     for part, times in loss.spends:
         if part not in asked:
             try:
-                asked[part] = renyi.divergence(part, orders)
+                asked[part] = renyi_divergence(part, orders)
             except InapplicableError:
                 return None
         total = total + times * asked[part]
+    # sums of n rounded products
     return up(total, 2 * len(loss.spends) + 2)
 
 

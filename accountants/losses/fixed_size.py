@@ -10,7 +10,7 @@ from attrs import field, frozen
 from accountants.errors import DomainError, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.composite import Composite
-from accountants.losses.joint_convexity import Mixed, is_body
+from accountants.losses.joint_convexity import Mixed, checked_body
 from accountants.rounding import ceiling
 
 
@@ -55,7 +55,7 @@ class FixedSize(Mixed):
         "Zhu, Dong & Wang 2022, Prop. 30"
     )
 
-    body: Composite = field(converter=is_body)
+    body: Composite = field(converter=checked_body)
     size: int = field(converter=_size)
     of: int = field(converter=_of)
 
@@ -67,6 +67,7 @@ class FixedSize(Mixed):
 
     def mixture(self) -> tuple[Composite, float]:
         """Return the body and ``size / of``."""
+        # a unit is in the sample with probability size / of
         return self.body, min(1.0, ceiling(Fraction(self.size, self.of)))
 
     def dominates(self, other: PrivacyLoss) -> bool:

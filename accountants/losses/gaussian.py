@@ -14,12 +14,12 @@ from accountants.bounds import Bounds
 from accountants.complexes import Complex
 from accountants.errors import nonnegative, whole
 from accountants.loss import PrivacyLoss
-from accountants.notions.gaussian import epsilon, profile
+from accountants.notions.gaussian import gdp_epsilon, gdp_profile
 from accountants.pair import Pair, Symmetric
 from accountants.rounding import UNIT, Array, up
 
 
-def _mu(value: float) -> float:
+def _gaussian_mu(value: float) -> float:
     return nonnegative("Gaussian.mu", value)
 
 
@@ -51,7 +51,7 @@ class Gaussian(PrivacyLoss):
     gaussian_pair: ClassVar[bool] = True
     grouped_exact: ClassVar[bool] = True
 
-    mu_: float = field(alias="mu", converter=_mu)
+    mu_: float = field(alias="mu", converter=_gaussian_mu)
 
     def __repr__(self) -> str:
         return f"Gaussian(mu={self.mu_!r})"
@@ -79,11 +79,12 @@ class Gaussian(PrivacyLoss):
 
     def profile(self, epsilon: float) -> Bounds:
         """Return the exact profile."""
-        return profile(self.mu_, epsilon)
+        # Balle and Wang 2018, Thm 8
+        return gdp_profile(self.mu_, epsilon)
 
     def epsilon_at(self, delta: float) -> Bounds:
         """Return the root of the exact profile."""
-        return epsilon(self.mu_, delta)
+        return gdp_epsilon(self.mu_, delta)
 
     def grouped(self, size: int) -> Gaussian:
         """Return ``Gaussian(size * mu)``: shifts add (triangle inequality)."""
@@ -139,6 +140,7 @@ class GaussianPair(Symmetric):
         square = _square(spends)
         with np.errstate(over="ignore", invalid="ignore"):
             value = square / 2 * (z * (z + 1))
+            # of z (z + 1), whose terms may cancel: relative to their moduli
             error = 16 * UNIT * square * (np.abs(z) ** 2 + np.abs(z))
         known = np.isfinite(value) & np.isfinite(error)
         return np.where(known, value, 0.0), np.where(known, error, np.inf)

@@ -17,7 +17,7 @@ from accountants.errors import DomainError, InapplicableError, nonnegative, whol
 from accountants.loss import PrivacyLoss
 from accountants.losses.derived_pair import proven_pair
 from accountants.losses.gaussian import Gaussian
-from accountants.notions import renyi
+from accountants.notions.renyi import renyi_log_delta
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array, up
 
@@ -49,7 +49,8 @@ class _Curve(PrivacyLoss):
             other = self.profile(-epsilon).upper
             upper = up(-math.expm1(epsilon) + math.exp(epsilon) * other, 16)
             return Bounds(0.0, min(1.0, upper))
-        log_delta = renyi.log_delta(self._known, epsilon)
+        # any order proves a delta: the best that the search found
+        log_delta = renyi_log_delta(self._known, epsilon)
         delta = up(math.exp(log_delta), 4 + 2 * abs(log_delta)) + 1e-323
         return Bounds(0.0, 0.0 if self._nothing() else min(1.0, delta))
 
@@ -145,12 +146,14 @@ class RenyiCurve(_Curve):
         right = np.clip(np.searchsorted(x, c), 1, len(x) - 1)
         left, width = right - 1, x[right] - x[right - 1]
         with np.errstate(divide="ignore", invalid="ignore"):
+            # (alpha - 1) D_alpha is convex and 0 at alpha = 1: it lies below its chords
             chord = ((x[right] - c) * f[left] + (c - x[left]) * f[right]) / width / c
         least = np.minimum.accumulate(np.array(self.divergences)[::-1])[::-1]
         at = np.searchsorted(self.orders, wanted)
         inside = at < len(self.orders)
         step = least[np.minimum(at, len(least) - 1)]
         # left of the first vertex the chord is the step
+        # both bounds hold, so the smaller; D_alpha never falls in alpha
         curve = np.where(left == 0, step, np.minimum(up(chord, 16), step))
         return np.where(inside, curve, np.inf)
 
@@ -172,6 +175,7 @@ class RenyiCurve(_Curve):
                     f"{size} units; give divergences at orders above {2 ** (size - 1).bit_length()}"
                 )
             weight = (halved - 0.5) / (halved - 1)
+            # Mironov 2017, Cor. 4's triangle inequality, rounded up
             doubled = up(weight * curve.renyi(2 * halved), 8) + curve.renyi(2 * halved - 1)
             curve = RenyiCurve(tuple(halved.tolist()), tuple(up(doubled, 4).tolist()))
             k = (k + 1) // 2

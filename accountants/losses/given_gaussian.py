@@ -11,11 +11,11 @@ from accountants.bounds import Bounds
 from accountants.errors import nonnegative, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import Gaussian, GaussianPair
-from accountants.notions.gaussian import epsilon, profile
+from accountants.notions.gaussian import gdp_epsilon, gdp_profile
 from accountants.rounding import Array, up
 
 
-def _mu(value: float) -> float:
+def _bound_mu(value: float) -> float:
     return nonnegative("GaussianBound.mu", value)
 
 
@@ -40,7 +40,7 @@ class GaussianBound(PrivacyLoss):
 
     theorem: ClassVar[str] = "Gaussian DP alone: Dong, Roth & Su 2022, Def. 4 and Cor. 1"
 
-    mu_: float = field(alias="mu", converter=_mu)
+    mu_: float = field(alias="mu", converter=_bound_mu)
 
     def __repr__(self) -> str:
         return f"GaussianBound(mu={self.mu_!r})"
@@ -68,11 +68,12 @@ class GaussianBound(PrivacyLoss):
 
     def profile(self, epsilon: float) -> Bounds:
         """Return the Gaussian's profile, as an upper bound."""
-        return Bounds(0.0, profile(self.mu_, epsilon).upper)
+        # an upper bound only: nothing says that mu is attained
+        return Bounds(0.0, gdp_profile(self.mu_, epsilon).upper)
 
     def epsilon_at(self, delta: float) -> Bounds:
         """Return the root of the Gaussian's profile, as an upper bound."""
-        return Bounds(0.0, epsilon(self.mu_, delta).upper)
+        return Bounds(0.0, gdp_epsilon(self.mu_, delta).upper)
 
     def grouped(self, size: int) -> GaussianBound:
         """Return ``size * mu`` (Dong, Roth and Su 2022, Thm 6)."""

@@ -184,6 +184,7 @@ def _guarantees(points: Points) -> list[tuple[float, float]]:
     for (_, x, y), (_, right, low) in pairwise(hull):
         t = (y - low) / (right - x)
         if t >= 1:
+            # epsilon = log t rounded up, delta rounded up: each holds by monotonicity
             kinks.append((logarithm(t), ceiling(1 - y - t * x)))
     return kinks or [(0.0, 1.0)]
 
@@ -198,12 +199,14 @@ def _corners(points: Points) -> list[Corner]:
     known = sorted(both | {(b, a) for a, b in both})
     if not known:
         return []
+    # right of each alpha: the flattest of the lines from (0, 1), which bounds T the most
     fall = list(accumulate(((1 - b) / a for a, b in known), min))
     rise = list(accumulate((b / (1 - a) for a, b in reversed(known)), max))[::-1]
     least = {Fraction(): rise[0], 1 / fall[-1]: Fraction()}
     for (a, _), (right, _), r, s in zip(known, known[1:], fall, rise[1:], strict=False):
         meet = (1 - s) / (r - s) if r > s else a  # else they are the same line
         for x in (a, right, *([meet] if a < meet < right else [])):
+            # both lines bound T from below, so the larger does
             y = max(1 - r * x, s * (1 - x))
             least[x] = min(least.get(x, y), y)
     for x, y in ((known[0][0], rise[0] * (1 - known[0][0])), (known[-1][0], known[-1][1])):

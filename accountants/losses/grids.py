@@ -31,6 +31,7 @@ def spread(at: Array, mass: Array, grid: Array) -> Array:
     place = (at - grid[low]) / step
     high = np.where(place > 1 - _NEAR, low + 2, low + 1)
     low = np.where((place < _NEAR) & (low > 0), low - 1, low)
+    # the share that keeps the mean
     share = (at - grid[low]) / (grid[high] - grid[low])
     count = len(grid)
     lower = np.bincount(low, mass * (1 - share), minlength=count).astype(np.float64)

@@ -36,9 +36,9 @@ from accountants.losses.composite import Composite
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.laplace import LaplacePair
 from accountants.losses.pure import ResponsePair
-from accountants.losses.symmetric import Half, convexity, log_moment
+from accountants.losses.symmetric import Half, convexity, symmetric_log_moment
 from accountants.losses.unattained import Unattained
-from accountants.notions.gaussian import LARGEST
+from accountants.notions.gaussian import LARGEST_MU
 from accountants.pair import Pair, Symmetric
 from accountants.rounding import UNIT, Array, down, up
 
@@ -46,33 +46,33 @@ LARGEST_LOSS = 600.0
 """A pure epsilon above this is left as it is: its exponential would overflow."""
 
 
-def is_body(value: Composite) -> Composite:
+def checked_body(value: Composite) -> Composite:
     """Return ``value``, or raise `DomainError` unless it is a `Composite`."""
     if not isinstance(value, Composite):
         raise DomainError(f"what is sampled must be a Composite of its losses, got {value!r}")
     return value
 
 
-def pair_of(body: Composite) -> Pair | None:
+def body_pair(body: Composite) -> Pair | None:
     """Return a pair that dominates the body outside of its failure, where one is known.
 
     Gaussian releases are one Gaussian vector; what has a pure epsilon is a post-processing of
     randomized response.
     """
-    if single(body):
+    if is_single(body):
         return body.spends[0][0].pair()
-    mu, eps = gaussian(body), body.pure()
+    mu, eps = gaussian_body_mu(body), body.pure()
     if mu is not None:
         return GaussianPair(mu)
     return None if eps is None else ResponsePair(eps)
 
 
-def single(body: Composite) -> bool:
+def is_single(body: Composite) -> bool:
     """Whether the body is one loss, paid once."""
     return len(body.spends) == 1 and body.spends[0][1] == 1
 
 
-def gaussian(body: Composite) -> float | None:
+def gaussian_body_mu(body: Composite) -> float | None:
     """Return the mu of a body of Gaussian releases alone."""
     return body.mu() if all(loss.gaussian_pair for loss, _ in body.spends) else None
 
@@ -97,17 +97,18 @@ class Mixed(PrivacyLoss):
     def pair(self) -> Pair | None:
         """Return the pair of this module's docstring, if the body has a symmetric one."""
         body, rate = self.mixture()
-        inner = pair_of(body)
+        inner = body_pair(body)
         if inner is None or inner.reversed() != inner:
             return None
         if rate == 1:
-            return inner if single(body) else Unattained(inner)
+            return inner if is_single(body) else Unattained(inner)
         return mixed(inner, rate)
 
     def pure(self) -> float | None:
         """Return ``log(1 + q (e^eps - 1))``."""
         body, rate = self.mixture()
         eps = body.pure()
+        # Balle, Barthe and Gaboardi 2018, Thm 2 with delta = 0: t' = 1 + q (e^eps - 1)
         return 0.0 if rate == 0 else None if eps is None else amplified(eps, rate)
 
     def renyi(self, orders: Array) -> Array | None:
@@ -123,12 +124,13 @@ class Mixed(PrivacyLoss):
     def profile(self, epsilon: float) -> Bounds | None:
         """Return ``q`` times the body's profile at ``log(1 + (e^epsilon - 1)/q)``."""
         if epsilon < 0:
-            found = self.profile(-epsilon)
-            return None if found is None else mirrored(lambda _: found, epsilon)
+            opposite = self.profile(-epsilon)
+            return None if opposite is None else mirrored(lambda _: opposite, epsilon)
         body, rate = self.mixture()
         if rate == 0:
             return Bounds(0.0, 0.0)
-        inside = float(_inside(np.array([epsilon]), rate)[0])
+        inside = float(_loss_inside(np.array([epsilon]), rate)[0])
+        # delta falls in epsilon: each end at the inside epsilon rounded to its own side
         low, high = body.profile(up(inside, 16)), body.profile(max(0.0, down(inside, 16)))
         if low is None or high is None:
             known = super().profile(epsilon)
@@ -144,7 +146,7 @@ def amplified(eps: float, rate: float) -> float:
     return min(eps, up(math.log1p(rate * math.expm1(eps)), 16))
 
 
-def _inside(loss: Array, rate: float) -> Array:
+def _loss_inside(loss: Array, rate: float) -> Array:
     """Return ``log(1 + (e^loss - 1)/q)`` of losses that are not negative."""
     with np.errstate(over="ignore"):
         ratio = np.expm1(np.minimum(loss, 600.0)) / rate
@@ -160,16 +162,17 @@ def mixed(inner: Pair, rate: float) -> Pair:
     if rate == 0 or inner.top() == 0:
         return Atoms((0.0,), (1.0,), (1.0,), exact=False)
     if isinstance(inner, ResponsePair) and inner.epsilon <= LARGEST_LOSS:
-        return _response(inner.epsilon, rate)
+        return _mixed_response(inner.epsilon, rate)
     return MixedPair(inner, rate)
 
 
-def _response(eps: float, rate: float) -> Atoms:
+def _mixed_response(eps: float, rate: float) -> Atoms:
     """Return three atoms: of randomized response the positive loss has mass 1/(1 + e^eps)."""
     less = math.exp(-eps) / (1 + math.exp(-eps))
     loss = amplified(eps, rate)
     more = less * (1 + rate * math.expm1(eps))
     # 1 - less - more = (1 - q) (1 - e^-eps) / (1 + e^-eps)
+    # the mass at loss 0, written without cancellation
     middle = (1 - rate) * -math.expm1(-eps) / (1 + math.exp(-eps))
     if loss == 0:
         return Atoms((0.0,), (1.0,), (1.0,), exact=False)
@@ -199,9 +202,11 @@ class MixedPair(Symmetric):
         The inner loss is rounded down, so that no atom is lost.
         """
         q = self.rate
-        inside = _inside(np.abs(loss), q) * (1 - 16 * UNIT)
+        # rounded down: a tail at a smaller loss is larger, which is outward
+        inside = _loss_inside(np.abs(loss), q) * (1 - 16 * UNIT)
         p_above, q_above = self.inner.above(inside)
         p_below, q_below = self.inner.below(inside)
+        # P'(L' > l) = (1-q) Q(L > l~) + q P(L > l~): the slope of the bounding profile
         p = np.where(loss >= 0, (1 - q) * q_above + q * p_above, q_below)
         return p, np.where(loss >= 0, q_above, (1 - q) * q_below + q * p_below)
 
@@ -213,7 +218,7 @@ class MixedPair(Symmetric):
     def log_moment(self, z: Complex) -> tuple[Complex, Array] | None:
         """Return it by quadrature, for a Gaussian or a Laplace body."""
         half = self._half()
-        return None if half is None else log_moment(half, z)
+        return None if half is None else symmetric_log_moment(half, z)
 
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return the atoms' share, and of the densities the bound of an integral by parts.
@@ -235,12 +240,14 @@ class MixedPair(Symmetric):
             if half.atom() > 0:
                 log_sums.append(math.log(half.atom()) + power * self.top())
         fixed, falling = np.logaddexp.reduce(log_sums), np.logaddexp.reduce(log_parts)
+        # triangle inequality: the atoms' moduli, and an integral by parts of the densities that
+        # falls as 1 / t
         total = np.logaddexp(fixed, falling - np.log(beyond)) + 1e-9
         bound: Array = np.minimum(0.0, total - value + error)
         return bound
 
     def _half(self) -> _Gaussian | _Laplace | None:
-        if isinstance(self.inner, GaussianPair) and 0 < self.inner.mu <= LARGEST:
+        if isinstance(self.inner, GaussianPair) and 0 < self.inner.mu <= LARGEST_MU:
             return _Gaussian(self.inner.mu, self.rate)
         if isinstance(self.inner, LaplacePair) and 0 < self.inner.epsilon <= LARGEST_LOSS:
             return _Laplace(self.inner.epsilon, self.rate)
@@ -268,7 +275,7 @@ class _Laplace(Half):
         return self.epsilon
 
     def loss(self, s: Array) -> tuple[Array, Array]:
-        return _amplified(s, self.rate)
+        return _amplified_losses(s, self.rate)
 
     def log_density(self, s: Array) -> Array:
         return -(s + self.epsilon) / 2 - math.log(4)
@@ -302,13 +309,14 @@ class _Gaussian(Half):
     def log_tail(self, power: Array, end: float) -> Array:
         """There ``1 - q + q r <= r (q + (1-q)/r_end)``, and r^a moves the mean by ``a mu``."""
         mu, q = self.mu, self.rate
+        # R <= r (q + (1-q) / r_end) beyond the end
         log_share = math.log(q + (1 - q) * math.exp(-mu * end))
         beyond = special.log_ndtr(-(mu / 2 + end - power * mu))
         tail: Array = power * log_share + power * (power - 1) * mu * mu / 2 + beyond
         return tail
 
     def loss(self, s: Array) -> tuple[Array, Array]:
-        return _amplified(self.mu * s, self.rate)
+        return _amplified_losses(self.mu * s, self.rate)
 
     def log_density(self, s: Array) -> Array:
         x = self.mu / 2 + s
@@ -329,7 +337,7 @@ class _Gaussian(Half):
         return _log_peak(power + 1, self.loss(s)[0], rest)
 
 
-def _amplified(loss: Array, rate: float) -> tuple[Array, Array]:
+def _amplified_losses(loss: Array, rate: float) -> tuple[Array, Array]:
     """Return ``log(1 + q (e^loss - 1))``, and a bound of its error."""
     near = np.log1p(rate * np.expm1(np.minimum(loss, 30.0)))
     far = loss + math.log(rate) + np.log1p((1 - rate) / rate * np.exp(-np.maximum(loss, 30.0)))

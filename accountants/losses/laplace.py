@@ -13,7 +13,7 @@ from accountants.bounds import Bounds
 from accountants.complexes import Complex, expm1, log1p
 from accountants.errors import nonnegative, whole
 from accountants.loss import PrivacyLoss, mirrored
-from accountants.losses import laplace_sums
+from accountants.losses.laplace_sums import laplace_sum_profile
 from accountants.pair import Pair, Symmetric, right_half, summed
 from accountants.rounding import UNIT, Array, down, up
 
@@ -91,6 +91,7 @@ class Laplace(PrivacyLoss):
             return 0.0
         if eps < 1e-2:  # the series alternates: cutting it after a positive term bounds it
             return up(eps**2 / 2 - eps**3 / 6 + eps**4 / 24 - eps**5 / 120 + eps**6 / 720, 16)
+        # eps + e^-eps - 1, whose two terms cancel by less than a digit here: rounded up
         return up(eps + math.expm1(-eps)) + 2 * UNIT * eps
 
     def profile(self, epsilon: float) -> Bounds:
@@ -105,6 +106,7 @@ class Laplace(PrivacyLoss):
         if delta >= 1:
             return Bounds(0.0, 0.0)
         fall = 2 * math.log1p(-delta)
+        # 1 - e^{(eps - eps0)/2} = delta solved for eps, and the rounding of the two terms
         exact, wrong = self.epsilon + fall, 8 * UNIT * (self.epsilon - fall)
         return Bounds(max(0.0, exact - wrong), min(self.epsilon, max(0.0, exact + wrong)))
 
@@ -123,11 +125,14 @@ def _curve(eps: float | Array, order: Array) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
         grow = order / (2 * order - 1) * np.expm1((order - 1) * eps)
         fall = (order - 1) / (2 * order - 1) * np.expm1(-order * eps)
+        # the moment less 1, of two terms of opposite sign: each brings its own rounding
         small = np.log1p(grow + fall) + 8 * UNIT * (grow - fall)
         large = (order - 1) * eps + np.log(order / (2 * order - 1))
+        # the larger exponential taken out
         large = large + np.log1p((order - 1) / order * np.exp((1 - 2 * order) * eps))
         log_moment = np.where((order - 1) * eps < 1, small, up(large, 8) + 8 * UNIT)
         curve: Array = up(log_moment / (order - 1))
+    # D_alpha <= D_infinity = eps
     return np.minimum(np.where(np.isfinite(curve), curve, eps), eps)
 
 
@@ -178,13 +183,14 @@ class LaplacePair(Symmetric):
 
     def composed(self, times: int, epsilon: Array) -> tuple[Array, Array] | None:
         """Return the sum of `accountants.losses.laplace_sums`."""
-        return laplace_sums.profile(self.epsilon, times, epsilon)
+        return laplace_sum_profile(self.epsilon, times, epsilon)
 
     @classmethod
     def decays(cls, spends: Sequence[tuple[Pair, int]], tilt: float, beyond: Array) -> Array:
         """Return the sum over all at once."""
         eps = np.array([pair.top() for pair, _ in spends])
         times = np.array([count for _, count in spends], dtype=np.float64)
+        # the log of a product of moduli; shrunk towards 0, outward
         return times @ _decay(eps[:, None], abs(tilt + 0.5), beyond) * (1 - 1e-12)
 
 
@@ -196,10 +202,12 @@ def _decay(eps: Array, a: float, beyond: Array) -> Array:
     """
     far = np.exp(-2 * a * eps)
     inverse = 1 / (a * a + beyond * beyond)
+    # |1/2 + 1/(4w)|, exactly, at the line's point a + it: it falls in t
     first = np.sqrt(0.25 + a / 4 * inverse + inverse / 16)
     second = 0.5 if a >= 0.25 else 0.5 + np.sqrt(inverse) / 4
     with np.errstate(divide="ignore", invalid="ignore"):
         slope = np.where(a * eps > 1e-8, -np.expm1(-2 * a * eps) / (4 * a), eps / 2 * (1 - a * eps))
+    # over M(0 on the line) = e^{a eps} ((1 + e^{-2 a eps}) / 2 + sinh(a eps) e^{-a eps} / (2a))
     bound: Array = np.log((first + second * far) / ((1 + far) / 2 + slope))
     return np.minimum(0.0, up(bound, 16) + 16 * UNIT)
 
@@ -218,6 +226,7 @@ def _log_moment(eps: Array, z: Complex) -> tuple[Complex, Array]:
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         first, second = a / (2 * w), z / (2 * w)
         grow, fall = first * expm1(z * every), second * expm1(-a * every)
+        # relative rounding of each term, in units: of the arithmetic and of its exponent
         reach = 64 + 4 * np.abs(a) * every
         size = np.abs(grow) + np.abs(fall)
         # an exponent's own rounding counts even where its exponential is next to 1

@@ -46,7 +46,7 @@ _FAINT = 1e-180
 """More than all that underflows: ``e^{(e+1) J}`` of the least float at most, and some factors."""
 
 
-def profile(epsilon: float, times: int, epsilons: Array) -> tuple[Array, Array] | None:
+def laplace_sum_profile(epsilon: float, times: int, epsilons: Array) -> tuple[Array, Array] | None:
     """Return bounds of the hockey-stick of ``times`` copies; None where they ask for too much.
 
     Parameters
@@ -58,6 +58,7 @@ def profile(epsilon: float, times: int, epsilons: Array) -> tuple[Array, Array] 
     """
     if not (1e-6 <= epsilon <= _REACH and 1 < times < _WORK):
         return None
+    # beyond the largest loss the profile is 0: nothing finer need be told apart
     epsilons = np.minimum(epsilons, 2 * times * epsilon)  # the largest loss is half of that
     tails = _tails(epsilon, times)
     at = tails.best(epsilons)
@@ -71,9 +72,12 @@ def profile(epsilon: float, times: int, epsilons: Array) -> tuple[Array, Array] 
         some = slice(start, start + batch)
         low[some], high[some] = _sums(epsilon, times, weights, epsilons[some])
     steps = 8 * _levels(epsilon, draws) + 16 * draws * (1 + epsilon) + draws**2 + times + 64
+    # relative: all terms are positive, so the sum's error is at most the largest of theirs
     wrong += steps * UNIT
+    # outcomes with more than J draws, by Chernoff: added above, absent below
     rest = tails.left_out(at, draws, epsilons)
     high = high * (1 + wrong) + rest + _FAINT
+    # at and beyond the largest loss k e delta is 0, exactly
     high = np.where(epsilons >= up(times * epsilon), 0.0, np.minimum(high, 1.0))
     return np.minimum(np.maximum(0.0, low * (1 - wrong) - _FAINT), high), high
 
@@ -115,6 +119,7 @@ class _Tails:
         """Return bounds of what outcomes with more draws add."""
         paid = self.tilts[at] * epsilons
         noise = self.noise[draws, at] + 32 * UNIT * (1 + paid + np.abs(self.shapes[at]))
+        # e^{-c epsilon} c^c / (1 + c)^{1 + c} times the moment of those outcomes at c
         log = self.logs[draws, at] - paid + self.shapes[at] + noise
         return np.asarray(np.exp(np.minimum(log, 0.0)) * (1 + 1e-9))
 
@@ -124,6 +129,7 @@ def _tails(epsilon: float, times: int) -> _Tails:
     """Return Chernoff's bounds: the ratio of a binomial's next terms to this one falls."""
     c = np.geomspace(1e-2 / math.sqrt(times), 1e3, 64) / epsilon
     a = c + 0.5
+    # one copy's moment at c, split into its two atoms and its draws
     log_atoms = c * epsilon - math.log(2) + np.log1p(np.exp(-2 * a * epsilon))
     log_drawn = c * epsilon + np.log(-np.expm1(-2 * a * epsilon)) - np.log(4 * a)
     fewest = np.arange(min(times, _DRAWS) + 1)[:, None]  # J
@@ -134,6 +140,7 @@ def _tails(epsilon: float, times: int) -> _Tails:
     logs = chosen + (times - first) * log_atoms + first * log_drawn
     ratio = (times - first) / (first + 1) * np.exp(log_drawn - log_atoms) * (1 + 1e-9)
     most = 1 - 1e-6
+    # a binomial's tail is at most its first term over 1 - ratio, since the ratios fall
     logs = np.where(ratio < most, logs - np.log1p(-np.minimum(ratio, most)), np.inf)
     logs = np.where(fewest == times, -np.inf, logs)
     sizes = 3 * factorials[times] + times * (np.abs(log_atoms) + c * epsilon + 4)
@@ -181,6 +188,7 @@ def _far(epsilon: float, weights: Array, above: Array, ahead: Array) -> Array:
     draws, first = weights.shape[0] - 1, int(above.min())
     i, j = np.arange(first, weights.shape[1]), np.arange(draws + 1.0)[:, None]
     steps = (i - above[:, None] + ahead[:, None])[:, None, :]
+    # 1 - e^-x, x = (2i + j - k) e - epsilon
     gain = -np.expm1(-2 * epsilon * np.maximum(steps + j / 2, 0.0))
     some = np.where(steps > 0, weights[:, first:] * gain, 0.0)
     return np.asarray(some.sum(axis=2).sum(axis=1))
@@ -201,8 +209,10 @@ def _near(
     i = above + m - j
     inside = (i >= 0) & (i < weights.shape[1]) & (m < j)
     chance = np.where(inside, weights[j, np.clip(i, 0, weights.shape[1] - 1)], 0.0)
+    # x = 2 e y - j e
     x = epsilon * (2 * (m + ahead) - j)
     ratio = epsilon / 2 / math.sinh(epsilon / 2)
+    # e^{-x/2} r^j of the module's docstring
     chance *= np.exp(-x / 2) * ratio ** j.astype(float)
     near, rest = (np.einsum("jmp,jmp->p", chance, part) for part in (table, missing))
     return near, rest

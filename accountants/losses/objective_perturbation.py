@@ -68,7 +68,7 @@ from attrs import field, frozen
 from accountants import special
 from accountants.errors import DomainError, nonnegative, positive, whole
 from accountants.loss import PrivacyLoss
-from accountants.notions.gaussian import log_profile
+from accountants.notions.gaussian import gdp_log_profile
 from accountants.pair import Symmetric
 from accountants.rounding import UNIT, Array, up
 
@@ -159,12 +159,15 @@ class ObjectivePerturbation(PrivacyLoss):
     def _pair(self) -> ObjectivePair:
         m, c = self.mu_, self.determinant
         later = 40 * self.search
+        # a Gaussian release beside composes with the bound's Gaussian: M^2 = m^2 + a^2
         if self.search:
             m = up(math.hypot(m, self.search), 8)
         if self.rows > 1:
             factor, least = (2.0, math.sqrt(3) + 1e-9) if self.rows == 2 else self._union()
             return ObjectivePair(m, c, _bit(factor), up(c + m * (m / 2 + least) + later, 16))
+        # D' against D: 2 G(eps; m) holds from m^2/2 on; 0.7 m more keeps each tail below 1/2
         steady = m * (m / 2 + 0.7) + later  # 2 P(Z > 0.7) < 1/2
+        # where c + (m^2/2 + m Z)_+, the bound of D against D', overtakes 2 G(eps; m)
         switch = _crossing(m, c)
         if switch is None:
             return ObjectivePair(m, c, _bit(2.0), up(c + steady, 16))
@@ -192,6 +195,7 @@ class ObjectivePerturbation(PrivacyLoss):
         with np.errstate(over="ignore", invalid="ignore"):
             square = k * m * m / 2
             logs = math.log(2) + special.log_ndtr(k * m)
+            # D' against D: m^2/2 + m |Z|
             sided = m * m / 2 + square + (logs + 8 * UNIT) / k
             search = (k + 1) * self.search * self.search / 2
             if self.rows > 1:
@@ -199,6 +203,7 @@ class ObjectivePerturbation(PrivacyLoss):
             grown = (k + 1) * k * m * m / 2 + special.log_ndtr((k + 0.5) * m)
             mixed = np.logaddexp(special.log_ndtr(-m / 2), grown)
             error = 32 * UNIT * (1 + np.abs(grown) + m * m)
+            # D against D': c + (m^2/2 + m Z)_+
             mixed = self.determinant + (mixed + error) / k
             return _finite(up(np.maximum(mixed, sided) + search, 32))
 
@@ -235,15 +240,15 @@ def _crossing(m: float, c: float) -> float | None:
     """
 
     def enough(epsilon: float) -> bool:
-        far = log_profile(m, epsilon - c, -1)
-        return far > _FARTHEST and far >= math.log(2) + log_profile(m, epsilon, 1) + 1e-15
+        far = gdp_log_profile(m, epsilon - c, -1)
+        return far > _FARTHEST and far >= math.log(2) + gdp_log_profile(m, epsilon, 1) + 1e-15
 
     low = c
     if c == 0 or enough(low):
         return c or None
     high = c + m * m / 2 + m
     while not enough(high):
-        if log_profile(m, high - c, -1) <= _FARTHEST:
+        if gdp_log_profile(m, high - c, -1) <= _FARTHEST:
             return None
         low, high = high, 2 * high
     for _ in range(60):
@@ -281,13 +286,14 @@ class ObjectivePair(Symmetric):
         """Return the ratio, and a bound of its relative error."""
         assert self.switch is not None
         m, near, far = self.mu, self.switch, self.switch - self.determinant
-        low = log_profile(m, far, -1) - log_profile(m, near, 1)
-        high = log_profile(m, far, 1) - log_profile(m, near, -1)
+        low = gdp_log_profile(m, far, -1) - gdp_log_profile(m, near, 1)
+        high = gdp_log_profile(m, far, 1) - gdp_log_profile(m, near, -1)
         return self.factor * math.exp(high), 2 * (high - low) + 1e-12
 
     def above(self, loss: Array) -> tuple[Array, Array]:
         """Return the tails of the piece that the loss is in."""
         loss = np.asarray(loss, dtype=np.float64)
+        # the pair is symmetric: the lower tails are the mirror image
         upper = self._beyond(np.maximum(loss, self.start))
         lower = self._beyond(np.maximum(-loss, self.start))
         p, q = self._middle
@@ -301,6 +307,7 @@ class ObjectivePair(Symmetric):
     def _middle(self) -> tuple[float, float]:
         """Return the chord's tails, ``(h + t)/(1 + t)`` and ``(1 - h)/(1 + t)``, t = e^start."""
         p, q = self._beyond(np.array([self.start]))
+        # the hockey-stick at `start`, where the chord in t = e^eps ends
         level = float(p[0] - math.exp(self.start) * q[0]) if self.start < 700 else 0.0
         t = float(special.expit(self.start))
         return t + level * (1 - t), (1 - level) * float(special.expit(-self.start))

@@ -38,14 +38,14 @@ from typing import ClassVar
 import numpy as np
 from attrs import field, frozen
 
-from accountants import runs
 from accountants.errors import DomainError, positive
 from accountants.loss import PrivacyLoss
 from accountants.losses.curved import Curved, lowered
 from accountants.losses.derived_pair import log_deltas
-from accountants.notions import pure as notion
-from accountants.notions import renyi
+from accountants.notions.pure import pure_to_renyi
+from accountants.notions.renyi import renyi_divergence
 from accountants.rounding import UNIT, Array, up
+from accountants.runs import expected_runs, stopping_rate, stopping_shape
 
 _ORDERS = 1 + np.geomspace(1e-3, 1e6, 241)
 """Where the other order b, and higher orders that bound a lower one, are looked for."""
@@ -54,7 +54,7 @@ _ORDERS = 1 + np.geomspace(1e-3, 1e6, 241)
 def _base(value: PrivacyLoss) -> PrivacyLoss:
     if not isinstance(value, PrivacyLoss):
         raise DomainError(f"private selection needs the loss of one run, got {value!r}")
-    renyi.divergence(value, np.array([2.0]))  # refuses here a loss that has no curve
+    renyi_divergence(value, np.array([2.0]))  # refuses here a loss that has no curve
     return value
 
 
@@ -81,7 +81,7 @@ class _Selection(Curved):
         wanted = np.asarray(orders, dtype=np.float64)
         curve = lowered(self._bound, wanted, _ORDERS)
         eps = self.pure()
-        return curve if eps is None else np.minimum(curve, notion.to_renyi(eps, wanted))
+        return curve if eps is None else np.minimum(curve, pure_to_renyi(eps, wanted))
 
     def _bound(self, orders: Array) -> Array:
         raise NotImplementedError
@@ -120,12 +120,12 @@ class PrivateSelection(_Selection):
     )
 
     base: PrivacyLoss = field(converter=_base)
-    shape: float = field(converter=runs.shape)
-    stopping: float = field(converter=runs.stopping)
+    shape: float = field(converter=stopping_shape)
+    stopping: float = field(converter=stopping_rate)
 
     def runs(self) -> float:
         """Return ``eta (1 - gamma) / (gamma (1 - gamma^eta))``, its limit at eta = 0."""
-        return runs.expected(self.shape, self.stopping)
+        return expected_runs(self.shape, self.stopping)
 
     def pure(self) -> float | None:
         """Return ``(2 + eta)`` times the run's."""
@@ -133,15 +133,17 @@ class PrivateSelection(_Selection):
         return None if eps is None else up((2 + self.shape) * eps, 4)
 
     def _bound(self, orders: Array) -> Array:
-        curve = renyi.divergence(self.base, orders)
+        curve = renyi_divergence(self.base, orders)
+        # Papernot and Steinke 2022, Thm 2
         return up(curve + self._fixed + math.log(self.runs()) / (orders - 1), 8)
 
     @cached_property
     def _fixed(self) -> float:
         """Return ``(1 + eta)`` times the least over b; the limit b = infinity where it is pure."""
-        curve = renyi.divergence(self.base, _ORDERS)
+        curve = renyi_divergence(self.base, _ORDERS)
         costs = up((1 - 1 / _ORDERS) * curve, 4) + up(-math.log(self.stopping) / _ORDERS, 4)
         eps = self.base.pure()
+        # any order b bounds t/s; a pure run bounds it by e^eps, the limit of b
         least = min(float(costs.min()), math.inf if eps is None else eps)
         return up((1 + self.shape) * least, 8)
 
@@ -202,7 +204,8 @@ class PoissonSelection(_Selection):
         c = orders - 1
         deltas = self._deltas(orders)
         with np.errstate(over="ignore", invalid="ignore"):
-            exponent = up(c * up(renyi.divergence(self.base, orders) + self.mean * deltas), 8)
+            # (a - 1) (D_a + mu delta), Thm 6
+            exponent = up(c * up(renyi_divergence(self.base, orders) + self.mean * deltas), 8)
             # log(mu e^x + e^-mu), at least 0
             logs = np.logaddexp(math.log(self.mean) + exponent, -self.mean)
             slack = 16 * UNIT * (2 + exponent + abs(math.log(self.mean)) + self.mean)
@@ -212,11 +215,12 @@ class PoissonSelection(_Selection):
     def _deltas(self, orders: Array) -> Array:
         """Return the run's delta at ``log(a/(a-1))``, its failure not included if that is known."""
         epsilons = np.where(np.isinf(orders), 0.0, -np.log1p(-1 / orders) * (1 - 8 * UNIT))
-        logs, _ = log_deltas(lambda some: renyi.divergence(self.base, some), epsilons)
+        logs, _ = log_deltas(lambda some: renyi_divergence(self.base, some), epsilons)
         deltas = np.exp(logs) * (1 + 4 * UNIT * (1 + np.abs(logs))) + 1e-320
         pair = self.base.pair()
         if pair is not None:
             both = [side.profile(epsilons)[1] for side in (pair, pair.reversed())]
+            # of both directions, since either may be the run's
             deltas = np.minimum(deltas, np.maximum(*both))
         eps = self.base.pure()
         if eps is not None:

@@ -15,12 +15,12 @@ from accountants.complexes import Complex, expm1, log1p
 from accountants.errors import nonnegative, whole
 from accountants.loss import PrivacyLoss, mirrored
 from accountants.losses.laplace import Laplace
-from accountants.notions import pure as notion
+from accountants.notions.pure import pure_to_renyi, pure_to_zcdp
 from accountants.pair import Pair, Symmetric, right_half, summed
 from accountants.rounding import UNIT, Array, down, up
 
 
-def _epsilon(value: float) -> float:
+def _pure_epsilon(value: float) -> float:
     return nonnegative("Pure.epsilon", value)
 
 
@@ -48,7 +48,7 @@ class Pure(PrivacyLoss):
 
     response_pair: ClassVar[bool] = True
 
-    epsilon: float = field(converter=_epsilon)
+    epsilon: float = field(converter=_pure_epsilon)
 
     def pair(self) -> ResponsePair:
         """Return randomized response."""
@@ -60,11 +60,11 @@ class Pure(PrivacyLoss):
 
     def renyi(self, orders: Array) -> Array:
         """Return randomized response's divergence."""
-        return notion.to_renyi(self.epsilon, orders)
+        return pure_to_renyi(self.epsilon, orders)
 
     def rho(self) -> float:
         """Return ``epsilon tanh(epsilon / 2)``."""
-        return notion.to_rho(self.epsilon)
+        return pure_to_zcdp(self.epsilon)
 
     def profile(self, epsilon: float) -> Bounds:
         """Return ``(e^eps0 - e^eps)_+ / (1 + e^eps0)``."""
@@ -72,6 +72,7 @@ class Pure(PrivacyLoss):
             return mirrored(self.profile, epsilon)
         if epsilon >= self.epsilon:
             return Bounds(0.0, 0.0)
+        # (e^eps0 - e^eps) / (1 + e^eps0), without overflow or cancellation
         exact = -math.expm1(epsilon - self.epsilon) / (1 + math.exp(-self.epsilon))
         return Bounds(max(0.0, down(exact, 8)), min(1.0, up(exact, 8)))
 

@@ -80,6 +80,7 @@ class RandomizedResponse(PrivacyLoss):
             exact = -math.expm1(min(epsilon, 0.0))
         elif epsilon > -self.epsilon:
             exact = kept * -math.expm1(epsilon - self.epsilon)
+            # a (1 - e^{s - eps})_+ + c (1 - e^s)_+: the outcomes of positive loss less s
             exact -= other * math.expm1(min(epsilon, 0.0))
         else:
             exact = -math.expm1(epsilon)
@@ -118,6 +119,7 @@ class RandomizedResponse(PrivacyLoss):
         curve = self.renyi(orders)
         assert curve is not None
         run = orders * (orders - 1)
+        # the later value over the earlier run: an upper bound of the chord between
         chords = up((orders - 1) * curve)[1:] / run[:-1]
         x = eps * (orders[0] - 0.5)
         if x > 300:  # the first tangents would overflow; every divergence is at most eps
@@ -187,6 +189,7 @@ class AnswerPair(Symmetric):
         with np.errstate(over="ignore", invalid="ignore"):
             rise, fall = expm1(one), expm1(two)
             # an argument off by 4 UNIT of itself moves the exponential by as much of it
+            # each exponential less 1, with its argument's rounding; then of the product
             wrong_rise = UNIT * (36 * np.abs(rise) + 4 * np.abs(one) * np.exp(one.real))
             wrong_fall = UNIT * (36 * np.abs(fall) + 4 * np.abs(two) * np.exp(two.real))
             wrong = wrong_rise * (np.abs(fall) + wrong_fall) + np.abs(rise) * wrong_fall

@@ -33,8 +33,14 @@ from accountants.complexes import Complex
 from accountants.errors import probability
 from accountants.loss import PrivacyLoss, _profile
 from accountants.losses.composite import Composite
-from accountants.losses.joint_convexity import LARGEST_LOSS, Mixed, gaussian, is_body, single
-from accountants.losses.symmetric import Half, log_moment
+from accountants.losses.joint_convexity import (
+    LARGEST_LOSS,
+    Mixed,
+    checked_body,
+    gaussian_body_mu,
+    is_single,
+)
+from accountants.losses.symmetric import Half, symmetric_log_moment
 from accountants.pair import Pair, Symmetric
 from accountants.rounding import UNIT, Array, up
 
@@ -42,7 +48,7 @@ _LARGEST_MU = 30.0
 """Of a larger mu the sampled pair's odds would underflow: it is left to joint convexity."""
 
 
-def _rate(value: float) -> float:
+def _replaced_rate(value: float) -> float:
     return probability("ReplacedSample.rate", value)
 
 
@@ -76,8 +82,8 @@ class ReplacedSample(Mixed):
         "Lebeda, Regehr, Kamath & Steinke 2024"
     )
 
-    body: Composite = field(converter=is_body)
-    rate: float = field(converter=_rate)
+    body: Composite = field(converter=checked_body)
+    rate: float = field(converter=_replaced_rate)
 
     def __attrs_post_init__(self) -> None:
         self.body.grouped(2)  # refuses here a body without group privacy
@@ -91,15 +97,15 @@ class ReplacedSample(Mixed):
         return self._worst() or super().pair()
 
     def _worst(self) -> Pair | None:
-        mu, eps = gaussian(self.body), self.body.pure()
+        mu, eps = gaussian_body_mu(self.body), self.body.pure()
         if not 0 < self.rate < 1:
             return None
         if mu is not None:
             return ReplacedGaussianPair(mu, self.rate) if 1e-100 < mu <= _LARGEST_MU else None
         if eps is None or not 0 < eps <= LARGEST_LOSS or self.body.failure() > 0:
             return None
-        exact = single(self.body) and self.body.spends[0][0].response_pair
-        return _response(eps, self.rate, exact)
+        exact = is_single(self.body) and self.body.spends[0][0].response_pair
+        return _replaced_response(eps, self.rate, exact)
 
     def pure(self) -> float | None:
         """Return ``log((1 - q + q e^eps) / (1 - q + q e^-eps))``, if that is less."""
@@ -125,10 +131,11 @@ class ReplacedSample(Mixed):
         return self == other
 
 
-def _response(eps: float, rate: float, exact: bool) -> Atoms:
+def _replaced_response(eps: float, rate: float, exact: bool) -> Atoms:
     """Return the three outcomes of the worst pure body."""
     less = math.exp(-eps) / (1 + math.exp(-eps))
     rise, fall = rate * math.expm1(eps), rate * math.expm1(-eps)
+    # log((1 + rise) / (1 + fall)): both laws' extreme ratios at one outcome
     loss = up(math.log1p((rise - fall) / (1 + fall)), 16)
     middle = -math.expm1(-eps) / (1 + math.exp(-eps)) * (1 + fall)
     if loss <= 1e-300:
@@ -159,6 +166,7 @@ class ReplacedGaussianPair(Symmetric):
     def above(self, loss: Array) -> tuple[Array, Array]:
         """Return the normal tails above the outcome of that loss."""
         x, q = self._outcome(loss), self.rate
+        # L rises in x, so its tails are those of the two mixtures above x
         rest = (1 - q) * special.ndtr(-x)
         return rest + q * special.ndtr(self.mu - x), rest + q * special.ndtr(-self.mu - x)
 
@@ -177,7 +185,7 @@ class ReplacedGaussianPair(Symmetric):
 
     def log_moment(self, z: Complex) -> tuple[Complex, Array]:
         """Return it by quadrature over the outcomes above 0."""
-        return log_moment(_Positive(self.mu, self.rate), z)
+        return symmetric_log_moment(_Positive(self.mu, self.rate), z)
 
 
 @frozen
@@ -199,6 +207,7 @@ class _Positive(Half):
         The moment is that of ``n^a d^{1-a}`` under N(0, 1), where r^a moves the mean by a mu.
         """
         mu, q = self.mu, self.rate
+        # the bound of n / r at the end, beyond which it falls
         log_n = np.logaddexp(math.log(q), math.log1p(-q) - mu * end + mu * mu / 2)
         log_d = (1 - power) * math.log1p(-q)
         beyond = special.log_ndtr(power * mu - end)

@@ -29,23 +29,19 @@ from attrs import field, frozen
 
 from accountants import special
 from accountants.bounds import Bounds
-from accountants.errors import DomainError, probability
+from accountants.errors import probability
 from accountants.loss import PrivacyLoss, mirrored
-from accountants.losses import sampled_gaussian
 from accountants.losses.composite import Composite
+from accountants.losses.joint_convexity import checked_body, gaussian_body_mu
+from accountants.losses.sampled_gaussian import sampled_gaussian_curve
+from accountants.losses.symmetric import convexity
 from accountants.losses.unattained import Unattained
-from accountants.notions.gaussian import LARGEST
+from accountants.notions.gaussian import LARGEST_MU
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array, down, up
 
 
-def _body(value: Composite) -> Composite:
-    if not isinstance(value, Composite):
-        raise DomainError(f"Sampled.body must be a Composite of what is sampled, got {value!r}")
-    return value
-
-
-def _rate(value: float) -> float:
+def _sampled_rate(value: float) -> float:
     return probability("Sampled.rate", value)
 
 
@@ -66,8 +62,8 @@ class Sampled(PrivacyLoss):
         "Mironov, Talwar & Zhang 2019, Thm 5"
     )
 
-    body: Composite = field(converter=_body)
-    rate: float = field(converter=_rate)
+    body: Composite = field(converter=checked_body)
+    rate: float = field(converter=_sampled_rate)
 
     def pair(self) -> Pair | None:
         """Return ``(1-q) Q + q P`` against ``Q``, of the body's pair (Zhu et al. 2022, Thm 11).
@@ -99,6 +95,7 @@ class Sampled(PrivacyLoss):
             return 0.0 if self.rate == 0 else None
         if eps > 600:
             return eps
+        # Balle, Barthe and Gaboardi 2018, Thm 8
         return min(eps, up(math.log1p(self.rate * math.expm1(eps)), 16))
 
     def renyi(self, orders: Array) -> Array | None:
@@ -108,12 +105,12 @@ class Sampled(PrivacyLoss):
         unsampled = self.body.renyi(orders)
         if unsampled is None or self.rate == 1:
             return unsampled
-        curve = np.minimum(unsampled, _convexity(unsampled, orders, self.rate))
-        eps, mu = self.body.pure(), _gaussian(self.body)
+        curve = np.minimum(unsampled, convexity(unsampled, orders, self.rate))
+        eps, mu = self.body.pure(), gaussian_body_mu(self.body)
         if eps is not None:
             curve = np.minimum(curve, _randomized_response(eps, orders, self.rate))
-        if mu is not None and 0 < mu <= LARGEST:
-            curve = np.minimum(curve, sampled_gaussian.curve(mu, orders, self.rate))
+        if mu is not None and 0 < mu <= LARGEST_MU:
+            curve = np.minimum(curve, sampled_gaussian_curve(mu, orders, self.rate))
         return curve
 
     def profile(self, epsilon: float) -> Bounds | None:
@@ -123,7 +120,8 @@ class Sampled(PrivacyLoss):
             return None if known is None else mirrored(lambda _: known, epsilon)
         if self.rate == 0:
             return Bounds(0.0, 0.0)
-        inside = _inside(epsilon, self.rate)
+        inside = _epsilon_inside(epsilon, self.rate)
+        # delta falls in epsilon: each end at the inside epsilon rounded to its own side
         low, high = self.body.profile(up(inside, 16)), self.body.profile(max(0.0, down(inside, 16)))
         if low is None or high is None:
             return None
@@ -134,6 +132,7 @@ class Sampled(PrivacyLoss):
         if delta >= self.rate:
             return Bounds(0.0, 0.0)
         inside = delta / self.rate
+        # epsilon falls in delta: each end at delta / q rounded to its own side
         low = self.body.epsilon_at(min(1.0, up(inside)))
         high = self.body.epsilon_at(max(0.0, down(inside)))
         if low is None or high is None or high.upper > 600:
@@ -148,25 +147,12 @@ class Sampled(PrivacyLoss):
         return self == other
 
 
-def _inside(epsilon: float, rate: float) -> float:
+def _epsilon_inside(epsilon: float, rate: float) -> float:
     """Return ``log(1 + (e^epsilon - 1)/q)``."""
     if epsilon > 600:
         return epsilon - math.log(rate)
     ratio = math.expm1(epsilon) / rate
     return math.log1p(ratio) if ratio < math.inf else math.log(math.expm1(epsilon)) - math.log(rate)
-
-
-def _gaussian(body: Composite) -> float | None:
-    """Return the mu of a body of Gaussian releases on the same sample: one Gaussian vector."""
-    return body.mu() if all(loss.gaussian_pair for loss, _ in body.spends) else None
-
-
-def _convexity(divergences: Array, orders: Array, rate: float) -> Array:
-    with np.errstate(over="ignore"):
-        exponent = (orders - 1) * divergences
-        small = np.log1p(rate * np.expm1(np.minimum(exponent, 700)))
-    log_moment = np.where(exponent < 600, small, exponent)
-    return up(log_moment / (orders - 1), 16)
 
 
 def _randomized_response(eps: float, orders: Array, rate: float) -> Array:
@@ -179,6 +165,7 @@ def _randomized_response(eps: float, orders: Array, rate: float) -> Array:
     log_low = math.log1p(low) if low > -0.5 else math.log((1 - rate) + rate * math.exp(-eps))
     logs = np.array([math.log1p(high), log_low])
     curves = []
+    # removal is the moment of order a, addition that of 1 - a; the larger bounds both directions
     for power in (orders, 1 - orders):
         gain = power[:, None] * logs
         terms = gain + log_p0

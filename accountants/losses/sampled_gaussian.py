@@ -39,24 +39,24 @@ LARGEST_ORDER = 2048
 _REAL = 64.0
 """Orders above this lie under chords that are as good."""
 
-_NODES = 2**18
+_CURVE_NODES = 2**18
 """No more values of the integrand than this at once."""
 
-_TAIL = 14.0
+_CURVE_TAIL = 14.0
 """The nodes end where the density has fallen by this many standard deviations."""
 
 
-def curve(mu: float, orders: Array, rate: float) -> Array:
+def sampled_gaussian_curve(mu: float, orders: Array, rate: float) -> Array:
     """Return the divergences at real orders, rounded up; ``0 < rate < 1``, mu positive.
 
     Searches ask for the same orders again and again, world by world: answers are remembered.
     """
     wanted = np.asarray(orders, dtype=np.float64)
-    return np.array(_curve(mu, wanted.tobytes(), rate)).reshape(wanted.shape)
+    return np.array(_curve_by_order(mu, wanted.tobytes(), rate)).reshape(wanted.shape)
 
 
 @lru_cache(maxsize=4096)
-def _curve(mu: float, wanted: bytes, rate: float) -> Array:
+def _curve_by_order(mu: float, wanted: bytes, rate: float) -> Array:
     orders: Array = np.frombuffer(wanted, dtype=np.float64)
     result = np.full_like(orders, np.inf)
     for most in (4.0, 16.0, _REAL):  # together, since they share their nodes
@@ -75,6 +75,7 @@ def _chord(mu: float, order: float, rate: float) -> float:
     moment = _whole(mu, above, rate)
     if above > below:
         share = order - below
+        # log A is convex in the order, so the chord between whole orders is above it
         moment = share * moment + (1 - share) * _whole(mu, below, rate)
     return up(moment, 8)
 
@@ -87,11 +88,13 @@ def _whole(mu: float, order: int, rate: float) -> float:
     count = np.arange(2, order + 1, dtype=np.float64)
     with np.errstate(over="ignore", divide="ignore"):
         exponent = count * (count - 1) / 2 * mu * mu
+        # log(e^x - 1): by expm1 for small exponents, by log1p(-e^-x) for large ones
         near = np.log(np.expm1(np.minimum(exponent, 1)))
         far = exponent + np.log1p(-np.exp(-np.maximum(exponent, 1)))
     factorials = _log_factorials()[: order + 1]
     binomial = factorials[order] - factorials[2:] - factorials[order - 2 :: -1]
     weight = binomial + count * math.log(rate) + (order - count) * math.log1p(-rate)
+    # the terms l >= 2 of A - 1, all positive
     terms = weight + np.where(exponent < 1, near, far)
     # each term's own rounding: a smaller one may be made of larger numbers than the largest is
     terms = terms + 16 * UNIT * (1 + factorials[order] + np.abs(weight) + exponent)
@@ -124,19 +127,26 @@ def _trapezoid(mu: float, orders: Array, rate: float) -> Array:
     # so many digits that the rule's error is nothing beside A - 1, which is about (q mu)^2
     digits = 60 - 2 * math.log(rate) + 2 * max(0.0, -math.log(mu))
     digits -= math.log(float(orders.min()) - 1)
+    # s: as wide as the digits ask, within the strip |Im x| < pi / mu of analyticity
     strip = min(math.sqrt(2 * digits), 0.99 * math.pi / mu)
+    # solves s^2/2 - 2 pi s / h = -digits for h
     step = 2 * math.pi * strip / (digits + strip * strip / 2)
-    last = math.ceil((most * mu + _TAIL) / step)
-    first = -math.ceil(_TAIL / step)
-    if not (last - first) * len(orders) < _NODES:
+    last = math.ceil((most * mu + _CURVE_TAIL) / step)
+    first = -math.ceil(_CURVE_TAIL / step)
+    if not (last - first) * len(orders) < _CURVE_NODES:
         return np.full_like(orders, np.inf)
     x = np.arange(first, last + 1, dtype=np.float64) * step
     sums = _log_sum(_log_integrand(mu, orders[:, None], rate, x)) + math.log(step)
+    # the rule's sum, and what lies left and right of its nodes
     parts = np.stack([sums, *_tails(mu, orders, rate, float(-x[0]), float(x[-1]))])
+    # log c = log 2 + s^2/2 - 2 pi s / h - log(1 - e^{-2 pi s / h}) of Trefethen and Weideman's
+    # bound
     log_c = math.log(2) + strip * strip / 2 - 2 * math.pi * strip / step
     log_c += 1e-12 * digits - math.log1p(-math.exp(-digits / 2))
     error = log_c + np.log(2 + 2 * orders * rate)
     total = _log_sum(np.concatenate([parts, error[None]]).T)
+    # the error is c (A + 1 + 2 a q) = c (A - 1) + c (2 + 2 a q): the first part relative to A - 1,
+    # the second a term of the sum
     total = total + 2 * math.exp(log_c) + 4 * UNIT * (len(x) + np.abs(total) + 64)
     return np.array([_log1p_exp(value) for value in total.tolist()])
 
@@ -175,8 +185,10 @@ def _log_integrand(mu: float, orders: Array, rate: float, x: Array) -> Array:
 
 def _tails(mu: float, orders: Array, rate: float, left: float, right: float) -> list[Array]:
     """Return the logs of bounds of what lies left of ``-left`` and right of ``right``."""
+    # f(-q) = (1 - q)^a - 1 + a q, which bounds f left of the nodes
     at_zero = np.maximum(0.0, orders * rate - 1 + np.exp(orders * math.log1p(-rate)))
     below = np.log(at_zero + 16 * UNIT * (1 + orders * rate)) + float(special.log_ndtr(-left))
+    # 1 / r_Y: right of the nodes 1 - q + q r <= r (q + (1 - q) / r_Y)
     least = math.exp(-min(600.0, mu * right - mu * mu / 2))
     parts: list[Array] = [
         orders * math.log(rate + (1 - rate) * least),

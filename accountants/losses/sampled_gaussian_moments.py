@@ -46,7 +46,7 @@ _FEW = 2**15
 """Up to so many values it costs less to compute a few more than to group the points."""
 
 
-def log_moment(mu: float, rate: float, s: Complex) -> tuple[Complex, Array]:
+def sampled_gaussian_log_moment(mu: float, rate: float, s: Complex) -> tuple[Complex, Array]:
     """Return ``log E_Q R^s`` and bounds of its error; ``0 < rate < 1``, ``mu > 0``.
 
     Points whose integrands reach about as far, and oscillate about as fast, share their nodes.
@@ -139,12 +139,15 @@ def _near(s: Complex, nodes: _Nodes, grown: Array) -> tuple[Complex, Array]:
     moved = _sum(power, weight * nodes.slip)
     rounded = weight * (64 + count + 4 * x * x) * UNIT
     least = _sum(np.maximum(power, 1), rounded * np.abs(loss))
+    # e^{s l} - 1, so that M - 1 keeps its digits next to 0
     terms = expm1(s[:, None] * loss) if s.imag.any() else np.expm1(grown)
     moment = _sum(terms, weight).astype(np.complex128)
+    # the loss's error moves R^s by |s| times it; then the rounding of each term and of the sum
     wrong = 2 * size * moved + np.minimum(size * least, _sum(power + 1, rounded))
     kept = 1 / np.maximum(1e-300, 1 - nodes.aliased)  # E R^a itself is the sum but for its error
+    # E R^a is at most (the rule's sum + what is outside) / (1 - aliased)
     wrong = wrong + nodes.aliased * (total * (1 + 1e-9) + nodes.outside) * kept
-    return log1p(moment, wrong + _plain(nodes.strip, nodes.step) + nodes.outside)
+    return log1p(moment, wrong + _aliased_constant(nodes.strip, nodes.step) + nodes.outside)
 
 
 def _far(s: Complex, nodes: _Nodes, grown: Array) -> tuple[Complex, Array]:
@@ -155,6 +158,7 @@ def _far(s: Complex, nodes: _Nodes, grown: Array) -> tuple[Complex, Array]:
     sizes = np.abs(terms)
     moment, size = terms.sum(axis=1), sizes.sum(axis=1)
     reach = np.abs(s) * float(np.abs(loss).max()) + float(x[-1] ** 2 + x[0] ** 2) + np.abs(top)
+    # rounding of each exponent, then the loss's error times |s|
     wrong = size * (64 + len(x) + 8 * reach) * UNIT + np.abs(s) * 2 * _sum(sizes, nodes.slip)
     kept = 1 / np.maximum(1e-300, 1 - nodes.aliased)
     log_scale = math.log(math.sqrt(2 * math.pi) / nodes.step)
@@ -178,6 +182,7 @@ def _step(mu: float, a: float, turn: float) -> tuple[float, float]:
     strip = min(0.9 * widest if a >= 0 else 0.5 * widest, math.sqrt(2 * _DIGITS))
     digits = _DIGITS + strip * strip / 2 + turn * mu * strip
     if a < 0:
+        # for a < 0 the factor cos(mu y / 2)^a of the docstring grows: more digits are needed
         digits += a * math.log(math.cos(mu * strip / 2))
     return strip, 2 * math.pi * strip / digits
 
@@ -189,7 +194,8 @@ def _aliased(mu: float, s: Complex, strip: float, step: float) -> Array:
     return 2.001 * np.exp(np.minimum(700.0, grow + 1e-9 * (1 + np.abs(grow))))
 
 
-def _plain(strip: float, step: float) -> float:
+def _aliased_constant(strip: float, step: float) -> float:
+    """Return the rule's error for the constant 1 that the moment is taken less of."""
     return 2.001 * math.exp(strip * strip / 2 - 2 * math.pi * strip / step + 1e-9)
 
 
@@ -214,7 +220,9 @@ def _outside(mu: float, rate: float, a: Array, left: float, right: float) -> Arr
     single = a * math.log(rate) + shifted + log_phi(a * mu - right)
     both = a * math.log(rate + (1 - rate) * least) + shifted + log_phi(a * mu - right)
     split = np.logaddexp(single, a * math.log1p(-rate) + float(log_phi(-right)))
+    # (x + y)^a <= x^a + y^a for a <= 1; else R <= r (q + (1-q)/r_Y)
     above = np.where(a <= 1, split, both)  # (x + y)^a <= x^a + y^a there
+    # left of -X, for a < 0: by R >= 1 - q, by R >= q r, and by R >= r^q; the least holds
     flat = a * math.log1p(-rate) + float(log_phi(-left))
     below = np.minimum(flat, a * math.log(rate) + shifted + log_phi(-a * mu - left))
     b = rate * a
@@ -226,7 +234,7 @@ def _outside(mu: float, rate: float, a: Array, left: float, right: float) -> Arr
 # --- how the moments decay
 
 
-def decay(mu: float, rate: float, a: float, beyond: Array) -> Array:
+def sampled_gaussian_decay(mu: float, rate: float, a: float, beyond: Array) -> Array:
     """Return bounds of ``log |E R^{a + it'} / E R^a|`` for all ``t' >= t``.
 
     Let phi be the characteristic function of the loss under the law proportional to R^a, and V
@@ -266,8 +274,10 @@ def _suprema(mu: float, rate: float, a: float, first: float, last: float) -> tup
         place = np.searchsorted(t, middle)
         square = np.insert(square, place, _square(mu, rate, a, middle))
         t = np.insert(t, place, middle)
+    # |G''| <= 2 V: between two points G exceeds the larger end by at most V d^2 / 4
     between = np.maximum(square[1:], square[:-1]) + variance * np.diff(t) ** 2 / 4
     last_square = float(np.exp(2 * _uniform(mu, rate, a, t[-1:]))[0])
+    # from each point on: the largest of what follows, and of the uniform bound beyond the last
     suprema = np.maximum.accumulate(np.append(between, last_square)[::-1])[::-1]
     logs = np.log(np.clip(suprema * (1 + 4 * UNIT) + 1e-300, 0.0, 1.0)) / 2
     return t, np.minimum(0.0, logs + 4 * UNIT)
@@ -276,7 +286,7 @@ def _suprema(mu: float, rate: float, a: float, first: float, last: float) -> tup
 def _square(mu: float, rate: float, a: float, t: Array) -> Array:
     """Return upper bounds of ``|phi(t)|^2``, at most 1."""
     points = np.asarray(a + 1j * np.concatenate([[0.0], t]), dtype=np.complex128)
-    value, error = log_moment(mu, rate, points)
+    value, error = sampled_gaussian_log_moment(mu, rate, points)
     value = np.where(np.isfinite(error), value, 0.0)
     logs = value.real[1:] + error[1:] - value.real[0] + error[0]
     square: Array = np.exp(np.minimum(0.0, np.where(np.isfinite(logs), 2 * logs, 0.0)))
@@ -289,13 +299,14 @@ def _variance(mu: float, rate: float, a: float) -> float:
     For any m and h, ``E (L - m)^2 <= 2 (E cosh(h (L - m)) - 1) / h^2``, of moments at a +- h.
     """
     best = math.inf
-    value, error = log_moment(
+    value, error = sampled_gaussian_log_moment(
         mu, rate, np.array([a, a - 1, a + 1, a - 0.1, a + 0.1], dtype=np.complex128)
     )
     middle = float(value.real[0])
     for i, h in ((1, 1.0), (3, 0.1)):
         left, right = value.real[i : i + 2].tolist()
         slack = float(error.sum()) + 8 * UNIT * (1 + abs(left) + abs(middle) + abs(right))
+        # log of E cosh(h (L - m)) at the m at which both exponentials are equal
         spread = (left + right) / 2 - middle
         if not slack < 0.1 or spread > 300:
             continue
@@ -326,14 +337,16 @@ def _uniform_parts(mu: float, rate: float, a: float) -> tuple[Array, Array]:
     step function, taken in layers, are the parts.
     """
     s = np.array([complex(a, 0.0)])
-    total, error = log_moment(mu, rate, s)
+    total, error = sampled_gaussian_log_moment(mu, rate, s)
     left, right = _reach(mu, rate, a, a)
     x = np.linspace(-left, right, 1 + max(160, min(2000, math.ceil((left + right) * 10))))
     log_r = mu * x - mu * mu / 2
     loss = _log_mixture(log_r, rate)
     log_share = np.minimum(math.log(rate) + log_r - loss, 0.0)
     log_density = -x * x / 2 - math.log(2 * math.pi) / 2
+    # the least of the tilted density on a cell: both factors are least at an end
     low = np.minimum(log_density[:-1], log_density[1:]) + np.minimum(a * loss[:-1], a * loss[1:])
+    # over the greatest slope of the loss: a lower bound of the density of l; shrunk by 1e-9 below
     height = low - (float(total[0].real) + float(error[0])) - math.log(mu) - log_share[1:]
     width = np.diff(loss)
     known = (width > 1e-12 * (np.abs(loss[1:]) + 1e-300)) & np.isfinite(height)
@@ -353,6 +366,7 @@ def _layers(height: Array, width: Array) -> tuple[Array, Array]:
         inside = np.concatenate([[False], height >= level, [False]])
         change = np.flatnonzero(inside[1:] != inside[:-1])
         run = edges[change[1::2]] - edges[change[::2]]
+        # height times width of one uniform part: its mass
         weights.append((level - below) * run)
         widths.append(run)
     return np.concatenate(weights), np.concatenate(widths)

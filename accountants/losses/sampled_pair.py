@@ -10,9 +10,12 @@ from attrs import frozen
 
 from accountants.atoms import Atoms
 from accountants.complexes import Complex
-from accountants.losses import sampled_gaussian_moments as moments
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.pure import ResponsePair
+from accountants.losses.sampled_gaussian_moments import (
+    sampled_gaussian_decay,
+    sampled_gaussian_log_moment,
+)
 from accountants.losses.unattained import Unattained
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array, down, up
@@ -39,6 +42,7 @@ def _sampled_atoms(body: Atoms, rate: float) -> Pair:
     losses = [_mixture(loss, rate) for loss in body.losses]
     if any(low >= high for low, high in pairwise(losses)):
         return SampledPair(body, rate)  # too close to tell apart
+    # P' = (1 - q) Q + q P, and the loss log(1 - q + q e^l)
     p = [(1 - rate) * b + rate * a for a, b in zip(body.p, body.q, strict=True)]
     error = body.error + 8 * UNIT * (1 + max(abs(body.bottom()), abs(body.top())))
     return Atoms(losses, p, body.q, error, body.exact, loss_error=16 * UNIT + body.loss_error)
@@ -104,19 +108,19 @@ class SampledGaussianPair(SampledPair):
 
     def log_moment(self, z: Complex) -> tuple[Complex, Array]:
         """Return ``log E_Q R^{z+1}``."""
-        return moments.log_moment(self.body.mu, self.rate, z + 1)
+        return sampled_gaussian_log_moment(self.body.mu, self.rate, z + 1)
 
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return the bounds from the density of the loss."""
-        return moments.decay(self.body.mu, self.rate, tilt + 1, beyond)
+        return sampled_gaussian_decay(self.body.mu, self.rate, tilt + 1, beyond)
 
     def mirrored_moment(self, z: Complex) -> tuple[Complex, Array]:
         """Return ``log E_Q R^{-z}``: next to z = 0 the error is relative to z."""
-        return moments.log_moment(self.body.mu, self.rate, -z)
+        return sampled_gaussian_log_moment(self.body.mu, self.rate, -z)
 
     def mirrored_decay(self, tilt: float, beyond: Array) -> Array:
         """Return the bounds at ``R^-tilt``."""
-        return moments.decay(self.body.mu, self.rate, -tilt, beyond)
+        return sampled_gaussian_decay(self.body.mu, self.rate, -tilt, beyond)
 
 
 def _mixture(loss: float, rate: float) -> float:

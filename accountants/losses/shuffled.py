@@ -19,15 +19,15 @@ from accountants.losses.unattained import Unattained
 from accountants.pair import Pair
 from accountants.rounding import UNIT, Array
 
-_TAIL = 70.0
+_COUNT_TAIL = 70.0
 """Counts are followed as far as all but ``e^-70`` of them go."""
 
 _BLOCKS = 256
 _CELLS = 2000
-_MOST = 10**8
+_MOST_REPORTS = 10**8
 """More reports than this count as this many."""
 
-_LARGEST = 600.0
+_LARGEST_LOSS = 600.0
 """Reports of a larger epsilon are not amplified."""
 
 
@@ -49,7 +49,7 @@ class Shuffled(PrivacyLoss):
     post-processing of how many were drawn from U and from V: of ``C ~ Bin(n-1, e^-eps)`` clones,
     ``A ~ Bin(C, 1/2)`` from U, and of the unit's own report.
 
-    The pair tells C too, and that is no gain: given C = c it is the same, and the fewer clones
+    The pair tells C too, which is not a gain: given C = c it is the same, and the fewer clones
     the easier to tell apart. So c is rounded down, far counts are taken for none at all
     (randomized response), and ratios are spread outward onto a grid.
 
@@ -61,7 +61,7 @@ class Shuffled(PrivacyLoss):
     epsilon
         Non-negative, in nats; of each report, under replacement.
     reports
-        n, the whole number of reports, the unit's own included; at least 1.
+        n, the integer of reports, the unit's own included; at least 1.
 
     References
     ----------
@@ -82,7 +82,7 @@ class Shuffled(PrivacyLoss):
         """Return the pair of the counts."""
         if self.reports == 1:
             return ResponsePair(self.epsilon)
-        if self.epsilon > _LARGEST:
+        if self.epsilon > _LARGEST_LOSS:
             return Unattained(ResponsePair(self.epsilon))
         return _pair(self.epsilon, self.reports)
 
@@ -105,16 +105,16 @@ class Shuffled(PrivacyLoss):
 
 @lru_cache(maxsize=64)
 def _pair(eps: float, reports: int) -> Pair:
-    if eps < 1e-12:  # there is nothing left to amplify
+    if eps < 1e-12:  # too small to amplify
         return Unattained(ResponsePair(eps))
-    clones, weights, steps = _clones(eps, min(reports, _MOST) - 1)
+    clones, weights, steps = _clones(eps, min(reports, _MOST_REPORTS) - 1)
     laws = [_counts(eps, int(c)) for c in clones]
     losses = np.concatenate([law[0] for law in laws])
     q = np.concatenate([law[1] * weight for law, weight in zip(laws, weights, strict=True)])
     steps += 8 * max(len(law[0]) for law in laws) + 128 * _CELLS + 256
     step_of = min(eps, float(losses.max())) / _CELLS
     cells = math.ceil(eps / step_of)
-    far = 4 * math.exp(-_TAIL) / (1 + math.exp(eps))
+    far = 4 * math.exp(-_COUNT_TAIL) / (1 + math.exp(eps))
     return _mirrored(losses, q, far, eps / cells * (1 + 4 * UNIT), cells, steps * UNIT)
 
 
@@ -125,7 +125,8 @@ def _clones(eps: float, others: int) -> tuple[Array, Array, int]:
     What is above the range is spread over it: downward. With it the steps of the recursion.
     """
     mean = others * math.exp(-eps)
-    reach = math.sqrt(2 * mean * _TAIL)
+    # Chernoff's lower tail of a binomial, e^{-reach^2 / (2 m)} = e^-70
+    reach = math.sqrt(2 * mean * _COUNT_TAIL)
     least = max(0, math.floor((mean - reach) * (1 - 1e-12)))
     most = min(others, math.ceil(mean + 15 + math.sqrt(200 + 80 * mean)))
     c = np.arange(least, most + 1, dtype=np.float64)
@@ -138,6 +139,7 @@ def _clones(eps: float, others: int) -> tuple[Array, Array, int]:
     t = np.linspace(-1, 1, _BLOCKS if others <= 10**6 else _BLOCKS // 4)  # dense in the middle
     edges = mode + np.where(t < 0, mode, len(c) - 1 - mode) * (0.3 * t + 0.7 * t**3)
     starts = np.unique(np.append(0, np.clip(np.floor(edges), 0, len(c) - 1))).astype(np.int64)
+    # a block counts as its least c: fewer clones amplify less
     return c[starts], np.add.reduceat(weights, starts) / weights.sum(), 8 * len(c)
 
 
@@ -150,7 +152,8 @@ def _counts(eps: float, clones: int) -> tuple[Array, Array]:
     """
     total = clones + 1
     first = (total + 1) // 2
-    last = min(total, math.ceil(total / 2 + math.sqrt(_TAIL / 2 * clones) + 2))
+    # Hoeffding: counts farther out have probability 2 e^-70, and are told apart (`far`)
+    last = min(total, math.ceil(total / 2 + math.sqrt(_COUNT_TAIL / 2 * clones) + 2))
     a = np.arange(first, last + 1, dtype=np.float64)
     g = np.cumprod(np.concatenate([[1.0], (total - a[:-1]) / a[1:]]))
     twice = 2.0 if total % 2 else 1.0
@@ -159,6 +162,7 @@ def _counts(eps: float, clones: int) -> tuple[Array, Array]:
     x = a / total
     away = (2 * a - total) / total
     under_q = less * x + (1 - less) * (1 - x)
+    # log of ((w x + (1-w)(1-x)) / ((1-w) x + w (1-x))), from the ratio less 1
     return np.log1p(math.tanh(eps / 2) * away / under_q), 2 * g * under_q
 
 
@@ -170,7 +174,9 @@ def _mirrored(losses: Array, q: Array, far: float, step: float, cells: int, erro
     ties = float(q[losses == 0].sum())
     count = max(cells + 1, int(losses.max() / step) + 4)
     grid = np.expm1(step * np.arange(count))
+    # spread on the grid of e^l - 1: a mean-preserving spread under Q
     mass = spread(np.expm1(losses[losses > 0]), q[losses > 0], grid)
+    # what was cut is put at the reports' own epsilon, the largest loss there is
     mass[cells] += far
     kept = np.flatnonzero(mass[1:]) + 1
     points, middle = kept * step, 2 * mass[0] + ties

@@ -73,10 +73,12 @@ class SmoothSanitization(PrivacyLoss):
     def renyi(self, orders: Array) -> Array:
         """Return the formula, at c rounded up; its last terms cancel, so sizes bound the error."""
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            # (a - 1)(e^{2 beta} - 1), rounded up: D_a rises in it
             c = up((orders - 1) * np.expm1(2 * self.beta), 8)
             shift = up(orders / (2 * (1 - c)) / self.sigma / self.sigma, 8)
             spread = -np.log1p(-c) / (2 * (orders - 1))
             error = 16 * UNIT * (self.beta + spread) + 1e-320
+            # infinite where the divergence of the two normal laws is
             value = np.where(c < 1, shift + np.maximum(0.0, spread - self.beta) + error, np.inf)
         return np.where(np.isnan(value), np.inf, value)
 
@@ -164,6 +166,7 @@ class Sanitization:
             A failure probability of the estimate (not of privacy), in (0, 1).
         """
         share = probability("beta_fail", positive("beta_fail", beta_fail), below_one=True) / 2
+        # each of the two noises stays above -z but with probability beta_fail / 2: a union bound
         z = max(0.0, up(-float(special.ndtri(share)), 64))
         exponent = up(released_log_scale + z * self.beta * self.spread, 8)
         try:

@@ -40,7 +40,7 @@ from accountants.loss import PrivacyLoss
 from accountants.losses.derived_pair import ResponseBound
 from accountants.losses.laplace import Laplace
 from accountants.losses.pure import Pure
-from accountants.notions import pure as notion
+from accountants.notions.pure import pure_to_renyi
 from accountants.rounding import Array, ceiling, up
 
 
@@ -118,11 +118,13 @@ class SparseVector(PrivacyLoss):
 
     def renyi(self, orders: Array) -> Array:
         """Return ``epsilon_2`` and the Laplace curves of the rest, or the pure epsilon's."""
+        # eps_2 is a pure cost at every order; the threshold's shift costs its own Laplace curve
         shifts = Laplace(self.threshold).renyi(orders) + self.queries
         if self.numbers:
             each = Laplace(up(self.numbers / self.hits)).renyi(orders)
+            # the c numbers compose, each of epsilon_3 / c
             shifts = shifts + up(each * self.hits)
-        return np.minimum(up(shifts, 4), notion.to_renyi(self.pure(), orders))
+        return np.minimum(up(shifts, 4), pure_to_renyi(self.pure(), orders))
 
     def profile(self, epsilon: float) -> Bounds:
         """Return randomized response's, as an upper bound."""

@@ -77,6 +77,7 @@ class GaussianSparseVector(Curved):
         """Return the least of the bounds, at the order or the best of a grid of higher orders."""
         wanted = np.asarray(orders, dtype=np.float64)
         with np.errstate(over="ignore"):
+            # D_a <= a K / (2 sigma^2): all is a function of the K noisy queries
             released = up(wanted * self.queries / (2 * self.query_noise) / self.query_noise, 8)
         return np.minimum(lowered(self._bound, wanted, _HIGHER), released)
 
@@ -84,6 +85,7 @@ class GaussianSparseVector(Curved):
         moved = up((1.0 if self.monotone else 2.0) / self.query_noise)
         logs = log_transcripts(orders, moved, self.queries)
         with np.errstate(over="ignore"):
+            # the threshold's noise, shifted by 1: a / (2 sigma_1^2)
             shift = up(orders / (2 * self.threshold_noise) / self.threshold_noise, 8)
             return up(shift + up(self.hits * logs, 2) / (orders - 1), 8)
 
@@ -114,13 +116,16 @@ def _log_transcripts(order: float, moved: float, queries: int) -> float:
     if log_moment > _FAR or log_count > _FAR:
         return up(log_count + log_moment, 8)
     gained, count = up(math.expm1(log_moment), 8), up(float(queries))
+    # v = 0: w <= M - 1, hence v_K <= K (M - 1)
     least = count * gained
     if max(moved, c * moved) <= _SHIFT:
         gain, survival, beyond = _gains(c, moved, log_moment)
         gain = np.minimum(gain, gained)
         spread = np.append(0.0, np.geomspace(0.1, 11 + 10 * log_count, 24))
         levels = float(gain.max()) * spread
+        # phi(v) = sup_x w - G v, cell by cell and beyond the cells
         grows = [max(float((gain - survival * v).max()), beyond) for v in levels.tolist()]
+        # v_K <= v + K phi(v) for every v >= 0
         least = min(least, float((levels + count * np.array(grows)).min()))
     return up(math.log1p(up(least, 16)), 8)
 
@@ -140,14 +145,17 @@ def _gains(c: float, moved: float, log_moment: float) -> tuple[Array, Array, flo
     x = np.linspace(first, last, math.ceil((last - first) / _CELL) + 1)
     log_g, log_f = special.log_ndtr(-x), special.log_ndtr(x)
     risen, fallen = log_g - special.log_ndtr(-(x + moved)), special.log_ndtr(x + moved) - log_f
+    # the rounding of log_ndtr and of its argument
     noise = 1e-12 * (1 + np.abs(log_g) + np.abs(log_f) + moved * (np.abs(x) + moved))
     # the hazard rates' integrals, the one rising and the other falling: for small s
     hazard = math.sqrt(2 / math.pi) / special.erfcx(np.array([x + moved, -x]) / math.sqrt(2))
+    # r <= s times the hazard rate at x + s, which rises; r' <= s times the one at -x, which falls
     risen = np.minimum(risen + noise, moved * hazard[0] * (1 + 1e-12))
     fallen = np.minimum(fallen + noise, moved * hazard[1] * (1 + 1e-12))
     up_there = np.exp(log_g[:-1] + _log_convex(c, 1.0, risen[1:]) + 1e-12 * (1 - log_g[:-1]))
     down_there = np.exp(log_f[1:] + _log_convex(1.0, c, fallen[:-1]) + math.log(c))
     start = math.exp(_log_convex(c, 1.0, risen[:1])[0]) + c * math.exp(log_f[0] + fallen[0])
+    # right of the cells w <= M G(x - c s)
     beyond = math.exp(min(700.0, log_moment + float(special.log_ndtr(c * moved - last))))
     gain = np.append((up_there + down_there) * (1 + 1e-11), start * (1 + 1e-11))
     survival = np.append(np.exp(log_g[1:]) * (1 - 1e-11), 0.0)

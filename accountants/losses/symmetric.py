@@ -68,9 +68,10 @@ class Half:
         return 0.0
 
 
-def log_moment(half: Half, z: Complex) -> tuple[Complex, Array]:
+def symmetric_log_moment(half: Half, z: Complex) -> tuple[Complex, Array]:
     """Return ``log E_P e^{zL}``, and a bound of its error."""
     points = np.asarray(z, dtype=np.complex128).ravel()
+    # the moment is the same at z and -1 - z: the half with Re a >= 1/2 does not cancel
     left = points.real < -0.5
     a, b = np.where(left, -points, 1 + points), np.where(left, 1 + points, -points)
     value, error = np.zeros(len(a), dtype=np.complex128), np.full(len(a), np.inf)
@@ -101,6 +102,7 @@ def _group(half: Half, a: Complex, b: Complex, width: float) -> tuple[Complex, A
     log_mass = np.append(half.log_density(s[:-1]) + np.log(np.tile(weights * width, panels)), 0.0)
     with np.errstate(divide="ignore"):
         log_mass[-1] = np.log(half.atom())
+    # the rule's error on all panels, and four times the tail beyond the end
     log_missing = np.logaddexp(
         _remainder(half, a, b, left, width), half.log_tail(power, end) + math.log(4)
     )
@@ -130,11 +132,14 @@ def _sum(
         two = expm1(fall)
         moved = slip + 2 * UNIT * w
         log_wrong = UNIT * (128 + 64 * np.abs(np.maximum(log_mass, -1e300)) + 4 * shift)
+        # error of each factor: of its mass, and of its exponent (the loss's own error times |a|)
         off_one = log_wrong * np.abs(one) + (np.abs(a)[:, None] * moved * 2 + 1e-16) * grown
         off_two = 32 * UNIT * np.abs(two) + np.abs(b)[:, None] * moved * np.exp(fall.real) * 2
+        # product rule of errors, second order included
         off = off_one * np.abs(two) + off_two * np.abs(one) + off_one * off_two
         off = off + len(w) * UNIT * np.abs(one) * np.abs(two)
         off = np.where(log_mass > -np.inf, off, 0.0).sum(axis=1)
+        # what is 1 beside an astronomical moment is lost: 1e-100 covers it
         missing = np.exp(log_missing - shift[:, 0]) + np.where(far, 1e-100, 0.0)
         total, error = -(one * two).sum(axis=1), (off + missing) * (1 + 1e-9)
         near, near_error = log1p(total, error)
@@ -158,6 +163,7 @@ def _remainder(half: Half, a: Complex, b: Complex, left: Array, width: float) ->
     start: Array = left[:, None] + width - reach / 2 + reach / _SPLIT * np.arange(_SPLIT)
     low, high = start.ravel(), (start + reach / _SPLIT).ravel()
     density = half.log_ceiling(low, high, _AXES[1] * width)
+    # the largest loss on the strip, and the least, off the real axis
     above = np.maximum(half.loss(high)[0] + shrunk, 0.0)
     below = np.maximum(shrunk - half.loss(low)[0], 0.0)
     falls, grows = np.maximum(-b.real, 0.0), np.maximum(b.real, 0.0)
@@ -167,6 +173,7 @@ def _remainder(half: Half, a: Complex, b: Complex, left: Array, width: float) ->
             for power, falling, growing in zip(a.real, falls, grows, strict=True)
         ]
     )
+    # 8 M rho^-48 / (1 - 1/rho) a panel, rho = 4, for a half-width of `width`
     panels = math.log(8 * 4 * width * len(left) / (1 - 1 / 4)) - 2 * _POINTS * math.log(4)
     bound: Array = log_most + 2 * angle * (np.abs(a.imag) + np.abs(b.imag)) + panels
     return bound
@@ -184,5 +191,6 @@ def convexity(divergences: Array, orders: Array, rate: float) -> Array:
     """
     with np.errstate(over="ignore"):
         exponent = (orders - 1) * divergences
+        # log(1 - q + q e^{(a-1) D})
         small = np.log1p(rate * np.expm1(np.minimum(exponent, 700)))
     return up(np.where(exponent < 600, small, exponent) / (orders - 1), 16)

@@ -11,7 +11,8 @@ from accountants.bounds import Bounds
 from accountants.errors import DomainError, nonnegative, positive, probability
 from accountants.loss import PrivacyLoss
 from accountants.losses.curved import Curved
-from accountants.notions import pure, renyi
+from accountants.notions.pure import pure_to_renyi, pure_to_zcdp
+from accountants.notions.renyi import renyi_divergence
 from accountants.rounding import Array, up
 
 
@@ -42,7 +43,7 @@ def _worst(value: PrivacyLoss) -> PrivacyLoss:
             f"Tested.worst must be a loss without a failure probability, got {value!r}; give its "
             "Renyi curve"
         )
-    renyi.divergence(value, np.array([2.0]))  # refuses here a loss that has no curve
+    renyi_divergence(value, np.array([2.0]))  # refuses here a loss that has no curve
     return value
 
 
@@ -52,7 +53,7 @@ class Tested(Curved):
 
     Under any neighbour relation. The model M has the curve `worst` on all data sets; on data D,
     ``b(D)`` bounds ``D_order(M(D) || M(D'))`` and ``D_order(M(D') || M(D))`` for all neighbours
-    D'. A whole number d(D) that moves by at most 1 between neighbours is 0 where
+    D'. An integer d(D) that moves by at most 1 between neighbours is 0 where
     ``b(D) > divergence``. The test is epsilon-DP as a function of d, and passes with probability at
     most delta where d = 0. Where it fails nothing is released but that it failed.
 
@@ -90,7 +91,7 @@ class Tested(Curved):
     theorem: ClassVar[str] = "propose-test-release of a whole model: Dwork & Lei 2009"
 
     __test__: ClassVar[bool] = False
-    """It is no test of pytest's."""
+    """pytest must not collect it as a test."""
 
     epsilon: float = field(converter=_epsilon)
     delta: float = field(converter=_delta)
@@ -104,9 +105,10 @@ class Tested(Curved):
 
     def renyi(self, orders: Array) -> Array:
         """Return the test's curve, and the budget's or the worst case's up to `order`."""
-        worst = renyi.divergence(self.worst, orders)
+        worst = renyi_divergence(self.worst, orders)
+        # D_a never falls in a: the budget at `order` holds at every order below it
         model = np.where(orders <= self.order, np.minimum(worst, self.divergence), worst)
-        return up(pure.to_renyi(self.epsilon, orders) + model, 4)
+        return up(pure_to_renyi(self.epsilon, orders) + model, 4)
 
     def pure(self) -> float | None:
         """Return the worst case's pure epsilon, and the test's."""
@@ -116,11 +118,12 @@ class Tested(Curved):
     def rho(self) -> float | None:
         """Return the worst case's rho, and the test's."""
         rho = self.worst.rho()
-        return None if rho is None else up(pure.to_rho(self.epsilon) + rho, 2)
+        return None if rho is None else up(pure_to_zcdp(self.epsilon) + rho, 2)
 
     def profile(self, epsilon: float) -> Bounds | None:
         """Return the larger of delta and the pair's; their sum at a negative epsilon."""
         curve = self._promised(epsilon) if epsilon >= 0 else None
         if curve is None:
             return super().profile(epsilon)
+        # the budget covers the pair, or the test fails but for delta: never both
         return Bounds(0.0, min(1.0, max(self.delta, curve)))

@@ -24,9 +24,9 @@ def with_total_variation(
 
     so M' has ``(epsilon, delta + (1 + e^epsilon) t)``, under any neighbour relation. The factor is
     attained: where S has mass of at least t under M(E), ``e^epsilon`` times that under M(D), and
-    the sampler adds t to it under D and takes t from it under E. So t is no failure of the loss as
-    others are, which would cost t alone: samples that are near in distribution need not be near on
-    the same event.
+    the sampler adds t to it under D and takes t from it under E. So t is not a failure of the loss
+    as others are, which would cost t alone: samples that are near in distribution need not be near
+    on the same event.
 
     The distance must be a theorem about the sampler, with explicit constants, for all data sets. A
     Markov chain's trace plots, effective sample sizes or R-hat are none: they say that no
@@ -67,6 +67,7 @@ def with_total_variation(
         delta = None if known is None else known.upper
     if delta is None:
         raise InapplicableError(f"{type(loss).__name__} has no privacy profile")
+    # e^epsilon is rounded up, and with it (1 + e^epsilon) t
     grown = up(math.exp(at), 8) if at < 700 else math.inf
     if near == 0:
         return Approximate(at, delta)

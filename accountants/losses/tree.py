@@ -122,8 +122,10 @@ def participation_sensitivity(
         return column_sensitivity(c)
     size = np.abs(c)
     # each entry of X is off by at most so many units of the product of the moduli
+    # |X_ij|, rounded up: an upper bound of every sum over a unit's rounds
     x = np.abs(c.T @ c) + 2 * (len(c) + 2) * UNIT * (size.T @ size)
     company = _company(x, k, b)
+    # the heaviest set of k rounds, each with its own costliest company: an upper bound
     total = _heaviest(company[None, :], k, b)[0, -1]
     return _root(float(total), 4 * k + len(c))
 

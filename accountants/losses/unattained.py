@@ -1,4 +1,4 @@
-"""A pair that dominates, but that nobody claims to be attained."""
+"""A pair that dominates, and that no mechanism need attain."""
 
 from __future__ import annotations
 

@@ -73,6 +73,7 @@ def _log_q(votes: Sequence[float], sigma: float) -> float:
     largest = float(logs.max())
     total = largest + math.log(float(np.exp(logs - largest).sum()))
     # log_ndtr(-x) moves by about x^2 = 2 |log| times a relative error of x
+    # each log is off by some units of its size; upward
     return min(0.0, total + (64 + len(counts)) * UNIT * (1 + abs(total)))
 
 
@@ -122,6 +123,7 @@ class VotesCurve:
         start = self.sigma * math.sqrt(
             -self.log_q
         )  # Papernot et al. 2018, Prop. 8: the best, nearly
+        # any m1 and m2 give a bound: the least of a grid is taken
         m2 = np.maximum(1 + 1e-6, start * _GRID)[:, None]
         m1 = np.maximum(a, (start + 1) * _GRID[None, :])
         with np.errstate(all="ignore"):
@@ -147,11 +149,15 @@ def theorem_six(
     """
     q, square = np.exp(log_q), sigma * sigma
     r, e1, e2 = 1 - 1 / m2, m1 / square, m2 / square
+    # log of (q e^{e2})^{(m2 - 1)/m2}, a bound of the neighbour's q'
     log_next = r * (log_q + e2)
+    # the exponent of Hoelder's inequality
     s = np.minimum(1.0, (a - 1) / (m1 - 1))
+    # r q'/q >= m1 / (m1 - 1): the condition under which a bound of q may stand for q
     grows = np.log(r) + log_next - log_q + np.log1p(-1 / m1)
     valid = (m1 >= a) & (log_q < -1e-9) & (log_next < -1e-9) & (grows > 1e-9)
     ratio = np.log1p(-q) - np.log1p(-np.exp(log_next))
+    # B >= A, the other condition of the docstring
     valid &= e1 - log_q / (m1 - 1) - ratio > 1e-9
     # each log is off by some units of its size: moved outward once
     size = 1 + np.abs(log_q) + e1 * a + e2
@@ -159,6 +165,7 @@ def theorem_six(
     kept, lost = a * np.log1p(-q), (a - 1) * np.log1p(-q_next)
     first = kept - lost + 32 * UNIT * (np.abs(kept) + np.abs(lost))
     other = np.exp((1 - s) * log_q + (a - 1) * e1 + 64 * UNIT * size * (1 + a))
+    # log of the two terms' sum, from the sum less 1
     moment = np.log1p(up(np.expm1(first), 8) + up(other, 8))
     return np.where(valid & (q_next < 1), np.maximum(0.0, up(moment / (a - 1), 16)), np.inf)
 

@@ -39,7 +39,9 @@ def normal_votes(log_q: Array, sigma: float, order: float, worst: float) -> Arra
         m1 = np.maximum(order, 1 + start)
         for factor in _SPREAD:
             some = theorem_six(log_q, sigma, order, m1, np.maximum(1 + 1e-6, factor * start))
+            # each choice of m1 and m2 is proven, so the least is
             best = np.fmin(best, some)
+    # what holds at a larger q holds at a smaller one
     return np.minimum.accumulate(best)
 
 
@@ -55,8 +57,10 @@ def laplace_votes(log_q: Array, epsilon: float, order: float, worst: float) -> A
     """
     with np.errstate(all="ignore"):
         log_q = np.minimum(log_q, 0.0)
+        # q (1 + e^epsilon) <= 1: there a bound of q may stand for q
         valid = log_q + np.logaddexp(0.0, epsilon) <= -1e-9
         size = 1 + np.abs(log_q) + epsilon
+        # the neighbour's q' <= e^epsilon q, rounded up
         other = np.exp(log_q + epsilon + 16 * UNIT * size)
         kept, lost = order * np.log1p(-np.exp(log_q)), (order - 1) * np.log1p(-other)
         first = kept - lost + 32 * UNIT * (np.abs(kept) + np.abs(lost))
@@ -65,6 +69,7 @@ def laplace_votes(log_q: Array, epsilon: float, order: float, worst: float) -> A
         moment = up(parts + rest + 32 * UNIT * (np.abs(parts) + rest), 8)
         value = np.maximum(0.0, up(np.log1p(moment) / (order - 1), 16))
         value = np.where(valid & (other < 1) & (value >= 0), value, worst)
+    # the worst case holds everywhere, and what is proven at a larger q holds at a smaller one
     return np.minimum.accumulate(np.minimum(value, worst))
 
 
@@ -92,15 +97,17 @@ def checked_votes(
     after
         Bounds of what the answer loses.
     top
-        Largest counts, whole numbers.
+        Largest counts, integers.
     teachers
         No count is larger.
     """
     worst: Array = np.zeros(np.broadcast_shapes(np.shape(after), np.shape(top)))
     with np.errstate(all="ignore"):
+        # the neighbour's largest count is at most 1 away: the largest of the three is a bound
         for moved in (-1, 0, 1):
             moment: Array = np.zeros(worst.shape)
             other = np.minimum(top + moved, teachers)
+            # the two outcomes: the check passes and the answer follows, or it fails
             for sign, loss in ((1.0, after), (-1.0, 0.0)):
                 here, wrong = _log_side(sign * (top - threshold) / sigma)
                 there, wrong_there = _log_side(sign * (other - threshold) / sigma)
@@ -108,6 +115,8 @@ def checked_votes(
                 exponent = up(exponent, 16)
                 share = np.exp(here)
                 grown = np.exp(here + exponent + wrong) - share
+                # share (e^exponent - 1): the two parts sum to the moment less 1, since the shares
+                # sum to 1
                 part = np.where(exponent > 1, grown, share * np.expm1(exponent))
                 moment = moment + part + np.abs(part) * 4 * (wrong + 16 * UNIT)
                 moment = moment + 4 * UNIT * np.abs(part) * (2 + np.abs(exponent))

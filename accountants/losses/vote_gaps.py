@@ -116,6 +116,7 @@ def grid(tail: Tail, classes: int, teachers: int, fine: int = CELLS) -> Array:
     """
     ends = np.maximum(np.arange(fine * teachers + 1) / fine - _BEFORE, 0.0)
     logs = math.log(classes - 1) + tail(ends)
+    # rounding must not let the table rise: each entry is at least all later ones
     return np.maximum.accumulate(logs[::-1])[::-1]
 
 
@@ -182,16 +183,19 @@ def _codes(votes: NDArray[Any], by_gap: Array, logs: Array, teachers: int) -> ND
     if not proper.all():
         votes, top = votes[:, proper], top[proper]
     tails = by_gap[top - votes]
+    # the class left out of the union is a largest one
     tails[votes.argmax(axis=0), np.arange(len(top))] = -np.inf
     largest = tails.max(axis=0)
     total = largest + np.log(np.exp(tails - largest).sum(axis=0))
+    # the log of the union is rounded up: a larger q, an earlier cell
     total += (64 + len(votes)) * UNIT * (1 + np.abs(total))
+    # the last cell whose bound of q is not below the row's
     cell = np.searchsorted(-logs, -total, side="right") - 1
     return np.asarray(top * len(logs) + np.maximum(cell, 0), dtype=np.int64)
 
 
 def _whole(votes: NDArray[Any]) -> NDArray[np.int64]:
-    """Return whole numbers; -1 for what is none."""
+    """Return integers; -1 for what is none."""
     if votes.dtype.kind in "bi":
         return np.asarray(votes, dtype=np.int64)
     if votes.dtype.kind == "u":

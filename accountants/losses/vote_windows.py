@@ -1,6 +1,6 @@
 """How the loss of many votes moves near the data set at hand: smooth sensitivity, and a distance.
 
-Nouns. A *place* is the pair of a query's largest count and its cell (`vote_gaps`); a *table* holds
+A *place* is the pair of a query's largest count and its cell (`vote_gaps`); a *table* holds
 a bound for each place. A data set has one place for each of m queries, and its total is
 ``f(D) = sum_j t(c_j)``. Exchanging a voter moves every query's place into its *window*: the rows
 within 1 and the cells within 17 (where 8 are a unit). After d exchanges it is in the d-th window,
@@ -65,9 +65,11 @@ class Table:
 
 def table(values: Array, worst: float, queries: int, first: int, reach: int) -> Table:
     """Return a table of bounds that are at most ``worst``, for so many queries."""
+    # sums over all queries stay below 2^52 steps, which float64 adds exactly
     bits = 51 - max(1, queries).bit_length()  # queries * 2^(bits + 1) is at most 2^52
     unit = math.ldexp(1.0, max(-1000, math.frexp(worst)[1] - bits))
     most = float(np.ceil(worst / unit))
+    # rounded up to whole steps: bounds stay bounds
     return Table(np.ceil(np.atleast_2d(values) / unit), unit, first, reach, most)
 
 
@@ -91,8 +93,10 @@ def _largest(steps: Array, reach: int) -> Array:
     """Return the largest step in each place's window."""
     from scipy import ndimage  # here: it takes long to import
 
-    found: Array = ndimage.maximum_filter1d(rows_near(steps), 2 * reach + 1, axis=1, mode="nearest")
-    return found
+    largest: Array = ndimage.maximum_filter1d(
+        rows_near(steps), 2 * reach + 1, axis=1, mode="nearest"
+    )
+    return largest
 
 
 def _at(known: Table, places: Places) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -100,9 +104,10 @@ def _at(known: Table, places: Places) -> tuple[NDArray[np.int64], NDArray[np.int
     return np.zeros_like(places.top) if one else places.top - known.first, places.cell
 
 
-def smooth(known: Table, places: Places, teachers: int, beta: float) -> tuple[float, float]:
+def smooth_votes(known: Table, places: Places, teachers: int, beta: float) -> tuple[float, float]:
     """Return f and its beta-smooth sensitivity; queries without a place count as the worst one."""
     steps, at, times = known.steps, _at(known, places), places.times
+    # the most that t rises or falls inside of the window: w of the docstring
     moves = np.maximum(_largest(steps, known.reach) - steps, _largest(-steps, known.reach) + steps)
     unknown = places.wrong * known.worst
     value = float(times @ steps[at]) + unknown
@@ -110,14 +115,17 @@ def smooth(known: Table, places: Places, teachers: int, beta: float) -> tuple[fl
     best, weight, shrink = 0.0, 1.0, math.exp(-beta)
     for distance, window in enumerate(_windows(moves, known.reach)):
         local = float(times @ window[at]) + unknown
+        # max over d of e_d LS_d
         best = max(best, weight * local)
+        # rounded up, so that e_d <= e^beta e_{d+1} holds in floats
         weight = min(weight, max(_LEAST_WEIGHT, up(weight * shrink, 8)))
+        # the d-th window is the whole table, or no later product can be larger
         if distance == teachers or best >= weight * most:  # no later window can exceed it
             break
     return value * known.unit, best * known.unit
 
 
-def distance(known: Table, places: Places, teachers: int, budget: float) -> int:
+def votes_distance(known: Table, places: Places, teachers: int, budget: float) -> int:
     """Return the least d with ``F_d > budget``; queries without a place count as the worst one."""
     at, times = _at(known, places), places.times
     unknown = places.wrong * known.worst
@@ -125,6 +133,7 @@ def distance(known: Table, places: Places, teachers: int, budget: float) -> int:
     if most * known.unit <= budget:
         return teachers + 1
     for away, window in enumerate(_windows(known.steps, known.reach)):
+        # the first d at which F_d exceeds the budget
         if (float(times @ window[at]) + unknown) * known.unit > budget:
             return away
         if away == teachers:

@@ -1,6 +1,6 @@
 """What noisy votes of teachers lose: at worst, on the votes at hand, and near them.
 
-Nouns. K *teachers* vote for one of C *classes* in each of m *queries*, which are fixed beforehand:
+K *teachers* vote for one of C *classes* in each of m *queries*, which are fixed beforehand:
 *counts* have shape (m, C), and each row sums to K. Neighbouring data sets differ in one teacher,
 whose vote may move to another class in every query. A *vote* is how one query is answered:
 
@@ -40,7 +40,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from accountants.errors import DomainError, nonnegative, positive, whole
 from accountants.loss import PrivacyLoss
-from accountants.losses import vote_windows
 from accountants.losses.given_gaussian import GaussianBound
 from accountants.losses.noisy_max import LaplaceNoisyMax
 from accountants.losses.vote_curves import checked_votes, laplace_votes, normal_votes, total
@@ -55,7 +54,8 @@ from accountants.losses.vote_gaps import (
     reach,
     steady,
 )
-from accountants.notions import renyi
+from accountants.losses.vote_windows import Table, rows_near, smooth_votes, table, votes_distance
+from accountants.notions.renyi import renyi_divergence
 from accountants.rounding import Array, ceiling, up
 from accountants.secret import Secret
 
@@ -125,9 +125,11 @@ class Votes:
     def _summed(self, counts: ArrayLike, orders: ArrayLike, *, both: bool) -> Array:
         at, logs = self._places(counts)
         wanted = _orders(orders)
-        worsts = renyi.divergence(self.worst(), wanted)
+        worsts = renyi_divergence(self.worst(), wanted)
         sums = []
         for order, worst in zip(wanted.tolist(), worsts.tolist(), strict=True):
+            # for both directions also as seen from every neighbour: its largest count is at most 1
+            # away
             near = (-1, 0, 1) if both else (0,)
             parts = [
                 self._bounds(
@@ -135,6 +137,7 @@ class Votes:
                 )
                 for moved in near
             ]
+            # rows that are not a histogram of votes cost the worst case
             each = np.append(np.maximum.reduce(parts), worst)
             sums.append(total(each, np.append(at.times, at.wrong)))
         return np.array(sums)
@@ -152,7 +155,10 @@ class Votes:
         With ``shifted`` that of the cells that a neighbour's may be in, at the same largest count.
         """
         one = self._one_way(logs, order, worst)
+        # counts whose bound of q is above that of the first cell are put there too: it has the
+        # worst case
         one[0] = worst
+        # a neighbour's cell is at most `reach` before this one, and bounds fall
         after = one[np.maximum(cell - (reach(self._fine()) if shifted else 0), 0)]
         return np.asarray(np.minimum(self._checked(after, top, order, worst), worst))
 
@@ -169,21 +175,21 @@ class _NormalVotes(Votes):
     def smooth(self, counts: ArrayLike, order: float, beta: float) -> tuple[float, float]:
         """Return the bound of both directions at one order, and its beta-smooth sensitivity."""
         at, known = self._table(counts, order)
-        return vote_windows.smooth(known, at, self.teachers, nonnegative("beta", beta))
+        return smooth_votes(known, at, self.teachers, nonnegative("beta", beta))
 
     def distance(self, counts: ArrayLike, order: float, budget: float) -> int:
         """Return how many exchanges bring the bound of both directions above ``budget``, at least.
 
-        A whole number that moves by at most 1 between neighbours, and never more than the true
+        An integer that moves by at most 1 between neighbours, and never more than the true
         one: 0 where the bound is above, K + 1 where no data set's is.
         """
         at, known = self._table(counts, order)
-        return vote_windows.distance(known, at, self.teachers, nonnegative("budget", budget))
+        return votes_distance(known, at, self.teachers, nonnegative("budget", budget))
 
-    def _table(self, counts: ArrayLike, order: float) -> tuple[Places, vote_windows.Table]:
+    def _table(self, counts: ArrayLike, order: float) -> tuple[Places, Table]:
         at, logs = self._places(counts)
         wanted = _orders([order])
-        worst = float(renyi.divergence(self.worst(), wanted)[0])
+        worst = float(renyi_divergence(self.worst(), wanted)[0])
         first = self._first()
         tops = np.arange(first, self.teachers + 1, dtype=np.int64)[:, None]
         cells = np.arange(len(logs), dtype=np.int64)[None, :]
@@ -191,9 +197,9 @@ class _NormalVotes(Votes):
             self._bounds(logs, tops[start : start + _ROWS], cells, float(wanted[0]), worst, True)
             for start in range(0, len(tops), _ROWS)
         ]
-        bounds = vote_windows.rows_near(np.concatenate(blocks))
+        bounds = rows_near(np.concatenate(blocks))
         queries = int(at.times.sum()) + at.wrong
-        return at, vote_windows.table(bounds, worst, queries, first, reach(self._fine()))
+        return at, table(bounds, worst, queries, first, reach(self._fine()))
 
     def _first(self) -> int:
         """Return the least largest count for which the table has a row."""

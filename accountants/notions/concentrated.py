@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from accountants.errors import InapplicableError
 from accountants.loss import PrivacyLoss
-from accountants.notions import pure
+from accountants.notions.pure import pure_to_zcdp
 from accountants.rounding import up
 
 
-def rho(loss: PrivacyLoss) -> float:
+def zcdp_rho(loss: PrivacyLoss) -> float:
     """Return the loss's rho outside of its failure: its own, or from its mu or pure epsilon.
 
     Raises
@@ -23,5 +23,5 @@ def rho(loss: PrivacyLoss) -> float:
     if mu is not None:
         return up(mu * mu / 2)
     if eps is not None:
-        return pure.to_rho(eps)
+        return pure_to_zcdp(eps)
     raise InapplicableError(f"{type(loss).__name__} has no zCDP rho")

@@ -15,18 +15,18 @@ from accountants import special
 from accountants.bounds import Bounds
 from accountants.errors import InapplicableError
 from accountants.loss import PrivacyLoss
-from accountants.notions import pure
+from accountants.notions.pure import pure_epsilon, pure_to_gdp
 from accountants.roots import around
 from accountants.rounding import UNIT
 
 _SPECIAL = 1e-14
 """Relative error allowed for erfcx and ndtr; the tests hold both to a tenth of it."""
 
-LARGEST = 1e150
+LARGEST_MU = 1e150
 """A mu above this has no finite epsilon: its square would overflow."""
 
 
-def mu(loss: PrivacyLoss) -> float:
+def gdp_mu(loss: PrivacyLoss) -> float:
     """Return mu of a loss, outside of its failure: its own, or from its pure epsilon.
 
     Raises
@@ -41,10 +41,10 @@ def mu(loss: PrivacyLoss) -> float:
         raise InapplicableError(
             f"{type(loss).__name__} has no Gaussian-DP mu, nor a pure epsilon to derive one from"
         )
-    return pure.to_mu(pure.epsilon(loss))
+    return pure_to_gdp(pure_epsilon(loss))
 
 
-def log_profile(mu_: float, epsilon: float, side: int) -> float:
+def gdp_log_profile(mu_: float, epsilon: float, side: int) -> float:
     """Return the log of an upper (side 1) or lower (side -1) bound of delta(epsilon).
 
     The inputs are moved outward by a few units in the last place, which covers the
@@ -55,6 +55,7 @@ def log_profile(mu_: float, epsilon: float, side: int) -> float:
     if mu_ <= 0:  # two equal laws
         value = math.log(-math.expm1(epsilon)) if epsilon < 0 else -math.inf
         return min(0.0, value + side * 8 * UNIT * (1 - value)) if epsilon < 0 else value
+    # x = -a and y = -b of the module's docstring
     x = epsilon / mu_ - mu_ / 2
     y = epsilon / mu_ + mu_ / 2
     tail = math.sqrt(math.pi / 2) * float(special.erfcx(max(y, 0.0) / math.sqrt(2)))
@@ -63,9 +64,11 @@ def log_profile(mu_: float, epsilon: float, side: int) -> float:
         first = float(special.ndtr(-x))
         # at negative epsilons, where Mills' ratio may grow without bound: as it is printed
         second = density * tail if y >= 0 else math.exp(epsilon) * float(special.ndtr(-y))
+        # Phi(-x) - phi(x) R(y), both terms with their error to the side
         value = first - second + side * _SPECIAL * (first + second)
         return math.log(min(1.0, value)) if value > 0 else -math.inf
     head = math.sqrt(math.pi / 2) * float(special.erfcx(x / math.sqrt(2)))
+    # phi(x) (R(x) - R(y)), the difference of Mills' ratios
     gap = head - tail + side * _SPECIAL * (head + tail)
     if gap <= 0:
         return -math.inf
@@ -73,15 +76,15 @@ def log_profile(mu_: float, epsilon: float, side: int) -> float:
     return log_density + math.log(gap) + side * 8 * UNIT * (1 + x * x)
 
 
-def profile(mu_: float, epsilon: float) -> Bounds:
+def gdp_profile(mu_: float, epsilon: float) -> Bounds:
     """Return a bracket of delta(epsilon) for mu-GDP."""
-    low, high = log_profile(mu_, epsilon, -1), log_profile(mu_, epsilon, 1)
+    low, high = gdp_log_profile(mu_, epsilon, -1), gdp_log_profile(mu_, epsilon, 1)
     # among the denormals exp is off by a spacing, whatever its relative error elsewhere
     lower = max(0.0, math.exp(low) * (1 - 4 * UNIT) - 1e-323)
     return Bounds(lower, min(1.0, math.exp(high) * (1 + 4 * UNIT) + 1e-323))
 
 
-def epsilon(mu_: float, delta: float) -> Bounds:
+def gdp_epsilon(mu_: float, delta: float) -> Bounds:
     """Return a bracket of the tight epsilon of mu-GDP at ``delta``.
 
     Parameters
@@ -93,19 +96,19 @@ def epsilon(mu_: float, delta: float) -> Bounds:
     """
     if mu_ == 0:
         return Bounds(0.0, 0.0)
-    if delta == 0 or mu_ > LARGEST:
+    if delta == 0 or mu_ > LARGEST_MU:
         return Bounds(0.0, math.inf)
     # one root for each bound of the profile, so that the result is a bracket
-    return Bounds(_root(mu_, delta, -1), _root(mu_, delta, 1))
+    return Bounds(_gdp_root(mu_, delta, -1), _gdp_root(mu_, delta, 1))
 
 
-def floor(mu_: float, delta: float) -> float:
+def gdp_epsilon_floor(mu_: float, delta: float) -> float:
     """Return the lower end of `epsilon` alone."""
-    return _root(mu_, delta, -1) if 0 < mu_ <= LARGEST and delta > 0 else 0.0
+    return _gdp_root(mu_, delta, -1) if 0 < mu_ <= LARGEST_MU and delta > 0 else 0.0
 
 
 @lru_cache(maxsize=4096)  # accountants, worlds and shares ask for the same
-def _root(mu_: float, delta: float, side: int) -> float:
+def _gdp_root(mu_: float, delta: float, side: int) -> float:
     """Return where a bound of the profile crosses ``delta``, on its own side of the crossing.
 
     ``log delta(eps)`` is concave, so Newton's steps from the right fall towards the root;
@@ -116,26 +119,28 @@ def _root(mu_: float, delta: float, side: int) -> float:
     target -= side * 4 * UNIT * (1 + abs(target))  # the logarithm may round the other way
 
     def excess(epsilon: float) -> float:
-        return log_profile(mu_, epsilon, side) - target
+        return gdp_log_profile(mu_, epsilon, side) - target
 
     if excess(0.0) <= 0:
         return 0.0
+    # the tail bound delta(eps) <= Phi(mu/2 - eps/mu) <= e^{-x^2/2} puts this past the root
     high = (mu_ * mu_ / 2 + mu_ * math.sqrt(-2 * target)) * (1 + 1e-9)
     while excess(high) > 0:
         high *= 2
-    left, right = around(excess, _newton(mu_, target, high), 0.0, high)
+    left, right = around(excess, _gdp_newton(mu_, target, high), 0.0, high)
     return right if side > 0 else left
 
 
-def _newton(mu_: float, target: float, epsilon: float) -> float:
+def _gdp_newton(mu_: float, target: float, epsilon: float) -> float:
     """Return the root of ``log delta(eps) = target``, by ``-d delta / d eps = e^eps Phi(b)``."""
     for _ in range(40):
-        value = log_profile(mu_, epsilon, 1)
+        value = gdp_log_profile(mu_, epsilon, 1)
         y = epsilon / mu_ + mu_ / 2
         x = epsilon / mu_ - mu_ / 2
         mills = math.sqrt(math.pi / 2) * float(special.erfcx(y / math.sqrt(2)))
         if not math.isfinite(value) or not mills > 0:
             return epsilon
+        # -delta' = e^eps Phi(b) = phi(x) R(y), over delta: the slope of log delta
         log_slope = -x * x / 2 - math.log(2 * math.pi) / 2 + math.log(mills) - value
         if not abs(log_slope) < 300:
             return epsilon

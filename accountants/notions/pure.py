@@ -17,7 +17,7 @@ from accountants.loss import PrivacyLoss
 from accountants.rounding import UNIT, Array, up
 
 
-def epsilon(loss: PrivacyLoss) -> float:
+def pure_epsilon(loss: PrivacyLoss) -> float:
     """Return the loss's pure epsilon outside of its failure.
 
     Raises
@@ -31,7 +31,7 @@ def epsilon(loss: PrivacyLoss) -> float:
     return value
 
 
-def to_renyi(eps: float, orders: Array) -> Array:
+def pure_to_renyi(eps: float, orders: Array) -> Array:
     """Return RR's Renyi divergence ``log(cosh(w eps)/cosh(eps/2)) / (alpha - 1)``.
 
     At order infinity it is eps itself.
@@ -46,12 +46,13 @@ def to_renyi(eps: float, orders: Array) -> Array:
         small = np.log1p(near)
         large = far - half + np.log1p(np.exp(-2 * far)) - np.log1p(np.exp(-2 * half))
         log_moment = np.where(far < 1, up(small, 32), large + 8 * UNIT * (1 + far))
+        # D_alpha <= D_infinity = eps
         curve = np.minimum(up(log_moment / (orders - 1)), eps)
-    found: Array = np.where(np.isinf(orders), eps, curve)
-    return found
+    divergences: Array = np.where(np.isinf(orders), eps, curve)
+    return divergences
 
 
-def to_rho(eps: float) -> float:
+def pure_to_zcdp(eps: float) -> float:
     """Return ``eps tanh(eps / 2)``: pure epsilon-DP implies zCDP with this rho.
 
     ``t -> log cosh(sqrt t)`` is concave, its derivative ``tanh(sqrt t) / (2 sqrt t)``
@@ -63,7 +64,7 @@ def to_rho(eps: float) -> float:
     return up(eps * math.tanh(eps / 2), 8) if eps else 0.0
 
 
-def to_mu(eps: float) -> float:
+def pure_to_gdp(eps: float) -> float:
     """Return ``2 Phi^-1(e^eps / (1 + e^eps))``: pure epsilon-DP implies GDP with this mu.
 
     RR's trade-off curve is two chords that meet at ``alpha = beta = 1/(1 + e^eps)``. The curve

@@ -23,7 +23,7 @@ from attrs import fields, has
 from accountants.errors import InapplicableError
 from accountants.loss import PrivacyLoss
 from accountants.losses.pure import Pure
-from accountants.notions import gaussian
+from accountants.notions.gaussian import gdp_profile
 from accountants.pair import Pair
 from accountants.rounding import Array
 from accountants.testing.pairs import SLACK, Cells, pair_problems
@@ -80,12 +80,12 @@ def check(
         With a line for each law that is broken.
     """
     with np.errstate(all="ignore"):
-        found = list(loss_problems(loss, pair, others, orders))
+        problems = list(loss_problems(loss, pair, others, orders))
         if sampler is not None:
             rng = np.random.default_rng(seed)
-            found += sample_problems(promises(loss), scale(loss), sampler, log_ratio, draws, rng)
-    if found:
-        raise AssertionError("\n".join([f"{loss!r} does not hold together:", *found]))
+            problems += sample_problems(promises(loss), scale(loss), sampler, log_ratio, draws, rng)
+    if problems:
+        raise AssertionError("\n".join([f"{loss!r} does not hold together:", *problems]))
 
 
 def loss_problems(
@@ -102,6 +102,7 @@ def loss_problems(
         yield from ("the pair given: " + problem for problem in pair_problems(truth))
     yield from _falling(loss)
     yield from _rising(loss, orders)
+    # only an attained pair gives lower bounds that every functional must stay above
     pairs = [x for x in (own, truth) if x is not None and x.attained()]
     yield from _between_notions(loss, pairs, orders)
     yield from _domination(loss)
@@ -144,13 +145,14 @@ def promises(loss: PrivacyLoss) -> Mapping[str, Promise]:
     if (rho := loss.rho()) is not None:
         result["rho"] = lambda eps: _with(failure, _by_curve(_MANY * rho, eps))
     if (mu := loss.mu()) is not None:
-        result["mu"] = lambda eps: _with(failure, gaussian.profile(mu, eps).upper)
+        result["mu"] = lambda eps: _with(failure, gdp_profile(mu, eps).upper)
     if (pure := loss.pure()) is not None and pure < math.inf:
         result["pure"] = lambda eps: _with(failure, Pure(pure).profile(eps).upper)
     return result
 
 
 def _with(failure: float, rest: float) -> float:
+    # F + (1 - F) delta'
     return failure + (1 - failure) * min(1.0, rest)
 
 
@@ -211,6 +213,7 @@ def _rising(loss: PrivacyLoss, orders: Array) -> Iterator[str]:
     if np.any(curve[:-1] > curve[1:] * (1 + SLACK)):
         yield "the Renyi divergence falls in its order"
     x, y = np.append(1.0, some), np.append(0.0, (some - 1) * curve)
+    # a convex function lies below its chords
     chord = y[:-2] + (y[2:] - y[:-2]) * (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
     bent = y[1:-1] > chord * (1 + 1e-6) + 1e-300
     pair = loss.pair()
@@ -232,6 +235,7 @@ def _between_notions(loss: PrivacyLoss, pairs: Sequence[Pair], orders: Array) ->
             yield from _first(
                 f"{name} makes D_{order:.4g} {most:.6g}, below that of {source}: {least:.6g}"
                 for order, most, least in zip(orders, ceiling, floor, strict=True)
+                # a functional is an upper bound: below a proven lower bound it is wrong
                 if least > most * (1 + 10 * SLACK) + 1e-300
             )
 
@@ -262,6 +266,8 @@ def _above(loss: PrivacyLoss, name: str, promise: Promise) -> Iterator[str]:
     """Yield where the profile, known closely, is above a promise."""
     for eps in _epsilons(loss):
         lower, upper = _bounds(loss, eps)
+        # where the bracket is narrow the profile itself is known, and no functional may promise
+        # less
         if upper <= lower * 1.001 and upper > promise(eps) * (1 + 1e-6) + 1e-300:
             yield (
                 f"the profile at {eps:.6g} is {upper:.6g}, above what {name} converts to: "
@@ -322,6 +328,7 @@ def _profile_floor(loss: PrivacyLoss, order: float) -> float:
     points = points[a * points < 600]
     deltas = np.array([max(0.0, _bounds(loss, eps)[0] - failure) for eps in points])
     weight = a * np.exp((a - 1) * points) - (a - 1) * np.exp(-a * points)
+    # the profile falls: on each step its right end is the least, times the integral of the weight
     total = float(np.diff(weight) @ deltas[1:]) / (2 * (1 - failure))
     return math.log1p(total) / (a - 1)
 
@@ -383,6 +390,7 @@ def _order(loss: PrivacyLoss, others: Sequence[PrivacyLoss], orders: Array) -> I
 
 def _smaller(large: PrivacyLoss, small: PrivacyLoss, orders: Array) -> Iterator[str]:
     """Yield where ``large`` promises less than ``small`` is known to need, or promises."""
+    # an order of losses is one of every functional
     if large.failure() < small.failure() * (1 - SLACK):
         yield f"its failure is {large.failure()}, below {small.failure()}"
     for name in ("pure", "rho", "mu"):

@@ -54,10 +54,12 @@ class Cells:
         self.q, self.q_wrong = self._masses(self.above[1])
         # the loss at the cell's mean ratio
         with np.errstate(divide="ignore", invalid="ignore"):
+            # log of the cell's mass under P over that under Q: by Jensen a point of the cell
             mean = np.where(self.p > 0, np.log(self.p) - np.log(self.q), -np.inf)
         self.mean = np.clip(np.where(np.isnan(mean), self.low, mean), self.low, self.high)
 
     def _masses(self, above: Array) -> tuple[Array, Array]:
+        # the error of a difference is that of both tails, and is kept beside the mass
         left, right = np.append(1.0, above), np.append(above, 0.0)
         return np.maximum(left - right, 0.0), self.error * (left + right) + 1e-299
 
@@ -80,8 +82,10 @@ class Cells:
         if not order * self.largest() < _LARGEST:
             return 0.0
         loss = np.where(np.isfinite(self.mean), self.mean, 0.0)
+        # f >= 0, so every cell adds at least its mean's f (Jensen: f is convex in r)
         gain = np.expm1(order * loss) - order * np.expm1(loss)
         wrong = 8 * UNIT * (np.abs(np.expm1(order * loss)) + order * np.abs(np.expm1(loss)))
+        # masses and f are moved down by their errors: a lower bound
         least = np.maximum(self.q - self.q_wrong, 0.0) * np.maximum(gain - wrong, 0.0)
         # a mass that is wrong moves the mean ratio too: the slope in P is f'(r) = a (r^(a-1) - 1)
         moved = self.p_wrong * order * np.abs(np.expm1((order - 1) * loss))
@@ -101,10 +105,12 @@ class Cells:
         at_low = np.clip(share, 0.0, 1.0)
         values = p * (at_low * np.exp(z * low) + (1 - at_low) * np.exp(z * high))
         top = np.exp(z.real * high)
+        # the chord's error on a cell, as in the docstring
         bend = abs(z * (z + 1)) * (high - low) ** 2 * (1 + grow) / 8
         turn = abs(z) * np.minimum(high - low, 64 * UNIT * (1 + np.abs(high)))
         wrong = float(np.sum(p * top * np.minimum(bend + turn, 2.0)))
         wrong += float(np.sum(np.minimum(4 * self.p_wrong[1:-1] + self.q_wrong[1:-1], 1.0) * top))
+        # below the first edge e^{zL} is at most its value there
         outside = float(self.p[0]) * math.exp(z.real * float(self.edges[0]))
         return complex(values.sum()), wrong + outside
 
@@ -112,6 +118,7 @@ class Cells:
 def _edges(pair: Pair) -> Array:
     low, high = _reach(pair, -1.0), _reach(pair, 1.0)
     size = max(abs(low), abs(high), 1e-300)
+    # dense near 0, where most of the mass of many small losses lies
     near = np.geomspace(1e-9 * size, size, 400)
     quantiles = _quantiles(pair, low, high)
     tiny = 16 * UNIT * (1 + size) if size > 1e-12 else 1e-6 * size
@@ -171,6 +178,7 @@ def _tails(pair: Pair, cells: Cells) -> Iterator[str]:
     p, q, low, high = (x[inner] for x in (cells.p, cells.q, cells.low, cells.high))
     p_wrong, q_wrong = cells.p_wrong[inner], cells.q_wrong[inner]
     with np.errstate(over="ignore"):
+        # dP = e^L dQ on each cell (low, high]: P <= e^high Q and P >= e^low Q, past the errors
         much = p - p_wrong > np.exp(high) * (q + q_wrong) * (1 + SLACK)
         little = (p + p_wrong) * np.exp(-low) * (1 + SLACK) < q - q_wrong
     yield from _first(much, edges, "P's mass exceeds e^L times Q's")
@@ -235,6 +243,8 @@ def _moments(pair: Pair, cells: Cells) -> Iterator[str]:
     if known is None:
         return
     for end, value, error in zip((0, -1), *known, strict=True):
+        # E_P e^0 = 1, and E_P e^{-L} is Q's mass where P has some: 1 for pairs without one-sided
+        # atoms
         if not abs(_turned(complex(value))) <= error + 1e-12:
             yield f"log E_P e^(zL) = {value} at z = {end}, not 0"
     for z in _points(cells):
@@ -257,6 +267,7 @@ def _against_tails(
         return
     exact, wrong = cells.moment(z)
     wrong += _beyond(pair, cells, z.real)
+    # the promised error of the logarithm, as one of the moment
     moved = abs(np.exp(value)) * math.expm1(error + SLACK)
     if not abs(np.exp(value) - exact) <= wrong + moved:
         off = abs(np.exp(value) - exact)
@@ -301,6 +312,7 @@ def _decay(pair: Pair, cells: Cells) -> Iterator[str]:
             yield f"the decay on Re z = {tilt} is positive, or rises"
         wrong = known[1][1:] + known[1][0]
         fall = known[0].real[1:] - known[0].real[0] - wrong
+        # a moment known no better contradicts nothing
         fall = np.where(wrong < 0.1, fall, -np.inf)
         # a promise beyond t is one at each later point
         yield from _first(

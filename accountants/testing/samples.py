@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from accountants import special
+from accountants.confidence import lower, upper
 from accountants.rounding import Array
 
 Sampler = Callable[[np.random.Generator, int], tuple[Any, Any]]
@@ -47,18 +47,19 @@ def sample_problems(
         score = _learned(*(np.asarray(x) for x in sampler(rng, draws)))
     present, absent = (np.asarray(score(x), dtype=np.float64) for x in sampler(rng, draws))
     epsilons = [0.0, *np.geomspace(scale / 100, scale, 11).tolist()]
+    # a union bound over all confidence bounds: both sides, both pairs, every epsilon
     share = FALSE_ALARM / (8 * len(epsilons))
-    found = []
+    problems = []
     for eps in epsilons:
         for side, p, q in (("", present, absent), (" of the reversed pair", -absent, -present)):
             least = _floor(p, q, eps, share)
             for name, promise in promises.items():
                 if least > promise(eps):
-                    found.append(
+                    problems.append(
                         f"{name} promises delta {promise(eps):.6g} at epsilon {eps:.6g}, but "
                         f"{draws} draws show at least {least:.6g}{side}"
                     )
-    return found
+    return problems
 
 
 def _floor(p: Array, q: Array, epsilon: float, share: float) -> float:
@@ -68,17 +69,8 @@ def _floor(p: Array, q: Array, epsilon: float, share: float) -> float:
     """
     hits, misses = int((p > epsilon).sum()), int((q > epsilon).sum())
     low, high = lower(hits, len(p), share), upper(misses, len(q), share)
+    # any event bounds the hockey-stick from below: P(S) - e^eps Q(S), by confidence bounds
     return low - math.exp(min(epsilon, 700.0)) * high
-
-
-def lower(hits: int, draws: int, share: float) -> float:
-    """Return a lower confidence bound of a probability, wrong with at most ``share``."""
-    return float(special.betaincinv(hits, draws - hits + 1, share)) if hits else 0.0
-
-
-def upper(hits: int, draws: int, share: float) -> float:
-    """Return an upper confidence bound of a probability, wrong with at most ``share``."""
-    return 1.0 - lower(draws - hits, draws, share)
 
 
 def _learned(present: Array, absent: Array) -> LogRatio:
@@ -89,6 +81,7 @@ def _learned(present: Array, absent: Array) -> LogRatio:
     if len(values) > _BINS:
         values = np.unique(np.quantile(values, np.linspace(0, 1, _BINS)))
     counts = [_counts(x, values) for x in (present, absent)]
+    # on draws of their own, so that the event is chosen before the draws that test it
     ratio = np.log((counts[0] + 0.5) / (counts[1] + 0.5))
 
     def score(outcomes: Any) -> Array:

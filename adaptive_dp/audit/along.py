@@ -21,6 +21,7 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants.rounding import Array
+from adaptive_dp.data import Rows
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Handle, lineage, meant
 from adaptive_dp.graph.operation import require
@@ -32,7 +33,6 @@ from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.queries.network_gradients import LayerGradients
 from adaptive_dp.queries.row_gradients import ClippedSum, LinearGradients, released_bound
 from adaptive_dp.queries.source import Source
-from adaptive_dp.rows import Rows
 
 
 @frozen(eq=False)
@@ -167,7 +167,7 @@ def products(gradients: Any, bound: float, direction: Array, *, relative: bool) 
 def _linear(gradients: LinearGradients, bound: float, direction: Array, most: float) -> Array:
     along = direction.reshape(gradients.parameters.shape) * gradients.examples.unit
     found = []
-    for where, block in gradients.examples.gathered().blocks():
+    for where, block in gradients.examples.in_memory().blocks():
         a, lengths = gradients.slopes(where, block)
         scale = (most / bound) * np.where(lengths > bound, bound / lengths, 1.0)
         found.append(((along @ block.T) * a).sum(axis=0) * scale)

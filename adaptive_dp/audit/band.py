@@ -36,8 +36,8 @@ from typing import Literal
 import numpy as np
 from attrs import frozen
 
+from accountants.confidence import lower, upper
 from accountants.rounding import Array
-from adaptive_dp.audit import bounds
 
 THRESHOLDS = 32
 
@@ -113,9 +113,9 @@ class Band:
         (m, n), a = self.draws, self.level
         for t, one, two in zip(self.thresholds, self.first, self.second, strict=True):
             if side == 0:
-                yield Corner("first", t, bounds.lower(one, m, a), bounds.upper(two, n, a))
+                yield Corner("first", t, lower(one, m, a), upper(two, n, a))
             else:
-                yield Corner("second", t, bounds.lower(n - two, n, a), bounds.upper(m - one, m, a))
+                yield Corner("second", t, lower(n - two, n, a), upper(m - one, m, a))
 
     def guesses(self, corner: Corner) -> tuple[int, int]:
         """Return how many guesses by a corner were right, and wrong."""

@@ -11,7 +11,7 @@ from attrs import frozen
 from adaptive_dp.audit.given import Given
 from adaptive_dp.audit.pairs import DataPair, Own
 from adaptive_dp.audit.zeroed import Counted
-from adaptive_dp.rows import MemoryRows, Reading, rows
+from adaptive_dp.data import MemoryRows, Reading, read_rows
 
 
 @frozen(eq=False, repr=False)
@@ -39,7 +39,7 @@ class Beside:
             found = found.take(found.units != found.units[0])
         if self.own and columns:
             more = {name: [row[name] for row in self.own] for name in columns}
-            added = rows(more, columns, None).columns
+            added = read_rows(more, columns, None).columns
         else:
             added = {name: column[:0] for name, column in found.columns.items()}
             if self.own:  # a table without columns has rows to count

@@ -33,6 +33,8 @@ import numpy as np
 from attrs import frozen
 from scipy import special
 
+from accountants.confidence import lower, odds, upper
+
 Way = Literal["apart", "ratio"]
 
 _SLACK = 1e-9
@@ -54,31 +56,6 @@ class Guesses:
     def factor(self) -> float:
         """Return k: 1 for both sides, 2 for one."""
         return 2.0 / self.sides
-
-
-def lower(hits: int, tries: int, share: float) -> float:
-    """Return a lower bound of a probability, wrong with probability at most ``share``."""
-    if hits <= 0:
-        return 0.0
-    found = float(special.betaincinv(hits, tries - hits + 1, share))
-    return max(0.0, found * (1 - _SLACK))
-
-
-def upper(hits: int, tries: int, share: float) -> float:
-    """Return an upper bound of a probability, wrong with probability at most ``share``."""
-    if hits >= tries:
-        return 1.0
-    found = float(special.betainccinv(hits + 1, tries - hits, share))
-    return min(1.0, found * (1 + _SLACK))
-
-
-def odds(hits: int, tries: int, share: float) -> float:
-    """Return a lower bound of p / (1 - p), without the cancellation in 1 - p."""
-    if hits <= 0:
-        return 0.0
-    rest = float(special.betainccinv(tries - hits + 1, hits, share))  # an upper bound of 1 - p
-    rest = min(1.0, rest * (1 + _SLACK))
-    return (1 - rest) / rest if rest > 0 else math.inf
 
 
 def epsilon(seen: Guesses, delta: float, share: float, way: Way) -> float:

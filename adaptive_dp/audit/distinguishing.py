@@ -92,7 +92,7 @@ def distinguish(
     --------
     >>> from adaptive_dp.audit import Neighbors
     >>> def coin(chance):
-    ...     return lambda count, stream: stream.coins(chance, count).tolist()
+    ...     return lambda count, stream: stream.bernoulli(chance, count).tolist()
     >>> pair = Neighbors("heads with 3/4, or with 1/4", coin(0.75), coin(0.25))
     >>> distinguish(pair, claim=0.5, samples=10_000, seed=0).verdict
     'violation'

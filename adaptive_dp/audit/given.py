@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import define, field
 
-from adaptive_dp.rows import MemoryRows, Reading, Rows, opened, rows
+from adaptive_dp.data import MemoryRows, Reading, Rows, open_rows, read_rows
 
 
 @define(eq=False, repr=False)
@@ -29,10 +29,10 @@ class Given:
         """Return the rows as a data set reads them; nothing ever writes to their columns."""
         key = (tuple(columns.items()), unit)
         if key not in self._found:
-            self._found[key] = opened(self.data, columns, unit)
+            self._found[key] = open_rows(self.data, columns, unit)
         return self._found[key]
 
     def in_memory(self, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
         """Return the rows in memory; those that a plan reads in batches are not kept there."""
         found = self.open_rows(columns, unit)
-        return found if isinstance(found, MemoryRows) else rows(self.data, columns, unit)
+        return found if isinstance(found, MemoryRows) else read_rows(self.data, columns, unit)

@@ -165,7 +165,7 @@ def one_run(
         )
     epsilon, delta = held.points[0]
     error, seed = allowed(confidence), checked(seed)
-    included = stream(seed, 0).coins(0.5, m)
+    included = stream(seed, 0).bernoulli(0.5, m)
     scores = _numbers(train(included.copy()), m)
     away = scores - _middle(scores)
     right = (away > 0) == included

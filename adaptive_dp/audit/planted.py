@@ -30,13 +30,13 @@ from adaptive_dp.audit.result import Audit
 from adaptive_dp.audit.sides import checked, stream
 from adaptive_dp.audit.transcripts import Recorded, Transcripts, seeds
 from adaptive_dp.audit.zeroed import Counted
+from adaptive_dp.data import MemoryRows, Reading, cells, read_rows
+from adaptive_dp.data.cells import columns_of
 from adaptive_dp.graph.errors import DataError
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.graph.run import released
 from adaptive_dp.queries.source import Source
-from adaptive_dp.rows import MemoryRows, Reading, cells, rows
-from adaptive_dp.rows.reading import columns_of
 
 RUN = 1
 """The stream of the run's seed; the coins have another."""
@@ -94,11 +94,13 @@ class Planted:
 
     def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
         """Return the rows as a data set reads them."""
-        added = rows(_identified(self.canaries, columns, unit), columns, None).take(self.included)
+        added = read_rows(_identified(self.canaries, columns, unit), columns, None).take(
+            self.included
+        )
         if self.data is None:
             joined, units = added.columns, np.arange(len(added.units), dtype=np.int64)
         else:
-            found = rows(self.data, columns, unit)
+            found = read_rows(self.data, columns, unit)
             fresh = int(found.units.max(initial=-1)) + 1
             units = np.concatenate([found.units, fresh + np.arange(len(added.units))])
             joined = {
@@ -117,7 +119,7 @@ def _identified(canaries: Any, columns: Mapping[str, Reading], unit: str | None)
         return canaries
     if unit in columns_of(canaries, [str(unit)]):
         return canaries
-    count = len(rows(canaries, rest, None).units)
+    count = len(read_rows(canaries, rest, None).units)
     names = [f"canary {i}" for i in range(count)]
     return {**columns_of(canaries, list(rest)), str(unit): names}
 

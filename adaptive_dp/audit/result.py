@@ -14,7 +14,7 @@ from accountants.errors import nonnegative
 from accountants.points import Points, implied, most
 from accountants.rounding import shown
 from adaptive_dp.audit.band import Band, Corner
-from adaptive_dp.audit.plot import draw
+from adaptive_dp.extensions import provided
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -315,6 +315,7 @@ class Audit:
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw what is claimed, what was shown, and what would have been found.
 
-        Needs matplotlib: ``pip install "adaptive-dp[plot]"``.
+        Needs matplotlib: ``pip install "adaptive-dp[report]"``.
         """
-        return draw(self, ax)
+        axes: Axes = provided("report.plot.audit")(self, ax=ax)
+        return axes

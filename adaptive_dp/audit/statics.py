@@ -273,7 +273,7 @@ def _data(value: Any) -> bool:
 
 _TABLES = (
     *("DataFrame", "Series", "LazyFrame", "Table", "Tensor", "Secret"),
-    *("MemoryRows", "PartedRows", "Examples", "PartedExamples"),
+    *("MemoryRows", "PartitionedRows", "Examples", "PartitionedExamples"),
 )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from adaptive_dp.rows import MemoryRows, Reading, rows
+from adaptive_dp.data import MemoryRows, Reading, read_rows
 
 
 @frozen(eq=False, repr=False)
@@ -38,5 +38,5 @@ class Zeroed:
 
     def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
         """Return the rows as a data set reads them."""
-        found = rows(self.data, columns, unit)
+        found = read_rows(self.data, columns, unit)
         return Counted(found.columns, found.units, self.size)

@@ -415,7 +415,7 @@ class Certificate:
     See Also
     --------
     adaptive_dp.verify : Recompute a certificate.
-    adaptive_dp.report : A certificate as a page.
+    adaptive_dp.html : A certificate as a page.
 
     Examples
     --------

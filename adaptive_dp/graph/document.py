@@ -1,9 +1,9 @@
 """Plan documents: JSON out, the same plan back in, with the same fingerprint.
 
-User code is named, never carried: a function or a mechanism from outside of the library is
-written as ``module:name``. A module is imported only where the reader allows it: a mechanism's
-when the document is read, a function's when the plan runs. The form is described by
-`adaptive_dp.schemas`.
+Code is named, never carried: the library's functions, operations and mechanisms by their public
+names (see `adaptive_dp.graph.registry`), a third party's as ``module:name``. A module is imported
+only where the reader allows it: for an operation or a mechanism when the document is read, for a
+function when the plan runs. The form is described by `adaptive_dp.schemas`.
 
 A document may be written by hand, in TOML; what has a default may be left out, and ``{}``
 stands for a column without bounds::

@@ -42,7 +42,7 @@ def plan_codec(allow: Collection[str]) -> Codec:
     def mechanism(value: Any, place: str) -> Mechanism:
         """Return a mechanism; a third party's only if its module is allowed."""
         codec.only(value, value if isinstance(value, Mapping) else (), {"mechanism"}, place)
-        cls = mechanism_class(value["mechanism"], f"{place}.mechanism", allow)
+        cls: Any = mechanism_class(value["mechanism"], f"{place}.mechanism", allow)
         given = {k: v for k, v in value.items() if k != "mechanism"}
         open_ = {k: v for k, v in given.items() if isinstance(v, Mapping) and "free" in v}
         fixed = {k: v for k, v in given.items() if k not in open_}

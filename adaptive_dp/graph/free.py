@@ -50,14 +50,14 @@ class Free(_Number):
     >>> plan.free
     {'b': [1.0, 100]}
     >>> print(plan.calibrate(epsilon=1.0))
-    node     color     what                                           reads
-    -------  --------  ---------------------------------------------  -------
-    people   private   dataset: people, add/remove, protects one row
-    count_2  private   count                                          people
-    count    released  Laplace(scale=2)                               count_2
-    age      private   column: age                                    people
-    sum      private   sum in [0, 100]                                age
-    total    released  Laplace(scale=200)                             sum
+    node           color     what                                           reads
+    -------------  --------  ---------------------------------------------  -------------
+    people         private   dataset: people, add/remove, protects one row
+    count (count)  private   count                                          people
+    count          released  Laplace(scale=2)                               count (count)
+    age            private   column: age                                    people
+    sum            private   sum in [0, 100]                                age
+    total          released  Laplace(scale=200)                             sum
     """
 
     name: str = field(default="noise")

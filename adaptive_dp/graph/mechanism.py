@@ -138,7 +138,7 @@ class Mechanism:
     ...         return lattice.noisy(value, rounded_laplace(stream, self.scale / g, value.size), g)
     ...
     ...     def cost(self, distance, dimension, step):
-    ...         moved = dimension * lattice.moved(step, lattice.step(self.scale))
+    ...         moved = dimension * lattice.rounding_distance(step, lattice.step(self.scale))
     ...         return self.loss(up(distance + moved, 4))
     ...
     ...     def loss(self, distance):

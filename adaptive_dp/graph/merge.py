@@ -65,10 +65,11 @@ class Merged:
 
     def above(self, roots: Sequence[Handle]) -> set[int]:
         """Return the identities of the nodes that roots are or read, bodies included."""
-        found = upward(
-            map(self.of, roots), lambda node: [self.of(each) for each in inputs_and_bodies(node)]
-        )
-        return {id(node) for node in found}
+        return {id(node) for node in upward(map(self.of, roots), self.before)}
+
+    def before(self, node: Handle) -> list[Handle]:
+        """Return the nodes that a node reads, and of a loop the state and the body's result."""
+        return [self.of(each) for each in inputs_and_bodies(node)]
 
     def _add(self, handle: Handle) -> None:
         operation = handle.operation
@@ -80,7 +81,7 @@ class Merged:
             return
         key = self._key(handle)
         loops = self._enclosing.loops(handle)
-        if operation.color == "private" and not operation.random:
+        if operation.color != "released" and not operation.random:
             # only within one body: a round's step is run again, an equal one outside is not
             place = (key, tuple(id(loop) for loop in loops))
             first = self._first.setdefault(place, handle)

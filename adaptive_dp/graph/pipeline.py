@@ -24,7 +24,6 @@ from adaptive_dp.graph.charge import Charge, releases
 from adaptive_dp.graph.check import checked
 from adaptive_dp.graph.convert import texts, whole
 from adaptive_dp.graph.diff import diff
-from adaptive_dp.graph.draw import mermaid, svg
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.export import graph
 from adaptive_dp.graph.fresh import fresh
@@ -550,7 +549,7 @@ class Pipeline:
             f"no group is named {', '.join(map(repr, unknown))}; groups are "
             f"{', '.join(map(repr, sorted(groups))) or 'none'}",
         )
-        return svg(self.graph, closed=closed)
+        return str(provided("report.svg")(self.graph, closed=closed))
 
     def mermaid(self) -> str:
         """Return the graph as Mermaid text.
@@ -571,7 +570,7 @@ class Pipeline:
           classDef released fill:#e8f4fc,stroke:#0369a1,color:#0c4a6e
           classDef public fill:#f3f4f6,stroke:#6b7280,color:#374151,stroke-dasharray:4 3
         """
-        return mermaid(self.graph)
+        return str(provided("report.mermaid")(self.graph))
 
     def __str__(self) -> str:
         return plan_text(self.structure)

@@ -43,10 +43,10 @@ def load(document: Mapping[str, Any] | str, *, allow: Collection[str] = ()) -> P
     document
         A mapping, or its JSON or TOML text.
     allow
-        Modules from which mechanisms and functions may be imported, beside the library's own:
-        mechanisms now, functions when the plan runs. Importing a module runs its code, and
-        running the plan calls its functions: name only those that you trust. A plan whose
-        functions are not allowed can be certified, verified and drawn, not run.
+        Modules of third parties from which operations, mechanisms and functions may be imported:
+        operations and mechanisms now, functions when the plan runs. Importing a module runs its
+        code, and running the plan calls its functions: name only those that you trust. A plan
+        whose functions are not allowed can be certified, verified and drawn, not run.
 
     Raises
     ------

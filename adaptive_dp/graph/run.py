@@ -13,6 +13,8 @@ from attrs import field, frozen
 
 from accountants import ACCOUNTANTS
 from accountants.secret import Secret
+from adaptive_dp.data.engine import Checkpoint, resuming
+from adaptive_dp.data.memory import MemoryRows
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.certificate import Certificate, claim_lines, stamp
 from adaptive_dp.graph.certify import certificate, stamped
@@ -33,8 +35,6 @@ from adaptive_dp.graph.table import result_html, result_text
 from adaptive_dp.graph.traversal import upward
 from adaptive_dp.graph.watch import Watch, silent
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
-from adaptive_dp.rows.attempts import Attempt, going
-from adaptive_dp.rows.memory import MemoryRows
 
 if TYPE_CHECKING:
     from adaptive_dp.graph.pipeline import Pipeline
@@ -401,7 +401,7 @@ class Run:
         self.opened: dict[str, Any] = {}
         self.raw: dict[str, Any] = {}
         self.round: tuple[int, ...] = ()
-        self.attempts: dict[str, Attempt] = {}
+        self.attempts: dict[str, Checkpoint] = {}
 
     def bind(self, given: Mapping[str, Secret[Any]]) -> None:
         """Take the data of each source; what is public is opened."""
@@ -474,9 +474,9 @@ class Run:
     def _guarded(self, node: Node, names: list[str], stream: Stream) -> Any:
         # what draws nothing is the same when it is begun again, and goes on where it stood
         again = None if node.handle.operation.random or node.loops else node.name
-        attempt = None if again is None else self.attempts.setdefault(again, Attempt())
+        attempt = None if again is None else self.attempts.setdefault(again, Checkpoint())
         # inputs are revealed in the call itself: no local variable of this frame holds them
-        with going(attempt):
+        with resuming(attempt):
             value = guarded(
                 node.name,
                 lambda: node.handle.operation.observed(

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, TypeVar, TypeVarTuple
 
 from attrs import field, frozen
 
-from accountants import Selected, Term, runs
+from accountants import Selected, Term
+from accountants.runs import expected_runs, stopping_rate, stopping_shape
 from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.graph.fresh import fresh
 from adaptive_dp.graph.handles import Handle, Released, path, post, public
@@ -30,11 +31,11 @@ Own = TypeVarTuple("Own")
 
 
 def _shape(value: Any) -> float:
-    return _checked(runs.shape, value)
+    return _checked(stopping_shape, value)
 
 
 def _stopping(value: Any) -> float:
-    return _checked(runs.stopping, value)
+    return _checked(stopping_rate, value)
 
 
 def _checked(check: Callable[[Any], float], value: Any) -> float:
@@ -64,11 +65,11 @@ class Select(Loop):
 
     def label(self) -> str:
         """Return the expected number of runs."""
-        return f"best of about {runs.expected(self.shape, self.stopping):.4g} runs"
+        return f"best of about {expected_runs(self.shape, self.stopping):.4g} runs"
 
     def rounds(self) -> int:
         """Return the expected number of runs."""
-        return math.ceil(runs.expected(self.shape, self.stopping) * (1 - 1e-9))
+        return math.ceil(expected_runs(self.shape, self.stopping) * (1 - 1e-9))
 
     def term(self, body: Term) -> Term:
         """Return the body, selected."""

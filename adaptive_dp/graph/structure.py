@@ -1,7 +1,7 @@
 """The graph above a plan's outputs: order, names, digests, groups and loops.
 
-Handles are expressions; here they become nodes. Private transforms and queries that are
-written twice are one node. A digest names a node by what it is: its operation and its
+Handles are expressions; here they become nodes. Private transforms, queries and public values that
+are written twice are one node. A digest names a node by what it is: its operation and its
 inputs' digests; equal random nodes (two releases of one query) are told apart by the order in which
 the outputs, sorted by name, lead to them. Else digests do not depend on outputs, on names, or on
 other branches, and on the order in which handles were made nothing depends.

@@ -7,6 +7,7 @@ hashable, with a function that says what each reads.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -39,6 +40,34 @@ def upward(roots: Iterable[K], before: Callable[[K], Iterable[K]]) -> Iterator[K
             seen.add(each)
             yield each
             stack.extend(list(before(each))[::-1])
+
+
+def nearest(
+    roots: Mapping[K, R], before: Callable[[K], Iterable[K]], merge: Callable[[R, R], R]
+) -> dict[K, R]:
+    """Return the value of the nearest root, for each thing that a root is computed from.
+
+    Parameters
+    ----------
+    roots
+        With their values; what is itself a root has its own.
+    before
+        What each thing reads.
+    merge
+        Returns the value where several are equally near.
+    """
+    found = dict(roots)
+    steps = dict.fromkeys(roots, 0)
+    queue = deque(roots)
+    while queue:  # breadth first: all that is as near as this is merged before it is its turn
+        each = queue.popleft()
+        for other in before(each):
+            if other not in found:
+                found[other], steps[other] = found[each], steps[each] + 1
+                queue.append(other)
+            elif steps[other] == steps[each] + 1:
+                found[other] = merge(found[other], found[each])
+    return found
 
 
 def ordered(roots: Iterable[K], before: Callable[[K], Iterable[K]]) -> Iterator[K]:

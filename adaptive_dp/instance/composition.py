@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from accountants.errors import DomainError, probability
-from accountants.notions import renyi
+from accountants.notions.renyi import renyi_to_epsilon
 from accountants.rounding import Array, up
 from adaptive_dp.instance import quadratic
 
@@ -80,7 +80,7 @@ def renyi_epsilons(divergences: ArrayLike, orders: Array, delta: float) -> Array
     if delta in (0.0, 1.0):
         return np.full(curves.shape[:-1], np.inf if delta == 0 else 0.0)
     with np.errstate(over="ignore"):
-        least: Array = renyi.convert(curves, orders, delta).min(axis=-1)
+        least: Array = renyi_to_epsilon(curves, orders, delta).min(axis=-1)
     return np.maximum(least, 0.0)
 
 

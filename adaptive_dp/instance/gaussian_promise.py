@@ -18,7 +18,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from accountants.notions import gaussian
+from accountants.notions.gaussian import gdp_profile
 from accountants.rounding import Array
 from adaptive_dp.instance.worst_posterior import RidgeBounds, worst_curve
 
@@ -74,7 +74,7 @@ def _promise(mu: float, failure: float) -> tuple[Array, Array]:
     middle, far = mu * mu / 2, mu * 1.25 * math.sqrt(-2 * math.log(failure))
     near = np.linspace(0.0, middle, 40, endpoint=False)
     points = np.concatenate([near, middle + np.linspace(0.0, far, _POINTS)])
-    lower = [gaussian.profile(mu, float(e)).lower for e in points[1:]]
+    lower = [gdp_profile(mu, float(e)).lower for e in points[1:]]
     return points, np.array([*lower, 0.0])
 
 

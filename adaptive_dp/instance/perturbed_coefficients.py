@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountants import GaussianBound, PrivacyLoss
+from adaptive_dp.data.linear_systems import Moments, solution
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import Mechanism, budget_parameter
 from adaptive_dp.instance.posterior_sample import bounds_of, follows
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.primitives.gaussian import Gaussian, sigma_for
 from adaptive_dp.queries.moments import kept
-from adaptive_dp.rows.definite import Moments, solution
 
 
 class PerturbedCoefficients(Mechanism):

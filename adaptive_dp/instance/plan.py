@@ -16,6 +16,7 @@ import numpy as np
 
 from accountants.rounding import Array, up
 from accountants.secret import Secret
+from adaptive_dp.data.memory import MemoryRows
 from adaptive_dp.graph.charge import Charge, releases
 from adaptive_dp.graph.compile import distance
 from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
@@ -31,7 +32,6 @@ from adaptive_dp.instance.composition import (
 from adaptive_dp.noise.stream import SecureStream
 from adaptive_dp.primitives import Gaussian, Laplace
 from adaptive_dp.queries.gram import Gram
-from adaptive_dp.rows.memory import MemoryRows
 
 _SUMS = ("count", "sum", "vector_sum", "histogram", "gram")
 _ROWS = ("dataset", "bound", "filter", "partition", "part")

@@ -14,6 +14,7 @@ from accountants import Approximate, PrivacyLoss
 from accountants import Gaussian as GaussianLoss
 from accountants.losses.composite import Composite
 from accountants.rounding import down, up
+from adaptive_dp.data.linear_systems import Matrix, Moments, Vector, backward, precise, solution
 from adaptive_dp.graph.convert import number
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import Mechanism, budget_parameter
@@ -23,7 +24,6 @@ from adaptive_dp.instance.worst_posterior import RidgeBounds
 from adaptive_dp.noise.stream import FLOAT_SAMPLER, Stream
 from adaptive_dp.primitives.gaussian_bound import LowerBound, UpperBound, probable
 from adaptive_dp.queries.moments import FARTHEST, CoefficientNorm, LeastEigenvalue, kept, unit
-from adaptive_dp.rows.definite import Matrix, Moments, Vector, backward, precise, solution
 
 
 class PosteriorSample(Mechanism):

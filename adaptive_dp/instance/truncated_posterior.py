@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from accountants import BoundedRange, PrivacyLoss
 from accountants.rounding import up
+from adaptive_dp.data.linear_systems import Matrix, Moments, Vector, precise, solution, system
 from adaptive_dp.graph.convert import number, positive
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import Mechanism, budget_parameter
 from adaptive_dp.instance.posterior_sample import drawn, rounded
 from adaptive_dp.noise.stream import FLOAT_SAMPLER, Stream
-from adaptive_dp.rows.definite import Matrix, Moments, Vector, precise, solution, system
 
 BATCH = 512
 """Proposals at a time."""

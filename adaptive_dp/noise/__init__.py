@@ -1,9 +1,13 @@
-"""Noise: streams of randomness and the samplers that draw from them."""
+"""Noise: streams of random words, and the samplers that draw from them.
 
-from adaptive_dp.noise.discrete_gaussian import discrete_gaussian
-from adaptive_dp.noise.discrete_laplace import discrete_laplace
-from adaptive_dp.noise.rounded_gaussian import rounded_gaussian
-from adaptive_dp.noise.rounded_laplace import rounded_laplace
+`stream` has the words, and fast samplers in float64. The exact samplers: `laplace` and `gaussian`
+draw integers by inversion (`exact`); `continuous` draws real numbers of which as many bits are
+computed as are needed; `bernoulli` and `choice` draw events with probabilities such as ``e^{-x}``.
+`lattice` adds integer noise to real values.
+"""
+
+from adaptive_dp.noise.gaussian import discrete_gaussian, rounded_gaussian
+from adaptive_dp.noise.laplace import discrete_laplace, rounded_laplace
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 A uniform u in [0, 1) falls between two partial sums of the weights over their total. Floats
 find which, nearly always; where u lies too near to a partial sum to tell, more of its bits and
-tighter bounds of the weights decide (see `adaptive_dp.noise.coins`). So the law is exact: no
+tighter bounds of the weights decide (see `adaptive_dp.noise.bernoulli`). So the law is exact: no
 weight is lost, however small.
 """
 
@@ -15,8 +15,8 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_dp.noise.coins import DOUBT, exp_bounds, word
-from adaptive_dp.noise.stream import Stream
+from adaptive_dp.noise.bernoulli import FLOAT_ERROR, exp_bounds
+from adaptive_dp.noise.stream import Stream, word
 
 Floats = NDArray[np.float64]
 Exact = Callable[[int], Fraction]
@@ -32,14 +32,17 @@ def choose(exponents: Floats, exact: Exact, counts: NDArray[np.int64], stream: S
     exact
         x by its index.
     counts
-        Whole numbers from 1 to 2^53.
+        Integers from 1 to 2^53.
+    stream
+        Where bits come from.
     """
     sums = np.cumsum(counts * np.exp(-exponents))
     drawn, total = word(stream), float(sums[-1])
     # exp of an x below 1000 is off by 2^-42 at most, and one of more is nothing here
-    slack = total * (8 * DOUBT + len(sums) * 2.0**-50)
+    slack = total * (8 * FLOAT_ERROR + len(sums) * 2.0**-50)
     below = np.searchsorted(sums, drawn * 2.0**-64 * total - slack, side="right")
     above = np.searchsorted(sums, (drawn + 1) * 2.0**-64 * total + slack, side="right")
+    # all that u may be lies between the same two partial sums, whatever the floats lost
     if below == above < len(sums):
         return int(below)
     return _decided(exact, counts.tolist(), drawn, stream)
@@ -49,7 +52,8 @@ def _decided(exact: Exact, counts: Sequence[int], drawn: int, stream: Stream) ->
     """Return the choice of the uniform number that begins with the word ``drawn``."""
     exponents, bits = [exact(i) for i in range(len(counts))], 64
     while True:
-        # u in [drawn, drawn + 1] / 2^bits
+        # u lies in [drawn, drawn + 1] 2^-bits, and S_i, the sum of the first i + 1 weights, in
+        # [lows[i], highs[i]]: the choice is i if S_{i-1} <= u S_n < S_i for all of these
         bounds = {x: exp_bounds(x, bits + 64) for x in set(exponents)}
         lows = list(accumulate(m * bounds[x][0] for m, x in zip(counts, exponents, strict=True)))
         highs = list(accumulate(m * bounds[x][1] for m, x in zip(counts, exponents, strict=True)))
@@ -60,5 +64,5 @@ def _decided(exact: Exact, counts: Sequence[int], drawn: int, stream: Stream) ->
 
 
 def _first(lows: Sequence[int], least: int, bits: int) -> int | None:
-    """Return the first partial sum that is surely above all that u may be."""
+    """Return the first i whose partial sum is surely at least all that ``u S_n`` may be."""
     return next((i for i, low in enumerate(lows) if low << bits >= least), None)

@@ -1,13 +1,13 @@
-"""Exact noise on real numbers: whole steps of a power of two.
+"""Exact noise on real numbers: integer multiples of a step that is a power of two.
 
-The value is rounded to whole steps n, the noise is a whole number K of steps drawn exactly, and
+The value is rounded to an integer n of steps, the noise is an integer K of steps drawn exactly, and
 what is released is n + K, correctly rounded to a float and clamped to the largest: a function of
-the integer n + K alone. So low bits tell nothing, and whatever the value, outputs are whole steps.
+the integer n + K alone. So the low bits of an output tell nothing of the value.
 
-If K is continuous noise Z rounded to whole steps, then n + K is n + Z rounded: a function of the
+If K is continuous noise Z rounded to integers, then n + K is n + Z rounded: a function of the
 mechanism that adds continuous noise to n steps, whose theorem holds as it stands. What rounding
 does to values is a matter of their distance: ``|round(a) - round(b)| <= |a - b| + 1`` in steps,
-since each moves by at most a half; and not at all where values are whole steps anyway.
+since each moves by at most a half; and nothing where values are multiples of the step anyway.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_dp.noise.inversion import Floats, Integers
+from adaptive_dp.noise.exact import Floats, Integers
 
 BITS = 26
 """A step is between 2^-27 and 2^-26 of the noise's scale: a rounding adds less than 2e-8 of it."""
@@ -37,13 +37,13 @@ def step(scale: float) -> float:
     return math.ldexp(1.0, max(-1074, math.frexp(scale)[1] - 1 - BITS))
 
 
-def moved(of: float, unit: float) -> float:
+def rounding_distance(of: float, unit: float) -> float:
     """Return the most that rounding to ``unit`` moves two coordinates apart.
 
     Parameters
     ----------
     of
-        A step of which the coordinates are whole multiples; 0 where none is known.
+        A step of which the coordinates are integer multiples; 0 where none is known.
     unit
         The step to which they are rounded.
     """
@@ -51,19 +51,20 @@ def moved(of: float, unit: float) -> float:
 
 
 def noisy(value: NDArray[np.float64], noise: Integers, unit: float) -> Floats:
-    """Return ``value`` rounded to whole steps, plus ``noise`` steps; see the module.
+    """Return ``value`` rounded to steps, plus ``noise`` steps; see the module.
 
-    NaN, which no query gives, counts as 0. Adding two floats that are whole numbers rounds their
-    sum correctly; noise of more than 2^53 steps is no float, and is added as an integer. Where the
-    value has 2^120 steps or more, the rounded sum is the value.
+    NaN, which no query returns, counts as 0. Adding two floats that are integers rounds their sum
+    correctly; noise of more than 2^53 steps may not be a float, and is added as an integer. Where
+    the value has 2^120 steps or more, the rounded sum is the value.
     """
     plain = np.nan_to_num(value, posinf=LARGEST, neginf=-LARGEST).reshape(-1)
-    with np.errstate(over="ignore"):  # infinitely many steps are many
+    with np.errstate(over="ignore"):  # infinitely many steps count as large, below
         steps = np.rint(plain / unit)
     large = np.abs(steps) >= FAR
     steps[large] = 0.0
     total = steps + noise
     for i in np.flatnonzero(np.abs(noise) > 2**53):
+        # steps below 2^120 are an exact int; float() rounds the exact sum once
         total[i] = float(int(steps[i]) + int(noise[i]))
     with np.errstate(over="ignore"):
         found = np.clip(total * unit, -LARGEST, LARGEST)

@@ -14,7 +14,7 @@ from accountants.rounding import up
 from adaptive_dp.graph.convert import number, whole
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.graph.operation import require
-from adaptive_dp.noise.rounded_gaussian import rounded_gaussian
+from adaptive_dp.noise.gaussian import rounded_gaussian
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.ballots import VoteCounts
 from adaptive_dp.pate.gnmax import changed, most

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountants.losses.smooth_gaussian import Sanitization
-from accountants.notions import renyi
+from accountants.notions.renyi import renyi_to_epsilon
 from accountants.rounding import up
 from adaptive_dp.graph.errors import RunError
 from adaptive_dp.noise import lattice
@@ -111,4 +111,4 @@ def spent_upper(
 def spent_epsilon(bound: float, *, order: float, delta: float, beside: float) -> float:
     """Return the epsilon at delta of divergences ``bound + beside`` at one order."""
     total = np.array([up(bound + beside, 2)])
-    return max(0.0, float(renyi.convert(total, np.array([order]), delta)[0]))
+    return max(0.0, float(renyi_to_epsilon(total, np.array([order]), delta)[0]))

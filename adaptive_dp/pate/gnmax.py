@@ -13,7 +13,7 @@ from accountants.rounding import up
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.graph.operation import require
 from adaptive_dp.noise import lattice
-from adaptive_dp.noise.rounded_gaussian import rounded_gaussian
+from adaptive_dp.noise.gaussian import rounded_gaussian
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.ballots import VoteCounts
 

@@ -259,7 +259,7 @@ def written(path: Path, content: bytes, *, new: bool = False) -> None:
 def _pickled(teacher: Any) -> bytes:
     try:
         return pickle.dumps(teacher)
-    except Exception:  # a function inside a function; joblib brings what can pickle it
-        from joblib.externals import cloudpickle
+    except Exception:  # a function inside a function
+        import cloudpickle
 
         return cloudpickle.dumps(teacher)  # type: ignore[no-any-return]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from accountants import LaplaceVotes, PrivacyLoss, report_noisy_max
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
-from adaptive_dp.noise.rounded_laplace import rounded_laplace
+from adaptive_dp.noise.laplace import rounded_laplace
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.ballots import VoteCounts
 from adaptive_dp.pate.gnmax import changed, several

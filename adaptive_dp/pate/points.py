@@ -9,6 +9,7 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
+from adaptive_dp.data import SchemaError, grid, read_rows
 from adaptive_dp.graph.convert import number, texts, whole
 from adaptive_dp.graph.errors import DataError
 from adaptive_dp.graph.operation import require
@@ -18,7 +19,6 @@ from adaptive_dp.queries import domains
 from adaptive_dp.queries.domains import Column
 from adaptive_dp.queries.examples import ExamplesOf
 from adaptive_dp.queries.source import reading
-from adaptive_dp.rows import SchemaError, grid, rows
 
 
 @frozen
@@ -120,8 +120,8 @@ def featured(
     SchemaError
         If columns are missing.
     """
-    found = rows(data, {name: reading(known) for name, known in columns.items()}, None)
+    found = read_rows(data, {name: reading(known) for name, known in columns.items()}, None)
     made = _examples(features, norm, columns)
     scales, norm = made.scales(), made.radius
-    steps = found.gathered(lambda block: grid.ball_steps(made.vectors(block, scales), norm)[0])
+    steps = found.integer_rows(lambda block: grid.ball_steps(made.vectors(block, scales), norm)[0])
     return np.asarray(steps * grid.ball(np.zeros((1, 1)), norm)[1], dtype=np.float64)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from accountants import Composite, PrivacyLoss, Pure, SmoothSanitization
 from accountants import Gaussian as GaussianLoss
-from accountants.notions import renyi
+from accountants.notions.renyi import renyi_total
 from accountants.rounding import down, up
 from adaptive_dp.graph.convert import number
 from adaptive_dp.graph.free import Free
@@ -22,7 +22,7 @@ from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.steps import Post
 from adaptive_dp.noise import lattice
-from adaptive_dp.noise.real import nearest, normal
+from adaptive_dp.noise.continuous import nearest, normal
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.ballots import Ballots
 from adaptive_dp.pate.bounds import fixed_questions
@@ -50,10 +50,10 @@ class Sanitized(Mechanism):
     released, Z_1 and Z_2 standard normal: both of them, since who does not know S cannot tell how
     wrong the first is. ``log S`` moves by at most beta, and the first is a `SmoothSanitization`.
 
-    *Numbers of float64.* The noise is drawn exactly, bit by bit (`noise/real.py`), and what is
-    released is the exact sum rounded to a grid, and cut to bounds, that are public: a function of
-    the two normal laws in the theorem, with S and f the floats that they are. What these are wrong
-    by is charged, as `ROUNDING` in beta and sigma.
+    *Numbers of float64.* The noise is drawn exactly, bit by bit (`adaptive_dp.noise.continuous`),
+    and what is released is the exact sum rounded to a grid, and cut to bounds, that are public: a
+    function of the two normal laws in the theorem, with S and f the floats that they are. What
+    these are wrong by is charged, as `ROUNDING` in beta and sigma.
 
     *Several teachers.* Along t steps ``|f - f'| <= S (1 + e^beta + ... + e^{(t-1) beta}) = S c``,
     and ``S <= e^{t beta} S'``: so ``c S`` is a ``t beta``-smooth sensitivity, and sigma is
@@ -265,7 +265,7 @@ def sanitized_epsilon(
         f"may fail by, got {delta!r}",
     )
     order = np.array([float(query.order)])
-    rest = float(renyi.total([(loss, 1) for loss in losses], order)[0])
+    rest = float(renyi_total([(loss, 1) for loss in losses], order)[0])
     return post(spent_epsilon, bound, order=float(query.order), delta=down(left, 4), beside=rest)
 
 

@@ -11,7 +11,7 @@ from attrs import field, frozen
 from numpy.typing import NDArray
 
 from accountants.losses.votes import Votes
-from accountants.notions import renyi
+from accountants.notions.renyi import renyi_divergence
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.convert import number
 from adaptive_dp.graph.handles import PrivateQuery
@@ -136,7 +136,7 @@ class Spent(Query):
     def worst(self, of: BallotsDomain) -> float:
         """Return the divergence on every data set, of all questions: a public number."""
         loss = self.mechanism.cost(1.0, of.questions, 1.0)
-        return float(renyi.divergence(loss, np.array([float(self.order)]))[0])
+        return float(renyi_divergence(loss, np.array([float(self.order)]))[0])
 
     def sensitivity(self, domain: BallotsDomain, change: Change, norm: float) -> float:
         """Return 1, the teacher that changes; refuse more of them, and any norm but 0."""

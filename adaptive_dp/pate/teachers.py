@@ -21,6 +21,7 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
+from adaptive_dp.data import Examples, Rows
 from adaptive_dp.graph.change import UNBOUNDED, Change
 from adaptive_dp.graph.convert import number, texts, whole
 from adaptive_dp.graph.functions import Function
@@ -39,7 +40,6 @@ from adaptive_dp.queries.examples import ExamplesOf, declarations
 from adaptive_dp.queries.labeled import open_handle
 from adaptive_dp.queries.partition import category_index
 from adaptive_dp.queries.phases import drawn
-from adaptive_dp.rows import Examples, Rows
 
 MOST = 100_000
 """Teachers, at most."""
@@ -182,7 +182,7 @@ class Teach(Operation):
     def observed(self, inputs: Sequence[Any], stream: Stream, rounds: Rounds) -> Ensemble:
         """Return the trained teachers, and show how many there are."""
         rows = self._usable(inputs[0])
-        examples = self.examples().run([rows], stream).gathered()
+        examples = self.examples().run([rows], stream).in_memory()
         # a simulation has its split from its seed, which a second one has too
         folder = None if isinstance(stream, SeededStream) else current()
         if self.by is not None:

@@ -16,12 +16,12 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
+from adaptive_dp.data.workers import map_unordered
 from adaptive_dp.graph.errors import RunError
 from adaptive_dp.pate.ballots import VoteCounts
 from adaptive_dp.pate.kept import Folder
 from adaptive_dp.pate.model import FAILURES, Model, answers, fitted, positions_of, taught
 from adaptive_dp.pate.quiet import quiet
-from adaptive_dp.pate.workers import each
 
 LINE = 64
 """Bytes: the longest vectors and the cache's lines."""
@@ -78,7 +78,9 @@ class Ensemble:
         run = os.getpid()
         found = np.zeros((len(points), self.classes), dtype=np.int64)
         with quiet(run):
-            for part in each(asked, ((group, points, self.classes, run) for group in groups)):
+            for part in map_unordered(
+                asked, ((group, points, self.classes, run) for group in groups)
+            ):
                 found += part
         return VoteCounts(found, len(self.models))
 
@@ -152,7 +154,7 @@ def trained(
             if isinstance(model, Model) and model.classes == recipe.classes:
                 models[i] = model
         missing = [i for i in range(count) if i not in models]
-        done = each(_numbered, ((i, recipe, part(i), run) for i in missing))
+        done = map_unordered(_numbered, ((i, recipe, part(i), run) for i in missing))
         for _ in models:
             next(steps)
         for _, (i, model) in zip(steps, done, strict=True):

@@ -10,10 +10,10 @@ import numpy as np
 from attrs import define, field
 from numpy.typing import NDArray
 
+from adaptive_dp.data.grid import EXACT, step
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.noise.real import Real, laplace, nearest, positive
+from adaptive_dp.noise.continuous import Real, laplace, nearest, positive
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.rows.grid import EXACT, step
 
 
 @define(repr=False, eq=False)

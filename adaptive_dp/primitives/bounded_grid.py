@@ -38,7 +38,7 @@ def on_grid(number: float, lower: float, upper: float, stream: Stream) -> NDArra
         number = lower
     nearest = round(min(max(number, lower), upper) / unit)
     any_point = low + _below(high - low + 1, stream)
-    chosen = any_point if bool(stream.coins(ANY, 1)[0]) else min(max(nearest, low), high)
+    chosen = any_point if bool(stream.bernoulli(ANY, 1)[0]) else min(max(nearest, low), high)
     return np.array(chosen * unit)
 
 

@@ -15,7 +15,7 @@ from accountants.rounding import ceiling, up
 from adaptive_dp.graph.free import IN_PROPORTION
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.noise import lattice
-from adaptive_dp.noise.discrete_gaussian import discrete_gaussian
+from adaptive_dp.noise.gaussian import discrete_gaussian
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.primitives.limits import within
 
@@ -65,7 +65,7 @@ class DiscreteGaussian(Mechanism):
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss at ``distance`` and what rounding adds to it, of vectors too."""
-        added = math.sqrt(dimension) * lattice.moved(step, 1.0)
+        added = math.sqrt(dimension) * lattice.rounding_distance(step, 1.0)
         far = up(distance + added, 8) if added else distance
         square = math.floor(Fraction(far) ** 2)
         if dimension == 1 or square <= 1:

@@ -13,7 +13,7 @@ from accountants.rounding import up
 from adaptive_dp.graph.free import IN_PROPORTION
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.noise import lattice
-from adaptive_dp.noise.discrete_laplace import discrete_laplace
+from adaptive_dp.noise.laplace import discrete_laplace
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.primitives.limits import within
 
@@ -61,7 +61,7 @@ class DiscreteLaplace(Mechanism):
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss at ``distance`` and what rounding adds to it."""
-        added = dimension * lattice.moved(step, 1.0)
+        added = dimension * lattice.rounding_distance(step, 1.0)
         return self.loss(up(distance + added, 8) if added else distance)
 
     def deviation(self) -> float | None:

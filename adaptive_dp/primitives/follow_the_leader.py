@@ -16,8 +16,8 @@ from adaptive_dp.graph.convert import number, whole
 from adaptive_dp.graph.free import Free
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.graph.operation import require
-from adaptive_dp.noise.refine import LARGEST_SCALE
-from adaptive_dp.noise.rounded_gaussian import rounded_gaussian
+from adaptive_dp.noise.exact import LARGEST_SCALE
+from adaptive_dp.noise.gaussian import rounded_gaussian
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.primitives.factorizations import ROOM, Banded, Factorization, Tree
 

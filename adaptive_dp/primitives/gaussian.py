@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from accountants import Gaussian as GaussianLoss
 from accountants import PrivacyLoss
-from accountants.notions import gaussian
+from accountants.notions.gaussian import gdp_log_profile
 from accountants.roots import crossing
 from accountants.rounding import quotient, up
 from adaptive_dp.graph.free import IN_PROPORTION
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.graph.operation import require
 from adaptive_dp.noise import lattice
-from adaptive_dp.noise.rounded_gaussian import rounded_gaussian
+from adaptive_dp.noise.gaussian import rounded_gaussian
 from adaptive_dp.noise.stream import Stream
 
 
@@ -63,7 +63,7 @@ class Gaussian(Mechanism):
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss at ``distance`` and what rounding adds to it."""
-        added = math.sqrt(dimension) * lattice.moved(step, lattice.step(self.sigma))
+        added = math.sqrt(dimension) * lattice.rounding_distance(step, lattice.step(self.sigma))
         return self.loss(up(distance + added, 8) if added else distance)
 
     def deviation(self) -> float:
@@ -104,7 +104,7 @@ def largest_mu(epsilon: float, delta: float) -> float:
     )
 
     def room(mu: float) -> float:
-        return math.log(delta) - gaussian.log_profile(mu, epsilon, 1)
+        return math.log(delta) - gdp_log_profile(mu, epsilon, 1)
 
     low, high = 1.0, 1.0
     while room(low) <= 0:

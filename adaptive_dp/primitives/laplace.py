@@ -13,7 +13,7 @@ from accountants.rounding import quotient, up
 from adaptive_dp.graph.free import IN_PROPORTION
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.noise import lattice
-from adaptive_dp.noise.rounded_laplace import rounded_laplace
+from adaptive_dp.noise.laplace import rounded_laplace
 from adaptive_dp.noise.stream import Stream
 
 
@@ -59,7 +59,7 @@ class Laplace(Mechanism):
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss at ``distance`` and what rounding adds to it."""
-        added = dimension * lattice.moved(step, lattice.step(self.scale))
+        added = dimension * lattice.rounding_distance(step, lattice.step(self.scale))
         return self.loss(up(distance + added, 8) if added else distance)
 
     def deviation(self) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 from adaptive_dp.graph.free import Free
 from adaptive_dp.graph.operation import require
-from adaptive_dp.noise.refine import LARGEST_SCALE
+from adaptive_dp.noise.exact import LARGEST_SCALE
 
 
 def within(name: str, scale: Any) -> None:

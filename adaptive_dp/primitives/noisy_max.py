@@ -14,7 +14,7 @@ from adaptive_dp.graph.free import IN_PROPORTION
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.graph.operation import require
 from adaptive_dp.noise.choice import choose
-from adaptive_dp.noise.real import laplace, positive
+from adaptive_dp.noise.continuous import laplace, positive
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.primitives.permute_and_flip import permuted
 from adaptive_dp.primitives.scores import EXACT, Floats, finite, gaps, widest

@@ -84,7 +84,9 @@ class Norm(Mechanism):
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss with what rounding adds; of one number it is the Laplace mechanism's."""
-        added = dimension ** (1 / self.p) * lattice.moved(step, lattice.step(self.scale))
+        added = dimension ** (1 / self.p) * lattice.rounding_distance(
+            step, lattice.step(self.scale)
+        )
         far = up(distance + up(added, 64), 8) if added else distance
         return Laplace(far / self.scale) if dimension == 1 else self.loss(far)
 
@@ -92,7 +94,7 @@ class Norm(Mechanism):
 def ball_noise(stream: Stream, p: float, count: int) -> Floats:
     """Return a vector of density proportional to ``exp(-|z|_p)`` in R^count, in float64."""
     radius = -np.log(stream.uniform((count,))).sum()
-    sign = np.where(stream.coins(0.5, count), 1.0, -1.0)
+    sign = np.where(stream.bernoulli(0.5, count), 1.0, -1.0)
     size = stream.uniform((count,)) if math.isinf(p) else _generalised(stream.uniform((count,)), p)
     largest = size.max(initial=0.0)
     if largest == 0:

@@ -22,15 +22,15 @@ from numpy.typing import NDArray
 from accountants import ObjectivePerturbation, PrivacyLoss, Pure
 from accountants.losses.derived_pair import PureBound
 from accountants.rounding import down, up
+from adaptive_dp.data import Examples
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import Mechanism, budget_parameter, noise_parameter
-from adaptive_dp.noise.real import Real, exponential, normal
-from adaptive_dp.noise.rounded_gaussian import rounded_gaussian
-from adaptive_dp.noise.rounded_laplace import rounded_laplace
+from adaptive_dp.noise.continuous import Real, exponential, normal
+from adaptive_dp.noise.gaussian import rounded_gaussian
+from adaptive_dp.noise.laplace import rounded_laplace
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.primitives.perturbed_minimum import Point, Problem, minimum
 from adaptive_dp.problems import Constants, Loss, names
-from adaptive_dp.rows import Examples
 
 TOLERANCE = 2.0**-24
 """The gradient's norm is brought below this part of a row's largest gradient, or of the noise."""

@@ -12,7 +12,7 @@ from accountants import PermuteAndFlip as PermuteAndFlipLoss
 from accountants import PrivacyLoss
 from adaptive_dp.graph.free import IN_PROPORTION
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
-from adaptive_dp.noise.coins import first_heads, permutation
+from adaptive_dp.noise.bernoulli import first_success, permutation
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.primitives.scores import EXACT, cost, finite, gaps
 
@@ -62,4 +62,4 @@ def permuted(value: NDArray[Any], scale: float, stream: Stream) -> int:
     """Return the index that permute-and-flip chooses."""
     exponents, exact = gaps(finite(value), scale)
     order = permutation(len(exponents), stream)
-    return int(order[first_heads(exponents[order], lambda i: exact(int(order[i])), stream)])
+    return int(order[first_success(exponents[order], lambda i: exact(int(order[i])), stream)])

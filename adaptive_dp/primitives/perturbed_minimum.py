@@ -25,9 +25,9 @@ from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from accountants.rounding import UNIT, down, up
+from adaptive_dp.data import Examples
+from adaptive_dp.data.examples import WEIGHT_BITS, to_steps, weighted_sum
 from adaptive_dp.problems import Loss
-from adaptive_dp.rows import Examples
-from adaptive_dp.rows.examples import WEIGHT, weighted, whole
 
 Floats = NDArray[np.float64]
 Point = list[Fraction]
@@ -67,8 +67,8 @@ class Problem:
 
     def gradient(self, near: Floats) -> Gradient:
         """Return the gradient at a point next to ``w = near / scale``."""
-        high, coarse = whole(near[None])
-        low, fine = whole(near[None] - high * coarse)
+        high, coarse = to_steps(near[None])
+        low, fine = to_steps(near[None] - high * coarse)
         limits = self.loss.constants()
         top = math.ldexp(1.0, math.frexp(limits.lipschitz)[1])
         size = 0.0
@@ -77,19 +77,19 @@ class Problem:
             nonlocal size
             z = (high @ block.T) * coarse + (low @ block.T) * fine
             size += float(np.abs(z).sum())
-            left = self.loss.slope(z, self.examples.labels[where])[0] * (2.0**WEIGHT / top)
+            left = self.loss.slope(z, self.examples.labels[where])[0] * (2.0**WEIGHT_BITS / top)
             split = np.empty((_SPLITS, len(left)))
             for k in range(_SPLITS):
                 split[k] = np.rint(left)
-                left = (left - split[k]) * 2.0**WEIGHT
+                left = (left - split[k]) * 2.0**WEIGHT_BITS
             return split
 
-        sums = weighted(self.examples, parts, _SPLITS)
+        sums = weighted_sum(self.examples, parts, _SPLITS)
         at = [Fraction(h) * Fraction(coarse) + Fraction(m) * Fraction(fine)
               for h, m in zip(high[0].tolist(), low[0].tolist(), strict=True)]  # fmt: skip
         step = Fraction(self.scale) * Fraction(top)
         total = [
-            sum((Fraction(int(sums[k][j])) / 2 ** (WEIGHT * (k + 1)) for k in range(_SPLITS)),
+            sum((Fraction(int(sums[k][j])) / 2 ** (WEIGHT_BITS * (k + 1)) for k in range(_SPLITS)),
                 Fraction()) * step
             for j in range(len(at))
         ]  # fmt: skip

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountants import BoundedRange, PrivacyLoss
+from adaptive_dp.data.grid import step
 from adaptive_dp.graph.free import IN_PROPORTION
 from adaptive_dp.graph.instance import Ranked
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.noise.choice import choose
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.primitives.scores import EXACT, cost, finite, gaps
-from adaptive_dp.rows.grid import step
 
 POINTS = 30
 """The interval is cut into at least 2^30 steps, where floats are as fine as that."""

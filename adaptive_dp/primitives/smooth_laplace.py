@@ -61,7 +61,7 @@ def laplace_smoothness(epsilon: float, delta: float) -> float:
 
 def laplace(stream: Stream) -> float:
     """Return a draw of density ``e^{-|z|}/2``."""
-    sign = 1.0 if bool(stream.coins(0.5, 1)[0]) else -1.0
+    sign = 1.0 if bool(stream.bernoulli(0.5, 1)[0]) else -1.0
     return -sign * math.log(fine_uniform(stream))
 
 

@@ -16,7 +16,7 @@ from adaptive_dp.graph.convert import POSITIVE, number, positive, whole
 from adaptive_dp.graph.free import Free
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.graph.operation import require
-from adaptive_dp.noise.real import laplace
+from adaptive_dp.noise.continuous import laplace
 from adaptive_dp.noise.stream import SecureStream, Stream
 from adaptive_dp.primitives.above_threshold import AboveThreshold
 from adaptive_dp.primitives.scores import EXACT, widest

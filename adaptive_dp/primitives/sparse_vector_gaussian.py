@@ -13,7 +13,7 @@ from accountants import PrivacyLoss, Pure
 from accountants.rounding import down
 from adaptive_dp.graph.convert import number
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
-from adaptive_dp.noise.real import normal
+from adaptive_dp.noise.continuous import normal
 from adaptive_dp.noise.stream import SecureStream, Stream
 from adaptive_dp.primitives.above_threshold import AboveThreshold
 from adaptive_dp.primitives.scores import EXACT, widest

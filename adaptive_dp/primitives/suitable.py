@@ -146,7 +146,7 @@ def _size(row: Row, charge: Charge, delta: float) -> float:
     query, domain = _query(charge)
     norm, dimension = _norm(row.mechanism), query.dimension(domain)
     whole = row.mechanism in (DiscreteLaplace, DiscreteGaussian)
-    moved = lattice.moved(query.step(domain), 1.0) if whole else 0.0
+    moved = lattice.rounding_distance(query.step(domain), 1.0) if whole else 0.0
     size = row.factor(dimension, delta) * (distance(charge, norm) + moved * dimension ** (1 / norm))
     return float(f"{size:.9g}")  # ties are ties, whatever the rounding
 

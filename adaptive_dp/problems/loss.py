@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
+from weakref import WeakValueDictionary
 
 import numpy as np
 from attrs import frozen
@@ -58,6 +59,10 @@ class Constants:
     highest: float = math.inf
 
 
+DEFINED: WeakValueDictionary[str, type[Loss]] = WeakValueDictionary()
+"""Each class of losses that the program has defined, the latest, by ``module:name``."""
+
+
 @frozen
 class Loss:
     """Base of the losses: frozen values without data.
@@ -97,6 +102,11 @@ class Loss:
     convex: ClassVar[bool] = True
     monotone: ClassVar[bool] = False
     """Whether the slope has the same sign at every score, given the label (one output)."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Note the class, so that a document that names it finds it."""
+        super().__init_subclass__(**options)
+        DEFINED[f"{cls.__module__}:{cls.__name__}"] = cls
 
     @property
     def outputs(self) -> int:

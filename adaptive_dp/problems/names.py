@@ -1,13 +1,12 @@
 """Loss functions as strings, such as ``Huber(width=0.5)``: how documents and tables name them.
 
 A third party's loss is named with its module, ``my_module:Mine(width=0.5)``. A string never brings
-code: such a loss is found only where the running program has already imported its module.
+code: such a loss is found only where the running program has already defined it.
 """
 
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +18,7 @@ from adaptive_dp.problems.hinge import Hinge
 from adaptive_dp.problems.huber import Huber
 from adaptive_dp.problems.huber_hinge import HuberHinge
 from adaptive_dp.problems.logistic import Logistic
-from adaptive_dp.problems.loss import Loss
+from adaptive_dp.problems.loss import DEFINED, Loss
 from adaptive_dp.problems.multinomial import Multinomial
 from adaptive_dp.problems.poisson import Poisson
 from adaptive_dp.problems.smoothed_hinge import SmoothedHinge
@@ -81,11 +80,8 @@ def read_any(written: str) -> Loss:
     module, colon, call = written.partition(":")
     if not colon or not all(part.isidentifier() for part in module.split(".")):
         return read(written)
-    known = {
-        name: kind
-        for name, kind in vars(sys.modules.get(module, object)).items()
-        if isinstance(kind, type) and issubclass(kind, Loss) and kind.__module__ == module
-    }
+    places = ((place.partition(":"), kind) for place, kind in DEFINED.items())
+    known = {name: kind for (where, _, name), kind in places if where == module}
     hint = (
         f"{written!r} is no loss that the program has defined: import {module} first; its class is "
         "at the top level of a module, frozen by attrs, and its parameters are numbers and texts"

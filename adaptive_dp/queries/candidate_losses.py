@@ -9,6 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from attrs import field, frozen
 
+from adaptive_dp.data import Columns, grid
+from adaptive_dp.data.examples import to_steps
+from adaptive_dp.data.rows import Integers
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.convert import anything
 from adaptive_dp.graph.errors import DeclarationError
@@ -20,9 +23,6 @@ from adaptive_dp.queries.columns import Floats, Selected, clipped
 from adaptive_dp.queries.domains import Ball, Interval, interval, number
 from adaptive_dp.queries.sum import enforced
 from adaptive_dp.queries.vectors import scaled
-from adaptive_dp.rows import Columns, grid
-from adaptive_dp.rows.examples import whole
-from adaptive_dp.rows.rows import Integers
 
 Candidates = tuple[tuple[float, ...], ...]
 
@@ -138,7 +138,7 @@ class CandidateLosses(Query):
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
         """Return the scores, shape (m,)."""
         selected: Selected = inputs[0]
-        weights, scale = whole(np.array(self.candidates))
+        weights, scale = to_steps(np.array(self.candidates))
         value, labels = _value(self.loss), self._labels()
         unit = grid.step(self.width, grid.BITS)
         top, each = math.floor(self.width / unit), max(1, CELLS // len(weights))

@@ -9,12 +9,12 @@ import numpy as np
 from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
+from adaptive_dp.data import Columns, Rows, cells
+from adaptive_dp.data.cells import array_kind
 from adaptive_dp.graph.errors import DataError
 from adaptive_dp.graph.operation import Operation
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import Interval, Table, Values, number, numeric
-from adaptive_dp.rows import Columns, Rows, cells
-from adaptive_dp.rows.reading import kind
 
 Floats = NDArray[np.float64]
 
@@ -134,6 +134,6 @@ def numbers(values: NDArray[Any]) -> Floats:
     if values.dtype.kind == "O":
         return cells.numbers(values.tolist())
     if values.dtype.kind not in "biuf":
-        raise DataError(f"a column must be numeric here, got {kind(values)}")
+        raise DataError(f"a column must be numeric here, got {array_kind(values)}")
     with np.errstate(over="ignore"):
         return np.asarray(values, dtype=np.float64)

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 from attrs import frozen
 
+from adaptive_dp.data.linear_systems import constrained
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.operation import Query, require
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.columns import Floats
 from adaptive_dp.queries.domains import number
 from adaptive_dp.queries.moments import LEAST, MOST, MomentsDomain
-from adaptive_dp.rows.definite import constrained
 
 
 @frozen

@@ -10,6 +10,8 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants.rounding import up
+from adaptive_dp.data import Columns, Rows
+from adaptive_dp.data.rows import Integers
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.convert import anything
 from adaptive_dp.graph.errors import DeclarationError
@@ -18,8 +20,6 @@ from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.columns import Floats
 from adaptive_dp.queries.domains import Table
 from adaptive_dp.queries.filter import Filter
-from adaptive_dp.rows import Columns, Rows
-from adaptive_dp.rows.rows import Integers
 
 Condition = tuple[str, str, Any]
 """A column, a test and an operand, as a filter has them."""

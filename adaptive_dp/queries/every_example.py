@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 from attrs import evolve, frozen
 
+from adaptive_dp.data import Examples
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.operation import Query, require
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.examples import ExamplesDomain
-from adaptive_dp.rows import Examples
 
 
 @frozen
@@ -65,7 +65,7 @@ class EveryExample(Query):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Examples:
         """Return the examples, all of them here: mechanisms look at each."""
-        found: Examples = inputs[0].gathered()
+        found: Examples = inputs[0].in_memory()
         if self.against is None:
             return found
         return evolve(found, labels=np.where(found.labels == self.against, 1.0, -1.0))

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from attrs import evolve, field, frozen
 
+from adaptive_dp.data import AnyExamples, Columns, Rows, examples_of_rows, grid
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.convert import texts
 from adaptive_dp.graph.operation import Operation, require
@@ -19,7 +20,6 @@ from adaptive_dp.queries.domains import Categories, Column, Interval, Table, num
 from adaptive_dp.queries.partition import category_index
 from adaptive_dp.queries.sample import Sample
 from adaptive_dp.queries.vectors import scaled
-from adaptive_dp.rows import AnyExamples, Columns, Rows, grid, learned
 
 LABELS = ("sign", "class", "number", "count")
 
@@ -61,7 +61,7 @@ class ExamplesOf(Operation):
     Bounds of which one is 0 keep it (see `standard`), so that what is mostly 0 stays so.
     A column of k categories makes k features, of which the row's is 1; a value that is none of the
     declared makes zeros. Rows longer than the norm are scaled down to it, and lie on a grid (see
-    `adaptive_dp.rows.examples`). Of a row whose label is none of the declared categories nothing
+    `adaptive_dp.data.examples`). Of a row whose label is none of the declared categories nothing
     is kept.
 
     Parameters
@@ -167,7 +167,7 @@ class ExamplesOf(Operation):
         def steps(columns: Columns) -> Floats:
             return grid.ball_steps(self.vectors(columns, scales), radius)[0]
 
-        return learned(rows, steps, self.goals, radius, unit)
+        return examples_of_rows(rows, steps, self.goals, radius, unit)
 
     def goals(self, columns: Columns) -> Floats:
         """Return the labels of a block of rows, shape (m,)."""

@@ -9,6 +9,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
+from adaptive_dp.data import Columns, Rows
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Handle, Released
@@ -17,7 +18,6 @@ from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.columns import numbers
 from adaptive_dp.queries.domains import Categories, Table, known, number
 from adaptive_dp.queries.partition import category_index
-from adaptive_dp.rows import Columns, Rows
 
 _TESTS = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
 

@@ -14,6 +14,8 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
+from adaptive_dp.data import AnyExamples, grid
+from adaptive_dp.data.examples import to_steps
 from adaptive_dp.graph.adaptive_sums import AdaptiveSums
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.operation import Query, require
@@ -24,8 +26,6 @@ from adaptive_dp.queries.domains import number
 from adaptive_dp.queries.examples import ExamplesDomain
 from adaptive_dp.queries.phases import cuts
 from adaptive_dp.queries.row_gradients import LinearGradients, loss_of, trusted, written
-from adaptive_dp.rows import AnyExamples, grid
-from adaptive_dp.rows.examples import whole
 
 FINE = 20
 """Sums are given in steps of at least 2^-21 of the bound, and at most 2^-20."""
@@ -57,12 +57,12 @@ class ClippedGradients(AdaptiveSums):
 
     def split(self, parts: int, stream: Stream) -> list[ClippedGradients]:
         """Return batches of whole units, each in one of them by its own uniform draw."""
-        batches = self.examples.parted(cuts([1 / parts] * parts), stream)
+        batches = self.examples.split(cuts([1 / parts] * parts), stream)
         return [ClippedGradients(batch, self.loss, self.clip) for batch in batches]
 
     def at(self, parameters: Floats) -> NDArray[np.int64]:
         """Return the sum at parameters, shape (d,), rounded to whole steps."""
-        steps, unit = whole(parameters.reshape(self.loss.outputs, self.examples.width))
+        steps, unit = to_steps(parameters.reshape(self.loss.outputs, self.examples.width))
         gradients = LinearGradients(self.examples, self.loss, steps, unit)
         exact, finer = gradients.clipped_sum(self.clip, relative=False)
         halvings = round(math.log2(self.step / finer))

@@ -10,14 +10,14 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
+from adaptive_dp.data import Columns, grid
+from adaptive_dp.data.rows import Integers
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.columns import Floats, Selected
 from adaptive_dp.queries.domains import Ball
 from adaptive_dp.queries.sum import enforced
-from adaptive_dp.rows import Columns, grid
-from adaptive_dp.rows.rows import Integers
 
 MOST = 2**30
 """Second moments are clamped to those of this many of the longest rows."""

@@ -11,6 +11,8 @@ from attrs import field, frozen
 from numpy.typing import NDArray
 
 from accountants.rounding import up
+from adaptive_dp.data import Columns
+from adaptive_dp.data.rows import Integers
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.convert import perhaps
 from adaptive_dp.graph.operation import Contributions, Query, require
@@ -18,8 +20,6 @@ from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.columns import Floats, Selected
 from adaptive_dp.queries.domains import Categories, Values, edges_of, known, numeric
 from adaptive_dp.queries.partition import bin_index, bins, category_index
-from adaptive_dp.rows import Columns
-from adaptive_dp.rows.rows import Integers
 
 
 @frozen

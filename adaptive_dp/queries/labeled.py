@@ -9,6 +9,7 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
+from adaptive_dp.data import Examples
 from adaptive_dp.graph.errors import LeakError
 from adaptive_dp.graph.functions import Function
 from adaptive_dp.graph.handles import Handle, Private, PrivateQuery, Released, meant, path
@@ -28,7 +29,6 @@ from adaptive_dp.queries.row_gradients import (
     ShortGradients,
     SquaredNorms,
 )
-from adaptive_dp.rows import Examples
 
 Array = NDArray[np.float64]
 

@@ -33,6 +33,7 @@ from typing import Any, ClassVar
 import numpy as np
 from attrs import field, frozen
 
+from adaptive_dp.data import Examples, grid
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.functions import Function
 from adaptive_dp.graph.operation import Query, require
@@ -44,7 +45,6 @@ from adaptive_dp.queries.columns import Floats
 from adaptive_dp.queries.domains import number
 from adaptive_dp.queries.examples import ExamplesDomain
 from adaptive_dp.queries.row_gradients import loss_of
-from adaptive_dp.rows import Examples, grid
 
 FINE = 24
 """Coordinates are whole steps of at least 2^-25 of what one row moves."""
@@ -220,7 +220,7 @@ class Minimizer(Query):
         NotReached
             Where no point within the tolerance was found; the run fails then.
         """
-        rows: Examples = inputs[0].gathered()
+        rows: Examples = inputs[0].in_memory()
         ridge = released_ridge(inputs[1], rows.radius) if self.ridge is None else self.ridge
         with np.errstate(all="ignore"):  # a warning would tell of the data
             moves = self._moves(self._one(rows.width, rows.radius), ridge)

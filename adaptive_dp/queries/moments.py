@@ -14,22 +14,15 @@ from typing import Any, ClassVar
 import numpy as np
 from attrs import field, frozen
 
+from adaptive_dp.data import Columns, grid
+from adaptive_dp.data.linear_systems import BITS, Moments, least_eigenvalue, norm, precise, solution
+from adaptive_dp.data.rows import Integers
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.operation import Operation, Query, require
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.columns import Floats, Selected
 from adaptive_dp.queries.domains import Ball, Interval, interval, number
 from adaptive_dp.queries.vectors import onto_unit
-from adaptive_dp.rows import Columns, grid
-from adaptive_dp.rows.definite import (
-    BITS,
-    Moments,
-    least_eigenvalue,
-    norm,
-    precise,
-    solution,
-)
-from adaptive_dp.rows.rows import Integers
 
 STEP = 16
 """The least eigenvalue is given in steps of 2^-16."""

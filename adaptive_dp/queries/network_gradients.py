@@ -30,6 +30,8 @@ import numpy as np
 from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
+from adaptive_dp.data import AnyExamples, grid
+from adaptive_dp.data.examples import Examples, exact_sum, to_steps
 from adaptive_dp.graph.operation import Operation, require
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.problems import Network
@@ -37,8 +39,6 @@ from adaptive_dp.problems import names as losses
 from adaptive_dp.queries.columns import Floats
 from adaptive_dp.queries.examples import ExamplesDomain
 from adaptive_dp.queries.row_gradients import GradientsDomain, columnwise, loss_of
-from adaptive_dp.rows import AnyExamples, grid
-from adaptive_dp.rows.examples import Examples, added, whole
 
 SHARE = 35
 """A share is at most 2^(SHARE + 1) steps."""
@@ -147,7 +147,7 @@ class LayerGradients:
                 np.matmul(found.slopes, found.hidden.T, out=second)
                 yield flat
 
-        return added(sums(), self.first.size + self.second.size)
+        return exact_sum(sums(), self.first.size + self.second.size)
 
     def short(self, bound: float) -> int:
         """Return how many gradients have a norm of at most ``bound``."""
@@ -217,9 +217,9 @@ class NetworkGradients(Operation):
         examples, parameters = inputs
         flat = np.asarray(parameters, dtype=np.float64).reshape(-1)
         first, second = self.network.layers(flat, examples.width)
-        steps, unit = whole(first)
+        steps, unit = to_steps(first)
         # as one row: so its rows and its columns are as short as that
-        back, back_unit = whole(second.reshape(1, -1))
+        back, back_unit = to_steps(second.reshape(1, -1))
         return LayerGradients(
             examples, self.network, steps, back.reshape(second.shape), (unit, back_unit)
         )

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from attrs import frozen
 
+from adaptive_dp.data.linear_systems import BITS
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.noise.stream import Stream
@@ -23,7 +24,6 @@ from adaptive_dp.queries.columns import Floats
 from adaptive_dp.queries.gram import MOST, pack, packed_sensitivity, unpack
 from adaptive_dp.queries.moments import MomentsDomain
 from adaptive_dp.queries.stacked_moments import value_of
-from adaptive_dp.rows.definite import BITS
 
 
 @frozen

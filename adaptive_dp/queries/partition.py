@@ -10,6 +10,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
+from adaptive_dp.data import Columns, Rows
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.convert import perhaps
 from adaptive_dp.graph.operation import require
@@ -17,7 +18,6 @@ from adaptive_dp.graph.roles import PartitionOperation, PartOperation
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.columns import numbers
 from adaptive_dp.queries.domains import Categories, Parts, Table, edges_of, known, numeric
-from adaptive_dp.rows import Columns, Rows
 
 
 @frozen

@@ -22,13 +22,13 @@ import numpy as np
 from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
+from adaptive_dp.data import AnyExamples
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.convert import anything, number
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.roles import PartitionOperation, PartOperation
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.examples import ExamplesDomain
-from adaptive_dp.rows import AnyExamples
 
 
 def drawn(stream: Stream, shares: Sequence[float], count: int) -> NDArray[np.int64]:
@@ -106,7 +106,7 @@ class Phases(PartitionOperation):
     def run(self, inputs: Sequence[Any], stream: Stream) -> list[AnyExamples]:
         """Return the parts."""
         examples: AnyExamples = inputs[0]
-        return list(examples.parted(cuts(self.shares), stream))
+        return list(examples.split(cuts(self.shares), stream))
 
 
 @frozen

@@ -14,6 +14,8 @@ import numpy as np
 from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
+from adaptive_dp.data import AnyExamples, grid
+from adaptive_dp.data.examples import WEIGHT_BITS, Examples, to_steps, weighted_sum
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.operation import Operation, Query, require
@@ -22,8 +24,6 @@ from adaptive_dp.problems import Loss, names
 from adaptive_dp.queries.columns import Floats
 from adaptive_dp.queries.domains import number
 from adaptive_dp.queries.examples import ExamplesDomain
-from adaptive_dp.rows import AnyExamples, grid
-from adaptive_dp.rows.examples import WEIGHT, Examples, weighted, whole
 
 FINE = 28
 """A sum of clipped gradients is given in steps of at least 2^-29 of the bound."""
@@ -76,7 +76,7 @@ class LinearGradients:
         Of `relative` sums the step is one of ``bound``. It is a power of two in either case.
         """
         radius = self.examples.radius
-        step = grid.step((1.0 if relative else bound) / (radius * SHORTEST), WEIGHT - 1)
+        step = grid.step((1.0 if relative else bound) / (radius * SHORTEST), WEIGHT_BITS - 1)
         unit = step * bound if relative else step
         found = self.examples.total(lambda own: evolve(self, examples=own)._clipped(bound, unit))
         return found, step * self.examples.unit
@@ -94,9 +94,9 @@ class LinearGradients:
                 a = a * np.where(lengths > limit, limit / lengths, 1.0)
             a /= unit
             np.rint(a, out=a)
-            return np.clip(a, -(2.0**WEIGHT), 2.0**WEIGHT, out=a)
+            return np.clip(a, -(2.0**WEIGHT_BITS), 2.0**WEIGHT_BITS, out=a)
 
-        return weighted(examples, weights, outputs)
+        return weighted_sum(examples, weights, outputs)
 
     def squares(self, bound: float) -> int:
         """Return the sum of `squared` norms."""
@@ -234,7 +234,7 @@ class RowGradients(Operation):
         examples, parameters = inputs
         loss = names.read_any(self.loss)
         shape = (loss.outputs, examples.width)
-        steps, unit = whole(np.asarray(parameters, dtype=np.float64).reshape(shape))
+        steps, unit = to_steps(np.asarray(parameters, dtype=np.float64).reshape(shape))
         return LinearGradients(examples, loss, steps, unit)
 
 

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 from attrs import evolve, field, frozen
 
+from adaptive_dp.data import Rows
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.errors import NeighborError
 from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.roles import SampleOperation
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import Table
-from adaptive_dp.rows import Rows
 
 
 @frozen

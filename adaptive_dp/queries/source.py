@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from attrs import evolve, field, frozen
 
+from adaptive_dp.data import Reading, Rows, SchemaError, open_rows
 from adaptive_dp.graph.change import NEIGHBORS, UNBOUNDED, Change, Neighbors
 from adaptive_dp.graph.convert import number
 from adaptive_dp.graph.errors import DataError
@@ -14,7 +15,6 @@ from adaptive_dp.graph.operation import require
 from adaptive_dp.graph.roles import BoundOperation, SourceOperation, bindable
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import Column, Interval, Table, column
-from adaptive_dp.rows import Reading, Rows, SchemaError, opened
 
 
 def _declared(columns: Any) -> dict[str, Column]:
@@ -126,7 +126,7 @@ class Source(SourceOperation):
         readings = {name: reading(declared) for name, declared in self.columns.items()}
         failed = ""
         try:
-            bound = opened(data, readings, self.unit)
+            bound = open_rows(data, readings, self.unit)
         except SchemaError as error:
             failed = str(error)
         except Exception:  # its message may quote the data, its type tell of them

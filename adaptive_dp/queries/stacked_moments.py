@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from attrs import field, frozen
 
+from adaptive_dp.data import Columns
+from adaptive_dp.data.rows import Integers
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.operation import Query, require
 from adaptive_dp.noise.stream import Stream
@@ -17,8 +19,6 @@ from adaptive_dp.queries.domains import Ball, Interval, interval
 from adaptive_dp.queries.gram import MOST, pack, unpack
 from adaptive_dp.queries.sum import enforced
 from adaptive_dp.queries.weighted_rows import GOAL, UNIT, weighted
-from adaptive_dp.rows import Columns
-from adaptive_dp.rows.rows import Integers
 
 
 @frozen

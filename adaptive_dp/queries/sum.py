@@ -11,14 +11,14 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from accountants.rounding import ceiling, up
+from adaptive_dp.data import Columns, grid
+from adaptive_dp.data.rows import Integers
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.operation import Contributions, Query, require
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.columns import Floats, Selected, numbers
 from adaptive_dp.queries.domains import Ball, Categories, Interval, Values, interval, number
-from adaptive_dp.rows import Columns, grid
-from adaptive_dp.rows.rows import Integers
 
 
 def bounded(values: Values) -> Interval:

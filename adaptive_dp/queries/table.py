@@ -10,6 +10,7 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
+from adaptive_dp.data import Rows
 from adaptive_dp.graph.change import Neighbors
 from adaptive_dp.graph.convert import anything
 from adaptive_dp.graph.errors import DeclarationError, LeakError
@@ -39,7 +40,6 @@ from adaptive_dp.queries.sum import Sum, VectorSum, bounded
 from adaptive_dp.queries.trimmed_mean import TrimmedMean
 from adaptive_dp.queries.variance import Variance
 from adaptive_dp.queries.vectors import NormClip, Times, VectorsOf
-from adaptive_dp.rows import Rows
 
 Array = NDArray[np.float64]
 S = TypeVar("S", covariant=True)

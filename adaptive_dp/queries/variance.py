@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from attrs import field, frozen
 
+from adaptive_dp.data.grid import step
+from adaptive_dp.data.rows import Integers
 from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.operation import Query, require
 from adaptive_dp.graph.stability import Stability
@@ -17,8 +19,6 @@ from adaptive_dp.queries.domains import Interval, Values, interval
 from adaptive_dp.queries.order import ordered
 from adaptive_dp.queries.row_steps import counted, row_steps
 from adaptive_dp.queries.sum import bounded
-from adaptive_dp.rows.grid import step
-from adaptive_dp.rows.rows import Integers
 
 
 @frozen(repr=False)

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 from attrs import evolve, field, frozen
 
+from adaptive_dp.data import Columns, grid
 from adaptive_dp.graph.convert import texts
 from adaptive_dp.graph.operation import Operation, require
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.columns import Box, Floats, Selected, clipped, numbers
 from adaptive_dp.queries.domains import Ball, Interval, Table, interval, intervals, number
-from adaptive_dp.rows import Columns, grid
 
 
 @frozen

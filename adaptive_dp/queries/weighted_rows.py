@@ -15,11 +15,11 @@ import math
 
 import numpy as np
 
+from adaptive_dp.data import Columns, grid
 from adaptive_dp.queries.columns import Floats, Selected
 from adaptive_dp.queries.domains import Interval
 from adaptive_dp.queries.gram import inside
 from adaptive_dp.queries.vectors import onto_unit
-from adaptive_dp.rows import Columns, grid
 
 GOAL = 19
 """Targets in [-1, 1] are whole multiples of 2^-19."""

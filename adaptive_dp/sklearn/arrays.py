@@ -18,7 +18,7 @@ from scipy.sparse import issparse
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import validate_data
 
-from adaptive_dp.rows import cells
+from adaptive_dp.data import cells
 
 Floats = NDArray[np.float64]
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
+from adaptive_dp.data import cells
 from adaptive_dp.graph.pipeline import Pipeline
 from adaptive_dp.problems import Loss
-from adaptive_dp.rows import cells
 from adaptive_dp.sklearn import choice
 from adaptive_dp.sklearn.estimator import PrivateLinear
 from adaptive_dp.sklearn.rows import ArrayRows, names

@@ -9,8 +9,8 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
-from adaptive_dp.rows import MemoryRows, Reading, SchemaError, cells
-from adaptive_dp.rows.reading import read
+from adaptive_dp.data import MemoryRows, Reading, SchemaError, cells
+from adaptive_dp.data.cells import read_column
 
 UNIT = "unit"
 """The column of whom a row belongs to."""
@@ -53,7 +53,7 @@ class ArrayRows:
         count = len(self.features)
         if unit is None:
             return MemoryRows(views, np.arange(count, dtype=np.int64))
-        whose = cells.units(read(self.units, UNIT, "value"))
+        whose = cells.unit_codes(read_column(self.units, UNIT, "value"))
         if len(whose) != count:
             raise SchemaError("units and features differ in length")
         kept = whose >= 0

@@ -8,13 +8,13 @@ from typing import Any, TypedDict, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from adaptive_dp.data import grid, read_rows
 from adaptive_dp.graph.handles import Released, post, public
 from adaptive_dp.problems import Logistic, Loss, Multinomial, Network
 from adaptive_dp.problems.network import Activation
 from adaptive_dp.queries.domains import Categories, Interval, column
 from adaptive_dp.queries.examples import ExamplesOf
 from adaptive_dp.queries.source import reading
-from adaptive_dp.rows import grid, rows
 from adaptive_dp.solvers.linear import Linear
 
 Array = NDArray[np.float64]
@@ -134,9 +134,9 @@ def network_scores(model: NetworkModel, data: Any) -> Array:
     features, norm = tuple(columns), float(model["norm"])
     # the same features as the learner's; of the target only the length is read
     made = ExamplesOf(features, features[0], "class", norm, True, columns)
-    found = rows(data, {name: reading(known) for name, known in columns.items()}, None)
+    found = read_rows(data, {name: reading(known) for name, known in columns.items()}, None)
     scales = made.scales()
-    steps = found.gathered(lambda block: grid.ball_steps(made.vectors(block, scales), norm)[0])
+    steps = found.integer_rows(lambda block: grid.ball_steps(made.vectors(block, scales), norm)[0])
     x = steps * grid.ball(np.zeros((1, 1)), norm)[1]
     weights = np.asarray(model["weights"], dtype=np.float64)
     hidden, width = int(model["hidden"]), x.shape[1]

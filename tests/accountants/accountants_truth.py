@@ -13,17 +13,11 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 
 import mpmath as mp
-from hypothesis import settings
 
 DIGITS = 50
 mp.mp.dps = DIGITS
 
 Pair = list[tuple[mp.mpf, mp.mpf]]
-
-
-def steady(examples: int) -> settings:
-    """A hypothesis profile that draws the same examples in every run."""
-    return settings(max_examples=examples, derandomize=True, deadline=None, database=None)
 
 
 def real(value: float | Fraction | str) -> mp.mpf:

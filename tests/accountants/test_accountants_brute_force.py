@@ -11,6 +11,7 @@ import mpmath as mp
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from profiles import examples
 
 from accountants import (
     ACCOUNTANTS,
@@ -71,14 +72,14 @@ def check(term: Term, exact: Profile, *, lower: bool = True) -> None:
                 assert truth.real(bounds.lower) <= at * (1 + mp.mpf(10) ** -25)
 
 
-@truth.steady(5)
+@examples(5)
 @given(st.lists(leaves, min_size=1, max_size=5))
 def test_compositions(drawn: list[Leaf]) -> None:
     exact = truth.Profile(truth.product(pair(leaf) for leaf in drawn))
     check(Sequential([Spend(loss(leaf)) for leaf in drawn]), exact)
 
 
-@truth.steady(12)
+@examples(12)
 @given(leaves, st.integers(1, 40))
 def test_equal_responses(leaf: Leaf, times: int) -> None:
     exact = truth.binomial_delta(leaf[0], times, leaf[1])
@@ -120,7 +121,7 @@ def test_failures_do_not_lift_the_lower_end() -> None:
     assert bounds.lower >= best * (1 - mp.mpf("1e-9"))
 
 
-@truth.steady(15)
+@examples(15)
 @given(st.lists(st.tuples(st.floats(0.01, 1.5), st.integers(1, 30)), min_size=2, max_size=3))
 def test_unequal_responses_are_close_on_the_lattice(drawn: list[tuple[float, int]]) -> None:
     """Murtagh and Vadhan's optimum by enumeration over the counts of each response."""
@@ -155,7 +156,8 @@ def test_unequal_responses_are_close_on_the_lattice(drawn: list[tuple[float, int
                 assert lower <= 0 or exact(lower) > delta
 
 
-@truth.steady(9)
+@pytest.mark.slow
+@examples(9)
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(2, 4)), min_size=1, max_size=4))
 def test_random_mechanisms_with_a_pure_epsilon(drawn: list[tuple[int, int]]) -> None:
     """Pairs over k letters, declared by their log ratio rounded up: the truth lies below."""
@@ -204,7 +206,7 @@ def joined(sets: list[set[tuple[Leaf, ...]]]) -> set[tuple[Leaf, ...]]:
     return {tuple(sorted(sum(way, ()))) for way in itertools.product(*sets)}
 
 
-@truth.steady(30)
+@examples(30)
 @given(trees(3))
 def test_terms_over_every_explicit_choice(term: Term) -> None:
     ways = explicit(term)
@@ -224,7 +226,7 @@ def test_terms_over_every_explicit_choice(term: Term) -> None:
             truth.refutes(bounds.lower, exact, delta)
 
 
-@truth.steady(48)
+@examples(48)
 @given(trees(3))
 def test_kept_worlds_are_explicit_ones_and_cover_the_rest(term: Term) -> None:
     every = worlds(term)
@@ -251,7 +253,7 @@ def dominated(small: tuple[Leaf, ...], large: tuple[Leaf, ...]) -> bool:
     )
 
 
-@truth.steady(12)
+@examples(12)
 @given(st.lists(leaves, min_size=1, max_size=2), st.lists(leaves, min_size=1, max_size=2))
 def test_a_group_may_be_spread_over_the_parts(one: list[Leaf], two: list[Leaf]) -> None:
     """Two units in different parts: each part sees one of them, both are touched."""
@@ -264,7 +266,7 @@ def test_a_group_may_be_spread_over_the_parts(one: list[Leaf], two: list[Leaf]) 
             truth.proves(bounds.upper, spread, delta)
 
 
-@truth.steady(6)
+@examples(6)
 @given(st.lists(leaves, min_size=1, max_size=2), st.floats(1e-4, 1.0), st.integers(1, 2))
 def test_sampled_bodies(drawn: list[Leaf], rate: float, times: int) -> None:
     """The mixture with the law without the unit, enumerated; both directions in each step."""

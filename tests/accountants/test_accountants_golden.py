@@ -32,7 +32,7 @@ from accountants import (
     measure,
 )
 from accountants import losses as families
-from accountants.notions import renyi
+from accountants.notions.renyi import renyi_epsilon
 from accountants.reading import Guarantee
 from accountants.rounding import ceiling, flooring
 
@@ -169,7 +169,7 @@ def test_laplace_renyi(case):
 def test_zcdp_conversion(case):
     """The value of the conversion itself: a search over orders cannot go below its minimum."""
     rho, delta = rounded(case["params"]["rho"], 1), rounded(case["params"]["delta"], -1)
-    close(case, renyi.epsilon(lambda orders: orders * rho, delta)[0])
+    close(case, renyi_epsilon(lambda orders: orders * rho, delta)[0])
 
 
 @pytest.mark.parametrize("case", cases("gaussian_tradeoff", "laplace_tradeoff"))

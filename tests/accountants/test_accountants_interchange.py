@@ -8,9 +8,9 @@ from fractions import Fraction
 
 import mpmath as mp
 import pytest
-from accountants_truth import steady
 from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from accountants import (
     Approximate,
@@ -229,7 +229,7 @@ def test_losses_that_hold_others():
 multipliers = st.floats(1e-300, 1e300, allow_subnormal=False)
 
 
-@steady(200)
+@examples(200)
 @given(multipliers, st.sampled_from(["add_remove", "zero_out", "replace_one"]))
 def test_numbers_are_rounded_outward(noise, neighbors):
     """The exact ratio is never below the event's, nor the event's noise above the term's."""
@@ -246,7 +246,7 @@ def test_numbers_are_rounded_outward(noise, neighbors):
         assert back.noise_multiplier >= noise * (1 - 1e-15)
 
 
-@steady(200)
+@examples(200)
 @given(st.floats(1e-12, 1 - 1e-9), st.integers(2, 40))
 def test_randomized_response_is_rounded_outward(noise, buckets):
     event = dp.RandomizedResponseDpEvent(noise, buckets)
@@ -258,7 +258,7 @@ def test_randomized_response_is_rounded_outward(noise, buckets):
     assert back.num_buckets == buckets
 
 
-@steady(100)
+@examples(100)
 @given(st.floats(1.01, 1e6), st.sampled_from([0.0, 0.5, 1.0, 2.0, 10.0]))
 def test_a_selection_has_at_least_as_many_runs(mean, shape):
     event = dp.RepeatAndSelectDpEvent(dp.GaussianDpEvent(2.0), mean, shape)
@@ -289,7 +289,7 @@ terms = st.recursive(
 )
 
 
-@steady(60)
+@examples(60)
 @given(terms)
 def test_terms_keep_their_shape(term):
     """There and back: the same term, each number at most a few units dearer."""

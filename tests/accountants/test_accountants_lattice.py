@@ -12,17 +12,19 @@ import pytest
 from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from accountants import special
 from accountants.atoms import Atoms
 from accountants.errors import DomainError, InapplicableError
-from accountants.lattices import convolution, discretisation, lattice
+from accountants.lattices import convolution, lattice
 from accountants.lattices.cells import Grid
+from accountants.lattices.discretisation import Law, law_above, law_below
 from accountants.lattices.lattice import epsilon, profile
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.laplace import LaplacePair
 from accountants.losses.pure import ResponsePair
-from accountants.notions import gaussian
+from accountants.notions.gaussian import gdp_epsilon
 from accountants.pair import Pair
 from accountants.rounding import Array
 
@@ -177,7 +179,7 @@ def test_responses_of_all_sizes(eps0: float, times: int, delta: float) -> None:
     assert bounds.upper <= times * eps0 * (1 + 1e-15)
 
 
-@truth.steady(20)
+@examples(20)
 @given(
     st.lists(st.floats(0.01, 3.0), min_size=1, max_size=6, unique=True),
     st.floats(-12, -0.1),
@@ -188,7 +190,7 @@ def test_responses_off_any_lattice(epsilons: list[float], exponent: float) -> No
     brackets(bounds, responses(*epsilons), delta, 1e-2)
 
 
-@truth.steady(15)
+@examples(15)
 @given(st.integers(0, 10**6), st.integers(2, 4), st.integers(1, 3), st.floats(-10, -0.2))
 def test_discrete_pairs_at_random(seed: int, size: int, times: int, exponent: float) -> None:
     rational, _ = truth.random_pair(seed, size)
@@ -233,7 +235,7 @@ def test_laplace_is_narrow(
     assert bounds.upper - bounds.lower < 1e-8
 
 
-@truth.steady(15)
+@examples(15)
 @given(st.floats(-4, 1.2), st.integers(1, 6), st.floats(-30, -0.05))
 def test_laplace_at_random(size: float, times: int, exponent: float) -> None:
     eps0, delta = 10**size, 10**exponent
@@ -264,18 +266,18 @@ def test_gaussians_against_the_closed_form(
     mu: float, times: int, delta: float, width: float
 ) -> None:
     bounds = epsilon([(GaussianPair(mu), times)], delta)
-    exact = gaussian.epsilon(mu * times**0.5, delta)
+    exact = gdp_epsilon(mu * times**0.5, delta)
     assert bounds.lower <= exact.upper * (1 + 1e-12)
     assert bounds.upper >= exact.lower * (1 - 1e-12)
     assert bounds.upper - bounds.lower <= width, bounds
 
 
-@truth.steady(15)
+@examples(15)
 @given(st.floats(-2, 1), st.integers(1, 50), st.floats(-40, -0.05))
 def test_gaussians_at_random(size: float, times: int, exponent: float) -> None:
     mu, delta = 10**size, 10**exponent
     bounds = epsilon([(GaussianPair(mu), times)], delta)
-    exact = gaussian.epsilon(mu * times**0.5, delta)
+    exact = gdp_epsilon(mu * times**0.5, delta)
     assert bounds.lower <= exact.upper * (1 + 1e-12)
     assert bounds.upper >= exact.lower * (1 - 1e-12)
 
@@ -283,7 +285,7 @@ def test_gaussians_at_random(size: float, times: int, exponent: float) -> None:
 def test_different_gaussians() -> None:
     mus = np.linspace(0.1, 0.5, 20)
     bounds = epsilon([(GaussianPair(float(mu)), 1) for mu in mus], 1e-6)
-    exact = gaussian.epsilon(float(np.sqrt((mus**2).sum())), 1e-6)
+    exact = gdp_epsilon(float(np.sqrt((mus**2).sum())), 1e-6)
     assert bounds.lower <= exact.upper <= bounds.upper * (1 + 1e-12)
     assert bounds.upper - bounds.lower < 1e-3
 
@@ -414,7 +416,7 @@ def test_transforms_are_as_accurate_as_assumed(n: int) -> None:
 
 def test_composed_masses_are_as_accurate_as_bounded() -> None:
     pair, times = ResponsePair(0.5), 60
-    law = discretisation.above(pair, Grid(0.0, 0.5, -2, 2), 0.0, 1e-14)
+    law = law_above(pair, Grid(0.0, 0.5, -2, 2), 0.0, 1e-14)
     total = convolution.compose([(law, times)], 512)
     more = 1 / (1 + mp.exp(-mp.mpf(0.5)))
     for wins in range(times + 1):
@@ -429,15 +431,15 @@ def test_composed_masses_are_as_accurate_as_bounded() -> None:
 def test_one_law_lies_above_and_one_below(pair: Pair, tilt: float) -> None:
     step = 0.7 / 16
     grid = Grid(0.0, step, -400, 400)
-    upper = discretisation.above(pair, grid, tilt * step, 1e-14)
-    lower = discretisation.below(pair, grid, tilt * step)
+    upper = law_above(pair, grid, tilt * step, 1e-14)
+    lower = law_below(pair, grid, tilt * step)
     for at in np.linspace(-1, 3, 41):
         low, high = pair.profile(np.array([at]))
         assert hockey_stick(lower, step, at) <= high[0] + 1e-12
         assert hockey_stick(upper, step, at) >= low[0] - 1e-12
 
 
-def hockey_stick(law: discretisation.Law, step: float, at: float) -> float:
+def hockey_stick(law: Law, step: float, at: float) -> float:
     index = law.first + np.arange(len(law.weights))
     losses = sum(law.offset) + index * step
     masses = law.weights * np.exp(law.log_mass - law.tilt * (index - law.centre))

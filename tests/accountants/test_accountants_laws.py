@@ -7,11 +7,11 @@ import itertools
 import math
 import time
 
-import accountants_truth as truth
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from accountants import (
     ACCOUNTANTS,
@@ -75,7 +75,7 @@ def close(a: float, b: float) -> None:
     assert a == b or math.isclose(a, b, rel_tol=1e-12)
 
 
-@truth.steady(25)
+@examples(25)
 @given(st.lists(losses, min_size=1, max_size=3), st.integers(0, 6))
 def test_k_times_is_k_copies(drawn: list[PrivacyLoss], times: int) -> None:
     for accountant in ACCOUNTANTS:
@@ -88,7 +88,7 @@ def test_k_times_is_k_copies(drawn: list[PrivacyLoss], times: int) -> None:
         close(accountant.epsilon(once, DELTA).lower, accountant.epsilon(copies, DELTA).lower)
 
 
-@truth.steady(25)
+@examples(25)
 @given(st.lists(terms, min_size=2, max_size=4), st.randoms(use_true_random=False))
 def test_order_does_not_matter(parts: list[Term], random) -> None:  # type: ignore[no-untyped-def]
     shuffled = list(parts)
@@ -102,7 +102,7 @@ def test_order_does_not_matter(parts: list[Term], random) -> None:  # type: igno
 SLACK = {"advanced": 1e-4}
 
 
-@truth.steady(25)
+@examples(25)
 @given(st.lists(spends, min_size=1, max_size=4))
 def test_parallel_lies_between_each_choice_and_the_sequence(parts: list[Spend]) -> None:
     for accountant in ACCOUNTANTS:
@@ -117,7 +117,7 @@ def test_parallel_lies_between_each_choice_and_the_sequence(parts: list[Spend]) 
             assert parallel >= upper(part, accountant) / slack
 
 
-@truth.steady(20)
+@examples(20)
 @given(terms, st.floats(1e-12, 0.5), st.floats(1.0, 1e6))
 def test_epsilon_falls_in_delta(term: Term, delta: float, factor: float) -> None:
     for accountant in ACCOUNTANTS:
@@ -127,7 +127,7 @@ def test_epsilon_falls_in_delta(term: Term, delta: float, factor: float) -> None
         )
 
 
-@truth.steady(10)
+@examples(10)
 @given(terms, st.floats(0.0, 8.0))
 def test_delta_and_epsilon_agree(term: Term, epsilon: float) -> None:
     every = worlds(term)
@@ -142,7 +142,7 @@ def test_delta_and_epsilon_agree(term: Term, epsilon: float) -> None:
             assert back.upper <= epsilon * (1 + 1e-9) + 1e-7  # a bracket may be so wide
 
 
-@truth.steady(40)
+@examples(40)
 @given(losses, size, size)
 def test_curves_rise_in_the_order_and_the_parameter(loss: PrivacyLoss, a: float, b: float) -> None:
     grid = np.array([1.01, 1.5, 2.0, 4.0, 10.0, 100.0, 1e4])
@@ -162,7 +162,7 @@ def test_curves_rise_in_the_order_and_the_parameter(loss: PrivacyLoss, a: float,
         assert (less_curve <= more_curve * (1 + 1e-10)).all()
 
 
-@truth.steady(20)
+@examples(20)
 @given(terms, st.integers(1, 4))
 def test_groups_cost_at_least_their_units(term: Term, count: int) -> None:
     for accountant in ACCOUNTANTS:
@@ -327,9 +327,12 @@ def test_envelope_is_never_below_its_parts() -> None:
 
 PAIRS = [
     lambda i: (Gaussian(0.1 + 0.01 * i), Laplace(0.2 + 0.013 * i)),
-    lambda i: (Laplace(0.3 + 0.01 * i), Pure(0.2 + 0.01 * i)),
+    pytest.param(lambda i: (Laplace(0.3 + 0.01 * i), Pure(0.2 + 0.01 * i)), marks=pytest.mark.slow),
     lambda i: (Approximate(0.1 + 0.01 * i, 1e-9 * (1 + i)), Approximate(0.05 + 0.007 * i, 1e-8)),
-    lambda i: (families.Sampled(Composite({Gaussian(1 + 0.1 * i): 1}), 0.1), Laplace(0.2)),
+    pytest.param(
+        lambda i: (families.Sampled(Composite({Gaussian(1 + 0.1 * i): 1}), 0.1), Laplace(0.2)),
+        marks=pytest.mark.slow,
+    ),
 ]
 
 
@@ -354,7 +357,7 @@ def test_many_sampled_gaussians_are_quick() -> None:
     assert time.process_time() - start < 20
 
 
-@truth.steady(30)
+@examples(30)
 @given(st.lists(st.lists(losses, min_size=1, max_size=3), min_size=1, max_size=4))
 def test_what_is_pruned_costs_no_more_than_what_is_kept(parts: list[list[PrivacyLoss]]) -> None:
     """Every choice of parts is below the worst world, for an accountant without a share."""

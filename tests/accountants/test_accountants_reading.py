@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from accountants import (
     Approximate,
@@ -106,12 +107,12 @@ class TestTradeoff:
         holds(of(Gaussian(mu)).false_negative_rate(alpha), exact, 1e-11)
         holds(of(Gaussian(mu)).true_positive_rate(alpha), 1 - exact, 1e-11)
 
-    @truth.steady(60)
+    @examples(60)
     @given(st.floats(1e-4, 20), st.floats(1e-9, 1 - 1e-9))
     def test_laplace(self, eps: float, alpha: float) -> None:
         holds(of(Laplace(eps)).false_negative_rate(alpha), laplace_miss(eps, alpha), 1e-11)
 
-    @truth.steady(60)
+    @examples(60)
     @given(st.floats(0, 8), st.floats(0, 1), st.floats(0, 1))
     def test_leaking_randomized_response(self, eps: float, delta: float, alpha: float) -> None:
         """f_{eps, delta} of Dong, Roth and Su 2022, eq. 4: two lines."""
@@ -182,7 +183,7 @@ class TestRisks:
         for prior in (5e-324, 1e-300):
             assert 0 <= of(Gaussian(1.0)).bayes_error(prior).lower <= prior
 
-    @truth.steady(80)
+    @examples(80)
     @given(st.floats(0.01, 0.99), st.floats(1e-6, 1), st.floats(0.1, 5))
     def test_posterior_of_a_gaussian(self, prior: float, least: float, mu: float) -> None:
         """The best events of a monotone likelihood ratio are x >= c; at most one is as likely."""
@@ -235,7 +236,7 @@ class TestRisks:
             of(Pure(1.0)).posterior(0.5, 0.0)
         assert of(Gaussian(1.0)).posterior(0.5, 1e-300).upper <= 1
 
-    @truth.steady(40)
+    @examples(40)
     @given(st.floats(1e-9, 1 - 1e-9), st.floats(0.01, 6))
     def test_precision_is_that_of_the_curve(self, rate: float, mu: float) -> None:
         """The posterior at the probability of the test of a rate is that test's precision."""

@@ -36,7 +36,7 @@ from accountants import (
 )
 from accountants import losses as families
 from accountants.advanced import textbook
-from accountants.notions import renyi
+from accountants.notions.renyi import renyi_epsilon
 
 # sigma, times, delta, epsilon
 GAUSSIANS = [
@@ -224,7 +224,7 @@ def test_laplace_renyi(eps: float, order: float, divergence: float) -> None:
 )
 def test_zcdp_conversion(rho: float, delta: float, epsilon: float) -> None:
     """Canonne, Kamath and Steinke 2020, Prop. 12, minimized over the order at 60 digits."""
-    value, _ = renyi.epsilon(lambda orders: orders * rho, delta)
+    value, _ = renyi_epsilon(lambda orders: orders * rho, delta)
     assert epsilon * (1 - 1e-14) <= value <= epsilon * (1 + 1e-9)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from accountants import (
     Approximate,
@@ -322,7 +323,7 @@ def test_replaced_gaussian_profiles(mu: float, rate: float) -> None:
         assert bounds.lower <= hockey(mp.mpf(epsilon)) <= bounds.upper
 
 
-@truth.steady(30)
+@examples(30)
 @given(st.integers(0, 10**6), st.floats(0.05, 3.0), st.floats(0.01, 0.99))
 def test_replaced_pure_bodies_by_random_mechanisms(seed: int, eps: float, rate: float) -> None:
     """Random laws B, A, A' on 5 outcomes with ratios to B within e^eps."""

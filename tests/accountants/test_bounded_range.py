@@ -11,6 +11,7 @@ import pairs_truth as pairs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from accountants.errors import DomainError
 from accountants.losses.bounded_range import BoundedRange, BoundedRangePair
@@ -211,7 +212,7 @@ def test_bad_parameters_are_refused(bad: object) -> None:
         BoundedRange(bad)  # type: ignore[arg-type]
 
 
-@truth.steady(40)
+@examples(40)
 @given(st.floats(1e-6, 50), st.integers(1, 9), st.floats(0, 50))
 def test_laws(epsilon: float, size: int, at: float) -> None:
     loss = BoundedRange(epsilon)

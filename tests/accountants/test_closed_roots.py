@@ -13,7 +13,7 @@ from accountants import Approximate, Composite, Distribution, Gaussian, Laplace,
 from accountants.loss import PrivacyLoss
 from accountants.losses import Sampled
 from accountants.losses.laplace import LaplacePair
-from accountants.notions import renyi
+from accountants.notions.renyi import renyi_epsilon, renyi_to_epsilon, zcdp_epsilon
 from accountants.pair import Pair
 from accountants.rounding import up
 
@@ -86,14 +86,14 @@ def test_what_a_sample_hides_costs_nothing() -> None:
 @pytest.mark.parametrize("delta", [5e-324, 1e-60, 1e-5, 0.3, 0.999, 1 - 2**-53])
 def test_a_linear_curve_has_its_best_order_at_the_root(slope: float, delta: float) -> None:
     """No order of a grid proves less, and the order that is named proves it."""
-    best, order = renyi.epsilon_linear(slope, delta)
+    best, order = zcdp_epsilon(slope, delta)
     grid = 1 + np.geomspace(1e-6, 1e12, 20_001)
     with np.errstate(over="ignore"):
-        others = renyi.convert(up(grid * slope), grid, delta)
+        others = renyi_to_epsilon(up(grid * slope), grid, delta)
     assert best <= max(0.0, float(others.min())) * (1 + 1e-9) + 1e-12
-    alone = renyi.convert(up(np.array([order]) * slope), np.array([order]), delta)
+    alone = renyi_to_epsilon(up(np.array([order]) * slope), np.array([order]), delta)
     assert best == max(0.0, float(alone[0]))
-    assert renyi.epsilon(lambda orders: up(orders * slope), delta)[0] >= best * (1 - 1e-12) - 1e-5
+    assert renyi_epsilon(lambda orders: up(orders * slope), delta)[0] >= best * (1 - 1e-12) - 1e-5
 
 
 @frozen
@@ -131,5 +131,5 @@ class Given(PrivacyLoss):
 
 
 def test_a_linear_curve_without_an_answer() -> None:
-    assert renyi.epsilon_linear(1.0, 0.0) == (math.inf, math.inf)
-    assert renyi.epsilon_linear(math.inf, 0.5) == (math.inf, math.inf)
+    assert zcdp_epsilon(1.0, 0.0) == (math.inf, math.inf)
+    assert zcdp_epsilon(math.inf, 0.5) == (math.inf, math.inf)

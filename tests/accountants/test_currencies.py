@@ -73,7 +73,7 @@ def test_of_parallel_parts_the_largest_counts():
 def test_what_may_fail_has_none_of_them():
     found = Guarantee(Spend(Approximate(epsilon=1.0, delta=1e-6)))
     for ask in (found.rho, found.mu, lambda: found.renyi([2.0])):
-        with pytest.raises(InapplicableError, match="nothing is promised"):
+        with pytest.raises(InapplicableError):
             ask()
 
 

@@ -11,9 +11,10 @@ from fractions import Fraction
 import mpmath as mp
 import numpy as np
 import pytest
-from accountants_truth import real, steady
+from accountants_truth import real
 from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from accountants import Approximate, DomainError, Gaussian, InapplicableError, Laplace, Pure, Renyi
 from accountants.data_dependent import DataDependent, DataDependentRenyi
@@ -115,7 +116,7 @@ def test_two_losses_of_one_worst_case_are_not_merged() -> None:
 values = st.floats(0, 3) | st.just(math.nan) | st.just(math.inf) | st.just(-1.0)
 
 
-@steady(40)
+@examples(40)
 @given(st.lists(st.tuples(st.floats(0, 1), values, st.booleans(), st.integers(0, 50)), max_size=6))
 def test_never_above_the_worst_case(spends) -> None:  # type: ignore[no-untyped-def]
     state, plain = ACCOUNTANT.start(), Renyi().start()
@@ -389,7 +390,7 @@ def test_the_sanitised_estimate_is_above_the_private_value() -> None:
         with pytest.raises(DomainError):
             route.upper(1.0, 0.0, bad)
     for zero in (0.0, -1.0, math.nan, math.inf):
-        with pytest.raises(DomainError, match=r"positive and finite$"):
+        with pytest.raises(DomainError):
             route.log_scale(Secret(zero))
     for beta in (0.0, -1.0):
         with pytest.raises(DomainError):

@@ -9,6 +9,7 @@ import pairs_truth as pairs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from accountants import testing
 from accountants.errors import DomainError
@@ -197,7 +198,7 @@ def test_the_kit_finds_nothing(case: tuple[float, int]) -> None:
     testing.check(DiscreteGaussian(*case), others=[DiscreteGaussian(case[0], case[1] + 1)])
 
 
-@truth.steady(25)
+@examples(25)
 @given(st.floats(0.05, 1e4), st.integers(1, 9), st.integers(2, 5), st.floats(0, 20))
 def test_laws(sigma: float, shift: int, size: int, at: float) -> None:
     loss = DiscreteGaussian(sigma, shift)

@@ -9,6 +9,7 @@ import pairs_truth as pairs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from accountants import testing
 from accountants.errors import DomainError
@@ -173,7 +174,7 @@ def test_the_kit_finds_nothing(case: tuple[float, int]) -> None:
     testing.check(DiscreteLaplace(*case), others=[DiscreteLaplace(case[0], case[1] + 1)])
 
 
-@truth.steady(30)
+@examples(30)
 @given(st.floats(0.05, 1e4), st.integers(1, 30), st.integers(2, 5), st.floats(0, 20))
 def test_laws(scale: float, shift: int, size: int, at: float) -> None:
     loss = DiscreteLaplace(scale, shift)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from accountants import (
     Approximate,
@@ -65,7 +66,7 @@ def rounded_up(value) -> float:  # type: ignore[no-untyped-def]
     return min(1.0, near if truth.real(near) >= value else math.nextafter(near, 2))
 
 
-@truth.steady(60)
+@examples(60)
 @given(pairs, st.lists(st.floats(0, 5), min_size=1, max_size=6, unique=True))
 def test_any_pair_stays_under_the_pair_of_some_of_its_profile(rows, epsilons) -> None:  # type: ignore[no-untyped-def]
     exact = truth.Profile(discrete(rows))
@@ -74,7 +75,7 @@ def test_any_pair_stays_under_the_pair_of_some_of_its_profile(rows, epsilons) ->
         assert at_real(exact, e) <= truth.real(sticks(failure, pair, e)) * (1 + mp.mpf("1e-15"))
 
 
-@truth.steady(60)
+@examples(60)
 @given(
     st.lists(
         st.tuples(st.floats(0, 40), st.floats(0, 1)),
@@ -198,7 +199,7 @@ def rounded_down(value) -> float:  # type: ignore[no-untyped-def]
     return max(0.0, near if truth.real(near) <= value else math.nextafter(near, -1))
 
 
-@truth.steady(60)
+@examples(60)
 @given(pairs, st.lists(st.floats(0.001, 0.95), min_size=1, max_size=6, unique=True))
 def test_any_pair_stays_under_some_of_its_trade_off(rows, alphas) -> None:  # type: ignore[no-untyped-def]
     pair = discrete(rows)
@@ -269,7 +270,7 @@ def exact_curve(pair: truth.Pair, orders) -> list[float]:  # type: ignore[no-unt
     return [max(0.0, float(truth.renyi(pair, a))) * (1 + 1e-14) for a in orders]
 
 
-@truth.steady(15)
+@examples(15)
 @given(pairs, st.lists(st.floats(1.01, 60), min_size=1, max_size=5, unique=True))
 def test_any_pair_stays_under_some_of_its_curve(rows, orders) -> None:  # type: ignore[no-untyped-def]
     pair, orders = discrete(rows), sorted(orders)
@@ -369,7 +370,7 @@ def test_tails_are_the_mirror_image_and_add_up() -> None:
     assert math.isclose(total, 1.0, rel_tol=1e-13)
 
 
-@truth.steady(6)
+@examples(6)
 @given(pairs, st.lists(st.floats(1.05, 30), min_size=1, max_size=4, unique=True))
 def test_any_pair_stays_under_the_pair_of_its_curve(rows, orders) -> None:  # type: ignore[no-untyped-def]
     exact_pair, orders = discrete(rows), sorted(orders)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from accountants import Distribution, Laplace, Repeated, Spend, measure
-from accountants.losses import laplace_sums
 from accountants.losses.laplace import LaplacePair
+from accountants.losses.laplace_sums import laplace_sum_profile
 from accountants.roots import enclosure
 
 CASES = (
@@ -80,7 +80,7 @@ def test_the_reference_is_the_integral_over_one_draw(e: float, epsilon: float) -
 
 @pytest.mark.parametrize(("e", "k", "epsilons"), CASES)
 def test_brackets_hold_and_are_narrow(e: float, k: int, epsilons: tuple[float, ...]) -> None:
-    found = laplace_sums.profile(e, k, np.array(epsilons))
+    found = laplace_sum_profile(e, k, np.array(epsilons))
     assert found is not None
     for low, high, epsilon in zip(*found, epsilons, strict=True):
         truth = exact(e, k, epsilon)
@@ -91,7 +91,7 @@ def test_brackets_hold_and_are_narrow(e: float, k: int, epsilons: tuple[float, .
 def test_points_of_the_lattice_and_beyond_the_largest_loss() -> None:
     """Where epsilon meets an atom (0.5 is exact), next to it, at the largest loss and beyond."""
     points = np.array([1.0, np.nextafter(1.0, 0), np.nextafter(1.0, 2), 2.0, 3.0, 1e308])
-    low, high = laplace_sums.profile(0.5, 4, points) or (points, points)
+    low, high = laplace_sum_profile(0.5, 4, points) or (points, points)
     for x, least, most in zip(points[:3].tolist(), low, high, strict=False):
         assert mp.mpf(float(least)) <= exact(0.5, 4, x) <= mp.mpf(float(most))
     assert high[3] <= 1e-179
@@ -104,7 +104,7 @@ def test_it_agrees_with_the_contour_where_both_serve() -> None:
     from accountants import contour
 
     points = np.array([2.0, 6.0, 12.0])
-    closed = laplace_sums.profile(0.1, 500, points)
+    closed = laplace_sum_profile(0.1, 500, points)
     integral = contour.profile([(LaplacePair(0.1), 500)], points)
     assert closed is not None
     assert integral is not None
@@ -117,7 +117,7 @@ def test_it_agrees_with_the_contour_where_both_serve() -> None:
     ("e", "k"), [(0.1, 1), (1e-7, 10), (0.1, 100_000), (200.0, 3), (5.0, 100), (1e-3, 10**7)]
 )
 def test_it_refuses_what_would_cost_too_much(e: float, k: int) -> None:
-    assert laplace_sums.profile(e, k, np.array([e])) is None
+    assert laplace_sum_profile(e, k, np.array([e])) is None
 
 
 @pytest.mark.parametrize(("k", "truth"), [(10, 0.989962311151), (100, 4.2203473250803)])
@@ -126,7 +126,7 @@ def test_epsilon_is_bracketed_to_many_digits(k: int, truth: float) -> None:
     assert bounds is not None
     assert bounds.upper - bounds.lower < 1e-9
     assert bounds.lower - 1e-12 <= truth <= bounds.upper + 1e-12
-    upper = laplace_sums.profile(0.1, k, np.array([bounds.lower, bounds.upper]))
+    upper = laplace_sum_profile(0.1, k, np.array([bounds.lower, bounds.upper]))
     assert upper is not None
     assert upper[1][1] <= 1e-5 <= upper[1][0]
 

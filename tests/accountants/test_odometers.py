@@ -7,9 +7,10 @@ from fractions import Fraction
 
 import mpmath as mp
 import pytest
-from accountants_truth import Pair, real, response, steady
+from accountants_truth import Pair, real, response
 from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from accountants import Approximate, Gaussian, Laplace, PrivacyLoss, Pure
 from accountants.errors import BudgetError, DomainError, InapplicableError
@@ -73,7 +74,7 @@ def test_the_tighter_reading_is_not_uniform() -> None:
     assert loose.epsilon(state) < strict.epsilon(state)
 
 
-@steady(40)
+@examples(40)
 @given(
     st.lists(
         st.tuples(

@@ -11,6 +11,7 @@ import pairs_truth as pairs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from accountants import testing
 from accountants.errors import DomainError
@@ -146,7 +147,7 @@ def test_the_kit_finds_nothing(case: tuple[float, int]) -> None:
     testing.check(RandomizedResponse(*case), others=[RandomizedResponse(case[0] + 1, case[1])])
 
 
-@truth.steady(40)
+@examples(40)
 @given(st.floats(1e-3, 30), st.integers(2, 1000), st.floats(0, 30))
 def test_laws(epsilon: float, categories: int, at: float) -> None:
     loss = RandomizedResponse(epsilon, categories)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from accountants import ConfidentVotes, GaussianVotes
-from accountants.losses import vote_windows
 from accountants.losses.vote_gaps import Places, grid, normal_tail, places, reach
+from accountants.losses.vote_windows import Table, smooth_votes, table, votes_distance
 from accountants.rounding import Array
 
 Votes = GaussianVotes | ConfidentVotes
@@ -106,20 +106,20 @@ def test_windows_of_any_table(voters: int, classes: int, queries: int, tops: int
     rough = np.repeat(draw.random((rows, voters)), 8, axis=1)
     values = np.concatenate([rough, draw.random((rows, 1))], axis=1)
     for bounds in (values, np.sort(values)[:, ::-1], values**8):
-        known = vote_windows.table(bounds, 1.0, queries, tops or voters, reach(8))
+        known = table(bounds, 1.0, queries, tops or voters, reach(8))
         at = [places(counts, logs, tail, classes, voters) for counts in every.counts]
         f = np.array([sum(_looked_up(known, x)) for x in at]) * known.unit
         for beta in (0.05, 1.5):
-            found = np.array([vote_windows.smooth(known, x, voters, beta) for x in at])
+            found = np.array([smooth_votes(known, x, voters, beta) for x in at])
             np.testing.assert_allclose(found[:, 0], f, rtol=1e-12)
             check_smooth(every, f, found[:, 1], beta)
         for budget in np.quantile(f, [0.2, 0.7]):
-            away = np.array([vote_windows.distance(known, x, voters, budget) for x in at])
+            away = np.array([votes_distance(known, x, voters, budget) for x in at])
             check_distance(every, f, away, budget, voters)
             assert away.max() > 0
 
 
-def _looked_up(known: vote_windows.Table, at: Places) -> list[float]:
+def _looked_up(known: Table, at: Places) -> list[float]:
     one = len(known.steps) == 1
     return [
         n * known.steps[0 if one else top - known.first, cell]

@@ -14,6 +14,7 @@ import pytest
 from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
+from profiles import examples
 
 from accountants import (
     ACCOUNTANTS,
@@ -43,7 +44,7 @@ from accountants import (
     measure,
     worlds,
 )
-from accountants.worst import fold, worst
+from accountants.worst import fold, maximum_over_worlds
 
 POINTS = ({"delta": 0.0}, {"delta": 1e-9}, {"delta": 0.05}, {"epsilon": 0.0}, {"epsilon": 0.8})
 
@@ -86,7 +87,7 @@ losses = st.one_of(
 mixes = st.lists(losses, min_size=1, max_size=3).map(lambda some: Sequential(map(Spend, some)))
 
 
-@truth.steady(6)
+@examples(6)
 @given(st.lists(mixes, min_size=2, max_size=6), mixes, st.sampled_from(POINTS))
 def test_the_worst_of_unlike_parts(parts, common, point) -> None:  # type: ignore[no-untyped-def]
     pairs = [Sequential(two) for two in itertools.combinations(parts, 2)]
@@ -143,7 +144,7 @@ def test_few_worlds_are_measured() -> None:
     assert len(every.alternatives) > 4000
     for accountant in ACCOUNTANTS:
         counting = _Counting(accountant)
-        worst(every, counting, delta=1e-6)
+        maximum_over_worlds(every, counting, delta=1e-6)
         assert counting.asked <= 200, accountant.name
 
 
@@ -162,10 +163,10 @@ class _Counting:
 
 
 class _Plain(_Counting):
-    """An accountant of somebody else, without screens."""
+    """An accountant of somebody else, without pruning_bounds."""
 
     def __getattr__(self, name: str):  # type: ignore[no-untyped-def]
-        if name == "screens":
+        if name == "pruning_bounds":
             raise AttributeError
         return super().__getattr__(name)
 
@@ -174,10 +175,10 @@ def test_without_screens_every_world_is_measured() -> None:
     every = worlds(Parallel(unlike(9, 3)))
     for accountant in ACCOUNTANTS:
         plain = _Plain(accountant)
-        found = worst(every, plain, delta=1e-6)
+        found = maximum_over_worlds(every, plain, delta=1e-6)
         assert plain.asked == len(every.alternatives)
         assert found.bounds.upper == pytest.approx(
-            worst(every, accountant, delta=1e-6).bounds.upper, rel=1e-12, abs=1e-9
+            maximum_over_worlds(every, accountant, delta=1e-6).bounds.upper, rel=1e-12, abs=1e-9
         )
 
 
@@ -221,7 +222,7 @@ def test_many_gaussians_do_not_raise_what_is_known_from_below() -> None:
     many = {Gaussian(0.001 + 1e-9 * i): 1 for i in range(16_000)}
     rest = ([Laplace(0.1)], [Laplace(0.2)], [Pure(0.05), Laplace(0.05)])
     every = Worlds({}, tuple(World(many | dict.fromkeys(some, 1)) for some in rest))
-    lower = worst(every, GaussianDP(), delta=1e-6).bounds.lower
+    lower = maximum_over_worlds(every, GaussianDP(), delta=1e-6).bounds.lower
     mu = mp.sqrt(mp.fsum(truth.real(loss.mu()) ** 2 for loss in many))
     left, right = mu / 2 - lower / mu, -mu / 2 - lower / mu
     assert mp.ncdf(left) - mp.exp(lower) * mp.ncdf(right) >= truth.real(1e-6)
@@ -271,5 +272,5 @@ def test_a_guarantee_of_many_worlds_says_where_it_has_no_bound() -> None:
     pairs = [Sequential(two) for two in itertools.combinations(parts, 2)]
     found = Guarantee(Parallel(pairs), Coarse())
     assert found.epsilon(1e-6).upper > 0
-    with pytest.raises(InapplicableError, match="coarse: no delta below 1e-7"):
+    with pytest.raises(InapplicableError, match="1e-7"):
         found.epsilon(1e-9)

@@ -1,0 +1,242 @@
+"""The commands on plans and certificates: certify, run, audit, show, verify, demo.
+
+Each takes the parsed arguments and returns the exit code.
+"""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from accountants import AccountingError
+from adaptive_dp import audit as audits
+from adaptive_dp.cli.output import BROKE, FAILS, complain, say, status, writable
+from adaptive_dp.cli.plan_files import content_of, importable, read_plan
+from adaptive_dp.data import Files
+from adaptive_dp.demo import DATA
+from adaptive_dp.graph.certificate import Certificate
+from adaptive_dp.graph.errors import DataError, DocumentError, PlanError
+from adaptive_dp.graph.pipeline import Pipeline
+from adaptive_dp.graph.plain import plain
+from adaptive_dp.graph.run import Result
+from adaptive_dp.graph.visible import visible
+from adaptive_dp.queries.source import Source
+from adaptive_dp.report.page import check_extras, html
+from adaptive_dp.session import certificate as checking
+
+
+def certify(options: Namespace) -> int:
+    """Print what a plan promises."""
+    writable(options.html)
+    _page_ready(options.html)
+    plan = _plan(options)
+    with status("certifying"):
+        certificate = plan.certify()
+    if options.html:
+        options.html.write_text(html(certificate, plan), encoding="utf-8")
+    say(certificate.to_json().rstrip("\n") if options.json else str(certificate))
+    return 0
+
+
+def run(options: Namespace) -> int:
+    """Release a plan's outputs: they are printed first, then written."""
+    writable(options.html, options.certificate)
+    _page_ready(options.html)
+    plan = _plan(options)
+    data = _read_by(options.engine, _tables(plan, options.data))
+    with status("running"):
+        if options.simulate is None:
+            result = plan.run(**data)
+        else:
+            result = plan.simulate(seed=options.simulate, **data)
+    text = _json(result) if options.json else f"{result}\n\n{result.certificate}"
+    return _released(text, result, plan, options.html, options.certificate)
+
+
+def audit(options: Namespace) -> int:
+    """Print what an audit of a plan found; exit code 1 if that refutes the plan."""
+    writable(options.html)
+    _page_ready(options.html)
+    if options.static:
+        looked = audits.static(read_plan(options.plan, options.allow))
+        say(looked.to_json().rstrip("\n") if options.json else str(looked))
+        return FAILS if any(each.severity == "error" for each in looked) else 0
+    plan = _plan(options)
+    data = _tables(plan, options.data) if options.data else None
+    with status("auditing"):
+        found = audits.pipeline(
+            plan,
+            data=data,
+            samples=options.samples,
+            confidence=options.confidence,
+            seed=options.seed,
+        )
+    if options.html:
+        page = html(plan.certify(), plan, audit=found)
+        options.html.write_text(page, encoding="utf-8")
+    say(found.to_json().rstrip("\n") if options.json else str(found))
+    return FAILS if found.verdict == "violation" else 0
+
+
+def show(options: Namespace) -> int:
+    """Print a plan as a table, a drawing or a document."""
+    plan = read_plan(options.plan, options.allow)
+    if options.json or options.form == "document":
+        say(plan.to_json().rstrip("\n"))
+    elif options.form == "table":
+        say(f"{plan}\n\nfingerprint {plan.fingerprint}")
+    else:
+        say(plan.svg() if options.form == "svg" else plan.mermaid())
+    return 0
+
+
+def verify(options: Namespace) -> int:
+    """Print whether a certificate's claim follows from the plan in it."""
+    path = options.certificate
+    text = content_of(path)
+    importable(path, options.allow)
+    try:
+        certificate = Certificate.from_json(text)
+        verdict = checking.verify(certificate, allow=options.allow)
+    except (PlanError, AccountingError) as error:
+        raise DocumentError(f"{path}: {error}") from None
+    source = certificate.randomness.source
+    if options.json:
+        found = {
+            "holds": verdict.holds,
+            "claimed": plain(verdict.claimed),
+            "found": plain(verdict.found),
+            "delta": verdict.delta,
+            "protects": list(verdict.protects),
+            "release": verdict.release,
+            "reasons": list(verdict.reasons),
+            "notes": list(verdict.notes),
+        }
+        say(json.dumps(found))
+    else:
+        because = "" if verdict.release or not verdict.holds else f" ({visible(source)})"
+        say(f"{verdict}{because}")
+    return 0 if verdict.holds else FAILS
+
+
+def demo(options: Namespace) -> int:
+    """Run a real private analysis, from the declaration to the report."""
+    options.out.mkdir(parents=True, exist_ok=True)
+    page, paper = options.out / "demo-report.html", options.out / "demo-certificate.json"
+    writable(page, paper)
+    _page_ready(page)
+    with status("calibrating one budget over the whole graph: epsilon 2, delta 1e-6"):
+        from adaptive_dp.demo.plan import plan
+    with status(f"reading {DATA.name}: person-years of the RAND Health Insurance Experiment"):
+        data = _tables(plan, [f"people={DATA}"])
+    with status("certifying, running, measuring the expected noise"):
+        result = plan.run(**data)
+    if options.json:
+        return _released(_json(result), result, plan, page, paper)
+    sections = {
+        "The plan": plan,
+        "The certificate": result.certificate,
+        "What was released": result,
+    }
+    text = "\n".join(f"\n{title}\n{'=' * len(title)}\n{v}" for title, v in sections.items())
+    code = _released(text, result, plan, page, paper)
+    if not code:
+        say(f"\nreport       {page}\ncertificate  {paper}   (adaptive-dp verify {paper})")
+    return code
+
+
+def _plan(options: Namespace) -> Pipeline:
+    """Return the plan at the total that was asked for."""
+    plan: Pipeline = read_plan(options.plan, options.allow)
+    delta = plan.delta if options.delta is None else options.delta
+    if plan.free and options.epsilon is None:
+        raise DocumentError(
+            f"the noise of {options.plan} is free ({', '.join(sorted(plan.free))}); pass "
+            "--epsilon E, and --delta D if you like, to calibrate it"
+        )
+    if options.epsilon is None:
+        return plan if options.delta is None else plan.with_delta(delta)
+    if not plan.free:
+        raise DocumentError(
+            f"--epsilon calibrates free noise, and that of {options.plan} is fixed; leave out "
+            "--epsilon, or declare noise such as dp.Laplace(scale=dp.Free('b'))"
+        )
+    with status("calibrating"):
+        return plan.calibrate(epsilon=options.epsilon, delta=delta)
+
+
+def _tables(plan: Pipeline, given: list[str]) -> dict[str, Any]:
+    """Return the files of ``NAME=FILE`` arguments, by the data set that each holds."""
+    files: dict[str, Any] = dict(_assignment(text) for text in given)
+    if len(files) < len(given):
+        raise DocumentError("--data names one data set twice")
+    operations = [node.handle.operation for node in plan.structure]
+    sources = {found.name: found for found in operations if isinstance(found, Source)}
+    unknown = [name for name in files if name not in sources]
+    if unknown:
+        raise DataError(
+            f"the plan has no data set {unknown[0]!r}; it reads {', '.join(sources) or 'none'}"
+        )
+    missing = [name for name in sources if name not in files]
+    if missing:
+        raise DataError(
+            f"the plan reads {', '.join(sources)}; pass "
+            + " ".join(f"--data {name}=FILE" for name in missing)
+        )
+    return files
+
+
+def _read_by(engine: str | None, tables: dict[str, Any]) -> dict[str, Any]:
+    """Return the files with who reads them."""
+    if engine is None:
+        return tables
+    return {name: Files(path, engine) for name, path in tables.items()}
+
+
+def _assignment(text: str) -> tuple[str, Path]:
+    name, equals, path = text.partition("=")
+    if not equals or not name or not path:
+        raise DocumentError(f"--data needs NAME=FILE, got {text!r}")
+    return name, Path(path)
+
+
+def _json(result: Result) -> str:
+    document = result.certificate.to_document()
+    values = {"values": plain(result.released), "noise": plain(result.noise)}
+    return json.dumps(values | {"certificate": document}, allow_nan=False)
+
+
+def _released(
+    text: str, result: Result, plan: Pipeline, page: Path | None, paper: Path | None
+) -> int:
+    """Print what was released, then write it; one that fails does not keep the others."""
+    steps: list[tuple[str, Callable[[], Any]]] = [("the values", lambda: say(text))]
+    if paper is not None:
+        written = result.certificate.to_json()
+        steps.append((str(paper), lambda: paper.write_text(written, encoding="utf-8")))
+    if page is not None:
+        steps.append((str(page), lambda: page.write_text(_page(result, plan), encoding="utf-8")))
+    # The budget is spent by now. So the values are printed first, and a file that cannot be written
+    # keeps nothing else from being written.
+    code = 0
+    for name, step in steps:
+        try:
+            step()
+        except Exception as error:
+            reason = error.strerror if isinstance(error, OSError) else type(error).__name__
+            spent = "the plan has run, and its budget is spent"
+            code = complain(f"{name} could not be written ({reason}); {spent}", BROKE)
+    return code
+
+
+def _page_ready(page: Path | None) -> None:
+    """Raise now, before anything is spent, what would keep a page from being written."""
+    if page is not None:
+        check_extras()
+
+
+def _page(result: Result, plan: Pipeline) -> str:
+    return html(result.certificate, plan, result)

@@ -1,0 +1,247 @@
+"""The command ``adaptive-dp ledger``: show, export and verify the ledger of a session."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from accountants.loss import short
+from accountants.rounding import shown
+from adaptive_dp.cli import commands
+from adaptive_dp.cli.output import FAILS, say
+from adaptive_dp.cli.plan_files import content_of, importable
+from adaptive_dp.graph.errors import DocumentError, LedgerError
+from adaptive_dp.graph.plain import plain
+from adaptive_dp.graph.table import table
+from adaptive_dp.graph.visible import visible
+from adaptive_dp.session.database import DatabaseLedger
+from adaptive_dp.session.entries import costs_in
+from adaptive_dp.session.ledger import open_ledger
+from adaptive_dp.session.recompute import Recomputed, exported, imported, recomputed
+
+COLUMNS = {
+    "number": "entry",
+    "time": "time (UTC)",
+    "name": "name",
+    "part": "part",
+    "what": "what",
+    "cost": "cost",
+    "released": "released",
+    "epsilon": "epsilon so far",
+    "left": "left",
+    "by": "by",
+}
+"""What is shown of a spend: its name in JSON, and above the table."""
+
+
+def show(options: Namespace) -> int:
+    """Print the spends of a ledger, with the epsilon after each."""
+    entries = _entries(options.ledger)
+    found = recomputed(entries, allow=options.allow)
+    rows = list(_rows(entries, found))
+    if options.json:
+        document = {"steps": [dict(zip(COLUMNS, row, strict=True)) for row in rows]}
+        say(json.dumps(document | _summary(found)))
+        return 0
+    usual = {"part": "", "released": "yes"}  # columns that are left out where every row says this
+    columns = [
+        i
+        for i, name in enumerate(COLUMNS)
+        if name not in usual or any(row[i] != usual[name] for row in rows)
+    ]
+    header = [list(COLUMNS.values())[i] for i in columns]
+    cells = [[visible(row[i]) for i in columns] for row in rows]
+    rest = "pass --all to see them"
+    say(table(header, cells, whole=options.all, rest=rest) if rows else "no spends")
+    say("\n" + "\n".join(visible(line) for line in _lines(found)))
+    return 0
+
+
+def export(options: Namespace) -> int:
+    """Print a ledger: an entry a line, or with ``--json`` one document."""
+    entries = _entries(options.ledger)
+    try:
+        if options.json:
+            text = json.dumps(exported(entries), allow_nan=False)
+        else:
+            text = "\n".join(json.dumps(entry, allow_nan=False) for entry in entries)
+    except ValueError:
+        raise LedgerError(
+            f"{options.ledger} has numbers that JSON does not have: it was changed; "
+            "`adaptive-dp ledger verify` says where"
+        ) from None
+    say(text)
+    return 0
+
+
+def verify(options: Namespace) -> int:
+    """Print whether the entries are those that were written, and cost what they say."""
+    entries = _entries(options.ledger)
+    return verified(entries, options.head, options.allow, as_json=options.json)
+
+
+def verified(entries: list[Any], head: str | None, allow: Collection[str], *, as_json: bool) -> int:
+    """Print whether entries hold, and return the exit code."""
+    return _print_verdict(recomputed(entries, head=head, allow=allow), as_json)
+
+
+def _print_verdict(found: Recomputed, as_json: bool) -> int:
+    if as_json:
+        say(json.dumps(_summary(found)))
+    elif found.holds:
+        say("holds: every spend costs at least what its plan costs, recomputed")
+        say("\n".join(visible(line) for line in _lines(found)))
+    else:
+        say("does not hold:\n" + "\n".join(f"  {visible(reason)}" for reason in found.reasons))
+    return 0 if found.holds else FAILS
+
+
+def _entries(place: str) -> list[dict[str, Any]]:
+    """Return the entries of a ledger as they are, whether they hold or not."""
+    ledger = open_ledger(place, create=False)
+    try:
+        assert isinstance(ledger, DatabaseLedger)
+        return ledger.unchecked()
+    finally:
+        ledger.close()
+
+
+def _summary(found: Recomputed) -> dict[str, Any]:
+    budget = found.budget
+    document: dict[str, Any] = {
+        "holds": found.holds,
+        "reasons": list(found.reasons),
+        "entries": found.entries,
+        "spends": found.spends,
+        "head": found.head,
+        "epsilon": plain(found.epsilon),
+    }
+    if budget is not None:
+        document["budget"] = {"epsilon": budget.epsilon, "delta": budget.delta}
+    document["parts"] = {
+        name: {"share": part.share, "epsilon": plain(part.epsilon), "left": part.left}
+        for name, part in found.parts.items()
+    }
+    return document
+
+
+def _lines(found: Recomputed) -> Iterator[str]:
+    if found.budget is not None:
+        delta = found.budget.delta
+        whole, at_most = (shown(x, upward=True) for x in (found.budget.epsilon, delta))
+        spent = shown(found.epsilon, upward=True)
+        left = shown(100 * found.left, upward=False, digits=3)
+        yield (
+            f"{found.spends} spends, epsilon {spent} of {whole} at delta = {at_most}, "
+            f"{left}% left, by {found.theorem}"
+        )
+        for name, part in found.parts.items():
+            of, at = (shown(x, upward=True) for x in (part.share, part.share * delta))
+            spent = shown(part.epsilon, upward=True)
+            left = shown(100 * part.left, upward=False, digits=3)
+            yield (
+                f"part {name!r}: {of} of the budget, epsilon {spent} at delta = {at}, "
+                f"{left}% of it left"
+            )
+    lost = found.spends - len(found.released)
+    if lost:
+        yield f"{lost} paid and not released: stopped in between, or still at work"
+    yield f"{found.entries} entries, the last with the hash {found.head}"
+    yield from (f"DOES NOT HOLD: {reason}" for reason in found.reasons)
+
+
+def _rows(entries: list[dict[str, Any]], found: Recomputed) -> Iterator[tuple[str, ...]]:
+    """Yield a row of `COLUMNS` for each spend; what cannot be read of a forged entry is '?'."""
+    offered: dict[str, str] = {}
+    for i, entry in enumerate(entries):
+        if entry.get("kind") != "spend":
+            continue
+        offered |= _offered(entry)
+        epsilon, left = found.running.get(i, (None, None))
+        yield (
+            str(i),
+            str(entry.get("time", "")),
+            str(entry.get("name", "")),
+            str(entry.get("part", "")),
+            _what(entry, offered),
+            _cost(entry),
+            "yes" if i in found.released else "no",
+            "?" if epsilon is None else shown(epsilon, upward=True),
+            "?" if left is None else f"{shown(100 * left, upward=False, digits=3)}%",
+            str(entry.get("by", "")),
+        )
+
+
+def _what(entry: Mapping[str, Any], offered: Mapping[str, str]) -> str:
+    """Return what a step releases, in a few words.
+
+    Parameters
+    ----------
+    entry
+        The spend.
+    offered
+        What the nodes of this and of earlier entries release, by digest.
+    """
+    try:
+        names = [offered[found] for found in entry["releases"] if offered.get(found) != ""]
+    except (KeyError, TypeError):  # a forged entry, or a plan with twins, which is written whole
+        names = list(_release_names(entry))
+    return _first_two(names) or "?"
+
+
+def _first_two(names: list[str]) -> str:
+    return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
+
+
+UNREADABLE = (KeyError, TypeError, IndexError, AttributeError, ValueError)
+"""What reading a forged entry may raise."""
+
+
+def _offered(entry: Mapping[str, Any]) -> dict[str, str]:
+    """Return what an entry's own nodes release, by digest; '' for a loop."""
+    try:
+        names = dict(_releases(entry))
+        return {str(found): names.get(name, "") for name, found in entry["offers"].items()}
+    except UNREADABLE:
+        return {}
+
+
+def _release_names(entry: Mapping[str, Any]) -> Iterator[str]:
+    try:
+        yield from (name for _, name in _releases(entry))
+    except UNREADABLE:
+        return
+
+
+def _releases(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield a plan's releases outside of loops: the id, and the query and its mechanism."""
+    nodes = {node["id"]: node for node in entry["plan"]["nodes"]}
+    for name, node in nodes.items():
+        if node["kind"] == "release":
+            mechanism = dict(node["mechanism"])
+            kind = mechanism.pop("mechanism")
+            parameters = ", ".join(f"{k}={v}" for k, v in mechanism.items())
+            query = nodes[node["inputs"][0]]["kind"]
+            yield name, f"{query} by {kind}({parameters})"
+
+
+def _cost(entry: Mapping[str, Any]) -> str:
+    try:
+        costs = costs_in(entry)
+    except Exception:  # a forged entry is shown as far as it can be
+        return "?"
+    return _first_two([f"{short(loss)}{' in a part' if place else ''}" for place, loss in costs])
+
+
+def verify_document(options: Namespace) -> int:
+    """Print whether a document holds: a certificate, or the export of a ledger."""
+    path = options.certificate
+    entries = imported(content_of(path))
+    if entries is not None:
+        importable(path, options.allow)
+        return verified(entries, options.head, options.allow, as_json=options.json)
+    if options.head is not None:
+        raise DocumentError(f"--head belongs to a ledger's export, and {path} is not one")
+    return commands.verify(options)

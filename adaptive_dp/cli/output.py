@@ -1,0 +1,76 @@
+"""What every command prints: results, errors, what is going on; and the exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from adaptive_dp.graph.errors import DocumentError
+from adaptive_dp.graph.visible import visible
+
+FAILS, UNUSABLE, BROKE = 1, 2, 3
+"""Exit codes: a claim does not hold; arguments, plan or data cannot be used; a run failed."""
+
+
+def say(text: str) -> None:
+    """Print a result; if nobody reads any more, do nothing.
+
+    Raises
+    ------
+    OSError
+        If it cannot be printed for another reason, such as a full disk.
+    """
+    try:
+        print(text)
+        sys.stdout.flush()
+    except OSError as error:
+        # Python flushes once more when it ends: that goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise
+
+
+def complain(text: str, code: int) -> int:
+    """Print an error on one line of the standard error, and return the exit code."""
+    print(f"adaptive-dp: {visible(text)}", file=sys.stderr)
+    return code
+
+
+def writable(*paths: Path | None) -> None:
+    """Refuse a path that cannot be written, before anything is run or spent.
+
+    Raises
+    ------
+    DocumentError
+        If one is not a file in an existing folder that may be written.
+    """
+    for path in paths:
+        if path is None:
+            continue
+        there = path if path.exists() else path.parent
+        if path.is_dir() or not path.parent.is_dir() or not os.access(there, os.W_OK):
+            raise DocumentError(
+                f"{path} cannot be written: it must be a file in a folder that exists, and that "
+                "you may write"
+            )
+
+
+@contextmanager
+def status(text: str) -> Iterator[None]:
+    """Show what is going on: a spinner if rich is installed and a person watches, else a line."""
+    try:
+        from rich.console import Console
+    except ImportError:
+        print(f"{text} ...", file=sys.stderr)
+        yield
+        return
+    console = Console(stderr=True)
+    if console.is_terminal:
+        with console.status(text):
+            yield
+    else:
+        print(f"{text} ...", file=sys.stderr)
+        yield

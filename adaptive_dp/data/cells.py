@@ -1,0 +1,330 @@
+"""How a cell of a column is read: by the column's declaration and type, and by nothing else.
+
+If one person's value could change how another's is read, both values would change when that person
+leaves, and no sensitivity would hold. So nothing here looks at the values of a column as a whole:
+types are part of the schema, and cells are read one at a time.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from importlib import import_module
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_dp.data.rows import Integers, Reading, SchemaError
+
+_NUMBERS = (bool, int, float, Decimal, Fraction, np.bool_, np.integer, np.floating)
+_TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
+_BOXED = (np.bool_, np.integer, np.floating, np.str_)
+
+
+def parse_number(text: str) -> float | None:
+    """Return the number that a ``str`` spells (true and false are 1 and 0), or None."""
+    word = text.strip().lower()
+    if word in ("true", "false"):
+        return float(word == "true")
+    try:
+        return float(word)
+    except ValueError:
+        return None
+
+
+def number(cell: Any) -> float:
+    """Return a cell as a float; NaN if it is not a number, infinity if it is too large.
+
+    A ``str`` is the number that it spells, as in a CSV file.
+    """
+    if isinstance(cell, str):
+        found = parse_number(cell)
+        return math.nan if found is None else found
+    if not isinstance(cell, _NUMBERS) or isinstance(cell, np.timedelta64):
+        return math.nan
+    try:
+        return float(cell)
+    except OverflowError:
+        return math.inf if cell > 0 else -math.inf
+    except ValueError:  # a signalling NaN
+        return math.nan
+
+
+def numbers(cells: Iterable[Any]) -> NDArray[np.float64]:
+    """Return cells as floats, each read by itself (see `number`)."""
+    return np.array([number(cell) for cell in cells], dtype=np.float64)
+
+
+def objects(cells: Iterable[Any]) -> NDArray[np.object_]:
+    """Return cells as they are, in a one-dimensional array of objects."""
+    listed = list(cells)
+    array = np.empty(len(listed), dtype=object)
+    for i, cell in enumerate(listed):
+        boxed = isinstance(cell, _BOXED) and not isinstance(cell, np.timedelta64)
+        array[i] = cell.item() if boxed else cell
+    return array
+
+
+def codes(cells: Iterable[Any]) -> NDArray[np.object_]:
+    """Return cells in which a ``str`` is the number that it spells, or None if it spells none."""
+    return objects(parse_number(cell) if isinstance(cell, str) else cell for cell in cells)
+
+
+def unit_codes(column: NDArray[Any]) -> Integers:
+    """Return an integer for each row that is equal for equal identifiers; -1 without identifier.
+
+    None, NaN, the empty ``str``, and what cannot identify a unit (a list, for example) are not
+    identifiers. Units are numbered in the order of their first rows, whatever the column's type.
+    """
+    if column.dtype.kind == "O":
+        return number_identities(column)[0]
+    missing = np.zeros(len(column), dtype=np.bool_)
+    if column.dtype.kind in "fc":
+        missing = np.isnan(column)
+    elif column.dtype.kind in "mM":
+        missing = np.isnat(column)
+    elif column.dtype.kind in "USV":
+        missing = np.char.str_len(column) == 0 if column.dtype.kind in "US" else ~missing
+    _, first, codes = np.unique(column[~missing], return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    found = np.full(len(column), -1, dtype=np.int64)
+    found[~missing] = rank[codes.reshape(-1)]
+    return found
+
+
+def number_identities(column: NDArray[Any]) -> tuple[Integers, list[Hashable]]:
+    """Return an integer for each cell (-1 without identity), and the identities in that order."""
+    known: dict[Hashable, int] = {}
+    keys = [identity(cell) for cell in column]
+    codes = [-1 if key is None else known.setdefault(key, len(known)) for key in keys]
+    return np.array(codes, dtype=np.int64), list(known)
+
+
+def identity(cell: Any) -> Hashable | None:
+    """Return a key that is equal for equal identifiers and for them alone; None without one.
+
+    Numbers are equal by value, whatever their type; times by type and text. (Python's own equality
+    is not transitive here: whether two cells are equal would depend on a third.)
+    """
+    if isinstance(cell, str | bytes):
+        return (str(cell) if isinstance(cell, str) else bytes(cell)) or None
+    if isinstance(cell, UUID):
+        return cell
+    if isinstance(cell, _TIMES):
+        text = str(cell)
+        return None if text == "NaT" else (type(cell).__qualname__, text)
+    if isinstance(cell, _NUMBERS):
+        return _value(cell)
+    return None
+
+
+def _value(cell: Any) -> Hashable | None:
+    """Return a number as an ``int`` or an exact fraction; infinities as a tuple."""
+    if isinstance(cell, bool | int | np.bool_ | np.integer):
+        return int(cell)
+    try:
+        return Fraction(*cell.as_integer_ratio())
+    except OverflowError:
+        return ("infinity", bool(cell > 0))
+    except ValueError:  # NaN, signalling too
+        return None
+
+
+_KINDS: dict[Reading, str] = {
+    "number": "biuf",
+    "text": "UTO",
+    "code": "biufO",
+    "value": "biufUTOSmM",
+}
+"""The NumPy kinds of arrays that a column may be."""
+
+_WORDS = {
+    "b": "booleans",
+    "i": "integers",
+    "u": "unsigned integers",
+    "f": "floats",
+    "c": "complex numbers",
+    "S": "bytes",
+    "U": "strings",
+    "T": "strings",
+    "O": "objects",
+    "M": "dates",
+    "m": "times",
+    "V": "records",
+}
+_NEEDS: dict[Reading, str] = {
+    "number": "it is declared with bounds, so it must be numeric",
+    "text": "it is declared with categories that are str, so it must hold str",
+    "code": "it is declared with categories that are not str, so it must not hold str",
+    "value": "it must hold numbers or str",
+}
+
+
+def array_kind(array: NDArray[Any]) -> str:
+    """Return the kind of an array, in words; its width would tell how long the longest str is."""
+    return _WORDS.get(array.dtype.kind, "something else")
+
+
+def read_column(column: Any, name: str, reading: Reading) -> NDArray[Any]:
+    """Return a column as an array.
+
+    A list has no type: each of its cells is read by itself, as in a CSV file. Where numbers are
+    declared, a ``str`` is the number that it spells, and anything else is missing. An array or a
+    frame's column has a type, which is part of the schema: one that does not fit is refused,
+    whatever its cells spell.
+
+    Parameters
+    ----------
+    column
+        A list, an array, or a series of pandas, polars or PyArrow.
+    name
+        For messages.
+    reading
+        What is declared of it.
+
+    Raises
+    ------
+    SchemaError
+        If the column's type does not fit.
+    """
+    if isinstance(column, Sequence) and not isinstance(column, str | bytes | memoryview):
+        return _untyped(column, reading)
+    if isinstance(column, np.ma.MaskedArray):
+        return _masked(column, name, reading)
+    if isinstance(column, np.ndarray):
+        return _array(column, name, reading)
+    series = _series(column)
+    if series is not None:
+        return _array(_cells(series, name, reading), name, reading)
+    if not hasattr(column, "__array__"):
+        raise SchemaError(
+            f"column {name!r} must be an array, a list or a series, got {type(column).__name__}"
+        )
+    return _array(np.asarray(column), name, reading)
+
+
+def _untyped(column: Sequence[Any], reading: Reading) -> NDArray[Any]:
+    if reading == "number":
+        return numbers(column)
+    return codes(column) if reading == "code" else objects(column)
+
+
+def _array(array: NDArray[Any], name: str, reading: Reading) -> NDArray[Any]:
+    if array.ndim != 1:
+        raise SchemaError(f"column {name!r} must be one-dimensional, got {array.ndim} dimensions")
+    if array.dtype.kind not in _KINDS[reading]:
+        cure = "; convert it with .astype(float)" if reading == "number" else ""
+        raise SchemaError(f"column {name!r}: {_NEEDS[reading]}, got {array_kind(array)}{cure}")
+    if reading == "number":
+        with np.errstate(over="ignore"):
+            return np.asarray(array, dtype=np.float64)  # no copy: nothing ever writes to it
+    return objects(array) if array.dtype.kind in "OT" else array
+
+
+def _masked(column: Any, name: str, reading: Reading) -> NDArray[Any]:
+    """Return a masked array as a plain one, in which masked cells are missing."""
+    _array(np.empty(0, dtype=column.dtype), name, reading)  # its type is checked, gaps or not
+    if column.ndim != 1:
+        raise SchemaError(f"column {name!r} must be one-dimensional, got {column.ndim} dimensions")
+    listed = column.tolist()
+    return numbers(listed) if reading == "number" else objects(listed)
+
+
+def _series(column: Any) -> Any:
+    """Return a series as narwhals sees it; None for anything else."""
+    try:
+        import narwhals as nw
+    except ImportError:
+        return None
+    package = type(column).__module__.partition(".")[0]
+    if package == "pyarrow" and hasattr(column, "buffers"):  # an array, or one chunk
+        column = import_module("pyarrow").chunked_array([column])
+    if package == "pandas" and hasattr(column, "dtype"):  # an index, or an array of its own types
+        column = import_module("pandas").Series(column)
+    try:
+        return nw.from_native(column, series_only=True)
+    except TypeError:
+        return None
+
+
+def _cells(series: Any, name: str, reading: Reading) -> NDArray[Any]:
+    """Return a series as an array in which each cell has its own value, with gaps or without.
+
+    Converted as a whole, a column of integers with gaps would become floats, and large integers
+    would become equal to others. What is done depends on the series' type alone, never on whether
+    there are gaps, or on the values.
+    """
+    import narwhals as nw
+
+    native = getattr(series.to_native(), "dtype", None)
+    numeric = series.dtype.is_numeric()
+    plain = numeric or series.dtype == nw.Boolean
+    if isinstance(native, np.dtype):  # pandas over NumPy: no gaps but NaN
+        return np.asarray(series.to_native())
+    known = (nw.String, nw.Categorical, nw.Enum, nw.Binary, nw.Object, nw.Unknown)
+    called = type(series.dtype).__name__  # its repr would show categories: private values
+    if not (plain or any(series.dtype == dtype for dtype in known)):
+        raise SchemaError(
+            f"column {name!r}: {_NEEDS[reading]}, got {called}; convert it to one of them"
+        )
+    texts, binary = series.dtype == nw.String, series.dtype == nw.Binary
+    wrong = {"text": plain or binary, "code": texts or binary, "number": not plain}
+    if wrong.get(reading, False) and series.dtype != nw.Unknown:  # polars' type of no values
+        cure = "; convert it to floats" if reading == "number" else ""
+        raise SchemaError(f"column {name!r}: {_NEEDS[reading]}, got {called}{cure}")
+    if reading == "number":
+        floats = series.dtype in (nw.Float64, nw.Float32)
+        array = np.asarray(series.to_numpy()) if floats else numbers(series.to_list())
+        return array if array.dtype.kind == "f" else numbers(series.to_list())
+    return objects(series.to_list())
+
+
+def columns_of(data: Any, wanted: Sequence[str]) -> Mapping[str, Any]:
+    """Return the columns of a mapping, a structured array or a frame, by name.
+
+    Raises
+    ------
+    SchemaError
+        If ``data`` is none of them.
+    """
+    if isinstance(data, Mapping):
+        return data
+    if isinstance(data, np.ndarray):
+        if data.dtype.names is None:
+            raise SchemaError(
+                "a plain array has no column names; pass a mapping such as {'age': array[:, 0]}"
+            )
+        return {name: data[name] for name in data.dtype.names}
+    try:
+        import narwhals as nw
+    except ImportError:
+        raise SchemaError(
+            f"to read a {type(data).__name__} install adaptive-dp[frames], or pass a mapping of "
+            "column names to arrays"
+        ) from None
+    if hasattr(data, "__arrow_c_array__"):  # a record batch of PyArrow, or of any other library
+        data = import_module("pyarrow").table(data)
+    try:
+        frame = nw.from_native(data, eager_only=True)
+    except TypeError:
+        lazy = hasattr(data, "collect")
+        raise SchemaError(
+            "data must be a mapping of column names to arrays, a structured array, the path of a "
+            "CSV or Parquet file, a pandas, polars or PyArrow table, a data set of PyArrow, or a "
+            f"frame or arrays of Dask, got {type(data).__name__}"
+            + ("; collect it first" if lazy else "")
+        ) from None
+    return {name: frame[name].to_native() for name in wanted if name in frame.columns}
+
+
+def row_count(data: Any) -> int:
+    """Return the number of rows of data of which no column is read."""
+    if isinstance(data, Mapping):
+        return max((len(v) for v in data.values()), default=0)
+    return len(data)

@@ -1,0 +1,121 @@
+"""Real numbers as integer multiples of a power of two, so that sums over rows are exact.
+
+A column clipped to [lo, hi] is rounded to multiples of a step that divides the largest bound into
+2^22 to 2^23 parts, inside the bounds; a row of a vector of norm at most B is rounded to steps of
+about B / 2^19, after its norm has been clipped by as much as rounding can add. What is summed thus
+obeys the declared bounds exactly, not only up to rounding. Totals are clamped to 2^53 steps, which
+floats hold exactly: more than 10^9 rows at the largest bound. A total that was rounded could change
+by more than its sensitivity.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_dp.data.rows import Integers
+
+Floats = NDArray[np.float64]
+
+BITS = 22
+"""The largest bound of a column has between 2^22 and 2^23 steps."""
+
+EXACT = 2**53
+"""Integers up to here are floats."""
+
+
+def total(steps: int, unit: float) -> float:
+    """Return ``steps * unit`` exactly (``unit`` is a power of two), clamped to `EXACT` steps."""
+    # clamping is 1-Lipschitz: it never increases the distance of two neighbouring totals
+    return float(min(max(steps, -EXACT), EXACT)) * unit
+
+
+def step(bound: float, bits: int) -> float:
+    """Return the largest power of two that is at most ``bound / 2**bits`` (1 for bound 0)."""
+    if bound <= 0:
+        return 1.0
+    return math.ldexp(1.0, max(-1022, math.frexp(bound)[1] - 1 - bits))
+
+
+def interval(values: Floats, lower: float, upper: float) -> tuple[Integers, float]:
+    """Return ``values`` clipped to [lower, upper] as integer multiples of the returned step.
+
+    NaN counts as the point of [lower, upper] next to 0.
+    """
+    unit = step(max(abs(lower), abs(upper)), BITS)
+    # low unit >= lower and high unit <= upper, exactly: a float quotient could underflow to 0,
+    # which may lie outside of tiny bounds
+    low = math.ceil(Fraction(lower) / Fraction(unit))
+    high = math.floor(Fraction(upper) / Fraction(unit))
+    if low > high:  # narrower than a step: one point, rounded toward 0 so as not to exceed a bound
+        low = high = int((lower + upper) / 2 / unit)
+    clean = np.where(np.isnan(values), min(max(0.0, lower), upper), values)
+    clipped = np.clip(clean, lower, upper)
+    return np.clip(np.rint(clipped / unit), low, high).astype(np.int64), unit
+
+
+def ball(values: Floats, radius: float) -> tuple[Integers, float]:
+    """Return rows of norm at most ``radius`` as integer multiples of the returned step.
+
+    Parameters
+    ----------
+    values
+        Shape (n, d); rows longer than ``radius`` are scaled down, NaN counts as 0.
+    """
+    steps, unit = ball_steps(values, radius)
+    return steps.astype(np.int64), unit
+
+
+def ball_steps(values: Floats, radius: float) -> tuple[Floats, float]:
+    """Return the integers of `ball` as floats, which hold them exactly."""
+    width = values.shape[1]
+    unit = step(radius, 19)
+    # A computed sum of `width` squares has a relative error of at most width * 2^-53 (each of its
+    # roundings adds 2^-53), and its root half of that: (1 - slack) covers it.
+    slack = max(2.0**-40, width * 2.0**-52)
+    # Rounding moves each coordinate by at most unit / 2, so a row by at most unit sqrt(width) / 2:
+    # |rounded| <= |clipped| + unit sqrt(width) / 2 <= radius.
+    inner = max(0.0, radius - unit * math.sqrt(width) / 2) * (1 - slack)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        found = squares(values)
+        # False for NaN; for the rest neither the factor inner / norm nor its squares underflow
+        plain = (found < 1e200) & (inner >= 1e-140)
+        # rows that are surely inside stay as they are, with room for the error of `found`
+        factor = np.where(found < inner * inner * (1 - 2.0**-40), 1.0, inner / np.sqrt(found))
+        steps = values * (factor / unit)[:, None]
+        np.rint(steps, out=steps)
+    rest = np.flatnonzero(~plain)
+    if len(rest):
+        steps[rest] = np.rint(_shortened(values[rest], radius, inner) / unit)
+    return steps, unit
+
+
+def _shortened(values: Floats, radius: float, inner: float) -> Floats:
+    clean = np.nan_to_num(values, nan=0.0, posinf=radius, neginf=-radius)
+    largest = np.abs(clean).max(axis=1, initial=0.0, keepdims=True)
+    largest = np.where(largest > 0, largest, 1.0)
+    directions = clean / largest
+    lengths = np.sqrt(squares(directions))[:, None]
+    with np.errstate(over="ignore"):
+        longer = largest * lengths > inner
+    # not by the factor inner / norm, which would be subnormal for huge rows
+    shortened = directions * (inner / np.where(longer, lengths, 1.0))
+    return np.asarray(np.where(longer, shortened, clean))
+
+
+def squares(values: Floats) -> Floats:
+    """Return each row's sum of squares, shape (n,).
+
+    Column by column, so that the order of the additions is the same for every row, however many
+    rows there are. `numpy.sum` chooses its order by an array's shape and layout: the last bit of
+    a row's norm would then depend on the other rows.
+    """
+    total = np.zeros(len(values))
+    product = np.empty(len(values))
+    for column in values.T:
+        np.multiply(column, column, out=product)
+        total += product
+    return total

@@ -1,0 +1,152 @@
+"""Rows in memory: NumPy arrays, and any frame that narwhals reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+from numpy.typing import NDArray
+
+from adaptive_dp.data import sampling
+from adaptive_dp.data.cells import columns_of, read_column, row_count, unit_codes
+from adaptive_dp.data.rows import BLOCK, Columns, Integers, Reading, SchemaError
+from adaptive_dp.data.sampling import RandomSource
+
+WIDE_BLOCK = 1000
+"""Rows in a block of many columns; not a power of two, at which columns contend for cache lines."""
+
+
+@frozen(repr=False, eq=False)
+class MemoryRows:
+    """Columns in memory, with each row's unit as an integer.
+
+    Parameters
+    ----------
+    columns
+        Arrays of equal length.
+    units
+        Shape (n,), int64; rows of one unit have the same number.
+    """
+
+    columns: dict[str, NDArray[Any]]
+    units: Integers
+
+    def __repr__(self) -> str:
+        return "<private rows>"
+
+    def size(self) -> int:
+        """Return the number of units."""
+        return len(np.unique(self.units))
+
+    def where(self, keep: Callable[[Columns], NDArray[np.bool_]]) -> MemoryRows:
+        """Return the rows for which ``keep`` is True."""
+        return self.take(np.asarray(keep(self.columns), dtype=np.bool_))
+
+    def bound(self, rows: int) -> MemoryRows:
+        """Return the first ``rows`` rows of each unit, in the data's order."""
+        order = np.argsort(self.units, kind="stable")  # stable: "first" means the data's order
+        ordered = self.units[order]
+        starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(order) else order
+        rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.r_[starts, len(order)]))
+        keep = np.zeros(len(order), dtype=np.bool_)
+        keep[order[rank < rows]] = True
+        return self.take(keep)
+
+    def gather(self, part: Callable[[Columns], NDArray[np.int64]]) -> MemoryRows:
+        """Return, for each unit, its rows in its smallest part."""
+        parts = np.asarray(part(self.columns), dtype=np.int64)
+        if not len(parts):
+            return self
+        _, codes = np.unique(self.units, return_inverse=True)
+        least = np.full(int(codes.max()) + 1, np.iinfo(np.int64).max)
+        valid = parts >= 0
+        np.minimum.at(least, codes[valid], parts[valid])
+        return self.take(valid & (parts == least[codes]))
+
+    def among(self, units: Integers) -> MemoryRows:
+        """Return the rows of some units.
+
+        Always a copy: how long it takes must not tell whether all units were chosen.
+        """
+        keep = np.isin(self.units, units)
+        return MemoryRows({k: v[keep] for k, v in self.columns.items()}, self.units[keep])
+
+    def sample(self, rate: float, source: RandomSource) -> MemoryRows:
+        """Return the rows of the units that are in a Poisson sample."""
+        names, codes = np.unique(self.units, return_inverse=True)
+        return self.take(sampling.poisson_sample(source, rate, len(names))[codes])
+
+    def total(self, block: Callable[[Columns], Integers]) -> NDArray[Any]:
+        """Return the exact sum over blocks."""
+        result: Any = 0
+        some: Any = 0
+        size = 0  # the absolute values in `some` are at most this, by the triangle inequality
+        for start in range(0, max(1, len(self.units)), BLOCK):
+            part = block({k: v[start : start + BLOCK] for k, v in self.columns.items()})
+            largest = max(int(part.max(initial=0)), -int(part.min(initial=0)))
+            if size and size + largest >= 2**63:
+                # int64 could overflow: continue in Python integers, which cannot
+                result, some, size = result + some.astype(object), 0, 0
+            some, size = some + part, size + largest
+        return np.asarray(result + some.astype(object), dtype=object)
+
+    def values(self, block: Callable[[Columns], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return each row's number; the rows in memory are one block."""
+        return block(self.columns)
+
+    def integer_rows(self, block: Callable[[Columns], NDArray[Any]]) -> NDArray[np.float32]:
+        """Return each row's vector of integers."""
+        found: NDArray[np.float32] | None = None
+        size = WIDE_BLOCK if len(self.columns) > 50 else BLOCK
+        for start in range(0, max(1, len(self.units)), size):
+            part = block({k: v[start : start + size] for k, v in self.columns.items()})
+            if found is None:
+                found = np.empty((len(self.units), part.shape[1]), dtype=np.float32)
+            found[start : start + size] = part
+        assert found is not None
+        return found
+
+    def take(self, keep: NDArray[np.bool_]) -> MemoryRows:
+        """Return the rows where ``keep``, shape (rows,), is true."""
+        if keep.all():  # no copy: nothing ever writes to columns
+            return self
+        return MemoryRows({k: v[keep] for k, v in self.columns.items()}, self.units[keep])
+
+
+def table_rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
+    """Return a table in memory as rows: a mapping of columns, a structured array, or a frame.
+
+    Parameters
+    ----------
+    data
+        A mapping of column names to lists or one-dimensional arrays, a NumPy structured array, or
+        any eager frame that narwhals knows (pandas, polars, PyArrow).
+    columns
+        The columns to read, and what each holds; the others are left alone.
+    unit
+        The column that identifies a unit; None where each row is a unit of its own. Rows
+        without an identifier are dropped: they cannot be told apart.
+
+    Raises
+    ------
+    SchemaError
+        If a column is missing, is not one-dimensional or not of its type, or the lengths differ.
+    """
+    wanted = [*columns, *([unit] if unit is not None and unit not in columns else [])]
+    table = columns_of(data, wanted)
+    missing = [name for name in wanted if name not in table]
+    if missing:
+        names = ", ".join(map(repr, missing))
+        raise SchemaError(f"the data has no column {names}; each declared column must be there")
+    arrays = {name: read_column(table[name], name, reading) for name, reading in columns.items()}
+    count = len(next(iter(arrays.values()))) if arrays else row_count(data)
+    codes = np.arange(count, dtype=np.int64)
+    if unit is not None:
+        codes = unit_codes(read_column(table[unit], unit, "value"))
+    if len({len(array) for array in (*arrays.values(), codes)}) > 1:
+        raise SchemaError("the columns differ in length")
+    # a table without columns still has rows to count
+    everything = MemoryRows(arrays or {"": codes}, codes)
+    return everything if unit is None else everything.take(codes >= 0)

@@ -1,0 +1,260 @@
+"""Parquet files by their row groups, and data sets of PyArrow by their pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+from numpy.typing import NDArray
+
+from adaptive_dp.data.engine import FileFingerprint, file_fingerprint
+from adaptive_dp.data.memory import MemoryRows, table_rows
+from adaptive_dp.data.rows import BLOCK, Reading, SchemaError
+
+BATCH_ROWS = 4 * BLOCK
+"""Rows that are read at once, however large a row group is: few enough for the cache."""
+
+
+def read_parquet(path: Path) -> Any:
+    """Return a whole file as a PyArrow table.
+
+    Raises
+    ------
+    SchemaError
+        If the file cannot be read. The message contains nothing of its content.
+    """
+    try:
+        import narwhals as nw
+    except ImportError:
+        raise SchemaError("to read Parquet install adaptive-dp[frames] and pyarrow") from None
+    try:
+        return nw.read_parquet(str(path), backend="pyarrow").to_native()
+    except ImportError:
+        failed = "to read Parquet install pyarrow"
+    except Exception:
+        failed = f"{path.name} is not a Parquet file"
+    raise SchemaError(failed)  # outside of the handler: the cause may quote the file
+
+
+@frozen
+class RowGroup:
+    """A row group of a file.
+
+    Parameters
+    ----------
+    path
+        Of the file.
+    index
+        Which one.
+    length
+        How many rows it has.
+    fingerprint
+        Tells whether the file has changed.
+    """
+
+    path: Path
+    index: int
+    length: int
+    fingerprint: FileFingerprint
+
+    def rows(self) -> int | None:
+        """Return how many rows it has."""
+        return self.length
+
+    def blocks(self, columns: dict[str, Reading]) -> Iterator[MemoryRows]:
+        """Yield the rows."""
+        import pyarrow.parquet as pq
+
+        self.fingerprint.check(self.path)
+        with pq.ParquetFile(self.path) as file:
+            batches = file.iter_batches(
+                BATCH_ROWS, row_groups=[self.index], columns=list(columns), use_threads=False
+            )
+            for batch in batches:
+                yield rows_of_batch(batch, columns)
+        self.fingerprint.check(self.path)
+
+
+def row_groups(
+    path: Path, columns: dict[str, Reading], unit: str | None
+) -> tuple[list[RowGroup], MemoryRows, str]:
+    """Return the row groups of a file, its columns without rows, and the kind of its identifiers.
+
+    Raises
+    ------
+    SchemaError
+        If the file cannot be read, or its columns do not fit.
+    """
+    fingerprint, failed = file_fingerprint(path), ""
+    try:
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(path) as file:
+            metadata, schema = file.metadata, file.schema_arrow
+            lengths = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    except ImportError:
+        failed = "to read Parquet in batches install adaptive-dp[arrow]"
+    except Exception:
+        failed = f"{path.name} is not a Parquet file"
+    if failed:  # outside of the handler: the cause may quote the file
+        raise SchemaError(failed)
+    empty = table_rows(schema.empty_table(), columns, None)
+    groups = [RowGroup(path, i, length, fingerprint) for i, length in enumerate(lengths)]
+    return groups, empty, "" if unit is None else _kind(schema.field(unit).type)
+
+
+def _kind(identifiers: Any) -> str:
+    """Return the kind of identifiers that can be equal to each other; "" for a column of nulls."""
+    import pyarrow as pa
+
+    found = identifiers.value_type if pa.types.is_dictionary(identifiers) else identifiers
+    if pa.types.is_null(found):
+        return ""
+    if pa.types.is_binary(found) or pa.types.is_large_binary(found):
+        return "bytes"
+    plain = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    return "numbers" if any(each(found) for each in plain) else "strings"
+
+
+def rows_of_batch(batch: Any, columns: Mapping[str, Reading]) -> MemoryRows:
+    """Return a batch as rows; each cell is read as it would be in memory (see `_floats`)."""
+    import pyarrow as pa
+
+    if not columns:
+        return table_rows({"": [0.0] * batch.num_rows}, {"": "number"}, None)
+    floats = {
+        name: _floats(batch.column(name))
+        for name, reading in columns.items()
+        if reading == "number"
+    }
+    plain = {name: column for name, column in floats.items() if column is not None}
+    rest = {name: reading for name, reading in columns.items() if name not in plain}
+    units = np.arange(batch.num_rows, dtype=np.int64)
+    if not rest:
+        return MemoryRows(plain, units)
+    found = table_rows(pa.table({name: batch.column(name) for name in rest}), rest, None).columns
+    return MemoryRows({name: plain.get(name, found.get(name)) for name in columns}, units)  # type: ignore[misc]
+
+
+def _floats(column: Any) -> NDArray[np.float64] | None:
+    """Return numbers and booleans as floats, gaps as NaN; None for any other type.
+
+    An integer becomes the nearest float, ties to even, as with Python's ``float``.
+    """
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.uint8())
+    elif not (pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)):
+        return None
+    floats = column if pa.types.is_float64(kind) else column.cast(pa.float64(), safe=False)
+    return np.asarray(floats.to_numpy(zero_copy_only=False))
+
+
+STORED_TYPES = ("ParquetFileFormat", "IpcFileFormat", "FeatherFileFormat", "OrcFileFormat")
+"""Formats that store the types of their columns: nothing is inferred from cells."""
+
+
+@frozen(eq=False, repr=False)
+class DatasetPiece:
+    """A piece of a data set: a row group of one of its files, or a table in memory.
+
+    Parameters
+    ----------
+    fragment
+        The ``pyarrow.dataset.Fragment``.
+    schema
+        Of the data set.
+    length
+        How many rows it has.
+    fingerprint
+        Tells whether its file has changed; None for one in memory.
+    """
+
+    fragment: Any
+    schema: Any
+    length: int
+    fingerprint: FileFingerprint | None
+
+    def rows(self) -> int | None:
+        """Return how many rows it has."""
+        return self.length
+
+    def blocks(self, columns: dict[str, Reading]) -> Iterator[MemoryRows]:
+        """Yield the rows."""
+        self._check()
+        batches = self.fragment.to_batches(
+            schema=self.schema, columns=list(columns), batch_size=BATCH_ROWS, use_threads=False
+        )
+        for batch in batches:
+            yield rows_of_batch(batch, columns)
+        self._check()
+
+    def _check(self) -> None:
+        """Refuse a file that has changed, before it is read or while it is read."""
+        if _fingerprint(self.fragment) != self.fingerprint:
+            raise SchemaError("a file of the data set has changed since it was opened")
+
+
+def dataset_pieces(data: Any, columns: dict[str, Reading]) -> tuple[list[DatasetPiece], MemoryRows]:
+    """Return the pieces of a data set, and its columns without rows.
+
+    Parameters
+    ----------
+    data
+        A ``pyarrow.dataset.Dataset``.
+    columns
+        What is read.
+
+    Raises
+    ------
+    SchemaError
+        If it is filtered, names a file twice, its files do not store their types, or its columns
+        do not fit.
+    """
+    twice = False
+    empty = table_rows(data.schema.empty_table(), columns, None)
+    found: list[DatasetPiece] | None = None
+    try:
+        whole = list(data.get_fragments())
+        paths = [path for each in whole if (path := getattr(each, "path", None)) is not None]
+        twice = len(set(paths)) < len(paths)
+        formats = {type(each.format).__name__ for each in whole if hasattr(each, "format")}
+        if formats <= set(STORED_TYPES):
+            pieces = [piece for each in whole for piece in _split(each)]
+            found = [
+                DatasetPiece(each, data.schema, each.count_rows(), _fingerprint(each))
+                for each in pieces
+            ]
+    except Exception:  # its message may quote the files
+        formats = set()
+    if twice:
+        raise SchemaError("a file of the data set is named twice, and its rows would count twice")
+    if found is None and formats:
+        raise SchemaError(
+            "a data set of PyArrow must consist of Parquet, ORC or Arrow files: types of others "
+            "are inferred from their content; pass CSV files as dp.Files('part-*.csv')"
+        )
+    if found is None:
+        raise SchemaError(
+            "the data set of PyArrow cannot be read in fragments: one of its files is damaged, or "
+            "it is filtered; filter in the plan: people.filter(...)"
+        )
+    return found, empty
+
+
+def _split(fragment: Any) -> list[Any]:
+    split = getattr(fragment, "split_by_row_group", None)
+    return [fragment] if split is None else list(split())
+
+
+def _fingerprint(fragment: Any) -> FileFingerprint | None:
+    """Return the fingerprint of a fragment's file (time 0 if not known); None in memory."""
+    if getattr(fragment, "filesystem", None) is None:
+        return None
+    found = fragment.filesystem.get_file_info(fragment.path)
+    return FileFingerprint(found.size or 0, found.mtime_ns or 0)

@@ -1,0 +1,122 @@
+"""What the library asks of data: the contract that every kind of data fulfils.
+
+Most queries are sums over rows of integers: each query maps a block of rows to an array of int64,
+and the arrays of all blocks are added as integers. Integer addition is exact and does not depend on
+the order, so the sum is the same to the last bit however the rows are split, and one row moves it
+by at most what the row's own share can be. The sensitivity proofs need both properties.
+
+Queries that are not sums (quantiles, for example) look at the value of each row: `Rows.values`.
+
+How a cell is read depends on that cell alone (`adaptive_dp.data.cells`): if a column's type were
+inferred from its values, one person could change how everyone's values are read.
+
+The transforms that need all rows of a unit at once (bounding contributions, keeping a unit's rows
+in one part, sampling units) are operations of their own, since only the implementation sees all
+rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_dp.data.sampling import RandomSource
+
+Reading = Literal["number", "text", "code", "value"]
+"""What a column holds: numbers within bounds, categories that are all ``str``, categories none of
+which is a ``str``, or values of which nothing is declared."""
+
+Columns = Mapping[str, NDArray[Any]]
+"""One block of rows: arrays of equal length by column name."""
+
+Integers = NDArray[np.int64]
+BLOCK = 4000
+"""The most rows in a block.
+
+The product of two 20-bit integers is below 2^40, and 4000 of them add up to less than 2^52, which
+float64 holds exactly. It is below 2^12 and not a power of two, at which columns would contend for
+the same cache lines.
+"""
+
+
+class SchemaError(ValueError):
+    """The data's columns or types do not fit; the message depends on the schema only."""
+
+
+class Readable(Protocol):
+    """Data that makes its own rows; anything else is read into memory."""
+
+    def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> Rows:
+        """Return the rows of the named columns, as `adaptive_dp.data.sources.read_rows` would.
+
+        Raises
+        ------
+        SchemaError
+            If the columns do not fit. The message contains nothing of the data.
+        """
+        ...
+
+
+class Rows(Protocol):
+    """A table of rows, each of which belongs to a unit.
+
+    Every operation returns new rows and leaves the old ones as they are. Functions passed to it are
+    deterministic and treat each row (or unit) by itself.
+    """
+
+    @property
+    def units(self) -> Integers:
+        """The unit of each row, shape (n,); equal numbers are one unit."""
+        ...
+
+    def size(self) -> int:
+        """Return the number of units."""
+        ...
+
+    def where(self, keep: Callable[[Columns], NDArray[np.bool_]]) -> Rows:
+        """Return the rows for which ``keep`` is True."""
+        ...
+
+    def bound(self, rows: int) -> Rows:
+        """Return the first ``rows`` rows of each unit."""
+        ...
+
+    def gather(self, part: Callable[[Columns], NDArray[np.int64]]) -> Rows:
+        """Return, for each unit, its rows in the smallest non-negative part that it has rows in."""
+        ...
+
+    def among(self, units: Integers) -> Rows:
+        """Return the rows of the given units, in their order."""
+        ...
+
+    def sample(self, rate: float, source: RandomSource) -> Rows:
+        """Return the rows of a Poisson sample of the units."""
+        ...
+
+    def total(self, block: Callable[[Columns], Integers]) -> NDArray[Any]:
+        """Return the sum over blocks (of at most `BLOCK` rows) of ``block``, as exact integers.
+
+        Without any rows ``block`` is called once on empty columns, for the shape.
+        """
+        ...
+
+    def values(self, block: Callable[[Columns], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return one number for each row, in the order of `units`.
+
+        ``block`` maps a block of n rows (of any size) to n numbers. Without any rows it is called
+        once on empty columns.
+        """
+        ...
+
+    def integer_rows(self, block: Callable[[Columns], NDArray[Any]]) -> NDArray[np.float32]:
+        """Return a vector of integers for each row, in the order of `units`: shape (n, d).
+
+        The integers are below 2^24 in absolute value, so that float32 holds them exactly.
+
+        ``block`` maps a block of m rows (at most `BLOCK`) to shape (m, d). Without any rows it is
+        called once on empty columns.
+        """
+        ...

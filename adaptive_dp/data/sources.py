@@ -1,0 +1,381 @@
+"""Sources: what a plan may be bound to, and which rows stand for it.
+
+A plan is bound to arrays, a frame, one file or many, a data set of PyArrow, or data on a Dask
+cluster. `open_rows` decides who reads them: everything in memory, a few batches at a time on this
+machine, or the workers of a cluster. `Files` lets the user decide.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from glob import glob, has_magic
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from adaptive_dp.data.csv_files import csv_parts, empty_rows, read_csv
+from adaptive_dp.data.engine import Part, no_progress, show_progress
+from adaptive_dp.data.local import Local
+from adaptive_dp.data.memory import MemoryRows, table_rows
+from adaptive_dp.data.parquet_files import dataset_pieces, read_parquet, row_groups
+from adaptive_dp.data.partitioned import PartitionedRows, partitioned_rows
+from adaptive_dp.data.rows import Reading, Rows, SchemaError
+from adaptive_dp.data.workers import (
+    Pool,
+    core_count,
+    processes,
+    processes_available,
+    refuse_in_worker,
+    threads,
+)
+
+LARGE = 2**28
+"""Bytes of a file, 256 MiB, beyond which it is read in batches."""
+
+PROCESSES_FROM = {".parquet": 2**30, ".csv": 2**28}
+"""Bytes of files of a kind beyond which processes are worth the second that they take to start."""
+
+LOCAL_POOLS: dict[str, Pool] = {"threads": threads, "processes": processes}
+"""The engines of this machine, by name."""
+
+SUFFIXES = (".csv", ".csv.gz", ".parquet")
+
+FilePath = str | os.PathLike[str]
+
+
+def _listed(value: Any) -> tuple[FilePath, ...]:
+    several = isinstance(value, Sequence) and not isinstance(value, str)
+    return tuple(value) if several else (value,)
+
+
+def _engine(value: Any) -> Any:
+    if isinstance(value, str) and value not in LOCAL_POOLS and not value.startswith("dask://"):
+        raise SchemaError(
+            f'an engine is "threads", "processes", or "dask://HOST:PORT", got {value!r}'
+        )
+    if value == "processes" and not processes_available():
+        raise SchemaError("to read by processes install adaptive-dp[arrow], which brings joblib")
+    return value
+
+
+@frozen
+class Files:
+    """CSV and Parquet files that a plan reads in batches, on this machine or by a cluster.
+
+    Parameters
+    ----------
+    paths
+        A path, a pattern such as ``"part-*.parquet"``, or a list of them. Rows are in the order of
+        the files; those of a pattern are in the order of their names.
+    engine
+        ``"threads"`` or ``"processes"``, as many as this machine has cores. None chooses processes
+        where there is so much to read that they are worth a second to start (a GiB of Parquet,
+        256 MiB of CSV), and threads otherwise. For a Dask cluster the address of its scheduler,
+        ``"dask://HOST:PORT"``, or a ``distributed.Client``; its workers must see the files under
+        the same paths, and have this library installed.
+    progress
+        Whether passes show on the standard error how many parts they have read, of how many. Only
+        the holder of the data should see it: the number of parts tells how many rows there are.
+
+    Raises
+    ------
+    SchemaError
+        If there is no such engine, or it is not installed.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> dp.Files("part-*.parquet")
+    Files(paths=('part-*.parquet',), engine=None, progress=False)
+    """
+
+    paths: tuple[FilePath, ...] = field(converter=_listed)
+    engine: Any = field(default=None, converter=_engine)
+    progress: bool = False
+
+    def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> PartitionedRows:
+        """Return the rows, of which a few batches are in memory at a time.
+
+        Raises
+        ------
+        SchemaError
+            If there is no such file, or the columns do not fit.
+        """
+        paths = paths_of(list(self.paths))
+        if paths is None:
+            raise SchemaError("a data file ends in .csv, .csv.gz or .parquet")
+        return rows_of_files(paths, columns, unit, self.engine, self.progress)
+
+
+def open_rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> Rows:
+    """Return the rows of whatever a plan is bound to.
+
+    Several files (a list of paths, or a pattern such as ``part-*.parquet``), a file of more than
+    256 MiB, and a data set of PyArrow are read in batches. Dask's frames and arrays stay on their
+    cluster. A `Readable` makes its own rows. Anything else is read into memory: a smaller file, and
+    all that `read_rows` takes.
+
+    Parameters
+    ----------
+    data
+        The data.
+    columns
+        The columns to read, and what each holds.
+    unit
+        The column that identifies a unit; None where each row is a unit of its own.
+
+    Raises
+    ------
+    SchemaError
+        If the data cannot be read, or the columns do not fit. The message contains nothing of the
+        content.
+    """
+    refuse_in_worker()
+    if callable(getattr(type(data), "open_rows", None)):
+        made: Rows = data.open_rows(columns, unit)
+        return made
+    if _is_dask_frame(data):
+        return partitioned_rows(_dask_engine().frame_engine(data, dict(columns), unit), unit)
+    if _is_dask_array(data) or _of_dask_arrays(data, [*columns, unit]):
+        return partitioned_rows(_dask_engine().array_engine(data, dict(columns), unit), unit)
+    if _of_package(data, "pyarrow") and hasattr(data, "get_fragments"):
+        return _rows_of_dataset(data, dict(columns), unit)
+    paths = paths_of(data)
+    if paths is None:
+        return read_rows(data, columns, unit)
+    if len(paths) == 1 and not _is_large(paths[0]) and not isinstance(data, list | tuple):
+        return read_rows(paths[0], columns, unit)
+    return rows_of_files(paths, columns, unit)
+
+
+def read_rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
+    """Return rows in memory: those of a table, or of one CSV or Parquet file that is read whole.
+
+    Parameters
+    ----------
+    data
+        The path of a file, or what `adaptive_dp.data.memory.table_rows` takes.
+    columns, unit
+        What is read, as for `open_rows`.
+
+    Raises
+    ------
+    SchemaError
+        If the data cannot be read, or the columns do not fit.
+    """
+    if isinstance(data, os.PathLike) or (isinstance(data, str) and is_data_file(data)):
+        data = read_file(Path(data), columns, unit)
+    return table_rows(data, columns, unit)
+
+
+# --- files
+
+
+def is_data_file(text: str) -> bool:
+    """Return whether a ``str`` names a data file; any other may be data, and no error shows it."""
+    return text.lower().endswith(SUFFIXES) and "\n" not in text
+
+
+def paths_of(data: Any) -> list[Path] | None:
+    """Return the files that a path, a pattern or a list of them names; None for other data.
+
+    The files of a pattern are in the order of their names, and so are their rows.
+
+    Raises
+    ------
+    SchemaError
+        If a pattern matches no file.
+    """
+    several = isinstance(data, list | tuple) and len(data) > 0
+    given: Sequence[Any] = data if several else [data]
+    if not all(
+        isinstance(each, os.PathLike) or (isinstance(each, str) and is_data_file(each))
+        for each in given
+    ):
+        return None
+    found: list[Path] = []
+    for each in given:
+        path = Path(each)
+        if has_magic(str(path)) and not path.exists():
+            matches = sorted(glob(str(path)))
+            if not matches:
+                raise SchemaError(f"no file matches {path}")
+            found += map(Path, matches)
+        else:
+            found.append(path)
+    return found
+
+
+def read_file(path: Path, columns: Mapping[str, Reading], unit: str | None) -> Any:
+    """Return the named columns of one file, read whole.
+
+    Parameters
+    ----------
+    path
+        ``.csv``, ``.csv.gz`` (UTF-8, a header line, one record a line) or ``.parquet``.
+    columns
+        The columns, and what each holds. In a column of numbers or codes a cell that is not a
+        number is missing; in a column of values it is a ``str``.
+    unit
+        The column that identifies a unit, or None. It is read as ``str`` unless its categories are
+        numbers.
+
+    Raises
+    ------
+    SchemaError
+        If the file cannot be read or lacks a column. The message contains nothing of its content.
+    """
+    if not path.is_file():
+        raise SchemaError(f"there is no file {path}")
+    name = path.name.lower()
+    if name.endswith(".parquet"):
+        return read_parquet(path)
+    if not name.endswith(SUFFIXES):
+        raise SchemaError(f"{path.name}: a data file ends in .csv, .csv.gz or .parquet")
+    # identifiers with numeric categories are read as numbers: as str they would match no category
+    readings = dict(columns)
+    if unit is not None and columns.get(unit) != "code":
+        readings[unit] = "text"
+    try:
+        return read_csv(path, readings)
+    except SchemaError as error:
+        failed = str(error)
+    except Exception:  # compression
+        failed = f"{path.name} cannot be read as a CSV file"
+    raise SchemaError(failed)  # outside of the handler: the cause may quote the file
+
+
+def rows_of_files(
+    paths: Sequence[Path],
+    columns: Mapping[str, Reading],
+    unit: str | None,
+    engine: Any = None,
+    progress: bool = False,
+) -> PartitionedRows:
+    """Return the rows of files, one file after the other, of which a few batches are in memory.
+
+    Parameters
+    ----------
+    paths, columns, unit
+        What is read.
+    engine, progress
+        See `adaptive_dp.data.sources.Files`.
+
+    Raises
+    ------
+    SchemaError
+        If a file cannot be read, or its columns do not fit.
+    """
+    refuse_in_worker()
+    wanted = dict(columns)
+    every = wanted if unit is None or unit in wanted else {**wanted, unit: "value"}
+    coded = unit is not None and wanted.get(unit) == "code"  # categories that are not str
+    parts: list[Part] = []
+    kinds: dict[str, str] = {}
+    empty = empty_rows(wanted)
+    refuse_repeated_files(paths)
+    for path in paths:
+        name, kind = path.name.lower(), "numbers" if coded else "strings"
+        if not path.is_file():
+            raise SchemaError(f"there is no file {path}")
+        if not name.endswith(SUFFIXES):
+            raise SchemaError(f"{path.name}: a data file ends in .csv, .csv.gz or .parquet")
+        if name.endswith(".parquet"):
+            groups, typed, kind = row_groups(path, every, unit)
+            parts += groups
+            found = {name: typed.columns[name] for name in wanted}
+            empty = MemoryRows(found or empty.columns, empty.units)
+        else:
+            parts += csv_parts(path, every, None if coded else unit)
+        if kind:
+            kinds.setdefault(kind, path.name)
+    if unit is not None and len(kinds) > 1:
+        # the number 7 and the str "7" are different identifiers: a person with both would count
+        # twice, beyond the declared bound
+        which = " and ".join(f"{kind} in {name}" for kind, name in kinds.items())
+        raise SchemaError(
+            f"the identifiers {unit!r} are {which}: the same person would be taken for two; "
+            "convert them in the files"
+        )
+    shown = show_progress if progress else no_progress
+    if engine is None:
+        engine = _chosen_engine(paths)
+    if isinstance(engine, str) and engine in LOCAL_POOLS:
+        local = Local(tuple(parts), wanted, empty, LOCAL_POOLS[engine], progress=shown)
+        return partitioned_rows(local, unit)
+    dask_engine = _dask_engine()
+    client = dask_engine.connect(engine)
+    cluster = dask_engine.DaskEngine(client, tuple(parts), wanted, empty, progress=shown)
+    if isinstance(engine, str):  # the client was made here, so it is closed with the rows
+        cluster = dask_engine.closing_client(cluster)
+    return partitioned_rows(cluster, unit)
+
+
+def refuse_repeated_files(paths: Sequence[Path]) -> None:
+    """Refuse a file that is named twice: each of its rows would count twice.
+
+    Raises
+    ------
+    SchemaError
+        If there is one.
+    """
+    known = set[Path]()
+    for path in paths:
+        found = path.resolve()
+        if found in known:
+            raise SchemaError(f"{path.name} is named twice, and its rows would count twice")
+        known.add(found)
+
+
+def _chosen_engine(paths: Sequence[Path]) -> str:
+    """Return "processes" where there is much to read by several cores, else "threads"."""
+    sizes = {".parquet": 0, ".csv": 0}
+    for path in paths:
+        sizes[".parquet" if path.suffix.lower() == ".parquet" else ".csv"] += path.stat().st_size
+    large = any(sizes[kind] > PROCESSES_FROM[kind] for kind in PROCESSES_FROM)
+    return "processes" if large and core_count() > 1 and processes_available() else "threads"
+
+
+def _is_large(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > LARGE
+
+
+# --- data of other libraries, recognised without importing them
+
+
+def _rows_of_dataset(data: Any, columns: dict[str, Reading], unit: str | None) -> PartitionedRows:
+    """Return the rows of a data set of PyArrow, of which a few batches are in memory."""
+    every = columns if unit is None or unit in columns else {**columns, unit: "value"}
+    parts, typed = dataset_pieces(data, dict(every))
+    found = {name: typed.columns[name] for name in columns} or empty_rows(columns).columns
+    empty = MemoryRows(found, typed.units)
+    return partitioned_rows(Local(tuple(parts), columns, empty), unit)
+
+
+def _is_dask_frame(data: Any) -> bool:
+    return _of_package(data, "dask", "dask_expr") and hasattr(data, "columns")
+
+
+def _is_dask_array(data: Any) -> bool:
+    return _of_package(data, "dask") and hasattr(data, "chunks")
+
+
+def _of_dask_arrays(data: Any, names: Sequence[Any]) -> bool:
+    """Return whether all columns that are read are Dask arrays."""
+    found = [data[name] for name in names if name in data] if isinstance(data, Mapping) else []
+    return bool(found) and all(map(_is_dask_array, found))
+
+
+def _of_package(data: Any, *names: str) -> bool:
+    return type(data).__module__.partition(".")[0] in names
+
+
+def _dask_engine() -> Any:
+    """Return the module, which imports Dask: an extra, and slow to import."""
+    try:
+        from adaptive_dp.data import dask_engine
+    except ImportError:
+        raise SchemaError("to read on a cluster install adaptive-dp[dask]") from None
+    return dask_engine

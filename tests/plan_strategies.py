@@ -1,0 +1,149 @@
+"""Random plans: tables, filters, parts, samples, loops, selections and several mechanisms.
+
+`plans` draws whole pipelines; the laws of `test_laws_graph` hold for each of them. ``DATA`` has
+the rows that any of them reads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+import accountants
+import adaptive_dp as dp
+
+COLUMNS = {"x": (-1.0, 2.0), "r": ["A", "B", "C"], "s": ["a", "b"]}
+DATA = {
+    "x": [-1.0, 0.5, 2.0, 1.0],
+    "r": ["A", "B", "A", "C"],
+    "s": ["a", "b", "b", "a"],
+    "id": [1, 1, 1, 2],
+}
+
+
+class Response(dp.Mechanism):
+    """A mechanism that is declared by its epsilon: it costs more as its parameter grows."""
+
+    epsilon: float = dp.budget_parameter("epsilon")
+
+    def release(self, value: Any, stream: Any) -> Any:
+        return value + stream.laplace(1 / self.epsilon, value.shape)
+
+    def loss(self, distance: float) -> accountants.PrivacyLoss:
+        return accountants.Pure(epsilon=distance * self.epsilon)
+
+
+ADDITIVE = {
+    "laplace": lambda v: dp.Laplace(scale=v),
+    "gaussian": lambda v: dp.Gaussian(sigma=v),
+    "response": lambda v: Response(epsilon=v),
+}
+"""Mechanisms that add noise to any query, by a name."""
+
+COUNTING = {
+    "discrete_laplace": lambda v: dp.DiscreteLaplace(scale=v),
+    "discrete_gaussian": lambda v: dp.DiscreteGaussian(sigma=v),
+}
+"""Those that add whole numbers to counts."""
+
+CHOOSING = {
+    "exponential": lambda v: dp.Exponential(scale=v),
+    "permute_and_flip": lambda v: dp.PermuteAndFlip(scale=v),
+    "noisy_max": lambda v: dp.NoisyMax(scale=v),
+    "gumbel": lambda v: dp.NoisyMax(scale=v, noise="gumbel"),
+}
+"""Those that choose the fullest bin."""
+
+PURE = ["laplace", "response", "discrete_laplace", *CHOOSING]
+"""The names of those that have a pure epsilon, and so are certified at delta 0."""
+KINDS = [*ADDITIVE, *COUNTING, *CHOOSING]
+
+
+def first(*values: Any) -> Any:
+    return values[0]
+
+
+def forward(value: float, step: float) -> float:
+    return value + step
+
+
+def closeness(value: float) -> float:
+    return -abs(value)
+
+
+@st.composite
+def plans(draw: st.DrawFn, kinds: list[str] | None = None, *, free: bool = False) -> dp.Pipeline:
+    """Draw a plan of the mechanisms that ``kinds`` names; ``free`` leaves noise to calibration.
+
+    Where noise is free nothing else is fixed, so that every target can be met.
+    """
+    kinds = KINDS if kinds is None else kinds
+    relation = draw(st.sampled_from(["add_remove", "replace_one", "zero_out"]))
+    unit = draw(st.sampled_from([None, 2]))
+    extra: dict[str, Any] = {} if unit is None else {"unit": "id", "rows_per_unit": unit}
+    table = dp.dataset("t", columns=COLUMNS, neighbors=relation, **extra)
+
+    def noise(among: dict[str, Any]) -> Any:
+        kind = draw(st.sampled_from([kind for kind in kinds if kind in among]))
+        weight = draw(st.sampled_from([1.0, 0.3, 7.0]))
+        name = draw(st.sampled_from(["b", "c"]))
+        return among[kind](dp.Free(name, weight) if free else weight)
+
+    def released(at: Any) -> Any:
+        queries = {
+            "count": lambda: at.count().release(noise(ADDITIVE)),
+            "sum": lambda: at["x"].sum().release(noise(ADDITIVE)),
+            "histogram": lambda: at["s"].histogram().release(noise(ADDITIVE)),
+            "vectors": lambda: at.vectors(["x"], intercept=True).sum().release(noise(ADDITIVE)),
+        }
+        if any(kind in COUNTING for kind in kinds):
+            queries["whole"] = lambda: at.count().release(noise(COUNTING))
+        if any(kind in CHOOSING for kind in kinds):
+            queries["mode"] = lambda: at["r"].histogram().release(noise(CHOOSING))
+        return queries[draw(st.sampled_from(sorted(queries)))]()
+
+    def number(at: Any) -> Any:
+        return at.count().release(noise(ADDITIVE))
+
+    def parts() -> Any:
+        found = {}
+        for key, part in table.partition("r"):
+            if draw(st.booleans()):
+                found[key] = released(part)
+            elif draw(st.booleans()):  # parts of parts
+                found[key] = {k: released(inner) for k, inner in part.partition("s")}
+        return found or released(table)
+
+    def filtered() -> Any:
+        limit = draw(st.sampled_from([0.0, 1.0, None]))
+        where = table["x"] <= (number(table) if limit is None else limit)
+        return dp.post(first, released(table.filter(where)), number(table))
+
+    def looped() -> Any:
+        fixed = noise(ADDITIVE)
+
+        def body(state: Any) -> Any:
+            below = table.filter(table["x"] <= state)
+            return dp.post(forward, state, below.count().release(fixed))
+
+        return dp.repeat(body, draw(st.integers(1, 4)), start=0.0)
+
+    def selected() -> Any:
+        fixed = noise(ADDITIVE)
+
+        def body(limit: Any) -> Any:
+            below = table.filter(table["x"] <= limit).count().release(fixed)
+            return below, dp.post(closeness, below)
+
+        return dp.select(body, [0.0, 1.0], stopping=draw(st.sampled_from([0.1, 0.5])))
+
+    shapes = {"parts": parts, "filtered": filtered, "looped": looped}
+    if relation != "replace_one":
+        shapes["sampled"] = lambda: released(table.sample(draw(st.sampled_from([0.25, 0.01]))))
+    if not free and relation != "replace_one":
+        shapes["selected"] = selected
+    outputs = {"a": released(table)}
+    for name in draw(st.lists(st.sampled_from(sorted(shapes)), max_size=3, unique=True)):
+        outputs[name] = shapes[name]()
+    return dp.Pipeline(**outputs)
