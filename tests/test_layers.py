@@ -21,12 +21,12 @@ MAY_IMPORT = {
     "optimizers": set(),
     "risk": {"accountants"},
     "extensions": set(),
-    "graph": {"extensions", "rows", "noise", "accountants"},
+    "graph": {"extensions", "data", "noise", "accountants"},
     "queries": {"problems", "optimizers", "graph", "rows", "noise", "accountants"},
     "primitives": {"problems", "optimizers", "graph", "rows", "noise", "accountants"},
     "report": {"session", "audit", "graph", "rows", "noise", "accountants"},
     "session": {"graph", "noise", "accountants"},
-    "audit": {"queries", "primitives", "graph", "data", "noise", "accountants"},
+    "audit": {"extensions", "queries", "primitives", "graph", "data", "noise", "accountants"},
     "interop": {"graph", "noise", "accountants"},
     "instance": {
         "queries",
@@ -144,7 +144,7 @@ def test_the_walk_sees_imports_at_every_depth() -> None:
         nodes = statements(tree, nested=nested)
         return {name for node in nodes for name in imported("m", node)}
 
-    inside = {"adaptive_dp.rows", "adaptive_dp.graph.free", "adaptive_dp.audit"}
+    inside = {"adaptive_dp.data", "adaptive_dp.graph.free", "adaptive_dp.audit"}
     assert found(nested=True) == {"accountants"} | inside
     assert found(nested=False) == {"accountants"}
 
