@@ -187,9 +187,11 @@ class Guarantee:
             raise DomainError("false-positive rates must be between 0 and 1")
         wanted = np.minimum(digits, 2000 * digits * alpha.ravel() + 2e-15)  # of a small power
         lower, upper = greatest(self.profile, _missed(alpha.reshape(-1, 1)), wanted)
-        # a test that tosses a coin has that error: no bound need be above
-        most = 1 - alpha.ravel()  # of tossing a coin
-        lower, upper = np.clip(lower, 0.0, most * (1 - 2 * UNIT)), np.clip(upper, 0.0, most)
+        most = (
+            1 - alpha.ravel()
+        )  # of tossing a coin; rounded to nearest, so moved outward both ways
+        lower = np.clip(lower, 0.0, most * (1 - 2 * UNIT))
+        upper = np.clip(upper, 0.0, np.minimum(1.0, most * (1 + 2 * UNIT)))
         return lower.reshape(alpha.shape), upper.reshape(alpha.shape)
 
     def false_negative_rate(self, false_positive_rate: float) -> Bounds:

@@ -10,7 +10,7 @@ import accountants_truth as truth
 import mpmath as mp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from profiles import examples
 
@@ -114,6 +114,7 @@ class TestTradeoff:
 
     @examples(60)
     @given(st.floats(0, 8), st.floats(0, 1), st.floats(0, 1))
+    @example(0.0, 0.0, 0.003410125212041383)  # 1 - alpha rounds down
     def test_leaking_randomized_response(self, eps: float, delta: float, alpha: float) -> None:
         """f_{eps, delta} of Dong, Roth and Su 2022, eq. 4: two lines."""
         e, d, a = (truth.real(x) for x in (eps, delta, alpha))
