@@ -100,7 +100,7 @@ def _solution(name: str, found: Calibration) -> str:
 
 
 def _described(options: Namespace) -> tuple[Term, str]:
-    """Return the term of the arguments, and what it is in words."""
+    """Return the term that the arguments describe, and a description in words."""
     given = {
         "--noise-multiplier": options.noise_multiplier,
         "--laplace-scale": options.laplace_scale,
@@ -160,7 +160,7 @@ def _read(path: Path) -> Term:
 
 
 def _ends(bounds: Bounds) -> dict[str, float | str]:
-    """Return both ends; an infinite one as a text, since JSON has no such number."""
+    """Return both ends; an infinite one as a ``str``, since JSON has no such number."""
     return {
         "lower": bounds.lower,
         "upper": bounds.upper if math.isfinite(bounds.upper) else str(bounds.upper),

@@ -14,17 +14,16 @@ from adaptive_dp.plugins import KINDS, Listed, listed
 
 
 def parts(options: Namespace) -> int:
-    """Print the parts of a kind, or of all kinds: name, whose it is, theorem."""
+    """Print the parts of a kind, or of all kinds: name, distribution, theorem."""
     found = {kind: listed(kind) for kind in ([options.kind] if options.kind else KINDS)}
     if options.json:
         say(json.dumps({kind: [asdict(one) for one in every] for kind, every in found.items()}))
         return 0
-    texts = [_text(kind, every) for kind, every in found.items()]
-    say("\n\n".join(texts))
+    say("\n\n".join(_table(kind, every) for kind, every in found.items()))
     return 0
 
 
-def _text(kind: str, every: list[Listed]) -> str:
+def _table(kind: str, every: list[Listed]) -> str:
     """Return a table of the parts, then the plug-ins that cannot be used, with the reason."""
     rows = [
         tuple(map(visible, (one.name, f"{one.distribution} {one.version}", one.theorem)))

@@ -46,12 +46,12 @@ def read_plan(text: str, allow: Sequence[str] = ()) -> Pipeline:
 
 
 def content_of(path: Path) -> str:
-    """Return a file's text.
+    """Return a file's content.
 
     Raises
     ------
     DocumentError
-        If it cannot be read, or is no text.
+        If it cannot be read, or is not UTF-8.
     """
     try:
         return path.read_text(encoding="utf-8")
