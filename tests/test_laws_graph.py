@@ -14,7 +14,7 @@ from profiles import examples
 import accountants
 import adaptive_dp as dp
 
-SETTINGS = examples(6, nightly=300)
+SETTINGS = examples(6, nightly=100)
 ALLOWED = ["plan_strategies"]  # which defines a mechanism of its own
 
 
