@@ -2,11 +2,13 @@
 
 from accountants.accountant import Accountant as Accountant
 from accountants.advanced import Advanced as Advanced
-from accountants.atoms import Atoms as Atoms
 from accountants.basic import Basic as Basic
 from accountants.bounds import Bounds as Bounds
 from accountants.calibration import Calibration as Calibration
+from accountants.calibration import Division as Division
 from accountants.calibration import calibrate as calibrate
+from accountants.calibration import scaled as scaled
+from accountants.calibration import share as share
 from accountants.certification import ACCOUNTANTS as ACCOUNTANTS
 from accountants.certification import Answer as Answer
 from accountants.certification import certify as certify
@@ -16,7 +18,6 @@ from accountants.certification import tightest as tightest
 from accountants.concentrated import Concentrated as Concentrated
 from accountants.data_dependent import DataDependent as DataDependent
 from accountants.data_dependent import DataDependentRenyi as DataDependentRenyi
-from accountants.discretise import from_profile as from_profile
 from accountants.distribution import Distribution as Distribution
 from accountants.document import from_json as from_json
 from accountants.document import to_json as to_json
@@ -33,9 +34,12 @@ from accountants.filters import PureFilter as PureFilter
 from accountants.filters import RenyiFilter as RenyiFilter
 from accountants.filters import SomeOrderFilter as SomeOrderFilter
 from accountants.filters import filter_for as filter_for
-from accountants.filters.individual import IndividualFilter as IndividualFilter
+from accountants.finite import Atoms as Atoms
+from accountants.finite import from_profile as from_profile
 from accountants.gaussian import GaussianDP as GaussianDP
 from accountants.gaussian import central_limit_estimate as central_limit_estimate
+from accountants.guarantee import Guarantee as Guarantee
+from accountants.individual import IndividualFilter as IndividualFilter
 from accountants.interchange import from_dp_event as from_dp_event
 from accountants.interchange import to_dp_event as to_dp_event
 from accountants.loss import PrivacyLoss as PrivacyLoss
@@ -78,19 +82,15 @@ from accountants.losses import tree_aggregation as tree_aggregation
 from accountants.losses import tree_nodes as tree_nodes
 from accountants.losses import votes_curve as votes_curve
 from accountants.losses import with_total_variation as with_total_variation
-from accountants.losses.vote_bounds import noisy_argmax as noisy_argmax
+from accountants.losses.votes import noisy_argmax as noisy_argmax
 from accountants.odometers import BestOdometer as BestOdometer
 from accountants.odometers import ConcentratedOdometer as ConcentratedOdometer
 from accountants.odometers import GaussianOdometer as GaussianOdometer
 from accountants.odometers import PureOdometer as PureOdometer
 from accountants.odometers import RenyiOdometer as RenyiOdometer
 from accountants.pair import Pair as Pair
-from accountants.reading import Guarantee as Guarantee
 from accountants.renyi import Renyi as Renyi
 from accountants.secret import Secret as Secret
-from accountants.sharing import Division as Division
-from accountants.sharing import scaled as scaled
-from accountants.sharing import share as share
 from accountants.terms import Allocated as Allocated
 from accountants.terms import Grouped as Grouped
 from accountants.terms import Parallel as Parallel

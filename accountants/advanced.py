@@ -25,29 +25,26 @@ from attrs import field, frozen
 
 from accountants import special
 from accountants.accountant import (
+    SHARE_PARTS,
     AdditiveAccountant,
     Chain,
-    Floor,
-    bracket,
-    remaining_delta,
-    total_variation,
-)
-from accountants.bounds import Bounds
-from accountants.errors import InapplicableError, positive, probability, whole
-from accountants.loss import PrivacyLoss
-from accountants.losses.pure import Pure
-from accountants.notions.approximate import approximate_epsilon
-from accountants.notions.renyi import renyi_epsilon, renyi_total
-from accountants.rounding import UNIT, Array, ceiling, down, up
-from accountants.screen import (
-    SHARE_PARTS,
     Cost,
+    Floor,
     PruningBound,
+    bracket,
     divergence_cost,
     order_bound,
     pure_sum_bound,
+    remaining_delta,
     share_costs,
+    total_variation,
 )
+from accountants.bounds import Bounds
+from accountants.definitions import approximate_epsilon, renyi_epsilon, renyi_total
+from accountants.errors import InapplicableError, positive, probability, whole
+from accountants.loss import PrivacyLoss
+from accountants.losses.pure import Pure
+from accountants.numerics import UNIT, Array, ceiling, down, up
 
 _BINOMIAL = 10**10
 _CELLS = 16384

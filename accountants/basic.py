@@ -8,12 +8,20 @@ from fractions import Fraction
 
 from attrs import field, frozen
 
-from accountants.accountant import AdditiveAccountant, Chain, Floor, total_variation
+from accountants.accountant import (
+    SHARE_PARTS,
+    AdditiveAccountant,
+    Chain,
+    Floor,
+    PruningBound,
+    pure_sum_bound,
+    share_costs,
+    total_variation,
+)
+from accountants.definitions import approximate_epsilon
 from accountants.errors import InapplicableError, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.notions.approximate import approximate_epsilon
-from accountants.rounding import ceiling, down, flooring
-from accountants.screen import SHARE_PARTS, PruningBound, pure_sum_bound, share_costs
+from accountants.numerics import ceiling, down, flooring
 
 
 @frozen

@@ -7,7 +7,7 @@ import math
 from attrs import field, frozen
 
 from accountants.errors import DomainError
-from accountants.rounding import shown
+from accountants.numerics import shown
 
 
 @frozen

@@ -1,26 +1,254 @@
-"""Solving one free number of a term, on the certified upper bound.
+"""One-dimensional search: the value at which a monotone cost meets a target, and stays within.
 
-The answer is a value that was itself evaluated and found to be within the target, near one that was
-not. Nothing is extrapolated, so the target is not exceeded by a single unit in the last
-place.
+The search sees logarithms, in which costs are close to straight lines, and ends where two values
+next to each other were seen on either side of the target. The answer is a short number between the
+two if one is within the target, or the one that is, rounded away from the target to as many digits
+as were asked for: the last bits of costs differ between machines, and answers should not.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN
 from typing import Any, Literal
 
 from attrs import define, evolve, field, frozen
 
 from accountants.accountant import Accountant
 from accountants.bounds import Bounds
-from accountants.bracketing import FINEST, Search, boundary
 from accountants.certification import Answer, measure
+from accountants.definitions import gdp_epsilon
 from accountants.errors import DomainError, positive, probability
-from accountants.reading import Chosen, applicable
-from accountants.terms import Term
+from accountants.guarantee import Chosen, applicable
+from accountants.numerics import to_digits
+from accountants.terms import Sequential, Term
 from accountants.world import worlds
+
+FINEST = 1e-14
+"""Below this a logarithm has no digits."""
+
+_NEAREST = 1e-300
+"""The gap of a cost above the target whose logarithm is the target's."""
+
+
+@frozen
+class Point:
+    """A value that was tried.
+
+    Parameters
+    ----------
+    value
+        The value; an integer where only those are asked for.
+    at
+        Its logarithm, or minus that where the cost rises: the cost falls in ``at``.
+    gap
+        log(cost / target), positive exactly where the cost is not within the target.
+    """
+
+    value: float
+    at: float
+    gap: float
+
+
+@frozen
+class Search:
+    """What is searched.
+
+    Parameters
+    ----------
+    cost
+        A number for each value; what is not a number counts as infinite.
+    target
+        Positive and finite.
+    least, most
+        The values that may be tried, positive.
+    falls
+        Whether the cost falls in the value.
+    digits
+        Relative width of the final bracket; without meaning for integers.
+    whole
+        Whether values are integers; then the final bracket is two neighbours.
+    """
+
+    cost: Callable[[float], float]
+    target: float
+    least: float
+    most: float
+    falls: bool = True
+    digits: float = 1e-10
+    whole: bool = False
+
+    def see(self, value: float) -> Point:
+        """Return the point of a value."""
+        return Point(value, self.place(value), gap(self.cost(value), self.target))
+
+    def value(self, at: float) -> float:
+        """Return the value at a place, or the nearest one that may be tried."""
+        value = math.exp(min(709.0, at if self.falls else -at))
+        if self.whole:
+            value = round(value)
+        return min(max(value, self.least), self.most)
+
+    def place(self, value: float) -> float:
+        """Return the place of a value."""
+        return math.log(value) if self.falls else -math.log(value)
+
+    def edge(self, side: int) -> float:
+        """Return the value that costs least (side 1) or most."""
+        return self.most if (side > 0) == self.falls else self.least
+
+
+def gap(cost: float, target: float) -> float:
+    """Return log(cost / target), positive exactly where the cost is not within the target."""
+    if not cost < math.inf:
+        return math.inf
+    if cost <= 0:
+        return -math.inf
+    # a difference of logarithms: the quotient of a tiny cost would underflow
+    excess = math.log(cost) - math.log(target)
+    return min(0.0, excess) if cost <= target else max(_NEAREST, excess)
+
+
+def boundary(search: Search, start: float) -> Point | None:
+    """Return the last point within the target; None where no value is.
+
+    The point was evaluated. Beside it, within twice ``digits``, lies a value that was seen not to
+    be within the target, unless the point is the dearest value that may be tried.
+    """
+    # walk outward until the target lies between two values that were both evaluated
+    seen = [search.see(min(max(start, search.least), search.most))]
+    side = 1 if seen[0].gap > 0 else -1
+    while (seen[-1].gap > 0) == (side > 0):
+        if seen[-1].value == search.edge(side):
+            return None if side > 0 else seen[-1]
+        seen.append(_outward(search, seen, side))
+    dear, safe = seen[-2:] if side > 0 else (seen[-1], seen[-2])
+    return _rounded(search, *_narrowed(search, seen, dear, safe))
+
+
+def _rounded(search: Search, dear: Point, safe: Point) -> Point:
+    """Return a point of few digits that is within the target.
+
+    The shortest number between the ends, if it is; or the safe end rounded away from the target.
+    """
+    if search.whole:
+        return safe
+    most = min(15, 1 + math.ceil(-math.log10(search.digits)))
+    low, high = sorted((dear.value, safe.value))
+    short = (to_digits(safe.value, count, ROUND_HALF_EVEN) for count in range(1, most))
+    away = to_digits(safe.value, most, ROUND_CEILING if search.falls else ROUND_FLOOR)
+    first = next((each for each in short if low < each < high), away)
+    for value in dict.fromkeys((first, away)):  # each seen once
+        if search.least <= value <= search.most:
+            point = search.see(value)
+            # the rounded number is evaluated too: nothing is returned on trust
+            if point.gap <= 0:
+                return point
+    return safe
+
+
+def _outward(search: Search, seen: Sequence[Point], side: int) -> Point:
+    """Return the next point on the way to the other side of the target.
+
+    At first as if the cost were a power -1 of the value; then on the line through the last two.
+    """
+    last, known = seen[-1], [point for point in seen if math.isfinite(point.gap)]
+    moved = abs(last.at - seen[-2].at) if len(seen) > 1 else 0.0
+    slope = -1.0 if len(known) < 2 else _slope(known[-2], known[-1])
+    step = 1.1 * abs(last.gap / slope) if slope and math.isfinite(last.gap) else math.log(2.0)
+    least = 0.3 * moved if len(known) > 1 and len(seen) < 4 else 2 * moved
+    place = last.at + side * min(max(step, least, 1e-6), max(2.0, 4 * moved))
+    value = search.value(place)
+    if search.whole and value == last.value:
+        value += 1 if (side > 0) == search.falls else -1
+    return search.see(min(max(value, search.least), search.most))
+
+
+def _narrowed(search: Search, seen: list[Point], dear: Point, safe: Point) -> tuple[Point, Point]:
+    """Return the ends once the bracket is narrow.
+
+    Where three steps have not halved the bracket the next one does, whatever the cost is like.
+    """
+    widths = [math.inf] * 3
+    while not _narrow(search, dear, safe):
+        width = safe.at - dear.at
+        slow = width > widths[-3] / 2
+        at = (dear.at + safe.at) / 2 if slow else _guess(search, seen, dear, safe)
+        # `safe` is only ever replaced by an evaluated value within the target
+        middle = _between(search, at, dear, safe)
+        if middle is None:
+            break
+        widths = [math.inf] * 3 if slow else [*widths[1:], width]
+        seen.append(middle)
+        dear, safe = (middle, safe) if middle.gap > 0 else (dear, middle)
+    return dear, safe
+
+
+def _narrow(search: Search, dear: Point, safe: Point) -> bool:
+    if search.whole:
+        return abs(safe.value - dear.value) <= 1
+    return safe.at - dear.at <= search.digits
+
+
+def _between(search: Search, at: float, dear: Point, safe: Point) -> Point | None:
+    """Return the point at a place, which must lie strictly between the ends."""
+    low, high = sorted((dear.value, safe.value))
+    value = search.value(at)
+    if search.whole:
+        value = min(max(value, low + 1), high - 1)
+    if not low < value < high:
+        value = (low + high) / 2
+    return search.see(value) if low < value < high else None
+
+
+def _guess(search: Search, seen: Sequence[Point], dear: Point, safe: Point) -> float:
+    """Return where the next point should be.
+
+    The best estimate of the crossing is that of the parabola through the three points nearest to
+    the target; it is missed on purpose, by about its error, on the side of the farther end, so
+    that both ends come closer.
+    """
+    width, middle = safe.at - dear.at, (dear.at + safe.at) / 2
+    known = sorted((p for p in seen if math.isfinite(p.gap)), key=lambda p: abs(p.gap))[:3]
+    line = _line(known[0], known[1]) if len(known) > 1 else math.nan
+    cut = _parabola(known) if len(known) > 2 else line
+    if not dear.at < cut < safe.at:
+        return middle
+    grain = 0.6 / safe.value if search.whole else search.digits / 3
+    error = abs(cut - line) * min(1.0, abs(known[-1].at - cut))
+    miss = min(max(error, grain), width / 4)
+    return cut + miss if safe.at - cut > cut - dear.at else cut - miss
+
+
+def _slope(one: Point, other: Point) -> float:
+    return (other.gap - one.gap) / (other.at - one.at) if other.at != one.at else 0.0
+
+
+def _line(one: Point, other: Point) -> float:
+    slope = _slope(one, other)
+    return one.at - one.gap / slope if slope < 0 else math.nan
+
+
+def _parabola(points: Sequence[Point]) -> float:
+    """Return where the place, as a quadratic function of the gap, has gap 0."""
+    a, b, c = points
+    if len({a.gap, b.gap, c.gap}) < 3 or len({a.at, b.at, c.at}) < 3:
+        return _line(a, b)
+    first, second = (b.at - a.at) / (b.gap - a.gap), (c.at - b.at) / (c.gap - b.gap)
+    if not (first < 0 and second < 0):
+        return _line(a, b)
+    bend = (second - first) / (c.gap - a.gap)
+    return a.at - a.gap * first + a.gap * b.gap * bend
+
+
+# -----------------------------------------------------------------------------
+# Solving one free number of a term, on the certified upper bound.
+#
+# The answer is a value that was itself evaluated and found to be within the target, near one that
+# was
+# not. Nothing is extrapolated, so the target is not exceeded by a single unit in the last
+# place.
 
 
 @frozen
@@ -274,3 +502,186 @@ def least_noise(
             "whose noise is fixed, or failures, already cost more; free more of them"
         )
     return solution.value
+
+
+# -----------------------------------------------------------------------------
+# One budget over several releases.
+#
+# Two contracts. With *weights*, every release's noise is a common factor times its weight, and the
+# factor is what is solved: `scaled` makes the term of a factor, for `calibrate`. With *shares*,
+# each
+# part gets a share of the budget: `share`. What is certified in the end is the composed term, so
+# neither depends on how the parts' costs were counted.
+
+
+Parts = Mapping[str, Callable[[float], Term]]
+"""By name, each part's term for its own noise multiplier (or scale)."""
+
+
+def scaled(parts: Parts, weights: Mapping[str, float]) -> Callable[[float], Term]:
+    """Return the composition of all parts at ``factor * weight``, as a function of the factor.
+
+    Examples
+    --------
+    >>> from accountants import Laplace, Spend
+    >>> from accountants.calibration import calibrate
+    >>> parts = {name: lambda b: Spend(Laplace(epsilon=1 / b)) for name in ("count", "sum")}
+    >>> term = scaled(parts, {"count": 1.0, "sum": 2.0})
+    >>> round(calibrate(term, epsilon=3.0, delta=0.0).value, 6)
+    0.5
+    """
+    known = _numbers("weight", parts, weights)
+
+    def term(factor: float) -> Term:
+        return Sequential([part(factor * known[name]) for name, part in parts.items()])
+
+    return term
+
+
+@frozen
+class Division:
+    """Numbers solved together, and what is certified of the whole.
+
+    Parameters
+    ----------
+    values
+        Each part's number, by name.
+    term
+        The composition of the parts at their numbers.
+    epsilon
+        Bracket of its epsilon at ``delta``; the upper end is within the target.
+    delta
+        The delta asked for.
+    accountant
+        The name of the accountant that certifies the composition.
+
+    Examples
+    --------
+    >>> from accountants import Laplace, Spend
+    >>> parts = {name: lambda b: Spend(Laplace(epsilon=1 / b)) for name in ("count", "sum")}
+    >>> found = share(parts, {"count": 1, "sum": 3}, epsilon=1.0, delta=0.0)
+    >>> {name: round(value, 4) for name, value in found.values.items()}
+    {'count': 4.0, 'sum': 1.3333}
+    >>> found.epsilon.upper <= 1.0
+    True
+    """
+
+    values: dict[str, float]
+    term: Term = field(repr=False)
+    epsilon: Bounds
+    delta: float
+    accountant: str
+
+
+def share(
+    parts: Parts,
+    shares: Mapping[str, float],
+    *,
+    epsilon: float,
+    delta: float,
+    accountant: Chosen = None,
+    digits: float = 1e-8,
+) -> Division:
+    """Return the noise of several parts that spend one budget in given shares.
+
+    What a part costs is counted in an accounting unit, in which costs add up. At a positive delta
+    it is the square of a Gaussian's mu: a part costs ``mu^2`` if its certified epsilon, at that
+    delta, is that of one Gaussian release of this mu. For Gaussian releases the unit is exact, for
+    compositions of many small losses nearly. At delta 0 it is epsilon itself.
+
+    Each part is calibrated to its share of a total, and the total is the largest one at which
+    the composition, measured as a whole, is within the target.
+
+    Parameters
+    ----------
+    parts
+        By name, the part's term for its noise multiplier or scale, in which its cost falls.
+    shares
+        By name, positive; they are divided by their sum, so ``3`` and ``7`` are ``0.3`` and
+        ``0.7``.
+    epsilon, delta
+        The target of the whole.
+    accountant
+        As for `calibrate`.
+    digits
+        Relative precision of the total.
+
+    Raises
+    ------
+    DomainError
+        If the names differ, or a share reaches its part's target with no noise.
+
+    Examples
+    --------
+    >>> from accountants import Gaussian, GaussianDP, Repeated, Spend
+    >>> parts = {
+    ...     "histogram": lambda z: Spend(Gaussian(mu=1 / z)),
+    ...     "model": lambda z: Repeated(Spend(Gaussian(mu=1 / z)), 100),
+    ... }
+    >>> found = share(parts, {"histogram": 0.2, "model": 0.8}, epsilon=1.0, delta=1e-5,
+    ...               accountant=GaussianDP())
+    >>> {name: round(value, 4) for name, value in found.values.items()}
+    {'histogram': 8.3419, 'model': 41.7097}
+    """
+    given = _numbers("share", parts, shares)
+    target, delta = positive("epsilon", epsilon), probability("delta", delta)
+    # shares of mu squared, or of epsilon at delta 0: only the division; the whole is certified
+    # below
+    parts_of_one = {name: value / sum(given.values()) for name, value in given.items()}
+    solved: dict[float, dict[str, Calibration]] = {}
+
+    def term(budget: float) -> Term:
+        if budget not in solved:
+            solved[budget] = {
+                name: calibrate(
+                    part,
+                    epsilon=_part_epsilon(name, budget * parts_of_one[name], delta),
+                    delta=delta,
+                    accountant=accountant,
+                    cost="falls",
+                    digits=digits / 100,
+                )
+                for name, part in parts.items()
+            }
+        return Sequential([found.term for found in solved[budget].values()])
+
+    whole = calibrate(
+        term,
+        epsilon=target,
+        delta=delta,
+        accountant=accountant,
+        cost="rises",
+        start=_first_budget(target, delta),
+        digits=digits,
+    )
+    values = {name: found.value for name, found in solved[whole.value].items()}
+    return Division(values, whole.term, whole.epsilon, delta, whole.accountant)
+
+
+def _first_budget(epsilon: float, delta: float) -> float:
+    """Return the target in the accounting unit of the shares; only a start for the search."""
+    if delta in (0.0, 1.0):
+        return epsilon
+    noise = least_noise(lambda z: gdp_epsilon(1 / z, delta).upper, epsilon, digits=1e-3)
+    return 1 / noise**2
+
+
+def _part_epsilon(name: str, budget: float, delta: float) -> float:
+    """Return the epsilon that a part may cost."""
+    value = gdp_epsilon(math.sqrt(budget), delta).upper if delta > 0 else budget
+    if not value > 0:
+        raise DomainError(
+            f"the share of {name!r} is so small that delta = {delta:g} alone pays for it, without "
+            "any noise; give it a larger share, or ask for a smaller delta"
+        )
+    return value
+
+
+def _numbers(what: str, parts: Parts, given: Mapping[str, float]) -> dict[str, float]:
+    """Return the numbers by the parts' names, in their order."""
+    if not parts or set(parts) != set(given):
+        raise DomainError(
+            f"each part needs a {what}: the parts are {', '.join(parts) or 'none'}, the {what}s "
+            f"are of {', '.join(given) or 'none'}"
+        )
+    return {name: positive(f"the {what} of {name!r}", given[name]) for name in parts}

@@ -8,13 +8,18 @@ from fractions import Fraction
 
 from attrs import frozen
 
-from accountants.accountant import SumAccountant, SumState, remaining_delta
+from accountants.accountant import (
+    PruningBound,
+    SumAccountant,
+    SumState,
+    delta_floor_of,
+    order_bound,
+    remaining_delta,
+)
+from accountants.definitions import zcdp_epsilon, zcdp_rho
 from accountants.errors import probability
 from accountants.loss import PrivacyLoss
-from accountants.notions.concentrated import zcdp_rho
-from accountants.notions.renyi import zcdp_epsilon
-from accountants.rounding import ceiling, up
-from accountants.screen import PruningBound, delta_floor_of, order_bound
+from accountants.numerics import ceiling, up
 
 
 @frozen

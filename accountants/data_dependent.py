@@ -9,7 +9,7 @@ has three readings, which are never mixed up:
 worst case        what `DataDependent` shows to every accountant: its `worst` loss
 data-dependent    what `DataDependentRenyi` computes: `Secret` numbers
 sanitised         released through a mechanism with a loss of its own
-                  (`accountants.losses.smooth_gaussian`), which is paid like any other
+                  (`accountants.losses.gaussian`), which is paid like any other
 ================  ==============================================================
 """
 
@@ -23,12 +23,12 @@ from attrs import field, frozen
 
 from accountants.accountant import remaining_delta
 from accountants.bounds import Bounds
+from accountants.definitions import Curve, renyi_divergence, renyi_to_epsilon, renyi_total
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
 from accountants.loss import PrivacyLoss
-from accountants.notions.renyi import Curve, renyi_divergence, renyi_to_epsilon, renyi_total
+from accountants.numerics import Array, ceiling, up
 from accountants.pair import Pair
 from accountants.renyi import Renyi, RenyiState
-from accountants.rounding import Array, ceiling, up
 from accountants.secret import Secret
 
 ORDERS = 1 + np.geomspace(0.05, 500, 60)

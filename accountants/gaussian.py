@@ -9,13 +9,18 @@ from fractions import Fraction
 import numpy as np
 from attrs import frozen
 
-from accountants.accountant import SumAccountant, SumState, remaining_delta
+from accountants.accountant import (
+    PruningBound,
+    SumAccountant,
+    SumState,
+    delta_floor_of,
+    order_bound,
+    remaining_delta,
+)
+from accountants.definitions import LARGEST_MU, gdp_epsilon, gdp_mu, zcdp_epsilon
 from accountants.errors import InapplicableError, probability
 from accountants.loss import PrivacyLoss
-from accountants.notions.gaussian import LARGEST_MU, gdp_epsilon, gdp_mu
-from accountants.notions.renyi import zcdp_epsilon
-from accountants.rounding import Array, ceiling, flooring, up
-from accountants.screen import PruningBound, delta_floor_of, order_bound
+from accountants.numerics import Array, ceiling, flooring, up
 from accountants.terms import Term
 from accountants.world import World, worlds
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import attrs
 from attrs import field, frozen
 
-from accountants.codec import NOT_FINITE, Codec, keyed, parameters
+from accountants.document import NOT_FINITE, Codec, keyed, parameters
 
 Schema = dict[str, Any]
 
@@ -83,7 +83,7 @@ class Schemas:
 
     Examples
     --------
-    >>> from accountants.codec import Codec
+    >>> from accountants.document import Codec
     >>> Schemas(Codec(ValueError)).of(tuple[int, ...])
     {'type': 'array', 'items': {'type': 'integer'}}
     """

@@ -42,7 +42,7 @@ def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], 
         if module == package:  # a package inside of this one
             return import_module(f"{package}.{name}")
         holder = import_module(module)
-        if not hasattr(holder, name):  # a module of a room, such as ``adaptive_dp.report.plot``
+        if not hasattr(holder, name):  # a module of a room, such as ``adaptive_dp.reports.plot``
             import_module(f"{module}.{name}")
         value = getattr(holder, name)
         setattr(sys.modules[package], name, value)

@@ -15,7 +15,7 @@ exact functionals:
                            absent; reversed it dominates the other direction
 =========================  =====================================================
 
-A functional that a loss does not know is None; `accountants.notions` derives it from
+A functional that a loss does not know is None; `accountants.definitions` derives it from
 those that it knows, by a proven conversion, or says that there is none. A functional
 holds for both directions and is rounded outward: never below the truth. From a pair all of
 the others that exist follow, so a new loss need only define `pair`.
@@ -32,8 +32,8 @@ from attrs import fields, has
 
 from accountants.bounds import Bounds
 from accountants.errors import InapplicableError
+from accountants.numerics import Array, down, shown, up
 from accountants.pair import Pair
-from accountants.rounding import Array, down, shown, up
 
 
 class PrivacyLoss:

@@ -22,6 +22,7 @@ from typing import ClassVar
 import numpy as np
 from attrs import field, frozen
 
+from accountants.definitions import LARGEST_MU, gdp_epsilon, pure_epsilon, renyi_to_epsilon
 from accountants.errors import (
     BudgetError,
     DomainError,
@@ -30,23 +31,23 @@ from accountants.errors import (
     probability,
     whole,
 )
-from accountants.filters.best import cost_or_beyond, delta_shares
-from accountants.filters.concentrated import rho_cost
-from accountants.filters.gaussian import mu_square_cost
-from accountants.filters.renyi import ORDERS, checked_orders, divergence_costs
-from accountants.filters.sums import (
+from accountants.filters import (
     BEYOND,
+    ORDERS,
     ExactSums,
     Spent,
     checked_failures,
+    checked_orders,
+    cost_or_beyond,
     delta_beside_failures,
+    delta_shares,
+    divergence_costs,
+    mu_square_cost,
     rational_cost,
+    rho_cost,
 )
 from accountants.loss import PrivacyLoss
-from accountants.notions.gaussian import LARGEST_MU, gdp_epsilon
-from accountants.notions.pure import pure_epsilon
-from accountants.notions.renyi import renyi_to_epsilon
-from accountants.rounding import Array, ceiling, down, up
+from accountants.numerics import Array, ceiling, down, up
 
 
 class Odometer(ExactSums):
@@ -250,7 +251,7 @@ class ConcentratedOdometer(_OrdersOdometer):
 
     Examples
     --------
-    >>> from accountants.losses.approximate import Approximate
+    >>> from accountants.losses.pure import Approximate
     >>> odometer = ConcentratedOdometer(delta=1e-6, failures=1e-7)
     >>> state = odometer.spend(odometer.start(), Approximate(epsilon=0.1, delta=1e-10), 100)
     >>> round(odometer.epsilon(state), 3)

@@ -21,8 +21,8 @@ import numpy as np
 from accountants.bounds import Bounds
 from accountants.certification import Answer
 from accountants.errors import AccountingError, DomainError
-from accountants.reading import Guarantee
-from accountants.rounding import Array, shown
+from accountants.guarantee import Guarantee
+from accountants.numerics import Array, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,12 +9,22 @@ from fractions import Fraction
 import numpy as np
 from attrs import field, frozen
 
-from accountants.accountant import AdditiveAccountant, Chain, Floor, bracket, remaining_delta
+from accountants.accountant import (
+    AdditiveAccountant,
+    Chain,
+    Floor,
+    PruningBound,
+    bracket,
+    delta_floor_of,
+    divergence_cost,
+    order_bound,
+    pure_or_infinite,
+    pure_sum_bound,
+    remaining_delta,
+)
 from accountants.bounds import Bounds
-from accountants.errors import nonnegative, probability, whole
-from accountants.loss import PrivacyLoss
-from accountants.notions.gaussian import LARGEST_MU
-from accountants.notions.renyi import (
+from accountants.definitions import (
+    LARGEST_MU,
     Curve,
     renyi_divergence,
     renyi_epsilon,
@@ -22,15 +32,9 @@ from accountants.notions.renyi import (
     renyi_total,
     zcdp_epsilon,
 )
-from accountants.rounding import Array, ceiling, up
-from accountants.screen import (
-    PruningBound,
-    delta_floor_of,
-    divergence_cost,
-    order_bound,
-    pure_or_infinite,
-    pure_sum_bound,
-)
+from accountants.errors import nonnegative, probability, whole
+from accountants.loss import PrivacyLoss
+from accountants.numerics import Array, ceiling, up
 
 
 @frozen

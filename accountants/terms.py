@@ -1,33 +1,76 @@
-"""How costs combine: a small immutable algebra.
+"""Negative binomial stopping: the random number of runs of a private selection.
 
-A *term* says what one unit can touch. Its leaves are losses.
-
-=================================  =====================================================
-``Spend(loss, name)``              one mechanism, by the name of its node
-``Sequential(parts)``              all of them touch the unit
-``Parallel(choices, name)``        one of the choices touches it, which one is unknown
-``Repeated(part, times)``          the part, ``times`` times
-``Sampled(part, rate)``            the part, on a Poisson sample of the units
-``ReplacedSample(part, rate)``     the same, where neighbours exchange one unit's value
-``Subset(part, size, of)``         the part, on a set of ``size`` units out of ``of``
-``Allocated(part, steps, times)``  the part, ``steps`` times, each unit in ``times`` of them
-``Grouped(part, size)``            the part, for a group of ``size`` units
-=================================  =====================================================
-
-Shuffled local reports are a leaf (`accountants.losses.shuffled`). Each sampling scheme is proven
-for one neighbour relation, which its term names, and reads the losses of its part as a loss for
-the relation that it names there: no loss knows what it was declared for.
+``P(K = k)`` is proportional to ``(1 - gamma)^k (eta)_k / k!`` for k >= 1; for eta = 0 to
+``(1 - gamma)^k / k``: geometric for eta = 1, logarithmic for eta = 0.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 from attrs import field, frozen
 
-from accountants.errors import DomainError, probability, whole
+from accountants.errors import DomainError, positive, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.runs import stopping_rate, stopping_shape
+from accountants.numerics import up
+
+
+def stopping_shape(value: float) -> float:
+    """Return eta as a float, or raise `DomainError` unless it is above -1 and at most 1e6."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if isinstance(value, bool | str) or not -1 < number <= 1e6:
+        raise DomainError(
+            "a selection's shape must be a number above -1 and at most 1e6 (1 is geometric, 0 "
+            f"logarithmic), got {value!r}"
+        )
+    return number
+
+
+def stopping_rate(value: float) -> float:
+    """Return gamma as a float, or raise `DomainError` unless it is in [1e-100, 1)."""
+    number = positive("a selection's stopping", value)
+    if not 1e-100 <= number < 1:
+        raise DomainError(
+            f"a selection's stopping must be at least 1e-100 and below 1, got {value!r}; a "
+            "single run costs its own loss"
+        )
+    return number
+
+
+def expected_runs(eta: float, gamma: float) -> float:
+    """Return ``E K = eta (1 - gamma) / (gamma (1 - gamma^eta))``, its limit at 0, rounded up."""
+    log_gamma = math.log(gamma)
+    x = eta * log_gamma
+    ratio = x / math.expm1(x) if x else 1.0
+    mean = (1 - gamma) / (gamma * -log_gamma) * ratio
+    return max(1.0, up(mean, 64 + 4 * max(x, 0.0)))
+
+
+# -----------------------------------------------------------------------------
+# How costs combine: a small immutable algebra.
+#
+# A *term* says what one unit can touch. Its leaves are losses.
+#
+# =================================  =====================================================
+# ``Spend(loss, name)``              one mechanism, by the name of its node
+# ``Sequential(parts)``              all of them touch the unit
+# ``Parallel(choices, name)``        one of the choices touches it, which one is unknown
+# ``Repeated(part, times)``          the part, ``times`` times
+# ``Sampled(part, rate)``            the part, on a Poisson sample of the units
+# ``ReplacedSample(part, rate)``     the same, where neighbours exchange one unit's value
+# ``Subset(part, size, of)``         the part, on a set of ``size`` units out of ``of``
+# ``Allocated(part, steps, times)``  the part, ``steps`` times, each unit in ``times`` of them
+# ``Grouped(part, size)``            the part, for a group of ``size`` units
+# =================================  =====================================================
+#
+# Shuffled local reports are a leaf (`accountants.losses.allocation`). Each sampling scheme is
+# proven
+# for one neighbour relation, which its term names, and reads the losses of its part as a loss for
+# the relation that it names there: no loss knows what it was declared for.
 
 
 class Term:

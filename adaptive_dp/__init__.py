@@ -45,25 +45,25 @@ def _audit() -> _Any:
 
 
 def _readers() -> _Any:
-    from adaptive_dp.primitives.suitable import readers
+    from adaptive_dp.mechanisms.advice import readers
 
     return readers
 
 
 def _svg() -> _Any:
-    from adaptive_dp.report.drawing import svg
+    from adaptive_dp.reports.drawing import svg
 
     return svg
 
 
 def _mermaid() -> _Any:
-    from adaptive_dp.report.mermaid import mermaid
+    from adaptive_dp.reports.drawing import mermaid
 
     return mermaid
 
 
 def _audit_plot() -> _Any:
-    from adaptive_dp.report.plot import audit
+    from adaptive_dp.reports.plot import audit
 
     return audit
 

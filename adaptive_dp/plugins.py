@@ -21,11 +21,12 @@ from attrs import frozen
 import adaptive_dp as dp
 from accountants import PrivacyLoss
 from accountants import losses as families
-from adaptive_dp import pate, solvers
+from adaptive_dp import learning as solvers
+from adaptive_dp import pate
+from adaptive_dp.graph.certify import KINDS, OURS, accountant, entries, resolved, titled, usable
 from adaptive_dp.graph.errors import DeclarationError, PluginError
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Query
-from adaptive_dp.graph.plugins import KINDS, OURS, accountant, entries, resolved, titled, usable
 from adaptive_dp.graph.registry import OPERATIONS, operation
 
 __all__ = ["KINDS", "Listed", "listed", "load"]

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 import adaptive_dp as dp
-from adaptive_dp.pate.points import featured
+from adaptive_dp.pate.teachers import featured
 
 DELTA = 1e-5
 LOGISTIC = "sklearn.linear_model:LogisticRegression"

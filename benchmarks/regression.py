@@ -36,7 +36,7 @@ from pathlib import Path
 import numpy as np
 
 import adaptive_dp as dp
-from adaptive_dp.sklearn.ridge import DESCENT
+from adaptive_dp.sklearn.estimators import DESCENT
 
 DELTA = 1e-6
 LEARNERS = (

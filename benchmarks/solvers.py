@@ -38,8 +38,8 @@ from numpy.typing import NDArray
 
 import adaptive_dp as dp
 from accountants.secret import Secret
+from adaptive_dp.graph.nodes import Node
 from adaptive_dp.graph.run import execute
-from adaptive_dp.graph.structure import Node
 
 Array = NDArray[Any]
 Data = dict[str, Array]

@@ -7,7 +7,7 @@ from typing import Any
 
 import accountants
 import adaptive_dp as dp
-from accountants.rounding import up
+from accountants.numerics import up
 from adaptive_dp.demo import DATA
 from adaptive_dp.noise import lattice, rounded_laplace
 

@@ -9,8 +9,8 @@ import numpy as np
 from attrs import field, frozen
 from scipy import optimize
 
-from adaptive_dp.optimizers import Everywhere, Set
-from adaptive_dp.optimizers.objective import Floats
+from adaptive_dp.erm import Everywhere, Set
+from adaptive_dp.erm.objective import Floats
 
 
 @frozen(eq=False)

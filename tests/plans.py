@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import adaptive_dp as dp
-from adaptive_dp.problems import Logistic, Network
+from adaptive_dp.erm import Logistic, Network
 
 
 def add(*values: float) -> float:

@@ -32,7 +32,7 @@ sizes = st.floats(0.01, 3.0)
 small_deltas = st.floats(1e-12, 1e-7)
 counts = st.integers(1, 4)
 # The moments of a sampled Gaussian divide by zero below some rate for some mu (a known defect of
-# `accountants.roots`: the bisection of `_crossed` meets a zero difference), so that samples are
+# `accountants.numerics`: the bisection of `_crossed` meets a zero difference), so that samples are
 # not drawn rarer than this. Lower it when that is mended.
 RAREST = 1e-3
 rates = st.one_of(st.floats(RAREST, 0.5), st.just(1.0))

@@ -12,9 +12,10 @@ from scipy.stats import norm
 
 import adaptive_dp as dp
 from adaptive_dp.data.linear_systems import Moments, least_eigenvalue, solution
-from adaptive_dp.instance.gaussian_promise import coldest, within
-from adaptive_dp.instance.posterior_sample import bounds_of
-from adaptive_dp.instance.worst_posterior import RidgeBounds, worst_curve
+from adaptive_dp.instance.posterior_mechanisms import bounds_of, coldest, within
+from adaptive_dp.instance.records import RidgeBounds, worst_curve
+from adaptive_dp.learning.adaops import allowed_gamma
+from adaptive_dp.learning.base import regression
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.queries.moments import (
     REACH,
@@ -25,8 +26,6 @@ from adaptive_dp.queries.moments import (
     kept,
     unit,
 )
-from adaptive_dp.solvers.adaops import allowed_gamma
-from adaptive_dp.solvers.regression import regression
 
 STREAM = SeededStream(0)
 

@@ -19,10 +19,10 @@ from test_adaops import (
 )
 
 import adaptive_dp as dp
-from adaptive_dp.instance.perturbed_coefficients import noise
+from adaptive_dp.instance.posterior_mechanisms import noise
+from adaptive_dp.learning.base import regression
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.queries.moments import REACH, CoefficientNorm, ExactMoments, LeastEigenvalue
-from adaptive_dp.solvers.regression import regression
 
 
 def test_two_neighbours_are_never_farther_apart_than_the_promise() -> None:

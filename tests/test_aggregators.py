@@ -25,7 +25,7 @@ from adaptive_dp.pate import (
     StableVotes,
     VoteCounts,
 )
-from adaptive_dp.pate.stable_votes import distances
+from adaptive_dp.pate.aggregators import distances
 
 ALARM = 1e-8
 """How likely each test of a law is to fail where all is right."""

@@ -25,7 +25,7 @@ from votes_truth import (
 
 import adaptive_dp as dp
 from adaptive_dp.pate import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, StableVotes
-from adaptive_dp.pate.stable_votes import distances
+from adaptive_dp.pate.aggregators import distances
 
 ORDERS = np.concatenate([1 + np.geomspace(1e-3, 1, 8), np.geomspace(2.5, 300, 14)])
 SLACK = 1 + 1e-10

@@ -15,8 +15,8 @@ from plans import columns, data
 
 import accountants
 import adaptive_dp as dp
-from adaptive_dp.graph.change import Change
-from adaptive_dp.queries.count import Count
+from adaptive_dp.graph.operation import Change
+from adaptive_dp.queries.counts import Count
 
 FRAME = {"x": np.arange(4.0), "r": np.array(list("AABB"))}
 

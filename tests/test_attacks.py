@@ -19,11 +19,11 @@ import pytest
 
 import accountants
 import adaptive_dp as dp
-from adaptive_dp.audit.values import value
+from adaptive_dp.audit.neighbors import query_value
 from adaptive_dp.noise.stream import SecureStream
 from adaptive_dp.session import Budget, Session
 from adaptive_dp.testing import check
-from adaptive_dp.testing.freshness import in_a_child
+from adaptive_dp.testing.checks import in_a_child
 
 SECRET = 271828.25
 HUGE = 2.0**52
@@ -44,7 +44,9 @@ def test_a_sum_of_floats_does_not_hang_on_their_order() -> None:
     query = table["x"].sum()
     plan = plan_of(query, dp.Laplace(scale=1e16))
     rng, cells = np.random.default_rng(1), np.array([1e16, 1.0, -1e16, 3.0, 0.1] * 9)
-    seen = {float(value(plan, query, {"t": {"x": rng.permutation(cells)}})) for _ in range(20)}
+    seen = {
+        float(query_value(plan, query, {"t": {"x": rng.permutation(cells)}})) for _ in range(20)
+    }
     assert len(seen) == 1
 
 

@@ -19,7 +19,7 @@ import adaptive_dp as dp
 from accountants.errors import DomainError
 from adaptive_dp import audit
 from adaptive_dp.audit import Audit, Neighbors
-from adaptive_dp.audit.features import table
+from adaptive_dp.audit.scores import table
 
 CLASSICAL = math.sqrt(2 * math.log(1.25 / 1e-2)) / 10
 """The classical sigma for epsilon 10 at delta 1e-2, where its theorem does not hold."""

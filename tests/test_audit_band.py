@@ -15,11 +15,11 @@ from scipy import stats
 
 import accountants
 import adaptive_dp as dp
-from accountants.points import implied, most
+from accountants.guarantee import implied, most
 from adaptive_dp import audit
 from adaptive_dp.audit import distinguishing
-from adaptive_dp.audit.band import Band, counted, marks
-from adaptive_dp.audit.events import Event
+from adaptive_dp.audit.confidence import Band, counted, marks
+from adaptive_dp.audit.distinguishing import Event
 
 REPEATS = 2_000
 SHARE = 0.05

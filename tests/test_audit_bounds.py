@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from adaptive_dp.audit import bounds
-from adaptive_dp.audit.bounds import Guesses
+from adaptive_dp.audit import confidence as bounds
+from adaptive_dp.audit.confidence import Guesses
 
 
 def trinomial(tries: int, c: float, w: float) -> list[tuple[int, int, float]]:

@@ -14,9 +14,9 @@ import adaptive_dp as dp
 from adaptive_dp import audit
 from adaptive_dp.cli.main import main
 from adaptive_dp.cli.output import FAILS, UNUSABLE
-from adaptive_dp.report.charts import audit_tradeoff
-from adaptive_dp.report.markdown import markdown
-from adaptive_dp.report.page import html
+from adaptive_dp.reports.charts import audit_tradeoff
+from adaptive_dp.reports.markdown import markdown
+from adaptive_dp.reports.page import report
 
 HONEST = """
 import adaptive_dp as dp
@@ -85,7 +85,7 @@ def test_reports_show_both_bounds() -> None:
     plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=1)))
     found = audit.pipeline(plan, samples=500, seed=1)
     paper = plan.certify()
-    for text in (markdown(paper, found), html(paper, audit=found.document())):
+    for text in (markdown(paper, found), report(paper, audit=found.document())):
         assert "certified upper bound" in text
         assert "empirical lower bound" in text
         assert "with confidence 0.95" in text
@@ -115,7 +115,7 @@ def test_reports_draw_what_was_shown_beside_the_claim() -> None:
     assert len(points) == beyond + len(names) - 1  # each kind once more in the legend
     people = dp.dataset("people", columns={"age": (0, 100)})
     plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=1)))
-    page = html(plan.certify(), audit=found)
+    page = report(plan.certify(), audit=found)
     assert drawn in page
     assert "the drawing as a table" in page
     assert "right by the claim, at most" in page

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import special
 
-from adaptive_dp.audit import bounds
-from adaptive_dp.audit.events import Event, Rates, choose
-from adaptive_dp.audit.learners import Scorer
+from adaptive_dp.audit import confidence as bounds
+from adaptive_dp.audit.distinguishing import Event, Rates, choose
+from adaptive_dp.audit.scores import Scorer
 
 POINTS = ((1.0, 0.0), (0.8, 1e-3), (0.2, 0.05), (3.0, 0.0), (0.0, 0.3))
 SHARE, TRIES = 0.045, 3000

@@ -15,7 +15,7 @@ import adaptive_dp as dp
 from accountants.errors import DomainError
 from adaptive_dp import audit
 from adaptive_dp.audit.one_run import chance, gaussian_mu, least_epsilon
-from adaptive_dp.audit.transcripts import Transcripts
+from adaptive_dp.audit.pipelines import Transcripts
 
 EPSILON, DELTA = 4.98, 1e-5
 """Gaussian noise of sigma 4 for 20 steps: mu = sqrt(20) / 4, by which epsilon is 4.98."""

@@ -13,8 +13,8 @@ import accountants
 import adaptive_dp as dp
 from accountants.secret import Secret
 from adaptive_dp.audit import gallery, search
+from adaptive_dp.audit.neighbors import query_value
 from adaptive_dp.audit.pairs import UNIT, DataPair
-from adaptive_dp.audit.values import value
 from adaptive_dp.graph.run import Run, bound
 
 NAMES = ("columns", "filters", "partitions", "vectors", "choices", "loops", "instances", "free")
@@ -73,7 +73,7 @@ def moves(query: Any) -> Any:
     plan = dp.Pipeline(a=query.release(Bare()))
 
     def measure(pair: DataPair) -> float:
-        one, two = (value(plan, query, side) for side in (pair.first, pair.second))
+        one, two = (query_value(plan, query, side) for side in (pair.first, pair.second))
         return float(np.abs(np.asarray(one) - two).sum())
 
     return plan, measure

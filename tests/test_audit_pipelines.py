@@ -13,7 +13,7 @@ import accountants
 import adaptive_dp as dp
 from accountants.errors import DomainError
 from adaptive_dp import audit
-from adaptive_dp.audit.transcripts import Transcripts
+from adaptive_dp.audit.pipelines import Transcripts
 from adaptive_dp.data import MemoryRows, sources
 from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.graph.operation import Query

@@ -11,14 +11,12 @@ from scipy.linalg import hadamard
 import adaptive_dp as dp
 from accountants.errors import DomainError
 from adaptive_dp import audit
-from adaptive_dp.audit.along import products
-from adaptive_dp.audit.planted import Planted
+from adaptive_dp.audit.planted import Planted, products
 from adaptive_dp.data.examples import Examples, make_examples
 from adaptive_dp.graph.errors import DataError, DeclarationError
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.pate import gnmax
-from adaptive_dp.queries.network_gradients import NetworkGradients
-from adaptive_dp.queries.row_gradients import ClippedSum, RowGradients
+from adaptive_dp.pate import aggregators as gnmax
+from adaptive_dp.queries.gradients import ClippedSum, NetworkGradients, RowGradients
 
 SURE = 1 - 1e-7
 """The bound of an audit at this confidence errs with a chance of 1e-7: no false alarm by that."""
@@ -314,7 +312,7 @@ def test_what_fails_while_scores_are_made_tells_nothing(monkeypatch: pytest.Monk
     def leaks(*_: Any, **__: Any) -> Any:
         raise ValueError("the third person's income is 7231")
 
-    monkeypatch.setattr("adaptive_dp.audit.along.products", leaks)
+    monkeypatch.setattr("adaptive_dp.audit.planted.products", leaks)
     with pytest.raises(dp.RunError) as caught:
         audit.planted(learner(), canaries(), data={"people": crowd()}, seed=1)
     assert "7231" not in str(caught.value)

@@ -12,7 +12,7 @@ import adaptive_dp as dp
 from adaptive_dp.data import MemoryRows
 from adaptive_dp.data.engine import Checkpoint, Task, resuming
 from adaptive_dp.data.examples import Examples
-from adaptive_dp.queries.phases import Phases
+from adaptive_dp.queries.examples import Phases
 from adaptive_dp.session.ledger import open_ledger
 
 PEOPLE = dp.dataset("people", columns={"x": (0, 1), "c": ["a", "b"]})

@@ -11,8 +11,8 @@ from scipy.special import log_ndtr
 
 import adaptive_dp as dp
 from adaptive_dp.data import MemoryRows
-from adaptive_dp.solvers import boosted_steps as steps
-from adaptive_dp.solvers.boosted_steps import step_size
+from adaptive_dp.learning import boosted_ssp as steps
+from adaptive_dp.learning.boosted_ssp import step_size
 
 COLUMNS = {"a": (-3, 5), "b": (0, 8), "c": (-4, 0), "y": (-5, 30)}
 FEATURES = ["a", "b", "c"]
@@ -157,7 +157,7 @@ def test_the_clip_balances_the_noise_of_all_steps_with_bias(sigma):
     """The noise by the recursion of its covariance matrix, the balance by a search."""
     generator = np.random.default_rng(4)
     rows = generator.uniform(-1, 1, (5000, 4)) / 4
-    gram, found = rows.T @ rows, steps.scaling(rows.T @ rows, sigma, square=1.0)
+    gram, found = rows.T @ rows, steps.inverse_root(rows.T @ rows, sigma, square=1.0)
     inverse = np.linalg.inv(gram + found["ridge"] * np.eye(4))
     s = 4 * sigma * math.sqrt(0.25 / (0.75 / 10 * 0.96))  # the matrix moves by 1/4, g by 1
     covariance = np.zeros((4, 4))
@@ -176,7 +176,7 @@ def test_noise_of_steps_is_what_shrinks_their_end():
     """Steps on noise alone, against a Monte Carlo of 600 runs (within 6 standard errors)."""
     generator = np.random.default_rng(5)
     rows = generator.uniform(-1, 1, (500, 3)) / 4
-    scaling = steps.scaling(rows.T @ rows, 1.0, square=1.0)
+    scaling = steps.inverse_root(rows.T @ rows, 1.0, square=1.0)
     ends = []
     for _ in range(600):
         state = steps.standing(3)

@@ -19,11 +19,10 @@ from streams import Quick, Told
 
 import adaptive_dp as dp
 from adaptive_dp.data import read_rows
-from adaptive_dp.graph.change import Change
+from adaptive_dp.graph.operation import Change
+from adaptive_dp.mechanisms.selection import cost
 from adaptive_dp.noise import bernoulli, choice, continuous
-from adaptive_dp.primitives.scores import cost
-from adaptive_dp.queries.counts import Counts
-from adaptive_dp.queries.histogram import Histogram
+from adaptive_dp.queries.counts import Counts, Histogram
 
 ALPHA = 1e-7
 mpmath.mp.dps = 60
@@ -261,11 +260,11 @@ def test_reals_are_compared_digit_by_digit() -> None:
     x = continuous.Real(
         -1, 2, continuous.LazyUniform(Told([5, 7, 2**63]), 0, 0)
     )  # -(2 + 5/2^64 + 7/2^128 + ...)
-    assert not continuous.positive([2.0], [(1.0, x)])  # by 2^-61: more than one word
+    assert not continuous.is_nonnegative_sum([2.0], [(1.0, x)])  # by 2^-61: more than one word
     assert x.part.bits == 64
     exact = 2 + Fraction(5, 2**64)
     y = continuous.Real(1, 2, continuous.LazyUniform(Told([5, 6, 0]), 0, 0))
-    assert not continuous.positive([], [(1.0, x), (1.0, y)])
+    assert not continuous.is_nonnegative_sum([], [(1.0, x), (1.0, y)])
     assert x.part.bits == y.part.bits == 128
     low, high = x.bounds(128)
     assert low < -exact < high + Fraction(8, 2**128)
@@ -385,7 +384,7 @@ def value(query: Any, table: Any) -> Any:
     x, c = [row[0] for row in table], [row[1] for row in table]
     found = read_rows({"x": np.array(x, dtype=float), "c": np.array(c, dtype=object)}, READ, None)
     if isinstance(query, Histogram):
-        from adaptive_dp.queries.columns import Selected
+        from adaptive_dp.queries.domains import Selected
 
         return query.run([Selected(found, lambda columns: columns["c"])], Quick(0))
     return query.run([found], Quick(0))

@@ -21,7 +21,7 @@ import adaptive_dp as dp
 from adaptive_dp import plugins
 from adaptive_dp.cli.main import KINDS, main
 from adaptive_dp.cli.output import BROKE, FAILS, UNUSABLE
-from adaptive_dp.report import page as pages
+from adaptive_dp.reports import page as pages
 from adaptive_dp.schemas import certificate_schema, plan_schema
 
 DONE = 0

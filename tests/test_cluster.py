@@ -443,7 +443,7 @@ def test_a_worker_that_is_lost_during_descent_changes_no_bit(tmp_path, mortals, 
     plan = dp.Pipeline(t=people.solve(sgd)).with_delta(1e-6).fix(sigma=1.0)
     expected = repr(dict(plan.simulate(seed=2, people=data)))
     loss, marker = dying(tmp_path)
-    monkeypatch.setattr("adaptive_dp.problems.names.read_any", lambda _: loss())
+    monkeypatch.setattr("adaptive_dp.erm.losses.read_any", lambda _: loss())
     found = plan.simulate(seed=2, people=dp.Files(tmp_path / "t.parquet", mortals))
     assert marker.exists()
     assert repr(dict(found)) == expected

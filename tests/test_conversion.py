@@ -11,8 +11,8 @@ from scipy.stats import norm
 
 import adaptive_dp as dp
 from accountants import Approximate, Gaussian, Sequential, Spend, certify
+from adaptive_dp.mechanisms.released_bounds import margin
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.primitives.gaussian_bound import margin
 
 X = np.linspace(-14, 16, 30_001)
 STEP = X[1] - X[0]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from adaptive_dp import problems as pb
+from adaptive_dp import erm as pb
 
 Function = Callable[[np.ndarray], float]
 

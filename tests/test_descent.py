@@ -16,10 +16,10 @@ import accountants
 import adaptive_dp as dp
 from adaptive_dp.data import grid, make_examples
 from adaptive_dp.data.examples import to_steps
-from adaptive_dp.problems import Logistic, Loss, Multinomial
-from adaptive_dp.queries.row_gradients import LinearGradients
-from adaptive_dp.solvers import descent
-from adaptive_dp.solvers.linear import Linear
+from adaptive_dp.erm import Logistic, Loss, Multinomial
+from adaptive_dp.learning import descent
+from adaptive_dp.learning.base import Linear
+from adaptive_dp.queries.gradients import LinearGradients
 
 COLUMNS = {"x": (-1.0, 1.0), "s": ["N", "P"]}
 WITH_Z = {**COLUMNS, "z": (0.0, 10.0)}

@@ -8,8 +8,7 @@ from typing import Any
 import networkx as nx
 import pytest
 
-from adaptive_dp.report.drawing import svg
-from adaptive_dp.report.mermaid import mermaid
+from adaptive_dp.reports.drawing import mermaid, svg
 
 HOSTILE = "<script>alert('1')</script>\"] | & end\x00\x1f`#` → 漢字 " + "x" * 500
 Rect = tuple[float, float, float, float]

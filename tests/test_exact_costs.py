@@ -14,11 +14,9 @@ from profiles import examples
 
 import accountants
 import adaptive_dp as dp
-from accountants.rounding import quotient
-from adaptive_dp.graph.change import Change
-from adaptive_dp.queries.count import Count
-from adaptive_dp.queries.counts import Counts
-from adaptive_dp.queries.histogram import Histogram
+from accountants.numerics import quotient
+from adaptive_dp.graph.operation import Change
+from adaptive_dp.queries.counts import Count, Counts, Histogram
 
 QUICK = examples(150)
 POSITIVE = st.floats(1e-6, 1e6)

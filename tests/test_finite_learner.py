@@ -11,12 +11,12 @@ import pytest
 from scipy.stats import binom
 
 import adaptive_dp as dp
-from adaptive_dp.graph.change import Change
+from adaptive_dp.erm import Logistic
 from adaptive_dp.graph.handles import PrivateQuery
+from adaptive_dp.graph.operation import Change
+from adaptive_dp.learning.finite_learner import excess, sample_size
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.problems import Logistic
 from adaptive_dp.queries.candidate_losses import CandidateLosses
-from adaptive_dp.solvers.finite_learner import excess, sample_size
 
 STREAM = SeededStream(0)
 COLUMNS = {"a": (0, 10), "y": (0, 1)}

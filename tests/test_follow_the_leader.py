@@ -13,14 +13,13 @@ import accountants
 import adaptive_dp as dp
 from accountants.losses.tree import participation_sensitivity, tree_aggregation
 from adaptive_dp.data import grid, make_examples
-from adaptive_dp.graph.adaptive_sums import AdaptiveSums
-from adaptive_dp.graph.change import Change
+from adaptive_dp.erm import Logistic
+from adaptive_dp.graph.mechanism import AdaptiveSums
+from adaptive_dp.graph.operation import Change
+from adaptive_dp.mechanisms.follow_the_leader import FACTORIZATIONS, Banded, Tree
 from adaptive_dp.noise.gaussian import rounded_gaussian
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.primitives.factorizations import Banded, Tree
-from adaptive_dp.primitives.follow_the_leader import FACTORIZATIONS
-from adaptive_dp.problems import Logistic
-from adaptive_dp.queries.gradient_stream import ClippedGradients
+from adaptive_dp.queries.gradients import ClippedGradients
 
 
 class Recorder:

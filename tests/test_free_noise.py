@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import adaptive_dp as dp
-from adaptive_dp.graph.steps import Release
+from adaptive_dp.graph.handles import Release
 
 PEOPLE = {"age": (0, 70), "pay": (-10_000, 20_000), "kind": ["a", "b", "c"]}
 

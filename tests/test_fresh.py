@@ -9,7 +9,7 @@ import pytest
 
 import accountants
 import adaptive_dp as dp
-from adaptive_dp.graph.fresh import fresh
+from adaptive_dp.graph.values import fresh
 
 FRAME = {"x": np.arange(8.0)}
 

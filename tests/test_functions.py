@@ -16,7 +16,7 @@ import pytest
 from plans import add, data, people
 
 import adaptive_dp as dp
-from adaptive_dp.graph.functions import Function
+from adaptive_dp.graph.registry import Function
 
 
 def plan(function: Callable[..., Any] = add, **constants: Any) -> dp.Pipeline:
@@ -46,7 +46,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
         "plans:add",
         "builtins:eval",
         "subprocess:run",
-        "adaptive_dp.solvers.adassp:ridge",
+        "adaptive_dp.learning.ssp:ridge",
     ],
 )
 @pytest.mark.parametrize("how", ["run", "simulate"])
@@ -94,9 +94,9 @@ def test_the_librarys_own_learners_need_no_permission() -> None:
         "plans:add.__globals__.clear",
         "plans:add.__class__",
         "plans:PLANS.clear",
-        "adaptive_dp.solvers.adassp:np.linalg.norm",
-        "adaptive_dp.solvers.adassp:post",
-        "adaptive_dp.solvers:AdaSSP.build.__globals__.clear",
+        "adaptive_dp.learning.ssp:np.linalg.norm",
+        "adaptive_dp.learning.ssp:post",
+        "adaptive_dp.learning:AdaSSP.build.__globals__.clear",
         "adaptive_dp.demo.plan:dp.load",
     ],
 )

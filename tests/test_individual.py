@@ -16,14 +16,13 @@ from profiles import examples
 
 import adaptive_dp as dp
 from accountants import BudgetError, InapplicableError
-from accountants.notions.gaussian import gdp_epsilon
+from accountants.definitions import gdp_epsilon
 from accountants.secret import Secret
 from adaptive_dp.graph.certificate import Certificate
-from adaptive_dp.graph.charge import releases
+from adaptive_dp.graph.compile import releases
 from adaptive_dp.graph.errors import DeclarationError, LedgerError, RunError
-from adaptive_dp.graph.individual import norms, price, release, units
-from adaptive_dp.graph.pipeline import Pipeline
-from adaptive_dp.graph.run import Run
+from adaptive_dp.graph.plan import Pipeline
+from adaptive_dp.graph.run import Run, norms, price, release, units
 from adaptive_dp.session import Budget, Session
 from adaptive_dp.session.ledger import MemoryLedger
 from adaptive_dp.session.recompute import recomputed

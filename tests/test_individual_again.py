@@ -110,7 +110,7 @@ def test_who_left_is_in_no_traceback(monkeypatch):
     session = opened()
     session.run(total(3000.0))
     monkeypatch.setattr(
-        "accountants.filters.individual.sum_up", lambda a, b: (_ for _ in ()).throw(MemoryError)
+        "accountants.individual.sum_up", lambda a, b: (_ for _ in ()).throw(MemoryError)
     )
     with pytest.raises(dp.RunError) as told:
         session.run(total(2000.0))

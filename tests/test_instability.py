@@ -12,10 +12,10 @@ import pytest
 
 import accountants
 import adaptive_dp as dp
-from adaptive_dp.graph.stability import FOREVER, Choice
+from adaptive_dp.graph.mechanism import FOREVER, Choice
+from adaptive_dp.mechanisms.propose_test_release import integer_noise, passes, threshold
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.primitives.integer_noise import integer_noise, passes, threshold
-from adaptive_dp.queries.mode import instability
+from adaptive_dp.queries.order_statistics import instability
 
 Counts = tuple[int, ...]
 

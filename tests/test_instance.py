@@ -25,12 +25,14 @@ from adaptive_dp.instance import (
     output_mus,
     per_instance,
     posterior_epsilons,
-    quadratic,
     renyi_epsilons,
     worst_output_mu,
 )
-from adaptive_dp.instance.composition import ORDERS, laplace_renyi
-from adaptive_dp.instance.posterior import posterior_pairs
+from adaptive_dp.instance import (
+    ridge as quadratic,
+)
+from adaptive_dp.instance.plan import ORDERS, laplace_renyi
+from adaptive_dp.instance.records import posterior_pairs
 from adaptive_dp.instance.ridge import records
 
 

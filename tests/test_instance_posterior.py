@@ -11,13 +11,9 @@ import pytest
 
 from accountants import Gaussian
 from accountants.errors import DomainError
-from adaptive_dp.instance import closed_form, quadratic
-from adaptive_dp.instance.worst_posterior import (
-    RidgeBounds,
-    largest_gamma,
-    worst_epsilon,
-    worst_profile,
-)
+from adaptive_dp.instance import records as closed_form
+from adaptive_dp.instance import ridge as quadratic
+from adaptive_dp.instance.records import RidgeBounds, largest_gamma, worst_epsilon, worst_profile
 
 
 def exact(epsilon, m, g, digits=60):

@@ -10,11 +10,9 @@ import pytest
 from test_smooth_sensitivity import Brute, Data, neighbours
 
 import adaptive_dp as dp
-from adaptive_dp.graph.stability import Stability
+from adaptive_dp.graph.mechanism import Stability
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.queries.own_instance import Own
-from adaptive_dp.queries.trimmed_mean import Trimmed
-from adaptive_dp.queries.variance import Spread
+from adaptive_dp.queries.order_statistics import Own, Spread, Trimmed
 
 
 def trimmed(x: Data, share: float) -> Trimmed:

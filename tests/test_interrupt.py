@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import adaptive_dp as dp
-from adaptive_dp.graph.interrupt import Interrupted
+from adaptive_dp.graph.run import Interrupted
 
 STOP: dict[str, int] = {"at": 0, "calls": 0}
 

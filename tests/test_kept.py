@@ -20,7 +20,7 @@ from teaching import slow
 
 import adaptive_dp as dp
 from adaptive_dp.graph.errors import DataError
-from adaptive_dp.pate.kept import opened
+from adaptive_dp.pate.saved_teachers import opened
 
 COLUMNS: dict[str, Any] = {"x": (0, 1), "y": ["a", "b", "c"]}
 DATA = {"x": np.linspace(0, 1, 60), "y": np.array(["a", "b", "c"] * 20)}

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 
-from adaptive_dp import problems as pb
-from adaptive_dp.problems.labels import legal
-from adaptive_dp.problems.rounding import above, below, gamma
+from adaptive_dp import erm as pb
+from adaptive_dp.erm.loss import above, below, gamma, legal
 
 
 def expit(z: np.ndarray) -> np.ndarray:

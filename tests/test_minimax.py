@@ -11,7 +11,7 @@ from attrs import field, frozen
 from objectives import Model, Odds, random_model
 from scipy import optimize
 
-from adaptive_dp.optimizers import (
+from adaptive_dp.erm import (
     Everywhere,
     NotReached,
     Objective,
@@ -21,7 +21,7 @@ from adaptive_dp.optimizers import (
     minimax,
     weights,
 )
-from adaptive_dp.optimizers.objective import Floats
+from adaptive_dp.erm.objective import Floats
 
 
 @frozen(eq=False)

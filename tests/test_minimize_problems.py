@@ -10,9 +10,9 @@ import pytest
 from scipy.optimize import minimize as peer
 from test_problem import problem
 
-from adaptive_dp import problems as pb
-from adaptive_dp.optimizers import Curved, certify, minimize
-from adaptive_dp.optimizers.objective import Objective
+from adaptive_dp import erm as pb
+from adaptive_dp.erm import Curved, certify, minimize
+from adaptive_dp.erm.objective import Objective
 
 PLAIN = [pb.Logistic(), pb.SmoothedHinge(0.5), pb.HuberHinge(0.5), pb.Huber(0.5), pb.Multinomial(4)]
 BOUNDED = [*PLAIN, pb.Squared(), pb.Poisson(most=2.0)]

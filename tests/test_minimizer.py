@@ -12,12 +12,12 @@ from scipy.optimize import minimize
 from scipy.stats import kstest
 
 import adaptive_dp as dp
-from adaptive_dp import problems as pb
+from adaptive_dp import erm as pb
 from adaptive_dp.data import grid, make_examples
 from adaptive_dp.data.examples import Examples
-from adaptive_dp.graph.change import Change
+from adaptive_dp.erm import NotReached
+from adaptive_dp.graph.operation import Change
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.optimizers import NotReached
 from adaptive_dp.queries.minimizer import Minimizer
 
 COLUMNS = {"u": (-1.0, 1.0), "v": (-1.0, 1.0), "s": ["N", "P"], "c": ["a", "b", "d"]}

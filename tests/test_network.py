@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from adaptive_dp import problems as pb
+from adaptive_dp import erm as pb
 
 
 def loss_of_a_row(net: pb.Network, w: np.ndarray, row: np.ndarray, label: int) -> float:

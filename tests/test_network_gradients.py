@@ -13,9 +13,9 @@ from attrs import frozen
 import adaptive_dp as dp
 from adaptive_dp.data import grid, make_examples
 from adaptive_dp.data.examples import BLOCK, Examples, to_steps
-from adaptive_dp.graph.change import Change
-from adaptive_dp.problems import Constants, Logistic, Loss, Multinomial, Network, Squared
-from adaptive_dp.queries.network_gradients import LayerGradients, slopes
+from adaptive_dp.erm import Constants, Logistic, Loss, Multinomial, Network, Squared
+from adaptive_dp.graph.operation import Change
+from adaptive_dp.queries.gradients import LayerGradients, slopes
 
 
 @frozen

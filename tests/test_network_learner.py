@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import adaptive_dp as dp
-from adaptive_dp.solvers.network import first
+from adaptive_dp.learning.networks import first
 
 COLUMNS = {"u": (-2.0, 2.0), "v": (0.0, 4.0), "w": ["a", "b"], "s": ["N", "P"], "y": (-3.0, 5.0)}
 

@@ -12,8 +12,8 @@ from scipy import integrate, special, stats
 import accountants
 import adaptive_dp as dp
 from adaptive_dp.graph.compile import interpolated
+from adaptive_dp.mechanisms.additive import ball_noise
 from adaptive_dp.noise import SeededStream
-from adaptive_dp.primitives.norm import ball_noise
 
 WIDE = np.arange(-400, 401)
 

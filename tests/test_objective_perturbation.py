@@ -16,12 +16,12 @@ from scipy.stats import chi2, kstest
 import adaptive_dp as dp
 from accountants import ObjectivePerturbation as ObjectiveLoss
 from adaptive_dp.data import grid, make_examples
+from adaptive_dp.erm import Logistic
+from adaptive_dp.learning.objective_perturbation import remaining
+from adaptive_dp.mechanisms import objective_perturbation as perturbed_minimum
+from adaptive_dp.mechanisms import objective_perturbation as primitive
+from adaptive_dp.mechanisms.objective_perturbation import Problem, minimum
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.primitives import objective_perturbation as primitive
-from adaptive_dp.primitives import perturbed_minimum
-from adaptive_dp.primitives.perturbed_minimum import Problem, minimum
-from adaptive_dp.problems import Logistic
-from adaptive_dp.solvers.objective_perturbation import remaining
 
 
 def made(n: int = 60, p: int = 3, seed: int = 1, far: float = 1.0) -> Any:

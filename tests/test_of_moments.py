@@ -12,11 +12,16 @@ import accountants
 import adaptive_dp as dp
 from adaptive_dp.data import MemoryRows
 from adaptive_dp.data.rows import BLOCK
-from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.handles import Private, PrivateQuery
-from adaptive_dp.queries.moments import MomentsDomain, MomentsOf
-from adaptive_dp.queries.of_moments import CrossOfMoments, EigenvalueOfMoments, GramOfMoments
-from adaptive_dp.solvers.regression import regression
+from adaptive_dp.graph.operation import Change
+from adaptive_dp.learning.base import regression
+from adaptive_dp.queries.moments import (
+    CrossOfMoments,
+    EigenvalueOfMoments,
+    GramOfMoments,
+    MomentsDomain,
+    MomentsOf,
+)
 
 COLUMNS = {"a": (0.0, 1.0), "b": (-3.0, 5.0), "c": (2.0, 2.0), "y": (-1.0, 3.0)}
 NAMES = ("a", "b", "c")

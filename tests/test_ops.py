@@ -13,10 +13,9 @@ from scipy.stats import kstwobign, norm
 import adaptive_dp as dp
 from accountants import BoundedRange
 from adaptive_dp.data.linear_systems import Moments, constrained
-from adaptive_dp.graph.change import Change
+from adaptive_dp.graph.operation import Change
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.queries.constrained_coefficients import ConstrainedCoefficients
-from adaptive_dp.queries.moments import MomentsDomain
+from adaptive_dp.queries.moments import ConstrainedCoefficients, MomentsDomain
 
 STREAM = SeededStream(0)
 GRID = np.linspace(-1, 1, 4001)

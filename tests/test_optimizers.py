@@ -21,7 +21,7 @@ from objectives import (
     random_model,
 )
 
-from adaptive_dp.optimizers import (
+from adaptive_dp.erm import (
     Ball,
     Box,
     NotReached,
@@ -36,7 +36,7 @@ from adaptive_dp.optimizers import (
     subgradient,
     svrg,
 )
-from adaptive_dp.optimizers.objective import Floats
+from adaptive_dp.erm.objective import Floats
 
 
 def ridge_minimizer(model: Model) -> Floats:

@@ -11,8 +11,8 @@ import pytest
 from attrs import evolve
 from objectives import Coins, Machine, Odds, Squares, random_model
 
-from adaptive_dp.optimizers import Ball, Box, Ellipsoid, Everywhere, Set, Simplex, certify
-from adaptive_dp.optimizers.objective import Floats
+from adaptive_dp.erm import Ball, Box, Ellipsoid, Everywhere, Set, Simplex, certify
+from adaptive_dp.erm.objective import Floats
 
 SETS = {
     "ball": Ball(0.7),

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import adaptive_dp as dp
-from adaptive_dp import problems as pb
-from adaptive_dp.solvers.output_perturbation import TYPICAL, balanced, within
+from adaptive_dp import erm as pb
+from adaptive_dp.learning.output_perturbation import TYPICAL, balanced, within
 
 NAMES = [f"x{i}" for i in range(5)]
 

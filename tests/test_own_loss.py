@@ -11,7 +11,7 @@ import pytest
 from attrs import frozen
 
 import adaptive_dp as dp
-from adaptive_dp.problems import names
+from adaptive_dp.erm import losses as names
 
 TABLE = dp.dataset("t", columns={"x": (-1.0, 1.0), "s": ["N", "P"]})
 

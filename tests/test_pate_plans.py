@@ -11,14 +11,7 @@ import pytest
 from plans import pate, plurality
 
 import adaptive_dp as dp
-from adaptive_dp.pate import (
-    ConfidentGNMax,
-    GNMax,
-    InteractiveGNMax,
-    LNMax,
-    Plurality,
-    StableVotes,
-)
+from adaptive_dp.pate import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Plurality, StableVotes
 
 VOTES = np.random.default_rng(0).integers(0, 3, (20, 4))
 

@@ -9,10 +9,10 @@ import pytest
 
 import accountants
 import adaptive_dp as dp
+from adaptive_dp.erm import Hinge, Logistic
+from adaptive_dp.learning.phased import shares
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.problems import Hinge, Logistic
-from adaptive_dp.queries.phases import drawn
-from adaptive_dp.solvers.phased import shares
+from adaptive_dp.queries.examples import drawn
 
 COLUMNS = {"u": (-2.0, 2.0), "v": (-2.0, 2.0), "s": ["N", "P"]}
 

@@ -9,7 +9,7 @@ import pytest
 
 import adaptive_dp as dp
 from adaptive_dp.graph.errors import LedgerError
-from adaptive_dp.graph.pipeline import Pipeline
+from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.session import Budget, Session
 from adaptive_dp.session.entries import GENESIS, chained
 from adaptive_dp.session.ledger import MemoryLedger

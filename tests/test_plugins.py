@@ -92,7 +92,7 @@ Loss = their_parts.good:Loss
 [adaptive_dp.queries]
 their_mean = their_parts.good:mean
 
-[adaptive_dp.solvers]
+[adaptive_dp.learning]
 none = their_parts.good:Noisy
 """
 SECOND = "[adaptive_dp.mechanisms]\nTwice = their_parts.good:Noisy\n"
@@ -159,7 +159,7 @@ def rows(document: dict[str, Any]) -> set[tuple[Any, ...]]:
 class TestFinding:
     def test_nothing_is_imported_to_find_them(self, site: Path) -> None:
         code = (
-            "import sys, adaptive_dp as dp; from adaptive_dp.graph.plugins import entries;"
+            "import sys, adaptive_dp as dp; from adaptive_dp.graph.certify import entries;"
             "print([e.name for e in entries('losses')], 'their_parts' in sys.modules)"
         )
         path = {"PYTHONPATH": f"{site}:{Path(dp.__file__).parent.parent}"}

@@ -13,15 +13,12 @@ from scipy import stats
 
 import accountants
 import adaptive_dp as dp
-from accountants.losses.vote_gaps import laplace_tail, normal_tail
+from accountants.losses.votes import laplace_tail, normal_tail
 from accountants.secret import Secret
 from adaptive_dp.graph.run import private_values
 from adaptive_dp.noise.stream import SeededStream
+from adaptive_dp.pate.aggregators import ConfidentGNMax, GNMax, LNMax, step
 from adaptive_dp.pate.ballots import Ballots, BallotsSource, VoteCounts
-from adaptive_dp.pate.confident import ConfidentGNMax
-from adaptive_dp.pate.gnmax import GNMax
-from adaptive_dp.pate.lnmax import LNMax
-from adaptive_dp.pate.whole_steps import step
 
 COUNTS = np.array([[240, 5, 5], [180, 40, 30], [100, 90, 60], [250, 0, 0]])
 DATA = {"votes": {"counts": COUNTS}}

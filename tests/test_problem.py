@@ -10,9 +10,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from adaptive_dp import problems as pb
-from adaptive_dp.optimizers.objective import Objective
-from adaptive_dp.problems.linear import rows_a_block
+from adaptive_dp import erm as pb
+from adaptive_dp.erm.objective import Objective
+from adaptive_dp.erm.problem import rows_a_block
 
 
 def rows(n: int, p: int, seed: int, norm: float = 1.0) -> np.ndarray:

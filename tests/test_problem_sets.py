@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from profiles import examples
 from scipy.optimize import minimize
 
-from adaptive_dp import optimizers as pb
-from adaptive_dp.problems import L1, Ridge
+from adaptive_dp import erm as pb
+from adaptive_dp.erm import L1, Ridge
 
 AXES = np.array([0.3, 1.0, 2.0, 0.8])
 SETS: dict[str, Any] = {

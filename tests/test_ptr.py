@@ -10,10 +10,10 @@ import pytest
 from test_smooth_sensitivity import data_sets, neighbours, of, quantile
 
 import adaptive_dp as dp
-from adaptive_dp.graph.stability import FOREVER
+from adaptive_dp.graph.mechanism import FOREVER
+from adaptive_dp.mechanisms.propose_test_release import threshold
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.primitives.integer_noise import threshold
-from adaptive_dp.queries.order import Sorted
+from adaptive_dp.queries.order_statistics import Sorted
 
 
 def mass(epsilon: float, k: int) -> float:

@@ -17,12 +17,12 @@ from scipy import stats
 from streams import Quick, Told
 
 import adaptive_dp as dp
-from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.handles import PrivateQuery
-from adaptive_dp.graph.instance import Ranked
-from adaptive_dp.primitives import quantile
-from adaptive_dp.primitives.quantile import points
-from adaptive_dp.queries.ranks import Ranks, sensitivity, share
+from adaptive_dp.graph.mechanism import Ranked
+from adaptive_dp.graph.operation import Change
+from adaptive_dp.mechanisms import selection as quantile
+from adaptive_dp.mechanisms.selection import points
+from adaptive_dp.queries.order_statistics import Ranks, sensitivity, share
 
 ALPHA = 1e-7
 

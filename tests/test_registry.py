@@ -17,11 +17,11 @@ from plans import data, people
 
 import accountants
 import adaptive_dp as dp
-from accountants import registry as accounting
+from accountants import document as accounting
+from adaptive_dp.erm import losses as problems
 from adaptive_dp.graph import registry
 from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.graph.operation import Operation
-from adaptive_dp.problems import names as problems
 
 ROOT = Path(__file__).parent.parent
 

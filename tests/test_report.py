@@ -15,11 +15,11 @@ import pandas as pd
 import pytest
 
 import adaptive_dp as dp
-from adaptive_dp.graph.plain import plain
-from adaptive_dp.graph.table import ROOM
-from adaptive_dp.graph.table import table as text_table
-from adaptive_dp.report.markdown import markdown
-from adaptive_dp.report.page import html
+from adaptive_dp.graph.certificate import ROOM
+from adaptive_dp.graph.certificate import table as text_table
+from adaptive_dp.graph.values import plain
+from adaptive_dp.reports.markdown import markdown
+from adaptive_dp.reports.page import report
 
 HOSTILE = "<script>alert(1)</script>\"] | 'x' & <img src=x onerror=y> `code` *b*"
 VOID = {"meta", "input"}
@@ -141,7 +141,7 @@ def hostile(value: Any) -> Any:
 
 
 def test_page_says_what_the_certificate_says() -> None:
-    page = Page(html(certificate(), graph(), {"count": {"value": 5571.25, "noise": 7.0710678}}))
+    page = Page(report(certificate(), graph(), {"count": {"value": 5571.25, "noise": 7.0710678}}))
     for words in (
         "ε = 2.000000001",
         "δ = 10⁻⁶",
@@ -176,7 +176,7 @@ def test_page_says_what_the_certificate_says() -> None:
 
 
 def test_page_is_self_contained() -> None:
-    text = html(certificate(), graph())
+    text = report(certificate(), graph())
     page = Page(text)
     assert "http://" not in text
     assert "https://" not in text
@@ -190,7 +190,7 @@ def test_page_is_self_contained() -> None:
     ids = [value for name, value in page.attributes if name == "id"]
     assert len(ids) == len(set(ids))
     assert {value[1:] for value in links} <= set(ids)
-    assert text == html(certificate(), graph())
+    assert text == report(certificate(), graph())
 
 
 def test_page_escapes_everything() -> None:
@@ -198,7 +198,7 @@ def test_page_escapes_everything() -> None:
     drawn.nodes["count"]["label"] = HOSTILE
     values = {HOSTILE: {"value": {HOSTILE: HOSTILE}, "noise": None}}
     audit = {"epsilon_lower": 0.5, "delta": 1e-6, "verdict": HOSTILE, "notes": [HOSTILE]}
-    text = html(hostile(certificate()), drawn, values, audit=audit)
+    text = report(hostile(certificate()), drawn, values, audit=audit)
     page = Page(text)
     assert text.count("<script") == text.count("</script") == 1
     assert "<img" not in text
@@ -210,7 +210,7 @@ def test_hostile_names_in_plots_are_escaped() -> None:
     names = {f"{HOSTILE}{i}": float(i) for i in range(4)}
     odd = certificate(nodes=[entry(HOSTILE, 0.5), entry("$x^2$", 0.5)])
     odd["accountants"][1]["name"] = HOSTILE
-    text = html(odd, None, {"v": {"value": names, "noise": 1.0}})
+    text = report(odd, None, {"v": {"value": names, "noise": 1.0}})
     drawings = re.findall(r'<svg class="plot".*?</svg>', text, flags=re.DOTALL)
     assert len(drawings) == 3  # of the values, the accountants and the shares
     for drawing in drawings:
@@ -223,8 +223,8 @@ def test_hostile_names_in_plots_are_escaped() -> None:
 
 def test_plots_fit_the_policy_of_the_page() -> None:
     values = {"v": {"value": [1.0, 2.0, 3.0], "noise": 1.0}}
-    text = html(certificate(), graph(), values)
-    assert text == html(certificate(), graph(), values)  # no time, no random names
+    text = report(certificate(), graph(), values)
+    assert text == report(certificate(), graph(), values)  # no time, no random names
     drawings = re.findall(r'<svg class="plot".*?</svg>', text, flags=re.DOTALL)
     assert len(drawings) == 3
     for drawing in drawings:
@@ -270,7 +270,7 @@ def test_no_bound_is_shown_too_low() -> None:
         "odometer": {"epsilon": 0.4323701, "theorem": "t"},
     }
     odd = certificate(nodes=[entry("a", 1.0, loss=loss, distance=5.0000001)], session=session)
-    for text in (html(odd), markdown(odd)):
+    for text in (report(odd), markdown(odd)):
         for words in ("Gaussian(mu=0.12346)", "5.0001 in L1", "ε = 0.43238"):
             assert words in text
         assert "0.12346 spent, 0.56789 left" in text
@@ -278,25 +278,25 @@ def test_no_bound_is_shown_too_low() -> None:
 
 def test_simulation_has_a_banner() -> None:
     seeded = certificate(randomness={"source": "seed 1", "release": False, "samplers": []})
-    assert '<p class="banner" role="alert">Not for release: seeded simulation</p>' in html(seeded)
+    assert '<p class="banner" role="alert">Not for release: seeded simulation</p>' in report(seeded)
     assert "NOT FOR RELEASE: SEEDED SIMULATION" in markdown(seeded)
 
 
-@pytest.mark.parametrize("write", [html, markdown])
+@pytest.mark.parametrize("write", [report, markdown])
 def test_what_is_not_a_certificate_is_refused(write: Any) -> None:
     for odd in ({}, {"claim": {"epsilon": 1.0, "delta": 0.0}}, certificate(extra=1)):
         with pytest.raises(dp.DocumentError):
             write(odd)
 
 
-@pytest.mark.parametrize("write", [html, markdown])
+@pytest.mark.parametrize("write", [report, markdown])
 def test_an_infinite_claim_can_be_read(write: Any) -> None:
     claim = {"epsilon": "inf", "delta": 0.0, "accountant": "basic"}
     assert "∞" in write(certificate(claim=claim, nodes=[], accountants=[], protects=[]))
 
 
 def test_many_releases_are_folded() -> None:
-    text = html(certificate(nodes=[entry(f"n{i}", 1 / 500) for i in range(500)]))
+    text = report(certificate(nodes=[entry(f"n{i}", 1 / 500) for i in range(500)]))
     page = Page(text)
     assert "460 more releases" in page.text
     # the largest 39 are drawn; the other 461 of 1/500 each are one bar
@@ -317,7 +317,7 @@ def test_values_of_every_shape() -> None:
         "empty": {"value": [], "noise": None},
         "text": {"value": "yes", "noise": None},
     }
-    page = Page(html(certificate(), None, values))
+    page = Page(report(certificate(), None, values))
     for words in (
         "[ 1.00 ± 0.50 , 2.00 ± 0.25 ]",
         "4.00 ± 0.12",
@@ -334,7 +334,7 @@ def test_values_of_every_shape() -> None:
 def test_arrays_are_values_too() -> None:
     numpy = pytest.importorskip("numpy")
     page = Page(
-        html(certificate(), None, {"v": {"value": numpy.arange(3.0), "noise": numpy.float64(2)}})
+        report(certificate(), None, {"v": {"value": numpy.arange(3.0), "noise": numpy.float64(2)}})
     )
     assert "[ 0.0 ± 2.0 , 1.0 ± 2.0 , 2.0 ± 2.0 ]" in page.text
 
@@ -363,14 +363,14 @@ SHOWN = r"safe\u202egnp.exe\nnext"
 def test_hidden_characters_are_shown() -> None:
     odd = certificate(nodes=[entry(HIDING, 1.0)], assumptions=[HIDING])
     odd["protects"][0]["data"] = HIDING
-    for text in (html(odd, None, {HIDING: {"value": HIDING, "noise": None}}), markdown(odd)):
+    for text in (report(odd, None, {HIDING: {"value": HIDING, "noise": None}}), markdown(odd)):
         assert "\u202e" not in text
         assert SHOWN.replace("\\", "\\\\") in text or SHOWN in text
     assert SHOWN in text_table(["name"], [[HIDING]])
 
 
 def test_a_release_without_a_share_is_listed() -> None:
-    text = html(certificate(nodes=[entry("all", 1.0), entry("nothing", 0.0)]))
+    text = report(certificate(nodes=[entry("all", 1.0), entry("nothing", 0.0)]))
     row = text.partition("<strong>nothing</strong>")[2].partition("</tr>")[0]
     assert re.findall(r'data-label="share">([^<\s]+)', row) == ["0%"]
 
@@ -378,25 +378,25 @@ def test_a_release_without_a_share_is_listed() -> None:
 def test_one_row_is_no_rows() -> None:
     plan = plan_of(lambda n: n, unit="id")
     one = plan.certify()
-    for text in (html(one), markdown(one)):
+    for text in (report(one), markdown(one)):
         assert "(at most 1 row each)" in text
     assert "with at most 1 row of 'people'" in str(one)
 
 
 def test_a_plan_that_has_not_run_is_not_said_to_have() -> None:
     plan = plan_of(lambda n: n)
-    for text in (html(plan.certify(), plan.graph), markdown(plan.certify())):
+    for text in (report(plan.certify(), plan.graph), markdown(plan.certify())):
         assert "Fit for release" not in text
         assert "If the plan is run: noise from the operating system." in text
     result = plan.run(people={"id": [1]})
-    assert "Fit for release: yes." in html(result.certificate, plan.graph, result)
+    assert "Fit for release: yes." in report(result.certificate, plan.graph, result)
     seeded = plan.simulate(seed=3, people={"id": [1]})
-    assert "Not for release" in html(seeded.certificate, plan.graph, seeded)
+    assert "Not for release" in report(seeded.certificate, plan.graph, seeded)
 
 
 def test_certificates_and_their_documents_are_the_same() -> None:
     paper = plan_of(lambda n: n).certify()
-    assert html(paper) == html(paper.to_document())
+    assert report(paper) == report(paper.to_document())
     assert markdown(paper) == markdown(paper.to_document())
 
 
@@ -477,7 +477,7 @@ def test_no_value_is_lost_in_showing_it(name: str) -> None:
     assert "made" in str(result)
     assert "made" in result._repr_html_()
     assert "epsilon &lt;= 1" in result._repr_html_()
-    html(result.certificate, plan.graph, result).encode("utf-8")
+    report(result.certificate, plan.graph, result).encode("utf-8")
     json.dumps(plain(dict(result)), allow_nan=False)
 
 

@@ -16,9 +16,9 @@ from scipy.stats import norm
 import accountants
 import adaptive_dp as dp
 from accountants import plot as curves
-from adaptive_dp.report import what_if
-from adaptive_dp.report.page import _templates, html
-from adaptive_dp.session.steps import epsilon_by_step
+from adaptive_dp.reports import what_if
+from adaptive_dp.reports.page import _templates, report
+from adaptive_dp.session.certificate import epsilon_by_step
 
 
 def table() -> dp.Table:
@@ -149,7 +149,7 @@ def test_tradeoffs_are_drawn_as_steps_on_the_safe_side() -> None:
 
 def test_the_table_of_the_profile_holds_the_truth() -> None:
     plan = dp.Pipeline(n=table().count().release(dp.Gaussian(sigma=2))).with_delta(1e-6)
-    page = html(plan.certify(), plan)
+    page = report(plan.certify(), plan)
     rows = re.findall(
         r'<tr><th scope="row">10⁻(\S+)</th><td>([\d.]+)</td><td>([\d.]+)</td></tr>', page
     )
@@ -190,7 +190,7 @@ def test_the_history_of_a_session_ends_at_its_odometer() -> None:
                 total += 1 / sigma**2
                 assert gaussian_delta(math.sqrt(total), epsilon) <= 1e-6
         assert steps[0][1] < steps[1][1] < steps[2][1] < 1
-        page = html(paper, session.pipeline)
+        page = report(paper, session.pipeline)
     assert "the budget" in page
     assert "at 40.0" in page
     assert "What if" not in page

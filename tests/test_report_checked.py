@@ -13,9 +13,9 @@ import accountants
 import adaptive_dp as dp
 from adaptive_dp.graph.certificate import LossRow
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.report.markdown import markdown
-from adaptive_dp.report.page import html
-from adaptive_dp.report.wording import loss, named, power
+from adaptive_dp.reports.markdown import markdown
+from adaptive_dp.reports.page import report
+from adaptive_dp.reports.wording import loss, named, power
 
 DELTA = 1.2345449e-6
 
@@ -47,7 +47,7 @@ def words(page: str) -> str:
 
 
 def both(document: Any) -> tuple[str, str]:
-    return words(html(document)), markdown(document).replace("\\", "")
+    return words(report(document)), markdown(document).replace("\\", "")
 
 
 def test_a_changed_certificate_is_said_not_to_hold() -> None:
@@ -62,10 +62,10 @@ def test_a_changed_certificate_is_said_not_to_hold() -> None:
     ):
         document = paper.to_document()
         change(document)
-        for text in (*both(document), words(html(document, plan()))):
+        for text in (*both(document), words(report(document, plan()))):
             assert "does not hold" in text
             assert "the claim holds" not in text
-        assert '<p class="banner" role="alert">The claim does not hold' in html(document)
+        assert '<p class="banner" role="alert">The claim does not hold' in report(document)
 
 
 def test_what_cannot_be_recomputed_says_so() -> None:
@@ -76,8 +76,8 @@ def test_what_cannot_be_recomputed_says_so() -> None:
         assert "Not recomputed" in text or "does not hold" in text
         assert "the claim holds" not in text
     given = dp.Pipeline(n=people().count().release(Mine(width=2.0)))
-    assert "the claim holds" in words(html(own, given))  # its own code is here already
-    assert "the claim holds" in words(html(own, allow=[__name__]))
+    assert "the claim holds" in words(report(own, given))  # its own code is here already
+    assert "the claim holds" in words(report(own, allow=[__name__]))
     assert "the claim holds" in markdown(own, allow=[__name__])
 
 
@@ -86,7 +86,7 @@ def test_what_is_not_a_certificate_is_not_set() -> None:
     odd["nodes"][0]["distance"] = {"deep": [None]}
     missing = {k: v for k, v in plan().certify().to_document().items() if k != "plan"}
     for document in (odd, missing, {}):
-        for write in (html, markdown):
+        for write in (report, markdown):
             with pytest.raises(dp.DocumentError):
                 write(document)
 
@@ -94,12 +94,12 @@ def test_what_is_not_a_certificate_is_not_set() -> None:
 def test_values_are_those_of_the_certificate_beside_them() -> None:
     rows = {"x": [0.5] * 10}
     drawn = plan().simulate(seed=1, people=rows)
-    page = html(plan().certify(), plan(), drawn)
+    page = report(plan().certify(), plan(), drawn)
     assert '<p class="banner" role="alert">Not for release: seeded simulation</p>' in page
     assert "Fit for release: yes" not in page
     other = dp.Pipeline(z=people().count().release(dp.Laplace(scale=3)))
     with pytest.raises(DeclarationError):
-        html(plan().certify(), plan(), other.simulate(seed=1, people=rows))
+        report(plan().certify(), plan(), other.simulate(seed=1, people=rows))
 
 
 def test_code_from_elsewhere_is_named() -> None:
@@ -113,7 +113,7 @@ def test_code_from_elsewhere_is_named() -> None:
 
 def test_a_delta_is_never_shown_too_low() -> None:
     paper = plan().certify()
-    page = words(html(paper, plan()))
+    page = words(report(paper, plan()))
     assert "1.2345e-06" not in page
     assert "δ = 1.2346e-06" in page
     assert "delta = 1.23455e-06" in str(paper)
@@ -157,7 +157,7 @@ def session(mechanism: Any) -> dp.Session:
 def test_a_session_is_told_in_its_order_without_what_does_not_apply() -> None:
     with session(lambda sigma: dp.Gaussian(sigma=sigma)) as opened:
         paper = opened.certificate()
-        page = words(html(paper, opened.pipeline))
+        page = words(report(paper, opened.pipeline))
     for text in (page, markdown(paper), str(paper)):
         assert "does not apply" not in text
         assert text.index("step 9 ") < text.index("step 10 ")
@@ -170,13 +170,13 @@ def test_a_session_with_mechanisms_of_ones_own_shows_its_steps() -> None:
     with session(lambda width: Mine(width=width)) as opened:
         paper, made = opened.certificate(), opened.pipeline
         read = opened.epsilon
-    page = words(html(paper, made))
+    page = words(report(paper, made))
     assert "cannot be recomputed" not in page
     assert "11 step 11" in page
-    for given in (html(paper, made), html(paper, allow=[__name__])):
+    for given in (report(paper, made), report(paper, allow=[__name__])):
         table = re.findall(r"step 11</th>|step 11</td><td>([0-9.]+)", given)
         assert math.isclose(float(next(filter(None, table))), read, rel_tol=1e-4)
-    bare = words(html(paper))
+    bare = words(report(paper))
     assert "html(certificate, session.pipeline)" in bare
     assert "11 step 11" in bare
 
@@ -184,7 +184,7 @@ def test_a_session_with_mechanisms_of_ones_own_shows_its_steps() -> None:
 def test_an_audit_above_the_claim_is_said_to_contradict_it() -> None:
     paper = plan().certify()
     found = {"epsilon_lower": 2 * paper.epsilon, "delta": DELTA, "verdict": "consistent"}
-    for text in (words(html(paper, audit=found)), markdown(paper, found)):
+    for text in (words(report(paper, audit=found)), markdown(paper, found)):
         assert "CONTRADICTION" in text
     for change in ({"delta": DELTA / 2}, {"epsilon_lower": paper.epsilon}):
         assert "CONTRADICTION" not in markdown(paper, found | change)

@@ -13,8 +13,8 @@ import pytest
 
 import adaptive_dp as dp
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.report.diagram import diagram, states
-from adaptive_dp.report.page import html
+from adaptive_dp.reports.diagram import diagram, states
+from adaptive_dp.reports.page import report
 
 
 def certificate() -> dict[str, Any]:
@@ -56,8 +56,8 @@ def test_of_many_groups_one_opens_with_those_around_it() -> None:
 def test_a_graph_without_groups_has_one_state() -> None:
     assert states(graph(())) == [frozenset()]
     assert len(diagram(graph(()), {})) == 1
-    assert "Open all" not in html(certificate(), graph(()))
-    assert "Open all" in html(certificate(), graph(("A",)))
+    assert "Open all" not in report(certificate(), graph(()))
+    assert "Open all" in report(certificate(), graph(("A",)))
 
 
 def test_very_many_groups_are_all_open_or_all_closed() -> None:
@@ -68,7 +68,7 @@ def test_every_state_is_drawn_once_and_leads_to_every_node() -> None:
     drawn = graph(("A",), ("B",), ())
     paper = certificate()
     paper["nodes"][0] |= {"node": "b0", "share": 0.25}
-    text = html(paper, drawn)
+    text = report(paper, drawn)
     said = re.findall(r'data-closed="(.*?)"', text)
     closed = [json.loads(unescape(names)) for names in said]
     assert sorted(closed) == [[], ["A"], ["A", "B"], ["B"]]
@@ -95,7 +95,7 @@ def test_the_plan_of_another_certificate_is_refused() -> None:
     one = dp.Pipeline(a=people.count().release(dp.Laplace(scale=1)))
     other = dp.Pipeline(a=people.count().release(dp.Laplace(scale=2)))
     with pytest.raises(DeclarationError):
-        html(one.certify(), other)
+        report(one.certify(), other)
 
 
 def test_a_very_large_plan_is_not_drawn_once_for_each_group() -> None:

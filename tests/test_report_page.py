@@ -14,7 +14,7 @@ import pytest
 from browser import Browser, found
 
 import adaptive_dp as dp
-from adaptive_dp.report.page import html
+from adaptive_dp.reports.page import report
 
 pytestmark = pytest.mark.skipif(found() is None, reason="needs Chromium")
 
@@ -38,7 +38,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     values = {"theta": {"value": [1.0, 2.0, 3.0], "noise": [0.5, 0.5, 0.25]}, "count": {"value": 7}}
     audit = {"epsilon_lower": 0.5, "delta": 1e-6, "confidence": 0.95, "verdict": "consistent"}
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(html(asked.certify(), asked, values, audit=audit), encoding="utf-8")
+    path.write_text(report(asked.certify(), asked, values, audit=audit), encoding="utf-8")
     return path
 
 
@@ -134,7 +134,7 @@ def test_of_many_groups_one_opens_at_a_time(chromium: Browser, tmp_path: Path) -
     for i, group in enumerate([("A",), ("A", "B"), ("C",), ("D",)]):
         graph.add_node(f"n{i}", kind="count", label=f"n{i}", color="public", group=group)
     path = tmp_path / "groups.html"
-    path.write_text(html(plan().certify(), graph), encoding="utf-8")
+    path.write_text(report(plan().certify(), graph), encoding="utf-8")
     chromium.look()
     chromium.open(path)
     chromium.run("document.querySelector('[data-do=close]').click()")

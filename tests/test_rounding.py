@@ -14,7 +14,7 @@ import pytest
 
 import accountants
 import adaptive_dp as dp
-from accountants.rounding import up
+from accountants.numerics import up
 from adaptive_dp.data import MemoryRows, read_rows
 
 

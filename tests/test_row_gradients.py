@@ -14,12 +14,12 @@ from scipy.special import softmax
 import adaptive_dp as dp
 from adaptive_dp.data import grid, make_examples, read_rows
 from adaptive_dp.data.examples import BLOCK, Examples, to_steps
-from adaptive_dp.graph.change import Change
+from adaptive_dp.erm import Constants, Logistic, Loss, Network, Squared
+from adaptive_dp.graph.operation import Change
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.problems import Constants, Logistic, Loss, Network, Squared
 from adaptive_dp.queries.domains import Interval
 from adaptive_dp.queries.examples import standard
-from adaptive_dp.queries.row_gradients import ClippedSum, LinearGradients, ShortGradients
+from adaptive_dp.queries.gradients import ClippedSum, LinearGradients, ShortGradients
 
 
 @frozen

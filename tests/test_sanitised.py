@@ -14,14 +14,19 @@ from vote_worlds import divergence, neighbours, smooth_sensitivity, table, world
 
 import accountants
 import adaptive_dp as dp
-from adaptive_dp.graph.change import Change
+from adaptive_dp.graph.operation import Change
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.pate.ballots import Ballots, BallotsDomain, BallotsSource, VoteCounts
-from adaptive_dp.pate.bounds import fixed_questions
-from adaptive_dp.pate.functions import spent_epsilon, spent_upper
-from adaptive_dp.pate.gnmax import GNMax
+from adaptive_dp.pate.aggregators import GNMax
+from adaptive_dp.pate.ballots import (
+    Ballots,
+    BallotsDomain,
+    BallotsSource,
+    VoteCounts,
+    spent_epsilon,
+    spent_upper,
+)
 from adaptive_dp.pate.sanitized import Sanitized
-from adaptive_dp.pate.spent import Spending, Spent
+from adaptive_dp.pate.spent import Spending, Spent, fixed_questions
 
 
 def ballots(teachers: int = 400, questions: int = 200, classes: int = 10) -> Ballots:

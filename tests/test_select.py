@@ -15,8 +15,7 @@ from scipy import stats
 
 import accountants
 import adaptive_dp as dp
-from adaptive_dp.graph.loop import State
-from adaptive_dp.graph.select import Select, _first
+from adaptive_dp.graph.loops import Select, State, _first
 from adaptive_dp.noise import SeededStream
 
 FRAME = {"age": np.arange(0.0, 100.0)}
@@ -104,7 +103,7 @@ def test_the_number_of_runs_has_its_law(shape: float, stopping: float) -> None:
     assert misfit(stopping) > 1e-7
     assert misfit(stopping * 1.2) < 1e-7
     mean = sum(k * n for k, n in counts.items()) / 20_000
-    assert mean == pytest.approx(accountants.runs.expected(shape, stopping), rel=0.05)
+    assert mean == pytest.approx(accountants.terms.expected(shape, stopping), rel=0.05)
 
 
 def test_a_score_that_is_no_number_is_the_worst() -> None:

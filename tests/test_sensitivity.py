@@ -17,20 +17,23 @@ import pytest
 
 import accountants
 import adaptive_dp as dp
-from accountants.rounding import up
+from accountants.numerics import up
 from accountants.secret import Secret
 from adaptive_dp.data import MemoryRows, read_rows
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph import registry
-from adaptive_dp.graph.change import Change
-from adaptive_dp.graph.charge import releases
+from adaptive_dp.graph.compile import releases
 from adaptive_dp.graph.handles import Private, PrivateQuery
-from adaptive_dp.graph.operation import Query
+from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.run import Run
 from adaptive_dp.queries.candidate_losses import CandidateLosses
 from adaptive_dp.queries.domains import column
-from adaptive_dp.queries.moments import MomentsOf
-from adaptive_dp.queries.of_moments import CrossOfMoments, EigenvalueOfMoments, GramOfMoments
+from adaptive_dp.queries.moments import (
+    CrossOfMoments,
+    EigenvalueOfMoments,
+    GramOfMoments,
+    MomentsOf,
+)
 from adaptive_dp.queries.source import reading
 
 NAN, INF = math.nan, math.inf

@@ -14,9 +14,9 @@ import pytest
 import adaptive_dp as dp
 from accountants import Approximate, BudgetError, Gaussian, Laplace, Pure
 from accountants.errors import InapplicableError
-from accountants.filters.sums import Spent, SumFilter
+from accountants.filters import Spent, SumFilter
 from accountants.losses.composite import Composite
-from accountants.losses.sampled import Sampled
+from accountants.losses.sampling import Sampled
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.errors import (
     DeclarationError,
@@ -25,7 +25,7 @@ from adaptive_dp.graph.errors import (
     LedgerError,
     RunError,
 )
-from adaptive_dp.queries.phases import Phases
+from adaptive_dp.queries.examples import Phases
 from adaptive_dp.schemas import certificate_schema
 from adaptive_dp.session import Budget, Session
 from adaptive_dp.session.budget import Account, accounting_unit, delta_shares, spent_share

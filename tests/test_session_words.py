@@ -12,8 +12,8 @@ import accountants
 import adaptive_dp as dp
 from accountants import InapplicableError
 from adaptive_dp.cli.main import main
+from adaptive_dp.graph.certificate import LIMIT
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.table import LIMIT
 
 ROWS = {"x": [0.5] * 50}
 PEOPLE = dp.dataset("people", columns={"x": (0, 1)})

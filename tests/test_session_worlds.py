@@ -11,9 +11,9 @@ import pytest
 import adaptive_dp as dp
 from accountants import BudgetError, worlds
 from accountants.errors import InapplicableError
-from accountants.filters.sums import BEYOND
+from accountants.filters import BEYOND
 from adaptive_dp.graph.errors import DataError, DeclarationError, NeighborError
-from adaptive_dp.graph.loop import Loop
+from adaptive_dp.graph.loops import Loop
 from adaptive_dp.pate import teachers
 from adaptive_dp.session import Budget, Session
 from adaptive_dp.session.ledger import MemoryLedger

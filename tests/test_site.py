@@ -61,9 +61,9 @@ WITHOUT = {
     "adaptive_dp.PluginError",  # needs a distribution with a broken plug-in
     "adaptive_dp.session.postgres.PostgresLedger",  # needs a server
     "adaptive_dp.interop.opendp.from_opendp",  # needs opendp
-    "adaptive_dp.optimizers.Saddle",  # a game takes a class of thirty lines
-    "adaptive_dp.optimizers.certify_saddle",
-    "adaptive_dp.optimizers.minimax",
+    "adaptive_dp.erm.Saddle",  # a game takes a class of thirty lines
+    "adaptive_dp.erm.certify_saddle",
+    "adaptive_dp.erm.minimax",
 }
 """Names whose docstring has no example that runs."""
 

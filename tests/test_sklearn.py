@@ -27,7 +27,7 @@ from adaptive_dp.sklearn import (
     PrivateRidge,
     RepeatedFitWarning,
 )
-from adaptive_dp.sklearn.choice import SOLVERS
+from adaptive_dp.sklearn.estimators import SOLVERS
 
 DESCENT: dict[str, Any] = {"solver": "noisy_gradient_descent", "options": {"steps": 4}}
 FEW = {**DESCENT, "classes": [0, 1], "random_state": 0}

@@ -15,14 +15,23 @@ from test_smooth_sensitivity import Data, data_sets, neighbours, of
 
 import accountants
 import adaptive_dp as dp
-from adaptive_dp.graph.stability import SLACK, Stability
+from adaptive_dp.graph.mechanism import SLACK, Stability
+from adaptive_dp.mechanisms import smooth_sensitivity as bounded_grid
+from adaptive_dp.mechanisms import smooth_sensitivity as smooth
+from adaptive_dp.mechanisms.smooth_sensitivity import (
+    SIGMA,
+    failure,
+    fine_uniform,
+    laplace,
+    laplace_lognormal,
+    laplace_smoothness,
+    largest_shift,
+    lognormal_split,
+    smoothness,
+    student,
+)
 from adaptive_dp.noise.stream import SeededStream, Stream
-from adaptive_dp.primitives import bounded_grid, smooth
-from adaptive_dp.primitives.fine_uniform import fine_uniform
-from adaptive_dp.primitives.laplace_lognormal import SIGMA, laplace_lognormal, lognormal_split
-from adaptive_dp.primitives.smooth_laplace import failure, laplace, laplace_smoothness
-from adaptive_dp.primitives.student import largest_shift, smoothness, student
-from adaptive_dp.queries.order import Sorted
+from adaptive_dp.queries.order_statistics import Sorted
 
 EPSILONS = [0.01, 0.3, 1.0, 3.0, 8.0]
 WIDE = np.concatenate([np.linspace(-40, 40, 20001), *np.outer([-1, 1], np.geomspace(40, 1e9, 400))])
@@ -318,7 +327,7 @@ def test_odd_budgets_can_be_used(budget: float) -> None:
         assert math.isnan(found) or 0 <= found <= 1
         loss = mechanism.loss(1.0)
         assert budget <= (loss.pure() or math.inf)
-    assert smooth.usable(budget) <= smooth.paid(budget)
+    assert smooth.usable(budget) <= smooth.charged_epsilon(budget)
 
 
 def test_noise_follows_the_data() -> None:
@@ -368,7 +377,7 @@ def test_steps_are_charged_as_the_neighbours_say() -> None:
 def test_a_part_counts_exchanged_rows_nowhere() -> None:
     """A unit may leave a part: exchanged rows would miss that its number of rows changes."""
     from adaptive_dp.graph.handles import PrivateQuery
-    from adaptive_dp.queries.order import Quantile
+    from adaptive_dp.queries.order_statistics import Quantile
 
     part = table("replace_one").partition("r")["A"]["x"]
     query = PrivateQuery(Quantile((0, 10), 0.5, True), (part,))

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pytest
 
-from adaptive_dp.graph.stability import FOREVER, SLACK, Stability
-from adaptive_dp.queries.order import Sorted
+from adaptive_dp.graph.mechanism import FOREVER, SLACK, Stability
+from adaptive_dp.queries.order_statistics import Sorted
 
 POINTS = (0.0, 0.75, 2.5, 4.0)
 """The universe: [0, 4] with both ends, and points between."""

@@ -22,9 +22,9 @@ from streams import Quick
 
 import accountants
 import adaptive_dp as dp
-from adaptive_dp.graph.steps import Release
+from adaptive_dp.graph.handles import Release
+from adaptive_dp.mechanisms.sparse_vector import AboveThreshold
 from adaptive_dp.noise import bernoulli, continuous
-from adaptive_dp.primitives.above_threshold import AboveThreshold
 
 ALPHA = 1e-7
 

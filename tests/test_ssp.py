@@ -10,11 +10,10 @@ import pytest
 
 import adaptive_dp as dp
 from adaptive_dp.data import MemoryRows
-from adaptive_dp.graph.change import Change
-from adaptive_dp.queries.columns import Selected
-from adaptive_dp.queries.domains import Interval
-from adaptive_dp.queries.stacked_moments import StackedMoments
-from adaptive_dp.solvers.ssp import edge, solved
+from adaptive_dp.graph.operation import Change
+from adaptive_dp.learning.ssp import edge, solved
+from adaptive_dp.queries.domains import Interval, Selected
+from adaptive_dp.queries.moments import StackedMoments
 
 CHANGES = [
     Change(False, 1, False),

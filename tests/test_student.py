@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import adaptive_dp as dp
-from adaptive_dp.graph.functions import Function
+from adaptive_dp.graph.registry import Function
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.pate.active import Disagreement
-from adaptive_dp.pate.functions import NEVER, at_random, known, noted, picked, unasked
+from adaptive_dp.pate.ballots import NEVER, at_random, known, noted, picked, unasked
 from adaptive_dp.pate.student import Learn, Student
 
 pytest.importorskip("sklearn")

@@ -16,11 +16,11 @@ from test_sensitivity import QUERIES, RELATIONS, UNITS
 from test_sensitivity import table as bounded
 
 import adaptive_dp as dp
-from adaptive_dp import primitives
+from adaptive_dp import mechanisms as primitives
 from adaptive_dp.graph.handles import PrivateQuery
+from adaptive_dp.mechanisms.additive import ball_noise
+from adaptive_dp.mechanisms.advice import PURE, TABLE, Row
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.primitives.applicability import PURE, TABLE, Row
-from adaptive_dp.primitives.norm import ball_noise
 
 DOCS = Path(__file__).parent.parent / "docs"
 VALUES: dict[str, Any] = {

@@ -15,8 +15,8 @@ from profiles import examples
 import accountants
 import adaptive_dp as dp
 from accountants import Basic, Parallel, Pure, Sequential, Spend, Term
-from adaptive_dp.graph import touch
-from adaptive_dp.graph.change import Change
+from adaptive_dp.graph import compile as touch
+from adaptive_dp.graph.operation import Change
 
 Cost = Callable[[int, Change], float]
 """What a part, by its index, costs at a change."""

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import adaptive_dp as dp
-from adaptive_dp.graph.handles import Handle
+from adaptive_dp.graph.handles import Handle, Release
+from adaptive_dp.graph.loops import ancestors, folded, nearest, ordered, rewritten, upward
 from adaptive_dp.graph.operation import Operation
-from adaptive_dp.graph.steps import Release
-from adaptive_dp.graph.traversal import ancestors, folded, nearest, ordered, rewritten, upward
 
 
 @st.composite

@@ -14,7 +14,7 @@ from scipy.stats import chi2, kstwobign, multivariate_normal
 
 import adaptive_dp as dp
 from adaptive_dp.data.linear_systems import Moments
-from adaptive_dp.instance.truncated_posterior import BATCH, row_range
+from adaptive_dp.instance.posterior_mechanisms import BATCH, row_range
 from adaptive_dp.noise.stream import SeededStream
 
 

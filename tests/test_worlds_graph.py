@@ -20,8 +20,7 @@ import pytest
 import accountants
 import adaptive_dp as dp
 from accountants import Gaussian, Laplace, Repeated, Spend
-from accountants.notions.gaussian import gdp_epsilon, gdp_mu
-from accountants.notions.renyi import zcdp_epsilon
+from accountants.definitions import gdp_epsilon, gdp_mu, zcdp_epsilon
 from accountants.secret import Secret
 from adaptive_dp.data import read_rows
 from adaptive_dp.graph.run import Run

@@ -1,6 +1,6 @@
 """The law of the mean of independent likelihood ratios, built by doubling.
 
-A ratio is spread outward onto a grid, and so is each mean of two (`accountants.losses.grids`).
+A ratio is spread outward onto a grid, and so is each mean of two (`accountants.finite`).
 What is spread still dominates, since sums of independent variables keep that order. Of the
 moments of Gaussian ratios under P's removal the whole ones are known exactly.
 """
@@ -10,18 +10,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 
 from accountants import special
-from accountants.atoms import Atoms
+from accountants.bounds import Bounds
+from accountants.errors import nonnegative, whole
+from accountants.finite import Atoms, spread
+from accountants.loss import PrivacyLoss, _profile
+from accountants.losses.composite import Composite
 from accountants.losses.gaussian import GaussianPair
-from accountants.losses.grids import spread
 from accountants.losses.laplace import LaplacePair
 from accountants.losses.pure import ResponsePair
-from accountants.pair import Pair
-from accountants.rounding import UNIT, Array, up
+from accountants.losses.sampling import body_pair, checked_body, is_single
+from accountants.numerics import UNIT, Array, up
+from accountants.pair import Pair, Unattained
 
 _FINE, _GROWTH = 1 / 64, 0.01
 """Grids are this fine at 1, in standard deviations, and grow by this share of the loss."""
@@ -214,3 +219,284 @@ def _log_moments(mu: float, steps: int) -> Array:
         log_g[n] = total + 4 * UNIT * (n + abs(total))
     logs: Array = up(np.logaddexp(0.0, log_g[1:]), 8) + 1e-300
     return logs
+
+
+# -----------------------------------------------------------------------------
+# Amplification by random allocation: each unit takes part in one of several steps.
+#
+# Let r_1, ..., r_t be the steps' likelihood ratios of the unit present against absent, under the
+# laws without it. The unit lies in each step with probability 1/t, so the ratio of all steps
+# together is their mean X. Each ``E (r_i - s)_+`` is at most that of the body's pair, given all
+# that
+# came before; since X is a mean, a convex function of X is convex in each ratio, and backwards from
+# the last step each can be exchanged for an independent ratio of the pair. So the pair of X, a
+# mean of t independent ratios, dominates (both directions: its reversed pair is of the same X).
+#
+# Of k steps out of t each set of k equally likely: cut t at random into k blocks of ``t // k``
+# steps
+# (and a rest), then take one step of each block: that is such a set. Given the blocks, the ratio is
+# a
+# product of k means, convex in each ratio; so it is dominated by k allocations to one of
+# ``t // k`` steps (Feldman and Shenfeld 2025).
+
+
+def _steps(value: int) -> int:
+    return whole("Allocated.steps", value)
+
+
+@frozen(cache_hash=True)
+class Allocated(PrivacyLoss):
+    """A body that runs ``steps`` times, on each unit in one of them (balls and bins).
+
+    Each unit's step is uniform, and independent of the other units. Neighbours differ by one
+    unit that is present or absent (add/remove, zero-out). The steps may depend on the outcomes
+    of earlier ones.
+
+    Parameters
+    ----------
+    body
+        The loss of one step on a unit that takes part in it.
+    steps
+        An integer of at least 1.
+
+    References
+    ----------
+    Feldman and Shenfeld 2025 and 2026 (random allocation); Chua et al. 2024 (balls and bins); the
+    module's docstring has the proof.
+
+    Examples
+    --------
+    >>> from accountants import Composite, Gaussian
+    >>> one = Allocated(Composite({Gaussian(mu=1.0): 1}), steps=100)
+    >>> one.profile(1.0).upper < Gaussian(mu=1.0).profile(1.0).upper / 100
+    True
+    """
+
+    theorem: ClassVar[str] = "random allocation: Feldman & Shenfeld 2025; Chua et al. 2024"
+
+    body: Composite = field(converter=checked_body)
+    steps: int = field(converter=_steps)
+
+    def failure(self) -> float:
+        """Return the body's, and what underflows of the law of an unbounded loss."""
+        failure = self.body.failure()
+        cut = isinstance(self.pair(), Atoms) and isinstance(body_pair(self.body), GaussianPair)
+        return min(1.0, up(failure + LOST)) if cut else failure
+
+    def pair(self) -> Pair | None:
+        """Return the pair of the mean, or the body's, which dominates it."""
+        inner = body_pair(self.body)
+        if inner is None or (self.steps == 1 and is_single(self.body)):
+            return inner
+        pair = inner if self.steps == 1 else allocated(inner, self.steps)
+        return Unattained(pair) if pair == inner else pair
+
+    def profile(self, epsilon: float) -> Bounds | None:
+        """Return the pair's profile, as an upper bound only."""
+        if self.steps == 1:
+            return self.body.profile(epsilon)
+        known = super().profile(epsilon)
+        return None if known is None else Bounds(0.0, known.upper)
+
+    def pure(self) -> float | None:
+        """Return the body's pure epsilon: all steps may have the largest ratio."""
+        return self.body.pure()
+
+    def renyi(self, orders: Array) -> Array | None:
+        """Return the pair's curve, or the body's where that is less.
+
+        Of the removal from a Gaussian body the exact moments are known (`chords`).
+        """
+        unsampled, inner, pair = self.body.renyi(orders), body_pair(self.body), self.pair()
+        if unsampled is None or pair is None or not isinstance(pair, Atoms):
+            return unsampled
+        removal, addition = (_curve(one, orders) for one in (pair, pair.reversed()))
+        if isinstance(inner, GaussianPair):
+            removal = np.minimum(removal, chords(inner.mu, self.steps, orders))
+        # the costlier direction, and never above the body's own curve
+        return np.minimum(np.maximum(removal, addition), unsampled)
+
+    def dominates(self, other: PrivacyLoss) -> bool:
+        """Order by body and steps: fewer dominate."""
+        if isinstance(other, Allocated):
+            return self.steps <= other.steps and self.body.dominates(other.body)
+        return self == other
+
+
+def _curve(pair: Pair, orders: Array) -> Array:
+    known = pair.log_moment((orders - 1).astype(np.complex128))
+    if known is None:
+        return np.full_like(orders, np.inf)
+    value = up((known[0].real + known[1]) / (orders - 1))
+    return np.where(np.isnan(value), np.inf, np.maximum(value, 0.0))
+
+
+# -----------------------------------------------------------------------------
+# Amplification by shuffling local reports, each of a pure epsilon.
+
+
+_COUNT_TAIL = 70.0
+"""Counts are followed as far as all but ``e^-70`` of them go."""
+
+_BLOCKS = 256
+_CELLS = 2000
+_MOST_REPORTS = 10**8
+"""More reports than this count as this many."""
+
+_LARGEST_LOSS = 600.0
+"""Reports of a larger epsilon are not amplified."""
+
+
+def _epsilon(value: float) -> float:
+    return nonnegative("Shuffled.epsilon", value)
+
+
+def _reports(value: int) -> int:
+    return whole("Shuffled.reports", value)
+
+
+@frozen
+class Shuffled(PrivacyLoss):
+    """Reports of ``reports`` units by one epsilon-DP local randomizer, in a random order.
+
+    Neighbours differ in the value of one unit (replace-one). With ``w = e^eps / (1 + e^eps)`` its
+    two laws are ``w U + (1-w) V`` and ``(1-w) U + w V`` for some laws U and V; any other report is
+    drawn from ``(U + V)/2`` with probability ``e^-eps``. So the shuffled reports are a
+    post-processing of how many were drawn from U and from V: of ``C ~ Bin(n-1, e^-eps)`` clones,
+    ``A ~ Bin(C, 1/2)`` from U, and of the unit's own report.
+
+    The pair tells C too, which is not a gain: given C = c it is the same, and the fewer clones
+    the easier to tell apart. So c is rounded down, far counts are taken for none at all
+    (randomized response), and ratios are spread outward onto a grid.
+
+    The reports may also come one by one, by randomizers chosen from the earlier ones, if the
+    units, not the reports, are shuffled first.
+
+    Parameters
+    ----------
+    epsilon
+        Non-negative, in nats; of each report, under replacement.
+    reports
+        n, the integer of reports, the unit's own included; at least 1.
+
+    References
+    ----------
+    Feldman, McMillan and Talwar 2021, Thm 3.2 and 2023, Thm 3.1.
+
+    Examples
+    --------
+    >>> Shuffled(epsilon=1.0, reports=10_000).profile(0.1).upper < 1e-5
+    True
+    """
+
+    theorem: ClassVar[str] = "shuffling: Feldman, McMillan & Talwar 2021, Thm 3.2; 2023, Thm 3.1"
+
+    epsilon: float = field(converter=_epsilon)
+    reports: int = field(converter=_reports)
+
+    def pair(self) -> Pair:
+        """Return the pair of the counts."""
+        if self.reports == 1:
+            return ResponsePair(self.epsilon)
+        if self.epsilon > _LARGEST_LOSS:
+            return Unattained(ResponsePair(self.epsilon))
+        return _pair(self.epsilon, self.reports)
+
+    def pure(self) -> float:
+        """Return epsilon."""
+        return self.epsilon
+
+    def profile(self, epsilon: float) -> Bounds:
+        """Return the pair's profile, and nothing from the reports' own epsilon on."""
+        if epsilon >= self.epsilon:
+            return Bounds(0.0, 0.0)
+        return Bounds(0.0, _profile(self.pair(), 0.0, epsilon).upper)
+
+    def dominates(self, other: PrivacyLoss) -> bool:
+        """Fewer reports of a larger epsilon dominate (C falls in epsilon)."""
+        if isinstance(other, Shuffled):
+            return self.epsilon >= other.epsilon and self.reports <= other.reports
+        return self == other
+
+
+@lru_cache(maxsize=64)
+def _pair(eps: float, reports: int) -> Pair:
+    if eps < 1e-12:  # too small to amplify
+        return Unattained(ResponsePair(eps))
+    clones, weights, steps = _clones(eps, min(reports, _MOST_REPORTS) - 1)
+    laws = [_counts(eps, int(c)) for c in clones]
+    losses = np.concatenate([law[0] for law in laws])
+    q = np.concatenate([law[1] * weight for law, weight in zip(laws, weights, strict=True)])
+    steps += 8 * max(len(law[0]) for law in laws) + 128 * _CELLS + 256
+    step_of = min(eps, float(losses.max())) / _CELLS
+    cells = math.ceil(eps / step_of)
+    far = 4 * math.exp(-_COUNT_TAIL) / (1 + math.exp(eps))
+    return _mirrored(losses, q, far, eps / cells * (1 + 4 * UNIT), cells, steps * UNIT)
+
+
+def _clones(eps: float, others: int) -> tuple[Array, Array, int]:
+    """Return counts C, each the least of a block, with the blocks' masses.
+
+    By Chernoff's bound C is below ``m - sqrt(2 m 70)``, m its mean, with probability ``e^-70``.
+    What is above the range is spread over it: downward. With it the steps of the recursion.
+    """
+    mean = others * math.exp(-eps)
+    # Chernoff's lower tail of a binomial, e^{-reach^2 / (2 m)} = e^-70
+    reach = math.sqrt(2 * mean * _COUNT_TAIL)
+    least = max(0, math.floor((mean - reach) * (1 - 1e-12)))
+    most = min(others, math.ceil(mean + 15 + math.sqrt(200 + 80 * mean)))
+    c = np.arange(least, most + 1, dtype=np.float64)
+    odds = (1 - 8 * UNIT) / math.expm1(eps)  # rounded down: fewer clones
+    ratio = (others - c[:-1]) / (c[1:]) * odds
+    mode = int(np.clip(math.floor(mean) - least, 0, len(c) - 1))
+    rising = np.cumprod(ratio[mode:])
+    falling = np.cumprod(1 / ratio[:mode][::-1])[::-1]
+    weights = np.concatenate([falling, [1.0], rising])
+    t = np.linspace(-1, 1, _BLOCKS if others <= 10**6 else _BLOCKS // 4)  # dense in the middle
+    edges = mode + np.where(t < 0, mode, len(c) - 1 - mode) * (0.3 * t + 0.7 * t**3)
+    starts = np.unique(np.append(0, np.clip(np.floor(edges), 0, len(c) - 1))).astype(np.int64)
+    # a block counts as its least c: fewer clones amplify less
+    return c[starts], np.add.reduceat(weights, starts) / weights.sum(), 8 * len(c)
+
+
+def _counts(eps: float, clones: int) -> tuple[Array, Array]:
+    """Return the losses, and masses under Q, of the counts a of U, ``a >= (c+1)/2``.
+
+    With ``x = a / (c+1)`` and g the law of Bin(c+1, 1/2), ``Q(a) = 2 g(a) ((1-w) x + w (1-x))``
+    and P likewise with w exchanged. By Hoeffding's bound a count is farther than
+    ``sqrt(35 c) + 1`` from the middle with probability ``2 e^-70``, as likely under P.
+    """
+    total = clones + 1
+    first = (total + 1) // 2
+    # Hoeffding: counts farther out have probability 2 e^-70, and are told apart (`far`)
+    last = min(total, math.ceil(total / 2 + math.sqrt(_COUNT_TAIL / 2 * clones) + 2))
+    a = np.arange(first, last + 1, dtype=np.float64)
+    g = np.cumprod(np.concatenate([[1.0], (total - a[:-1]) / a[1:]]))
+    twice = 2.0 if total % 2 else 1.0
+    g = g / (2 * g.sum() - (0.0 if twice == 2 else g[0]))
+    less = math.exp(-eps) / (1 + math.exp(-eps))
+    x = a / total
+    away = (2 * a - total) / total
+    under_q = less * x + (1 - less) * (1 - x)
+    # log of ((w x + (1-w)(1-x)) / ((1-w) x + w (1-x))), from the ratio less 1
+    return np.log1p(math.tanh(eps / 2) * away / under_q), 2 * g * under_q
+
+
+def _mirrored(losses: Array, q: Array, far: float, step: float, cells: int, error: float) -> Atoms:
+    """Return the symmetric pair on a grid, from the losses from 0 on and their masses under Q.
+
+    What is off the tails, ``far`` at the reports' own loss, is randomized response: told apart.
+    """
+    ties = float(q[losses == 0].sum())
+    count = max(cells + 1, int(losses.max() / step) + 4)
+    grid = np.expm1(step * np.arange(count))
+    # spread on the grid of e^l - 1: a mean-preserving spread under Q
+    mass = spread(np.expm1(losses[losses > 0]), q[losses > 0], grid)
+    # what was cut is put at the reports' own epsilon, the largest loss there is
+    mass[cells] += far
+    kept = np.flatnonzero(mass[1:]) + 1
+    points, middle = kept * step, 2 * mass[0] + ties
+    less, more = mass[kept], mass[kept] * np.exp(points)
+    every = np.concatenate([-points[::-1], [0.0], points])
+    p = np.concatenate([less[::-1], [middle], more])
+    return Atoms(every, p, p[::-1], error, exact=False, multiple=step)

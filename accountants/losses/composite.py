@@ -7,18 +7,35 @@ from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import ClassVar, TypeVar
 
+import numpy as np
 from attrs import field, frozen
 
 from accountants.bounds import Bounds
-from accountants.errors import DomainError, InapplicableError, whole
+from accountants.definitions import (
+    LARGEST_MU,
+    gdp_epsilon,
+    gdp_mu,
+    gdp_profile,
+    pure_epsilon,
+    pure_to_renyi,
+    pure_to_zcdp,
+    renyi_divergence,
+    renyi_total,
+    zcdp_rho,
+)
+from accountants.errors import (
+    DomainError,
+    InapplicableError,
+    nonnegative,
+    positive,
+    probability,
+    whole,
+)
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
-from accountants.notions.concentrated import zcdp_rho
-from accountants.notions.gaussian import LARGEST_MU, gdp_epsilon, gdp_mu, gdp_profile
-from accountants.notions.pure import pure_epsilon
-from accountants.notions.renyi import renyi_total
+from accountants.losses.given import Curved
+from accountants.numerics import Array, ceiling, up
 from accountants.pair import Pair
-from accountants.rounding import Array, ceiling, up
 
 T = TypeVar("T")
 
@@ -87,7 +104,7 @@ class Composite(PrivacyLoss):
             return self.spends[0][0].pair()
         mu = self.mu() if all(loss.gaussian_pair for loss, _ in self.spends) else None
         if mu is None:
-            from accountants.losses.derived_pair import implied  # here: seldom needed
+            from accountants.losses.given import implied  # here: seldom needed
 
             return implied(self)
         # attained only where the root of the sum of squares is a float itself
@@ -201,3 +218,222 @@ def split(spends: Iterable[tuple[PrivacyLoss, int]]) -> tuple[dict[PrivacyLoss, 
         else:
             rest[loss] = times
     return rest, square
+
+
+# -----------------------------------------------------------------------------
+# The pointwise maximum of several losses: what holds whichever of them is paid.
+
+
+def _losses(value: Iterable[PrivacyLoss]) -> tuple[PrivacyLoss, ...]:
+    losses = tuple(value) if isinstance(value, Iterable) else ()
+    if not losses or not all(isinstance(loss, PrivacyLoss) for loss in losses):
+        raise DomainError(
+            f"Envelope needs at least one privacy loss and nothing else, got {value!r}"
+        )
+    return losses
+
+
+@frozen(cache_hash=True)
+class Envelope(PrivacyLoss):
+    """A bound on every one of ``losses``: each functional is the largest of theirs.
+
+    Sound, since each functional is an upper bound and accountants grow in it; looser than
+    the dearest single loss, since one loss may be dearest at one order, another at another.
+
+    Parameters
+    ----------
+    losses
+        At least one; a functional that one of them lacks, the envelope lacks.
+
+    Examples
+    --------
+    >>> from accountants import Gaussian, Laplace
+    >>> either = Envelope([Gaussian(mu=0.5), Laplace(epsilon=0.6)])
+    >>> either.renyi(np.array([2.0, 64.0])).round(3).tolist()  # of Laplace, of Gaussian noise
+    [0.274, 8.0]
+    >>> either.pure() is None  # a Gaussian has none
+    True
+    """
+
+    theorem: ClassVar[str] = "pointwise maximum of the curves of all alternatives"
+
+    losses: tuple[PrivacyLoss, ...] = field(converter=_losses)
+
+    def failure(self) -> float:
+        """Return the largest failure."""
+        return max(loss.failure() for loss in self.losses)
+
+    def pair(self) -> Pair | None:
+        """Return a pair that its pure epsilon or its mu implies.
+
+        A Renyi curve alone implies one too, but a dear one (`derived_pair.curve_pair`).
+        """
+        from accountants.losses.given import implied  # here: seldom needed
+
+        return implied(self)
+
+    def pure(self) -> float | None:
+        """Return the largest pure epsilon."""
+        return _largest([loss.pure() for loss in self.losses])
+
+    def renyi(self, orders: Array) -> Array | None:
+        """Return the largest divergence at each order; of compositions each loss is asked once."""
+        asked: dict[PrivacyLoss, Array] = {}
+        curves = [_curve(loss, orders, asked) for loss in self.losses]
+        known = [curve for curve in curves if curve is not None]
+        # each curve is an upper bound for its own loss: their maximum is one for all
+        return np.max(known, axis=0) if len(known) == len(curves) else None
+
+    def rho(self) -> float | None:
+        """Return the largest rho."""
+        return _largest([loss.rho() for loss in self.losses])
+
+    def mu(self) -> float | None:
+        """Return the largest mu."""
+        return _largest([loss.mu() for loss in self.losses])
+
+    def grouped(self, size: int) -> Envelope:
+        """Return the envelope of the grouped losses."""
+        return Envelope(tuple(loss.grouped(size) for loss in self.losses))
+
+    def dominates(self, other: PrivacyLoss) -> bool:
+        """Whether one of the losses dominates ``other``."""
+        return self == other or any(loss.dominates(other) for loss in self.losses)
+
+
+def _curve(loss: PrivacyLoss, orders: Array, asked: dict[PrivacyLoss, Array]) -> Array | None:
+    """Return a loss's curve; a composition's from those of its losses, each asked once."""
+    if not isinstance(loss, Composite):
+        return loss.renyi(orders)
+    total = np.zeros_like(orders)
+    for part, times in loss.spends:
+        if part not in asked:
+            try:
+                asked[part] = renyi_divergence(part, orders)
+            except InapplicableError:
+                return None
+        total = total + times * asked[part]
+    # sums of n rounded products
+    return up(total, 2 * len(loss.spends) + 2)
+
+
+def _largest(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return max(known) if len(known) == len(values) else None
+
+
+# -----------------------------------------------------------------------------
+# A whole model behind a private test of what its data loses: propose-test-release of all of it.
+
+
+def _epsilon(value: float) -> float:
+    return nonnegative("Tested.epsilon", value)
+
+
+def _delta(value: float) -> float:
+    return probability("Tested.delta", value)
+
+
+def _order(value: float) -> float:
+    order = positive("Tested.order", value)
+    if order <= 1:
+        raise DomainError(f"Tested.order must be above 1, got {value!r}")
+    return order
+
+
+def _divergence(value: float) -> float:
+    return nonnegative("Tested.divergence", value)
+
+
+def _worst(value: PrivacyLoss) -> PrivacyLoss:
+    if not isinstance(value, PrivacyLoss):
+        raise DomainError(f"Tested.worst must be a privacy loss, got {value!r}")
+    if value.failure() > 0:
+        raise DomainError(
+            f"Tested.worst must be a loss without a failure probability, got {value!r}; give its "
+            "Renyi curve"
+        )
+    renyi_divergence(value, np.array([2.0]))  # refuses here a loss that has no curve
+    return value
+
+
+@frozen(slots=False, cache_hash=True)
+class Tested(Curved):
+    """What a model loses that is released only if its data passes a test that it loses little.
+
+    Under any neighbour relation. The model M has the curve `worst` on all data sets; on data D,
+    ``b(D)`` bounds ``D_order(M(D) || M(D'))`` and ``D_order(M(D') || M(D))`` for all neighbours
+    D'. An integer d(D) that moves by at most 1 between neighbours is 0 where
+    ``b(D) > divergence``. The test is epsilon-DP as a function of d, and passes with probability at
+    most delta where d = 0. Where it fails nothing is released but that it failed.
+
+    Proof, for a pair of neighbours (own proof; as propose-test-release, Dwork and Lei 2009). If the
+    budget ``divergence`` holds at D or at D', then it covers the pair, in both directions: D_a is
+    at most ``divergence`` at a = order, so at every order below; and at most `worst`. The test adds
+    a pure epsilon (composition). Nothing fails. If it holds at neither, both d are 0, the test's
+    law is the same on both, and each is, for one p <= delta, a mixture of "failed" and with weight
+    p of what the model releases: outside of a failure of probability delta the laws are the same.
+
+    So the two do not add up: the profile at epsilon >= 0 is the larger of delta and the curve's.
+
+    Parameters
+    ----------
+    epsilon, delta
+        Of the test, for one changed unit.
+    order, divergence
+        The budget: a bound of the Renyi divergence at this order, in nats.
+    worst
+        What the model costs on every data set.
+
+    References
+    ----------
+    Dwork and Lei 2009 (propose-test-release); van Erven and Harremoes 2014, Thm 3 (D_a never
+    falls in a); Mironov 2017, Prop. 1 (composition).
+
+    Examples
+    --------
+    >>> from accountants.losses.gaussian import Gaussian
+    >>> loss = Tested(epsilon=0.1, delta=1e-6, order=8.0, divergence=0.2, worst=Gaussian(mu=1.0))
+    >>> loss.renyi(np.array([4.0, 16.0])).round(4), loss.failure()
+    (array([0.2196, 8.06  ]), 1e-06)
+    """
+
+    theorem: ClassVar[str] = "propose-test-release of a whole model: Dwork & Lei 2009"
+
+    __test__: ClassVar[bool] = False
+    """pytest must not collect it as a test."""
+
+    epsilon: float = field(converter=_epsilon)
+    delta: float = field(converter=_delta)
+    order: float = field(converter=_order)
+    divergence: float = field(converter=_divergence)
+    worst: PrivacyLoss = field(converter=_worst)
+
+    def failure(self) -> float:
+        """Return delta."""
+        return self.delta
+
+    def renyi(self, orders: Array) -> Array:
+        """Return the test's curve, and the budget's or the worst case's up to `order`."""
+        worst = renyi_divergence(self.worst, orders)
+        # D_a never falls in a: the budget at `order` holds at every order below it
+        model = np.where(orders <= self.order, np.minimum(worst, self.divergence), worst)
+        return up(pure_to_renyi(self.epsilon, orders) + model, 4)
+
+    def pure(self) -> float | None:
+        """Return the worst case's pure epsilon, and the test's."""
+        eps = self.worst.pure()
+        return None if eps is None else up(self.epsilon + eps, 2)
+
+    def rho(self) -> float | None:
+        """Return the worst case's rho, and the test's."""
+        rho = self.worst.rho()
+        return None if rho is None else up(pure_to_zcdp(self.epsilon) + rho, 2)
+
+    def profile(self, epsilon: float) -> Bounds | None:
+        """Return the larger of delta and the pair's; their sum at a negative epsilon."""
+        curve = self._promised(epsilon) if epsilon >= 0 else None
+        if curve is None:
+            return super().profile(epsilon)
+        # the budget covers the pair, or the test fails but for delta: never both
+        return Bounds(0.0, min(1.0, max(self.delta, curve)))

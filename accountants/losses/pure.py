@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 from attrs import field, frozen
 
-from accountants.atoms import Atoms
 from accountants.bounds import Bounds
-from accountants.complexes import Complex, expm1, log1p
-from accountants.errors import nonnegative, whole
+from accountants.definitions import pure_to_renyi, pure_to_zcdp
+from accountants.errors import InapplicableError, nonnegative, probability, whole
+from accountants.finite import Atoms
 from accountants.loss import PrivacyLoss, mirrored
 from accountants.losses.laplace import Laplace
-from accountants.notions.pure import pure_to_renyi, pure_to_zcdp
+from accountants.numerics import UNIT, Array, Complex, ceiling, down, expm1, log1p, up
 from accountants.pair import Pair, Symmetric, right_half, summed
-from accountants.rounding import UNIT, Array, down, up
 
 
 def _pure_epsilon(value: float) -> float:
@@ -159,3 +159,164 @@ def _log_moment(eps: Array, z: Complex) -> tuple[Complex, Array]:
         far_error = np.where(moved < 0.5, 2 * moved + 8 * UNIT * np.abs(far), np.inf)
     small, slipped = z.real * every.real < 1, slip * every.real
     return np.where(small, near, far), np.where(small, near_error, far_error) + slipped
+
+
+# -----------------------------------------------------------------------------
+# The worst loss of an (epsilon, delta): leak with probability delta, else randomized response.
+
+
+def _approximate_epsilon(value: float) -> float:
+    return nonnegative("Approximate.epsilon", value)
+
+
+def _approximate_delta(value: float) -> float:
+    return probability("Approximate.delta", value)
+
+
+@frozen
+class Approximate(PrivacyLoss):
+    """Any (epsilon, delta)-DP mechanism, by the pair that dominates it.
+
+    Parameters
+    ----------
+    epsilon
+        Non-negative, in nats; the pure epsilon outside of the failure.
+    delta
+        The failure's probability, in [0, 1].
+
+    References
+    ----------
+    Kairouz, Oh and Viswanath 2015, Thm 2.1; Murtagh and Vadhan 2016, Lemma 3.2.
+
+    Examples
+    --------
+    >>> Approximate(epsilon=1.0, delta=1e-6).failure()
+    1e-06
+    """
+
+    theorem: ClassVar[str] = "(epsilon, delta)-DP: Kairouz, Oh & Viswanath 2015, Thm 2.1"
+
+    response_pair: ClassVar[bool] = True
+
+    epsilon: float = field(converter=_approximate_epsilon)
+    delta: float = field(converter=_approximate_delta)
+
+    def failure(self) -> float:
+        """Return delta."""
+        return self.delta
+
+    def pair(self) -> ResponsePair:
+        """Return randomized response, outside of the failure."""
+        return ResponsePair(self.epsilon)
+
+    def pure(self) -> float:
+        """Return epsilon, which holds outside of the failure."""
+        return self.epsilon
+
+    def renyi(self, orders: Array) -> Array:
+        """Return randomized response's divergence, outside of the failure."""
+        return pure_to_renyi(self.epsilon, orders)
+
+    def rho(self) -> float:
+        """Return ``epsilon tanh(epsilon / 2)``, outside of the failure."""
+        return pure_to_zcdp(self.epsilon)
+
+    def profile(self, epsilon: float) -> Bounds:
+        """Return ``delta + (1 - delta)`` times randomized response's profile."""
+        if epsilon < 0:
+            return mirrored(self.profile, epsilon)
+        rest = Pure(self.epsilon).profile(epsilon)
+        low = self.delta + (1 - self.delta) * rest.lower
+        high = self.delta + (1 - self.delta) * rest.upper
+        # F + (1 - F) delta' of randomized response
+        return Bounds(max(0.0, down(low)), min(1.0, up(high)))
+
+    def grouped(self, size: int) -> Approximate:
+        """Return ``(k eps, delta (e^{k eps} - 1)/(e^eps - 1))`` (Vadhan 2017, Lemma 2.2)."""
+        k, eps = whole("group size", size), self.epsilon
+        if k == 1:
+            return self
+        with_overflow = k * eps > 700
+        factor = math.inf if with_overflow else math.expm1(k * eps) / math.expm1(eps) if eps else k
+        # a relative error u of x = k eps is one of x u / (1 - e^-x) <= (1 + x) u of expm1(x)
+        steps = math.inf if with_overflow else 16 + 4 * k * eps
+        delta = min(1.0, up(self.delta * factor, steps)) if self.delta else 0.0
+        return Approximate(up(k * eps, 2), delta)
+
+    def dominates(self, other: PrivacyLoss) -> bool:
+        """Order by both parameters."""
+        if isinstance(other, Approximate):
+            return self.epsilon >= other.epsilon and self.delta >= other.delta
+        return Pure(self.epsilon).dominates(other)
+
+
+# -----------------------------------------------------------------------------
+# A mechanism that is only nearly sampled from.
+
+
+def with_total_variation(
+    loss: PrivacyLoss, distance: float, *, epsilon: float | None = None
+) -> Approximate:
+    """Return the loss of a mechanism whose sampler is within a total-variation distance of it.
+
+    Let M have ``(epsilon, delta)``, and let M'(D) be within ``distance`` = t of M(D) for *every*
+    data set D. For neighbours D, E and every set S of outputs
+
+    ``M'(D)(S) <= M(D)(S) + t <= e^epsilon M(E)(S) + delta + t
+    <= e^epsilon (M'(E)(S) + t) + delta + t``,
+
+    so M' has ``(epsilon, delta + (1 + e^epsilon) t)``, under any neighbour relation. The factor is
+    attained: where S has mass of at least t under M(E), ``e^epsilon`` times that under M(D), and
+    the sampler adds t to it under D and takes t from it under E. So t is not a failure of the loss
+    as others are, which would cost t alone: samples that are near in distribution need not be near
+    on the same event.
+
+    The distance must be a theorem about the sampler, with explicit constants, for all data sets. A
+    Markov chain's trace plots, effective sample sizes or R-hat are none: they say that no
+    difference was seen on the data at hand. Nor does the law of a chain that ran until a diagnostic
+    was content have such a bound, since then its length depends on the data as well.
+
+    Parameters
+    ----------
+    loss
+        Of the mechanism that is meant.
+    distance
+        t, in [0, 1]: the most, over all sets, by which the probabilities differ, for any data set.
+    epsilon
+        At which the result holds; by default the loss's pure epsilon.
+
+    References
+    ----------
+    Own proof, above; the same statement is in Wang, Fienberg and Smola 2015, for posterior samples.
+
+    Examples
+    --------
+    >>> from accountants import Pure
+    >>> near = with_total_variation(Pure(1.0), 1e-9)
+    >>> near.epsilon, round(near.delta * 1e9, 6)
+    (1.0, 3.718282)
+    """
+    near = probability("distance", distance)
+    at = loss.pure() if epsilon is None else nonnegative("epsilon", epsilon)
+    if at is None:
+        raise InapplicableError(
+            f"{type(loss).__name__} has no pure epsilon; pass epsilon= to say at which one the "
+            "nearly sampled mechanism is to be certified"
+        )
+    if epsilon is None:
+        delta: float | None = loss.failure()
+    else:
+        known = loss.profile(at)
+        delta = None if known is None else known.upper
+    if delta is None:
+        raise InapplicableError(f"{type(loss).__name__} has no privacy profile")
+    # e^epsilon is rounded up, and with it (1 + e^epsilon) t
+    grown = up(math.exp(at), 8) if at < 700 else math.inf
+    if near == 0:
+        return Approximate(at, delta)
+    total = 1.0 if grown == math.inf else ceiling(_exact(delta, grown, near))
+    return Approximate(at, min(1.0, total))
+
+
+def _exact(delta: float, grown: float, near: float) -> Fraction:
+    return Fraction(delta) + (1 + Fraction(grown)) * Fraction(near)

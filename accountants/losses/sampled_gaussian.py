@@ -27,11 +27,14 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
+from attrs import evolve, frozen
+from numpy.typing import NDArray
 
 from accountants import special
-from accountants.rounding import UNIT, Array, up
+from accountants.numerics import UNIT, Array, Complex, expm1, log1p, up
 
 LARGEST_ORDER = 2048
 """Whole orders beyond this are not summed; the curve is infinite there."""
@@ -197,3 +200,364 @@ def _tails(mu: float, orders: Array, rate: float, left: float, right: float) -> 
     ]
     noise = 1e-12 * (1 + np.sum(np.abs(parts), axis=0))
     return [below + 1e-12 * (1 + np.abs(below)), np.sum(parts, axis=0) + noise]
+
+
+# -----------------------------------------------------------------------------
+# The dominating pair of the Poisson-sampled Gaussian, for contour integrals.
+#
+# With ``x ~ N(0, 1)`` under Q, ``r = e^{mu x - mu^2/2}`` and ``R = 1 - q + q r`` the loss is
+# ``l = log R`` under ``P = R Q`` (Mironov, Talwar and Zhang 2019; Zhu, Dong and Wang 2022, Thm 11).
+# So ``M(z) = E_Q R^s`` with ``s = z + 1``, of either sign, and the reversed pair's moments are the
+# same function. ``M - 1 = E_Q (e^{s l} - 1)`` by the trapezoid rule, step h, on ``[-X, Y]``:
+#
+# * On ``Im x = y``, ``|y| mu < pi``, the argument of R is at most ``mu |y|`` and
+#   ``R(Re x) cos(mu y / 2) <= |R| <= R(Re x)``. So there ``|R^s - 1|`` is at most ``g R^a + 1``,
+#   ``a = Re s``, ``g = e^{|Im s| mu |y|} max(1, cos(mu y/2)^a)``, and the rule is within
+#   ``2 e^{y^2/2} (g E R^a + 1) / (e^{2 pi |y| / h} - 1)`` (Trefethen and Weideman 2014, Thm 5.1).
+# * What lies outside is at most ``E R^a 1[outside] + P(outside)``: for a > 0 left of -X, where
+#   ``R <= 1``, and right of Y, where ``R <= r (q + (1-q)/r_Y)`` (for a <= 1, ``R^a <= (1-q)^a +
+#   (q r)^a``), by Gaussian tails; for a < 0 left of -X, where ``R >= q r``, ``R >= 1 - q`` and
+#   ``R >= r^q``. The
+#   rule's own sum there is under a falling density, so it is at most the integral and a step
+#   more, which the margin of X and Y covers.
+
+
+_TAIL = 10.5
+"""Nodes end where the density has fallen by this many standard deviations."""
+
+_DIGITS = 48.0
+"""The trapezoid rule's error is about e^-48 of the moment."""
+
+AnyArray = TypeVar("AnyArray", Array, Complex)
+
+_NODES = 2**20
+"""No more values of the integrand than this at once."""
+
+_FEW = 2**15
+"""Up to so many values it costs less to compute a few more than to group the points."""
+
+
+def sampled_gaussian_log_moment(mu: float, rate: float, s: Complex) -> tuple[Complex, Array]:
+    """Return ``log E_Q R^s`` and bounds of its error; ``0 < rate < 1``, ``mu > 0``.
+
+    Points whose integrands reach about as far, and oscillate about as fast, share their nodes.
+    """
+    points = np.ravel(s)
+    value, error = np.zeros(len(points), dtype=np.complex128), np.full(len(points), np.inf)
+    for kind in _kinds(mu, points):
+        value[kind], error[kind] = _on_nodes(mu, rate, points[kind])
+    return value.reshape(np.shape(s)), error.reshape(np.shape(s))
+
+
+def _kinds(mu: float, points: Complex) -> list[NDArray[np.intp]]:
+    """Return which points share their nodes: a few that ask for few nodes always do."""
+    left = np.flatnonzero(points.real < 0)
+    right = np.flatnonzero(points.real >= 0)
+    kinds: list[NDArray[np.intp]] = []
+    for some in (left, right):
+        far, fast = (mu * np.abs(part[some]) for part in (points.real, points.imag))
+        reach = (far.max(initial=0.0) + 2 * _TAIL) * (fast.max(initial=0.0) + 2 * _TAIL)
+        if len(some) and reach * len(some) < _FEW:
+            kinds.append(some)
+            continue
+        sort = np.ceil(np.log2(1 + far / 16) / 2) + 1000 * np.ceil(np.log2(1 + fast / 16) / 2)
+        kinds += [some[sort == each] for each in np.unique(sort)]
+    return kinds
+
+
+@frozen
+class _Nodes:
+    """The trapezoid rule's nodes for points of one kind, and what they leave out.
+
+    Parameters
+    ----------
+    x, loss, slip
+        Nodes, the loss at each, and bounds of its error.
+    step, strip
+        h and y of the module's docstring.
+    aliased, outside
+        For each point, the rule's error in units of ``E R^a``, and a bound of what lies outside.
+    """
+
+    x: Array
+    loss: Array
+    slip: Array
+    step: float
+    strip: float
+    aliased: Array
+    outside: Array
+
+
+def _on_nodes(mu: float, rate: float, s: Complex) -> tuple[Complex, Array]:
+    """Return log-moments at points of one kind."""
+    a = s.real
+    strip, step = _step(mu, float(a.min()), float(np.abs(s.imag).max()))
+    left, right = _reach(mu, rate, float(a.min()), float(a.max()))
+    if not (left + right) / step * len(s) < _NODES:
+        return np.zeros(len(s), dtype=np.complex128), np.full(len(s), np.inf)
+    x = step * np.arange(-math.ceil(left / step), math.ceil(right / step) + 1, dtype=np.float64)
+    log_r = mu * x - mu * mu / 2
+    loss = _log_mixture(log_r, rate)
+    # the exponent's rounding reaches the loss by the share of r in R
+    share = np.exp(np.minimum(math.log(rate) + log_r - loss, 0))
+    slip = share * 8 * UNIT * (np.abs(mu * x) + mu * mu) + 8 * UNIT * np.abs(loss)
+    outside = _outside(mu, rate, a, -float(x[0]), float(x[-1]))
+    nodes = _Nodes(x, loss, slip, step, strip, _aliased(mu, s, strip, step), outside)
+    grown = a[:, None] * loss
+    large = (grown.max(axis=1) > 600) | ((grown - x * x / 2).max(axis=1) > 500)
+    if not large.any():
+        return _near(s, nodes, grown)
+    value, error = np.zeros(len(s), dtype=np.complex128), np.full(len(s), np.inf)
+    for some, way in ((large, _far), (~large, _near)):
+        if some.any():
+            part = evolve(nodes, aliased=nodes.aliased[some], outside=outside[some])
+            value[some], error[some] = way(s[some], part, grown[some])
+    return value, error
+
+
+def _reach(mu: float, rate: float, least: float, most: float) -> tuple[float, float]:
+    """Return how far the nodes go: where a < 0, as far as R goes on falling to 1 - q."""
+    flat = math.sqrt(_TAIL * _TAIL - 2 * min(0.0, least) * -math.log1p(-rate))
+    return min(_TAIL + max(0.0, -least) * mu, flat), _TAIL + max(0.0, most) * mu
+
+
+def _near(s: Complex, nodes: _Nodes, grown: Array) -> tuple[Complex, Array]:
+    """Return log-moments from ``M - 1``."""
+    x, loss, count = nodes.x, nodes.loss, len(nodes.x)
+    weight = np.exp(-x * x / 2) * (nodes.step / math.sqrt(2 * math.pi))
+    power, size = np.exp(grown), np.abs(s)
+    total = _sum(power, weight)
+    moved = _sum(power, weight * nodes.slip)
+    rounded = weight * (64 + count + 4 * x * x) * UNIT
+    least = _sum(np.maximum(power, 1), rounded * np.abs(loss))
+    # e^{s l} - 1, so that M - 1 keeps its digits next to 0
+    terms = expm1(s[:, None] * loss) if s.imag.any() else np.expm1(grown)
+    moment = _sum(terms, weight).astype(np.complex128)
+    # the loss's error moves R^s by |s| times it; then the rounding of each term and of the sum
+    wrong = 2 * size * moved + np.minimum(size * least, _sum(power + 1, rounded))
+    kept = 1 / np.maximum(1e-300, 1 - nodes.aliased)  # E R^a itself is the sum but for its error
+    # E R^a is at most (the rule's sum + what is outside) / (1 - aliased)
+    wrong = wrong + nodes.aliased * (total * (1 + 1e-9) + nodes.outside) * kept
+    return log1p(moment, wrong + _aliased_constant(nodes.strip, nodes.step) + nodes.outside)
+
+
+def _far(s: Complex, nodes: _Nodes, grown: Array) -> tuple[Complex, Array]:
+    """Return log-moments where they are astronomical: the largest term is taken out."""
+    x, loss = nodes.x, nodes.loss
+    top = (grown - x * x / 2).max(axis=1)
+    terms = np.exp(s[:, None] * loss - (x * x / 2) - top[:, None])
+    sizes = np.abs(terms)
+    moment, size = terms.sum(axis=1), sizes.sum(axis=1)
+    reach = np.abs(s) * float(np.abs(loss).max()) + float(x[-1] ** 2 + x[0] ** 2) + np.abs(top)
+    # rounding of each exponent, then the loss's error times |s|
+    wrong = size * (64 + len(x) + 8 * reach) * UNIT + np.abs(s) * 2 * _sum(sizes, nodes.slip)
+    kept = 1 / np.maximum(1e-300, 1 - nodes.aliased)
+    log_scale = math.log(math.sqrt(2 * math.pi) / nodes.step)
+    rest = np.exp(np.minimum(700.0, np.log(nodes.outside + 1e-300) - top + log_scale))
+    wrong = wrong + nodes.aliased * (size + rest) * kept * (1 + 1e-9) + rest
+    moved = wrong / np.maximum(np.abs(moment), 1e-300)
+    value = np.log(np.where(moment == 0, 1.0, moment)) + (top - log_scale)
+    error = 2 * moved + 16 * UNIT * (1 + np.abs(value) + np.abs(top))
+    return np.where(moved < 0.5, value, 0.0), np.where(moved < 0.5, error, np.inf)
+
+
+def _sum(terms: AnyArray, weight: Array) -> AnyArray:
+    """Return each row's weighted sum: not by a BLAS, whose threads cost more than they save."""
+    result: AnyArray = np.einsum("ij,j->i", terms, weight)
+    return result
+
+
+def _step(mu: float, a: float, turn: float) -> tuple[float, float]:
+    """Return the strip's half width y and the step h that gives ``e^-48``."""
+    widest = math.pi / mu
+    strip = min(0.9 * widest if a >= 0 else 0.5 * widest, math.sqrt(2 * _DIGITS))
+    digits = _DIGITS + strip * strip / 2 + turn * mu * strip
+    if a < 0:
+        # for a < 0 the factor cos(mu y / 2)^a of the docstring grows: more digits are needed
+        digits += a * math.log(math.cos(mu * strip / 2))
+    return strip, 2 * math.pi * strip / digits
+
+
+def _aliased(mu: float, s: Complex, strip: float, step: float) -> Array:
+    """Return the rule's error in units of ``E R^a``."""
+    grow = strip * strip / 2 + np.abs(s.imag) * mu * strip - 2 * math.pi * strip / step
+    grow = grow + np.minimum(0.0, s.real) * math.log(math.cos(min(1.5, mu * strip / 2)))
+    return 2.001 * np.exp(np.minimum(700.0, grow + 1e-9 * (1 + np.abs(grow))))
+
+
+def _aliased_constant(strip: float, step: float) -> float:
+    """Return the rule's error for the constant 1 that the moment is taken less of."""
+    return 2.001 * math.exp(strip * strip / 2 - 2 * math.pi * strip / step + 1e-9)
+
+
+def _log_mixture(log_r: Array, rate: float) -> Array:
+    """Return ``log(1 - q + q r)`` to a few units of itself."""
+    with np.errstate(over="ignore"):
+        near = np.log1p(rate * np.expm1(np.minimum(log_r, 50)))
+    if rate > 0.5:  # 1 + q (r - 1) cancels where r is small; a sum of positive numbers does not
+        sure = np.log((1 - rate) + rate * np.exp(np.minimum(log_r, 50)))
+        near = np.where(log_r < -0.5, sure, near)
+    far = math.log(rate) + log_r + np.log1p((1 - rate) / rate * np.exp(-np.maximum(log_r, 50)))
+    loss: Array = np.where(log_r < 50, near, far)
+    return loss
+
+
+def _outside(mu: float, rate: float, a: Array, left: float, right: float) -> Array:
+    """Return bounds of ``E (R^a + 1)`` beyond the nodes, of the integral and of the rule."""
+    log_phi = special.log_ndtr
+    beyond = 2 * math.exp(float(log_phi(-min(left, right))))
+    least = math.exp(-max(-600.0, min(600.0, mu * right - mu * mu / 2)))
+    shifted = a * (a - 1) * mu * mu / 2
+    single = a * math.log(rate) + shifted + log_phi(a * mu - right)
+    both = a * math.log(rate + (1 - rate) * least) + shifted + log_phi(a * mu - right)
+    split = np.logaddexp(single, a * math.log1p(-rate) + float(log_phi(-right)))
+    # (x + y)^a <= x^a + y^a for a <= 1; else R <= r (q + (1-q)/r_Y)
+    above = np.where(a <= 1, split, both)  # (x + y)^a <= x^a + y^a there
+    # left of -X, for a < 0: by R >= 1 - q, by R >= q r, and by R >= r^q; the least holds
+    flat = a * math.log1p(-rate) + float(log_phi(-left))
+    below = np.minimum(flat, a * math.log(rate) + shifted + log_phi(-a * mu - left))
+    b = rate * a
+    below = np.minimum(below, b * (b - 1) * mu * mu / 2 + log_phi(-b * mu - left))
+    tail = np.where(a >= 0, above, below)
+    return np.asarray(2 * (beyond + np.exp(np.minimum(700.0, tail + 1e-9 * (1 + np.abs(tail))))))
+
+
+# --- how the moments decay
+
+
+def sampled_gaussian_decay(mu: float, rate: float, a: float, beyond: Array) -> Array:
+    """Return bounds of ``log |E R^{a + it'} / E R^a|`` for all ``t' >= t``.
+
+    Let phi be the characteristic function of the loss under the law proportional to R^a, and V
+    its variance. ``G = |phi|^2`` has ``|G''| <= 2 V``, so between two points d apart it exceeds
+    the larger of its values there by at most ``V d^2 / 4``: points at which it is computed give
+    its supremum between them, up to the last point. Beyond, `_uniform_parts` bounds it.
+    """
+    starts, bounds = _suprema(mu, rate, a, float(beyond.min()), float(beyond.max()))
+    seen = bounds[np.maximum(np.searchsorted(starts, np.ravel(beyond), side="right") - 1, 0)]
+    return np.minimum(_uniform(mu, rate, a, np.ravel(beyond)), seen).reshape(np.shape(beyond))
+
+
+def _uniform(mu: float, rate: float, a: float, beyond: Array) -> Array:
+    """Return ``log(1 - sum lambda (1 - |sinc|))`` over the uniform parts."""
+    weight, width = _uniform_parts(mu, rate, a)
+    lost = _sum(_one_less_sinc(beyond[:, None] * (width / 2)), weight) * (1 - 1e-9)
+    bound: Array = np.log1p(-np.clip(lost, 0.0, 1 - 1e-12))
+    return bound
+
+
+@lru_cache(maxsize=256)
+def _suprema(mu: float, rate: float, a: float, first: float, last: float) -> tuple[Array, Array]:
+    """Return points t, ``first`` the first, and bounds of ``log |phi|`` from each of them on.
+
+    The last is ``last``, or four over the standard deviation if that is less.
+    """
+    variance = _variance(mu, rate, a)
+    last = max(1.01 * first, min(last, 4 / math.sqrt(variance)))
+    t = np.geomspace(first, last, 2 + math.ceil(3 * math.log(last / first)))
+    square = _square(mu, rate, a, t)
+    for _ in range(6):  # halve the gaps that cost more than a tenth of what is gained
+        gap = variance * np.diff(t) ** 2 / 4
+        wide = np.flatnonzero(gap > 0.1 * (1 - np.maximum(square[1:], square[:-1])))
+        if not len(wide) or len(t) > 200:
+            break
+        middle = (t[wide] + t[wide + 1]) / 2
+        place = np.searchsorted(t, middle)
+        square = np.insert(square, place, _square(mu, rate, a, middle))
+        t = np.insert(t, place, middle)
+    # |G''| <= 2 V: between two points G exceeds the larger end by at most V d^2 / 4
+    between = np.maximum(square[1:], square[:-1]) + variance * np.diff(t) ** 2 / 4
+    last_square = float(np.exp(2 * _uniform(mu, rate, a, t[-1:]))[0])
+    # from each point on: the largest of what follows, and of the uniform bound beyond the last
+    suprema = np.maximum.accumulate(np.append(between, last_square)[::-1])[::-1]
+    logs = np.log(np.clip(suprema * (1 + 4 * UNIT) + 1e-300, 0.0, 1.0)) / 2
+    return t, np.minimum(0.0, logs + 4 * UNIT)
+
+
+def _square(mu: float, rate: float, a: float, t: Array) -> Array:
+    """Return upper bounds of ``|phi(t)|^2``, at most 1."""
+    points = np.asarray(a + 1j * np.concatenate([[0.0], t]), dtype=np.complex128)
+    value, error = sampled_gaussian_log_moment(mu, rate, points)
+    value = np.where(np.isfinite(error), value, 0.0)
+    logs = value.real[1:] + error[1:] - value.real[0] + error[0]
+    square: Array = np.exp(np.minimum(0.0, np.where(np.isfinite(logs), 2 * logs, 0.0)))
+    return square * (1 + 8 * UNIT)
+
+
+def _variance(mu: float, rate: float, a: float) -> float:
+    """Return an upper bound of the loss's variance under the law proportional to R^a.
+
+    For any m and h, ``E (L - m)^2 <= 2 (E cosh(h (L - m)) - 1) / h^2``, of moments at a +- h.
+    """
+    best = math.inf
+    value, error = sampled_gaussian_log_moment(
+        mu, rate, np.array([a, a - 1, a + 1, a - 0.1, a + 0.1], dtype=np.complex128)
+    )
+    middle = float(value.real[0])
+    for i, h in ((1, 1.0), (3, 0.1)):
+        left, right = value.real[i : i + 2].tolist()
+        slack = float(error.sum()) + 8 * UNIT * (1 + abs(left) + abs(middle) + abs(right))
+        # log of E cosh(h (L - m)) at the m at which both exponentials are equal
+        spread = (left + right) / 2 - middle
+        if not slack < 0.1 or spread > 300:
+            continue
+        # with h m = (right - left) / 2 the two exponentials are both e^spread
+        best = min(best, 2 * math.expm1(max(0.0, spread) + 2 * slack) / (h * h))
+    return best * (1 + 1e-9) if best < math.inf else 1e300
+
+
+def _one_less_sinc(u: Array) -> Array:
+    """Return a lower bound of ``1 - |sin v / v|`` for every ``v >= u``.
+
+    ``sin v / v`` falls to its first minimum, of modulus below 0.2173, at 4.4934; afterwards it
+    is at most ``1 / v``.
+    """
+    near = u * u / 6 * (1 - u * u / 20)  # sin v / v <= 1 - v^2/6 + v^4/120
+    with np.errstate(divide="ignore", invalid="ignore"):
+        middle = np.minimum(1 - np.sin(u) / u, 1 - 0.2173)
+        far = np.maximum(1 - 1 / u, 1 - 0.2173)
+    return np.where(u < 1, near, np.where(u < 4.4934, middle, far))
+
+
+@lru_cache(maxsize=256)
+def _uniform_parts(mu: float, rate: float, a: float) -> tuple[Array, Array]:
+    """Return the weights and widths of uniform parts under the density of the loss.
+
+    On a cell of x the density of x is at least ``min(phi) min(R^a) / E R^a``, both minima at an
+    end, and the loss moves by at most ``mu q r / R`` at its right end. The level sets of that
+    step function, taken in layers, are the parts.
+    """
+    s = np.array([complex(a, 0.0)])
+    total, error = sampled_gaussian_log_moment(mu, rate, s)
+    left, right = _reach(mu, rate, a, a)
+    x = np.linspace(-left, right, 1 + max(160, min(2000, math.ceil((left + right) * 10))))
+    log_r = mu * x - mu * mu / 2
+    loss = _log_mixture(log_r, rate)
+    log_share = np.minimum(math.log(rate) + log_r - loss, 0.0)
+    log_density = -x * x / 2 - math.log(2 * math.pi) / 2
+    # the least of the tilted density on a cell: both factors are least at an end
+    low = np.minimum(log_density[:-1], log_density[1:]) + np.minimum(a * loss[:-1], a * loss[1:])
+    # over the greatest slope of the loss: a lower bound of the density of l; shrunk by 1e-9 below
+    height = low - (float(total[0].real) + float(error[0])) - math.log(mu) - log_share[1:]
+    width = np.diff(loss)
+    known = (width > 1e-12 * (np.abs(loss[1:]) + 1e-300)) & np.isfinite(height)
+    height = np.where(known, np.exp(np.minimum(height, 600) - 1e-9), 0.0)
+    return _layers(height, width)
+
+
+def _layers(height: Array, width: Array) -> tuple[Array, Array]:
+    """Return weights and widths of the runs of cells above each of several levels."""
+    known = np.sort(height[height > 0])
+    if not len(known):
+        return np.zeros(1), np.zeros(1)
+    levels = np.unique(known[np.linspace(0, len(known) - 1, 16).astype(int)])
+    edges = np.concatenate([[0.0], np.cumsum(width)])
+    weights, widths = [np.zeros(0)], [np.zeros(0)]
+    for level, below in zip(levels, np.concatenate([[0.0], levels[:-1]]), strict=True):
+        inside = np.concatenate([[False], height >= level, [False]])
+        change = np.flatnonzero(inside[1:] != inside[:-1])
+        run = edges[change[1::2]] - edges[change[::2]]
+        # height times width of one uniform part: its mass
+        weights.append((level - below) * run)
+        widths.append(run)
+    return np.concatenate(weights), np.concatenate(widths)

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from accountants.errors import DomainError, positive, whole
-from accountants.losses.gaussian import Gaussian
-from accountants.losses.given_gaussian import GaussianBound
-from accountants.rounding import UNIT, Array, up
+from accountants.losses.gaussian import Gaussian, GaussianBound
+from accountants.numerics import UNIT, Array, up
 
 
 def tree_nodes(rounds: int, *, padded: bool = True) -> int:

@@ -1,63 +1,696 @@
-"""What noisy votes of teachers lose: at worst, on the votes at hand, and near them.
-
-K *teachers* vote for one of C *classes* in each of m *queries*, which are fixed beforehand:
-*counts* have shape (m, C), and each row sums to K. Neighbouring data sets differ in one teacher,
-whose vote may move to another class in every query. A *vote* is how one query is answered:
-
-===================  ======================================================================
-`GaussianVotes`      the class of the largest of counts with normal noise (GNMax)
-`ConfidentVotes`     that, or ``none`` where the largest count fails a noisy check
-`LaplaceVotes`       the class of the largest of counts with Laplace noise (LNMax)
-===================  ======================================================================
-
-Of counts a vote gives four numbers, all for the m queries together, and all of them private:
-
-``curve(counts, orders)``
-    bounds of ``D_a(M(D) || M(D'))`` for D at hand and every neighbour D': one direction.
-``both(counts, orders)``
-    bounds of both directions. The reverse one is bounded by the curve at D', of which D is a
-    neighbour; so the largest value in the window of D (`vote_windows`) bounds both (own proof).
-``smooth(counts, order, beta)``
-    the two-sided bound f at one order, and a beta-smooth sensitivity of it.
-``distance(counts, order, budget)``
-    how many teachers must be exchanged, at least, to bring f above a budget.
-
-Callers keep them private: no error tells of counts, and rows that are no histogram of K votes count
-as the worst case. Curves at one order add up over queries, since their noises are independent
-(van Erven and Harremoes 2014, Thm 28), and are nowhere above the worst case's.
-
-References: Papernot et al. 2017 (LNMax); Papernot et al. 2018 (GNMax, Confident-GNMax, Thm 6).
-"""
+"""Report noisy max with Gaussian noise on votes: worst case, and what the votes at hand lose."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from attrs import field, frozen
 from numpy.typing import ArrayLike, NDArray
 
+from accountants import special
+from accountants.data_dependent import DataDependent
+from accountants.definitions import renyi_divergence
 from accountants.errors import DomainError, nonnegative, positive, whole
 from accountants.loss import PrivacyLoss
-from accountants.losses.given_gaussian import GaussianBound
-from accountants.losses.noisy_max import LaplaceNoisyMax
-from accountants.losses.vote_curves import checked_votes, laplace_votes, normal_votes, total
-from accountants.losses.vote_gaps import (
-    CELLS,
-    Places,
-    Tail,
-    grid,
-    laplace_tail,
-    normal_tail,
-    places,
-    reach,
-    steady,
-)
-from accountants.losses.vote_windows import Table, rows_near, smooth_votes, table, votes_distance
-from accountants.notions.renyi import renyi_divergence
-from accountants.rounding import Array, ceiling, up
+from accountants.losses.gaussian import GaussianBound
+from accountants.losses.selection import LaplaceNoisyMax
+from accountants.numerics import UNIT, Array, ceiling, up
 from accountants.secret import Secret
+
+
+def noisy_argmax(votes: Secret[Sequence[float]], sigma: float) -> DataDependent:
+    """Return the loss of ``argmax_i (votes_i + N(0, sigma^2))``, on these votes.
+
+    Worst case: a neighbour moves one vote, by sqrt 2 in l2, so ``D_a = a / sigma^2``.
+
+    Parameters
+    ----------
+    votes
+        Shape (classes,); private. Neighbouring data sets differ in one voter, whose vote may
+        move from one class to another.
+    sigma
+        The noise's standard deviation.
+
+    References
+    ----------
+    Papernot, Song, Mironov, Raghunathan, Talwar and Erlingsson 2018, Thm 6 and Prop. 7, of the
+    direction D against D' only; the proof and its conditions are at `VotesCurve`.
+
+    Examples
+    --------
+    >>> loss = noisy_argmax(Secret([240, 5, 5]), sigma=40.0)
+    >>> loss.worst.renyi(np.array([4.0])).round(6)
+    array([0.0025])
+    >>> loss.data_dependent(np.array([4.0]))
+    <private>
+    """
+    scale = positive("sigma", sigma)
+    worst = GaussianBound(up(math.sqrt(2) / scale, 2))
+    return DataDependent(worst, _boxed(votes).map(lambda v: VotesCurve(_log_q(v, scale), scale)))
+
+
+def _boxed(votes: Secret[Sequence[float]]) -> Secret[Sequence[float]]:
+    if not isinstance(votes, Secret):
+        raise DomainError("votes are private data, so they come as Secret([...])")
+    return votes
+
+
+def _log_q(votes: Sequence[float], sigma: float) -> float:
+    """Return the log of a bound of P(the answer is not the largest count), by a union.
+
+    ``q <= sum_i erfc((n_max - n_i) / (2 sigma)) / 2`` (Papernot et al. 2018, Prop. 7). Counts that
+    are no finite numbers prove nothing: 0.
+    """
+    try:
+        counts = np.sort(np.asarray(votes, dtype=np.float64).ravel())[::-1]
+    except (TypeError, ValueError, OverflowError):  # whose message would quote the votes
+        return 0.0
+    if len(counts) == 0 or not np.all(np.isfinite(counts)):
+        return 0.0
+    if len(counts) == 1:
+        return -math.inf
+    with np.errstate(all="ignore"):  # a warning would tell of the votes
+        logs = special.log_ndtr(-(counts[0] - counts[1:]) / (math.sqrt(2) * sigma))
+    logs = np.nan_to_num(np.maximum(logs, -1e300), nan=0.0)
+    largest = float(logs.max())
+    total = largest + math.log(float(np.exp(logs - largest).sum()))
+    # log_ndtr(-x) moves by about x^2 = 2 |log| times a relative error of x
+    # each log is off by some units of its size; upward
+    return min(0.0, total + (64 + len(counts)) * UNIT * (1 + abs(total)))
+
+
+@frozen(repr=False)
+class VotesCurve:
+    """Bounds of ``D_a(M(D) || M(D'))``, from q: how likely D's answer is not its likeliest one.
+
+    The mechanism has ``D_m <= m / sigma^2``, both ways. With ``r = (m2 - 1) / m2``:
+
+    * the neighbour's ``q' <= (q e^{e2})^r``, ``e2 = m2 / sigma^2``, since its divergence of
+      order m2 against D is at least that of the event alone; so the likeliest answer adds at
+      most ``(1 - q)^a (1 - (q e^{e2})^r)^{1 - a}`` to ``E (P/Q)^{a-1}``;
+    * all others add ``q^{1 - s} e^{(a - 1) e1}`` by Hoelder's inequality, with
+      ``s = (a - 1) / (m1 - 1) <= 1`` and ``e1 = m1 / sigma^2``.
+
+    A bound of q will do where the sum F(q) grows on (0, q]. With ``A = (1 - q) / (1 - q')`` and
+    ``B = e^{e1} q^{-1/(m1-1)}``, F is ``(1 - q) A^{a-1} + q B^{a-1}`` and, where ``B >= A``,
+
+    ``F' >= A^{a-1} ((a - 1) r A q'/q - a + 1 - s) = A^{a-1} (a - 1) (r A q'/q - m1/(m1 - 1))``.
+
+    So it suffices that ``r q'/q >= m1/(m1 - 1)``, the condition of Theorem 6, which makes A at
+    least 1 and growing, and that ``B >= A``: both hold below q if at q, since ``q'/q`` and B
+    fall. Elsewhere nothing is proven, and the curve is infinite.
+
+    Parameters
+    ----------
+    log_q
+        The log of a bound of q.
+    sigma
+        The noise's standard deviation.
+    """
+
+    log_q: float
+    sigma: float = field()
+
+    def __repr__(self) -> str:
+        return "<private>"
+
+    def __call__(self, orders: Array) -> Array:
+        """Return the least bound over a grid of m1 and m2, any of which is sound."""
+        orders = np.asarray(orders, dtype=np.float64)
+        if self.log_q == -math.inf:
+            return np.zeros_like(orders)
+        if not self.log_q < 0:
+            return np.full_like(orders, np.inf)
+        a = orders[..., None, None]
+        start = self.sigma * math.sqrt(
+            -self.log_q
+        )  # Papernot et al. 2018, Prop. 8: the best, nearly
+        # any m1 and m2 give a bound: the least of a grid is taken
+        m2 = np.maximum(1 + 1e-6, start * _GRID)[:, None]
+        m1 = np.maximum(a, (start + 1) * _GRID[None, :])
+        with np.errstate(all="ignore"):
+            values = self._bound(a, m1, m2)
+        best: Array = np.min(np.where(np.isnan(values), np.inf, values), axis=(-2, -1))
+        return best
+
+    def _bound(self, a: Array, m1: Array, m2: Array) -> Array:
+        return theorem_six(np.float64(self.log_q), self.sigma, a, m1, m2)
+
+
+def theorem_six(
+    log_q: Array | np.float64, sigma: float, a: Array | float, m1: Array, m2: Array
+) -> Array:
+    """Return the bound of `VotesCurve` at one pair of orders; infinite where it is not proven.
+
+    Parameters
+    ----------
+    log_q, a, m1, m2
+        The log of a bound of q, the order, and the two orders of the proof; all broadcast.
+    sigma
+        The noise's standard deviation.
+    """
+    q, square = np.exp(log_q), sigma * sigma
+    r, e1, e2 = 1 - 1 / m2, m1 / square, m2 / square
+    # log of (q e^{e2})^{(m2 - 1)/m2}, a bound of the neighbour's q'
+    log_next = r * (log_q + e2)
+    # the exponent of Hoelder's inequality
+    s = np.minimum(1.0, (a - 1) / (m1 - 1))
+    # r q'/q >= m1 / (m1 - 1): the condition under which a bound of q may stand for q
+    grows = np.log(r) + log_next - log_q + np.log1p(-1 / m1)
+    valid = (m1 >= a) & (log_q < -1e-9) & (log_next < -1e-9) & (grows > 1e-9)
+    ratio = np.log1p(-q) - np.log1p(-np.exp(log_next))
+    # B >= A, the other condition of the docstring
+    valid &= e1 - log_q / (m1 - 1) - ratio > 1e-9
+    # each log is off by some units of its size: moved outward once
+    size = 1 + np.abs(log_q) + e1 * a + e2
+    q_next = np.exp(log_next + 64 * UNIT * size)
+    kept, lost = a * np.log1p(-q), (a - 1) * np.log1p(-q_next)
+    first = kept - lost + 32 * UNIT * (np.abs(kept) + np.abs(lost))
+    other = np.exp((1 - s) * log_q + (a - 1) * e1 + 64 * UNIT * size * (1 + a))
+    # log of the two terms' sum, from the sum less 1
+    moment = np.log1p(up(np.expm1(first), 8) + up(other, 8))
+    return np.where(valid & (q_next < 1), np.maximum(0.0, up(moment / (a - 1), 16)), np.inf)
+
+
+_GRID = np.geomspace(0.4, 2.5, 7)
+
+
+# -----------------------------------------------------------------------------
+# The equivalent gap: all that a bound of a noisy vote needs to know of its counts, in one number.
+#
+# K voters, C classes, counts n that sum to K; the answer is the largest noisy count. A union bounds
+# how likely it is not a largest count: ``q~(n) = sum_{i != *} tail(n_max - n_i)``, with ``tail(x)``
+# the chance that the difference of two noises exceeds x. The *equivalent gap* g of n is the one gap
+# of all classes with the same bound,
+#
+# ``q~(n) = (C - 1) tail(g)``,  ``0 <= g <= K``, since tail falls and all gaps are between 0 and K.
+#
+# A bound that falls in g is kept in a table: *cell* k is for the gaps from ``k/8`` on, and holds
+# the
+# bound at its lower end.
+#
+# **Neighbours have ``|g - g'| <= 2``** (normal tails; own proof). One vote moves: the largest count
+# and each other move by at most 1 each, so ``max n - n_i`` moves by at most 2. Where the class left
+# out of the sum (the leader, of either data set) is the same, the gaps of the others pair up. Where
+# it was i and is j, pair the gap of j before with that of i after: both are at least 0, and their
+# sum, a change of ``n_i - n_j``, is at most 2. So, paired in some order, gaps move by at most 2
+# each. Let ``s = sqrt 2 sigma`` and ``x_i = Phi(-gap_i/s)``, whose mean over the C - 1 others is
+# ``Phi(-g/s)``. ``f(x) = Phi(Phi^-1(x) + 2/s)`` is concave: its slope, ``e^{-2z/s - 2/s^2}`` at
+# ``z = Phi^-1(x)``, falls. By Jensen's inequality
+#
+# ``Phi(-g'/s) <= mean f(x_i) <= f(mean x_i) = Phi((2 - g)/s)``,
+#
+# so ``g' >= g - 2``; and the same with the roles exchanged.
+#
+# Hence cells of neighbours are at most 16 apart, and 17 with rounding: k is the last cell whose
+# bound of q is not below that of n, both in floats. Where logs are wrong by what moves a gap by at
+# most ``e``, cells move by less than ``17 + 32 e``. An error of u of the log moves the gap by at
+# most
+# ``u s / max(0.79, g/s)``, for the log's slope is ``max(0.79, g/s)/s`` at least; logs are of size
+# at
+# most ``log C + 2 + (g/s)^2``, and wrong by ``(64 + C)(1 + |log|)`` units: so e is at most
+# ``32 (64 + C)(s + K)`` units for C below e^20, and `steady` keeps 32 e below 1/4.
+
+
+CELLS = 8
+"""Cells to a unit of the gap, where the table is not too large for it."""
+
+
+def reach(fine: int) -> int:
+    """Return how far cells of neighbours are apart, at most, with ``fine`` cells to a unit."""
+    return 2 * fine + 1
+
+
+_BEFORE = 2.0**-20
+"""Cells begin so much earlier, that whole gaps fall into their own in spite of rounding."""
+
+ROUNDED = 2.0**-26, 2.0**-20
+"""Noise may be rounded to steps of so much of its scale, or of so many votes, whichever is more.
+
+Two noisy counts that round to the same step tie, and a tie may go to any of them: so the answer is
+no largest count with at most the chance that the difference of two unrounded noises exceeds a gap
+less one step. Tails are of gaps less one step; a shift of all gaps leaves the above as it is.
+"""
+
+_BLOCK = 1 << 18
+
+Tail = Callable[[Array], Array]
+"""Gaps, at least 0, to the log of the tail there."""
+
+
+def normal_tail(sigma: float) -> Tail:
+    """Return the log-tail of the difference of two normal noises (Papernot et al. 2018, Prop. 7).
+
+    ``Phi(-x / (sqrt 2 sigma)) = erfc(x / (2 sigma)) / 2``.
+    """
+
+    def tail(gaps: Array) -> Array:
+        with np.errstate(all="ignore"):
+            logs = special.log_ndtr((_step(sigma) - gaps) / (math.sqrt(2) * sigma))
+        return np.asarray(np.maximum(logs, -1e300))
+
+    return tail
+
+
+def laplace_tail(scale: float) -> Tail:
+    """Return that of Laplace noises, ``(2 + x/b) e^{-x/b} / 4`` (Papernot et al. 2017).
+
+    For x < 0, where a gap is less than a step, 1 less that of -x.
+    """
+
+    def tail(gaps: Array) -> Array:
+        with np.errstate(all="ignore"):
+            x = np.minimum((gaps - _step(scale)) / scale, 1e300)
+            beyond = np.log(0.5 + np.abs(x) / 4) - np.abs(x)
+            return np.asarray(np.where(x < 0, np.log1p(-np.exp(beyond)), beyond))
+
+    return tail
+
+
+def _step(scale: float) -> float:
+    return max(ROUNDED[0] * scale, ROUNDED[1])
+
+
+def steady(sigma: float, classes: int, teachers: int) -> bool:
+    """Whether rounding moves a gap by far less than a cell (at the head of this module)."""
+    return sigma > 1e-100 and (64 + classes) * (sigma + teachers) < 2.0**40
+
+
+def grid(tail: Tail, classes: int, teachers: int, fine: int = CELLS) -> Array:
+    """Return the log of ``(C - 1) tail`` at each cell's lower end; it never rises.
+
+    Shape ``(fine K + 1,)``.
+    """
+    ends = np.maximum(np.arange(fine * teachers + 1) / fine - _BEFORE, 0.0)
+    logs = math.log(classes - 1) + tail(ends)
+    # rounding must not let the table rise: each entry is at least all later ones
+    return np.maximum.accumulate(logs[::-1])[::-1]
+
+
+@frozen(repr=False)
+class Places:
+    """Where the queries of a data set lie: private.
+
+    Parameters
+    ----------
+    top, cell
+        Shape (places,): the largest count and the cell of each place that is taken.
+    times
+        Shape (places,): how many queries lie there.
+    wrong
+        How many queries have counts that are no histogram of the voters' votes.
+    """
+
+    top: NDArray[np.int64] = field()
+    cell: NDArray[np.int64] = field()
+    times: Array = field()
+    wrong: int = field()
+
+    def __repr__(self) -> str:
+        return "<private>"
+
+
+def places(counts: ArrayLike, logs: Array, tail: Tail, classes: int, teachers: int) -> Places:
+    """Return where queries lie.
+
+    Parameters
+    ----------
+    counts
+        Shape (queries, classes).
+    logs
+        What `grid` returns.
+
+    Raises
+    ------
+    DomainError
+        If the shape is another; with nothing of the counts.
+    """
+    votes = _table(counts, classes)
+    by_gap = tail(np.arange(teachers + 1.0))
+    block = max(1, _BLOCK // classes)
+    with np.errstate(all="ignore"):  # a warning would tell of the counts
+        codes = [
+            _codes(votes[start : start + block], by_gap, logs, teachers)
+            for start in range(0, len(votes), block)
+        ]
+    known = np.concatenate(codes) if codes else np.zeros(0, dtype=np.int64)
+    taken, times = np.unique(known, return_counts=True)
+    top, cell = np.divmod(taken, len(logs))
+    return Places(top, cell, times.astype(np.float64), len(votes) - len(known))
+
+
+def _codes(votes: NDArray[Any], by_gap: Array, logs: Array, teachers: int) -> NDArray[np.int64]:
+    """Return ``top * cells + cell`` of each proper row."""
+    # a class a row, whose operations run over many queries at once
+    votes = np.ascontiguousarray(_whole(votes).T)
+    top = votes.max(axis=0)
+    proper = (votes.min(axis=0) >= 0) & (top <= teachers)
+    # counts this small have sums that do not overflow
+    proper &= np.where(proper, votes, 0).sum(axis=0) == teachers
+    if not proper.all():
+        votes, top = votes[:, proper], top[proper]
+    tails = by_gap[top - votes]
+    # the class left out of the union is a largest one
+    tails[votes.argmax(axis=0), np.arange(len(top))] = -np.inf
+    largest = tails.max(axis=0)
+    total = largest + np.log(np.exp(tails - largest).sum(axis=0))
+    # the log of the union is rounded up: a larger q, an earlier cell
+    total += (64 + len(votes)) * UNIT * (1 + np.abs(total))
+    # the last cell whose bound of q is not below the row's
+    cell = np.searchsorted(-logs, -total, side="right") - 1
+    return np.asarray(top * len(logs) + np.maximum(cell, 0), dtype=np.int64)
+
+
+def _whole(votes: NDArray[Any]) -> NDArray[np.int64]:
+    """Return integers; -1 for what is none."""
+    if votes.dtype.kind in "bi":
+        return np.asarray(votes, dtype=np.int64)
+    if votes.dtype.kind == "u":
+        small: NDArray[np.int64] = np.minimum(votes, np.uint64(1 << 62)).astype(np.int64)
+        return small
+    if votes.dtype.kind != "f":
+        return np.full(votes.shape, -1, dtype=np.int64)
+    with np.errstate(all="ignore"):
+        whole = (np.abs(votes) < 2.0**52) & (votes == np.rint(votes))
+        kept: NDArray[np.int64] = np.where(whole, votes, -1.0).astype(np.int64)
+    return kept
+
+
+def _table(counts: ArrayLike, classes: int) -> NDArray[Any]:
+    try:
+        votes = np.asarray(counts)
+    except Exception:  # whose message might quote the counts
+        votes = np.zeros(0)
+    if votes.ndim != 2 or votes.shape[1] != classes:
+        raise DomainError(
+            f"counts must be an array of shape (queries, classes), with {classes} classes as "
+            "declared; give one row a query and one column a class"
+        ) from None
+    return votes
+
+
+# -----------------------------------------------------------------------------
+# How the loss of many votes moves near the data set at hand: smooth sensitivity, and a distance.
+#
+# A *place* is the pair of a query's largest count and its cell (`vote_gaps`); a *table* holds
+# a bound for each place. A data set has one place for each of m queries, and its total is
+# ``f(D) = sum_j t(c_j)``. Exchanging a voter moves every query's place into its *window*: the rows
+# within 1 and the cells within 17 (where 8 are a unit). After d exchanges it is in the d-th window,
+# d times as wide, which is d windows one after the other: both are boxes, cut off at the table's
+# edges.
+#
+# One voter moves its vote in all queries at once, so what one exchange changes is a sum over
+# queries.
+#
+# **Sensitivity.** Let ``w(c)`` be the most that t moves from c inside of its window. Then
+# ``LS_d(D) = sum_j max w`` over the d-th window of ``c_j`` bounds how far f moves between
+# neighbours
+# of which one is within d exchanges of D; and ``LS_d(D) <= LS_{d+1}(D')``, since the d-th window of
+# ``c_j`` lies in the (d+1)-th of ``c'_j``. So ``S(D) = max_d e^{-beta d} LS_d(D)`` is at least
+# LS_0,
+# and ``S(D) <= e^beta S(D')`` (Nissim, Raskhodnikova and Smith 2007, sec. 3.1); d ends at K, where
+# windows are the whole table. This holds in floats too: tables are whole steps of a power of two
+# that add up without rounding, and the weights ``e_d`` in place of ``e^{-beta d}`` are floats with
+# ``e_d <= e^beta (1 - 6u) e_{d+1}``, u the rounding of a product, or equal ones.
+#
+# **Distance.** ``F_d(D) = sum_j max t`` over d-th windows bounds f within d exchanges, and
+# ``F_d(D) <= F_{d+1}(D')``. So the least d with ``F_d > budget`` moves by at most 1; it is 0 where
+# f
+# itself is above, and K + 1 where no data set is. (own proof)
+
+
+_LEAST_WEIGHT = 1e-200
+
+
+@frozen(eq=False)
+class Table:
+    """A table in whole steps, so that sums over all queries are exact.
+
+    Parameters
+    ----------
+    steps
+        Shape (rows, cells): bounds, rounded up, in steps.
+    unit
+        A step, a power of two, in nats.
+    first
+        The largest count that the first row stands for.
+    reach
+        How far cells of neighbours are apart, at most.
+    worst
+        What one query loses on any data set, in steps.
+    """
+
+    steps: Array
+    unit: float
+    first: int
+    reach: int
+    worst: float
+
+
+def table(values: Array, worst: float, queries: int, first: int, reach: int) -> Table:
+    """Return a table of bounds that are at most ``worst``, for so many queries."""
+    # sums over all queries stay below 2^52 steps, which float64 adds exactly
+    bits = 51 - max(1, queries).bit_length()  # queries * 2^(bits + 1) is at most 2^52
+    unit = math.ldexp(1.0, max(-1000, math.frexp(worst)[1] - bits))
+    most = float(np.ceil(worst / unit))
+    # rounded up to whole steps: bounds stay bounds
+    return Table(np.ceil(np.atleast_2d(values) / unit), unit, first, reach, most)
+
+
+def _windows(steps: Array, reach: int) -> Iterator[Array]:
+    """Yield the largest step in each place's 0th window, its first, its second and so on."""
+    while True:
+        yield steps
+        steps = _largest(steps, reach)
+
+
+def rows_near(values: Array) -> Array:
+    """Return the largest of each row's values and those of the rows beside it."""
+    values = np.atleast_2d(values)
+    rows = values.copy()
+    np.maximum(rows[1:], values[:-1], out=rows[1:])
+    np.maximum(rows[:-1], values[1:], out=rows[:-1])
+    return rows
+
+
+def _largest(steps: Array, reach: int) -> Array:
+    """Return the largest step in each place's window."""
+    from scipy import ndimage  # here: it takes long to import
+
+    largest: Array = ndimage.maximum_filter1d(
+        rows_near(steps), 2 * reach + 1, axis=1, mode="nearest"
+    )
+    return largest
+
+
+def _at(known: Table, places: Places) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    one = len(known.steps) == 1
+    return np.zeros_like(places.top) if one else places.top - known.first, places.cell
+
+
+def smooth_votes(known: Table, places: Places, teachers: int, beta: float) -> tuple[float, float]:
+    """Return f and its beta-smooth sensitivity; queries without a place count as the worst one."""
+    steps, at, times = known.steps, _at(known, places), places.times
+    # the most that t rises or falls inside of the window: w of the docstring
+    moves = np.maximum(_largest(steps, known.reach) - steps, _largest(-steps, known.reach) + steps)
+    unknown = places.wrong * known.worst
+    value = float(times @ steps[at]) + unknown
+    most = float(moves.max()) * float(times.sum()) + unknown
+    best, weight, shrink = 0.0, 1.0, math.exp(-beta)
+    for distance, window in enumerate(_windows(moves, known.reach)):
+        local = float(times @ window[at]) + unknown
+        # max over d of e_d LS_d
+        best = max(best, weight * local)
+        # rounded up, so that e_d <= e^beta e_{d+1} holds in floats
+        weight = min(weight, max(_LEAST_WEIGHT, up(weight * shrink, 8)))
+        # the d-th window is the whole table, or no later product can be larger
+        if distance == teachers or best >= weight * most:  # no later window can exceed it
+            break
+    return value * known.unit, best * known.unit
+
+
+def votes_distance(known: Table, places: Places, teachers: int, budget: float) -> int:
+    """Return the least d with ``F_d > budget``; queries without a place count as the worst one."""
+    at, times = _at(known, places), places.times
+    unknown = places.wrong * known.worst
+    most = float(known.steps.max()) * float(times.sum()) + unknown
+    if most * known.unit <= budget:
+        return teachers + 1
+    for away, window in enumerate(_windows(known.steps, known.reach)):
+        # the first d at which F_d exceeds the budget
+        if (float(times @ window[at]) + unknown) * known.unit > budget:
+            return away
+        if away == teachers:
+            break
+    return teachers + 1
+
+
+# -----------------------------------------------------------------------------
+# Bounds of what one noisy vote loses, at one order, from its equivalent gap; one direction.
+#
+# All of them bound ``D_a(M(D) || M(D'))`` for D at hand and every neighbour D'. Arrays broadcast.
+
+
+_SPREAD = (1.0, 1.25, 1.6, 2.5)
+
+
+def normal_votes(log_q: Array, sigma: float, order: float, worst: float) -> Array:
+    """Return Theorem 6 of Papernot et al. 2018 at its best, at each bound of q; see `VotesCurve`.
+
+    Its two sums are least apart: that of other answers where ``-log q/(m1 - 1) + m1/sigma^2`` is,
+    at ``m1 = 1 + sigma sqrt(-log q)``, or at the order where that is larger; that of the likeliest
+    where ``(1 - 1/m2)(log q + m2/sigma^2)`` is, at ``m2 = sigma sqrt(-log q)``. The conditions tie
+    them; where they fail there, larger m2 are tried.
+
+    Parameters
+    ----------
+    log_q
+        Bounds of the log of q that fall. What is proven for one holds for all after it, which
+        makes the result fall.
+    worst
+        What every data set loses, at most.
+    """
+    start = sigma * np.sqrt(np.maximum(-log_q, 0.0))
+    best = np.full(np.shape(log_q), worst)
+    with np.errstate(all="ignore"):
+        m1 = np.maximum(order, 1 + start)
+        for factor in _SPREAD:
+            some = theorem_six(log_q, sigma, order, m1, np.maximum(1 + 1e-6, factor * start))
+            # each choice of m1 and m2 is proven, so the least is
+            best = np.fmin(best, some)
+    # what holds at a larger q holds at a smaller one
+    return np.minimum.accumulate(best)
+
+
+def laplace_votes(log_q: Array, epsilon: float, order: float, worst: float) -> Array:
+    """Return the bound for Laplace noise, of pure ``epsilon = 2/b`` (Papernot et al. 2017, Thm 3).
+
+    All ratios of probabilities are within ``e^epsilon``, so the answer is another than the
+    likeliest with probability at most ``e^epsilon q`` on the neighbour, and
+    ``E_P (P/Q)^{a-1} <= (1 - q) A^{a-1} + q B^{a-1}``, ``A = (1 - q)/(1 - e^epsilon q)`` and
+    ``B = e^epsilon``. A grows with q, so the slope in q is at least ``B^{a-1} - A^{a-1}``: a bound
+    of q will do where ``A <= B``, which is where ``q (1 + e^epsilon) <= 1``. There the sum is at
+    most ``B^{a-1}``, and beyond nothing is proven but the worst case.
+    """
+    with np.errstate(all="ignore"):
+        log_q = np.minimum(log_q, 0.0)
+        # q (1 + e^epsilon) <= 1: there a bound of q may stand for q
+        valid = log_q + np.logaddexp(0.0, epsilon) <= -1e-9
+        size = 1 + np.abs(log_q) + epsilon
+        # the neighbour's q' <= e^epsilon q, rounded up
+        other = np.exp(log_q + epsilon + 16 * UNIT * size)
+        kept, lost = order * np.log1p(-np.exp(log_q)), (order - 1) * np.log1p(-other)
+        first = kept - lost + 32 * UNIT * (np.abs(kept) + np.abs(lost))
+        rest = np.exp(log_q + (order - 1) * epsilon + 16 * UNIT * size * (1 + order))
+        parts = np.expm1(first)
+        moment = up(parts + rest + 32 * UNIT * (np.abs(parts) + rest), 8)
+        value = np.maximum(0.0, up(np.log1p(moment) / (order - 1), 16))
+        value = np.where(valid & (other < 1) & (value >= 0), value, worst)
+    # the worst case holds everywhere, and what is proven at a larger q holds at a smaller one
+    return np.minimum.accumulate(np.minimum(value, worst))
+
+
+def checked_votes(
+    after: Array,
+    top: NDArray[np.int64],
+    teachers: int,
+    threshold: float,
+    sigma: float,
+    order: float,
+) -> Array:
+    """Return the bound for a vote that is held only if the largest count passes a noisy check.
+
+    ``none`` is released unless ``max n + N(0, sigma^2) >= T``; p is the chance to pass, p' a
+    neighbour's, whose largest count is at most 1 away; P and P' are the laws of the answer. Over
+    the outcomes none and the answers,
+
+    ``E_P (P/P')^{a-1} = (1-p)^a (1-p')^{1-a} + p^a p'^{1-a} sum_i P_i^a P'_i^{1-a}``,
+
+    whose last sum is at most ``e^{(a-1) after}``: the bound is at the largest over the three p'
+    (own proof; the check is Confident-GNMax of Papernot et al. 2018).
+
+    Parameters
+    ----------
+    after
+        Bounds of what the answer loses.
+    top
+        Largest counts, integers.
+    teachers
+        No count is larger.
+    """
+    worst: Array = np.zeros(np.broadcast_shapes(np.shape(after), np.shape(top)))
+    with np.errstate(all="ignore"):
+        # the neighbour's largest count is at most 1 away: the largest of the three is a bound
+        for moved in (-1, 0, 1):
+            moment: Array = np.zeros(worst.shape)
+            other = np.minimum(top + moved, teachers)
+            # the two outcomes: the check passes and the answer follows, or it fails
+            for sign, loss in ((1.0, after), (-1.0, 0.0)):
+                here, wrong = _log_side(sign * (top - threshold) / sigma)
+                there, wrong_there = _log_side(sign * (other - threshold) / sigma)
+                exponent = (order - 1) * (here - there + (wrong + wrong_there) + loss)
+                exponent = up(exponent, 16)
+                share = np.exp(here)
+                grown = np.exp(here + exponent + wrong) - share
+                # share (e^exponent - 1): the two parts sum to the moment less 1, since the shares
+                # sum to 1
+                part = np.where(exponent > 1, grown, share * np.expm1(exponent))
+                moment = moment + part + np.abs(part) * 4 * (wrong + 16 * UNIT)
+                moment = moment + 4 * UNIT * np.abs(part) * (2 + np.abs(exponent))
+            # the two parts have opposite signs, so each was moved outward by itself
+            value = up(np.log1p(up(moment, 8)) / (order - 1), 16)
+            worst = np.maximum(worst, np.where(np.isnan(value), np.inf, value))
+    return worst
+
+
+def _log_side(z: NDArray[np.floating[Any]]) -> tuple[Array, Array]:
+    """Return ``log Phi(z)``, to a relative error also where it is next to 0, and its error."""
+    log = np.where(z > 0, np.log1p(-special.ndtr(-np.abs(z))), special.log_ndtr(z))
+    # of its argument's rounding log Phi(z) takes 2 |log| units, but z^2 where it is next to 0
+    return log, UNIT * (64 + 8 * np.maximum(z, 0.0) ** 2) * np.abs(log)
+
+
+def total(parts: Array, times: Array) -> float:
+    """Return ``sum times * parts``, rounded up."""
+    return up(float(parts @ times), 2 * len(parts) + 8) if times.any() else 0.0
+
+
+# -----------------------------------------------------------------------------
+# What noisy votes of teachers lose: at worst, on the votes at hand, and near them.
+#
+# K *teachers* vote for one of C *classes* in each of m *queries*, which are fixed beforehand:
+# *counts* have shape (m, C), and each row sums to K. Neighbouring data sets differ in one teacher,
+# whose vote may move to another class in every query. A *vote* is how one query is answered:
+#
+# ===================  ======================================================================
+# `GaussianVotes`      the class of the largest of counts with normal noise (GNMax)
+# `ConfidentVotes`     that, or ``none`` where the largest count fails a noisy check
+# `LaplaceVotes`       the class of the largest of counts with Laplace noise (LNMax)
+# ===================  ======================================================================
+#
+# Of counts a vote gives four numbers, all for the m queries together, and all of them private:
+#
+# ``curve(counts, orders)``
+#     bounds of ``D_a(M(D) || M(D'))`` for D at hand and every neighbour D': one direction.
+# ``both(counts, orders)``
+#     bounds of both directions. The reverse one is bounded by the curve at D', of which D is a
+#     neighbour; so the largest value in the window of D (`vote_windows`) bounds both (own proof).
+# ``smooth(counts, order, beta)``
+#     the two-sided bound f at one order, and a beta-smooth sensitivity of it.
+# ``distance(counts, order, budget)``
+#     how many teachers must be exchanged, at least, to bring f above a budget.
+#
+# Callers keep them private: no error tells of counts, and rows that are no histogram of K votes
+# count
+# as the worst case. Curves at one order add up over queries, since their noises are independent
+# (van Erven and Harremoes 2014, Thm 28), and are nowhere above the worst case's.
+#
+# References: Papernot et al. 2017 (LNMax); Papernot et al. 2018 (GNMax, Confident-GNMax, Thm 6).
+
 
 Whole = NDArray[np.int64]
 

@@ -20,12 +20,12 @@ from functools import lru_cache
 import numpy as np
 from attrs import fields, has
 
+from accountants.definitions import gdp_profile
 from accountants.errors import InapplicableError
 from accountants.loss import PrivacyLoss
 from accountants.losses.pure import Pure
-from accountants.notions.gaussian import gdp_profile
+from accountants.numerics import Array
 from accountants.pair import Pair
-from accountants.rounding import Array
 from accountants.testing.pairs import SLACK, Cells, pair_problems
 from accountants.testing.samples import LogRatio, Sampler, sample_problems
 

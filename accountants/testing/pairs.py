@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from accountants.numerics import UNIT, Array
 from accountants.pair import Pair, slip
-from accountants.rounding import UNIT, Array
 
 Mask = NDArray[np.bool_]
 

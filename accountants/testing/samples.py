@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from accountants.confidence import lower, upper
-from accountants.rounding import Array
+from accountants.numerics import Array
 
 Sampler = Callable[[np.random.Generator, int], tuple[Any, Any]]
 LogRatio = Callable[[Any], Array]

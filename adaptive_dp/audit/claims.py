@@ -14,7 +14,7 @@ from attrs import frozen
 
 from accountants import Guarantee, PrivacyLoss, Spend
 from accountants.errors import DomainError, nonnegative, probability
-from accountants.rounding import shown
+from accountants.numerics import shown
 from adaptive_dp.graph.certificate import Certificate
 
 Claimed = PrivacyLoss | Guarantee | Certificate | tuple[float, float] | float

@@ -1,24 +1,67 @@
-"""The audit of one mechanism."""
+"""Log-likelihood ratios of mechanisms whose law is known.
+
+A mechanism of one's own may define ``log_likelihood(value, outcomes)``: for a query's value and
+outcomes of shape (n, ...), the log-density (or log-mass) of each, up to a constant that does not
+depend on the value; shape (n,).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from accountants import PrivacyLoss
 from accountants.errors import DomainError
-from accountants.rounding import up
+from accountants.numerics import Array, up
 from adaptive_dp.audit.claims import Claim, Claimed, allowed
 from adaptive_dp.audit.claims import claim as as_claim
 from adaptive_dp.audit.distinguishing import distinguish
-from adaptive_dp.audit.likelihoods import INDEPENDENT, log_ratio
+from adaptive_dp.audit.neighbors import LogRatio, Neighbors, Outcomes, Sampler
 from adaptive_dp.audit.result import Audit
-from adaptive_dp.audit.sides import Neighbors, Outcomes, Sampler
 from adaptive_dp.graph.mechanism import Mechanism
+from adaptive_dp.mechanisms.additive import Gaussian, Laplace
+from adaptive_dp.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from adaptive_dp.noise.stream import SecureStream, Stream
+
+INDEPENDENT = (Laplace, Gaussian, DiscreteLaplace, DiscreteGaussian)
+"""They add independent noise to each coordinate: a release of many copies is many releases."""
+
+
+def log_ratio(mechanism: Mechanism, first: Any, second: Any) -> LogRatio | None:
+    """Return the log-likelihood ratio of a mechanism's outcomes; None where it is not known."""
+    kind = type(mechanism)  # a subclass may release what it likes
+    own = getattr(mechanism, "log_likelihood", None)
+    if own is not None:
+        return lambda outcomes: np.asarray(own(first, outcomes)) - np.asarray(own(second, outcomes))
+    if kind in (Laplace, DiscreteLaplace):
+        scale = float(mechanism.parameters()["scale"])
+        return _moved(first, second, kind is DiscreteLaplace, lambda away: np.abs(away) / scale)
+    if kind in (Gaussian, DiscreteGaussian):
+        sigma = float(mechanism.parameters()["sigma"])
+        return _moved(first, second, kind is DiscreteGaussian, lambda away: (away / sigma) ** 2 / 2)
+    return None
+
+
+def _moved(first: Any, second: Any, whole: bool, energy: Callable[[Array], Array]) -> LogRatio:
+    """Return the difference of the energies of the noise, summed over coordinates."""
+    a, b = (np.ravel(np.asarray(each, dtype=np.float64)) for each in (first, second))
+    if whole:
+        a, b = np.round(a), np.round(b)
+
+    def ratio(outcomes: Outcomes) -> Array:
+        seen = np.asarray(outcomes, dtype=np.float64).reshape(len(outcomes), -1)
+        found: Array = (energy(seen - b) - energy(seen - a)).sum(axis=1)
+        return found
+
+    return ratio
+
+
+# -----------------------------------------------------------------------------
+# The audit of one mechanism.
+
 
 Values = tuple[Any, Any]
 """The query's value on one data set, and on a neighbour of it."""
@@ -78,7 +121,7 @@ def mechanism(
     References
     ----------
     Clopper and Pearson 1934, of guesses on draws that chose nothing; see the docstrings of
-    `adaptive_dp.audit.bounds` and `adaptive_dp.audit.band`.
+    `adaptive_dp.audit.confidence` and `adaptive_dp.audit.confidence`.
 
     Examples
     --------

@@ -1,40 +1,169 @@
-"""Audits by one run: many canaries, each in the data or not by a fair coin of its own.
+"""Rows that stand out, for audits by one run: each is planted, or left out, by a coin of its own.
 
-The auditor guesses of each canary, or of some, whether it was in. If the mechanism is
-(epsilon, delta)-DP for each canary, in or out, of v right guesses of r, among m canaries,
-
-``P[right >= v] <= P[B >= v] + 2 m delta max_i P[v > B >= v - i] / i``, B ~ Bin(r, q),
-
-with ``q = 1 / (1 + e^-epsilon)``, whatever function of the released values guesses (Steinke, Nasr
-and Jagielski 2023, "Privacy auditing with one (1) training run", the main theorem and its
-algorithm). For delta = 0, in short: given all that was released and the canaries before, each coin
-is known no better than with the odds e^epsilon, so right guesses are stochastically below B.
-
-*The reading as Gaussian DP* takes more for granted: that pairs of a coin and a score are
-independent of each other. Given all scores, coins then are independent, each known with a chance
-that its own score alone decides; so whatever rule guesses by the scores, also one that is fitted to
-them, right guesses are stochastically below the best rule's, one for each canary, and under mu-GDP
-these are Bernoulli with at most ``Phi(mu / 2)`` (own proof). That a claim (epsilon, delta) is that
-of a mu takes the trade-off to be Gaussian. It is evidence, and never makes a verdict.
+None of them changes what an audit may conclude. They change how much it finds: best are rows whose
+gradients are long and at right angles to each other, or that move an answer by themselves.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from accountants.errors import DomainError, whole
-from accountants.rounding import Array
-from adaptive_dp.audit import bounds
+from accountants.numerics import Array
+from adaptive_dp.audit import confidence as bounds
 from adaptive_dp.audit.claims import Claim, Claimed, allowed
 from adaptive_dp.audit.claims import claim as as_claim
+from adaptive_dp.audit.neighbors import checked, stream
 from adaptive_dp.audit.result import Audit, Outcome, Witness
-from adaptive_dp.audit.sides import checked, stream
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.handles import Handle
+from adaptive_dp.queries.domains import Categories, Interval, Table
+
+Canaries = dict[str, NDArray[Any]]
+
+
+def corners(table: Handle, count: int, *, seed: int | None = None) -> Canaries:
+    """Return rows at random corners of what a data set declares; they know no data.
+
+    A number is its lower or upper bound, a category any of the declared, each with equal chances:
+    of many numbers, gradients then point in random directions, nearly at right angles.
+
+    Parameters
+    ----------
+    table
+        A data set, all of whose columns but the unit's have bounds or categories.
+    count
+        m, how many rows.
+    seed
+        Of the choices.
+
+    Returns
+    -------
+    dict
+        Columns of shape (m,), by name.
+
+    Raises
+    ------
+    DeclarationError
+        If a column has neither bounds nor categories.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 90), "region": ["A", "B"]})
+    >>> {name: column.tolist() for name, column in corners(people, 3, seed=0).items()}
+    {'age': [90.0, 90.0, 90.0], 'region': ['A', 'A', 'A']}
+    """
+    domain = table.domain
+    if not isinstance(domain, Table):
+        raise DeclarationError(f"corners are of a data set's rows, got {table!r}")
+    m, draw = whole("count", count, least=1), np.random.default_rng(checked(seed))
+    found = {}
+    for name, declared in domain.columns.items():
+        if name == domain.unit:
+            continue
+        if declared is None:
+            raise DeclarationError(
+                f"column {name!r} of {domain.name!r} has neither bounds nor categories, so it has "
+                "no corners; declare them, or make canaries of your own"
+            )
+        values: Sequence[Any] = ()
+        if isinstance(declared, Interval):
+            values = (declared.lower, declared.upper)
+        elif isinstance(declared, Categories):
+            values = declared.values
+        found[name] = np.asarray(values)[draw.integers(len(values), size=m)]
+    return found
+
+
+def mislabeled(
+    rows: Mapping[str, Any],
+    target: str,
+    values: Sequence[Any],
+    count: int,
+    *,
+    seed: int | None = None,
+) -> Canaries:
+    """Return copies of rows with a label that is not theirs.
+
+    For learners, copies of the data's own rows; for teachers that vote, copies of the questions,
+    where one teacher's vote is to be moved.
+
+    Parameters
+    ----------
+    rows
+        Columns by name, each of shape (n,), the label's among them.
+    target
+        The label's column.
+    values
+        The labels that there are, at least two.
+    count
+        m, how many: each of another row, in random order; at most n.
+    seed
+        Of the choices.
+
+    Raises
+    ------
+    DomainError
+        If there are fewer rows than asked for, or fewer than two labels.
+
+    Examples
+    --------
+    >>> mislabeled({"x": [1, 2, 3], "y": ["a", "b", "a"]}, "y", ["a", "b"], 3, seed=0)["y"].size
+    3
+    """
+    columns = {name: np.asarray(column) for name, column in rows.items()}
+    if target not in columns:
+        raise DomainError(f"the label {target!r} is not among the columns {sorted(columns)}")
+    known = list(values)
+    size, m = len(columns[target]), whole("count", count, least=1)
+    if len(known) < 2 or len(set(known)) < len(known):
+        raise DomainError(f"values must be at least two different labels, got {len(known)}")
+    if m > size:
+        raise DomainError(f"count must be at most the number of rows, {size}, got {m}")
+    if not set(columns[target].tolist()) <= set(known):
+        raise DomainError(f"values must hold every label of the rows, got {len(known)} values")
+    draw = np.random.default_rng(checked(seed))
+    which = draw.permutation(size)[:m]
+    found = {name: column[which] for name, column in columns.items()}
+    steps = draw.integers(1, len(known), size=m)
+    place = {label: i for i, label in enumerate(known)}
+    pairs = zip(found[target].tolist(), steps.tolist(), strict=True)
+    wrong = [known[(place[label] + step) % len(known)] for label, step in pairs]
+    return {**found, target: np.asarray(wrong)}
+
+
+# -----------------------------------------------------------------------------
+# Audits by one run: many canaries, each in the data or not by a fair coin of its own.
+#
+# The auditor guesses of each canary, or of some, whether it was in. If the mechanism is
+# (epsilon, delta)-DP for each canary, in or out, of v right guesses of r, among m canaries,
+#
+# ``P[right >= v] <= P[B >= v] + 2 m delta max_i P[v > B >= v - i] / i``, B ~ Bin(r, q),
+#
+# with ``q = 1 / (1 + e^-epsilon)``, whatever function of the released values guesses (Steinke, Nasr
+# and Jagielski 2023, "Privacy auditing with one (1) training run", the main theorem and its
+# algorithm). For delta = 0, in short: given all that was released and the canaries before, each
+# coin
+# is known no better than with the odds e^epsilon, so right guesses are stochastically below B.
+#
+# *The reading as Gaussian DP* takes more for granted: that pairs of a coin and a score are
+# independent of each other. Given all scores, coins then are independent, each known with a chance
+# that its own score alone decides; so whatever rule guesses by the scores, also one that is fitted
+# to
+# them, right guesses are stochastically below the best rule's, one for each canary, and under mu-
+# GDP
+# these are Bernoulli with at most ``Phi(mu / 2)`` (own proof). That a claim (epsilon, delta) is
+# that
+# of a mu takes the trade-off to be Gaussian. It is evidence, and never makes a verdict.
+
 
 Train = Callable[[NDArray[np.bool_]], ArrayLike]
 """``train(included)``: one run on the canaries that are in; a score for each, larger where in."""

@@ -1,28 +1,178 @@
-"""Pairs of neighbouring data sets on which private analyses break, from what a plan declares.
-
-A gallery is public: it comes from the declared columns, the neighbour relation and the constants
-of the plan alone (bounds, clips, thresholds, edges, keys), never from data. `search` starts from
-it and climbs to a pair on which some measure is larger.
-"""
+"""Pairs of neighbouring data sets on which private analyses break, from what a plan declares."""
 
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import attrs
+import numpy as np
 from attrs import evolve, field, frozen
 
-from adaptive_dp.audit.marks import cells
-from adaptive_dp.audit.zeroed import Zeroed
+from adaptive_dp.audit.neighbors import Given
+from adaptive_dp.data import MemoryRows, Reading, read_rows
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.operation import require
-from adaptive_dp.graph.pipeline import Pipeline
-from adaptive_dp.graph.roles import BoundOperation
-from adaptive_dp.graph.structure import Structure
-from adaptive_dp.queries.domains import Categories
+from adaptive_dp.graph.handles import BoundOperation
+from adaptive_dp.graph.mechanism import Mechanism
+from adaptive_dp.graph.nodes import Node, Structure
+from adaptive_dp.graph.plan import Pipeline
+from adaptive_dp.queries.domains import Ball, Categories, Column, ColumnOf, Interval
 from adaptive_dp.queries.source import Source
+
+# -----------------------------------------------------------------------------
+# Where a plan treats a row's values differently: the cells on which neighbours are told apart.
+
+
+MOST = 12
+"""So many marks of a column are used."""
+
+UNKNOWN = "no such category"
+_NONE = -987_654_321
+
+
+def cells(structure: Structure, source: Source) -> dict[str, tuple[Any, ...]]:
+    """Return for each declared column the cells worth trying: bounds, thresholds, bad values."""
+    marks = _marks(structure, source)
+    return {
+        name: _distinct([*_declared(column), *_around(marks.get(name, ()), column)])
+        for name, column in source.columns.items()
+    }
+
+
+def _marks(structure: Structure, source: Source) -> dict[str, list[Any]]:
+    """Return by column the constants of the plan's operations that look at it."""
+    found: dict[str, list[Any]] = {}
+    for node in structure:
+        if node.handle.color != "private":
+            continue
+        line = structure.lineage(node)
+        if line[0].handle.operation is not source and line[0].handle.operation != source:
+            continue
+        for name in _columns(node, line):
+            if name in source.columns:
+                constants = _constants(node, structure)
+                found.setdefault(name, []).extend(v for v in constants if v not in source.columns)
+    return found
+
+
+def _columns(node: Node, line: list[Node]) -> set[str]:
+    """Return the columns that an operation looks at."""
+    parameters = node.handle.operation.parameters()
+    names = {v for k, v in parameters.items() if k in ("by", "column") and isinstance(v, str)}
+    names |= {c[0] for c in parameters.get("conditions", ()) if isinstance(c, tuple)}
+    steps = [step.handle.operation for step in line]
+    names |= {step.name for step in steps if isinstance(step, ColumnOf)}
+    domain = node.handle.inputs[0].domain if node.handle.inputs else None
+    return names | set(domain.names if isinstance(domain, Ball) else ())
+
+
+def _constants(node: Node, structure: Structure) -> Iterator[Any]:
+    """Yield the numbers and texts among an operation's parameters, and its constant operands."""
+    yield from _leaves(list(node.handle.operation.parameters().values()))
+    for name in node.inputs[1:]:
+        value = structure.nodes[name].handle.operation
+        if value.kind == "public":
+            yield from _leaves(list(value.parameters().values()))
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, bool) or value is None or isinstance(value, Mechanism):
+        return
+    if isinstance(value, int | float | str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _leaves(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _leaves(each)
+    elif isinstance(value, Interval | Categories):
+        yield from _leaves(list(attrs.asdict(value, recurse=False).values()))
+
+
+def _around(marks: Any, column: Column) -> Iterator[Any]:
+    """Yield each mark, and the numbers next to it on both sides."""
+    texts = column is None or isinstance(column, Categories)
+    known = column.values if isinstance(column, Categories) else ()
+    numbers = not known or not isinstance(known[0], str)
+    for mark in list(dict.fromkeys(marks))[:MOST]:
+        if isinstance(mark, str):
+            if texts and (column is None or mark in known):
+                yield mark
+        elif numbers and math.isfinite(mark) and abs(mark) < 1e290:
+            yield from (
+                float(mark),
+                math.nextafter(mark, -math.inf),
+                math.nextafter(mark, math.inf),
+            )
+
+
+def _declared(column: Column) -> list[Any]:
+    """Return cells of a column, the most telling first."""
+    if isinstance(column, Interval):
+        low, high = column.lower, column.upper
+        wide = 10 * (high - low) + 1
+        near = [low + (high - low) / 2, math.nextafter(low, high), math.nextafter(high, low)]
+        return [low, high, *near, 0.0, low - wide, high + wide, math.nan, math.inf, -math.inf, None]
+    if isinstance(column, Categories):
+        strange = UNKNOWN if isinstance(column.values[0], str) else _NONE
+        return [*column.values[:MOST], column.values[-1], strange, None]
+    return [0.0, 1.0, -1.0, math.nan, math.inf, UNKNOWN, None]
+
+
+def _distinct(values: list[Any]) -> tuple[Any, ...]:
+    """Return the values without repetitions; 0, False and -0.0 are one, NaN is itself."""
+    found: dict[Any, Any] = {}
+    for value in values:
+        found.setdefault(repr(value) if value != value else value, value)
+    return tuple(found.values())
+
+
+# -----------------------------------------------------------------------------
+# Data in which one unit counts as zero, though the number of units is declared.
+
+
+@frozen(eq=False, repr=False)
+class Counted(MemoryRows):
+    """Rows among a declared number of units, of which one may have none."""
+
+    declared: int
+
+    def size(self) -> int:
+        """Return the declared number of units."""
+        return self.declared
+
+
+@frozen
+class Zeroed:
+    """Rows of all units but the zeroed one, which still counts among the declared number.
+
+    Parameters
+    ----------
+    data
+        The columns of the others.
+    size
+        The declared number of units.
+    """
+
+    data: Mapping[str, Any]
+    size: int
+
+    def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
+        """Return the rows as a data set reads them."""
+        found = read_rows(self.data, columns, unit)
+        return Counted(found.columns, found.units, self.size)
+
+
+# -----------------------------------------------------------------------------
+# Pairs of neighbouring data sets on which private analyses break, from what a plan declares.
+#
+# A gallery is public: it comes from the declared columns, the neighbour relation and the constants
+# of the plan alone (bounds, clips, thresholds, edges, keys), never from data. `search` starts from
+# it and climbs to a pair on which some measure is larger.
+
 
 Row = Mapping[str, Any]
 Own = tuple[Row, ...]
@@ -137,10 +287,10 @@ def gallery(plan: Pipeline, *, limit: int = 200) -> list[DataPair]:
 
 def _sources(structure: Structure) -> list[Source]:
     found = [n.handle.operation for n in structure if isinstance(n.handle.operation, Source)]
-    require(
-        bool(found),
-        "the plan reads no table that dataset(...) declares, so there are no neighbours",
-    )
+    if not found:
+        raise DeclarationError(
+            "the plan reads no table that dataset(...) declares, so there are no neighbours"
+        )
     return found
 
 
@@ -370,3 +520,55 @@ def _cell(now: Any, values: tuple[Any, ...], chance: random.Random) -> Any:
     if numbers and abs(now) < 1e290 and abs(other) < 1e290 and chance.random() < 0.6:
         return now + (other - now) * chance.random() * 2.0 ** -chance.randrange(12)
     return other
+
+
+# -----------------------------------------------------------------------------
+# A unit of a gallery put among the rows of given data.
+
+
+@frozen(eq=False, repr=False)
+class Beside:
+    """Given data with the rows of one more unit; where the number of units is public, of one else.
+
+    Parameters
+    ----------
+    data
+        What the data set reads.
+    own
+        The unit's rows.
+    size
+        The public number of units: the first unit of the data makes room then.
+    """
+
+    data: Given
+    own: Own
+    size: int | None
+
+    def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
+        """Return the rows as a data set reads them."""
+        found = self.data.in_memory(columns, unit)
+        if self.size is not None and len(found.units):
+            found = found.take(found.units != found.units[0])
+        if self.own and columns:
+            more = {name: [row[name] for row in self.own] for name in columns}
+            added = read_rows(more, columns, None).columns
+        else:
+            added = {name: column[:0] for name, column in found.columns.items()}
+            if self.own:  # a table without columns has rows to count
+                added = {name: np.zeros(len(self.own), dtype=np.int64) for name in found.columns}
+        fresh = int(found.units.max(initial=-1)) + 1
+        units = np.concatenate([found.units, np.full(len(self.own), fresh, dtype=np.int64)])
+        joined = {name: np.concatenate([c, added[name]]) for name, c in found.columns.items()}
+        if self.size is not None and not self.own:
+            return Counted(joined, units, self.size)
+        return MemoryRows(joined, units)
+
+
+def beside(pair: DataPair, data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return both data sets of a pair, its unit among given data instead of the pair's others."""
+    source = pair.source
+    one, two = (
+        {**data, source.name: Beside(data[source.name], own, source.size)}
+        for own in (pair.before, pair.after)
+    )
+    return one, two

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from attrs import asdict, field, frozen
 
 from accountants.errors import nonnegative
-from accountants.points import Points, implied, most
-from accountants.rounding import shown
-from adaptive_dp.audit.band import Band, Corner
+from accountants.guarantee import Points, implied, most
+from accountants.numerics import shown
+from adaptive_dp.audit.confidence import Band, Corner
 from adaptive_dp.extensions import provided
 
 if TYPE_CHECKING:

@@ -19,12 +19,11 @@ from adaptive_dp.data import Files
 from adaptive_dp.demo import DATA
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.errors import DataError, DocumentError, PlanError
-from adaptive_dp.graph.pipeline import Pipeline
-from adaptive_dp.graph.plain import plain
+from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.run import Result
-from adaptive_dp.graph.visible import visible
+from adaptive_dp.graph.values import plain, visible
 from adaptive_dp.queries.source import Source
-from adaptive_dp.report.page import check_extras, html
+from adaptive_dp.reports.page import check_extras, report
 from adaptive_dp.session import certificate as checking
 
 
@@ -36,7 +35,7 @@ def certify(options: Namespace) -> int:
     with status("certifying"):
         certificate = plan.certify()
     if options.html:
-        options.html.write_text(html(certificate, plan), encoding="utf-8")
+        options.html.write_text(report(certificate, plan), encoding="utf-8")
     say(certificate.to_json().rstrip("\n") if options.json else str(certificate))
     return 0
 
@@ -75,7 +74,7 @@ def audit(options: Namespace) -> int:
             seed=options.seed,
         )
     if options.html:
-        page = html(plan.certify(), plan, audit=found)
+        page = report(plan.certify(), plan, audit=found)
         options.html.write_text(page, encoding="utf-8")
     say(found.to_json().rstrip("\n") if options.json else str(found))
     return FAILS if found.verdict == "violation" else 0
@@ -239,4 +238,4 @@ def _page_ready(page: Path | None) -> None:
 
 
 def _page(result: Result, plan: Pipeline) -> str:
-    return html(result.certificate, plan, result)
+    return report(result.certificate, plan, result)

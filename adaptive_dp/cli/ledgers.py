@@ -8,14 +8,13 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from accountants.loss import short
-from accountants.rounding import shown
+from accountants.numerics import shown
 from adaptive_dp.cli import commands
 from adaptive_dp.cli.output import FAILS, say
 from adaptive_dp.cli.plan_files import content_of, importable
+from adaptive_dp.graph.certificate import table
 from adaptive_dp.graph.errors import DocumentError, LedgerError
-from adaptive_dp.graph.plain import plain
-from adaptive_dp.graph.table import table
-from adaptive_dp.graph.visible import visible
+from adaptive_dp.graph.values import plain, visible
 from adaptive_dp.session.database import DatabaseLedger
 from adaptive_dp.session.entries import costs_in
 from adaptive_dp.session.ledger import open_ledger

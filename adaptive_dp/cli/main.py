@@ -66,7 +66,7 @@ def _called(options: argparse.Namespace) -> int:
                 options
             )
         case "list":
-            from adaptive_dp.cli import listing
+            from adaptive_dp.cli import output as listing
 
             return listing.parts(options)
     from adaptive_dp.cli import commands

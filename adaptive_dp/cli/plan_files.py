@@ -12,7 +12,7 @@ from typing import Any
 from accountants import AccountingError
 from adaptive_dp.graph.document import load
 from adaptive_dp.graph.errors import DocumentError, PlanError, RunError
-from adaptive_dp.graph.pipeline import Pipeline
+from adaptive_dp.graph.plan import Pipeline
 
 
 def read_plan(text: str, allow: Sequence[str] = ()) -> Pipeline:

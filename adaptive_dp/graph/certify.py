@@ -1,41 +1,490 @@
-"""Building a certificate: every accountant's answer, and what the answers rest on.
-
-The plan is compiled into one term for each data set; their sequential composition has worlds
-(branches of parallel composition), and each accountant bounds epsilon in the worst of them. The
-least upper bound is the claim.
-"""
+"""Building a certificate: every accountant's answer, and what the answers rest on."""
 
 from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Collection, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+import re
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import (
+    Distribution,
+    EntryPoint,
+    PackageNotFoundError,
+    distributions,
+    entry_points,
+    version,
+)
+from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 import scipy
 from attrs import evolve
 
 import accountants
-from accountants import Answer, InapplicableError, Worlds
+from accountants import Accountant, Answer, InapplicableError, PrivacyLoss, Worlds
+from accountants.document import LOSSES, place_of
+from accountants.loss import parameters
+from accountants.numerics import COSTS, shown
 from adaptive_dp.graph import compile as compiler
-from adaptive_dp.graph.assumptions import assumptions
 from adaptive_dp.graph.certificate import (
     AccountantRow,
     Certificate,
     Claim,
+    Kind,
+    LossRow,
     Protected,
     Randomness,
+    ReleaseRow,
+    ThirdParty,
     WorldsRow,
 )
-from adaptive_dp.graph.charge import Charge, releases
-from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.origins import third_party
-from adaptive_dp.graph.registry import is_own
-from adaptive_dp.graph.roles import BoundOperation, SourceOperation
-from adaptive_dp.graph.shares import rows
-from adaptive_dp.graph.structure import Structure
+from adaptive_dp.graph.compile import SEVERAL, Charge, regions, releases
+from adaptive_dp.graph.errors import DeclarationError, PluginError
+from adaptive_dp.graph.handles import BoundOperation, PartOperation, SourceOperation
+from adaptive_dp.graph.loops import Loop
+from adaptive_dp.graph.nodes import Structure, encode
+from adaptive_dp.graph.registry import MECHANISMS, is_own
+from adaptive_dp.graph.values import fields_of
+
+# -----------------------------------------------------------------------------
+# Plug-ins: what other distributions publish by entry points, found without importing any of it.
+#
+# A distribution publishes a plug-in by a line of its metadata, here in its pyproject.toml::
+#
+#     [project.entry-points."adaptive_dp.accountants"]
+#     tightest = "their_package.tightest:Tightest"
+#
+# Nothing is registered at run time, and importing the library imports no plug-in: `entries` reads
+# metadata, `resolved` imports one. Names of the library's own cannot be taken.
+
+
+PREFIX = "adaptive_dp."
+KINDS = ("mechanisms", "accountants", "losses", "queries", "solvers")
+"""The kinds of plug-ins; the group of entry points is ``adaptive_dp.`` and the kind."""
+
+OURS: Mapping[str, Accountant[Any]] = {each.name: each for each in accountants.ACCOUNTANTS}
+
+
+def entries(kind: str) -> list[EntryPoint]:
+    """Return what is published of a kind, by name; the library's own distribution apart."""
+    found = {(e.name, e.value, _holder(e)): e for e in entry_points(group=PREFIX + kind)}
+    return [found[key] for key in sorted(found)]
+
+
+def _holder(entry: EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "?"
+
+
+def titled(entry: EntryPoint) -> str:
+    """Return a plug-in with where it is from, for messages."""
+    return f"the plug-in {entry.name!r} of {_holder(entry)} ({entry.group}: {entry.value})"
+
+
+def published(module: str) -> Distribution | None:
+    """Return the distribution that publishes a plug-in from a module."""
+    for kind in KINDS:
+        for entry in entry_points(group=PREFIX + kind):
+            if entry.module == module and entry.dist is not None:
+                return entry.dist
+    return None
+
+
+def usable(
+    entry: EntryPoint, builtin: Collection[str], every: Collection[EntryPoint]
+) -> PluginError | None:
+    """Return why a name cannot be used, if so: it is the library's, or two plug-ins have it."""
+    name = entry.name.casefold()
+    if name in {each.casefold() for each in builtin}:
+        return PluginError(
+            f"{titled(entry)} is not used: {entry.name!r} is a name of the library's own, which "
+            "no plug-in can take; it must be published under another"
+        )
+    others = [each for each in every if each.name.casefold() == name and each is not entry]
+    if others:
+        return PluginError(
+            f"{titled(entry)} is not used: {titled(others[0])} has the same name, so that neither "
+            "is meant; uninstall one of them"
+        )
+    return None
+
+
+def resolved(entry: EntryPoint) -> Any:
+    """Return what an entry point names, imported.
+
+    Raises
+    ------
+    PluginError
+        Whatever its code raises; with the plug-in's name and distribution.
+    """
+    try:
+        return entry.load()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # their code may raise anything, SystemExit too
+        raise PluginError(
+            f"{titled(entry)} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+
+
+def accountant(entry: EntryPoint) -> Accountant[Any]:
+    """Return the accountant that an entry point names: an instance, or a class without parameters.
+
+    Raises
+    ------
+    PluginError
+        If it is no accountant, or calls itself by another name.
+    """
+    found = resolved(entry)
+    if isinstance(found, type):
+        try:
+            found = found()
+        except Exception as error:
+            raise PluginError(
+                f"{titled(entry)} cannot be made without arguments ({type(error).__name__}: "
+                f"{error}); publish an instance"
+            ) from error
+    parts = ("name", "theorem", "adaptive", "start", "compose", "epsilon", "delta", "price")
+    missing = [part for part in (*parts, "conversion") if not hasattr(found, part)]
+    if missing:
+        raise PluginError(
+            f"{titled(entry)} is no accountant: it lacks {', '.join(missing)} (see "
+            "accountants.Accountant)"
+        )
+    if found.name != entry.name:
+        raise PluginError(
+            f"{titled(entry)} calls itself {found.name!r} in certificates; a certificate is "
+            "verified by that name, so publish it under the same"
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def allowed_accountant(name: str, allow: Collection[str]) -> Accountant[Any] | PluginError:
+    """Return a published accountant, if its module is allowed; else why it cannot be asked."""
+    every = entries("accountants")
+    known = [entry for entry in every if entry.name == name]
+    if not known:
+        return PluginError(
+            f"the accountant {name!r} is unknown: the library has none of that name, and no "
+            "installed distribution publishes it, so that its bound cannot be recomputed"
+        )
+    entry = known[0]
+    problem = usable(entry, OURS, every)
+    if problem is not None:
+        return problem
+    if entry.module not in allow:
+        return PluginError(
+            f"{titled(entry)} is not part of the library; importing it runs its module's code. If "
+            f"you trust it, allow it: allow=[{entry.module!r}], or --allow {entry.module} on the "
+            "command line"
+        )
+    try:
+        return accountant(entry)
+    except PluginError as error:
+        return error
+
+
+# -----------------------------------------------------------------------------
+# Which installed distribution a class comes from: what a certificate says of code not our own.
+#
+# A certificate's proof rests on the code of every mechanism, loss, query and accountant in it.
+# Those
+# of the library are tested against independent truth; of those from elsewhere it can only be said
+# whose they are, so that a reader can decide whether to trust them, and `verify` can tell that the
+# same code was asked.
+
+
+def label(cls: type, taken: Collection[str]) -> str:
+    """Return a class's name; with its module where it is a third party's and the name is taken.
+
+    Parameters
+    ----------
+    taken
+        The names of the library's own classes of this sort.
+    """
+    return place_of(cls) if cls.__name__ in taken and not is_own(cls) else cls.__name__
+
+
+def origin(module: str) -> tuple[str | None, str | None]:
+    """Return the name and version of the distribution that a module is of; None where of none.
+
+    It is the one that lists the very file that was imported; where there is none (an editable
+    install), the one that publishes the module as a plug-in.
+    """
+    found = _distribution_of(module) or published(module)
+    return (found.name, found.version) if found is not None else (None, None)
+
+
+def _distribution_of(module: str) -> Distribution | None:
+    """Return the distribution beside a module's package whose record lists the module's file."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if not file:
+        return None
+    path, above = Path(file), module.count(".") + (Path(file).stem == "__init__")
+    if above >= len(path.parents):
+        return None
+    folder = path.parents[above]
+    line = path.relative_to(folder).as_posix() + ","
+    for each in distributions(path=[str(folder)]):
+        record = each.read_text("RECORD") or ""
+        if record.startswith(line) or f"\n{line}" in record:
+            return each
+    return None
+
+
+def third_party(
+    structure: Structure,
+    mechanisms: Iterable[Any],
+    losses: Iterable[PrivacyLoss],
+    accountants: Iterable[Accountant[Any]],
+) -> tuple[ThirdParty, ...]:
+    """Return a row for each class on which a certificate rests and that is not the library's."""
+    operations = {type(node.handle.operation) for node in structure}
+    used = list(mechanisms)
+    kinds: dict[Kind, set[type]] = {
+        "accountant": {type(each) for each in accountants},
+        "loss": set(_inside(losses)),
+        "mechanism": {type(each) for each in used},
+        "query": operations,
+    }
+    rows = [
+        ThirdParty(kind, place_of(cls), *origin(cls.__module__))
+        for kind, classes in kinds.items()
+        for cls in classes
+        if not is_own(cls)
+    ]
+    names = {(type(each), name) for each in used for name in type(each).libraries}
+    rows += [ThirdParty("library", place_of(c), *installed(n)) for c, n in names]
+    return tuple(sorted(rows, key=lambda row: list(map(str, attrs.astuple(row)))))
+
+
+def installed(name: str) -> tuple[str, str | None]:
+    """Return a distribution's name and the version that is installed; None where it is not."""
+    found = next(iter(distributions(name=name)), None)
+    return name, found.version if found is not None else None
+
+
+def _inside(losses: Iterable[Any]) -> Iterator[type]:
+    """Yield the classes of losses, and of those that they are made of."""
+    queue = list(losses)
+    while queue:
+        value = queue.pop()
+        if isinstance(value, tuple | list | frozenset | set):
+            queue += value
+        elif isinstance(value, PrivacyLoss):
+            yield type(value)
+            if attrs.has(type(value)):
+                queue += [getattr(value, f.name) for f in fields_of(type(value))]
+
+
+# -----------------------------------------------------------------------------
+# What a certificate's claim rests on that no program can check.
+
+
+ASSUMPTIONS = (
+    "It covers one run of the plan: each further run on the same data costs as much again.",
+    "The declared bounds, categories, sizes, filters and noise were chosen without looking at "
+    "the private data, and the types of the data's columns depend on no one's values.",
+    "Nothing about the data leaves by another way than the plan's releases: functions of "
+    "released values reach no private data, and running times and memory are not observed.",
+)
+
+
+def assumptions(
+    structure: Structure, charges: Sequence[Charge], samplers: Sequence[str]
+) -> list[str]:
+    """Return the assumptions as sentences: those of every plan, then those of this one."""
+    found = list(ASSUMPTIONS)
+    for node in structure:
+        if isinstance(node.handle.operation, SourceOperation):
+            found += _of_source(node.handle.operation)
+    found += sorted({n.handle.operation.assumes() for c in charges for n in c.chain} - {""})
+    mechanisms = {type(charge.mechanism) for charge in charges}
+    own = [m.__name__ for m in mechanisms if not is_own(m)]
+    if own:
+        found.append(
+            f"The losses that {', '.join(sorted(set(own)))} declare are true of what they release "
+            "(mechanisms from outside of the library)."
+        )
+    libraries = sorted({name for m in mechanisms for name in m.libraries})
+    if libraries:
+        found.append(
+            f"What {', '.join(libraries)} computes of losses, and draws as noise, is right (from "
+            "outside of the library)."
+        )
+    if any("float64" in sampler for sampler in samplers):
+        found.append(
+            "Noise is drawn in float64: the theorems hold for real numbers, and the lowest bits of "
+            "a released number may tell more than they promise."
+        )
+    return found
+
+
+def _of_source(source: SourceOperation) -> Iterator[str]:
+    if source.unit is not None:
+        yield (
+            f"In {source.name!r} all rows of whom to protect carry the same {source.unit!r}, no "
+            "two of them share one, and this column itself is not released. Rows without one are "
+            "not used."
+        )
+    if source.neighbors != "add_remove":
+        yield f"The number of units of {source.name!r} is public."
+
+
+# -----------------------------------------------------------------------------
+# Each release's row in the certificate: what it is, what it costs, and its share.
+
+
+def rows(
+    charges: Sequence[Charge],
+    paid: Mapping[str, tuple[PrivacyLoss, int]],
+    best: Answer,
+    delta: float,
+    answers: Mapping[str, Answer],
+) -> tuple[ReleaseRow, ...]:
+    """Return a row for each release; shares are those of ``best``, in its worst world.
+
+    Parameters
+    ----------
+    charges
+        The releases.
+    paid
+        Each release's loss and how often it is paid, as `adaptive_dp.graph.compile.paid` finds.
+    best
+        The answer of the tightest accountant.
+    delta
+        The delta of the claim.
+    answers
+        Those of all accountants that were asked, by name.
+    """
+    costs = _costs(paid, best, delta)
+    labels = set(best.world.labels)
+    worst = {c.node.name: _touched(_parts(c), labels) for c in charges}
+    total = math.fsum(cost for name, cost in costs.items() if worst[name])
+    conversions = _conversions({loss for loss, _ in paid.values()}, answers)
+    return tuple(
+        _row(
+            charge,
+            *paid[charge.node.name],
+            conversions[paid[charge.node.name][0]],
+            share=costs[charge.node.name] / total if total > 0 else 0.0,
+            in_worst_world=worst[charge.node.name],
+        )
+        for charge in charges
+    )
+
+
+def _row(
+    charge: Charge,
+    loss: PrivacyLoss,
+    times: int,
+    conversions: Mapping[str, str],
+    *,
+    share: float,
+    in_worst_world: bool,
+) -> ReleaseRow:
+    """Return the row of one release: what it is, by which mechanism, and what it costs."""
+    mechanism = charge.mechanism
+    return ReleaseRow(
+        node=charge.node.name,
+        query=charge.chain[-1].handle.operation.label(),
+        of=_way(charge),
+        mechanism=label(type(mechanism), MECHANISMS),
+        parameters=encode(mechanism.parameters()),
+        norm=float(mechanism.norm),
+        distance=float(compiler.distance(charge, mechanism.norm)),
+        loss=LossRow(
+            label(type(loss), LOSSES),
+            {name: _parameter_shown(value) for name, value in parameters(loss).items()},
+        ),
+        theorem=mechanism.theorem,
+        source=loss.theorem,
+        sampler=mechanism.sampler,
+        conversions=conversions,
+        times=times,
+        region=tuple(regions(charge)),
+        share=share,
+        in_worst_world=in_worst_world,
+    )
+
+
+def _parameter_shown(value: Any) -> str | int | float:
+    """Return a loss's parameter for people: of losses with their counts, each loss."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, int | float | str):
+        return value
+    if isinstance(value, tuple) and all(isinstance(v, tuple) and len(v) == 2 for v in value):
+        return ", ".join(_said(loss) + (f" x {n}" if n > 1 else "") for loss, n in value)
+    return str(value)
+
+
+def _said(loss: PrivacyLoss) -> str:
+    inside = ", ".join(
+        f"{k} {_number(k, v)}" if isinstance(v, float) else f"{k} {v}"
+        for k, v in parameters(loss).items()
+    )
+    return f"{type(loss).__name__} {inside}"
+
+
+def _number(name: str, value: float) -> str:
+    return shown(value, upward=True) if name in COSTS else f"{value:.6g}"
+
+
+def _costs(
+    paid: Mapping[str, tuple[PrivacyLoss, int]], best: Answer, delta: float
+) -> dict[str, float]:
+    """Return each release's cost in the accountant's unit; 0 where it has no finite one."""
+    price = best.accountant.price(best.state, delta)
+    prices = {loss: price(loss) for loss, _ in paid.values()}
+    finite = {loss: value if math.isfinite(value) else 0.0 for loss, value in prices.items()}
+    return {name: finite[loss] * times for name, (loss, times) in paid.items()}
+
+
+def _parts(charge: Charge) -> list[str]:
+    return [region for region in regions(charge) if " = " in region]
+
+
+def _touched(parts: Sequence[str], labels: set[str]) -> bool:
+    """Whether the worst world lies in all parts around a node, or leaves open where it lies."""
+    rowless = {re.sub(r" \(\d+ rows\)$", "", label) for label in labels}
+    return SEVERAL in labels or all(part in labels or part in rowless for part in parts)
+
+
+def _way(charge: Charge) -> str:
+    steps = [n for n in charge.chain[:-1] if not isinstance(n.handle.operation, Loop)]
+    return " > ".join(
+        n.handle.operation.label()
+        for n in steps
+        if not isinstance(n.handle.operation, PartOperation)
+    )
+
+
+def _conversions(
+    losses: set[PrivacyLoss], answers: Mapping[str, Answer]
+) -> dict[PrivacyLoss, dict[str, str]]:
+    by_type: dict[type, dict[str, str]] = {}
+    result = {}
+    for loss in losses:
+        if type(loss) not in by_type:
+            by_type[type(loss)] = {
+                name: answer.accountant.conversion(loss)
+                for name, answer in answers.items()
+                if answer.bounds is not None
+            }
+        result[loss] = by_type[type(loss)]
+    return result
+
+
+# -----------------------------------------------------------------------------
+# Building a certificate: every accountant's answer, and what the answers rest on.
+#
+# The plan is compiled into one term for each data set; their sequential composition has worlds
+# (branches of parallel composition), and each accountant bounds epsilon in the worst of them. The
+# least upper bound is the claim.
+
 
 SYSTEM = "the operating system"
 """The source of the noise of a plan that is run, not simulated."""

@@ -1,26 +1,267 @@
-"""Handles: immutable expressions over data that is not there yet.
-
-Every handle has a color, in its static type and at run time. ``Private[T]`` stands for a
-value that must not leave; ``Released[T]`` for one that a mechanism has released, or that
-is computed from released ones; ``Public[T]`` for a constant. Functions of released values
-take released handles only, so a type checker finds a leak before the plan is built, and
-`Pipeline` refuses it when it is.
-"""
+"""Handles: immutable expressions over data, and the operations on released values."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from keyword import iskeyword
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Protocol, TypeVar
 
+import numpy as np
 from attrs import field, frozen
+from numpy.typing import NDArray
 
-from adaptive_dp.graph.change import UNBOUNDED, Change
+from adaptive_dp.extensions import provided
 from adaptive_dp.graph.errors import DeclarationError, LeakError
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.operation import Color, Operation, Query, require
-from adaptive_dp.graph.steps import Constant, Parameter, Post, Release, admitted
+from adaptive_dp.graph.operation import (
+    UNBOUNDED,
+    Change,
+    Color,
+    Neighbors,
+    Operation,
+    Query,
+)
+from adaptive_dp.graph.registry import Function
+from adaptive_dp.graph.values import fresh
+from adaptive_dp.noise.stream import Stream
+
+# -----------------------------------------------------------------------------
+# The operations in the open: constants, releases and post-processing.
+
+
+def _public(value: Any) -> Any:
+    return plain(value, "public value")
+
+
+@frozen
+class Constant(Operation):
+    """A public value."""
+
+    kind: ClassVar[str] = "public"
+    color: ClassVar[Color] = "public"
+
+    value: Any = field(converter=_public)
+
+    def label(self) -> str:
+        """Return the value, shortened."""
+        text = repr(self.value)
+        return text if len(text) <= 24 else text[:21] + "..."
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
+        """Return a copy of the value."""
+        return fresh(self.value)
+
+
+@frozen
+class Release(Operation):
+    """A mechanism's release of a query; the graph's only way out of private."""
+
+    kind: ClassVar[str] = "release"
+    color: ClassVar[Color] = "released"
+    random: ClassVar[bool] = True
+
+    mechanism: Mechanism
+    name: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        kind = type(self.mechanism)
+        for method in ("release", "loss"):
+            if getattr(kind, method) is getattr(Mechanism, method):
+                raise DeclarationError(
+                    f"{kind.__name__} defines no {method}, which a mechanism needs to be released "
+                    f"with; see the example in adaptive_dp.graph.mechanism"
+                )
+        if not isinstance(self.name, str):
+            raise DeclarationError(
+                f"a release's name must be a text, got {self.name!r}; write name='total'"
+            )
+
+    def domain(self, inputs: Sequence[Any]) -> Mechanism:
+        """Return the mechanism, which `Parameter` reads."""
+        return self.mechanism
+
+    def label(self) -> str:
+        """Return the mechanism's name."""
+        return self.name or type(self.mechanism).__name__
+
+    def detail(self) -> str:
+        """Return the mechanism with its parameters."""
+        return str(self.mechanism)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
+        """Return the randomised value as float64; None where the mechanism gives no such."""
+        value, *given = inputs
+        if self.mechanism.reads is np.ndarray:
+            value = np.array(value, dtype=np.float64)  # a copy: a mechanism may change it in place
+        shape = self.mechanism.shape(shape_of(value))
+        return conforming(self.mechanism.release(value, stream, *given), shape)
+
+    def presented(self, query: Query, raw: NDArray[np.float64]) -> Any:
+        """Return what was released in the form that its reader expects."""
+        if self.mechanism.chooses:
+            return None if np.isnan(raw) else query.candidate(int(raw))
+        kept = type(self.mechanism).shape is Mechanism.shape
+        return scalar(query.present(raw.copy()) if kept else raw.copy())
+
+
+def admitted(query: Query, domain: Any, mechanism: Mechanism, given: int) -> None:
+    """Refuse a mechanism that cannot release a query's value, or lacks what it is given.
+
+    ``domain`` is that of the query's input.
+    """
+    kind, name = type(mechanism), type(mechanism).__name__
+    if not issubclass(query.gives, kind.reads):
+        raise DeclarationError(
+            f"{name} reads {_words(kind.reads)}, but a {query.kind} gives {_words(query.gives)}; "
+            f"{_instead(query)}"
+        )
+    single = type(query).candidate is Query.candidate and query.dimension(domain) == 1
+    if kind.chooses and single and kind.reads is np.ndarray:
+        raise DeclarationError(
+            f"{name} chooses among several scores, but a {query.kind} is one number; to release it "
+            "add noise, for example by dp.Laplace(), or choose a bin of a .histogram()"
+        )
+    if kind.norm == 0 and query.gives is np.ndarray:
+        raise DeclarationError(
+            f"{name} counts the rows that change (norm 0), which numbers do not tell; say norm 1, "
+            "2 or math.inf"
+        )
+    if given != kind.given:
+        raise DeclarationError(
+            f"{name} follows {kind.given} released values, got {given}; pass them as given=[...]"
+        )
+
+
+def _words(kind: type) -> str:
+    return "numbers" if kind is np.ndarray else kind.__name__
+
+
+def _instead(query: Query) -> str:
+    """Return which mechanisms do read what a query gives, for messages."""
+    names = ", ".join(f"dp.{name}" for name in provided("primitives.readers")(query))
+    if not names:
+        return "choose a mechanism for it, or another query"
+    return f"what reads it is among {names}; dp.suitable(query) says which, and why"
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """Return a query's value's shape: an array's, or what a value says of itself by ``shape``."""
+    return tuple(getattr(value, "shape", ()))
+
+
+def scalar(value: Any) -> Any:
+    """Return an array without dimensions as a float, anything else as it is."""
+    array = np.asarray(value) if isinstance(value, np.ndarray | np.generic) else None
+    return float(array) if array is not None and array.ndim == 0 else value
+
+
+def conforming(released: Any, shape: tuple[int, ...]) -> NDArray[np.float64] | None:
+    """Return what a mechanism released as an array of its own, or None if it breaks the contract.
+
+    See `Mechanism.release`: real numbers, of that shape.
+    """
+    array = np.asarray(released)
+    fits = array.dtype.kind in "biuf" and array.shape == shape
+    return np.array(array, dtype=np.float64) if fits else None
+
+
+@frozen
+class Parameter(Operation):
+    """A parameter of the mechanism behind a release: public, known once it is calibrated."""
+
+    kind: ClassVar[str] = "parameter"
+    color: ClassVar[Color] = "public"
+
+    name: str
+
+    def label(self) -> str:
+        """Return the parameter's name."""
+        return self.name
+
+    def domain(self, inputs: Sequence[Any]) -> None:
+        """Check that the input is a release whose mechanism has the parameter."""
+        mechanism = inputs[0] if len(inputs) == 1 else None
+        if not isinstance(mechanism, Mechanism) or self.name not in mechanism.parameters():
+            has = f"{type(mechanism).__name__} has no {self.name!r}"
+            if isinstance(mechanism, Mechanism):
+                has += f", it has {', '.join(mechanism.parameters()) or 'none'}"
+            else:
+                has = "its input is none"
+            raise DeclarationError(
+                f"a parameter is read off a release, what .release(mechanism) returned; {has}"
+            )
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
+        """Return the parameter; the executor passes the mechanism in place of its value."""
+        return inputs[0].parameters()[self.name]
+
+
+def _constants(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {str(k): plain(v, "constant") for k, v in dict(value).items()}
+
+
+@frozen
+class Post(Operation):
+    """A function of released values."""
+
+    kind: ClassVar[str] = "post"
+    color: ClassVar[Color] = "released"
+
+    function: Function
+    constants: Mapping[str, Any] = field(factory=dict, converter=_constants)
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], constants: Mapping[str, Any]) -> Post:
+        """Return the operation for a callable."""
+        return cls(Function.of(function), constants)
+
+    def label(self) -> str:
+        """Return the function's short name."""
+        return self.function.label
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
+        """Return the function's value; it gets copies, and keeps none of what it returns."""
+        return fresh(self.function.resolve()(*map(fresh, inputs), **fresh(self.constants)))
+
+
+def plain(value: Any, what: str) -> Any:
+    """Return ``value`` as numbers, texts, lists and mappings that a document can hold.
+
+    Raises
+    ------
+    DeclarationError
+        If it holds anything else.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic | np.ndarray) and value.dtype.kind in "biufU":
+        return value.tolist()
+    if isinstance(value, Mapping):
+        wrong = [k for k in value if not isinstance(k, str)]
+        if wrong or set(value) == {"float"}:
+            raise DeclarationError(
+                f"a mapping in a {what} needs texts as keys, got "
+                f"{wrong[0] if wrong else 'float'!r}" + ("" if wrong else " alone (reserved)")
+            )
+        return {k: plain(v, what) for k, v in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        return [plain(v, what) for v in value]
+    raise DeclarationError(
+        f"a {what} must be a number, text, list or mapping, got {type(value).__name__}"
+    )
+
+
+# -----------------------------------------------------------------------------
+# Handles: immutable expressions over data that is not there yet.
+#
+# Every handle has a color, in its static type and at run time. ``Private[T]`` stands for a
+# value that must not leave; ``Released[T]`` for one that a mechanism has released, or that
+# is computed from released ones; ``Public[T]`` for a constant. Functions of released values
+# take released handles only, so a type checker finds a leak before the plan is built, and
+# `Pipeline` refuses it when it is.
+
 
 T = TypeVar("T", covariant=True)
 R = TypeVar("R")
@@ -39,7 +280,7 @@ class Handle:
         In order; the private one first.
     serial
         The order of creation. Nothing that a plan is, costs or releases follows from it: it says
-        only what a loop's body has made, see `adaptive_dp.graph.loop.fresh_in_each_round`.
+        only what a loop's body has made, see `adaptive_dp.graph.loops.fresh_in_each_round`.
 
     Attributes
     ----------
@@ -181,17 +422,17 @@ class PrivateQuery(Private[T]):
 
         Each call is a release of its own, with its own noise and its own cost.
         """
-        require(
-            isinstance(mechanism, Mechanism),
-            "release needs a Mechanism such as dp.Laplace(scale=1), got "
-            f"{type(mechanism).__name__}",
-        )
+        if not isinstance(mechanism, Mechanism):
+            raise DeclarationError(
+                "release needs a Mechanism such as dp.Laplace(scale=1), got "
+                f"{type(mechanism).__name__}"
+            )
         assert isinstance(self.operation, Query)
         for i, handle in enumerate(given):
-            require(
-                isinstance(handle, Handle) and handle.color != "private",
-                f"given[{i}] must be a released handle, got {handle!r}; release it first",
-            )
+            if not (isinstance(handle, Handle) and handle.color != "private"):
+                raise DeclarationError(
+                    f"given[{i}] must be a released handle, got {handle!r}; release it first"
+                )
         admitted(self.operation, self.inputs[0].domain, mechanism, len(given))
         if any(free.weight is None for free in mechanism.free().values()):
             mechanism = mechanism.weighted(_sensitivity(self, mechanism.norm))
@@ -270,8 +511,12 @@ def post(function: Callable[..., R], /, *inputs: Released[Any], **constants: Any
     >>> plan.certify()
     <certificate epsilon=1 delta=0 by basic>
     """
-    require(callable(function), f"post needs a function, got {type(function).__name__}")
-    require(bool(inputs), "post needs at least one released handle; for a constant use dp.public")
+    if not callable(function):
+        raise DeclarationError(f"post needs a function, got {type(function).__name__}")
+    if not inputs:
+        raise DeclarationError(
+            "post needs at least one released handle; for a constant use dp.public"
+        )
     for i, handle in enumerate(inputs):
         if not isinstance(handle, Handle):
             raise DeclarationError(
@@ -280,7 +525,7 @@ def post(function: Callable[..., R], /, *inputs: Released[Any], **constants: Any
             )
         if handle.color == "private":
             raise LeakError(
-                f"post: argument {i + 1} is private: {path(handle)}; release it first with "
+                f"post: argument {i + 1} is private: {private_path(handle)}; release it first with "
                 ".release(dp.Laplace(scale=...))"
             )
     return Released(Post.of(function, constants), tuple(inputs))
@@ -306,11 +551,11 @@ def parameter(release: Released[Any], name: str) -> Public[float]:
     >>> round(result["sigma"], 3)
     4.225
     """
-    require(
-        isinstance(release, Handle) and isinstance(release.operation, Release),
-        f"parameter needs a handle that .release(mechanism) returned, got {release!r}; what is "
-        "computed from a release has no mechanism",
-    )
+    if not (isinstance(release, Handle) and isinstance(release.operation, Release)):
+        raise DeclarationError(
+            f"parameter needs a handle that .release(mechanism) returned, got {release!r}; what is "
+            "computed from a release has no mechanism"
+        )
     return Public(Parameter(name), (release,))
 
 
@@ -329,7 +574,7 @@ def lineage(handle: Handle) -> list[Handle]:
     return steps[::-1]
 
 
-def path(handle: Handle) -> str:
+def private_path(handle: Handle) -> str:
     """Return the way from the data to a private handle, for messages."""
     steps = [meant(handle)]
     while steps[-1].inputs and steps[-1].inputs[0].color == "private":
@@ -339,3 +584,183 @@ def path(handle: Handle) -> str:
 
 Outputs = Mapping[str, Any]
 """Released handles by name; a value may itself be a mapping of released handles."""
+
+
+# -----------------------------------------------------------------------------
+# A subgraph under one name: a learner, which drawings open or close.
+
+
+S = TypeVar("S")
+
+
+@frozen
+class Group(Operation):
+    """Its first input, unchanged; the nodes between the other inputs and it are the group."""
+
+    kind: ClassVar[str] = "group"
+    color: ClassVar[Color] = "released"
+    alias: ClassVar[bool] = True
+
+    name: str
+
+    def label(self) -> str:
+        """Return the group's name."""
+        return self.name
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
+        """Return the result."""
+        return inputs[0]
+
+
+def group(name: str, result: Released[S], *boundary: Handle) -> Released[S]:
+    """Return ``result``, with the nodes between ``boundary`` and it under one name.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> def share(part, whole):
+    ...     return part / max(whole, 1)
+    >>> every = people.count().release(dp.Laplace(scale=4))
+    >>> old = people.filter(people["age"] >= 65).count().release(dp.Laplace(scale=4))
+    >>> plan = dp.Pipeline(old=dp.group("share", dp.post(share, old, every), people))
+    >>> [node for node in plan.graph if node.startswith("share.")]
+    ['share.filter', 'share.count', 'share.noisy_count', 'share.count_2', 'share.noisy_count_2']
+    """
+    if result.color == "private":
+        raise LeakError(f"group {name!r}: the result is private: {private_path(result)}")
+    return Released(Group(name), (result, *boundary))
+
+
+# -----------------------------------------------------------------------------
+# The private operations of which the graph must know more than that they are private.
+#
+# Where data enters, where a unit's rows are bounded, sampled or parted: accounting, running and
+# certificates ask for what these bases promise, and queries implement them.
+
+
+RESERVED = (
+    "self",
+    "seed",
+    "progress",
+    "samples",
+    "confidence",
+    "budget",
+    "accountant",
+    "ledger",
+    "edition",
+)
+"""What `Pipeline.run`, `simulate`, `audit` and `Session` call arguments of their own."""
+
+
+def bindable(what: str, name: Any) -> None:
+    """Refuse a name by which no run can bind data.
+
+    Raises
+    ------
+    DeclarationError
+        If it is no identifier, or an argument of `run` itself.
+    """
+    if not (isinstance(name, str) and name.isidentifier() and not iskeyword(name)):
+        raise DeclarationError(
+            f"{what}'s name must be an identifier, got {name!r}: run(...) binds it by name"
+        )
+    if name in RESERVED:
+        raise DeclarationError(
+            f"{what} cannot be named {name!r}, which run, simulate, audit or Session use themselves"
+        )
+
+
+class SourceOperation(Operation):
+    """Where private data enters: bound by name when the plan runs."""
+
+    name: str
+    neighbors: Neighbors
+    unit: str | None
+    size: int | None
+
+    def initial(self) -> Change:
+        """Return the change that the neighbour relation makes here."""
+        raise NotImplementedError(f"{type(self).__name__} must define initial")
+
+    def bind(self, data: Any) -> Any:
+        """Return the private value of ``data``, checked against the declaration.
+
+        Raises
+        ------
+        DataError
+            If the data's schema does not fit; the message depends on the schema only.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define bind")
+
+
+class PublicSource(Operation):
+    """Where data enters that everyone may see: bound by name when the plan runs."""
+
+    color: ClassVar[Color] = "public"
+
+    name: str
+
+    def bind(self, data: Any) -> Any:
+        """Return the value of ``data``, checked against the declaration.
+
+        Raises
+        ------
+        DataError
+            If it does not fit.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define bind")
+
+
+class BoundOperation(Operation):
+    """Where at most ``rows`` rows of each unit go on."""
+
+    rows: int
+
+
+class SampleOperation(Operation):
+    """Where each unit goes on by itself, with probability ``rate``."""
+
+    random: ClassVar[bool] = True
+
+    rate: float
+
+
+class PartitionOperation(Operation):
+    """Where rows are parted by the column ``by``; its domain is a `PartsDomain`."""
+
+    by: str
+
+
+class PartOperation(Operation):
+    """One part of the partition that it reads."""
+
+    index: int
+
+
+class PartsDomain(Protocol):
+    """What is known of a partition's parts."""
+
+    @property
+    def keys(self) -> tuple[Any, ...]:
+        """The parts' keys, in order."""
+        ...
+
+    @property
+    def whole_units(self) -> bool:
+        """Whether each unit lies in one part."""
+        ...
+
+
+def part_key(part: Handle) -> Any:
+    """Return a part's key."""
+    assert isinstance(part.operation, PartOperation)
+    domain: PartsDomain = part.inputs[0].domain
+    return domain.keys[part.operation.index]
+
+
+def part_title(part: Handle) -> str:
+    """Return a part's column and key, such as ``region = A``."""
+    partition = meant(part.inputs[0]).operation
+    assert isinstance(partition, PartitionOperation)
+    return f"{partition.by} = {part_key(part)}"

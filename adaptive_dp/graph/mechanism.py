@@ -1,32 +1,120 @@
-"""The contract of a mechanism: its parameters, its release, its loss.
-
-Subclass `Mechanism`, annotate each parameter with `noise_parameter` or `budget_parameter`,
-say in which norm distances are measured, and write `release` and `loss`, as the example at
-`Mechanism` does.
-
-It is a frozen attrs class: certify, calibrate, run, draw and the plan document know it. The
-example rounds its value to whole steps g and adds whole steps of noise, since the low bits of
-``value + stream.laplace(...)`` would tell the value (Mironov 2012); `cost` adds what rounding
-moves.
-
-A mechanism may read another kind of private value than an array (`reads`), release another shape
-than its value's (`shape`), choose a candidate (`chooses`), or follow released values (`given`).
-"""
+"""The contract of a mechanism: its parameters, its release, its loss; and what it may read."""
 
 from __future__ import annotations
 
+import heapq
 import math
-from typing import Any, ClassVar, dataclass_transform
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 import attrs
 import numpy as np
+from attrs import field, frozen
+from numpy.typing import NDArray
 
 from accountants import PrivacyLoss
-from adaptive_dp.graph.convert import POSITIVE, number, positive
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.fields import evolved, fields_of
-from adaptive_dp.graph.free import Free
+from adaptive_dp.graph.values import POSITIVE, evolved, fields_of, number, positive
 from adaptive_dp.noise.stream import Stream
+
+# -----------------------------------------------------------------------------
+# A parameter left free, for `Pipeline.calibrate` to choose.
+
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    class _Number(float):
+        def __new__(cls, name: str = "noise", weight: float | None = 1.0) -> Self: ...
+
+else:
+    _Number = object
+
+
+@frozen(order=False)
+class Free(_Number):
+    """A noise (or budget) parameter that calibration solves.
+
+    Every free parameter of a plan is ``multiplier * weight`` with one multiplier for the
+    whole graph (``weight / multiplier`` for a budget parameter, which costs more as it
+    grows), so weights say how the budget is shared.
+
+    Type checkers see a subclass of float, so that ``Laplace(scale=Free("b"))`` fits a parameter
+    annotated as ``float``. At run time it is no number: whoever computes with one that has not
+    been calibrated gets a TypeError.
+
+    Parameters
+    ----------
+    name
+        Parameters of one name belong together; `Pipeline.fix` sets them by it.
+    weight
+        Positive. None stands for the query's sensitivity, which takes its place when the query is
+        released: releases of one kind of noise then cost the same. It is what mechanisms have by
+        default: ``dp.Laplace()`` is ``dp.Laplace(scale=dp.Free("noise", weight=None))``.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> count = people.count().release(dp.Laplace(scale=dp.Free("b")))
+    >>> total = people["age"].sum().release(dp.Laplace(scale=dp.Free("b", weight=100)))
+    >>> plan = dp.Pipeline(count=count, total=total)
+    >>> plan.free
+    {'b': [1.0, 100]}
+    >>> print(plan.calibrate(epsilon=1.0))
+    node           color     what                                           reads
+    -------------  --------  ---------------------------------------------  -------------
+    people         private   dataset: people, add/remove, protects one row
+    count (count)  private   count                                          people
+    count          released  Laplace(scale=2)                               count (count)
+    age            private   column: age                                    people
+    sum            private   sum in [0, 100]                                age
+    total          released  Laplace(scale=200)                             sum
+    """
+
+    name: str = field(default="noise")
+    weight: float | None = field(default=1.0, converter=number)
+
+    @name.validator
+    def _named(self, _: object, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise DeclarationError(f"Free needs a name, got {name!r}; write Free('b')")
+
+    @weight.validator
+    def _positive(self, _: object, weight: float | None) -> None:
+        if weight is not None and not positive(weight):
+            raise DeclarationError(
+                f"Free({self.name!r}).weight must be a {POSITIVE}, got {weight!r}"
+            )
+
+    @property
+    def factor(self) -> float:
+        """The weight as a number: 1 before a release has put its query's sensitivity there."""
+        return 1.0 if self.weight is None else self.weight
+
+    def __str__(self) -> str:
+        return self.name if self.weight in (1, None) else f"{self.weight:g} {self.name}"
+
+
+IN_PROPORTION = Free(weight=None)
+"""Noise in proportion to the query's sensitivity, left for calibration."""
+
+
+# -----------------------------------------------------------------------------
+# The contract of a mechanism: its parameters, its release, its loss.
+#
+# Subclass `Mechanism`, annotate each parameter with `noise_parameter` or `budget_parameter`,
+# say in which norm distances are measured, and write `release` and `loss`, as the example at
+# `Mechanism` does.
+#
+# It is a frozen attrs class: certify, calibrate, run, draw and the plan document know it. The
+# example rounds its value to whole steps g and adds whole steps of noise, since the low bits of
+# ``value + stream.laplace(...)`` would tell the value (Mironov 2012); `cost` adds what rounding
+# moves.
+#
+# A mechanism may read another kind of private value than an array (`reads`), release another shape
+# than its value's (`shape`), choose a candidate (`chooses`), or follow released values (`given`).
 
 
 def noise_parameter(symbol: str, *, default: Any = attrs.NOTHING) -> Any:
@@ -127,7 +215,7 @@ class Mechanism:
     Examples
     --------
     >>> import accountants, adaptive_dp as dp
-    >>> from accountants.rounding import up
+    >>> from accountants.numerics import up
     >>> from adaptive_dp.noise import lattice, rounded_laplace
     >>> class Noisy(dp.Mechanism):
     ...     scale: float = dp.noise_parameter("b")
@@ -279,3 +367,237 @@ class Mechanism:
             for k, v in self.parameters().items()
         )
         return f"{type(self).__name__}({inside})"
+
+
+# -----------------------------------------------------------------------------
+# What mechanisms read that look at the data many times: sums, each at parameters of their own.
+#
+# Nouns. A *sum* adds up, over the units of a batch, one bounded vector each, which is a function of
+# the unit's rows and of parameters alone. The parameters of the next sum may depend on all that
+# was released of the sums before.
+
+
+class AdaptiveSums(ABC):
+    """Private sums of vectors of shape (d,), in whole steps."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int]:
+        """The shape of a sum, and of parameters: (d,); it does not depend on the data."""
+
+    @property
+    @abstractmethod
+    def step(self) -> float:
+        """In what steps sums are counted, a power of two that does not depend on the data."""
+
+    @abstractmethod
+    def split(self, parts: int, stream: Stream) -> Sequence[AdaptiveSums]:
+        """Return disjoint batches: each unit goes into one of them by its own uniform draw."""
+
+    @abstractmethod
+    def at(self, parameters: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Return the sum at parameters, in whole steps: a function of the set of units alone."""
+
+
+# -----------------------------------------------------------------------------
+# Private values that are no arrays: what some queries give and some mechanisms read.
+
+
+Floats = NDArray[np.float64]
+
+
+class Ranked(ABC):
+    """A score on an interval, constant between the data's points: which number to choose.
+
+    Its query's sensitivity in the maximum norm is the most that one unit's change moves the score
+    of any point by.
+    """
+
+    @abstractmethod
+    def steps(self) -> tuple[Floats, Floats]:
+        """Return edges and scores.
+
+        Edges, of shape (m + 1,), ascend from the declared lower bound to the declared upper one.
+        The i-th of m scores is that of all points above edge i, up to and with edge i + 1; the
+        first is that of the lower bound too, and of an interval without points none's.
+        """
+
+
+# -----------------------------------------------------------------------------
+# What mechanisms read that follow the data: a number with its local sensitivities, or a choice.
+#
+# Nouns. A *step* is one changed row: one added or removed, or one exchanged, as the query says.
+# The *distance* of two data sets is the least number of steps between them. The *local sensitivity
+# at distance k* of a number f at a data set x is the most that f moves in one step from any data
+# set within k steps of x: A_0 <= A_1 <= ..., and ``A_k(x) <= A_{k+1}(x')`` for neighbours x, x'.
+
+
+SLACK = 2.0**-43
+"""Relative error, upward, of what `Stability.smooth` returns."""
+
+
+class Stability(ABC):
+    """A private number in declared bounds, and how far it moves near the data.
+
+    Attributes
+    ----------
+    lower, upper
+        Bounds that do not depend on the data.
+
+    Examples
+    --------
+    The largest of values in [0, 100]: from within k steps, one more moves it by no more than the
+    way from the (k+2)nd largest to 100:
+
+    >>> import adaptive_dp as dp
+    >>> class Largest(dp.Stability):
+    ...     lower, upper = 0.0, 100.0
+    ...
+    ...     def __init__(self, values):
+    ...         self.values = [self.lower, *sorted(values)]
+    ...
+    ...     @property
+    ...     def value(self):
+    ...         return self.values[-1]
+    ...
+    ...     @property
+    ...     def last(self):
+    ...         return len(self.values) - 2
+    ...
+    ...     def local(self, distance):
+    ...         return self.upper - self.values[-2 - min(distance, self.last)]
+    >>> largest = Largest([10.0, 80.0, 95.0, 99.0])
+    >>> [largest.local(k) for k in range(4)], largest.within(10.0)
+    ([5.0, 20.0, 90.0, 100.0], 1)
+    >>> round(largest.smooth(beta=1.0), 3)
+    12.18
+    """
+
+    lower: float
+    upper: float
+
+    @property
+    @abstractmethod
+    def value(self) -> float:
+        """f(x), inside the bounds."""
+
+    @property
+    @abstractmethod
+    def last(self) -> int:
+        """A distance from which on the local sensitivity does not grow."""
+
+    @abstractmethod
+    def local(self, distance: int) -> float:
+        """Return A_k at ``k = distance``, or a bound of it.
+
+        A bound serves as well if it keeps the two laws above: at least A_k, and
+        ``local_k(x) <= local_{k+1}(x')``. At most ``upper - lower``, to a relative 2^-50.
+        """
+
+    def smooth(self, beta: float, least: float = 0.0) -> float:
+        """Return the beta-smooth sensitivity ``S(x) = max_k e^{-beta k} A_k``, at least ``least``.
+
+        The least function with ``S >= A_0`` and ``S(x) <= e^beta S(x')`` for neighbours (Nissim,
+        Raskhodnikova and Smith 2007, Def. 2.2). Too large by at most a relative `SLACK`, while it
+        is above 1e-200 of the width (``beta k`` is then rounded by less than 2^-44).
+        """
+        found = _largest(self.local, self.last, lambda k, a: math.exp(-beta * k) * a, least)
+        return found * (1 + SLACK / 2)
+
+    def linear(self, slope: float, least: float = 0.0) -> float:
+        """Return ``max_k A_k - slope k``, at least ``least``: it moves by at most ``slope`` a step.
+
+        Where A_0 itself moves by no more, it is A_0. Never below A_0, and exact to 2^-42 of the
+        width.
+        """
+        found = _largest(self.local, self.last, lambda k, a: a - slope * k, least)
+        return found * (1 + SLACK / 2)
+
+    def within(self, bound: float) -> int:
+        """Return the number of steps to where the local sensitivity exceeds ``bound``.
+
+        The least k with ``A_k > bound``; `FOREVER` where there is none. It moves by at most 1.
+        """
+        if self.local(self.last) <= bound:
+            return FOREVER
+        low, high = -1, self.last
+        step = 1
+        while low + step < high and self.local(low + step) <= bound:
+            low, step = low + step, 2 * step
+        high = min(high, low + step)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.local(middle) > bound else (middle, high)
+        return high
+
+
+FOREVER = 2**53
+"""A distance beyond any data set."""
+
+
+@frozen
+class Choice:
+    """A private choice among candidates, and how many steps it withstands.
+
+    Parameters
+    ----------
+    index
+        f(x), a candidate's position.
+    distance
+        The least number of steps after which one more may change f: 0 where a neighbour has
+        another f. A lower bound of it serves as well if it moves by at most 1 a step between
+        data sets of the same f, and is 0 where a neighbour's f is another.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> from adaptive_dp.noise.stream import SeededStream
+    >>> leads = dp.Choice(index=0, distance=40)  # forty steps until another may lead
+    >>> leads
+    <private choice>
+    >>> told = dp.DistanceToInstability(epsilon=1.0, delta=1e-6)
+    >>> told.release(leads, SeededStream(1)), told.release(dp.Choice(0, 1), SeededStream(1))
+    (array(0.), array(nan))
+    """
+
+    index: int
+    distance: int
+
+    def __repr__(self) -> str:
+        return "<private choice>"
+
+
+def _largest(
+    local: Callable[[int], float],
+    last: int,
+    weight: Callable[[int, float], float],
+    least: float,
+) -> float:
+    """Return the maximum of ``weight(k, A_k)`` over k = 0, ..., last, and of ``least``.
+
+    The weight falls in k and grows in A_k, which grows in k: no k between two known ones weighs
+    more than the first of them would at the other's A. Where that is not above the best so far,
+    nothing between is looked at (branch and bound); what could be the largest is halved first.
+    """
+    here = local(0)
+    best = max(least, weight(0, here))
+    queue: list[tuple[float, int, int, float]] = []
+    top = local(last) if last > 0 else here
+    low, step = 0, 1
+    while low < last and weight(low + 1, top) > best:  # not beyond where all is too light
+        high = min(last, low + step)
+        there = local(high)
+        best = max(best, weight(high, there))
+        queue.append((-weight(low + 1, there), low, high, there))
+        low, step = high, 2 * step
+    heapq.heapify(queue)
+    while queue and -queue[0][0] > best:
+        _, low, high, there = heapq.heappop(queue)
+        if high - low < 2:
+            continue
+        middle = (low + high) // 2
+        between = local(middle)
+        best = max(best, weight(middle, between))
+        heapq.heappush(queue, (-weight(low + 1, between), low, middle, between))
+        heapq.heappush(queue, (-weight(middle + 1, there), middle, high, there))
+    return best

@@ -1,12 +1,4 @@
-"""What a node does: a frozen value, apart from its place in the graph.
-
-A node is an operation and its inputs. Private operations have exactly one private input,
-their first; others are released or public values on which they depend. An operation is
-
-* a *transform* (a private input's domain, change and value become its own),
-* a *query* (a `Query`: private value with a sensitivity), or
-* a step in the open: a release, a post-processing, a public value.
-"""
+"""What a node does: a frozen value, apart from its place in the graph."""
 
 from __future__ import annotations
 
@@ -15,15 +7,73 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
 
-from adaptive_dp.graph.change import Change
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.fields import fields_of
+from adaptive_dp.graph.values import fields_of
 from adaptive_dp.noise.stream import Stream
 
 if TYPE_CHECKING:
     from adaptive_dp.graph.handles import Handle
+
+# -----------------------------------------------------------------------------
+# What may change at a point of the graph when one unit of the data does.
+
+
+Neighbors = Literal["add_remove", "replace_one", "zero_out"]
+NEIGHBORS: tuple[Neighbors, ...] = ("add_remove", "replace_one", "zero_out")
+
+
+UNBOUNDED = -1
+"""Rows of a unit where nothing bounds them; no query may be released there."""
+
+
+@frozen
+class Change:
+    """The difference between neighbouring data sets, as it arrives at a node.
+
+    Parameters
+    ----------
+    replaced
+        True: one unit's rows are exchanged for other rows. False: one unit's rows are
+        present in one data set, and absent (or zeroed) in the other.
+    rows
+        The most rows that a unit has here.
+    fixed
+        True where a unit has exactly ``rows`` rows, in both data sets; False where it may
+        have fewer, or none.
+    both
+        The most rows that a unit has here in the two data sets together; by default twice
+        ``rows`` where it is exchanged. Less in a part of a partition, where it has a rows in one
+        data set and b in the other: ``rows = max(a, b)``, ``both = a + b``.
+    """
+
+    replaced: bool
+    rows: int
+    fixed: bool
+    both: int = field()
+
+    @both.default
+    def _both(self) -> int:
+        return 2 * self.rows if self.replaced else self.rows
+
+    @property
+    def one_sided(self) -> Change:
+        """The change where the unit appears or vanishes, with as many rows."""
+        return Change(False, self.rows, False)
+
+
+# -----------------------------------------------------------------------------
+# What a node does: a frozen value, apart from its place in the graph.
+#
+# A node is an operation and its inputs. Private operations have exactly one private input,
+# their first; others are released or public values on which they depend. An operation is
+#
+# * a *transform* (a private input's domain, change and value become its own),
+# * a *query* (a `Query`: private value with a sensitivity), or
+# * a step in the open: a release, a post-processing, a public value.
+
 
 Color = Literal["private", "released", "public"]
 Contributions = tuple[NDArray[np.int64], NDArray[np.float64]]

@@ -1,76 +1,91 @@
-"""What a document may name of the library, and where each of it is defined.
-
-Plans, certificates and ledgers name functions (``"adassp.ridge/1"``), operations (by `kind`) and
-mechanisms (by class name). They never say which module defines them: the tables below do, and
-nothing else does, so that code may move without a change of any stored fingerprint. What a name
-stands for is imported when it is first asked for; a test compares the tables with the classes
-and functions that the packages define.
-
-A name never changes its meaning. The number after the slash of a function's name is its version:
-where what it returns changes, it gets a new number, and the documents that name the old one are
-refused.
-
-A class or a function is the library's own if it is the very object that a table names (`is_own`).
-The name of its module proves nothing: any module may call itself ``adaptive_dp.extra``.
-"""
+"""What the library itself defines, by public name; and users' functions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+import hashlib
+import importlib
+import inspect
+import math
+import sys
+import types
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from accountants import registry as accounting
-from accountants.registry import locate, names, place_of
+import numpy as np
+from attrs import field, frozen
+
+from accountants import document as accounting
+from accountants.document import locate, names, place_of
+from adaptive_dp.graph.errors import DeclarationError, RunError
+from adaptive_dp.graph.values import texts
+
+# -----------------------------------------------------------------------------
+# What a document may name of the library, and where each of it is defined.
+#
+# Plans, certificates and ledgers name functions (``"adassp.ridge/1"``), operations (by `kind`) and
+# mechanisms (by class name). They never say which module defines them: the tables below do, and
+# nothing else does, so that code may move without a change of any stored fingerprint. What a name
+# stands for is imported when it is first asked for; a test compares the tables with the classes
+# and functions that the packages define.
+#
+# A name never changes its meaning. The number after the slash of a function's name is its version:
+# where what it returns changes, it gets a new number, and the documents that name the old one are
+# refused.
+#
+# A class or a function is the library's own if it is the very object that a table names (`is_own`).
+# The name of its module proves nothing: any module may call itself ``adaptive_dp.extra``.
+
 
 FUNCTIONS: Mapping[str, str] = {
-    "adaops.inverse_temperature/1": "adaptive_dp.solvers.adaops:allowed_gamma",
-    "adaops.ridge/1": "adaptive_dp.solvers.adaops:least_ridge",
-    "adassp.ridge/1": "adaptive_dp.solvers.adassp:ridge",
-    "boosted_ssp.clip_norm/1": "adaptive_dp.solvers.boosted_steps:clip_now",
-    "boosted_ssp.coefficients/1": "adaptive_dp.solvers.boosted_steps:coefficients",
-    "boosted_ssp.gradient_step/1": "adaptive_dp.solvers.boosted_steps:stepped",
-    "boosted_ssp.initial_state/1": "adaptive_dp.solvers.boosted_steps:standing",
-    "boosted_ssp.scaling/1": "adaptive_dp.solvers.boosted_steps:scaling",
-    "boosted_ssp.shrinkage/1": "adaptive_dp.solvers.boosted_steps:shrunk",
+    "adaops.inverse_temperature/1": "adaptive_dp.learning.adaops:allowed_gamma",
+    "adaops.ridge/1": "adaptive_dp.learning.adaops:least_ridge",
+    "adassp.ridge/1": "adaptive_dp.learning.ssp:ridge",
+    "boosted_ssp.clip_norm/1": "adaptive_dp.learning.boosted_ssp:clip_now",
+    "boosted_ssp.coefficients/1": "adaptive_dp.learning.boosted_ssp:coefficients",
+    "boosted_ssp.gradient_step/1": "adaptive_dp.learning.boosted_ssp:stepped",
+    "boosted_ssp.initial_state/1": "adaptive_dp.learning.boosted_ssp:standing",
+    "boosted_ssp.scaling/1": "adaptive_dp.learning.boosted_ssp:inverse_root",
+    "boosted_ssp.shrinkage/1": "adaptive_dp.learning.boosted_ssp:shrunk",
     "demo.ratio/1": "adaptive_dp.demo.plan:ratio",
-    "descent.adaptive_clipping_step/1": "adaptive_dp.solvers.descent:moved_and_clipped",
-    "descent.clip_norm/1": "adaptive_dp.solvers.descent:norm_of",
-    "descent.expected_rows/1": "adaptive_dp.solvers.descent:at_least",
-    "descent.gradient_step/1": "adaptive_dp.solvers.descent:moved",
-    "descent.initial_state/1": "adaptive_dp.solvers.descent:standing",
-    "descent.initial_state_at/1": "adaptive_dp.solvers.descent:standing_at",
-    "descent.mean_of_last/1": "adaptive_dp.solvers.descent:mean_of_last",
-    "descent.parameters/1": "adaptive_dp.solvers.descent:parameters",
-    "dpftrl.mean/1": "adaptive_dp.solvers.follow_the_leader:averaged",
-    "dpftrl.step_size/1": "adaptive_dp.solvers.follow_the_leader:divided",
-    "finite_learner.coefficients/1": "adaptive_dp.solvers.finite_learner:coefficients",
-    "linear.coefficients/1": "adaptive_dp.solvers.linear:coefficients",
-    "linear.predict/1": "adaptive_dp.solvers.prediction:predict",
-    "mean.ratio/1": "adaptive_dp.queries.average:ratio",
-    "network.initial_parameters/1": "adaptive_dp.solvers.network:first",
-    "network.model/1": "adaptive_dp.solvers.network:described",
-    "network.scores/1": "adaptive_dp.solvers.network:network_scores",
-    "objective_perturbation.concatenate/1": "adaptive_dp.solvers.objective_perturbation:together",
-    "output_perturbation.divide/1": "adaptive_dp.solvers.output_perturbation:over",
-    "output_perturbation.projection/1": "adaptive_dp.solvers.output_perturbation:within",
-    "output_perturbation.ridge/1": "adaptive_dp.solvers.output_perturbation:balanced",
-    "pate.check_points/1": "adaptive_dp.pate.functions:checked_points",
-    "pate.check_probabilities/1": "adaptive_dp.pate.functions:checked_probabilities",
-    "pate.known_answers/1": "adaptive_dp.pate.functions:known",
-    "pate.random_positions/1": "adaptive_dp.pate.functions:at_random",
-    "pate.record_answers/1": "adaptive_dp.pate.functions:noted",
-    "pate.select_points/1": "adaptive_dp.pate.functions:picked",
-    "pate.spent_epsilon/1": "adaptive_dp.pate.functions:spent_epsilon",
-    "pate.spent_upper_bound/1": "adaptive_dp.pate.functions:spent_upper",
-    "pate.unasked/1": "adaptive_dp.pate.functions:unasked",
-    "phased.gradient_step/1": "adaptive_dp.solvers.phased:descended",
-    "phased.initial_state/1": "adaptive_dp.solvers.phased:begun",
-    "phased.parameters/1": "adaptive_dp.solvers.phased:current",
-    "phased.step_size/1": "adaptive_dp.solvers.phased:width",
-    "phased.weighted_mean/1": "adaptive_dp.solvers.phased:ended",
-    "regression.to_data_units/1": "adaptive_dp.solvers.regression:back",
-    "select.scored/1": "adaptive_dp.graph.scored:scored",
-    "ssp.coefficients/1": "adaptive_dp.solvers.ssp:solved",
+    "descent.adaptive_clipping_step/1": "adaptive_dp.learning.descent:moved_and_clipped",
+    "descent.clip_norm/1": "adaptive_dp.learning.descent:norm_of",
+    "descent.expected_rows/1": "adaptive_dp.learning.descent:at_least",
+    "descent.gradient_step/1": "adaptive_dp.learning.descent:moved",
+    "descent.initial_state/1": "adaptive_dp.learning.descent:standing",
+    "descent.initial_state_at/1": "adaptive_dp.learning.descent:standing_at",
+    "descent.mean_of_last/1": "adaptive_dp.learning.descent:mean_of_last",
+    "descent.parameters/1": "adaptive_dp.learning.descent:parameters",
+    "dpftrl.mean/1": "adaptive_dp.learning.follow_the_leader:averaged",
+    "dpftrl.step_size/1": "adaptive_dp.learning.follow_the_leader:divided",
+    "finite_learner.coefficients/1": "adaptive_dp.learning.finite_learner:coefficients",
+    "linear.coefficients/1": "adaptive_dp.learning.base:coefficients",
+    "linear.predict/1": "adaptive_dp.learning.networks:predict",
+    "mean.ratio/1": "adaptive_dp.queries.sums:ratio",
+    "network.initial_parameters/1": "adaptive_dp.learning.networks:first",
+    "network.model/1": "adaptive_dp.learning.networks:described",
+    "network.scores/1": "adaptive_dp.learning.networks:network_scores",
+    "objective_perturbation.concatenate/1": "adaptive_dp.learning.objective_perturbation:together",
+    "output_perturbation.divide/1": "adaptive_dp.learning.output_perturbation:over",
+    "output_perturbation.projection/1": "adaptive_dp.learning.output_perturbation:within",
+    "output_perturbation.ridge/1": "adaptive_dp.learning.output_perturbation:balanced",
+    "pate.check_points/1": "adaptive_dp.pate.ballots:checked_points",
+    "pate.check_probabilities/1": "adaptive_dp.pate.ballots:checked_probabilities",
+    "pate.known_answers/1": "adaptive_dp.pate.ballots:known",
+    "pate.random_positions/1": "adaptive_dp.pate.ballots:at_random",
+    "pate.record_answers/1": "adaptive_dp.pate.ballots:noted",
+    "pate.select_points/1": "adaptive_dp.pate.ballots:picked",
+    "pate.spent_epsilon/1": "adaptive_dp.pate.ballots:spent_epsilon",
+    "pate.spent_upper_bound/1": "adaptive_dp.pate.ballots:spent_upper",
+    "pate.unasked/1": "adaptive_dp.pate.ballots:unasked",
+    "phased.gradient_step/1": "adaptive_dp.learning.phased:descended",
+    "phased.initial_state/1": "adaptive_dp.learning.phased:begun",
+    "phased.parameters/1": "adaptive_dp.learning.phased:current",
+    "phased.step_size/1": "adaptive_dp.learning.phased:width",
+    "phased.weighted_mean/1": "adaptive_dp.learning.phased:ended",
+    "regression.to_data_units/1": "adaptive_dp.learning.base:back",
+    "select.scored/1": "adaptive_dp.graph.loops:scored",
+    "ssp.coefficients/1": "adaptive_dp.learning.ssp:solved",
 }
 """Functions of released values that the library's plans call, as ``subject.what/version``."""
 
@@ -78,65 +93,63 @@ OPERATIONS: Mapping[str, str] = {
     "ballots": "adaptive_dp.pate.ballots:BallotsSource",
     "bound": "adaptive_dp.queries.source:BoundContributions",
     "candidate_losses": "adaptive_dp.queries.candidate_losses:CandidateLosses",
-    "clip": "adaptive_dp.queries.columns:Clip",
-    "clipped_sum": "adaptive_dp.queries.row_gradients:ClippedSum",
+    "clip": "adaptive_dp.queries.domains:Clip",
+    "clipped_sum": "adaptive_dp.queries.gradients:ClippedSum",
     "coefficient_norm": "adaptive_dp.queries.moments:CoefficientNorm",
-    "column": "adaptive_dp.queries.columns:ColumnOf",
-    "constrained_coefficients": (
-        "adaptive_dp.queries.constrained_coefficients:ConstrainedCoefficients"
-    ),
-    "count": "adaptive_dp.queries.count:Count",
+    "column": "adaptive_dp.queries.domains:ColumnOf",
+    "constrained_coefficients": ("adaptive_dp.queries.moments:ConstrainedCoefficients"),
+    "count": "adaptive_dp.queries.counts:Count",
     "counts": "adaptive_dp.queries.counts:Counts",
-    "cross_of_moments": "adaptive_dp.queries.of_moments:CrossOfMoments",
+    "cross_of_moments": "adaptive_dp.queries.moments:CrossOfMoments",
     "dataset": "adaptive_dp.queries.source:Source",
     "disagreement": "adaptive_dp.pate.active:Disagreement",
-    "eigenvalue_of_moments": "adaptive_dp.queries.of_moments:EigenvalueOfMoments",
-    "every_example": "adaptive_dp.queries.every_example:EveryExample",
+    "eigenvalue_of_moments": "adaptive_dp.queries.moments:EigenvalueOfMoments",
+    "every_example": "adaptive_dp.queries.examples:EveryExample",
     "exact_moments": "adaptive_dp.queries.moments:ExactMoments",
     "examples": "adaptive_dp.queries.examples:ExamplesOf",
-    "filter": "adaptive_dp.queries.filter:Filter",
-    "gradient_stream": "adaptive_dp.queries.gradient_stream:GradientStream",
-    "gram": "adaptive_dp.queries.gram:Gram",
-    "gram_of_moments": "adaptive_dp.queries.of_moments:GramOfMoments",
-    "group": "adaptive_dp.graph.group:Group",
-    "histogram": "adaptive_dp.queries.histogram:Histogram",
-    "instance": "adaptive_dp.queries.own_instance:Instance",
+    "filter": "adaptive_dp.queries.transforms:Filter",
+    "gradient_stream": "adaptive_dp.queries.gradients:GradientStream",
+    "gram": "adaptive_dp.queries.moments:Gram",
+    "gram_of_moments": "adaptive_dp.queries.moments:GramOfMoments",
+    "group": "adaptive_dp.graph.handles:Group",
+    "histogram": "adaptive_dp.queries.counts:Histogram",
+    "instance": "adaptive_dp.queries.order_statistics:Instance",
     "least_eigenvalue": "adaptive_dp.queries.moments:LeastEigenvalue",
-    "mean": "adaptive_dp.queries.mean:Mean",
+    "mean": "adaptive_dp.queries.sums:Mean",
     "minimizer": "adaptive_dp.queries.minimizer:Minimizer",
-    "mode": "adaptive_dp.queries.mode:Mode",
+    "mode": "adaptive_dp.queries.order_statistics:Mode",
     "moments": "adaptive_dp.queries.moments:MomentsOf",
-    "network_gradients": "adaptive_dp.queries.network_gradients:NetworkGradients",
+    "network_gradients": "adaptive_dp.queries.gradients:NetworkGradients",
     "norm_clip": "adaptive_dp.queries.vectors:NormClip",
-    "parameter": "adaptive_dp.graph.steps:Parameter",
-    "part": "adaptive_dp.queries.partition:Part",
-    "partition": "adaptive_dp.queries.partition:Partition",
-    "phase": "adaptive_dp.queries.phases:Phase",
-    "phases": "adaptive_dp.queries.phases:Phases",
-    "points": "adaptive_dp.pate.points:Points",
-    "post": "adaptive_dp.graph.steps:Post",
-    "public": "adaptive_dp.graph.steps:Constant",
-    "quantile": "adaptive_dp.queries.order:Quantile",
-    "release": "adaptive_dp.graph.steps:Release",
-    "repeat": "adaptive_dp.graph.repeat:Repeat",
-    "round input": "adaptive_dp.graph.loop:RoundInput",
-    "row_gradients": "adaptive_dp.queries.row_gradients:RowGradients",
-    "sample": "adaptive_dp.queries.sample:Sample",
+    "parameter": "adaptive_dp.graph.handles:Parameter",
+    "part": "adaptive_dp.queries.transforms:Part",
+    "partition": "adaptive_dp.queries.transforms:Partition",
+    "phase": "adaptive_dp.queries.examples:Phase",
+    "phases": "adaptive_dp.queries.examples:Phases",
+    "points": "adaptive_dp.pate.teachers:Points",
+    "post": "adaptive_dp.graph.handles:Post",
+    "public": "adaptive_dp.graph.handles:Constant",
+    "quantile": "adaptive_dp.queries.order_statistics:Quantile",
+    "release": "adaptive_dp.graph.handles:Release",
+    "repeat": "adaptive_dp.graph.loops:Repeat",
+    "round input": "adaptive_dp.graph.loops:RoundInput",
+    "row_gradients": "adaptive_dp.queries.gradients:RowGradients",
+    "sample": "adaptive_dp.queries.transforms:Sample",
     "sample_examples": "adaptive_dp.queries.examples:SampleExamples",
-    "select": "adaptive_dp.graph.select:Select",
-    "short_gradients": "adaptive_dp.queries.row_gradients:ShortGradients",
-    "smallest_eigenvalue": "adaptive_dp.queries.gram:SmallestEigenvalue",
+    "select": "adaptive_dp.graph.loops:Select",
+    "short_gradients": "adaptive_dp.queries.gradients:ShortGradients",
+    "smallest_eigenvalue": "adaptive_dp.queries.moments:SmallestEigenvalue",
     "spent_votes": "adaptive_dp.pate.spent:Spent",
-    "squared_norms": "adaptive_dp.queries.row_gradients:SquaredNorms",
-    "stacked_moments": "adaptive_dp.queries.stacked_moments:StackedMoments",
-    "state": "adaptive_dp.graph.loop:State",
+    "squared_norms": "adaptive_dp.queries.gradients:SquaredNorms",
+    "stacked_moments": "adaptive_dp.queries.moments:StackedMoments",
+    "state": "adaptive_dp.graph.loops:State",
     "student": "adaptive_dp.pate.student:Learn",
-    "sum": "adaptive_dp.queries.sum:Sum",
+    "sum": "adaptive_dp.queries.sums:Sum",
     "teachers": "adaptive_dp.pate.teachers:Teach",
     "times": "adaptive_dp.queries.vectors:Times",
-    "trimmed_mean": "adaptive_dp.queries.trimmed_mean:TrimmedMean",
-    "variance": "adaptive_dp.queries.variance:Variance",
-    "vector_sum": "adaptive_dp.queries.sum:VectorSum",
+    "trimmed_mean": "adaptive_dp.queries.order_statistics:TrimmedMean",
+    "variance": "adaptive_dp.queries.order_statistics:Variance",
+    "vector_sum": "adaptive_dp.queries.sums:VectorSum",
     "vectors": "adaptive_dp.queries.vectors:VectorsOf",
     "vote_counts": "adaptive_dp.pate.ballots:Counted",
     "votes": "adaptive_dp.pate.ballots:Ask",
@@ -145,43 +158,43 @@ OPERATIONS: Mapping[str, str] = {
 a loop does."""
 
 MECHANISMS: Mapping[str, str] = {
-    "ConfidentGNMax": "adaptive_dp.pate.confident:ConfidentGNMax",
-    "DiscreteGaussian": "adaptive_dp.primitives.discrete_gaussian:DiscreteGaussian",
-    "DiscreteLaplace": "adaptive_dp.primitives.discrete_laplace:DiscreteLaplace",
-    "DistanceToInstability": "adaptive_dp.primitives.distance_to_instability:DistanceToInstability",
-    "Exponential": "adaptive_dp.primitives.exponential:Exponential",
-    "FollowTheLeader": "adaptive_dp.primitives.follow_the_leader:FollowTheLeader",
-    "GNMax": "adaptive_dp.pate.gnmax:GNMax",
-    "Gaussian": "adaptive_dp.primitives.gaussian:Gaussian",
-    "GaussianSparseVector": "adaptive_dp.primitives.sparse_vector_gaussian:GaussianSparseVector",
-    "InteractiveGNMax": "adaptive_dp.pate.interactive:InteractiveGNMax",
-    "LNMax": "adaptive_dp.pate.lnmax:LNMax",
-    "Laplace": "adaptive_dp.primitives.laplace:Laplace",
-    "LowerBound": "adaptive_dp.primitives.gaussian_bound:LowerBound",
-    "NoisyMax": "adaptive_dp.primitives.noisy_max:NoisyMax",
-    "Norm": "adaptive_dp.primitives.norm:Norm",
+    "ConfidentGNMax": "adaptive_dp.pate.aggregators:ConfidentGNMax",
+    "DiscreteGaussian": "adaptive_dp.mechanisms.discrete:DiscreteGaussian",
+    "DiscreteLaplace": "adaptive_dp.mechanisms.discrete:DiscreteLaplace",
+    "DistanceToInstability": "adaptive_dp.mechanisms.propose_test_release:DistanceToInstability",
+    "Exponential": "adaptive_dp.mechanisms.selection:Exponential",
+    "FollowTheLeader": "adaptive_dp.mechanisms.follow_the_leader:FollowTheLeader",
+    "GNMax": "adaptive_dp.pate.aggregators:GNMax",
+    "Gaussian": "adaptive_dp.mechanisms.additive:Gaussian",
+    "GaussianSparseVector": "adaptive_dp.mechanisms.sparse_vector:GaussianSparseVector",
+    "InteractiveGNMax": "adaptive_dp.pate.aggregators:InteractiveGNMax",
+    "LNMax": "adaptive_dp.pate.aggregators:LNMax",
+    "Laplace": "adaptive_dp.mechanisms.additive:Laplace",
+    "LowerBound": "adaptive_dp.mechanisms.released_bounds:LowerBound",
+    "NoisyMax": "adaptive_dp.mechanisms.selection:NoisyMax",
+    "Norm": "adaptive_dp.mechanisms.additive:Norm",
     "OpenDP": "adaptive_dp.interop.opendp:OpenDP",
-    "PermuteAndFlip": "adaptive_dp.primitives.permute_and_flip:PermuteAndFlip",
-    "PerturbedCoefficients": "adaptive_dp.instance.perturbed_coefficients:PerturbedCoefficients",
-    "PerturbedObjective": "adaptive_dp.primitives.objective_perturbation:PerturbedObjective",
-    "Plurality": "adaptive_dp.pate.plurality:Plurality",
-    "PosteriorSample": "adaptive_dp.instance.posterior_sample:PosteriorSample",
-    "ProposeTestRelease": "adaptive_dp.primitives.propose_test_release:ProposeTestRelease",
+    "PermuteAndFlip": "adaptive_dp.mechanisms.selection:PermuteAndFlip",
+    "PerturbedCoefficients": "adaptive_dp.instance.posterior_mechanisms:PerturbedCoefficients",
+    "PerturbedObjective": "adaptive_dp.mechanisms.objective_perturbation:PerturbedObjective",
+    "Plurality": "adaptive_dp.pate.aggregators:Plurality",
+    "PosteriorSample": "adaptive_dp.instance.posterior_mechanisms:PosteriorSample",
+    "ProposeTestRelease": "adaptive_dp.mechanisms.propose_test_release:ProposeTestRelease",
     "PurePerturbedObjective": (
-        "adaptive_dp.primitives.objective_perturbation:PurePerturbedObjective"
+        "adaptive_dp.mechanisms.objective_perturbation:PurePerturbedObjective"
     ),
-    "QuantileExponential": "adaptive_dp.primitives.quantile:QuantileExponential",
-    "ReleasedSensitivity": "adaptive_dp.primitives.released_sensitivity:ReleasedSensitivity",
+    "QuantileExponential": "adaptive_dp.mechanisms.selection:QuantileExponential",
+    "ReleasedSensitivity": "adaptive_dp.mechanisms.propose_test_release:ReleasedSensitivity",
     "Sanitized": "adaptive_dp.pate.sanitized:Sanitized",
-    "SmoothCauchy": "adaptive_dp.primitives.cauchy:SmoothCauchy",
-    "SmoothLaplace": "adaptive_dp.primitives.smooth_laplace:SmoothLaplace",
-    "SmoothLaplaceLogNormal": "adaptive_dp.primitives.laplace_lognormal:SmoothLaplaceLogNormal",
-    "SmoothStudent": "adaptive_dp.primitives.student:SmoothStudent",
-    "SparseVector": "adaptive_dp.primitives.sparse_vector:SparseVector",
-    "StableVotes": "adaptive_dp.pate.stable_votes:StableVotes",
-    "TestedGNMax": "adaptive_dp.pate.tested:TestedGNMax",
-    "TruncatedPosterior": "adaptive_dp.instance.truncated_posterior:TruncatedPosterior",
-    "UpperBound": "adaptive_dp.primitives.gaussian_bound:UpperBound",
+    "SmoothCauchy": "adaptive_dp.mechanisms.smooth_sensitivity:SmoothCauchy",
+    "SmoothLaplace": "adaptive_dp.mechanisms.smooth_sensitivity:SmoothLaplace",
+    "SmoothLaplaceLogNormal": "adaptive_dp.mechanisms.smooth_sensitivity:SmoothLaplaceLogNormal",
+    "SmoothStudent": "adaptive_dp.mechanisms.smooth_sensitivity:SmoothStudent",
+    "SparseVector": "adaptive_dp.mechanisms.sparse_vector:SparseVector",
+    "StableVotes": "adaptive_dp.pate.aggregators:StableVotes",
+    "TestedGNMax": "adaptive_dp.pate.spent:TestedGNMax",
+    "TruncatedPosterior": "adaptive_dp.instance.posterior_mechanisms:TruncatedPosterior",
+    "UpperBound": "adaptive_dp.mechanisms.released_bounds:UpperBound",
 }
 """Mechanisms by class name."""
 
@@ -214,7 +227,7 @@ def function_name(function: Any) -> str | None:
 
     Examples
     --------
-    >>> from adaptive_dp.solvers.adassp import ridge
+    >>> from adaptive_dp.learning.ssp import ridge
     >>> function_name(ridge), function_name(max)
     ('adassp.ridge/1', None)
     """
@@ -234,7 +247,7 @@ def name_of(cls: Any, name: str) -> str:
     return name if is_own(cls) else place_of(cls)
 
 
-def function(name: str) -> Callable[..., Any]:
+def own_function(name: str) -> Callable[..., Any]:
     """Return the library's function of a public name, which must be one of `FUNCTIONS`."""
     found: Callable[..., Any] = locate(FUNCTIONS[name])
     return found
@@ -253,3 +266,222 @@ def mechanism(name: str) -> Any:
 def _find(table: Mapping[str, str], name: str) -> Any:
     place = table.get(name)
     return None if place is None else locate(place)
+
+
+# -----------------------------------------------------------------------------
+# Functions in plans: the library's by public names, users' by the modules that hold them.
+#
+# A function that no module holds (a lambda, a closure) is named by a digest of what it is.
+
+
+@frozen
+class Function:
+    """A function that a plan calls, with the name that documents have for it.
+
+    Parameters
+    ----------
+    name
+        ``subject.what/version`` for one of the library (see `adaptive_dp.graph.registry`),
+        ``module:qualified.name`` for another, ``lambda:digest`` for one that no module holds.
+    call
+        The function itself, or None until it is needed.
+    allowed
+        Whether it may be imported by its name; what a document names, only if its reader said so.
+    """
+
+    name: str
+    call: Callable[..., Any] | None = field(default=None, eq=False, repr=False)
+    allowed: bool = field(default=True, eq=False, repr=False)
+
+    @property
+    def label(self) -> str:
+        """The last word of the name, for nodes' names; ``function`` where no module holds it.
+
+        Examples
+        --------
+        >>> Function("adassp.ridge/1").label, Function("my.module:Mine.fitted").label
+        ('ridge', 'fitted')
+        """
+        if self.name in FUNCTIONS:
+            return self.name.partition(".")[2].partition("/")[0]
+        module, _, name = self.name.partition(":")
+        return "function" if module == "lambda" else name.rpartition(".")[2].lstrip("_")
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Function:
+        """Return the function with its name, or with a digest of what it is."""
+        public = function_name(function)
+        if public is not None:
+            return cls(public, function)
+        module = getattr(function, "__module__", None) or ""
+        name = getattr(function, "__qualname__", None) or ""
+        if module and name and "<" not in name and found(module, name) is function:
+            return cls(f"{module}:{name}", function)
+        body = repr(described(function))
+        return cls(f"lambda:{hashlib.sha256(body.encode()).hexdigest()[:16]}", function)
+
+    @classmethod
+    def named(cls, name: str, allow: Collection[str]) -> Function:
+        """Return the function that a document names, to be imported if its module is allowed."""
+        return cls(name, None, name in FUNCTIONS or name.partition(":")[0] in allow)
+
+    def resolve(self) -> Callable[..., Any]:
+        """Return the callable, imported by name if need be.
+
+        Raises
+        ------
+        DeclarationError
+            If a document names it, and its reader did not allow its module.
+        RunError
+            If it cannot be found.
+        """
+        if self.call is not None:
+            return self.call
+        if self.name in FUNCTIONS:
+            return own_function(self.name)
+        module, _, name = self.name.partition(":")
+        if module == "lambda":
+            raise RunError(
+                f"the plan calls {self.name}, a function that no module holds, so the document "
+                "cannot bring it along; define it at the top level of a module"
+            )
+        if not self.allowed:
+            raise DeclarationError(
+                f"the document's plan calls {self.name}, which is not part of the library; to "
+                "import it runs its module's code, and to run the plan calls it. If you trust it, "
+                f"allow it: load(..., allow=[{module!r}]), or --allow {module} on the command line"
+            )
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # whatever a module's code may raise
+            raise RunError(
+                f"the plan calls {self.name}, but module {module!r} cannot be imported "
+                f"({type(error).__name__})"
+            ) from None
+        function = found(module, name)
+        if not callable(function) or home(function) != module:
+            raise RunError(f"the plan calls {self.name}, but {module!r} defines no such function")
+        return function  # type: ignore[no-any-return]
+
+
+def permitted(allow: Collection[str]) -> tuple[str, ...]:
+    """Return the modules that a reader of documents allows.
+
+    Raises
+    ------
+    DeclarationError
+        If it is no list of module names; one text is none, since parts of it are texts too.
+    """
+    try:
+        return texts(allow)
+    except DeclarationError as error:
+        raise DeclarationError(f"allow must be a list of module names: {error}") from None
+
+
+def found(module: str, name: str) -> Any:
+    """Return what a module holds under a qualified name, or None.
+
+    The way leads through classes alone: not into another module, nor into a function's insides.
+    """
+    target: Any = sys.modules.get(module)
+    for i, part in enumerate(name.split(".")):
+        if i and not inspect.isclass(target):
+            return None
+        target = getattr(target, part, None)
+    return target
+
+
+def home(value: Any) -> Any:
+    """Return the name of the module that defines a function or a class."""
+    owner = getattr(value, "__objclass__", value)  # a builtin class's method names its class
+    return getattr(owner, "__module__", None)
+
+
+def described(value: Any) -> Any:
+    """Return what tells a value from others, the same in each interpreter of one version.
+
+    Functions are their code with what is nested in it, their defaults and what they close over;
+    numbers, texts, arrays, lists and mappings are themselves; anything else is its type. What is
+    not a number or a text is told once, by a digest, however often it is met: a value of a few
+    parts can have more ways through it than there is time for.
+    """
+    walk = _Walk()
+    root, _ = walk.of(value, 0)
+    return root, sorted(walk.told.items())
+
+
+class _Walk:
+    """A way through a value and all that it holds."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, Any] = {}
+        self._known: dict[int, tuple[Any, str]] = {}  # with the value, lest its id is given anew
+        self._around: dict[int, int] = {}
+
+    def of(self, value: Any, depth: int) -> tuple[Any, float]:
+        """Return what stands for a value, and the depth of the outermost value around it that it
+        holds again: while it holds one, what it is hangs on where it stands.
+        """  # noqa: D205
+        if value is None or isinstance(value, bool | int | float | complex | str | bytes | range):
+            return (type(value).__name__, repr(value)), math.inf
+        key = id(value)
+        if key in self._around:
+            around = self._around[key]
+            return ("around", depth - around), around  # which of those around it
+        if key in self._known:
+            return self._known[key][1], math.inf
+        self._around[key] = depth
+        outermost = math.inf
+
+        def inner(part: Any) -> Any:
+            nonlocal outermost
+            found, least = self.of(part, depth + 1)
+            outermost = min(outermost, least)
+            return found
+
+        told = _told(value, inner)
+        del self._around[key]
+        name = hashlib.sha256(repr(told).encode()).hexdigest()
+        self.told[name] = told
+        if outermost < depth:
+            return name, outermost
+        self._known[key] = value, name
+        return name, math.inf
+
+
+def _told(value: Any, inner: Callable[[Any], Any]) -> Any:
+    """Return what a value is, its parts as ``inner`` returns them."""
+    if isinstance(value, types.CodeType):
+        shape = (value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount)
+        names = (value.co_names, value.co_varnames, value.co_freevars, value.co_cellvars)
+        return "code", value.co_code, shape, value.co_flags, names, inner(value.co_consts)
+    if isinstance(value, types.FunctionType):
+        cells = [_content(cell) for cell in value.__closure__ or ()]
+        defaults = (value.__defaults__, value.__kwdefaults__)
+        return "function", inner(value.__code__), inner(defaults), inner(cells)
+    if isinstance(value, types.MethodType):
+        return "method", inner(value.__func__), inner(value.__self__)
+    if isinstance(value, functools.partial):
+        return "partial", inner(value.func), inner(value.args), inner(value.keywords)
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufcSU":
+        array = np.ascontiguousarray(value)
+        return "array", array.dtype.str, value.shape, hashlib.sha256(array.tobytes()).hexdigest()
+    if isinstance(value, dict):
+        return "mapping", [(inner(k), inner(v)) for k, v in value.items()]  # whose order is theirs
+    if isinstance(value, set | frozenset):
+        return "set", sorted(repr(inner(part)) for part in value)
+    if isinstance(value, list | tuple):
+        return type(value).__name__, [inner(part) for part in value]
+    name = f"{home(value)}:{getattr(value, '__qualname__', '')}"
+    if inspect.isclass(value) or isinstance(value, types.BuiltinFunctionType | np.ufunc):
+        return "named", name
+    kind = type(value)
+    held = inner(vars(value)) if hasattr(value, "__dict__") and callable(value) else ""
+    return "object", f"{kind.__module__}:{kind.__qualname__}", held
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not filled yet
+        return "empty"

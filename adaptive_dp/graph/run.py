@@ -3,41 +3,323 @@
 from __future__ import annotations
 
 import math
+import sys
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
+from numpy.typing import NDArray
 
 from accountants import ACCOUNTANTS
+from accountants.errors import InapplicableError
+from accountants.numerics import UNIT, Array, up
 from accountants.secret import Secret
 from adaptive_dp.data.engine import Checkpoint, resuming
 from adaptive_dp.data.memory import MemoryRows
 from adaptive_dp.graph import compile as compiler
-from adaptive_dp.graph.certificate import Certificate, claim_lines, stamp
+from adaptive_dp.graph.certificate import Certificate, claim_lines, result_html, result_text, stamp
 from adaptive_dp.graph.certify import certificate, stamped
-from adaptive_dp.graph.charge import releases
+from adaptive_dp.graph.compile import Charge, releases
 from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
-from adaptive_dp.graph.fresh import fresh
-from adaptive_dp.graph.functions import Function
-from adaptive_dp.graph.handles import Handle
-from adaptive_dp.graph.interrupt import Interrupted, shortened
-from adaptive_dp.graph.loop import Loop
+from adaptive_dp.graph.handles import (
+    Handle,
+    Parameter,
+    PublicSource,
+    Release,
+    SourceOperation,
+    shape_of,
+)
+from adaptive_dp.graph.loops import Loop, Repeat, Select, folded, rebuilt, upward
+from adaptive_dp.graph.nodes import Node, Path, Structure
 from adaptive_dp.graph.operation import Query
-from adaptive_dp.graph.roles import PublicSource, SourceOperation
-from adaptive_dp.graph.select import Select
-from adaptive_dp.graph.spread import spread
-from adaptive_dp.graph.steps import Parameter, Release, shape_of
-from adaptive_dp.graph.structure import Node, Path, Structure
-from adaptive_dp.graph.table import result_html, result_text
-from adaptive_dp.graph.traversal import upward
-from adaptive_dp.graph.watch import Watch, silent
+from adaptive_dp.graph.registry import Function, is_own
+from adaptive_dp.graph.values import fresh
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
 
 if TYPE_CHECKING:
-    from adaptive_dp.graph.pipeline import Pipeline
+    from adaptive_dp.graph.plan import Pipeline
+
+# -----------------------------------------------------------------------------
+# Bars that show how far a run is: rounds done, of a number that is public.
+
+
+Watch = Callable[[Node, int], Iterable[int]]
+"""Yields the rounds of a node, and may show how far it is."""
+
+
+def watch(progress: bool) -> Watch:
+    """Return what shows rounds, or what does not.
+
+    Raises
+    ------
+    DeclarationError
+        If bars are wanted, and rich is not installed.
+    """
+    if not progress:
+        return silent
+    try:
+        import rich.progress  # noqa: F401
+    except ImportError:
+        raise DeclarationError(
+            "progress bars need rich: pip install 'adaptive-dp[cli]', or run without progress=True"
+        ) from None
+    return bars
+
+
+def silent(node: Node, rounds: int) -> Iterable[int]:
+    """Yield the rounds of a node."""
+    return range(rounds)
+
+
+def bars(node: Node, rounds: int) -> Iterable[int]:
+    """Yield the rounds of a node, with a bar on standard error if it is not inside a repeat."""
+    if node.loops or rounds < 2:
+        return range(rounds)
+    from rich.console import Console
+    from rich.progress import Progress
+
+    progress = Progress(
+        # the standard error of now: what private steps print is dropped, bars are not
+        console=Console(file=sys.stderr),
+        transient=True,
+        # what they print is not put above the bar either
+        redirect_stdout=node.handle.color != "private",
+        redirect_stderr=node.handle.color != "private",
+    )
+    return _shown(progress, node.name, rounds)
+
+
+def _shown(progress: Any, name: str, rounds: int) -> Iterator[int]:
+    with progress:
+        yield from progress.track(range(rounds), description=name)
+
+
+# -----------------------------------------------------------------------------
+# How much noise a run's outputs carry, estimated from what was released.
+
+
+FAILURES = (Exception, SystemExit)
+"""What a user's functions may raise on other noise than they got."""
+
+
+def spread(
+    outputs: Iterable[tuple[Path, Handle]],
+    structure: Structure,
+    raw: Mapping[str, Any],
+    draws: int = 256,
+) -> Iterator[tuple[Path, Any]]:
+    """Yield each output's expected noise: a parametric bootstrap around the released values.
+
+    Every release that was made gets fresh noise on top, what follows is recomputed, and the
+    standard deviation over the draws is the answer; for a release itself it is the mechanism's
+    own, where that is known, and nothing is drawn for it. It reads released values only: ``raw``
+    holds those of each release, by its name, before they take their reader's form. What is
+    released is released: whatever fails here costs its own estimate and no more.
+    """
+    outputs = list(outputs)
+    known = {name: _exact(structure.nodes[name], raw) for name in _releases(outputs, structure)}
+    drawn = [pair for pair in outputs if not known.get(structure.of(pair[1]).name)]
+    reached = _reached(drawn, structure)
+    again = [n for n in structure if n.name in reached and not n.loops]
+    samples: dict[str, list[Any]] = {n.name: [] for n in again}
+    failed: set[str] = set()  # functions that fail on other noise than they got
+    with np.errstate(all="ignore"):
+        for k in range(draws):
+            values: dict[str, Any] = {}
+            for node in again:
+                name = node.name
+                try:
+                    found = None if name in failed else _redraw(node, structure, raw, values, k)
+                except FAILURES:
+                    found, failed = None, failed | {name}
+                values[name] = found
+                samples[name].append(found)
+    for path, handle in outputs:
+        name = structure.of(handle).name
+        yield path, _estimate(known.get(name) or samples[name])
+
+
+def _releases(outputs: Iterable[tuple[Path, Handle]], structure: Structure) -> set[str]:
+    return {structure.of(h).name for _, h in outputs if isinstance(h.operation, Release)}
+
+
+def _reached(outputs: Iterable[tuple[Path, Handle]], structure: Structure) -> set[str]:
+    """Return the nodes whose redrawn values outputs need: none that only lead to a release."""
+
+    def needed(name: str) -> tuple[str, ...]:
+        node = structure.nodes[name]
+        known = isinstance(node.handle.operation, Release | Parameter | Loop)
+        return () if known else node.inputs  # without a release on the way, all is in the open
+
+    # a group's node is its result's
+    return set(upward([structure.of(handle).name for _, handle in outputs], needed))
+
+
+def _estimate(draws: list[Any]) -> Any:
+    try:
+        with np.errstate(all="ignore"):
+            return _deviation(draws)
+    except FAILURES:  # a value of a kind that has no deviation
+        return None
+
+
+def _redraw(
+    node: Node, structure: Structure, raw: Mapping[str, Any], values: Mapping[str, Any], k: int
+) -> Any:
+    operation = node.handle.operation
+    if isinstance(operation, Loop):
+        return None
+    if isinstance(operation, PublicSource):
+        return raw[node.name]
+    if isinstance(operation, Release):
+        query = node.handle.inputs[0].operation
+        assert isinstance(query, Query)
+        if not operation.mechanism.redrawn():
+            return None
+        again = operation.run([raw[node.name]], SeededStream(k, *node.key))
+        return operation.presented(query, again)
+    if isinstance(operation, Parameter):
+        return operation.run([node.handle.inputs[0].domain], SeededStream(k))
+    inputs = [values[structure.of(i).name] for i in node.handle.inputs]
+    if any(value is None for value in inputs):
+        return None
+    return operation.run(inputs, SeededStream(k))
+
+
+def _exact(node: Node, raw: Mapping[str, Any]) -> list[Any]:
+    """Return two draws whose standard deviation is the mechanism's; none where it is unknown.
+
+    Where what the user wrote fails, a draw without a value, of which nothing is estimated.
+    """
+    release, query = node.handle.operation, node.handle.inputs[0].operation
+    assert isinstance(release, Release)
+    assert isinstance(query, Query)
+    try:
+        with np.errstate(all="ignore"):
+            known = release.mechanism.deviation()
+            if known is None:
+                return []
+            return [release.presented(query, raw[node.name] + sign * known) for sign in (-1, 1)]
+    except FAILURES:
+        return [None]
+
+
+def _deviation(draws: list[Any]) -> Any:
+    if not draws or any(draw is None for draw in draws):
+        return None
+    if isinstance(draws[0], Mapping):
+        keys = draws[0].keys()
+        if any(draw.keys() != keys for draw in draws):
+            return None
+        return {key: _deviation([draw[key] for draw in draws]) for key in keys}
+    arrays = np.asarray(draws)
+    if arrays.dtype.kind not in "biuf":
+        return None
+    with np.errstate(all="ignore"):
+        deviation = arrays.astype(np.float64).std(axis=0)
+    return float(deviation) if deviation.ndim == 0 else deviation
+
+
+# -----------------------------------------------------------------------------
+# What is left of a run that was interrupted: what was released before, and what it cost.
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run was interrupted; it has released what `result` holds, and no more.
+
+    Attributes
+    ----------
+    result
+        The outputs that could be computed: of a repeat that was under way, after its last complete
+        round. Its certificate is of the plan with that many rounds. None where nothing was there.
+        It holds if when to stop was not chosen by what was released: if functions of the plan
+        showed released values on the way, or stopped the run themselves, the certificate of the
+        whole plan is what covers it.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> rounds = iter(["first", "second", "third"])
+    >>> def add(total, count):
+    ...     if next(rounds, "") == "third":
+    ...         raise KeyboardInterrupt  # stands for Ctrl-C
+    ...     return total + count
+    >>> people = dp.dataset("people", columns={})
+    >>> def count(total, people):
+    ...     return dp.post(add, total, people.count().release(dp.Laplace(scale=4)))
+    >>> plan = dp.Pipeline(total=dp.repeat(count, 10, people, start=0.0))
+    >>> plan.certify()
+    <certificate epsilon=2.5 delta=0 by basic>
+    >>> try:
+    ...     plan.simulate(seed=1, people={"id": [1, 2, 3]})
+    ... except dp.Interrupted as stopped:
+    ...     stopped.result.certificate
+    <certificate epsilon=0.5 delta=0 by basic>
+    """
+
+    def __init__(self, result: Result | None) -> None:
+        super().__init__()
+        self.result = result
+
+
+def shortened(
+    outputs: tuple[tuple[Path, Handle], ...],
+    made: Container[int],
+    rounds: Mapping[int, int],
+) -> tuple[list[tuple[Path, Handle]], dict[int, int]]:
+    """Return the outputs that follow from what was released, with repeats cut short.
+
+    Handles are told apart by their identity.
+
+    Parameters
+    ----------
+    outputs
+        Of the plan.
+    made
+        The identities of the handles of releases and loops that are complete.
+    rounds
+        How many rounds of a repeat are complete, by its handle's identity.
+
+    Returns
+    -------
+    outputs
+        Those that can be computed.
+    cut
+        By the identity of a repeat that was cut short, that of the one it was.
+    """
+
+    def before(handle: Handle) -> tuple[Handle, ...]:
+        closed = id(handle) in made or handle.color == "private"
+        return () if closed else handle.inputs
+
+    def make(handle: Handle, inputs: list[Handle | None]) -> Handle | None:
+        closed = id(handle) in made or handle.color == "private"
+        return handle if closed else _shortened(handle, inputs, rounds)
+
+    done = folded([handle for _, handle in outputs], before, make)
+    cut = {id(new): id(old) for old, new in done.items() if new is not None and id(old) in rounds}
+    kept = [(path, done[handle]) for path, handle in outputs]
+    return [(path, handle) for path, handle in kept if handle is not None], cut
+
+
+def _shortened(
+    handle: Handle, inputs: Sequence[Handle | None], rounds: Mapping[int, int]
+) -> Handle | None:
+    operation = handle.operation
+    if isinstance(operation, Repeat) and rounds.get(id(handle), 0) > 0:
+        operation = evolve(operation, times=rounds[id(handle)])
+    elif isinstance(operation, Repeat | Release) or operation.random:
+        return None
+    known = [each for each in inputs if each is not None]
+    return rebuilt(handle, known, operation) if len(known) == len(inputs) else None
+
+
+# -----------------------------------------------------------------------------
+# Running a plan: private values in, released values out.
+
 
 T = TypeVar("T")
 
@@ -551,3 +833,173 @@ def _nested(pairs: Any) -> dict[str, Any]:
             target = target.setdefault(name, {})
         target[path[-1]] = value
     return result
+
+
+# -----------------------------------------------------------------------------
+# What each unit by itself would move of a release, and releases of some of the units.
+#
+# A release qualifies that adds Gaussian noise to a sum over rows, on a way from the data on which
+# what becomes of a unit's rows hangs on those rows and on the plan alone (`Operation.alone`). Then
+# leaving out some units changes nothing of what the others add, and a unit that is in the sum moves
+# it by what its own rows add: see `accountants.individual` for what follows.
+
+
+Units = NDArray[np.int64]
+
+POSSIBLE = (
+    "what each record pays is known for dp.Gaussian releases of counts, sums, histograms and "
+    "vector sums, of a data set with add_remove neighbours, after filters by constants, bounds of "
+    "contributions, and partitions by a column; open a session with accountant='gaussian' for "
+    "others"
+)
+
+
+@frozen
+class Price:
+    """How a unit's contribution becomes a mu: ``norm / sigma + rounding``; 0 for none.
+
+    Parameters
+    ----------
+    sigma
+        Of the noise, in the query's units.
+    rounding
+        The mu by which the mechanism's rounding moves apart values that differ.
+    least
+        The least norm of a contribution that is not 0, or 0 where none is known.
+    """
+
+    sigma: float
+    rounding: float
+    least: float
+
+
+def price(charge: Charge) -> Price:
+    """Return the price of a release, or refuse one of which it is not known what a unit moves.
+
+    Raises
+    ------
+    InapplicableError
+        With what is possible. It hangs on the plan alone.
+    """
+    mechanism, query = charge.mechanism, charge.chain[-1].handle
+    assert isinstance(query.operation, Query)
+    kind = type(query.operation)
+    _need(charge, charge.source.neighbors == "add_remove", "the neighbours are not add_remove")
+    _need(charge, not charge.node.loops, "it is released in a loop")
+    _need(
+        charge,
+        mechanism.shifts and is_own(type(mechanism)) and len(charge.node.handle.inputs) == 1,
+        f"{type(mechanism).__name__} does not add Gaussian noise to a sum",
+    )
+    for node in charge.chain[1:-1]:
+        operation = node.handle.operation
+        _need(
+            charge,
+            operation.alone and is_own(type(operation)) and not operation.random,
+            f"after a {operation.kind}, what one unit moves may hang on others, or on chance",
+        )
+    _need(
+        charge,
+        all(len(node.handle.inputs) == 1 for node in charge.chain[1:]),
+        "it reads released values beside the data; run them first, and compare with their number",
+    )
+    _need(
+        charge,
+        kind.contributions is not Query.contributions and is_own(type(query.operation)),
+        f"a {query.operation.kind} is no plain sum over rows",
+    )
+    sigma, step = mechanism.deviation(), query.operation.step(query.domain)
+    rounding = mechanism.cost(0.0, query.operation.dimension(query.domain), step).mu()
+    assert sigma is not None
+    assert rounding is not None
+    return Price(sigma, up(rounding) if rounding else 0.0, step)
+
+
+def norms(
+    structure: Structure, charge: Charge, rows: Secret[Any], everyone: Secret[Units]
+) -> Secret[Array]:
+    """Return a bound of what each unit adds to a release's query, in l2.
+
+    A unit's rows add at most the sum of what each of them adds (triangle inequality).
+
+    Parameters
+    ----------
+    structure, charge
+        The plan, and its release.
+    rows
+        What is bound to the data set.
+    everyone
+        Their `units`.
+
+    Returns
+    -------
+    Secret array
+        Shape (units,); 0 only where the unit moves nothing.
+    """
+    run = _way(structure, charge, rows)
+    query = charge.chain[-1].handle.operation
+    assert isinstance(query, Query)
+
+    def added() -> Secret[Array]:
+        names = everyone.reveal()
+        whose, each = query.contributions(run.secrets[charge.chain[-2].name].reveal())
+        index = np.searchsorted(names, whose)
+        total, most = np.zeros(len(names)), np.ones(len(names))
+        np.add.at(total, index, each)
+        np.add.at(most, index, 1.0)
+        # a float sum of k numbers is off by a relative k 2^-53; k of the unit's own rows, since
+        # what a unit pays must not hang, by its last bit, on how many rows another one has
+        return Secret(np.where(most > 2, total + total * (most * UNIT), total))
+
+    return guarded(charge.node.name, added)
+
+
+def release(run: Run, charge: Charge, rows: Secret[Any], active: Secret[Units]) -> None:
+    """Compute a release in a run, of the units that are active and no others.
+
+    Parameters
+    ----------
+    run
+        Where what is released goes; its private values are not used.
+    charge
+        The release.
+    rows
+        What is bound to the data set.
+    active
+        Which units take part.
+    """
+    some = guarded(charge.node.name, lambda: Secret(rows.reveal().among(active.reveal())))
+    of = _way(run.structure, charge, some, run.seed, run.round)
+    of.value(charge.chain[-1])
+    of.value(charge.node)
+    run.opened[charge.node.name] = of.opened[charge.node.name]
+    run.raw[charge.node.name] = of.raw[charge.node.name]
+
+
+def units(rows: Secret[Any]) -> Secret[Units]:
+    """Return the units of rows, in increasing order."""
+    return guarded("data", lambda: Secret(np.unique(rows.reveal().units)))
+
+
+def _way(
+    structure: Structure,
+    charge: Charge,
+    rows: Secret[Any],
+    seed: int | None = None,
+    within: tuple[int, ...] = (),
+) -> Run:
+    """Return a run of what leads from the data to a release's query, on given rows."""
+    run = Run(structure, seed)
+    run.round = within
+    run.bind({charge.chain[0].name: rows})
+    for node in charge.chain[1:-1]:
+        run.value(node)
+    return run
+
+
+def _need(charge: Charge, holds: bool, why: str) -> None:
+    if not holds:
+        raise InapplicableError(
+            f"{charge.node.name!r} has no price for each record by itself: {why}. With "
+            f"accountant='individual', {POSSIBLE}"
+        )

@@ -17,8 +17,8 @@ import attrs
 from attrs import field, frozen
 
 from accountants import ACCOUNTANTS, Accountant, AccountingError
-from accountants.codec import shown as shortened
-from accountants.rounding import shown
+from accountants.document import short_repr as shortened
+from accountants.numerics import shown
 from adaptive_dp.graph.certificate import (
     LOWER,
     STATED,
@@ -28,11 +28,10 @@ from adaptive_dp.graph.certificate import (
     Claim,
     ThirdParty,
 )
-from adaptive_dp.graph.certify import certificate
+from adaptive_dp.graph.certify import OURS, allowed_accountant, certificate
 from adaptive_dp.graph.errors import DocumentError, PlanError, PluginError
-from adaptive_dp.graph.pipeline import Pipeline
-from adaptive_dp.graph.plugins import OURS, allowed_accountant
-from adaptive_dp.graph.visible import cut, visible
+from adaptive_dp.graph.plan import Pipeline
+from adaptive_dp.graph.values import cut, visible
 
 TOLERANCE = 1e-9
 """Room for the rounding of other versions of NumPy and SciPy."""

@@ -15,16 +15,17 @@ A picture
     `adaptive_dp.plot.per_instance`.
 """
 
-from adaptive_dp.instance.clipped_sum import clipped_sum_mus
-from adaptive_dp.instance.composition import composed_mus, gaussian_epsilons, renyi_epsilons
-from adaptive_dp.instance.objective_perturbation import objective_losses
-from adaptive_dp.instance.output_perturbation import output_epsilons, output_mus, worst_output_mu
-from adaptive_dp.instance.plan import per_instance
-from adaptive_dp.instance.posterior import posterior_epsilons
-from adaptive_dp.instance.worst_posterior import (
+from adaptive_dp.instance.plan import composed_mus, gaussian_epsilons, per_instance, renyi_epsilons
+from adaptive_dp.instance.records import (
     RidgeBounds,
+    clipped_sum_mus,
     largest_gamma,
+    objective_losses,
+    output_epsilons,
+    output_mus,
+    posterior_epsilons,
     worst_epsilon,
+    worst_output_mu,
     worst_profile,
 )
 

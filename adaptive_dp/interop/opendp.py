@@ -42,7 +42,6 @@ from numpy.typing import NDArray
 from accountants import Approximate, PrivacyLoss, Pure, ZeroConcentrated
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.operation import require
 from adaptive_dp.noise.stream import Stream
 
 MODULES = frozenset({"measurements", "combinators", "transformations"})
@@ -86,7 +85,8 @@ def from_opendp(measurement: Any) -> OpenDP:
 
 
 def _fits(instance: Any, attribute: Any, value: Any) -> None:
-    require(isinstance(value, str), f"OpenDP.measurement must be JSON, got {type(value).__name__}")
+    if not isinstance(value, str):
+        raise DeclarationError(f"OpenDP.measurement must be JSON, got {type(value).__name__}")
     _checked(_made(value))
 
 
@@ -145,10 +145,10 @@ class OpenDP(Mechanism):
         measure = str(found.output_measure)
         parts = said if measure == "Approximate(MaxDivergence)" else (said,)
         numbers = [float(part) for part in parts]
-        require(
-            all(part >= 0 for part in numbers) and numbers[0] < math.inf,
-            f"OpenDP's privacy map promises nothing at distance {distance!r}: it says {said!r}",
-        )
+        if not (all(part >= 0 for part in numbers) and numbers[0] < math.inf):
+            raise DeclarationError(
+                f"OpenDP's privacy map promises nothing at distance {distance!r}: it says {said!r}"
+            )
         if measure == "ZeroConcentratedDivergence":
             return ZeroConcentrated(numbers[0])
         return Pure(numbers[0]) if len(numbers) == 1 else Approximate(*numbers)
@@ -158,20 +158,20 @@ class OpenDP(Mechanism):
         found = _made(self.measurement)
         domain = str(found.input_domain)
         size = re.search(r"size=(\d+)", domain)
-        require(
-            _vector(found) or dimension == 1,
-            f"the measurement reads one number ({domain}), and the query gives {dimension}; use "
-            "vector_domain",
-        )
-        require(
-            size is None or int(size[1]) == dimension,
-            f"the measurement reads {domain}, and the query gives {dimension} numbers",
-        )
-        require(
-            _carrier(found) == "f64" or (step >= 1 and step == math.floor(step)),
-            f"the measurement reads whole numbers ({domain}), and the query's need not be; use a "
-            "domain of f64",
-        )
+        if not _vector(found) and dimension != 1:
+            raise DeclarationError(
+                f"the measurement reads one number ({domain}), and the query gives {dimension}; "
+                "use vector_domain"
+            )
+        if size is not None and int(size[1]) != dimension:
+            raise DeclarationError(
+                f"the measurement reads {domain}, and the query gives {dimension} numbers"
+            )
+        if _carrier(found) != "f64" and not (step >= 1 and step == math.floor(step)):
+            raise DeclarationError(
+                f"the measurement reads whole numbers ({domain}), and the query's need not be; use "
+                "a domain of f64"
+            )
         return self.loss(distance)
 
 
@@ -193,10 +193,10 @@ def _made(text: str) -> Any:
         raise DeclarationError(f"OpenDP.measurement is no JSON: {error}") from None
     mod = _mod()
     for name in _built(document):
-        require(
-            _constructs(*name.split(".", 1)),
-            f"OpenDP.measurement calls opendp.{name}, which is no constructor of OpenDP's",
-        )
+        if not _constructs(*name.split(".", 1)):
+            raise DeclarationError(
+                f"OpenDP.measurement calls opendp.{name}, which is no constructor of OpenDP's"
+            )
     try:
         return mod.deserialize(text)
     except Exception as error:
@@ -227,50 +227,54 @@ def _built(value: Any) -> Iterator[str]:
             yield f"{value.get('__module__')}.{value['__function__']}"
         known = {"__function__", "__module__", "__kwargs__", "__version__", "__tuple__"}
         odd = [key for key in value if key.startswith("__") and key not in known]
-        require(not odd, f"OpenDP.measurement has {', '.join(odd)}, which no plan can hold")
+        if odd:
+            raise DeclarationError(
+                f"OpenDP.measurement has {', '.join(odd)}, which no plan can hold"
+            )
         for item in value.values():
             yield from _built(item)
 
 
 def _checked(found: Any) -> None:
     """Refuse a measurement that does not read, or promise, what a plan can give and use."""
-    require(
-        type(found).__name__ == "Measurement",
-        f"OpenDP.measurement must be a Measurement, got {type(found).__name__}",
-    )
+    if type(found).__name__ != "Measurement":
+        raise DeclarationError(
+            f"OpenDP.measurement must be a Measurement, got {type(found).__name__}"
+        )
     domain, metric, measure = map(
         str, (found.input_domain, found.input_metric, found.output_measure)
     )
-    require(
-        _METRIC.fullmatch(metric) is not None,
-        f"a query's values are apart in AbsoluteDistance, L1Distance or L2Distance, and the "
-        f"measurement's metric is {metric}; where that is one of data sets, chain no "
-        "transformation before the noise: the query is this library's",
-    )
+    if _METRIC.fullmatch(metric) is None:
+        raise DeclarationError(
+            f"a query's values are apart in AbsoluteDistance, L1Distance or L2Distance, and the "
+            f"measurement's metric is {metric}; where that is one of data sets, chain no "
+            "transformation before the noise: the query is this library's"
+        )
     matched = _DOMAIN.fullmatch(domain)
-    require(
-        matched is not None and _carrier(found) in ("f64", "i64"),
-        f"a query's values are any f64 without NaN, or any i64, and the measurement's domain is "
-        f"{domain}; use atom_domain(T=float, nan=False) or atom_domain(T='i64'), without bounds, "
-        "or a vector_domain of them",
-    )
+    if not (matched is not None and _carrier(found) in ("f64", "i64")):
+        raise DeclarationError(
+            "a query's values are any f64 without NaN, or any i64, and the measurement's domain "
+            f"is {domain}; use atom_domain(T=float, nan=False) or atom_domain(T='i64'), without "
+            "bounds, or a vector_domain of them"
+        )
     scalar = metric.startswith("Absolute")
-    require(scalar != _vector(found), f"the metric {metric} does not measure the domain {domain}")
+    if scalar == _vector(found):
+        raise DeclarationError(f"the metric {metric} does not measure the domain {domain}")
     cure = "; fix its delta by combinators.make_fix_delta" if "Smoothed" in measure else ""
-    require(
-        measure in _MEASURES,
-        f"the output measure must be one of {', '.join(_MEASURES)}, got {measure}{cure}",
-    )
+    if measure not in _MEASURES:
+        raise DeclarationError(
+            f"the output measure must be one of {', '.join(_MEASURES)}, got {measure}{cure}"
+        )
     size = re.search(r"size=(\d+)", domain)
     zeros = np.zeros(() if scalar else (int(size[1]) if size else 2,))
     number = int if _carrier(found) == "i64" else float
     released = found(number(0) if scalar else [number(0)] * zeros.size)
     fits = np.shape(released) == zeros.shape and np.asarray(released).dtype.kind in "biuf"
-    require(
-        fits,
-        f"the measurement must release numbers of the shape that it reads, {zeros.shape}, and "
-        f"releases a {type(released).__name__} of shape {np.shape(released)}",
-    )
+    if not fits:
+        raise DeclarationError(
+            f"the measurement must release numbers of the shape that it reads, {zeros.shape}, and "
+            f"releases a {type(released).__name__} of shape {np.shape(released)}"
+        )
 
 
 def _carrier(found: Any) -> str:

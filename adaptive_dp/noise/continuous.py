@@ -85,7 +85,7 @@ def normal(stream: Stream) -> Real:
         # a rejection depends on k too: both are drawn again
 
 
-def positive(constants: Sequence[float], terms: Sequence[tuple[float, Real]]) -> bool:
+def is_nonnegative_sum(constants: Sequence[float], terms: Sequence[tuple[float, Real]]) -> bool:
     """Return whether ``sum(constants) + sum(factor * real)`` is at least 0, exactly.
 
     Constants and factors are finite floats, each taken for the rational number that it is.

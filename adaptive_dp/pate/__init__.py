@@ -6,20 +6,20 @@ alone.
 """
 
 from adaptive_dp.pate.active import active, passive
+from adaptive_dp.pate.aggregators import (
+    ConfidentGNMax,
+    GNMax,
+    InteractiveGNMax,
+    LNMax,
+    Plurality,
+    StableVotes,
+)
 from adaptive_dp.pate.ballots import Ballots, BallotsSource, VoteCounts, ballots
-from adaptive_dp.pate.confident import ConfidentGNMax
-from adaptive_dp.pate.gnmax import GNMax
-from adaptive_dp.pate.interactive import InteractiveGNMax
-from adaptive_dp.pate.kept import kept
-from adaptive_dp.pate.lnmax import LNMax
-from adaptive_dp.pate.plurality import Plurality
-from adaptive_dp.pate.private import private_epsilon
 from adaptive_dp.pate.sanitized import Sanitized, sanitized, sanitized_epsilon
-from adaptive_dp.pate.spent import Spending, spent
-from adaptive_dp.pate.stable_votes import StableVotes
+from adaptive_dp.pate.saved_teachers import kept
+from adaptive_dp.pate.spent import Spending, TestedGNMax, private_epsilon, spent
 from adaptive_dp.pate.student import Student, student
 from adaptive_dp.pate.teachers import Teachers, teachers
-from adaptive_dp.pate.tested import TestedGNMax
 
 __all__ = [
     "Ballots",

@@ -19,18 +19,17 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
-from adaptive_dp.graph.convert import number, whole
-from adaptive_dp.graph.errors import RunError
-from adaptive_dp.graph.functions import Function
+from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.graph.handles import Released, post, public
+from adaptive_dp.graph.loops import repeat
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.operation import Color, Operation, require
-from adaptive_dp.graph.repeat import repeat
+from adaptive_dp.graph.operation import Color, Operation
+from adaptive_dp.graph.registry import Function
+from adaptive_dp.graph.values import number, whole
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.pate.functions import NEVER, at_random, known, noted, picked, unasked
+from adaptive_dp.pate.ballots import NEVER, at_random, known, noted, picked, unasked
 from adaptive_dp.pate.model import described, settings, taught
-from adaptive_dp.pate.points import PointsDomain
-from adaptive_dp.pate.teachers import Teachers
+from adaptive_dp.pate.teachers import PointsDomain, Teachers
 from adaptive_dp.queries.labeled import open_handle
 
 Labels = NDArray[np.int64]
@@ -93,7 +92,8 @@ class Disagreement(Operation):
 
     def domain(self, inputs: Sequence[Any]) -> None:
         """Check that there are points and answers."""
-        require(len(inputs) == 2, "a committee reads points, and answers on them")
+        if len(inputs) != 2:
+            raise DeclarationError("a committee reads points, and answers on them")
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Labels:
         """Return the positions of the points, shape (batch,)."""
@@ -236,20 +236,21 @@ def _one(value: Any) -> int:
 
 def _whole(what: str, value: Any, least: int, most: int) -> int:
     found = whole(value)
-    require(
-        found is not None and least <= found <= most,
-        f"{what} must be a whole number from {least} to {most}, got {value!r}",
-    )
+    if not (found is not None and least <= found <= most):
+        raise DeclarationError(
+            f"{what} must be a whole number from {least} to {most}, got {value!r}"
+        )
     assert found is not None
     return found
 
 
 def _size(what: str, teachers: Any, points: Any, asked: int) -> int:
-    require(
-        isinstance(teachers, Teachers) and isinstance(points.domain, PointsDomain),
-        f"{what} needs teachers (dp.pate.teachers) and points (teachers.points), got {teachers!r} "
-        f"and {points!r}",
-    )
+    if not (isinstance(teachers, Teachers) and isinstance(points.domain, PointsDomain)):
+        raise DeclarationError(
+            f"{what} needs teachers (dp.pate.teachers) and points (teachers.points), got "
+            f"{teachers!r} and {points!r}"
+        )
     size: int = points.domain.size
-    require(asked <= size, f"{what} would ask {asked} questions of {size} points; ask fewer")
+    if not (asked <= size):
+        raise DeclarationError(f"{what} would ask {asked} questions of {size} points; ask fewer")
     return size

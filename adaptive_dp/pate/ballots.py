@@ -1,9 +1,4 @@
-"""Ballots: for each question, one vote of each teacher.
-
-Neighbouring data sets differ in the votes of some *teachers*, one where units are split at random
-(`adaptive_dp.pate.teachers`), in any number of questions. Everybody votes, so that the counts of a
-question add up to the number of teachers, and one teacher moves one vote in each of them.
-"""
+"""Functions of released values that plans of the library call."""
 
 from __future__ import annotations
 
@@ -14,14 +9,125 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
-from adaptive_dp.graph.change import NEIGHBORS, Change, Neighbors
-from adaptive_dp.graph.convert import number, whole
-from adaptive_dp.graph.errors import DataError
-from adaptive_dp.graph.handles import Private, PrivateQuery, Released
+from accountants.definitions import renyi_to_epsilon
+from accountants.losses.gaussian import Sanitization
+from accountants.numerics import up
+from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
+from adaptive_dp.graph.handles import Private, PrivateQuery, Released, SourceOperation, bindable
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.operation import Operation, Query, require
-from adaptive_dp.graph.roles import SourceOperation, bindable
+from adaptive_dp.graph.operation import NEIGHBORS, Change, Neighbors, Operation, Query
+from adaptive_dp.graph.values import number, whole
+from adaptive_dp.mechanisms.smooth_sensitivity import step
+from adaptive_dp.noise import lattice
 from adaptive_dp.noise.stream import Stream
+
+Labels = NDArray[np.int64]
+
+
+def checked_points(at: Any, *, size: int, width: int) -> Any:
+    """Return rows to vote on, or refuse what does not have the declared shape.
+
+    Raises
+    ------
+    RunError
+        If it is not ``size`` rows of ``width`` numbers.
+    """
+    found = np.asarray(at)
+    if found.dtype.kind not in "biuf" or found.shape != (size, width):
+        raise RunError(
+            f"votes are declared on {size} rows of {width} features, got shape {found.shape}; "
+            "choose so many rows of the points, or declare votes(..., size=...) as they are"
+        )
+    return found.astype(np.float64)
+
+
+NEVER = -2
+"""The answer of a point that was not asked."""
+
+
+def unasked(size: int) -> Labels:
+    """Return the answers of so many points of which none was asked."""
+    return np.full(int(size), NEVER, dtype=np.int64)
+
+
+def at_random(count: int, *, size: int, seed: int) -> Labels:
+    """Return ``size`` different positions among ``count``, drawn by a public seed."""
+    return np.random.default_rng(seed).permutation(int(count))[:size]
+
+
+def picked(points: Any, chosen: Any) -> Any:
+    """Return the points at some positions."""
+    return np.asarray(points)[np.asarray(chosen)]
+
+
+def noted(answers: Any, chosen: Any, said: Any) -> Labels:
+    """Return answers, with what was said on the points at some positions."""
+    found = np.array(answers, dtype=np.int64)
+    found[np.asarray(chosen)] = np.asarray(said)
+    return found
+
+
+def known(answers: Any) -> Labels:
+    """Return answers, -1 where there is none."""
+    return np.maximum(np.asarray(answers, dtype=np.int64), -1)
+
+
+def checked_probabilities(given: Any, *, questions: int, classes: int) -> Any:
+    """Return the student's probabilities, or refuse what are none.
+
+    Raises
+    ------
+    RunError
+        If they are not ``questions`` rows of ``classes`` numbers from 0 to 1.
+    """
+    found = np.asarray(given)
+    if found.dtype.kind not in "biuf" or found.shape != (questions, classes):
+        raise RunError(
+            f"probabilities are of shape {(questions, classes)} (questions, classes), got shape "
+            f"{found.shape}; give one for each class of each question"
+        )
+    found = found.astype(np.float64)
+    if not ((found >= 0) & (found <= 1)).all():
+        raise RunError(
+            "probabilities must be numbers from 0 to 1; what is given has others, or NaN among them"
+        )
+    return found
+
+
+def spent_upper(
+    released: Any, sigma: float, beta: float, spread: float, *, failure: float, worst: float
+) -> float:
+    """Return what is at least f, but with probability ``failure``: see `pate.Sanitized`.
+
+    Parameters
+    ----------
+    released
+        The two numbers that `Sanitized` released.
+    sigma, beta, spread
+        Its parameters.
+    worst
+        The worst case, which f does not exceed.
+    """
+    bound, logarithm = (float(v) for v in released)
+    # rounding to the grids, and that of S sigma; cuts at bounds make neither too small
+    bound, logarithm = bound + step(0.0, worst), logarithm + lattice.step(beta * spread) + 1e-9
+    found = Sanitization(sigma, beta, spread).upper(bound, logarithm, failure)
+    return min(found, worst)
+
+
+def spent_epsilon(bound: float, *, order: float, delta: float, beside: float) -> float:
+    """Return the epsilon at delta of divergences ``bound + beside`` at one order."""
+    total = np.array([up(bound + beside, 2)])
+    return max(0.0, float(renyi_to_epsilon(total, np.array([order]), delta)[0]))
+
+
+# -----------------------------------------------------------------------------
+# Ballots: for each question, one vote of each teacher.
+#
+# Neighbouring data sets differ in the votes of some *teachers*, one where units are split at random
+# (`adaptive_dp.pate.teachers`), in any number of questions. Everybody votes, so that the counts of
+# a
+# question add up to the number of teachers, and one teacher moves one vote in each of them.
 
 
 @frozen
@@ -108,10 +214,8 @@ class Ask(Operation):
         """Return the size of the ballots."""
         of = inputs[0] if inputs else None
         teachers, classes = getattr(of, "count", None), getattr(of, "classes", None)
-        require(
-            teachers is not None and classes is not None and len(inputs) == 2,
-            "votes read teachers and the rows to vote on",
-        )
+        if not (teachers is not None and classes is not None and len(inputs) == 2):
+            raise DeclarationError("votes read teachers and the rows to vote on")
         assert teachers is not None
         assert classes is not None
         return BallotsDomain(teachers, _size(self.size, "votes"), len(classes))
@@ -124,10 +228,10 @@ class Ask(Operation):
 
 def _size(value: Any, of: str) -> int:
     found = whole(value)
-    require(
-        found is not None and 1 <= found <= 10**9,
-        f"{of}: the number of questions must be a whole number of at least 1, got {value!r}",
-    )
+    if not (found is not None and 1 <= found <= 10**9):
+        raise DeclarationError(
+            f"{of}: the number of questions must be a whole number of at least 1, got {value!r}"
+        )
     assert found is not None
     return found
 
@@ -176,14 +280,14 @@ class BallotsSource(SourceOperation):
         for what in ("teachers", "questions", "classes"):
             given = getattr(self, what)
             found = whole(given)
-            require(
-                found is not None and 1 <= found <= 10**9,
-                f"ballots' {what} must be a whole number of at least 1, got {given!r}",
+            if not (found is not None and 1 <= found <= 10**9):
+                raise DeclarationError(
+                    f"ballots' {what} must be a whole number of at least 1, got {given!r}"
+                )
+        if self.neighbors not in NEIGHBORS:
+            raise DeclarationError(
+                f"neighbors must be one of {', '.join(NEIGHBORS)}, got {self.neighbors!r}"
             )
-        require(
-            self.neighbors in NEIGHBORS,
-            f"neighbors must be one of {', '.join(NEIGHBORS)}, got {self.neighbors!r}",
-        )
 
     def label(self) -> str:
         """Return the name."""
@@ -266,11 +370,11 @@ class Counted(Query):
 
     def sensitivity(self, domain: BallotsDomain, change: Change, norm: float) -> float:
         """Return the number of teachers that change; refuse any norm but 0."""
-        require(
-            norm == 0,
-            "votes say how many teachers change, not how far counts move: release them with an "
-            f"aggregator such as dp.GNMax, whose norm is 0, got norm {norm!r}",
-        )
+        if norm != 0:
+            raise DeclarationError(
+                "votes say how many teachers change, not how far counts move: release them with an "
+                f"aggregator such as dp.GNMax, whose norm is 0, got norm {norm!r}"
+            )
         return float(min(change.rows, domain.teachers))
 
     def dimension(self, domain: BallotsDomain) -> int:

@@ -12,23 +12,19 @@ from numpy.typing import NDArray
 
 from accountants import Composite, PrivacyLoss, Pure, SmoothSanitization
 from accountants import Gaussian as GaussianLoss
-from accountants.notions.renyi import renyi_total
-from accountants.rounding import down, up
-from adaptive_dp.graph.convert import number
-from adaptive_dp.graph.free import Free
-from adaptive_dp.graph.functions import Function
-from adaptive_dp.graph.handles import Handle, Released, parameter, post
-from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
-from adaptive_dp.graph.operation import require
-from adaptive_dp.graph.steps import Post
+from accountants.definitions import renyi_total
+from accountants.numerics import down, up
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.handles import Handle, Post, Released, parameter, post
+from adaptive_dp.graph.mechanism import Free, Mechanism, noise_parameter
+from adaptive_dp.graph.registry import Function
+from adaptive_dp.graph.values import number
 from adaptive_dp.noise import lattice
 from adaptive_dp.noise.continuous import nearest, normal
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.pate.ballots import Ballots
-from adaptive_dp.pate.bounds import fixed_questions
-from adaptive_dp.pate.functions import spent_epsilon, spent_upper
-from adaptive_dp.pate.gnmax import LARGEST, changed
-from adaptive_dp.pate.spent import Spending, Spent, spent
+from adaptive_dp.pate.aggregators import MAX_SIGMA, changed
+from adaptive_dp.pate.ballots import Ballots, spent_epsilon, spent_upper
+from adaptive_dp.pate.spent import Spending, Spent, fixed_questions, spent
 
 ROUNDING = 1e-12
 """More than float64 makes S, its logarithm and its products wrong, relatively or by itself."""
@@ -36,11 +32,11 @@ ROUNDING = 1e-12
 
 def _smoothness(instance: Any, attribute: Any, value: Any) -> None:
     real = isinstance(value, int | float) and not isinstance(value, bool)
-    require(
-        real and 1e-9 <= value <= 1,
-        f"Sanitized.beta must be a number from 1e-9 to 1, got {value!r}; it is declared, not "
-        "calibrated: 0.2 / order, say",
-    )
+    if not (real and 1e-9 <= value <= 1):
+        raise DeclarationError(
+            f"Sanitized.beta must be a number from 1e-9 to 1, got {value!r}; it is declared, not "
+            "calibrated: 0.2 / order, say"
+        )
 
 
 class Sanitized(Mechanism):
@@ -114,12 +110,15 @@ class Sanitized(Mechanism):
         if times == 0:
             return Pure(0.0)
         for name in ("sigma", "spread"):
-            require(
-                getattr(self, name) <= LARGEST,
-                f"Sanitized.{name} must be at most 2^49, got {getattr(self, name):g}",
-            )
+            if not (getattr(self, name) <= MAX_SIGMA):
+                raise DeclarationError(
+                    f"Sanitized.{name} must be at most 2^49, got {getattr(self, name):g}"
+                )
         beta = up((self.beta + ROUNDING) * times, 4)
-        require(beta <= 300, f"{times} teachers change, too many for Sanitized.beta; take less")
+        if not (beta <= 300):
+            raise DeclarationError(
+                f"{times} teachers change, too many for Sanitized.beta; take less"
+            )
         far = up(math.expm1(beta) / math.expm1(self.beta), 8) if times > 1 else 1.0
         sigma = down(self.sigma * (1 - ROUNDING) / far, 4)
         mu = up(beta / self.beta / self.spread, 8)
@@ -127,12 +126,12 @@ class Sanitized(Mechanism):
 
     def premises(self, release: Any) -> None:
         """Refuse questions that follow from answers: see `fixed_questions`."""
-        require(
-            fixed_questions(release.inputs[0]),
-            "the questions depend on released values (points chosen by earlier answers, or a "
-            "loop): on other answers others would have been asked, so that what these votes lose "
-            "bounds nothing; sanitise votes on points that are fixed beforehand",
-        )
+        if not fixed_questions(release.inputs[0]):
+            raise DeclarationError(
+                "the questions depend on released values (points chosen by earlier answers, or a "
+                "loop): on other answers others would have been asked, so that what these votes "
+                "lose bounds nothing; sanitise votes on points that are fixed beforehand"
+            )
 
 
 def sanitized(
@@ -181,10 +180,10 @@ def sanitized(
     <released spent_upper>
     """
     real = isinstance(failure, int | float) and not isinstance(failure, bool)
-    require(
-        real and 1e-300 <= failure < 1,
-        f"sanitized: failure must be a probability above 0, below 1, got {failure!r}",
-    )
+    if not (real and 1e-300 <= failure < 1):
+        raise DeclarationError(
+            f"sanitized: failure must be a probability above 0, below 1, got {failure!r}"
+        )
     query = spent(ballots, mechanism, order=order)
     operation = query.operation
     assert isinstance(operation, Spent)
@@ -242,28 +241,29 @@ def sanitized_epsilon(
     published = isinstance(bound, Handle) and _published(bound)
     noisy = bound.inputs[0] if published and bound.inputs else None
     mechanism = noisy.domain if noisy is not None else None
-    require(
-        isinstance(mechanism, Sanitized),
-        f"sanitized_epsilon needs what sanitized(...) returned, got {bound!r}",
-    )
+    if not isinstance(mechanism, Sanitized):
+        raise DeclarationError(
+            f"sanitized_epsilon needs what sanitized(...) returned, got {bound!r}"
+        )
     assert isinstance(mechanism, Sanitized)
     assert noisy is not None
     query = noisy.inputs[0].operation
     assert isinstance(query, Spent)
-    require(
-        not mechanism.free(),
-        "sanitized_epsilon needs a release with its noise: sigma or spread is still free",
-    )
+    if mechanism.free():
+        raise DeclarationError(
+            "sanitized_epsilon needs a release with its noise: sigma or spread is still free"
+        )
     losses = [mechanism.loss(1.0), *beside]
     for loss in beside:
-        require(isinstance(loss, PrivacyLoss), f"beside must be privacy losses, got {loss!r}")
+        if not isinstance(loss, PrivacyLoss):
+            raise DeclarationError(f"beside must be privacy losses, got {loss!r}")
     real = isinstance(delta, int | float) and not isinstance(delta, bool) and 0 < delta < 1
     left = delta - up(math.fsum(loss.failure() for loss in losses), 4) if real else 0.0
-    require(
-        left > 0,
-        f"sanitized_epsilon's delta must be above 0 and below 1, and above what releases beside "
-        f"may fail by, got {delta!r}",
-    )
+    if not (left > 0):
+        raise DeclarationError(
+            "sanitized_epsilon's delta must be above 0 and below 1, and above what releases "
+            f"beside may fail by, got {delta!r}"
+        )
     order = np.array([float(query.order)])
     rest = float(renyi_total([(loss, 1) for loss in losses], order)[0])
     return post(spent_epsilon, bound, order=float(query.order), delta=down(left, 4), beside=rest)

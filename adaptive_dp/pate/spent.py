@@ -1,26 +1,118 @@
-"""What answering the questions loses on the votes at hand, as a private number to be released."""
+"""What answers lose on the votes at hand: private numbers, and a private test of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
+from accountants import (
+    AccountingError,
+    Composite,
+    DataDependent,
+    DataDependentRenyi,
+    GaussianVotes,
+    PrivacyLoss,
+    Pure,
+    Secret,
+    Tested,
+)
+from accountants import Gaussian as GaussianLoss
+from accountants.definitions import renyi_divergence
+from accountants.errors import probability
 from accountants.losses.votes import Votes
-from accountants.notions.renyi import renyi_divergence
-from adaptive_dp.graph.change import Change
-from adaptive_dp.graph.convert import number
-from adaptive_dp.graph.handles import PrivateQuery
-from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.operation import Query, require
+from accountants.numerics import up
+from adaptive_dp.graph.compile import Charge, distance, paid, regions, releases
+from adaptive_dp.graph.errors import DeclarationError, RunError
+from adaptive_dp.graph.handles import Handle, PrivateQuery, Release, meant
+from adaptive_dp.graph.loops import Loop, State, upward
+from adaptive_dp.graph.mechanism import Mechanism, budget_parameter, noise_parameter
+from adaptive_dp.graph.operation import Change, Query
+from adaptive_dp.graph.plan import Pipeline
+from adaptive_dp.graph.run import private_values
+from adaptive_dp.graph.values import POSITIVE, number, positive, whole
+from adaptive_dp.mechanisms.propose_test_release import passes
+from adaptive_dp.mechanisms.smooth_sensitivity import (
+    charged_epsilon,
+    failure_parameter,
+    step,
+    usable,
+)
 from adaptive_dp.noise.stream import Stream
+from adaptive_dp.pate.aggregators import GNMax, argmax_mu, changed, most
 from adaptive_dp.pate.ballots import Ballots, BallotsDomain, VoteCounts
-from adaptive_dp.pate.bounds import order_known, table, votes_of
-from adaptive_dp.primitives.bounded_grid import step
+
+# -----------------------------------------------------------------------------
+# What an aggregator's answers lose on the votes at hand: from the aggregator to `accountants`.
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """An aggregator of which more is proven than its worst case."""
+
+    def votes(self, teachers: int, classes: int) -> Votes:
+        """Return the loss of one question, as a function of its counts.
+
+        Of what `release` draws, rounding included, where one teacher changes.
+        """
+        ...
+
+
+def votes_of(mechanism: Mechanism, domain: BallotsDomain) -> Votes:
+    """Return what is proven of an aggregator's answers on given counts.
+
+    Raises
+    ------
+    DeclarationError
+        If nothing is, or its parameters are free, or too large.
+    """
+    name = type(mechanism).__name__
+    if mechanism.free():
+        raise DeclarationError(
+            f"{name} has free parameters, and what it loses on the votes at hand depends on them; "
+            "calibrate the labels first, and pass the aggregator with its numbers"
+        )
+    if not isinstance(mechanism, Bounded):
+        raise DeclarationError(
+            f"nothing is proven of what {name} loses on the votes at hand; use an aggregator such "
+            "as dp.pate.GNMax"
+        )
+    try:
+        return mechanism.votes(domain.teachers, max(2, domain.classes))
+    except AccountingError as error:
+        raise DeclarationError(f"{name}: {error}") from None
+
+
+def table(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return counts of shape (questions, classes), with a class that nobody votes for beside one.
+
+    What is proven is proven for two classes or more; that of one class is a function of it.
+    """
+    return np.pad(counts, ((0, 0), (0, 1))) if counts.shape[1] == 1 else counts
+
+
+def fixed_questions(handle: Handle) -> bool:
+    """Whether what a handle reads depends on no released value.
+
+    Else the questions are those of one course of events among many, and what they lose on the data
+    bounds nothing: with other answers others would have been asked.
+    """
+    # of a loop's own table it is the table that is read, in the same way in each round
+    read = upward([meant(handle)], lambda h: [meant(each) for each in h.inputs])
+    return not any(isinstance(each.operation, Release | Loop | State) for each in read)
+
+
+def order_known(value: Any) -> bool:
+    """Whether a value is an order at which divergences are taken: above 1, at most 10^6."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 1 < value <= 1e6
+
+
+# -----------------------------------------------------------------------------
+# What answering the questions loses on the votes at hand, as a private number to be released.
 
 
 @frozen(eq=False, repr=False)
@@ -94,16 +186,16 @@ class Spent(Query):
     order: float = field(converter=number)
 
     def __attrs_post_init__(self) -> None:
-        require(
-            isinstance(self.mechanism, Mechanism),
-            "spent needs an aggregator such as dp.pate.GNMax(sigma=40), got "
-            f"{type(self.mechanism).__name__}",
-        )
-        require(
-            order_known(self.order),
-            f"spent needs an order above 1, at most 1e6, got {self.order!r}; near 1 + sqrt(2 "
-            "log(1/delta) / divergence) is good",
-        )
+        if not isinstance(self.mechanism, Mechanism):
+            raise DeclarationError(
+                "spent needs an aggregator such as dp.pate.GNMax(sigma=40), got "
+                f"{type(self.mechanism).__name__}"
+            )
+        if not order_known(self.order):
+            raise DeclarationError(
+                f"spent needs an order above 1, at most 1e6, got {self.order!r}; near 1 + sqrt(2 "
+                "log(1/delta) / divergence) is good"
+            )
 
     def label(self) -> str:
         """Return what is bounded."""
@@ -117,20 +209,21 @@ class Spent(Query):
         """Return the size of the ballots."""
         of: BallotsDomain = inputs[0]
         self._votes(of)
-        require(
-            0 < self.worst(of) < math.inf,
-            f"{self.mechanism} has no finite divergence at order {self.order:g} at worst, so that "
-            "nothing bounds it; take a lower order",
-        )
+        if not (0 < self.worst(of) < math.inf):
+            raise DeclarationError(
+                f"{self.mechanism} has no finite divergence at order {self.order:g} at worst, so "
+                "that "
+                "nothing bounds it; take a lower order"
+            )
         return of
 
     def _votes(self, of: BallotsDomain) -> Votes:
         found = votes_of(self.mechanism, of)
-        require(
-            callable(getattr(found, "smooth", None)),
-            f"nothing is proven of how {type(self.mechanism).__name__}'s divergence moves between "
-            "data sets, in both directions; use an aggregator such as dp.pate.GNMax",
-        )
+        if not callable(getattr(found, "smooth", None)):
+            raise DeclarationError(
+                f"nothing is proven of how {type(self.mechanism).__name__}'s divergence moves "
+                "between data sets, in both directions; use an aggregator such as dp.pate.GNMax"
+            )
         return found
 
     def worst(self, of: BallotsDomain) -> float:
@@ -140,17 +233,17 @@ class Spent(Query):
 
     def sensitivity(self, domain: BallotsDomain, change: Change, norm: float) -> float:
         """Return 1, the teacher that changes; refuse more of them, and any norm but 0."""
-        require(
-            norm == 0,
-            "what votes lose says how many teachers change, not how far it moves: release it with "
-            f"dp.pate.Sanitized, whose norm is 0, got norm {norm!r}",
-        )
-        require(
-            change.rows <= 1,
-            f"one unit may change {change.rows} teachers here, and what the answers lose on the "
-            "votes at hand is proven where it changes one; split units among teachers at random "
-            "(count=...)",
-        )
+        if norm != 0:
+            raise DeclarationError(
+                "what votes lose says how many teachers change, not how far it moves: release it "
+                f"with dp.pate.Sanitized, whose norm is 0, got norm {norm!r}"
+            )
+        if not (change.rows <= 1):
+            raise DeclarationError(
+                f"one unit may change {change.rows} teachers here, and what the answers lose on "
+                "the votes at hand is proven where it changes one; split units among teachers at "
+                "random (count=...)"
+            )
         return 1.0
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Spending:
@@ -184,3 +277,245 @@ def spent(ballots: Ballots, mechanism: Mechanism, *, order: float) -> PrivateQue
     <private divergence of the answers GNMax(sigma=40) at order 20>
     """
     return PrivateQuery(Spent(mechanism, order), (ballots,))
+
+
+# -----------------------------------------------------------------------------
+# What a plan's answers lose on the data at hand: a private number, for who may see the data.
+
+
+def private_epsilon(
+    plan: Pipeline, /, *, delta: float, seed: int | None = None, **data: Any
+) -> Secret[float]:
+    """Return the epsilon at delta that a plan costs on the data at hand: itself private.
+
+    It composes Renyi curves: of each aggregator that has one (`GNMax`, ...) that of the very votes,
+    of all else, and where it is less, the worst case. The votes are those of ``plan.simulate`` with
+    the same seed; without one, teachers are split and trained anew.
+
+    **It is no guarantee, and must not be published**: it is a function of the data, and tells of
+    them; and it bounds one direction, ``P(S) <= e^eps P'(S) + delta`` with P the law on the data at
+    hand, P' on a neighbour's. What may be published is `adaptive_dp.pate.sanitized`.
+
+    Parameters
+    ----------
+    plan
+        Its votes must be on points that depend on no released value. No loops, samples or parts.
+    delta
+        From 0 to 1.
+    seed
+        As of `Pipeline.simulate`; None for teachers drawn by the operating system's randomness.
+    data
+        As for `Pipeline.run`.
+
+    Returns
+    -------
+    accountants.Secret
+        ``<private>``; ``.reveal()`` shows it, which releases it unprotected.
+
+    Raises
+    ------
+    DeclarationError
+        If the plan is one that it cannot treat, which the message names.
+    DataError
+        If the data does not fit its declaration.
+
+    References
+    ----------
+    Papernot et al. 2017 and 2018 (data-dependent accounting), each direction by itself.
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> votes = dp.pate.ballots("votes", teachers=250, questions=100, classes=3)
+    >>> plan = dp.Pipeline(labels=votes.release(dp.pate.GNMax(sigma=40.0)))
+    >>> agreed = {"counts": np.tile([248, 1, 1], (100, 1))}
+    >>> epsilon = private_epsilon(plan, delta=1e-6, seed=1, votes=agreed)
+    >>> epsilon, epsilon.reveal() < plan.certify(delta=1e-6).epsilon
+    (<private>, True)
+    """
+    probability("delta", delta)
+    number = whole(seed)
+    if seed is not None and not (number is not None and number >= 0):
+        raise DeclarationError(
+            f"private_epsilon's seed must be a whole number of at least 0, got {seed!r}"
+        )
+    charges = releases(plan.structure)
+    for charge in charges:
+        _refuse(charge)
+    wanted = {c.chain[-1].name: c for c in charges if _own(c)}
+    hidden = {name: Secret(value) for name, value in data.items()}  # for tracebacks
+    del data
+    votes = private_values(plan, hidden, number, set(wanted))
+    accountant = DataDependentRenyi()
+    state = accountant.start()
+    for charge in charges:
+        worst, _ = paid([charge])[charge.node.name]
+        loss: PrivacyLoss = worst
+        if _own(charge):
+            loss = DataDependent(worst, Secret(_curve(charge, votes[charge.chain[-1].name])))
+        state = accountant.compose(state, loss)
+    return _guarded(lambda: accountant.private_epsilon(state, delta))
+
+
+def _refuse(charge: Charge) -> None:
+    """Raise unless a release is one whose losses add up to what the plan loses."""
+    around = regions(charge)
+    if around:
+        raise DeclarationError(
+            f"{charge.node.name}: private_epsilon treats no loops, samples and parts, here "
+            f"{', '.join(around)}; ask it of a plan without them"
+        )
+    if charge.mechanism.free():
+        raise DeclarationError(
+            f"{charge.node.name}: its noise is still free; call plan.calibrate(...) first"
+        )
+    if _own(charge) and not fixed_questions(charge.chain[-1].handle):
+        raise DeclarationError(
+            f"{charge.node.name}: its questions depend on released values (points chosen by "
+            "earlier answers); on other answers others would have been asked, so that what these "
+            "votes lose bounds nothing; ask on points that are fixed beforehand"
+        )
+
+
+def _own(charge: Charge) -> bool:
+    """Whether a release is an aggregator's of which more is proven than the worst case.
+
+    That is where one teacher changes; of more the worst case is charged.
+    """
+    mechanism = charge.mechanism
+    known = isinstance(mechanism, Bounded) and mechanism.reads is VoteCounts
+    return known and distance(charge, 0) <= 1
+
+
+def _curve(charge: Charge, votes: Secret[Any]) -> Callable[[Any], Any]:
+    domain: BallotsDomain = charge.chain[-1].handle.domain
+    own = votes_of(charge.mechanism, domain)
+    return lambda orders: own.curve(table(votes.reveal().counts), orders)
+
+
+def _guarded(compute: Callable[[], Secret[float]]) -> Secret[float]:
+    stopped = False
+    try:
+        with np.errstate(all="ignore"):  # a warning would tell of the data
+            return compute()
+    except KeyboardInterrupt:
+        stopped = True
+    except BaseException:
+        pass
+    if stopped:  # outside of the handler, so that no traceback holds the data
+        raise KeyboardInterrupt
+    raise RunError("private_epsilon failed; the cause is withheld, since it may carry private data")
+
+
+# -----------------------------------------------------------------------------
+# GNMax behind a test: all questions are answered if these votes lose little, else none is.
+
+
+LEAST, MOST = 1e-9, 1e12
+"""Noise for which bounds are known, in votes."""
+
+
+def _order(instance: Any, attribute: Any, value: Any) -> None:
+    if not order_known(value):
+        raise DeclarationError(
+            f"TestedGNMax.order must be a number above 1, at most 1e6, got {value!r}; it is "
+            "declared, not calibrated"
+        )
+
+
+def _budget(instance: Any, attribute: Any, value: Any) -> None:
+    if not positive(value):
+        raise DeclarationError(
+            f"TestedGNMax.budget must be a {POSITIVE}, got {value!r}; it is a Renyi divergence, "
+            "declared without looking at the votes"
+        )
+
+
+class TestedGNMax(Mechanism):
+    """Answer by `GNMax` if the votes pass a private test that they lose little, else not at all.
+
+    Let b(D) be the bound, of both directions, of what answering all questions loses on the votes D
+    (`accountants.GaussianVotes.both`) at ``order``, and d(D) the number of teachers that must vote
+    otherwise, at least, to bring it above ``budget``. The votes pass if ``d + N > T``, N with
+    masses proportional to ``e^{-epsilon |k|}``, T the least with ``P(N > T) <= failure``. Then all
+    questions are answered, else none: NaN. Unlike what `sanitized` publishes, this is a guarantee
+    for all data sets.
+
+    Where the budget holds at D or at D', it bounds the pair in both directions, whichever of the
+    two it is, and the test adds a pure epsilon. Where it is exceeded at both, both d are 0, and
+    each passes with the same probability, at most ``failure``. See `accountants.Tested`.
+
+    Parameters
+    ----------
+    sigma
+        The noise of the answers, in votes.
+    order, budget
+        The Renyi divergence that the answers may lose, in nats; chosen without looking at the
+        votes.
+    epsilon, failure
+        Of the test.
+
+    References
+    ----------
+    Redberg, Zhu and Wang 2023 (generalised propose-test-release); Dwork and Lei 2009; own proof.
+
+    Examples
+    --------
+    >>> mechanism = TestedGNMax(sigma=40.0, order=20.0, budget=0.1, epsilon=0.2, failure=1e-6)
+    >>> mechanism.cost(1.0, 1000, 1.0).renyi(np.array([20.0])).round(4)
+    array([0.2685])
+    """
+
+    __test__: ClassVar[bool] = False
+    """It is no test of pytest's."""
+
+    norm: ClassVar[float] = 0
+    reads: ClassVar[type] = VoteCounts
+    theorem: ClassVar[str] = (
+        "generalised propose-test-release: Redberg, Zhu & Wang 2023; Papernot et al. 2018, Thm 6"
+    )
+    sampler: ClassVar[str] = (
+        "two-sided geometric on whole numbers; Gaussian, exact, rounded to a power-of-two step"
+    )
+
+    sigma: float = noise_parameter("sigma")
+    order: float = field(converter=number, validator=_order, metadata={"symbol": "order"})
+    budget: float = field(converter=number, validator=_budget, metadata={"symbol": "budget"})
+    epsilon: float = budget_parameter("epsilon")
+    failure: float = failure_parameter()
+
+    def release(self, value: VoteCounts, stream: Stream) -> NDArray[np.float64]:
+        """Return the class of most votes after noise, or NaN for all questions."""
+        counts = table(value.counts)
+        far = 0  # noise of which no bound is known fails the test
+        if LEAST <= self.sigma <= MOST:
+            votes = GaussianVotes(self.sigma, counts.shape[1], value.teachers)
+            far = votes.distance(counts, float(self.order), self.budget)
+        if passes(far, usable(self.epsilon), self.failure, stream):
+            return most(value.counts, self.sigma, stream)
+        return np.full(len(counts), math.nan)
+
+    def loss(self, distance: float) -> PrivacyLoss:
+        """Return the loss of one question where ``distance`` teachers change."""
+        return self.cost(distance, 1, 1.0)
+
+    def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
+        """Return the loss of the test and ``dimension`` questions.
+
+        The budget bounds what one teacher changes; of more the worst case is charged, and the test
+        at their number.
+        """
+        times = changed(distance)
+        if times == 0:
+            return Pure(0.0)
+        worst = GaussianLoss(up(argmax_mu(distance, self.sigma) * math.sqrt(dimension), 4))
+        test = up(charged_epsilon(self.epsilon) * times, 1)
+        if times > 1:
+            return Composite({Pure(test): 1, worst: 1})
+        return Tested(test, self.failure, float(self.order), self.budget, worst)
+
+    def premises(self, release: Any) -> None:
+        """Refuse more teachers, or classes, than bounds are known for."""
+        of = release.inputs[0].domain
+        if isinstance(of, BallotsDomain):
+            votes_of(GNMax(1.0), of)

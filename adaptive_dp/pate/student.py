@@ -10,12 +10,12 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
-from adaptive_dp.graph.convert import anything, number, texts
-from adaptive_dp.graph.errors import RunError
-from adaptive_dp.graph.functions import Function
+from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.graph.handles import Handle, Released
-from adaptive_dp.graph.operation import Color, Operation, require
-from adaptive_dp.graph.traversal import ancestors
+from adaptive_dp.graph.loops import ancestors
+from adaptive_dp.graph.operation import Color, Operation
+from adaptive_dp.graph.registry import Function
+from adaptive_dp.graph.values import anything, number, texts
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.ballots import BallotsSource
 from adaptive_dp.pate.model import (
@@ -27,8 +27,7 @@ from adaptive_dp.pate.model import (
     positions_of,
     settings,
 )
-from adaptive_dp.pate.points import Points, featured
-from adaptive_dp.pate.teachers import TeachersDomain
+from adaptive_dp.pate.teachers import Points, TeachersDomain, featured
 from adaptive_dp.queries import domains
 from adaptive_dp.queries.domains import Column
 from adaptive_dp.queries.labeled import open_handle
@@ -124,17 +123,17 @@ class Student:
 
     def _features(self, data: Any) -> Array:
         if type(data) is np.ndarray and data.dtype.names is None:
-            require(
-                data.ndim == 2 and data.dtype.kind in "biuf",
-                f"features must be numbers of shape (rows, features), got {data.dtype} of shape "
-                f"{data.shape}",
-            )
+            if not (data.ndim == 2 and data.dtype.kind in "biuf"):
+                raise DeclarationError(
+                    f"features must be numbers of shape (rows, features), got {data.dtype} of "
+                    f"shape {data.shape}"
+                )
             return data.astype(np.float64)
-        require(
-            bool(self.features),
-            "this student has learned from points of which no columns are known; pass features, "
-            "an array of shape (rows, features)",
-        )
+        if not self.features:
+            raise DeclarationError(
+                "this student has learned from points of which no columns are known; pass "
+                "features, an array of shape (rows, features)"
+            )
         return featured(data, self.features, self.norm, self.columns)
 
 
@@ -172,11 +171,12 @@ class Learn(Operation):
     columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
 
     def __attrs_post_init__(self) -> None:
-        require(len(self.classes) > 0, "a student needs at least one class, got none")
-        require(
-            isinstance(self.unlabeled, bool),
-            f"a student's unlabeled must be True or False, got {self.unlabeled!r}",
-        )
+        if not (len(self.classes) > 0):
+            raise DeclarationError("a student needs at least one class, got none")
+        if not isinstance(self.unlabeled, bool):
+            raise DeclarationError(
+                f"a student's unlabeled must be True or False, got {self.unlabeled!r}"
+            )
 
     def label(self) -> str:
         """Return that it is a student."""
@@ -189,7 +189,8 @@ class Learn(Operation):
 
     def domain(self, inputs: Sequence[Any]) -> None:
         """Check that there are points and answers."""
-        require(len(inputs) == 2, "a student reads points, and answers on them")
+        if len(inputs) != 2:
+            raise DeclarationError("a student reads points, and answers on them")
 
     def rehearse(self, inputs: Sequence[Any]) -> None:
         """Train on made-up rows, so that what fails does so before anything is paid for.
@@ -310,9 +311,9 @@ def classes(labels: Handle) -> tuple[Any, ...]:
     named = {h.domain.classes for h in ancestors(labels) if isinstance(h.domain, TeachersDomain)}
     counted = [h.operation for h in ancestors(labels) if isinstance(h.operation, BallotsSource)]
     named |= {tuple(range(source.classes)) for source in counted}
-    require(
-        len(named) == 1,
-        "a student learns from answers of teachers that tell the same classes apart; these come "
-        f"from {'teachers of different classes' if named else 'no votes'}",
-    )
+    if len(named) != 1:
+        raise DeclarationError(
+            "a student learns from answers of teachers that tell the same classes apart; these "
+            f"come from {'teachers of different classes' if named else 'no votes'}"
+        )
     return named.pop()

@@ -1,45 +1,366 @@
-"""Teachers: one classifier for each of several disjoint groups of people.
-
-Each unit goes to one teacher by its own uniform draw, from a law that no data touches, so that
-nobody's teacher hangs on anyone else's presence. Let D and D' be neighbours that differ in the unit
-u. Given all draws, the rows of every teacher but u's are the same, and so is the law of what it
-learns: each is trained on its own rows, with randomness of its own. So one unit changes *one
-teacher*, whatever it has of rows, and however the neighbour relation changes them. (Shuffling units
-into groups of equal size would not do: one more unit moves others.)
-
-With ``by`` each category of a column has a teacher of its own, a hospital, say. A unit's rows may
-then be with several teachers: one that has up to r rows changes up to r of them (2 r where the rows
-are exchanged, less where there are fewer teachers).
-"""
+"""Teachers: one classifier for each of several disjoint groups of people, and their training."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
-from adaptive_dp.data import Examples, Rows
-from adaptive_dp.graph.change import UNBOUNDED, Change
-from adaptive_dp.graph.convert import number, texts, whole
-from adaptive_dp.graph.functions import Function
-from adaptive_dp.graph.handles import Private, Released, post
-from adaptive_dp.graph.operation import Operation, require
+from adaptive_dp.data import Examples, Rows, SchemaError, grid, read_rows
+from adaptive_dp.data.workers import map_unordered
+from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
+from adaptive_dp.graph.handles import Private, PublicSource, Released, bindable, post
+from adaptive_dp.graph.operation import UNBOUNDED, Change, Operation
+from adaptive_dp.graph.registry import Function
+from adaptive_dp.graph.values import number, texts, whole
 from adaptive_dp.noise.stream import SeededStream, Stream
-from adaptive_dp.pate.ballots import Ask, Ballots
-from adaptive_dp.pate.functions import checked_points
-from adaptive_dp.pate.kept import current
-from adaptive_dp.pate.model import described, settings
-from adaptive_dp.pate.points import Points, PointsDomain
-from adaptive_dp.pate.training import Ensemble, Part, Recipe, Rounds, rehearsed, trained
+from adaptive_dp.pate.ballots import Ask, Ballots, VoteCounts, checked_points
+from adaptive_dp.pate.model import (
+    FAILURES,
+    Model,
+    answers,
+    described,
+    fitted,
+    positions_of,
+    quiet,
+    settings,
+    taught,
+)
+from adaptive_dp.pate.saved_teachers import Folder, current
 from adaptive_dp.queries import domains
 from adaptive_dp.queries.domains import Categories, Column, Table
-from adaptive_dp.queries.examples import ExamplesOf, declarations
+from adaptive_dp.queries.examples import ExamplesOf, declarations, drawn
 from adaptive_dp.queries.labeled import open_handle
-from adaptive_dp.queries.partition import category_index
-from adaptive_dp.queries.phases import drawn
+from adaptive_dp.queries.source import reading
+from adaptive_dp.queries.transforms import category_index
+
+# -----------------------------------------------------------------------------
+# Public rows with the features that teachers read.
+
+
+@frozen
+class PointsDomain:
+    """How many points there are, of how many features."""
+
+    size: int
+    width: int
+
+
+@frozen
+class Points(PublicSource):
+    """Public rows, made into features as the private ones are; bound when the plan runs.
+
+    Parameters
+    ----------
+    name
+        By which a run binds them.
+    size
+        How many rows.
+    features, norm, columns
+        As the teachers have them.
+    """
+
+    kind: ClassVar[str] = "points"
+
+    name: str
+    size: int = field(converter=number)
+    features: tuple[str, ...] = field(converter=texts)
+    norm: float | None = field(default=None, converter=number)
+    columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
+
+    def __attrs_post_init__(self) -> None:
+        bindable("points", self.name)
+        found = whole(self.size)
+        if not (found is not None and 1 <= found <= 10**9):
+            raise DeclarationError(
+                f"points' size must be a whole number of at least 1, got {self.size!r}"
+            )
+        missing = [name for name in self.features if self.columns.get(name) is None]
+        if not (bool(self.features) and not missing):
+            raise DeclarationError(
+                f"points need at least one feature, each with bounds or categories; {missing!r} "
+                "lack them"
+            )
+
+    def label(self) -> str:
+        """Return the name."""
+        return self.name
+
+    def detail(self) -> str:
+        """Return how many there are."""
+        return f"{self.size} public rows"
+
+    def domain(self, inputs: Sequence[Any]) -> PointsDomain:
+        """Return how many there are, of how many features."""
+        if inputs:
+            raise DeclarationError("points have no inputs")
+        made = _examples(self.features, self.norm, self.columns)
+        return PointsDomain(self.size, len(made.scales()[0]))
+
+    def bind(self, data: Any) -> NDArray[np.float64]:
+        """Return the features, shape (size, width).
+
+        Raises
+        ------
+        DataError
+            If columns are missing, or there are more or fewer rows.
+        """
+        try:
+            made = featured(data, self.features, self.norm, self.columns)
+        except SchemaError as error:
+            raise DataError(f"points {self.name!r}: {error}") from None
+        if len(made) != self.size:
+            raise DataError(
+                f"points {self.name!r} are declared as {self.size} rows, got {len(made)}; pass so "
+                "many, or declare the plan with another size"
+            )
+        return made
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
+        """Refuse: the executor binds data."""
+        raise DataError(f"nothing is bound to the points {self.name!r}; pass run({self.name}=...)")
+
+
+def _examples(
+    features: tuple[str, ...], norm: float | None, columns: Mapping[str, Column]
+) -> ExamplesOf:
+    # of the target only the length would be read
+    return ExamplesOf(features, features[0], "class", norm, False, columns)
+
+
+def featured(
+    data: Any, features: tuple[str, ...], norm: float | None, columns: Mapping[str, Column]
+) -> NDArray[np.float64]:
+    """Return the features of rows in the data's own units, as teachers read them.
+
+    Raises
+    ------
+    SchemaError
+        If columns are missing.
+    """
+    found = read_rows(data, {name: reading(known) for name, known in columns.items()}, None)
+    made = _examples(features, norm, columns)
+    scales, norm = made.scales(), made.radius
+    steps = found.integer_rows(lambda block: grid.ball_steps(made.vectors(block, scales), norm)[0])
+    return np.asarray(steps * grid.ball(np.zeros((1, 1)), norm)[1], dtype=np.float64)
+
+
+# -----------------------------------------------------------------------------
+# Training an ensemble: each teacher by itself, on its own rows alone.
+#
+# A teacher's rows lie in memory of their own that starts at a multiple of 64 bytes, and it computes
+# with one thread: what it learns is a function of its rows and its seed, wherever it is trained.
+# (Where a model's own code puts what it allocates is up to the system; a library whose sums round
+# otherwise at another address is beyond this.)
+
+
+LINE = 64
+"""Bytes: the longest vectors and the cache's lines."""
+
+TOGETHER = 16
+"""Teachers that are asked in one task: the points are sent once for all of them."""
+
+Rounds = Callable[[int], Iterable[int]]
+
+
+@frozen(eq=False, repr=False)
+class Part:
+    """A teacher's rows, and what its randomness is drawn from.
+
+    Parameters
+    ----------
+    steps
+        Shape (n, p), whole numbers; features are ``steps * unit``.
+    y
+        Positions of classes, shape (n,).
+    """
+
+    steps: NDArray[np.float32]
+    unit: float
+    y: NDArray[np.int64]
+    seed: int
+
+    def __repr__(self) -> str:
+        return "<private rows>"
+
+
+@frozen(eq=False, repr=False)
+class Recipe:
+    """What is trained for each teacher, and which classes it tells apart."""
+
+    make: Callable[..., Any]
+    parameters: Mapping[str, Any]
+    classes: int
+
+
+@frozen(eq=False, repr=False)
+class Ensemble:
+    """Trained teachers."""
+
+    models: list[Model]
+    classes: int
+
+    def __repr__(self) -> str:
+        return "<private teachers>"
+
+    def counts(self, points: NDArray[np.float64]) -> VoteCounts:
+        """Return how many teachers vote for each class on points of shape (m, p)."""
+        groups = [self.models[i : i + TOGETHER] for i in range(0, len(self.models), TOGETHER)]
+        run = os.getpid()
+        found = np.zeros((len(points), self.classes), dtype=np.int64)
+        with quiet(run):
+            for part in map_unordered(
+                asked, ((group, points, self.classes, run) for group in groups)
+            ):
+                found += part
+        return VoteCounts(found, len(self.models))
+
+
+def aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """Return an empty array in memory of its own that starts at a multiple of `LINE`."""
+    kind = np.dtype(dtype)
+    size = int(np.prod(shape)) * kind.itemsize
+    memory = np.empty(size + LINE, dtype=np.uint8)
+    start = -memory.ctypes.data % LINE
+    found: NDArray[Any] = memory[start : start + size].view(kind).reshape(shape)
+    return found
+
+
+def copied(values: NDArray[Any]) -> NDArray[Any]:
+    """Return a copy that starts at a multiple of `LINE`."""
+    found = aligned(values.shape, values.dtype)
+    found[...] = values
+    return found
+
+
+def train(recipe: Recipe, part: Part, run: int) -> Model:
+    """Return a teacher of its rows."""
+    with quiet(run):
+        x = aligned(part.steps.shape, np.float64)
+        np.multiply(part.steps, part.unit, out=x, dtype=np.float64)
+        return taught(recipe.make, recipe.parameters, x, copied(part.y), part.seed, recipe.classes)
+
+
+def asked(
+    models: list[Model], points: NDArray[np.float64], classes: int, run: int
+) -> NDArray[np.int64]:
+    """Return how many of the models vote for each class, shape (m, classes)."""
+    found = np.zeros((len(points), classes), dtype=np.int64)
+    every = np.arange(len(points))
+    with quiet(run):
+        for model in models:
+            found[every, model.votes(copied(points))] += 1
+    return found
+
+
+def trained(
+    part: Callable[[int], Part],
+    count: int,
+    recipe: Recipe,
+    rounds: Rounds,
+    folder: Folder | None = None,
+) -> Ensemble:
+    """Return the teachers of ``count`` parts.
+
+    Parameters
+    ----------
+    part
+        Makes a teacher's rows when they are needed, so that never all lie there as float64.
+    count
+        The number of teachers.
+    recipe
+        What is trained.
+    rounds
+        Yields 0, ..., n - 1, and may show how far it is.
+    folder
+        Where trained teachers are kept.
+    """
+    run = os.getpid()
+    models: dict[int, Model] = {}
+    steps = iter(rounds(count))  # while there is a standard error to show bars on
+    with quiet(run):
+        names = _names(part, count, recipe, folder)
+        for i, name in names.items():
+            model = None if folder is None else folder.load(name)
+            if isinstance(model, Model) and model.classes == recipe.classes:
+                models[i] = model
+        missing = [i for i in range(count) if i not in models]
+        done = map_unordered(_numbered, ((i, recipe, part(i), run) for i in missing))
+        for _ in models:
+            next(steps)
+        for _, (i, model) in zip(steps, done, strict=True):
+            models[i] = model
+            if folder is not None:
+                folder.save(names[i], model)
+    return Ensemble([models[i] for i in range(count)], recipe.classes)
+
+
+def _numbered(i: int, recipe: Recipe, part: Part, run: int) -> tuple[int, Model]:
+    return i, train(recipe, part, run)
+
+
+def _names(
+    part: Callable[[int], Part], count: int, recipe: Recipe, folder: Folder | None
+) -> dict[int, str]:
+    if folder is None:
+        return {}
+    found = {}
+    for i in range(count):
+        mine = part(i)
+        what = (recipe.classes, mine.seed, mine.unit, mine.steps.shape)
+        arrays = (mine.steps, mine.y)
+        found[i] = folder.name(recipe.make, recipe.parameters, what, arrays)
+    return found
+
+
+def rehearsed(recipe: Recipe, width: int) -> None:
+    """Train and ask a model on rows made up of nothing, so that its errors come in the open.
+
+    Raises
+    ------
+    RunError
+        If the model cannot be trained, or gives no classes.
+    """
+    draw = np.random.default_rng(0)
+    # features of any bounds have such values, but those of none above 0; some models need them
+    x = draw.uniform(0, 1, (max(200, 20 * recipe.classes), width))
+    y = np.arange(len(x)) % recipe.classes
+    try:
+        with quiet(os.getpid()):
+            predict = fitted(recipe.make, recipe.parameters, copied(x), copied(y), 0)
+            votes = answers(predict, copied(x[:3]))
+    except FAILURES as error:
+        raise RunError(
+            f"a teacher's model cannot be trained on made-up rows: {type(error).__name__}: {error}"
+        ) from error
+    if positions_of(votes, 3, recipe.classes) is None:
+        raise RunError(
+            "a teacher's model must predict one class position for each row, an array of shape "
+            f"(rows,); of 3 made-up rows it gave {votes.dtype} of shape {votes.shape}"
+        )
+
+
+# -----------------------------------------------------------------------------
+# Teachers: one classifier for each of several disjoint groups of people.
+#
+# Each unit goes to one teacher by its own uniform draw, from a law that no data touches, so that
+# nobody's teacher hangs on anyone else's presence. Let D and D' be neighbours that differ in the
+# unit
+# u. Given all draws, the rows of every teacher but u's are the same, and so is the law of what it
+# learns: each is trained on its own rows, with randomness of its own. So one unit changes *one
+# teacher*, whatever it has of rows, and however the neighbour relation changes them. (Shuffling
+# units
+# into groups of equal size would not do: one more unit moves others.)
+#
+# With ``by`` each category of a column has a teacher of its own, a hospital, say. A unit's rows may
+# then be with several teachers: one that has up to r rows changes up to r of them (2 r where the
+# rows
+# are exchanged, less where there are fewer teachers).
+
 
 MOST = 100_000
 """Teachers, at most."""
@@ -124,34 +445,34 @@ class Teach(Operation):
     def domain(self, inputs: Sequence[Any]) -> TeachersDomain:
         """Return how many teachers there are, and what they tell apart."""
         table: Table = inputs[0]
-        require(
-            (self.count is None) != (self.by is None),
-            "teachers need a count (units are then split at random) or by (a column, each category "
-            "of which has a teacher), one of the two",
-        )
+        if (self.count is None) == (self.by is None):
+            raise DeclarationError(
+                "teachers need a count (units are then split at random) or by (a column, each "
+                "category of which has a teacher), one of the two"
+            )
         made = self.examples()
         width = made.domain([table]).width
         found = whole(self.count)
         if self.by is not None:
-            require(
-                self.by not in (*self.features, self.target),
-                f"teachers by {self.by!r}: this column is a feature or the target; leave it out",
-            )
+            if self.by in (*self.features, self.target):
+                raise DeclarationError(
+                    f"teachers by {self.by!r}: this column is a feature or the target; leave it out"
+                )
             groups = table.find(self.by)
-            require(
-                isinstance(groups, Categories),
-                f"teachers by {self.by!r} need a column that declares categories",
-            )
+            if not isinstance(groups, Categories):
+                raise DeclarationError(
+                    f"teachers by {self.by!r} need a column that declares categories"
+                )
             assert isinstance(groups, Categories)
-            require(
-                self.columns.get(self.by) == groups,
-                f"the column {self.by!r} must be declared as {table.name!r} declares it",
-            )
+            if self.columns.get(self.by) != groups:
+                raise DeclarationError(
+                    f"the column {self.by!r} must be declared as {table.name!r} declares it"
+                )
             found = len(groups.values)
-        require(
-            found is not None and 1 <= found <= MOST,
-            f"teachers' count must be a whole number from 1 to {MOST}, got {self.count!r}",
-        )
+        if not (found is not None and 1 <= found <= MOST):
+            raise DeclarationError(
+                f"teachers' count must be a whole number from 1 to {MOST}, got {self.count!r}"
+            )
         goal = self.columns[self.target]
         assert isinstance(goal, Categories)
         assert found is not None
@@ -276,25 +597,24 @@ class Teachers(Private[Any]):
         """
         handle = open_handle("votes: at", at)
         known = handle.domain.size if isinstance(handle.domain, PointsDomain) else None
-        require(
-            size is None or known is None or size == known,
-            f"votes: size={size!r} was given, but the points are {known}; leave it out",
-        )
+        if size is not None and known is not None and size != known:
+            raise DeclarationError(
+                f"votes: size={size!r} was given, but the points are {known}; leave it out"
+            )
         size = known if size is None else whole(size)
-        require(
-            size is not None and 1 <= size <= 10**9,
-            "votes needs size=..., the number of rows to vote on: what a function returns does not "
-            "say how many they are before the plan runs",
-        )
+        if not (size is not None and 1 <= size <= 10**9):
+            raise DeclarationError(
+                "votes needs size=..., the number of rows to vote on: what a function returns "
+                "does not say how many they are before the plan runs"
+            )
         assert size is not None
         width = self.domain.width
         if known is None:
             at = post(checked_points, at, size=size, width=width)
         elif handle.domain.width != width:
-            require(
-                False,
+            raise DeclarationError(
                 f"votes: the points have {handle.domain.width} features, the teachers {width}; "
-                "take teachers.points(...)",
+                "take teachers.points(...)"
             )
         return Ballots(Ask(size), (self, at))
 

@@ -12,16 +12,22 @@ from attrs import field, frozen
 from adaptive_dp.data import Columns, grid
 from adaptive_dp.data.examples import to_steps
 from adaptive_dp.data.rows import Integers
-from adaptive_dp.graph.change import Change
-from adaptive_dp.graph.convert import anything
+from adaptive_dp.erm.loss import Loss
+from adaptive_dp.erm.losses import read
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.operation import Query, require
+from adaptive_dp.graph.operation import Change, Query
+from adaptive_dp.graph.values import anything
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.problems.loss import Loss
-from adaptive_dp.problems.names import read
-from adaptive_dp.queries.columns import Floats, Selected, clipped
-from adaptive_dp.queries.domains import Ball, Interval, interval, number
-from adaptive_dp.queries.sum import enforced
+from adaptive_dp.queries.domains import (
+    Ball,
+    Floats,
+    Interval,
+    Selected,
+    clipped,
+    finite_float,
+    interval,
+)
+from adaptive_dp.queries.sums import enforced
 from adaptive_dp.queries.vectors import scaled
 
 Candidates = tuple[tuple[float, ...], ...]
@@ -35,7 +41,7 @@ CELLS = 2**20
 
 def _candidates(value: Iterable[Iterable[Any]]) -> Candidates:
     return tuple(
-        tuple(number("a candidate's parameter", v) for v in anything(row))
+        tuple(finite_float("a candidate's parameter", v) for v in anything(row))
         for row in anything(value)
     )
 
@@ -88,28 +94,28 @@ class CandidateLosses(Query):
     def domain(self, inputs: Sequence[Any]) -> Ball:
         """Return the ball that is enforced; refuse candidates or a loss that do not fit."""
         ball: Ball = inputs[0]
-        require(
-            1 <= len(self.candidates) <= MOST,
-            f"candidate_losses needs 1 to {MOST} candidates, got {len(self.candidates)}",
-        )
+        if not (1 <= len(self.candidates) <= MOST):
+            raise DeclarationError(
+                f"candidate_losses needs 1 to {MOST} candidates, got {len(self.candidates)}"
+            )
         wrong = {len(row) for row in self.candidates} - {ball.width}
-        require(
-            not wrong,
-            f"each candidate needs {ball.width} parameters ({', '.join(ball.names)}), got one "
-            f"with {min(wrong, default=0)}",
-        )
-        require(
-            all(abs(v) <= 1e100 for row in self.candidates for v in row),
-            "a candidate's parameters must be at most 1e100 in size; scale the features",
-        )
-        require(
-            self.bounds == ball.table.interval(self.target),
-            f"the bounds of {self.target!r} must be those that {ball.table.name!r} declares",
-        )
-        require(
-            1e-100 < number("a width", self.width) < 1e100,
-            f"the width of a row's losses must be in (1e-100, 1e100), got {self.width!r}",
-        )
+        if wrong:
+            raise DeclarationError(
+                f"each candidate needs {ball.width} parameters ({', '.join(ball.names)}), got one "
+                f"with {min(wrong, default=0)}"
+            )
+        if not all(abs(v) <= 1e100 for row in self.candidates for v in row):
+            raise DeclarationError(
+                "a candidate's parameters must be at most 1e100 in size; scale the features"
+            )
+        if self.bounds != ball.table.interval(self.target):
+            raise DeclarationError(
+                f"the bounds of {self.target!r} must be those that {ball.table.name!r} declares"
+            )
+        if not (1e-100 < finite_float("a width", self.width) < 1e100):
+            raise DeclarationError(
+                f"the width of a row's losses must be in (1e-100, 1e100), got {self.width!r}"
+            )
         loss_of(self.loss)
         return enforced(ball, self.radius, ball.width)
 
@@ -167,16 +173,17 @@ class CandidateLosses(Query):
 
 def loss_of(written: str) -> Loss:
     """Return the loss that a text names; one of a single score, and of signs or numbers."""
-    require(isinstance(written, str), f"a loss is a text such as 'Logistic()', got {written!r}")
+    if not isinstance(written, str):
+        raise DeclarationError(f"a loss is a text such as 'Logistic()', got {written!r}")
     try:
         loss = read(written)
     except (TypeError, ValueError) as error:
         raise DeclarationError(f"{written!r} names no loss: {error}") from None
-    require(
-        loss.outputs == 1 and loss.labels in ("sign", "number"),
-        f"candidate_losses needs a loss of one score, with signs or numbers as labels, got "
-        f"{written!r}",
-    )
+    if not (loss.outputs == 1 and loss.labels in ("sign", "number")):
+        raise DeclarationError(
+            f"candidate_losses needs a loss of one score, with signs or numbers as labels, got "
+            f"{written!r}"
+        )
     return loss
 
 

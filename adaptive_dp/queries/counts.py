@@ -1,4 +1,4 @@
-"""How many rows meet each of several conditions."""
+"""Counts: of rows, of conditions, and by category or bin."""
 
 from __future__ import annotations
 
@@ -8,18 +8,66 @@ from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field, frozen
+from numpy.typing import NDArray
 
-from accountants.rounding import up
+from accountants.numerics import up
 from adaptive_dp.data import Columns, Rows
 from adaptive_dp.data.rows import Integers
-from adaptive_dp.graph.change import Change
-from adaptive_dp.graph.convert import anything
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.operation import Contributions, Query, require
+from adaptive_dp.graph.operation import Change, Contributions, Query
+from adaptive_dp.graph.values import anything, perhaps
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.queries.columns import Floats
-from adaptive_dp.queries.domains import Table
-from adaptive_dp.queries.filter import Filter
+from adaptive_dp.queries.domains import (
+    Categories,
+    Floats,
+    Selected,
+    Table,
+    Values,
+    edges_of,
+    known,
+    numeric,
+)
+from adaptive_dp.queries.transforms import Filter, bin_index, bins, category_index
+
+# -----------------------------------------------------------------------------
+# How many rows there are.
+
+
+@frozen
+class Count(Query):
+    """The number of rows.
+
+    A unit with at most r rows adds between 0 and r to it. So it moves by at most r, and by
+    nothing where each unit is known to have exactly r rows and is only exchanged.
+    """
+
+    kind: ClassVar[str] = "count"
+    exact: ClassVar[bool] = True
+    reads: ClassVar[type] = Table
+
+    def sensitivity(self, domain: Any, change: Change, norm: float) -> float:
+        """Return r, or 0 for the exchange of a fixed number of rows (any norm)."""
+        return 0.0 if change.replaced and change.fixed else float(change.rows)
+
+    def step(self, domain: Any) -> float:
+        """Return 1."""
+        return 1.0
+
+    def contributions(self, value: Any) -> Contributions:
+        """Return 1 for each row."""
+        return value.units, np.ones(len(value.units))
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> float:
+        """Return the count."""
+        total = inputs[0].total(
+            lambda columns: np.array([len(next(iter(columns.values()), ()))], dtype=np.int64)
+        )
+        return float(total[0])
+
+
+# -----------------------------------------------------------------------------
+# How many rows meet each of several conditions.
+
 
 Condition = tuple[str, str, Any]
 """A column, a test and an operand, as a filter has them."""
@@ -31,11 +79,11 @@ def _conditions(values: Iterable[Any]) -> tuple[Condition, ...]:
 
 def _condition(value: Any) -> Condition:
     parts = anything(value)
-    require(
-        len(parts) == 3 and isinstance(parts[0], str) and isinstance(parts[1], str),
-        f"a counted condition is a column, a test and an operand, got {value!r}; write "
-        '["age", ">=", 18]',
-    )
+    if not (len(parts) == 3 and isinstance(parts[0], str) and isinstance(parts[1], str)):
+        raise DeclarationError(
+            f"a counted condition is a column, a test and an operand, got {value!r}; write "
+            '["age", ">=", 18]'
+        )
     column, test, operand = parts
     return column, test, tuple(operand) if isinstance(operand, list | tuple) else operand
 
@@ -62,7 +110,8 @@ class Counts(Query):
 
     def domain(self, inputs: Sequence[Any]) -> Table:
         """Return the table; check each condition as a filter does."""
-        require(len(self.conditions) > 0, "counts needs at least one condition, got none")
+        if not (len(self.conditions) > 0):
+            raise DeclarationError("counts needs at least one condition, got none")
         for filtered in self._filters():
             filtered.domain(inputs[:1])
         table: Table = inputs[0]
@@ -123,3 +172,95 @@ def of_constant(condition: Any) -> Condition:
             "with a released value; use table.filter(condition).count()"
         )
     return condition.column, condition.test, condition.operand
+
+
+# -----------------------------------------------------------------------------
+# How many rows fall in each category or bin.
+
+
+@frozen
+class Histogram(Query):
+    """Counts by category, or by bin of a numeric column; a row is in one bin or in none.
+
+    A unit with up to r rows adds to it a vector of whole numbers that sum to at most r. Where
+    it appears: length r in every norm. Where it is exchanged, all rows move from one bin to
+    another: 2r in l1, sqrt(2) r in l2, r in the maximum norm.
+    """
+
+    kind: ClassVar[str] = "histogram"
+    exact: ClassVar[bool] = True
+    reads: ClassVar[type] = Values
+
+    keys: tuple[Any, ...] | None = field(default=None, converter=perhaps)
+    edges: tuple[float, ...] | None = field(default=None, converter=edges_of)
+
+    def label(self) -> str:
+        """Return the number of bins."""
+        count = len(self.edges) - 1 if self.edges else len(self.keys or ())
+        return f"histogram of {count} bins"
+
+    def domain(self, inputs: Sequence[Any]) -> Values:
+        """Return the column's values; check the bins."""
+        values: Values = inputs[0]
+        if (self.keys is None) == (self.edges is None):
+            raise DeclarationError(
+                f"a histogram of {values.of!r} needs categories or edges=[...], one of the two"
+            )
+        if self.edges is not None:
+            bins(values.of, self.edges)
+            numeric(values.of, values.column)
+        else:
+            known(values.of, values.column, Categories(self.keys or ()).values)
+        return values
+
+    def dimension(self, domain: Values) -> int:
+        """Return the number of bins."""
+        return len(self.edges) - 1 if self.edges is not None else len(self.keys or ())
+
+    def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
+        """Return the bound of the class docstring (with a rows against b: a + b, or their length).
+
+        One bin counts rows up to r both ways. Even if the bin spans the declared bounds, an
+        exchanged row may leave it: data that is out of bounds, or NaN, falls in no bin.
+        """
+        rows, less = float(change.rows), float(change.both - change.rows)
+        if not change.replaced or self.dimension(domain) == 1:
+            return rows
+        lengths: dict[float, float] = {1: rows + less, 2: up(math.hypot(rows, less))}
+        return lengths.get(norm, rows)
+
+    def step(self, domain: Values) -> float:
+        """Return 1."""
+        return 1.0
+
+    def span(self, domain: Values, change: Change) -> float:
+        """Return r where a unit appears: all counts grow; a + b for a rows against b."""
+        return float(change.both if change.replaced else change.rows)
+
+    def candidate(self, index: int) -> Any:
+        """Return the category, or the bin as a text such as ``[0, 10)``."""
+        keys = bins("the column", self.edges) if self.edges is not None else self.keys or ()
+        return keys[index]
+
+    def contributions(self, value: Selected) -> Contributions:
+        """Return 1 for a row that is in a bin."""
+        return value.rows.units, value.rows.values(
+            lambda columns: (self._index(value.of(columns)) >= 0).astype(np.float64)
+        )
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
+        """Return the counts, shape (bins,)."""
+        selected = inputs[0]
+        width = len(self.edges) - 1 if self.edges is not None else len(self.keys or ())
+
+        def block(columns: Columns) -> Integers:
+            index = self._index(selected.of(columns))
+            return np.bincount(index[index >= 0], minlength=width).astype(np.int64)
+
+        return np.array([float(v) for v in selected.rows.total(block)])
+
+    def _index(self, values: NDArray[Any]) -> Integers:
+        """Return each value's bin, -1 for none."""
+        if self.edges is not None:
+            return bin_index(values, self.edges)
+        return category_index(values, self.keys or ())

@@ -1,25 +1,39 @@
-"""Features and a label for each row: what learners of linear models and networks read."""
+"""Features and a label for each row: what learners read; phases and single examples."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
 from attrs import evolve, field, frozen
+from numpy.typing import NDArray
 
-from adaptive_dp.data import AnyExamples, Columns, Rows, examples_of_rows, grid
-from adaptive_dp.graph.change import Change
-from adaptive_dp.graph.convert import texts
-from adaptive_dp.graph.operation import Operation, require
+from adaptive_dp.data import AnyExamples, Columns, Examples, Rows, examples_of_rows, grid
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.handles import PartitionOperation, PartOperation
+from adaptive_dp.graph.operation import Change, Operation, Query
+from adaptive_dp.graph.values import anything, number, texts
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries import domains
-from adaptive_dp.queries.columns import Floats, clipped, numbers
-from adaptive_dp.queries.domains import Categories, Column, Interval, Table, number
-from adaptive_dp.queries.partition import category_index
-from adaptive_dp.queries.sample import Sample
+from adaptive_dp.queries.domains import (
+    Categories,
+    Column,
+    Floats,
+    Interval,
+    Table,
+    clipped,
+    finite_float,
+    numbers,
+)
+from adaptive_dp.queries.transforms import Sample, category_index
 from adaptive_dp.queries.vectors import scaled
+
+# -----------------------------------------------------------------------------
+# Features and a label for each row: what learners of linear models and networks read.
+
 
 LABELS = ("sign", "class", "number", "count")
 
@@ -51,7 +65,7 @@ class ExamplesDomain:
 
 
 def _norm(value: Any) -> float | None:
-    return None if value is None else number("examples' norm", value)
+    return None if value is None else finite_float("examples' norm", value)
 
 
 @frozen
@@ -102,21 +116,20 @@ class ExamplesOf(Operation):
     def domain(self, inputs: Sequence[Any]) -> ExamplesDomain:
         """Return the ball of the features, and the kind of labels."""
         table: Table = inputs[0]
-        require(len(self.features) > 0, "examples need at least one feature")
-        require(
-            len({*self.features, self.target}) == len(self.features) + 1,
-            f"features and label must be different columns, got {list(self.features)} and "
-            f"{self.target!r}",
-        )
+        if not (len(self.features) > 0):
+            raise DeclarationError("examples need at least one feature")
+        if len({*self.features, self.target}) != len(self.features) + 1:
+            raise DeclarationError(
+                f"features and label must be different columns, got {list(self.features)} and "
+                f"{self.target!r}"
+            )
         declared = declarations(table, (*self.features, self.target))
-        require(
-            dict(self.columns) == declared,
-            f"the columns of examples must be declared as {table.name!r} declares them",
-        )
-        require(
-            self.norm is None or 1e-100 <= self.norm <= 1e100,
-            f"examples' norm must be a positive number, got {self.norm!r}",
-        )
+        if dict(self.columns) != declared:
+            raise DeclarationError(
+                f"the columns of examples must be declared as {table.name!r} declares them"
+            )
+        if self.norm is not None and not (1e-100 <= self.norm <= 1e100):
+            raise DeclarationError(f"examples' norm must be a positive number, got {self.norm!r}")
         names: tuple[str, ...] = ("intercept",) if self.intercept else ()
         for name in self.features:
             found = declared[name]
@@ -141,11 +154,11 @@ class ExamplesOf(Operation):
             fits = self.labels == "number" or (self.labels == "count" and goal.lower >= 0)
             wanted = "'number', or 'count' where no number is negative"
             loss = "dp.Squared()"
-        require(
-            fits and (not isinstance(goal, Categories) or len(goal.values) >= 2),
-            f"labels of {of!r}, declared as {goal}, can be read as {wanted}; got {self.labels!r}: "
-            f"choose a loss that reads such labels, for example {loss}",
-        )
+        if not (fits and (not isinstance(goal, Categories) or len(goal.values) >= 2)):
+            raise DeclarationError(
+                f"labels of {of!r}, declared as {goal}, can be read as {wanted}; got "
+                f"{self.labels!r}: choose a loss that reads such labels, for example {loss}"
+            )
 
     def change(self, change: Change) -> Change:
         """Return the change of a unit, of which rows without a label are left out."""
@@ -259,3 +272,186 @@ class SampleExamples(Sample):
     def run(self, inputs: Sequence[Any], stream: Stream) -> AnyExamples:  # type: ignore[override]
         """Return a fresh sample."""
         return inputs[0].sample(self.rate, stream)  # type: ignore[no-any-return]
+
+
+# -----------------------------------------------------------------------------
+# Examples themselves, for mechanisms that know what a row can do to them.
+
+
+@frozen
+class EveryExample(Query):
+    """The examples, or one class against the rest.
+
+    Parameters
+    ----------
+    against
+        A class, whose label becomes 1 and all others -1; None to leave labels as they are.
+    """
+
+    kind: ClassVar[str] = "every_example"
+    reads: ClassVar[type] = ExamplesDomain
+    gives: ClassVar[type] = Examples
+
+    against: int | None = None
+
+    def label(self) -> str:
+        """Return whether one class stands against the rest."""
+        return "examples" if self.against is None else f"class {self.against} against the rest"
+
+    def domain(self, inputs: Sequence[Any]) -> ExamplesDomain:
+        """Return the input's, with signs for labels where one class is against the rest."""
+        found: ExamplesDomain = inputs[0]
+        if self.against is None:
+            return found
+        if not (found.labels == "class" and 0 <= self.against < found.classes):
+            raise DeclarationError(
+                f"{self.against!r} is none of the classes 0 to {found.classes - 1} of the examples"
+            )
+        return evolve(found, labels="sign")
+
+    def sensitivity(self, domain: ExamplesDomain, change: Change, norm: float) -> float:
+        """Return the number of rows that come or go; refuse any norm but 0."""
+        if norm != 0:
+            raise DeclarationError(
+                "examples say how many rows change, not how far they move: release them with "
+                f"PerturbedObjective, whose norm is 0, got norm {norm!r}"
+            )
+        return float(change.both)
+
+    def span(self, domain: ExamplesDomain, change: Change) -> float:
+        """Return the most of these rows that are in either data set alone."""
+        return float(change.rows)
+
+    def dimension(self, domain: ExamplesDomain) -> int:
+        """Return the number of features."""
+        return domain.width
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Examples:
+        """Return the examples, all of them here: mechanisms look at each."""
+        found: Examples = inputs[0].in_memory()
+        if self.against is None:
+            return found
+        return evolve(found, labels=np.where(found.labels == self.against, 1.0, -1.0))
+
+
+# -----------------------------------------------------------------------------
+# Disjoint parts of examples by chance: parallel composition for learning in phases.
+#
+# Each unit goes into one part by its own draw, from a law that no data touches, so that nobody's
+# part hangs on anyone else's presence.
+#
+# Let D and D' be neighbours that differ in the unit u. The parts A of the other units have the same
+# law under D and D', and so has u's part i, independent of them. Given A and i, the parts of D and
+# D'
+# are equal but for part i, where they differ in u: what reads other parts has privacy loss 0, what
+# reads part i costs what it costs for that change. Whoever sees (A, i) beside the releases thus
+# tells D from D' no better than in the worst of the *worlds* i; the releases alone are
+# post-processing of that. Under replace_one u keeps its part, so that it is exchanged within one.
+
+
+def drawn(stream: Stream, shares: Sequence[float], count: int) -> NDArray[np.int64]:
+    """Return for each of ``count`` units the part of its own independent draw.
+
+    Part i has probability ``shares[i]`` to 2^-50; the last one has all that is left.
+    """
+    words = stream.words(count)
+    found = np.searchsorted(np.array(cuts(shares), dtype=np.uint64), words, side="right")
+    return found.astype(np.int64)
+
+
+def cuts(shares: Sequence[float]) -> list[int]:
+    """Return where 64-bit words are cut into intervals of these probabilities."""
+    return [min(2**64 - 1, int(total * 2.0**64)) for total in accumulate(shares[:-1])]
+
+
+@frozen
+class PhasesDomain:
+    """Examples in parts, each unit in one of them."""
+
+    keys: tuple[int, ...]
+    examples: ExamplesDomain
+    whole_units: ClassVar[bool] = True
+
+
+def _shares(value: Any) -> tuple[Any, ...]:
+    return tuple(number(v) for v in anything(value))
+
+
+@frozen
+class Phases(PartitionOperation):
+    """Each unit of examples in one of several parts, by its own draw; see the module.
+
+    Parameters
+    ----------
+    shares
+        The probability of each part, positive; they add up to 1.
+    """
+
+    kind: ClassVar[str] = "phases"
+    reads: ClassVar[type] = ExamplesDomain
+    random: ClassVar[bool] = True
+    by = "phase"
+
+    shares: tuple[float, ...] = field(converter=_shares)
+
+    def label(self) -> str:
+        """Return the number of parts."""
+        return f"{len(self.shares)} phases"
+
+    def detail(self) -> str:
+        """Return the shares."""
+        return ", ".join(f"{share:.3g}" for share in self.shares)
+
+    def domain(self, inputs: Sequence[Any]) -> PhasesDomain:
+        """Return the parts, numbered from 1; of none the size is known."""
+        plain = all(isinstance(s, int | float) and not isinstance(s, bool) for s in self.shares)
+        if not (plain and len(self.shares) >= 1 and all(2.0**-40 <= s <= 1 for s in self.shares)):
+            raise DeclarationError(
+                f"phases need shares of at least 2^-40, got {list(self.shares)!r}"
+            )
+        if not (abs(math.fsum(self.shares) - 1) < 1e-9):
+            raise DeclarationError(
+                f"the shares of phases must add up to 1, got {list(self.shares)!r}"
+            )
+        found: ExamplesDomain = inputs[0]
+        part = evolve(found, table=evolve(found.table, size=None))
+        return PhasesDomain(tuple(range(1, len(self.shares) + 1)), part)
+
+    def change(self, change: Change) -> Change:
+        """Return the change; which part it is in, the accountant enumerates."""
+        return change
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> list[AnyExamples]:
+        """Return the parts."""
+        examples: AnyExamples = inputs[0]
+        return list(examples.split(cuts(self.shares), stream))
+
+
+@frozen
+class Phase(PartOperation):
+    """One of the phases."""
+
+    kind: ClassVar[str] = "phase"
+    reads: ClassVar[type] = PhasesDomain
+
+    index: int
+
+    def label(self) -> str:
+        """Return the phase's number."""
+        return f"phase {self.index + 1}"
+
+    def domain(self, inputs: Sequence[Any]) -> ExamplesDomain:
+        """Return the examples of the phase."""
+        phases: PhasesDomain = inputs[0]
+        if not (0 <= self.index < len(phases.keys)):
+            raise DeclarationError(f"{len(phases.keys)} phases have no phase of index {self.index}")
+        return phases.examples
+
+    def change(self, change: Change) -> Change:
+        """Return the change inside the phase, where a unit may lie or not."""
+        return evolve(change, fixed=False)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> AnyExamples:
+        """Return the examples of the phase."""
+        parts: list[AnyExamples] = inputs[0]
+        return parts[self.index]

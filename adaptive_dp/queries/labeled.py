@@ -10,25 +10,28 @@ from attrs import frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.data import Examples
-from adaptive_dp.graph.errors import LeakError
-from adaptive_dp.graph.functions import Function
-from adaptive_dp.graph.handles import Handle, Private, PrivateQuery, Released, meant, path
-from adaptive_dp.graph.operation import require
-from adaptive_dp.optimizers import Objective
-from adaptive_dp.problems import Loss, Network
+from adaptive_dp.erm import Loss, Network, Objective
+from adaptive_dp.graph.errors import DeclarationError, LeakError
+from adaptive_dp.graph.handles import Handle, Private, PrivateQuery, Released, meant, private_path
+from adaptive_dp.graph.registry import Function
 from adaptive_dp.queries.domains import Categories
-from adaptive_dp.queries.every_example import EveryExample
-from adaptive_dp.queries.examples import ExamplesOf, SampleExamples, declarations
-from adaptive_dp.queries.gradient_stream import GradientStream
-from adaptive_dp.queries.minimizer import Minimizer
-from adaptive_dp.queries.network_gradients import NetworkGradients
-from adaptive_dp.queries.phases import Phase, Phases
-from adaptive_dp.queries.row_gradients import (
+from adaptive_dp.queries.examples import (
+    EveryExample,
+    ExamplesOf,
+    Phase,
+    Phases,
+    SampleExamples,
+    declarations,
+)
+from adaptive_dp.queries.gradients import (
     ClippedSum,
+    GradientStream,
+    NetworkGradients,
     RowGradients,
     ShortGradients,
     SquaredNorms,
 )
+from adaptive_dp.queries.minimizer import Minimizer
 
 Array = NDArray[np.float64]
 
@@ -98,7 +101,8 @@ class LabeledRows(Private[Examples]):
         >>> dp.Pipeline(trained=trained).certify(delta=1e-6).epsilon < 1
         True
         """
-        require(isinstance(loss, Loss), f"stream needs a Loss such as Logistic(), got {loss!r}")
+        if not isinstance(loss, Loss):
+            raise DeclarationError(f"stream needs a Loss such as Logistic(), got {loss!r}")
         return PrivateQuery(GradientStream(loss, clip), (self,))
 
     def every(self, *, against: int | None = None) -> PrivateQuery[Array]:
@@ -147,10 +151,10 @@ class LabeledRows(Private[Examples]):
         beside = (self, open_handle("gradients: at", at))
         if isinstance(loss, Network):
             return Gradients(NetworkGradients.of(loss), beside)
-        require(
-            isinstance(loss, Loss),
-            f"gradients needs a Loss such as Logistic(), or a Network, got {loss!r}",
-        )
+        if not isinstance(loss, Loss):
+            raise DeclarationError(
+                f"gradients needs a Loss such as Logistic(), or a Network, got {loss!r}"
+            )
         return Gradients(RowGradients(loss), beside)
 
     def minimizer(
@@ -180,11 +184,11 @@ class LabeledRows(Private[Examples]):
         tolerance
             How near the minimizer a point must be proven to be, as a share of what a row moves it.
         tilt, rows
-            A tilted risk (`adaptive_dp.problems.Tilted`), of at least so many rows.
+            A tilted risk (`adaptive_dp.erm.Tilted`), of at least so many rows.
         adversary
             How far, in l2 norm, an adversary may move each row.
         optimizer
-            A function of your own from an `adaptive_dp.optimizers.Objective` to a point.
+            A function of your own from an `adaptive_dp.erm.Objective` to a point.
 
         Examples
         --------
@@ -284,19 +288,20 @@ class Gradients(Private[Any]):
         <certificate epsilon=0.500001 delta=0 by basic>
         """
         linear = isinstance(meant(self).operation, RowGradients)
-        require(linear, "squares are of linear models' gradients, not of a network's")
+        if not linear:
+            raise DeclarationError("squares are of linear models' gradients, not of a network's")
         return PrivateQuery(SquaredNorms(clip), (self,))
 
 
 def open_handle(what: str, handle: Any) -> Handle:
     """Return a handle that is not private, or refuse it."""
-    require(
-        isinstance(handle, Handle),
-        f"{what} must be a released handle, got {handle!r}; a constant is dp.public(value)",
-    )
+    if not isinstance(handle, Handle):
+        raise DeclarationError(
+            f"{what} must be a released handle, got {handle!r}; a constant is dp.public(value)"
+        )
     if handle.color == "private":
-        raise LeakError(f"{what} is private: {path(handle)}; release it first")
-    return handle  # type: ignore[no-any-return]
+        raise LeakError(f"{what} is private: {private_path(handle)}; release it first")
+    return handle
 
 
 def labeled(

@@ -17,7 +17,7 @@ nor that C is all of R^p. (Lowy and Razaviyayn 2021, Lemma B.2; Chaudhuri, Monte
 mu.)
 
 *What is computed* is a point for which a residual of at most ``t L`` was proven on all of the data,
-rounding included (`adaptive_dp.optimizers.certificate`), t a public number fixed beforehand. So it
+rounding included (`adaptive_dp.erm.objective`), t a public number fixed beforehand. So it
 is at most ``t L / ridge`` from the minimizer, and two such points are ``2 t L / ridge`` farther
 apart than the minimizers are. How it was found does not matter: a point that somebody else's
 optimizer found is as good, if it passes.
@@ -34,17 +34,16 @@ import numpy as np
 from attrs import field, frozen
 
 from adaptive_dp.data import Examples, grid
-from adaptive_dp.graph.change import Change
-from adaptive_dp.graph.functions import Function
-from adaptive_dp.graph.operation import Query, require
+from adaptive_dp.erm import Adversarial, Loss, Problem, Tilted, certify, minimize
+from adaptive_dp.erm import losses as names
+from adaptive_dp.erm.tilted import moved_by
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.operation import Change, Query
+from adaptive_dp.graph.registry import Function
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.optimizers import certify, minimize
-from adaptive_dp.problems import Adversarial, Loss, Problem, Tilted, names
-from adaptive_dp.problems.tilted import moved_by
-from adaptive_dp.queries.columns import Floats
-from adaptive_dp.queries.domains import number
+from adaptive_dp.queries.domains import Floats, finite_float
 from adaptive_dp.queries.examples import ExamplesDomain
-from adaptive_dp.queries.row_gradients import loss_of
+from adaptive_dp.queries.gradients import loss_of
 
 FINE = 24
 """Coordinates are whole steps of at least 2^-25 of what one row moves."""
@@ -57,13 +56,16 @@ KINK = 1e-3
 
 
 def _loss(value: Any) -> str:
-    require(isinstance(value, str | Loss), f"a loss such as dp.Logistic() is needed, got {value!r}")
+    if not isinstance(value, str | Loss):
+        raise DeclarationError(f"a loss such as dp.Logistic() is needed, got {value!r}")
     return names.text(value) if isinstance(value, Loss) else str(value)
 
 
 def _maybe(value: Any) -> float | None:
     return (
-        None if value is None else number("a minimizer's ridge, radius, tilt or adversary", value)
+        None
+        if value is None
+        else finite_float("a minimizer's ridge, radius, tilt or adversary", value)
     )
 
 
@@ -88,7 +90,7 @@ class Minimizer(Query):
         t above, as a share of what one row moves the minimizer.
     tilt
         t > 0 minimizes ``log(mean e^{t f_i}) / t`` and the ridge, which is then in units of a
-        mean; see `adaptive_dp.problems.Tilted`, where the sensitivity is proven. Needs a radius.
+        mean; see `adaptive_dp.erm.Tilted`, where the sensitivity is proven. Needs a radius.
     rows
         N, for a tilted risk: fewer rows are filled up to N with rows of zeros. Then no data set is
         smaller, and a row that comes takes the place of one of those, so that the bound at size N
@@ -137,50 +139,51 @@ class Minimizer(Query):
     def domain(self, inputs: Sequence[Any]) -> ExamplesDomain:
         """Return the examples'; refuse what the theorem does not cover."""
         domain: ExamplesDomain = inputs[0]
-        require(
-            (len(inputs) == 2) == (self.ridge is None),
-            "a minimizer needs a ridge: a number, or a released handle; one of them",
-        )
+        if (len(inputs) == 2) != (self.ridge is None):
+            raise DeclarationError(
+                "a minimizer needs a ridge: a number, or a released handle; one of them"
+            )
         loss = loss_of(self.loss, domain, own=False)
-        require(
-            0 < number("a tolerance", self.tolerance) <= 1,
-            f"a minimizer's tolerance must be in (0, 1], got {self.tolerance!r}",
-        )
+        if not (0 < finite_float("a tolerance", self.tolerance) <= 1):
+            raise DeclarationError(
+                f"a minimizer's tolerance must be in (0, 1], got {self.tolerance!r}"
+            )
         scale = domain.radius**2
-        require(
-            self.ridge is None or LEAST * scale <= self.ridge <= MOST * scale,
-            f"a ridge must be in [2^-20, 2^40] times R^2 (R = {domain.radius:g}, the largest norm "
-            f"of a row), got {self.ridge!r}; without one the minimizer may move without bound",
-        )
-        require(
-            self.radius is None or 1e-9 <= self.radius * domain.radius <= 1e9,
-            f"a minimizer's radius must be in [1e-9, 1e9] over R, got {self.radius!r}",
-        )
-        require(
-            self.tilt is None or self.adversary is None,
-            "a minimizer is tilted, or against an adversary; not both",
-        )
-        require(
-            self.adversary is None or (loss.monotone and 0 < self.adversary <= 1e6 * domain.radius),
-            "an adversary needs a loss that falls with the margin, such as Logistic(), and a "
-            f"distance above 0; got {self.loss} and {self.adversary!r}",
-        )
-        require(
-            isinstance(self.rows, int) and 1 <= self.rows <= 2**24,
-            f"rows must be a whole number from 1 to 2^24, got {self.rows!r}",
-        )
-        require(
-            self.tilt is None or (1e-9 <= self.tilt <= 1e9 and self.radius is not None),
-            f"a tilt must be in [1e-9, 1e9], with a radius that bounds the loss; got {self.tilt!r}",
-        )
-        require(loss.convex, f"{self.loss} is not convex; FiniteLearner chooses by any loss")
+        if self.ridge is not None and not (LEAST * scale <= self.ridge <= MOST * scale):
+            raise DeclarationError(
+                f"a ridge must be in [2^-20, 2^40] times R^2 (R = {domain.radius:g}, the largest "
+                "norm "
+                f"of a row), got {self.ridge!r}; without one the minimizer may move without bound"
+            )
+        if self.radius is not None and not (1e-9 <= self.radius * domain.radius <= 1e9):
+            raise DeclarationError(
+                f"a minimizer's radius must be in [1e-9, 1e9] over R, got {self.radius!r}"
+            )
+        if self.tilt is not None and self.adversary is not None:
+            raise DeclarationError("a minimizer is tilted, or against an adversary; not both")
+        if self.adversary is not None and not (
+            loss.monotone and 0 < self.adversary <= 1e6 * domain.radius
+        ):
+            raise DeclarationError(
+                "an adversary needs a loss that falls with the margin, such as Logistic(), and a "
+                f"distance above 0; got {self.loss} and {self.adversary!r}"
+            )
+        if not (isinstance(self.rows, int) and 1 <= self.rows <= 2**24):
+            raise DeclarationError(f"rows must be a whole number from 1 to 2^24, got {self.rows!r}")
+        if self.tilt is not None and not (1e-9 <= self.tilt <= 1e9 and self.radius is not None):
+            raise DeclarationError(
+                "a tilt must be in [1e-9, 1e9], with a radius that bounds the loss; got "
+                f"{self.tilt!r}"
+            )
+        if not loss.convex:
+            raise DeclarationError(f"{self.loss} is not convex; FiniteLearner chooses by any loss")
         one = self._one(domain.width, domain.radius)
-        require(
-            one.row_lipschitz <= 1e100 and one.constants.smoothness <= 1e100,
-            f"{self.loss} has no bounded slope and second derivative"
-            + (" on all parameters: give a radius" if self.radius is None else "")
-            + "; where a loss has kinks take a smoothed one, such as SmoothedHinge() or Huber()",
-        )
+        if not (one.row_lipschitz <= 1e100 and one.constants.smoothness <= 1e100):
+            raise DeclarationError(
+                f"{self.loss} has no bounded slope and second derivative"
+                + (" on all parameters: give a radius" if self.radius is None else "")
+                + "; where a loss has kinks take a smoothed one, such as SmoothedHinge() or Huber()"
+            )
         return domain
 
     def dimension(self, domain: ExamplesDomain) -> int:
@@ -207,7 +210,8 @@ class Minimizer(Query):
         apart = each * (times + 2 * self.tolerance) * (1 + 1e-12)
         if math.isinf(norm):
             return (apart + 3 * self.step(domain)) * (1 + 1e-12)
-        require(norm in (1, 2), f"minimizers have sensitivities in l1, l2 and l_inf, not {norm}")
+        if norm not in (1, 2):
+            raise DeclarationError(f"minimizers have sensitivities in l1, l2 and l_inf, not {norm}")
         roots = math.sqrt(size)
         total = apart + 3 * self.step(domain) * roots
         return total * (roots if norm == 1 else 1.0) * (1 + 1e-12)

@@ -8,31 +8,30 @@ from typing import Any, ClassVar
 from attrs import evolve, field, frozen
 
 from adaptive_dp.data import Reading, Rows, SchemaError, open_rows
-from adaptive_dp.graph.change import NEIGHBORS, UNBOUNDED, Change, Neighbors
-from adaptive_dp.graph.convert import number
-from adaptive_dp.graph.errors import DataError
-from adaptive_dp.graph.operation import require
-from adaptive_dp.graph.roles import BoundOperation, SourceOperation, bindable
+from adaptive_dp.graph.errors import DataError, DeclarationError
+from adaptive_dp.graph.handles import BoundOperation, SourceOperation, bindable
+from adaptive_dp.graph.operation import NEIGHBORS, UNBOUNDED, Change, Neighbors
+from adaptive_dp.graph.values import number
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import Column, Interval, Table, column
 
 
 def _declared(columns: Any) -> dict[str, Column]:
-    require(
-        isinstance(columns, Mapping),
-        f"columns must be a mapping of names to bounds or categories, got {type(columns).__name__}",
-    )
+    if not isinstance(columns, Mapping):
+        raise DeclarationError(
+            "columns must be a mapping of names to bounds or categories, got "
+            f"{type(columns).__name__}"
+        )
     result = {}
     for name, value in columns.items():
-        require(
-            isinstance(name, str) and name != "", f"a column's name must be a text, got {name!r}"
-        )
+        if not (isinstance(name, str) and name != ""):
+            raise DeclarationError(f"a column's name must be a text, got {name!r}")
         if isinstance(value, Mapping):  # as a document writes it
-            require(
-                set(value) in ({"bounds"}, {"categories"}),
-                f"column {name!r} must be declared by a pair of bounds, a list of categories or "
-                f"None, got a mapping of {sorted(map(str, value))}",
-            )
+            if set(value) not in ({"bounds"}, {"categories"}):
+                raise DeclarationError(
+                    f"column {name!r} must be declared by a pair of bounds, a list of categories "
+                    f"or None, got a mapping of {sorted(map(str, value))}"
+                )
             value = tuple(value["bounds"]) if "bounds" in value else list(value["categories"])
         result[name] = column(name, value)
     return result
@@ -67,29 +66,28 @@ class Source(SourceOperation):
 
     def __attrs_post_init__(self) -> None:
         bindable("a dataset", self.name)
-        require(
-            self.neighbors in NEIGHBORS,
-            f"neighbors must be one of {', '.join(NEIGHBORS)}, got {self.neighbors!r}",
-        )
-        require(
-            self.unit is None or (isinstance(self.unit, str) and self.unit != ""),
-            f"unit must be the name of the column that identifies a person, got {self.unit!r}",
-        )
-        require(
-            self.unit is None or not isinstance(self.columns.get(self.unit), Interval),
-            f"the unit {self.unit!r} identifies people, so it has no bounds; declare it as None, "
-            "or not at all",
-        )
-        require(
-            self.size is None
-            or (isinstance(self.size, int) and not isinstance(self.size, bool) and self.size >= 1),
-            f"size must be a whole number of at least 1, got {self.size!r}",
-        )
-        require(
-            self.size is None or self.neighbors != "add_remove",
-            "size cannot be declared under add_remove neighbours, for which the number of units is "
-            "private; use replace_one or zero_out, or release a count",
-        )
+        if self.neighbors not in NEIGHBORS:
+            raise DeclarationError(
+                f"neighbors must be one of {', '.join(NEIGHBORS)}, got {self.neighbors!r}"
+            )
+        if self.unit is not None and not (isinstance(self.unit, str) and self.unit != ""):
+            raise DeclarationError(
+                f"unit must be the name of the column that identifies a person, got {self.unit!r}"
+            )
+        if self.unit is not None and isinstance(self.columns.get(self.unit), Interval):
+            raise DeclarationError(
+                f"the unit {self.unit!r} identifies people, so it has no bounds; declare it as "
+                "None, or not at all"
+            )
+        if self.size is not None and not (
+            isinstance(self.size, int) and not isinstance(self.size, bool) and self.size >= 1
+        ):
+            raise DeclarationError(f"size must be a whole number of at least 1, got {self.size!r}")
+        if self.size is not None and self.neighbors == "add_remove":
+            raise DeclarationError(
+                "size cannot be declared under add_remove neighbours, for which the number of "
+                "units is private; use replace_one or zero_out, or release a count"
+            )
 
     def label(self) -> str:
         """Return the name."""
@@ -160,16 +158,18 @@ class BoundContributions(BoundOperation):
     unit: str
 
     def __attrs_post_init__(self) -> None:
-        require(
+        if not (
             isinstance(self.rows, int)
             and not isinstance(self.rows, bool)
-            and 1 <= self.rows <= 10**9,
-            f"rows_per_unit must be a whole number between 1 and 10^9, got {self.rows!r}",
-        )
-        require(
-            isinstance(self.unit, str),
-            f"contributions are bounded per unit, the name of a column, got {self.unit!r}",
-        )
+            and 1 <= self.rows <= 10**9
+        ):
+            raise DeclarationError(
+                f"rows_per_unit must be a whole number between 1 and 10^9, got {self.rows!r}"
+            )
+        if not isinstance(self.unit, str):
+            raise DeclarationError(
+                f"contributions are bounded per unit, the name of a column, got {self.unit!r}"
+            )
 
     def label(self) -> str:
         """Return what is bounded."""
@@ -182,11 +182,11 @@ class BoundContributions(BoundOperation):
     def domain(self, inputs: Sequence[Any]) -> Any:
         """Return the table's domain; its number of rows is not public, even if that of units is."""
         table: Table = inputs[0]
-        require(
-            table.unit == self.unit,
-            f"contributions to {table.name!r} are bounded per {self.unit!r}, but its unit is "
-            f"{table.unit!r}",
-        )
+        if table.unit != self.unit:
+            raise DeclarationError(
+                f"contributions to {table.name!r} are bounded per {self.unit!r}, but its unit is "
+                f"{table.unit!r}"
+            )
         return table if self.rows == 1 else evolve(table, size=None)
 
     def change(self, change: Change) -> Change:

@@ -11,34 +11,28 @@ from attrs import frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.data import Rows
-from adaptive_dp.graph.change import Neighbors
-from adaptive_dp.graph.convert import anything
 from adaptive_dp.graph.errors import DeclarationError, LeakError
-from adaptive_dp.graph.functions import Function
-from adaptive_dp.graph.handles import Handle, Private, PrivateQuery, Released, lineage, meant, path
+from adaptive_dp.graph.handles import (
+    Handle,
+    Private,
+    PrivateQuery,
+    Released,
+    lineage,
+    meant,
+    private_path,
+)
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.operation import require
-from adaptive_dp.queries.average import average
-from adaptive_dp.queries.columns import Clip, ColumnOf
-from adaptive_dp.queries.count import Count
-from adaptive_dp.queries.counts import Counts, of_constant
-from adaptive_dp.queries.describe import described
-from adaptive_dp.queries.domains import Categories
-from adaptive_dp.queries.filter import Condition, Filter
-from adaptive_dp.queries.gram import Gram, SmallestEigenvalue
-from adaptive_dp.queries.histogram import Histogram
+from adaptive_dp.graph.operation import Neighbors
+from adaptive_dp.graph.registry import Function
+from adaptive_dp.graph.values import anything
+from adaptive_dp.queries.counts import Count, Counts, Histogram, of_constant
+from adaptive_dp.queries.domains import Categories, Clip, ColumnOf, exchanged
 from adaptive_dp.queries.labeled import LabeledRows, labeled
-from adaptive_dp.queries.mean import Mean
-from adaptive_dp.queries.mode import Mode
-from adaptive_dp.queries.order import Quantile
-from adaptive_dp.queries.own_instance import Instance
-from adaptive_dp.queries.partition import Part, Partition
-from adaptive_dp.queries.row_steps import exchanged
-from adaptive_dp.queries.sample import Sample
+from adaptive_dp.queries.moments import Gram, SmallestEigenvalue
+from adaptive_dp.queries.order_statistics import Instance, Mode, Quantile, TrimmedMean, Variance
 from adaptive_dp.queries.source import BoundContributions, Source
-from adaptive_dp.queries.sum import Sum, VectorSum, bounded
-from adaptive_dp.queries.trimmed_mean import TrimmedMean
-from adaptive_dp.queries.variance import Variance
+from adaptive_dp.queries.sums import Mean, Sum, VectorSum, average, bounded, described
+from adaptive_dp.queries.transforms import Condition, Filter, Part, Partition, Sample
 from adaptive_dp.queries.vectors import NormClip, Times, VectorsOf
 
 Array = NDArray[np.float64]
@@ -101,10 +95,10 @@ def dataset(
     """
     source = Table(Source(name, columns, neighbors, unit, size))
     if unit is None:
-        require(
-            rows_per_unit == 1,
-            f"rows_per_unit={rows_per_unit!r} needs unit=, the column that identifies a person",
-        )
+        if rows_per_unit != 1:
+            raise DeclarationError(
+                f"rows_per_unit={rows_per_unit!r} needs unit=, the column that identifies a person"
+            )
         return source
     return Table(BoundContributions(rows_per_unit, unit), (source,))
 
@@ -127,10 +121,10 @@ class Table(Private[Rows]):
 
     def __getitem__(self, name: str) -> Column[float]:
         """Return a column."""
-        require(
-            isinstance(name, str),
-            f"a table is indexed by a column's name, got {name!r}; several are .vectors([...])",
-        )
+        if not isinstance(name, str):
+            raise DeclarationError(
+                f"a table is indexed by a column's name, got {name!r}; several are .vectors([...])"
+            )
         return Column(ColumnOf(name), (self,))
 
     if not TYPE_CHECKING:  # type checkers know that there is no such attribute
@@ -239,11 +233,11 @@ class Table(Private[Rows]):
         >>> plan.certify()  # one person may be in both
         <certificate epsilon=0.5 delta=0 by basic>
         """
-        require(
-            isinstance(conditions, list | tuple),
-            f"counts needs a list of conditions, got {type(conditions).__name__}; for one use "
-            "table.filter(condition).count()",
-        )
+        if not isinstance(conditions, list | tuple):
+            raise DeclarationError(
+                f"counts needs a list of conditions, got {type(conditions).__name__}; for one use "
+                "table.filter(condition).count()"
+            )
         for condition in conditions:
             self._own("counts", condition)
         return PrivateQuery(Counts([of_constant(c) for c in conditions]), (self,))
@@ -510,11 +504,11 @@ class Column(Private[Array], Generic[S]):
         """
         bounds = bounded(self.domain)
         table = next(h for h in reversed(lineage(self)) if isinstance(h, Table))
-        require(
-            table.domain.size is None,
-            "the number of rows is public here, so there is nothing to release of it; use "
-            ".mean().release(mechanism)",
-        )
+        if table.domain.size is not None:
+            raise DeclarationError(
+                "the number of rows is public here, so there is nothing to release of it; use "
+                ".mean().release(mechanism)"
+            )
         counted = table.count().release(mechanism) if count is None else count
         column = next(h.operation for h in lineage(self) if isinstance(h.operation, ColumnOf))
         return average(self.sum(), counted, bounds, mechanism, name=f"sum of {column.name}")
@@ -661,10 +655,11 @@ class Column(Private[Array], Generic[S]):
         >>> plan.certify()
         <certificate epsilon=1 delta=0 by basic>
         """
-        require(
-            callable(function) and callable(local),
-            "instance needs two functions: one of the values, and one of the values and a distance",
-        )
+        if not (callable(function) and callable(local)):
+            raise DeclarationError(
+                "instance needs two functions: one of the values, and one of the values and a "
+                "distance"
+            )
         query = Instance(
             bounded(self.domain),
             range,
@@ -676,12 +671,12 @@ class Column(Private[Array], Generic[S]):
 
     def _fixed(self, what: str) -> Column[S]:
         """Return the column, or refuse one of which the number of rows may change."""
-        require(
-            exchanged(self),
-            f"{what} needs a fixed number of rows: ask it of a table with "
-            "neighbors='replace_one' whose rows are the units, before filters and partitions; or "
-            "use median() or quantile(q)",
-        )
+        if not exchanged(self):
+            raise DeclarationError(
+                f"{what} needs a fixed number of rows: ask it of a table with "
+                "neighbors='replace_one' whose rows are the units, before filters and partitions; "
+                "or use median() or quantile(q)"
+            )
         return self
 
     def isin(self, values: Sequence[Any]) -> Condition:
@@ -704,7 +699,9 @@ class Column(Private[Array], Generic[S]):
         name = self._plain(test)
         if isinstance(other, Handle):
             if other.color == "private":
-                raise LeakError(f"a filter may not compare with a private value: {path(other)}")
+                raise LeakError(
+                    f"a filter may not compare with a private value: {private_path(other)}"
+                )
             assert isinstance(other, Released)
             return Condition(name, test, None, other, self._table)
         return Condition(name, test, other, table=self._table)
@@ -722,11 +719,11 @@ class Column(Private[Array], Generic[S]):
 
 def _listed(edges: Any) -> None:
     """Refuse a number of bins, in place of their edges."""
-    require(
-        not isinstance(edges, int | float),
-        f"edges must be a list of numbers such as [0, 50, 100], got {edges!r}; for equal bins "
-        "write edges=numpy.linspace(low, high, bins + 1)",
-    )
+    if isinstance(edges, int | float):
+        raise DeclarationError(
+            f"edges must be a list of numbers such as [0, 50, 100], got {edges!r}; for equal bins "
+            "write edges=numpy.linspace(low, high, bins + 1)"
+        )
 
 
 @frozen(eq=False, repr=False)
@@ -768,10 +765,10 @@ class Vectors(Private[Array]):
         >>> people.vectors(["age"], scale=True, intercept=True).times(people["days"]).sum()
         <private sum in norm 56.57>
         """
-        require(
-            isinstance(column, Column),
-            f"times needs a column such as people['age'], got a {type(column).__name__}",
-        )
+        if not isinstance(column, Column):
+            raise DeclarationError(
+                f"times needs a column such as people['age'], got a {type(column).__name__}"
+            )
         table = next(each for each in reversed(lineage(self)) if isinstance(each, Table))
         operation = meant(column).operation
         if not isinstance(operation, ColumnOf) or meant(column._table) is not table:

@@ -10,11 +10,23 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from adaptive_dp.data import Columns, grid
-from adaptive_dp.graph.convert import texts
-from adaptive_dp.graph.operation import Operation, require
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.operation import Operation
+from adaptive_dp.graph.values import texts
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.queries.columns import Box, Floats, Selected, clipped, numbers
-from adaptive_dp.queries.domains import Ball, Interval, Table, interval, intervals, number
+from adaptive_dp.queries.domains import (
+    Ball,
+    Box,
+    Floats,
+    Interval,
+    Selected,
+    Table,
+    clipped,
+    finite_float,
+    interval,
+    intervals,
+    numbers,
+)
 
 
 @frozen
@@ -60,13 +72,15 @@ class VectorsOf(Operation):
     def domain(self, inputs: Sequence[Any]) -> Ball:
         """Return the ball that the bounds imply."""
         table: Table = inputs[0]
-        require(len(self.names) > 0, "a vector needs at least one column")
-        require(len(set(self.names)) == len(self.names), f"columns must differ, got {self.names}")
+        if not (len(self.names) > 0):
+            raise DeclarationError("a vector needs at least one column")
+        if len(set(self.names)) != len(self.names):
+            raise DeclarationError(f"columns must differ, got {self.names}")
         bounds = tuple(table.interval(name) for name in self.names)
-        require(
-            self.bounds == bounds,
-            f"the bounds of {self.names} must be those that {table.name!r} declares",
-        )
+        if self.bounds != bounds:
+            raise DeclarationError(
+                f"the bounds of {self.names} must be those that {table.name!r} declares"
+            )
         names = (("intercept",) if self.intercept else ()) + self.names
         return Ball(names, self._longest(), table)
 
@@ -94,7 +108,7 @@ class VectorsOf(Operation):
 
 
 def _norm(value: float) -> float:
-    return number("clip's norm", value)
+    return finite_float("clip's norm", value)
 
 
 @frozen
@@ -108,7 +122,8 @@ class NormClip(Operation):
     radius: float = field(converter=_norm)
 
     def __attrs_post_init__(self) -> None:
-        require(self.radius > 0, f"clip's norm must be positive, got {self.radius!r}")
+        if not (self.radius > 0):
+            raise DeclarationError(f"clip's norm must be positive, got {self.radius!r}")
 
     def label(self) -> str:
         """Return the bound."""
@@ -152,10 +167,10 @@ class Times(Operation):
 
     def domain(self, inputs: Sequence[Any]) -> Ball:
         """Return the ball that the factor's bound stretches."""
-        require(
-            self.bounds == inputs[0].table.interval(self.name),
-            f"the bounds of {self.name!r} must be those that {inputs[0].table.name!r} declares",
-        )
+        if self.bounds != inputs[0].table.interval(self.name):
+            raise DeclarationError(
+                f"the bounds of {self.name!r} must be those that {inputs[0].table.name!r} declares"
+            )
         ball: Ball = inputs[0]
         factor = 1.0 if self.scale else self.bounds.largest
         return evolve(ball, radius=ball.radius * factor * (1 + 1e-12))

@@ -16,7 +16,6 @@ What no method beats (`Lower`), and what is only known up to constants (`Rate`)
     `lower_bound`; `known_rates`; `table` has all kinds side by side, `markdown_table` writes it.
 """
 
-from adaptive_dp.risk.adversarial import adversarial
 from adaptive_dp.risk.descent import (
     descent_gap,
     linear_descent,
@@ -25,26 +24,36 @@ from adaptive_dp.risk.descent import (
     smooth_descent,
     strong_descent,
 )
-from adaptive_dp.risk.exponential_mechanism import exponential_mechanism
-from adaptive_dp.risk.free import PrivacyCost, privacy_cost
-from adaptive_dp.risk.lower import lower_bound
-from adaptive_dp.risk.noise import Noise, printed_sigma, unit_noise
-from adaptive_dp.risk.objective_perturbation import objective_noise, objective_perturbation
+from adaptive_dp.risk.lower import known_rates, lower_bound
 from adaptive_dp.risk.output_perturbation import (
+    adversarial,
     output_perturbation,
+    population,
+    quadratic,
     regularized_output_perturbation,
     sensitivity,
     smooth_output_perturbation,
     smooth_regularized_output_perturbation,
     stability,
+    tilted_output_perturbation,
+    tilted_sensitivity,
+    uniform_gap,
 )
-from adaptive_dp.risk.planning import constant, plan, smallest_epsilon, smallest_n
-from adaptive_dp.risk.quadratic import quadratic
-from adaptive_dp.risk.rates import known_rates
-from adaptive_dp.risk.setting import Lower, Rate, Setting, Upper
+from adaptive_dp.risk.perturbation import (
+    exponential_mechanism,
+    objective_noise,
+    objective_perturbation,
+)
+from adaptive_dp.risk.planning import (
+    PrivacyCost,
+    constant,
+    plan,
+    privacy_cost,
+    smallest_epsilon,
+    smallest_n,
+)
+from adaptive_dp.risk.setting import Lower, Noise, Rate, Setting, Upper, printed_sigma, unit_noise
 from adaptive_dp.risk.tables import Row, markdown_table, table
-from adaptive_dp.risk.tilted import tilted_output_perturbation, tilted_sensitivity
-from adaptive_dp.risk.uniform import population, uniform_gap
 
 __all__ = [
     "Lower",

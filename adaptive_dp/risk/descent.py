@@ -11,9 +11,8 @@ from __future__ import annotations
 import math
 
 from accountants.errors import DomainError, nonnegative, positive, whole
-from adaptive_dp.risk.noise import sigma
 from adaptive_dp.risk.output_perturbation import best
-from adaptive_dp.risk.setting import Setting, Upper
+from adaptive_dp.risk.setting import Setting, Upper, sigma
 
 
 def descent_gap(lipschitz: float, distance: float, steps: int) -> float:

@@ -1,30 +1,4 @@
-"""What no private method can beat: lower bounds of the expected empirical excess, W the ball.
-
-Two arguments, both in terms of data sets that differ in m records, k steps of the neighbour
-relation apart (k = m if records are exchanged, 2m if they are left out and put in).
-
-*Two points.* Let a method be (eps, delta)-DP. On data sets k steps apart its laws overlap by
-``integral of min(p, q) >= 2 (1 - delta_k) / (1 + e^{k eps})``,
-``delta_k = delta (e^{k eps} - 1)/(e^eps - 1)`` (group privacy, and Kairouz, Oh and Viswanath 2015
-on the total variation). So if the excesses of any w on both add to at least s, one of the expected
-excesses is at least ``s (1 - delta_k) / (1 + e^{k eps})``.
-
-*Packing* (Hardt and Talwar 2010), delta = 0. Let K data sets, k steps apart, have disjoint sets of
-w with excess below a. If each expected excess were at most a/2, the first data set's law would give
-its own set at least 1/2 and every other at least ``e^{-k eps} / 2``, so ``K - 1 <= e^{k eps}``.
-Otherwise some expected excess is above a/2. There are ``K >= sin(phi)^{-p}`` unit vectors with
-pairwise angles of at least phi, for phi in [pi/4, pi/2]: caps of angle phi about a largest such set
-cover the sphere, and the cone over a cap, in the unit ball, lies in a ball of radius sin(phi) about
-``cos(phi) v``.
-
-*Instances.* In both, m records have a vector ``u = L v`` or ``a v``, |v| = 1, the others 0.
-
-- Linear, ``f = -<u, w>``: excess ``m L (R - <v, w>)``. Opposite v add to ``2 m L R``; excess below
-  ``m L R (1 - cos(phi/2))`` means an angle to v below phi/2.
-- Quadratic of curvature c, ``f = (c/2)|w|^2 - <u, w>``, ``|u| = a = L - c R``: the minimizer is
-  ``s v``, ``s = m a / (n c)``, if that is at most R; excess ``(n c / 2)|w - s v|^2``. Opposite v
-  add to ``n c s^2``; minimizers are ``2 s sin(phi/2)`` apart.
-"""
+"""What no private method can beat, and published rates whose constants are not known."""
 
 from __future__ import annotations
 
@@ -34,7 +8,42 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from accountants.errors import positive, probability
-from adaptive_dp.risk.setting import Lower, Setting
+from adaptive_dp.risk.setting import Lower, Rate, Setting
+
+# -----------------------------------------------------------------------------
+# What no private method can beat: lower bounds of the expected empirical excess, W the ball.
+#
+# Two arguments, both in terms of data sets that differ in m records, k steps of the neighbour
+# relation apart (k = m if records are exchanged, 2m if they are left out and put in).
+#
+# *Two points.* Let a method be (eps, delta)-DP. On data sets k steps apart its laws overlap by
+# ``integral of min(p, q) >= 2 (1 - delta_k) / (1 + e^{k eps})``,
+# ``delta_k = delta (e^{k eps} - 1)/(e^eps - 1)`` (group privacy, and Kairouz, Oh and Viswanath 2015
+# on the total variation). So if the excesses of any w on both add to at least s, one of the
+# expected
+# excesses is at least ``s (1 - delta_k) / (1 + e^{k eps})``.
+#
+# *Packing* (Hardt and Talwar 2010), delta = 0. Let K data sets, k steps apart, have disjoint sets
+# of
+# w with excess below a. If each expected excess were at most a/2, the first data set's law would
+# give
+# its own set at least 1/2 and every other at least ``e^{-k eps} / 2``, so ``K - 1 <= e^{k eps}``.
+# Otherwise some expected excess is above a/2. There are ``K >= sin(phi)^{-p}`` unit vectors with
+# pairwise angles of at least phi, for phi in [pi/4, pi/2]: caps of angle phi about a largest such
+# set
+# cover the sphere, and the cone over a cap, in the unit ball, lies in a ball of radius sin(phi)
+# about
+# ``cos(phi) v``.
+#
+# *Instances.* In both, m records have a vector ``u = L v`` or ``a v``, |v| = 1, the others 0.
+#
+# - Linear, ``f = -<u, w>``: excess ``m L (R - <v, w>)``. Opposite v add to ``2 m L R``; excess
+# below
+#   ``m L R (1 - cos(phi/2))`` means an angle to v below phi/2.
+# - Quadratic of curvature c, ``f = (c/2)|w|^2 - <u, w>``, ``|u| = a = L - c R``: the minimizer is
+#   ``s v``, ``s = m a / (n c)``, if that is at most R; excess ``(n c / 2)|w - s v|^2``. Opposite v
+#   add to ``n c s^2``; minimizers are ``2 s sin(phi/2)`` apart.
+
 
 ANGLES = np.linspace(math.pi / 4, math.pi / 2 - 1e-3, 60)
 CURVATURES = np.geomspace(1e-6, 1.0, 120)
@@ -111,3 +120,49 @@ def _both(
             if m >= 1:
                 factor = math.sin(phi / 2) ** 2 if square else 1 - math.cos(phi / 2)
                 yield excess(m, factor / 2), "packing"
+
+
+# -----------------------------------------------------------------------------
+# Published rates whose constants are not known here: shapes to compare with, no bounds.
+
+
+def known_rates(setting: Setting, epsilon: float, delta: float = 0.0) -> tuple[Rate, ...]:
+    """Return the rates, mean forms, that the literature gives for the setting's class.
+
+    Each is capped at L R, what a constant achieves.
+
+    References
+    ----------
+    Bassily, Smith and Thakurta 2014 (empirical, upper and lower, up to logarithms); Bassily,
+    Feldman, Talwar and Thakurta 2019 and Feldman, Koren and Talwar 2020 (population, delta > 0).
+
+    Examples
+    --------
+    >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0)
+    >>> all(rate.shape <= 1.0 for rate in known_rates(setting, 1.0))
+    True
+    """
+    p, n, slope = setting.width, setting.n, setting.lipschitz * setting.radius
+    if delta == 0:
+        k, name, said = p / (epsilon * n), "p / (eps n)", "delta = 0"
+    else:
+        k, name = (
+            math.sqrt(p * math.log(1 / delta)) / (epsilon * n),
+            "sqrt(p log(1/delta)) / (eps n)",
+        )
+        said = "delta > 0"
+    source = f"Bassily, Smith and Thakurta 2014, {said}"
+    if setting.strong > 0:
+        curved = setting.lipschitz**2 / setting.strong
+        found = [Rate(min(slope, curved * k * k), f"(L^2 / mu) ({name})^2", source)]
+    else:
+        found = [Rate(slope * min(1.0, k), f"L R {name}", source)]
+    if delta > 0:
+        who = "Feldman, Koren and Talwar 2020"
+        if setting.strong > 0:
+            shape, formula = curved * (1 / n + k * k), f"(L^2 / mu) (1 / n + ({name})^2)"
+        else:
+            shape, formula = slope * (1 / math.sqrt(n) + k), f"L R (1 / sqrt n + {name})"
+            who = f"Bassily, Feldman, Talwar and Thakurta 2019; {who}"
+        found.append(Rate(min(slope, shape), f"population: {formula}", who))
+    return tuple(found)

@@ -1,27 +1,34 @@
-"""Output perturbation: the minimizer plus noise, projected back onto W.
-
-The lemma under all of it: let A be m-strongly convex on W and g be G-Lipschitz on W, with
-directional derivatives. Then minimizers u of A and v of A + g over W are at most G / m apart.
-*Proof.* Let d = |u - v|. Since u minimizes A, ``A(v) >= A(u) + (m/2) d^2``. Since v minimizes A +
-g, ``A'(v; u - v) >= -g'(v; u - v) >= -G d``, so ``A(u) >= A(v) - G d + (m/2) d^2``. Add both:
-``m d^2 <= G d``. Nothing need be smooth, and W may be anything closed and convex.
-
-F is (n mu)-strongly convex and neighbours differ by a ``move``-Lipschitz function, so the
-sensitivity of the minimizer is ``move / (n mu)``: 2L / (n mu) under replace-one. With a regulariser
-``(lambda/2)|w - start|^2`` it is ``move / lambda``: the regulariser is the same for all data, so
-its slope does not enter.
-"""
+"""Output perturbation: bounds of the excess risk, and the settings that reduce to it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 
+import numpy as np
+from attrs import evolve
+from numpy.typing import ArrayLike
 from scipy import optimize
 
 from accountants.errors import DomainError, nonnegative, positive
-from adaptive_dp.risk.noise import Noise, unit_noise
-from adaptive_dp.risk.setting import Setting, Upper
+from accountants.numerics import down, up
+from adaptive_dp.risk.setting import ROUNDING, Neighbors, Noise, Setting, Upper, unit_noise
+
+# -----------------------------------------------------------------------------
+# Output perturbation: the minimizer plus noise, projected back onto W.
+#
+# The lemma under all of it: let A be m-strongly convex on W and g be G-Lipschitz on W, with
+# directional derivatives. Then minimizers u of A and v of A + g over W are at most G / m apart.
+# *Proof.* Let d = |u - v|. Since u minimizes A, ``A(v) >= A(u) + (m/2) d^2``. Since v minimizes A +
+# g, ``A'(v; u - v) >= -g'(v; u - v) >= -G d``, so ``A(u) >= A(v) - G d + (m/2) d^2``. Add both:
+# ``m d^2 <= G d``. Nothing need be smooth, and W may be anything closed and convex.
+#
+# F is (n mu)-strongly convex and neighbours differ by a ``move``-Lipschitz function, so the
+# sensitivity of the minimizer is ``move / (n mu)``: 2L / (n mu) under replace-one. With a
+# regulariser
+# ``(lambda/2)|w - start|^2`` it is ``move / lambda``: the regulariser is the same for all data, so
+# its slope does not enter.
+
 
 _SOURCE = "own proof; shape: Lowy and Razaviyayn 2021"
 
@@ -299,3 +306,239 @@ def _strong(setting: Setting) -> None:
         raise DomainError(
             "Setting.strong must be positive here, got 0.0; use regularized_output_perturbation"
         )
+
+
+# -----------------------------------------------------------------------------
+# How far the population's risk can be from the data's, over all of W at once.
+
+
+def uniform_gap(setting: Setting) -> float:
+    """Return a bound of ``n E sup_W (population risk - empirical risk)``, means both.
+
+    *Linear models*: ``2 L R sqrt n``. Symmetrisation gives twice the Rademacher average, which by
+    contraction (Ledoux and Talagrand 1991, Thm 4.12; without absolute values Meir and Zhang 2003; a
+    record's loss is an L-Lipschitz function of ``<x, w>``) is at most
+    ``L R E|sum s_i x_i| / n <= L R / sqrt n``.
+
+    *Others*: the least over a of ``2 n L a + L R sqrt(2 n p log(1 + 2R/a))``. W has a cover of
+    ``(1 + 2R/a)^p`` points at distance a; the difference of risks, less its value at the start (of
+    mean 0), is 2L-Lipschitz, and at each point the mean of n independent variables in an interval
+    of length 2LR, hence (Hoeffding) subgaussian with variance ``L^2 R^2 / n``.
+
+    Examples
+    --------
+    >>> linear = Setting(n=10_000, width=4, lipschitz=1.0, radius=1.0, linear=True)
+    >>> round(uniform_gap(linear), 6)
+    200.0
+    """
+    n, slope = setting.n, setting.lipschitz * setting.radius
+    if setting.linear:
+        return 2 * slope * math.sqrt(n)
+
+    def bound(share: float) -> float:
+        cover = setting.width * math.log1p(2 / share)
+        return 2 * n * slope * share + slope * math.sqrt(2 * n * cover)
+
+    return bound(best(bound, math.sqrt(setting.width / n)))
+
+
+def population(setting: Setting, empirical: Upper) -> Upper:
+    """Return a bound of the population's expected excess, from one of the empirical excess.
+
+    ``E excess <= E empirical excess + uniform_gap``, whatever the method, as long as its output is
+    in W: the least empirical risk is in expectation at most the population's. Bounds by stability,
+    ``population=True`` of the methods that have it, are most often smaller.
+
+    Examples
+    --------
+    >>> from adaptive_dp.risk import output_perturbation
+    >>> setting = Setting(n=10_000, width=4, lipschitz=1.0, radius=1.0, strong=1.0)
+    >>> bound = output_perturbation(setting, 1.0)
+    >>> round(population(setting, bound).total - bound.total - uniform_gap(setting), 3)
+    0.0
+    """
+    if empirical.failure is not None or empirical.population:
+        raise DomainError("population() needs a bound of the expected empirical excess")
+    if "without constraint" in empirical.needs or "no projection" in empirical.needs:
+        raise DomainError(f"the output of {empirical.method} may lie outside of W")
+    return evolve(
+        empirical,
+        total=empirical.total + uniform_gap(setting),
+        theorem=f"{empirical.theorem} + uniform convergence",
+        population=True,
+    )
+
+
+# -----------------------------------------------------------------------------
+# Tilted empirical risk, ``F_t(w) = (1/t) log((1/n) sum_i exp(t f_i(w)))`` with t > 0.
+
+
+def tilted_sensitivity(setting: Setting, *, tilt: float, span: float) -> float:
+    """Return how far F_t's minimizer moves: ``(2L / mu) / (1 + (n - 1) e^{-t span})``.
+
+    *Proof.* A subgradient is ``sum v_i g_i``, v the softmax of ``t f_i(w)``. Let q and q' be the
+    weights of the exchanged record, g and g' its subgradients, h the others' mean by their own
+    weights, which are alike on both sides. The subgradients differ by ``q (g - h) - q' (g' - h)``,
+    of norm at most ``2 L max(q, q')``: for q >= q' it is ``(q - q')(g - h) + q' (g - g')``. A
+    weight is at most ``1 / (1 + (n - 1) e^{-t span})``. F_t less ``(mu/2)|w|^2`` is a log-sum-exp
+    of convex functions, so F_t is mu-strongly convex, and the lemma of `output_perturbation`
+    applies.
+
+    It is between ``2L / (n mu)`` at t = 0 and ``2L / mu``, the worst record's, and never above the
+    printed ``(2L / mu) min(1, e^{t span} / n)``.
+
+    Examples
+    --------
+    >>> setting = Setting(n=100, width=1, lipschitz=1.0, radius=1.0, strong=1.0)
+    >>> round(tilted_sensitivity(setting, tilt=1.0, span=1.0) / 2, 6)
+    0.026724
+    """
+    if not setting.strong > 0 or setting.neighbors != "replace_one":
+        raise DomainError("tilted risk needs Setting.strong > 0 and neighbors='replace_one'")
+    power = positive("tilt", tilt) * nonnegative("span", span)
+    share = 1 / (1 + (setting.n - 1) * math.exp(-power))
+    return 2 * setting.lipschitz / setting.strong * share
+
+
+def tilted_output_perturbation(
+    setting: Setting,
+    epsilon: float,
+    delta: float = 0.0,
+    *,
+    tilt: float,
+    span: float,
+    gap: float = 0.0,
+) -> Upper:
+    """Bound the expected excess of F_t, a mean (``Upper.mean``), for output perturbation.
+
+    F_t is L-Lipschitz, mu-strongly convex and, for twice differentiable losses,
+    ``(beta + t L^2)``-smooth: its Hessian is ``sum v_i H_i + t Cov_v(g)``. So
+    ``E excess <= gap + L E|z|``, and for a stationary minimizer
+    ``(beta_t / mu) gap + (beta_t / 2) E|z|^2``; the smaller counts.
+
+    Parameters
+    ----------
+    setting, epsilon, delta
+        As for `output_perturbation`.
+    tilt
+        t, positive.
+    span
+        All losses on W lie in an interval of this length.
+    gap
+        What the solver guarantees of F_t itself.
+
+    Examples
+    --------
+    >>> setting = Setting(n=1000, width=4, lipschitz=1.0, radius=1.0, strong=1.0)
+    >>> mild = tilted_output_perturbation(setting, 1.0, tilt=0.5, span=1.0)
+    >>> mild.mean < tilted_output_perturbation(setting, 1.0, tilt=2.0, span=1.0).mean
+    True
+    """
+    slack = 2 * math.sqrt(2 * nonnegative("gap", gap) / (setting.strong or math.inf))
+    size = tilted_sensitivity(setting, tilt=tilt, span=span) + slack
+    noise = unit_noise(setting.width, epsilon, delta).times(size)
+    mean = gap + setting.lipschitz * noise.mean_norm
+    if setting.stationary and setting.smooth < math.inf:
+        smooth = setting.smooth + tilt * setting.lipschitz**2
+        mean = min(mean, smooth / setting.strong * gap + smooth / 2 * noise.mean_square)
+    return Upper(
+        named("tilted output perturbation", noise),
+        setting.n * mean,
+        setting.n,
+        "L E|z| or (beta_t / 2) E|z|^2 (own proof; shape: Lowy and Razaviyayn 2021)",
+        choices={"scale": noise.scale, "tilt": tilt},
+        needs="losses in an interval of the given length",
+    )
+
+
+# -----------------------------------------------------------------------------
+# Training against an adversary: each record's loss becomes ``max over v in V of f(w; x + v)``.
+
+
+def adversarial(
+    setting: Setting, *, lipschitz: float, smooth: float = math.inf, stationary: bool = False
+) -> Setting:
+    """Return the setting of the robust problem, for which every bound of this room then holds.
+
+    A maximum of convex functions that are L-Lipschitz and mu-strongly convex is so too (the maximum
+    of ``f - (mu/2)|w|^2`` is convex), and depends on its own record alone. So sensitivities,
+    stability and the bounds follow as before, with no term for the size of V beside the one in L.
+    The solver's primal gap is the ``gap`` of `output_perturbation`.
+
+    A maximum of smooth functions need not be smooth (``max(w, -w)``), and a linear model's robust
+    loss also depends on w's norm, so neither is kept. Nor is it kept that the minimizer lies inside
+    of W: the adversary may move it to W's boundary.
+
+    Parameters
+    ----------
+    setting
+        Of the problem without adversary.
+    lipschitz
+        L over all that the adversary may choose: for a linear model with ``|v| <= rho`` and
+        ``|x| <= B``, ``(B + rho) / B`` times as much.
+    smooth
+        beta of the maximum, where that is known.
+    stationary
+        Whether the gradient of the robust problem's F is known to vanish at its minimizer.
+
+    Examples
+    --------
+    >>> setting = Setting(n=1000, width=4, lipschitz=1.0, radius=1.0, strong=1.0, smooth=1.0)
+    >>> robust = adversarial(setting, lipschitz=1.2)
+    >>> robust.lipschitz, robust.strong, robust.smooth
+    (1.2, 1.0, inf)
+    """
+    return evolve(
+        setting,
+        lipschitz=lipschitz,
+        smooth=smooth,
+        stationary=stationary,
+        linear=False,
+        rank=None,
+    )
+
+
+# -----------------------------------------------------------------------------
+# The hard instance: records pull w towards a point each, ``f(w; x) = |A (w - x)|^2 / 2``.
+
+
+def quadratic(
+    matrix: ArrayLike, n: int, radius: float, *, neighbors: Neighbors = "replace_one"
+) -> Setting:
+    """Return the setting of ``|A (w - x)|^2 / 2`` with w and x in the ball of a radius.
+
+    The Hessian is A'A: mu and beta are its least and greatest eigenvalue, the squares of A's
+    singular values s. The gradient ``A'A (w - x)`` has norm at most ``2 R s_max^2``. The minimizer
+    of the sum is the mean of the x, where the gradient vanishes.
+
+    Parameters
+    ----------
+    matrix
+        A, public; shape (k, p), of rank p where mu is to be positive.
+    n, radius, neighbors
+        As for `Setting`.
+
+    Examples
+    --------
+    >>> known = quadratic([[1.0, 0.0], [0.0, 2.0]], n=100, radius=1.0)
+    >>> round(known.strong, 6), round(known.smooth, 6), round(known.lipschitz, 6)
+    (1.0, 4.0, 8.0)
+    """
+    a = np.asarray(matrix, dtype=np.float64)
+    if a.ndim != 2 or not a.size or not np.all(np.isfinite(a)):
+        raise DomainError(f"matrix must be a finite array of shape (k, p), got shape {a.shape}")
+    values = np.linalg.svd(a, compute_uv=False)
+    largest = float(values[0])
+    slack = largest * max(a.shape) * 2.0**-50  # of LAPACK's singular values, absolute
+    least = max(0.0, float(values[-1]) - slack) if a.shape[0] >= a.shape[1] else 0.0
+    steepest = up((largest + slack) ** 2, ROUNDING)
+    return Setting(
+        n=n,
+        width=a.shape[1],
+        lipschitz=up(2 * positive("radius", radius) * steepest, ROUNDING),
+        radius=radius,
+        strong=max(0.0, down(least**2, ROUNDING)),
+        smooth=steepest,
+        stationary=True,
+        neighbors=neighbors,
+    )

@@ -13,17 +13,16 @@ from collections.abc import Iterable
 from attrs import evolve, frozen
 
 from accountants.errors import DomainError
-from accountants.rounding import shown
-from adaptive_dp.risk.exponential_mechanism import exponential_mechanism
-from adaptive_dp.risk.lower import lower_bound
+from accountants.numerics import shown
+from adaptive_dp.risk.lower import known_rates, lower_bound
 from adaptive_dp.risk.output_perturbation import (
     output_perturbation,
     regularized_output_perturbation,
     smooth_output_perturbation,
     smooth_regularized_output_perturbation,
 )
+from adaptive_dp.risk.perturbation import exponential_mechanism
 from adaptive_dp.risk.planning import constant
-from adaptive_dp.risk.rates import known_rates
 from adaptive_dp.risk.setting import Lower, Rate, Setting, Upper
 
 

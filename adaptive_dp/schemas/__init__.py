@@ -15,12 +15,11 @@ from accountants.json_schema import Schema, Schemas, record
 from adaptive_dp.graph import registry
 from adaptive_dp.graph.certificate import CODEC, Certificate
 from adaptive_dp.graph.certificate import FORMAT as CERTIFICATE_FORMAT
-from adaptive_dp.graph.entries import plan_codec
-from adaptive_dp.graph.functions import Function
+from adaptive_dp.graph.codec import FORMAT, plan_codec
 from adaptive_dp.graph.handles import Handle
-from adaptive_dp.graph.loop import Loop
+from adaptive_dp.graph.loops import Loop
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.write import FORMAT
+from adaptive_dp.graph.registry import Function
 
 PLAN = "urn:adaptive-dp:plan:2"
 CERTIFICATE = "urn:adaptive-dp:certificate:2"

@@ -28,10 +28,9 @@ from attrs import define, field, frozen
 
 from accountants import PrivacyLoss
 from accountants.errors import InapplicableError
-from accountants.filters.choose import filter_for
-from accountants.filters.gaussian import GaussianFilter
-from accountants.filters.individual import IndividualFilter
-from accountants.filters.sums import BEYOND, Amount, Spent, SumFilter
+from accountants.filters import BEYOND, Amount, GaussianFilter, Spent, SumFilter, filter_for
+from accountants.individual import IndividualFilter
+from accountants.numerics import ceiling, down, flooring, shown
 from accountants.odometers import (
     BestOdometer,
     ConcentratedOdometer,
@@ -40,10 +39,9 @@ from accountants.odometers import (
     PureOdometer,
     RenyiOdometer,
 )
-from accountants.rounding import ceiling, down, flooring, shown
 from adaptive_dp.graph.compile import Where
-from adaptive_dp.graph.convert import number
 from adaptive_dp.graph.errors import DeclarationError, LedgerError
+from adaptive_dp.graph.values import number
 
 Costs = tuple[tuple[Where, PrivacyLoss], ...]
 """Losses, each with the place (a chain of parts of partitions) whose units it touches."""

@@ -1,43 +1,135 @@
-"""The certificate of a session, and the one `verify` of all certificates.
-
-A session's certificate is that of the plan whose outputs are its steps, except that its claim is
-the filter's: the budget, whatever was run. In addition it says what was spent of it. Both are
-recomputed from the plan in the certificate, by asking the filter for one step after the other.
-"""
+"""The certificate of a session, its readings step by step, and the one `verify`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from attrs import evolve
 
 from accountants import ACCOUNTANTS, AccountingError
 from accountants.errors import InapplicableError
-from accountants.filters.sums import Amount
-from adaptive_dp.graph.certificate import (
-    Certificate,
-    Claim,
-    LedgerRow,
-    OdometerRow,
-    SessionRow,
-)
+from accountants.filters import Amount
+from adaptive_dp.graph.certificate import Certificate, Claim, LedgerRow, OdometerRow, SessionRow
 from adaptive_dp.graph.certify import certificate
 from adaptive_dp.graph.document import load
 from adaptive_dp.graph.errors import DeclarationError, DocumentError, PlanError
-from adaptive_dp.graph.functions import permitted
-from adaptive_dp.graph.pipeline import Pipeline
+from adaptive_dp.graph.nodes import Node
+from adaptive_dp.graph.plan import Pipeline
+from adaptive_dp.graph.registry import permitted
 from adaptive_dp.graph.verify import Verdict, compared, recertified, verdict
 from adaptive_dp.session.budget import (
     INDIVIDUAL,
     SESSION_ACCOUNTANTS,
     AccountingUnit,
     Budget,
+    Costs,
     Totals,
     accounting_unit,
+    readings,
 )
 from adaptive_dp.session.individual import individual_charges
-from adaptive_dp.session.steps import paid_by_step
+from adaptive_dp.session.plans import costs_for, is_paid, required_nodes
+
+# -----------------------------------------------------------------------------
+# What a session had spent after each of its steps, recomputed from its certificate.
+
+
+def epsilon_by_step(
+    certificate: Certificate, *, allow: Collection[str] = ()
+) -> list[tuple[str, float]]:
+    """Return each step's name with the odometer's epsilon after it, at the certificate's delta.
+
+    It holds wherever the analyst stops, by the odometer's theorem, and never falls. Where records
+    have budgets of their own, what was spent is private, and each step reads the whole budget.
+
+    Parameters
+    ----------
+    certificate
+        Of a session.
+    allow
+        Modules from which the plan's own mechanisms may be imported.
+
+    Raises
+    ------
+    DeclarationError
+        If the certificate is not a session's.
+    DocumentError
+        If its plan cannot be read.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={})
+    >>> with dp.Session(budget=dp.Budget(1.0), people={"id": [1, 2, 3]}) as session:
+    ...     for name, scale in [("first", 4), ("second", 2)]:
+    ...         n = session.run(people.count().release(dp.Laplace(scale=scale)), name=name)
+    ...     certificate = session.certificate()
+    >>> [(name, round(epsilon, 6)) for name, epsilon in epsilon_by_step(certificate)]
+    [('first', 0.25), ('second', 0.75)]
+    """
+    _of_a_session(certificate)
+    return steps_of(certificate, load(certificate.plan, allow=permitted(allow)))
+
+
+def _of_a_session(certificate: Certificate) -> SessionRow:
+    if certificate.session is None:
+        raise DeclarationError("epsilon_by_step needs the certificate of a session")
+    return certificate.session
+
+
+def steps_of(certificate: Certificate, plan: Pipeline) -> list[tuple[str, float]]:
+    """Return the same of a session's certificate and its very plan, whatever mechanisms it has.
+
+    Raises
+    ------
+    DeclarationError
+        If the certificate is not of a session, or of another plan.
+    """
+    session = _of_a_session(certificate)
+    if certificate.fingerprint != plan.fingerprint:
+        raise DeclarationError("the certificate is of another plan")
+    budget = Budget(certificate.epsilon, certificate.delta, session.failures)
+    steps = ((name, costs, ()) for name, _, costs in paid_by_step(plan, session.steps))
+    return [(r.step, r.epsilon) for r in readings(budget, certificate.accountant, steps)]
+
+
+def paid_by_step(plan: Pipeline, names: Sequence[str]) -> Iterator[tuple[str, list[Node], Costs]]:
+    """Yield for each step of a session its name, the nodes that it pays for, and their costs.
+
+    A node that an earlier step has paid for costs nothing again.
+
+    Parameters
+    ----------
+    plan
+        The plan whose outputs are the steps.
+    names
+        Of the outputs, in the order in which they were run.
+
+    Raises
+    ------
+    DeclarationError
+        If the names are not those of the plan's outputs.
+    """
+    outputs = {path[0]: handle for path, handle in plan.outputs}
+    if sorted(names) != sorted(outputs) or len(plan.outputs) != len(outputs):
+        raise DeclarationError("the steps of the session are not the plan's outputs")
+    structure, paid = plan.structure, set[str]()
+    for name in names:
+        above = required_nodes(structure, structure.of(outputs[name]), ())
+        new = {n for n in above if is_paid(structure.nodes[n])} - paid
+        paid |= new
+        nodes = [structure.nodes[n] for n in sorted(new)]
+        yield name, nodes, costs_for(structure, nodes)
+
+
+# -----------------------------------------------------------------------------
+# The certificate of a session, and the one `verify` of all certificates.
+#
+# A session's certificate is that of the plan whose outputs are its steps, except that its claim is
+# the filter's: the budget, whatever was run. In addition it says what was spent of it. Both are
+# recomputed from the plan in the certificate, by asking the filter for one step after the other.
+
 
 PARTICIPATION = (
     "Each record takes part in a step while its own budget lasts, and leaves unseen: no record's "
@@ -153,7 +245,7 @@ def verify(
 
     See Also
     --------
-    adaptive_dp.report : A page that says whether the claim holds.
+    adaptive_dp.reports : A page that says whether the claim holds.
 
     Examples
     --------

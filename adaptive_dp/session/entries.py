@@ -34,8 +34,8 @@ from accountants import DomainError, PrivacyLoss
 from accountants.document import from_document, to_document
 from accountants.terms import Spend
 from adaptive_dp.graph.errors import DeclarationError, LedgerError
-from adaptive_dp.graph.pipeline import Pipeline
-from adaptive_dp.graph.structure import Node
+from adaptive_dp.graph.nodes import Node
+from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.session.budget import Account, Costs, PartPath, part_names
 from adaptive_dp.session.plans import declarations, plan_fields
 

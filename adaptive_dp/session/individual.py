@@ -19,22 +19,16 @@ from attrs import evolve, frozen
 
 from accountants import Secret
 from accountants.errors import BudgetError, InapplicableError
-from accountants.filters.individual import IndividualFilter, IndividualState
-from accountants.rounding import Array
-from adaptive_dp.graph.charge import Charge, releases
+from accountants.individual import IndividualFilter, IndividualState
+from accountants.numerics import Array
+from adaptive_dp.graph.compile import Charge, releases
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.individual import POSSIBLE, Price, Units, norms, price, release, units
-from adaptive_dp.graph.loop import Loop
-from adaptive_dp.graph.roles import SourceOperation
-from adaptive_dp.graph.run import Run, guarded
-from adaptive_dp.graph.structure import Node, Structure
+from adaptive_dp.graph.handles import SourceOperation
+from adaptive_dp.graph.loops import Loop
+from adaptive_dp.graph.nodes import Node, Structure
+from adaptive_dp.graph.run import POSSIBLE, Price, Run, Units, guarded, norms, price, release, units
 from adaptive_dp.session.entries import Entry, unusable
-from adaptive_dp.session.plans import (
-    Declarations,
-    LedgerPlans,
-    SessionDigests,
-    declarations,
-)
+from adaptive_dp.session.plans import Declarations, LedgerPlans, SessionDigests, declarations
 from adaptive_dp.session.replay import DataCache
 
 Active = dict[str, Secret[Units]]

@@ -11,23 +11,23 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from adaptive_dp.graph.charge import releases
-from adaptive_dp.graph.compile import places
+from adaptive_dp.graph.codec import excerpt, to_document
+from adaptive_dp.graph.compile import places, releases
+from adaptive_dp.graph.document import loaded
 from adaptive_dp.graph.errors import DeclarationError, DocumentError, NeighborError, PlanError
-from adaptive_dp.graph.functions import Function, permitted
-from adaptive_dp.graph.functions import described as function_document
-from adaptive_dp.graph.handles import Handle
-from adaptive_dp.graph.loop import Loop
-from adaptive_dp.graph.merge import described, digest
+from adaptive_dp.graph.handles import (
+    Handle,
+    PublicSource,
+    Release,
+    SampleOperation,
+    SourceOperation,
+)
+from adaptive_dp.graph.loops import Loop, ancestors, rewritten, upward
+from adaptive_dp.graph.nodes import Node, Structure, described, digest
 from adaptive_dp.graph.operation import Operation
-from adaptive_dp.graph.pipeline import Pipeline
-from adaptive_dp.graph.read import loaded
-from adaptive_dp.graph.registry import is_own
-from adaptive_dp.graph.roles import PublicSource, SampleOperation, SourceOperation
-from adaptive_dp.graph.steps import Release
-from adaptive_dp.graph.structure import Node, Structure
-from adaptive_dp.graph.traversal import ancestors, rewritten, upward
-from adaptive_dp.graph.write import excerpt, to_document
+from adaptive_dp.graph.plan import Pipeline
+from adaptive_dp.graph.registry import Function, is_own, permitted
+from adaptive_dp.graph.registry import described as function_document
 from adaptive_dp.session.budget import Costs
 
 # --- What a step computes, and which part of it is paid for ------------------------------------

@@ -25,12 +25,12 @@ from typing import Any
 from attrs import field, frozen
 
 from accountants import AccountingError
-from accountants.codec import loads
-from accountants.filters.individual import IndividualFilter
-from accountants.filters.sums import Amount, Spent
+from accountants.document import loads
+from accountants.filters import Amount, Spent
+from accountants.individual import IndividualFilter
 from adaptive_dp.graph.errors import DocumentError, LedgerError, PlanError
-from adaptive_dp.graph.functions import permitted
-from adaptive_dp.graph.structure import Node, Structure
+from adaptive_dp.graph.nodes import Node, Structure
+from adaptive_dp.graph.registry import permitted
 from adaptive_dp.graph.verify import TOLERANCE
 from adaptive_dp.session.budget import Account, Budget, Costs, PartPath
 from adaptive_dp.session.entries import (

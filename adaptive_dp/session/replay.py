@@ -7,11 +7,10 @@ from typing import Any
 
 from accountants.secret import Secret
 from adaptive_dp.graph.errors import DataError
+from adaptive_dp.graph.handles import PublicSource, Release, SampleOperation, SourceOperation
+from adaptive_dp.graph.nodes import Node
 from adaptive_dp.graph.operation import Query
-from adaptive_dp.graph.roles import PublicSource, SampleOperation, SourceOperation
 from adaptive_dp.graph.run import Run, read
-from adaptive_dp.graph.steps import Release
-from adaptive_dp.graph.structure import Node
 from adaptive_dp.session.entries import value_from_json, value_to_json
 from adaptive_dp.session.plans import PROCESS_LOCAL, is_paid
 

@@ -25,22 +25,18 @@ from attrs import evolve, frozen
 
 from accountants import Secret
 from accountants.errors import BudgetError
-from accountants.filters.sums import Amount
-from accountants.rounding import Array, ceiling, shown
-from adaptive_dp.graph.certificate import Certificate
-from adaptive_dp.graph.charge import Charge
-from adaptive_dp.graph.convert import number as numeric
-from adaptive_dp.graph.convert import whole
+from accountants.filters import Amount
+from accountants.numerics import Array, ceiling, shown
+from adaptive_dp.graph.certificate import Certificate, table
+from adaptive_dp.graph.compile import Charge
 from adaptive_dp.graph.errors import DeclarationError, PlanError
-from adaptive_dp.graph.fresh import fresh
-from adaptive_dp.graph.handles import Handle, Released
-from adaptive_dp.graph.loop import Loop
-from adaptive_dp.graph.pipeline import Pipeline
-from adaptive_dp.graph.roles import PublicSource
+from adaptive_dp.graph.handles import Handle, PublicSource, Release, Released
+from adaptive_dp.graph.loops import Loop
+from adaptive_dp.graph.nodes import Node, Structure
+from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.run import Run, rehearsed
-from adaptive_dp.graph.steps import Release
-from adaptive_dp.graph.structure import Node, Structure
-from adaptive_dp.graph.table import table
+from adaptive_dp.graph.values import fresh, whole
+from adaptive_dp.graph.values import number as numeric
 from adaptive_dp.session.budget import (
     Account,
     Budget,

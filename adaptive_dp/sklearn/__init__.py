@@ -12,12 +12,9 @@ except ImportError:
         "adaptive_dp.sklearn needs scikit-learn: install adaptive-dp[sklearn]"
     ) from None
 
-from adaptive_dp.sklearn.linear_svc import PrivateLinearSVC
-from adaptive_dp.sklearn.logistic import PrivateLogisticRegression
+from adaptive_dp.sklearn.arrays import BoundedScaler, PrivacyLeakWarning, RepeatedFitWarning
+from adaptive_dp.sklearn.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
 from adaptive_dp.sklearn.pipelines import check_pipeline, private_pipeline
-from adaptive_dp.sklearn.ridge import PrivateRidge
-from adaptive_dp.sklearn.scaler import BoundedScaler
-from adaptive_dp.sklearn.warn import PrivacyLeakWarning, RepeatedFitWarning
 
 __all__ = [
     "BoundedScaler",

@@ -1,24 +1,72 @@
-"""Arrays as scikit-learn hands them over: read so that no message and no refusal tells of a row.
-
-scikit-learn's own checks quote data ("could not convert string to float: ..."), print arrays that
-are complex or of one dimension, and tell how many rows there are. Here all that is refused hangs on
-types and shapes, and is told without the number of rows. A missing number is none of that: it is
-read as the number of its bounds that is next to 0, since a refusal would tell that somebody's is
-missing. Lists are read cell by cell: as an array, one text would make texts of everybody's numbers.
-"""
+"""Arrays as scikit-learn hands them over, and public bounds of features."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import NDArray
 from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.exceptions import DataConversionWarning
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from adaptive_dp.data import cells
+from adaptive_dp.data import MemoryRows, Reading, SchemaError, cells
+from adaptive_dp.data.cells import read_column
+
+# -----------------------------------------------------------------------------
+# What the estimators warn of; no warning hangs on private values.
+
+
+class PrivacyLeakWarning(UserWarning):
+    """Something is read off the private data that no certificate covers.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> from adaptive_dp.sklearn import PrivateLogisticRegression
+    >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     _ = PrivateLogisticRegression(random_state=0).fit(X, X[:, 0] > 0)
+    >>> [warning.category.__name__ for warning in caught]
+    ['PrivacyLeakWarning']
+    """
+
+
+class RepeatedFitWarning(UserWarning):
+    """An estimator, or a clone of it, is fitted again: each fit spends its own budget.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> from adaptive_dp.sklearn import PrivateRidge
+    >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
+    >>> model = PrivateRidge(random_state=0).fit(X, X[:, 0])
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     _ = model.fit(X, X[:, 0])
+    >>> [warning.category.__name__ for warning in caught]
+    ['RepeatedFitWarning']
+    """
+
+
+# -----------------------------------------------------------------------------
+# Arrays as scikit-learn hands them over: read so that no message and no refusal tells of a row.
+#
+# scikit-learn's own checks quote data ("could not convert string to float: ..."), print arrays that
+# are complex or of one dimension, and tell how many rows there are. Here all that is refused hangs
+# on
+# types and shapes, and is told without the number of rows. A missing number is none of that: it is
+# read as the number of its bounds that is next to 0, since a refusal would tell that somebody's is
+# missing. Lists are read cell by cell: as an array, one text would make texts of everybody's
+# numbers.
+
 
 Floats = NDArray[np.float64]
 
@@ -143,3 +191,159 @@ def _as_column() -> None:
         DataConversionWarning,
         stacklevel=5,
     )
+
+
+# -----------------------------------------------------------------------------
+# Public bounds of features: a pair of numbers, or of one array each.
+
+
+def sides(bounds: Any, width: int, what: str = "bounds") -> tuple[Floats, Floats]:
+    """Return lower and upper bounds of each feature, shapes (p,).
+
+    Parameters
+    ----------
+    bounds
+        A pair (low, high), each a number for all features or p numbers.
+    width
+        p.
+
+    Raises
+    ------
+    ValueError
+        If they are none.
+
+    Examples
+    --------
+    >>> sides(([0, 1], 5), 2)
+    (array([0., 1.]), array([5., 5.]))
+    """
+    try:
+        low, high = (np.asarray(side, dtype=np.float64) for side in bounds)
+        lower = np.array(np.broadcast_to(low, (width,)))
+        upper = np.array(np.broadcast_to(high, (width,)))
+    except (TypeError, ValueError):
+        lower, upper = np.array([np.nan]), np.array([np.nan])
+    if not (np.all(np.isfinite([lower, upper])) and np.all(lower <= upper)):
+        raise ValueError(
+            f"{what} must be a pair (low, high) with low <= high, each a finite number or one for "
+            f"each of {width} features, chosen without looking at the data; got {bounds!r}"
+        )
+    return lower, upper
+
+
+def inside(values: Floats, lower: Floats, upper: Floats) -> Floats:
+    """Return values clipped to their bounds; NaN becomes the point next to 0."""
+    return np.clip(np.where(np.isnan(values), 0.0, values), lower, upper)
+
+
+def standardised(values: Floats, lower: Floats, upper: Floats) -> Floats:
+    """Return values within their bounds as learners scale them (see `queries.examples.standard`).
+
+    Examples
+    --------
+    >>> standardised(np.array([[3.0, 3.0]]), np.array([0.0, 2.0]), np.array([6.0, 6.0]))
+    array([[ 0.5, -0.5]])
+    """
+    kept = (lower == 0) | (upper == 0)
+    half = np.where(kept, np.maximum(abs(lower), abs(upper)), upper / 2 - lower / 2)
+    middle = np.where(kept, 0.0, lower + half)
+    scaled = np.zeros_like(values)
+    np.divide(values - middle, half, out=scaled, where=half > 0)
+    return np.clip(scaled, -1.0, 1.0)
+
+
+# -----------------------------------------------------------------------------
+# The rows of arrays: columns are views, so that many features cost no copies.
+
+
+UNIT = "unit"
+"""The column of whom a row belongs to."""
+
+
+def names(width: int) -> tuple[str, ...]:
+    """Return the columns' names of p features."""
+    return tuple(f"x{j}" for j in range(width))
+
+
+@frozen(eq=False, repr=False)
+class ArrayRows:
+    """Features, targets and units that open as rows.
+
+    Parameters
+    ----------
+    features
+        Shape (n, p).
+    targets
+        By the name of their column, each of shape (n,).
+    units
+        Whose each row is, anything that identifies; None where each row is a unit.
+    """
+
+    features: NDArray[np.float64]
+    targets: Mapping[str, NDArray[Any]]
+    units: Any = None
+
+    def __repr__(self) -> str:
+        return "<private arrays>"
+
+    def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
+        """Return the rows; those of nobody are dropped."""
+        known = {name: self.features[:, j] for j, name in enumerate(names(self.features.shape[1]))}
+        known.update(self.targets)
+        missing = sorted(set(columns) - set(known))
+        if missing:
+            raise SchemaError(f"the arrays have no column {', '.join(missing)}")
+        views = {name: known[name] for name in columns}
+        count = len(self.features)
+        if unit is None:
+            return MemoryRows(views, np.arange(count, dtype=np.int64))
+        whose = cells.unit_codes(read_column(self.units, UNIT, "value"))
+        if len(whose) != count:
+            raise SchemaError("units and features differ in length")
+        kept = whose >= 0
+        return MemoryRows({name: view[kept] for name, view in views.items()}, whose[kept])
+
+
+# -----------------------------------------------------------------------------
+# Scaling by public bounds: a transformer that looks at nothing when it is fitted.
+
+
+class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Features mapped from public bounds onto [-1, 1], what is outside of them clipped.
+
+    A missing number becomes the one of its bounds next to 0, so that later steps see none.
+
+    Parameters
+    ----------
+    bounds
+        (low, high), each a number or one for each feature, chosen without looking at the data.
+
+    Examples
+    --------
+    >>> BoundedScaler(bounds=(0, 100)).fit_transform([[25.0], [200.0]]).tolist()
+    [[-0.5], [1.0]]
+    """
+
+    def __init__(self, bounds: Any = (-1.0, 1.0)) -> None:
+        self.bounds = bounds
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> BoundedScaler:
+        """Return the scaler; of X nothing is read but how many features it has, and their names."""
+        features(self, X, reset=True)
+        sides(self.bounds, self.n_features_in_)
+        return self
+
+    def transform(self, X: Any) -> NDArray[np.float64]:
+        """Return the features within [-1, 1], shape (n, p)."""
+        check_is_fitted(self, "n_features_in_")
+        read = features(self, X, reset=False)
+        low, high = sides(self.bounds, self.n_features_in_)
+        half = high / 2 - low / 2
+        scaled = np.zeros_like(read)
+        np.divide(inside(read, low, high) - (low + half), half, out=scaled, where=half > 0)
+        return np.clip(scaled, -1.0, 1.0)

@@ -24,8 +24,8 @@ from sklearn.preprocessing import (
 )
 
 from adaptive_dp.graph.errors import LeakError
-from adaptive_dp.sklearn.estimator import PrivateLinear
-from adaptive_dp.sklearn.scaler import BoundedScaler
+from adaptive_dp.sklearn.arrays import BoundedScaler
+from adaptive_dp.sklearn.estimators import PrivateLinear
 
 
 def _always(step: Any) -> bool:

@@ -22,28 +22,34 @@ import numpy as np
 
 from accountants import PrivacyLoss
 from adaptive_dp.audit.mechanisms import Values
+from adaptive_dp.audit.neighbors import query_value
 from adaptive_dp.audit.pairs import gallery
-from adaptive_dp.audit.values import value
-from adaptive_dp.graph.fresh import fresh
+from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.operation import Query, require
-from adaptive_dp.graph.pipeline import Pipeline
+from adaptive_dp.graph.operation import Query
+from adaptive_dp.graph.plan import Pipeline
+from adaptive_dp.graph.values import fresh
+from adaptive_dp.mechanisms.additive import Laplace
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.primitives.laplace import Laplace
 from adaptive_dp.queries.table import dataset
-from adaptive_dp.testing.freshness import freshness_problems, kept_problems
-from adaptive_dp.testing.outcomes import (
+from adaptive_dp.testing.checks import (
+    Finding,
+    Report,
     absorbed,
     audit_problems,
     bit_problems,
+    calibration_problems,
+    declared,
+    freshness_problems,
+    kept_problems,
+    loss_of,
+    loss_problems,
     odd_values,
+    parameter_problems,
+    sensitivity_problems,
     shape_problems,
 )
-from adaptive_dp.testing.parameters import parameter_problems
-from adaptive_dp.testing.promises import calibration_problems, loss_of, loss_problems
-from adaptive_dp.testing.report import Finding, Report
-from adaptive_dp.testing.sensitivities import declared, sensitivity_problems
 
 __all__ = ["Finding", "Report", "check", "examine"]
 
@@ -127,14 +133,13 @@ def examine(
     """
     mechanism = subject if isinstance(subject, Mechanism) else None
     query = subject if isinstance(subject, Handle) else query
-    require(
-        mechanism is not None or query is not None,
-        f"the kit checks a mechanism or a query's handle, got {type(subject).__name__}; give "
-        "values to a mechanism class's parameters first",
-    )
-    require(
-        mechanism is None or not mechanism.free(), "the mechanism has free parameters; give numbers"
-    )
+    if mechanism is None and query is None:
+        raise DeclarationError(
+            f"the kit checks a mechanism or a query's handle, got {type(subject).__name__}; give "
+            "values to a mechanism class's parameters first"
+        )
+    if mechanism is not None and mechanism.free():
+        raise DeclarationError("the mechanism has free parameters; give numbers")
     found = _Examination(mechanism, query, values, distance, tuple(given), samples, seed)
     findings: list[Finding] = []
     checked: list[str] = []
@@ -149,11 +154,11 @@ def examine(
         except Exception as error:
             findings.append(Finding(name, f"it raises {type(error).__name__}: {error}"))
     unknown = [only] if isinstance(only, str) else [name for name in only if name not in checked]
-    require(
-        not unknown,
-        f"only must list checks that {found.subject} has: {', '.join(names)}; got "
-        f"{', '.join(map(repr, unknown))}",
-    )
+    if unknown:
+        raise DeclarationError(
+            f"only must list checks that {found.subject} has: {', '.join(names)}; got "
+            f"{', '.join(map(repr, unknown))}"
+        )
     return Report(found.subject, tuple(findings), tuple(checked), tuple(found.notes))
 
 
@@ -174,15 +179,13 @@ class _Examination:
         self.samples, self.seed, self.notes = samples, seed, list[str]()
         self.plan: Pipeline | None = None
         if query is not None:
-            require(
-                isinstance(query.operation, Query),
-                "query must be a query's handle, such as people.count()",
-            )
-            require(
-                mechanism is not None or _gives(query) is np.ndarray,
-                f"a {query.operation.kind} gives no numbers; examine it with a mechanism that "
-                "reads it",
-            )
+            if not isinstance(query.operation, Query):
+                raise DeclarationError("query must be a query's handle, such as people.count()")
+            if mechanism is None and _gives(query) is not np.ndarray:
+                raise DeclarationError(
+                    f"a {query.operation.kind} gives no numbers; examine it with a mechanism that "
+                    "reads it"
+                )
             by = mechanism or Laplace(scale=1.0)
             self.plan = Pipeline(out=query.release(by))  # type: ignore[attr-defined]
         names = [str(mechanism)] if mechanism is not None else []
@@ -203,18 +206,19 @@ class _Examination:
         elif values is not None:
             self.pairs = list(values)
         else:
-            require(
-                self.numeric,
-                f"{type(mechanism).__name__} reads {mechanism.reads.__name__}; pass a query, or "
-                "values",
-            )
+            if not self.numeric:
+                raise DeclarationError(
+                    f"{type(mechanism).__name__} reads {mechanism.reads.__name__}; pass a query, "
+                    "or values"
+                )
             self.pairs = _ordinary(mechanism, distance)
-        require(bool(self.pairs), "no pair of different values was found to audit")
-        require(
-            len(self.given) == mechanism.given,
-            f"{type(mechanism).__name__} follows {mechanism.given} released values, got "
-            f"{len(self.given)}; pass them as given=[...]",
-        )
+        if not self.pairs:
+            raise DeclarationError("no pair of different values was found to audit")
+        if len(self.given) != mechanism.given:
+            raise DeclarationError(
+                f"{type(mechanism).__name__} follows {mechanism.given} released values, got "
+                f"{len(self.given)}; pass them as given=[...]"
+            )
         self.pairs = self.pairs[:3]
 
     def checks(self) -> Iterator[tuple[str, Iterator[str]]]:
@@ -305,7 +309,7 @@ def _worst(plan: Pipeline, query: Handle, numeric: bool) -> list[Values]:
     found: list[tuple[float, Values]] = []
     for pair in itertools.islice(gallery(plan), 40):
         try:
-            one, two = (value(plan, query, data) for data in (pair.first, pair.second))
+            one, two = (query_value(plan, query, data) for data in (pair.first, pair.second))
         except Exception:  # it is a finding of the search
             continue
         move = float(np.abs(np.asarray(one) - np.asarray(two)).sum()) if numeric else 1.0

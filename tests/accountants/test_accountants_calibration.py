@@ -27,8 +27,7 @@ from accountants import (
     Term,
     measure,
 )
-from accountants.calibration import calibrate, least_noise
-from accountants.sharing import scaled, share
+from accountants.calibration import calibrate, least_noise, scaled, share
 
 
 @examples(200)

@@ -20,17 +20,15 @@ from accountants import (
     Repeated,
     Spend,
     certify,
-    contour,
     tightest,
 )
-from accountants.atoms import Atoms
-from accountants.distribution import Distribution
-from accountants.losses import sampled_gaussian_moments as moments
+from accountants.distribution import Distribution, contour
+from accountants.finite import Atoms
+from accountants.losses import sampled_gaussian as moments
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.laplace import LaplacePair
 from accountants.losses.pure import ResponsePair
-from accountants.losses.sampled import Sampled
-from accountants.losses.sampled_pair import sampled_pair
+from accountants.losses.sampling import Sampled, sampled_pair
 from accountants.pair import Pair
 
 

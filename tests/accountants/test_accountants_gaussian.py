@@ -11,8 +11,8 @@ import pytest
 from scipy.special import erfcx, ndtr, ndtri
 
 from accountants import Gaussian, Repeated, Sampled, Spend
+from accountants.definitions import gdp_epsilon, gdp_profile
 from accountants.gaussian import central_limit_estimate
-from accountants.notions.gaussian import gdp_epsilon, gdp_profile
 
 TENTH = 1e-15  # a tenth of the error that notions/gaussian.py allows for
 

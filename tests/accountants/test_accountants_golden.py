@@ -32,9 +32,9 @@ from accountants import (
     measure,
 )
 from accountants import losses as families
-from accountants.notions.renyi import renyi_epsilon
-from accountants.reading import Guarantee
-from accountants.rounding import ceiling, flooring
+from accountants.definitions import renyi_epsilon
+from accountants.guarantee import Guarantee
+from accountants.numerics import ceiling, flooring
 
 CASES = json.loads(Path(__file__).with_name("golden.json").read_text())["cases"]
 

@@ -30,12 +30,11 @@ from accountants import (
 )
 from accountants import losses as families
 from accountants.interchange import from_dp_event, to_dp_event
-from accountants.losses.discrete_laplace import DiscreteLaplace
-from accountants.losses.fixed_size import FixedSize
-from accountants.losses.given_curve import ZeroConcentrated
-from accountants.losses.private_selection import PoissonSelection, PrivateSelection
-from accountants.losses.randomized_response import RandomizedResponse
-from accountants.losses.replaced_sample import ReplacedSample as ReplacedSampleLoss
+from accountants.losses.discrete import DiscreteLaplace, RandomizedResponse
+from accountants.losses.given import ZeroConcentrated
+from accountants.losses.sampling import FixedSize
+from accountants.losses.sampling import ReplacedSample as ReplacedSampleLoss
+from accountants.losses.selection import PoissonSelection, PrivateSelection
 from accountants.terms import Allocated, ReplacedSample, Subset
 
 dp = pytest.importorskip("dp_accounting.dp_event")

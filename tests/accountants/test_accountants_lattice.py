@@ -15,18 +15,17 @@ from hypothesis import strategies as st
 from profiles import examples
 
 from accountants import special
-from accountants.atoms import Atoms
+from accountants.definitions import gdp_epsilon
+from accountants.distribution import convolution, lattice
+from accountants.distribution.discretisation import Grid, Law, law_above, law_below
+from accountants.distribution.lattice import epsilon, profile
 from accountants.errors import DomainError, InapplicableError
-from accountants.lattices import convolution, lattice
-from accountants.lattices.cells import Grid
-from accountants.lattices.discretisation import Law, law_above, law_below
-from accountants.lattices.lattice import epsilon, profile
+from accountants.finite import Atoms
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.laplace import LaplacePair
 from accountants.losses.pure import ResponsePair
-from accountants.notions.gaussian import gdp_epsilon
+from accountants.numerics import Array
 from accountants.pair import Pair
-from accountants.rounding import Array
 
 # --- truths
 

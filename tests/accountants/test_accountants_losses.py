@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from profiles import examples
 
 from accountants import Approximate, Composite, Envelope, Gaussian, Laplace, PrivacyLoss, Pure
+from accountants.definitions import pure_to_gdp
 from accountants.losses import Sampled
-from accountants.notions.pure import pure_to_gdp
 
 ORDERS = [1.0001, 1.05, 1.5, 2.0, 2.7, 5.0, 16.0, 63.5, 256.0, 4096.0, 1e6]
 EPSILONS = [1e-8, 1e-4, 9.9e-3, 1.1e-2, 0.1, 0.7, 1.0, 3.0, 10.0, 40.0, 300.0]

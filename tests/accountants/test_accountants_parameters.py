@@ -36,7 +36,7 @@ from accountants import (
 )
 from accountants import losses as families
 from accountants.loss import parameters
-from accountants.rounding import ceiling, down, flooring, up
+from accountants.numerics import ceiling, down, flooring, up
 
 ONE = Spend(Gaussian(1.0))
 NUMBERS = [math.nan, math.inf, -math.inf, -1.0, -1e-300, "1", b"1", True, None, [1.0], 10**400, 1j]

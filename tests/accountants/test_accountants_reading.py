@@ -32,10 +32,9 @@ from accountants import (
     plot,
 )
 from accountants.bounds import Bounds
-from accountants.hypotheses import greatest, knots
+from accountants.guarantee import Guarantee, greatest, knots
 from accountants.loss import PrivacyLoss
-from accountants.reading import Guarantee
-from accountants.rounding import Array
+from accountants.numerics import Array
 
 
 class Exact:

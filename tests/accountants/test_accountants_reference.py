@@ -36,7 +36,7 @@ from accountants import (
 )
 from accountants import losses as families
 from accountants.advanced import textbook
-from accountants.notions.renyi import renyi_epsilon
+from accountants.definitions import renyi_epsilon
 
 # sigma, times, delta, epsilon
 GAUSSIANS = [

@@ -34,11 +34,11 @@ from accountants import (
     worlds,
 )
 from accountants.errors import DomainError
-from accountants.losses.allocated import Allocated as AllocatedLoss
-from accountants.losses.fixed_size import FixedSize
-from accountants.losses.replaced_sample import ReplacedSample as ReplacedSampleLoss
-from accountants.losses.sampled import Sampled as SampledLoss
-from accountants.losses.shuffled import Shuffled
+from accountants.losses.allocation import Allocated as AllocatedLoss
+from accountants.losses.allocation import Shuffled
+from accountants.losses.sampling import FixedSize
+from accountants.losses.sampling import ReplacedSample as ReplacedSampleLoss
+from accountants.losses.sampling import Sampled as SampledLoss
 from accountants.pair import Pair
 from accountants.terms import Allocated, ReplacedSample, Subset, pruned
 

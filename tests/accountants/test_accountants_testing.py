@@ -24,7 +24,7 @@ from accountants import (
     Pure,
 )
 from accountants import losses as families
-from accountants.atoms import Atoms
+from accountants.finite import Atoms
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.laplace import LaplacePair
 from accountants.pair import Pair

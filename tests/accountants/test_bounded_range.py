@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from profiles import examples
 
 from accountants.errors import DomainError
-from accountants.losses.bounded_range import BoundedRange, BoundedRangePair
+from accountants.losses.selection import BoundedRange, BoundedRangePair
 
 EPSILONS = [1e-8, 1e-3, 0.1, 1.0, 1.99, 2.01, 12.0, 300.0]
 

@@ -10,12 +10,12 @@ import pytest
 from attrs import frozen
 
 from accountants import Approximate, Composite, Distribution, Gaussian, Laplace, Spend, measure
+from accountants.definitions import renyi_epsilon, renyi_to_epsilon, zcdp_epsilon
 from accountants.loss import PrivacyLoss
 from accountants.losses import Sampled
 from accountants.losses.laplace import LaplacePair
-from accountants.notions.renyi import renyi_epsilon, renyi_to_epsilon, zcdp_epsilon
+from accountants.numerics import up
 from accountants.pair import Pair
-from accountants.rounding import up
 
 DELTAS = (1e-300, 1e-12, 1e-5, 0.003, 0.2, 0.7)
 

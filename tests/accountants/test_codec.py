@@ -16,7 +16,7 @@ from attrs import field, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accountants.codec import Codec, loads
+from accountants.document import Codec, loads
 
 
 class Side(Enum):

@@ -18,8 +18,8 @@ from profiles import examples
 
 from accountants import Approximate, DomainError, Gaussian, InapplicableError, Laplace, Pure, Renyi
 from accountants.data_dependent import DataDependent, DataDependentRenyi
-from accountants.losses.smooth_gaussian import Sanitization, SmoothSanitization
-from accountants.losses.vote_bounds import VotesCurve, noisy_argmax
+from accountants.losses.gaussian import Sanitization, SmoothSanitization
+from accountants.losses.votes import VotesCurve, noisy_argmax
 from accountants.secret import Secret
 
 ORDERS = np.array([1.1, 1.5, 2.0, 4.0, 8.0, 32.0, 300.0])

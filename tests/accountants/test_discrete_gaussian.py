@@ -13,8 +13,7 @@ from profiles import examples
 
 from accountants import testing
 from accountants.errors import DomainError
-from accountants.losses.discrete_gaussian import DiscreteGaussian, DiscreteGaussianPair
-from accountants.losses.discrete_gaussian_sums import upper_tail
+from accountants.losses.discrete import DiscreteGaussian, DiscreteGaussianPair, upper_tail
 
 SIGMAS = [0.05, 0.2, 0.39, 0.4, 0.6, 1.0, 3.3, 8.0]
 

@@ -13,7 +13,7 @@ from profiles import examples
 
 from accountants import testing
 from accountants.errors import DomainError
-from accountants.losses.discrete_laplace import DiscreteLaplace, DiscreteLaplacePair
+from accountants.losses.discrete import DiscreteLaplace, DiscreteLaplacePair
 from accountants.losses.pure import Pure
 
 CASES = [(0.01, 1), (0.3, 4), (1.0, 1), (1.7, 2), (3.0, 7), (10.0, 40), (1e3, 5), (1e7, 3)]

@@ -26,12 +26,12 @@ from accountants.filters import (
     PureFilter,
     RenyiFilter,
     SomeOrderFilter,
+    SumFilter,
     filter_for,
 )
-from accountants.filters.individual import IndividualFilter, sum_up
-from accountants.filters.sums import SumFilter
+from accountants.individual import IndividualFilter, sum_up
 from accountants.losses.composite import Composite
-from accountants.losses.sampled import Sampled
+from accountants.losses.sampling import Sampled
 from accountants.secret import Secret
 
 EPSILON, DELTA = 1.0, 1e-3

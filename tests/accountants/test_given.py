@@ -26,13 +26,16 @@ from accountants import (
     certify,
     measure,
 )
-from accountants.atoms import Atoms
-from accountants.discretise import from_profile
-from accountants.losses.derived_pair import ResponseBound, curve_pair
-from accountants.losses.given_curve import RenyiCurve, ZeroConcentrated
-from accountants.losses.given_gaussian import GaussianBound
-from accountants.losses.given_profile import PrivacyProfile, TradeOff
-from accountants.tailed import TailedAtoms
+from accountants.finite import Atoms, TailedAtoms, from_profile
+from accountants.losses.gaussian import GaussianBound
+from accountants.losses.given import (
+    PrivacyProfile,
+    RenyiCurve,
+    ResponseBound,
+    TradeOff,
+    ZeroConcentrated,
+    curve_pair,
+)
 
 GRID = [-30.0, -3.0, -1.0, -0.2, 0.0, 1e-9, 0.1, 0.5, 1.0, 1.7, 2.5, 4.0, 6.0, 9.0, 14.0, 30.0]
 

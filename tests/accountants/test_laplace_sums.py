@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from accountants import Distribution, Laplace, Repeated, Spend, measure
-from accountants.losses.laplace import LaplacePair
-from accountants.losses.laplace_sums import laplace_sum_profile
-from accountants.roots import enclosure
+from accountants.losses.laplace import LaplacePair, laplace_sum_profile
+from accountants.numerics import enclosure
 
 CASES = (
     (0.1, 2, (0.0, 0.05, 0.1, 0.19)),
@@ -101,7 +100,7 @@ def test_points_of_the_lattice_and_beyond_the_largest_loss() -> None:
 
 def test_it_agrees_with_the_contour_where_both_serve() -> None:
     """Many small draws, most of which are left out."""
-    from accountants import contour
+    from accountants.distribution import contour
 
     points = np.array([2.0, 6.0, 12.0])
     closed = laplace_sum_profile(0.1, 500, points)

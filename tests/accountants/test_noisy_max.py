@@ -14,15 +14,15 @@ import pytest
 
 from accountants import testing
 from accountants.errors import DomainError
-from accountants.losses.bounded_range import BoundedRange
-from accountants.losses.noisy_max import (
+from accountants.losses.pure import Pure
+from accountants.losses.selection import (
+    BoundedRange,
     ExponentialNoisyMax,
     GumbelNoisyMax,
     LaplaceNoisyMax,
+    PermuteAndFlip,
     report_noisy_max,
 )
-from accountants.losses.permute_and_flip import PermuteAndFlip
-from accountants.losses.pure import Pure
 
 Scores = Sequence[float]
 

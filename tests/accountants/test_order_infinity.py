@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from accountants import Approximate, Composite, Gaussian, Laplace, Pure
+from accountants.definitions import pure_to_renyi, renyi_divergence
 from accountants.losses import (
     DiscreteLaplace,
     PermuteAndFlip,
@@ -15,8 +16,6 @@ from accountants.losses import (
     PrivateSelection,
     RandomizedResponse,
 )
-from accountants.notions.pure import pure_to_renyi
-from accountants.notions.renyi import renyi_divergence
 
 ORDERS = np.array([1.5, 2.0, 1e6, 1e300, math.inf])
 

@@ -24,8 +24,8 @@ from accountants import (
     Spend,
     certify,
 )
-from accountants.losses.given_curve import ZeroConcentrated
-from accountants.losses.private_selection import PoissonSelection, PrivateSelection
+from accountants.losses.given import ZeroConcentrated
+from accountants.losses.selection import PoissonSelection, PrivateSelection
 
 Law = list[mp.mpf]
 ORDERS = np.array([1.02, 1.3, 2.0, 5.0, 17.0])

@@ -15,8 +15,8 @@ from profiles import examples
 
 from accountants import testing
 from accountants.errors import DomainError
+from accountants.losses.discrete import AnswerPair, RandomizedResponse
 from accountants.losses.pure import Pure, ResponsePair
-from accountants.losses.randomized_response import AnswerPair, RandomizedResponse
 
 CASES = [(1e-8, 3), (0.1, 3), (0.1, 1000), (1.0, 4), (3.0, 10**6), (10.0, 5), (60.0, 10**30)]
 

@@ -12,8 +12,7 @@ from scipy import stats
 
 from accountants import DomainError, Repeated, Spend, certify
 from accountants.losses.pure import Pure
-from accountants.losses.sparse_vector import SparseVector
-from accountants.losses.sparse_vector_gaussian import GaussianSparseVector, log_transcripts
+from accountants.losses.sparse_vector import GaussianSparseVector, SparseVector, log_transcripts
 
 ORDERS = np.array([1.05, 1.5, 2.0, 4.0, 16.0])
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from accountants import DomainError, Gaussian, Repeated, Spend, certify
-from accountants.losses.given_gaussian import GaussianBound
+from accountants.losses.gaussian import GaussianBound
 from accountants.losses.tree import (
     column_sensitivity,
     matrix_factorization,

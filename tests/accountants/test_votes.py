@@ -14,10 +14,18 @@ from scipy.special import log_ndtr, logsumexp
 from scipy.stats import norm
 
 from accountants import ConfidentVotes, DomainError, GaussianVotes, LaplaceVotes, Secret
-from accountants.losses.vote_bounds import VotesCurve
-from accountants.losses.vote_curves import checked_votes, laplace_votes, normal_votes
-from accountants.losses.vote_gaps import grid, laplace_tail, normal_tail, places, reach
-from accountants.losses.votes import votes_curve
+from accountants.losses.votes import (
+    VotesCurve,
+    checked_votes,
+    grid,
+    laplace_tail,
+    laplace_votes,
+    normal_tail,
+    normal_votes,
+    places,
+    reach,
+    votes_curve,
+)
 
 Counts = tuple[int, ...]
 ORDERS = np.array([1.3, 2.0, 4.0, 9.0, 30.0])

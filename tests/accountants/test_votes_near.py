@@ -10,9 +10,18 @@ import numpy as np
 import pytest
 
 from accountants import ConfidentVotes, GaussianVotes
-from accountants.losses.vote_gaps import Places, grid, normal_tail, places, reach
-from accountants.losses.vote_windows import Table, smooth_votes, table, votes_distance
-from accountants.rounding import Array
+from accountants.losses.votes import (
+    Places,
+    Table,
+    grid,
+    normal_tail,
+    places,
+    reach,
+    smooth_votes,
+    table,
+    votes_distance,
+)
+from accountants.numerics import Array
 
 Votes = GaussianVotes | ConfidentVotes
 

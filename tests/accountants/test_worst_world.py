@@ -44,7 +44,7 @@ from accountants import (
     measure,
     worlds,
 )
-from accountants.worst import fold, maximum_over_worlds
+from accountants.world import fold, maximum_over_worlds
 
 POINTS = ({"delta": 0.0}, {"delta": 1e-9}, {"delta": 0.05}, {"epsilon": 0.0}, {"epsilon": 0.8})
 

@@ -1,0 +1,447 @@
+"""The distribution accountant: the law of the composed privacy loss, in a proven bracket.
+
+Every loss enters by its dominating pair; the privacy losses of a composition add, in each of
+the two directions (Zhu, Dong and Wang 2022, Thm 10), and the worse direction certifies. The
+composed hockey-stick comes from a contour integral where the moments decay
+(`accountants.distribution.contour`), else from a closed form of copies of one pair
+(`Pair.composed`), else from
+a lattice (`accountants.distribution.discretisation`). All are brackets, so where two are asked the
+better ends hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import TypeVar
+
+import numpy as np
+from attrs import field, frozen
+
+from accountants.accountant import (
+    Chain,
+    Floor,
+    PruningBound,
+    bracket,
+    delta_floor_of,
+    divergence_cost,
+    order_bound,
+    pure_or_infinite,
+    pure_sum_bound,
+    remaining_delta,
+)
+from accountants.bounds import Bounds
+from accountants.definitions import LARGEST_MU, gdp_epsilon, gdp_profile, renyi_divergence
+from accountants.distribution import contour
+from accountants.errors import InapplicableError, nonnegative, probability, whole
+from accountants.loss import PrivacyLoss
+from accountants.losses.gaussian import GaussianPair
+from accountants.numerics import UNIT, Array, ceiling, enclosure, flooring, up
+from accountants.pair import Pair
+
+_Spends = tuple[tuple[Pair, int], ...]
+
+_TINY = 1e-100
+"""No more is computed of losses that add up to less than this."""
+
+_LOOSE = 1e-4
+"""A contour's bracket of delta that is relatively wider is compared with a lattice's."""
+
+_FAR = 1e-7
+"""A contour's bracket that is wider than this is compared with a lattice's."""
+
+
+@frozen
+class DistributionState:
+    """The losses as they are."""
+
+    losses: Chain = field(factory=Chain)
+
+    def floor(self) -> Floor:
+        """Return what no accountant can go below."""
+        floor = Floor()
+        for loss, times in self.losses.items().items():
+            floor = floor.add(loss, times)
+        return floor
+
+
+@frozen
+class Distribution:
+    """The privacy loss distribution of the whole composition.
+
+    The privacy parameters of all losses are fixed before the analysis runs: no filter is valid
+    for it (Tran, Koskela, Raisa and Honkela 2026).
+
+    References
+    ----------
+    Zhu, Dong and Wang 2022, Thms 10 and 11 (dominating pairs); Alghamdi et al. 2023 (contour);
+    Doroshenko et al. 2022 (lattice).
+
+    Examples
+    --------
+    >>> from accountants import Laplace
+    >>> accountant = Distribution()
+    >>> state = accountant.compose(accountant.start(), Laplace(epsilon=0.1), 1000)
+    >>> bounds = accountant.epsilon(state, delta=1e-5)
+    >>> round(bounds.upper, 8), bounds.upper - bounds.lower < 1e-9
+    (17.42365199, True)
+    """
+
+    name: str = "distribution"
+    theorem: str = "privacy loss distribution: Zhu, Dong & Wang 2022, Thms 10 and 11"
+    adaptive: bool = False
+
+    def start(self) -> DistributionState:
+        """Return the empty composition."""
+        return DistributionState()
+
+    def compose(
+        self, state: DistributionState, loss: PrivacyLoss, times: int = 1
+    ) -> DistributionState:
+        """Add the loss, ``times`` times."""
+        times = whole("times", times, least=0)
+        if loss.pair() is None:
+            raise InapplicableError(f"{type(loss).__name__} has no dominating pair")
+        return DistributionState(state.losses.add(loss, times))
+
+    def epsilon(self, state: DistributionState, delta: float) -> Bounds:
+        """Return a bracket of the tight epsilon at ``delta``."""
+        delta = probability("delta", delta)
+        directions = _directions_of(state)
+        if delta >= 1:
+            return Bounds(0.0, 0.0)
+        lower, upper = 0.0, math.inf
+        # the upper end: the most that failures may take of delta leaves the least
+        rest = remaining_delta(delta, directions.failure[1])
+        # the lower end: the least that they surely take leaves the most
+        most = _most_remaining(delta, directions.failure[0])
+        if rest >= 0:
+            bounds = _epsilon(directions, rest)
+            lower, upper = bounds.lower if most == rest else 0.0, bounds.upper
+        # a lower bound must be read at the larger remaining delta
+        if most != rest and 0 <= most < 1:
+            lower = _epsilon(directions, most).lower
+        if _wide(lower, upper):
+            lower = max(lower, state.floor().epsilon(delta))
+        return bracket(lower, upper)
+
+    def delta(self, state: DistributionState, epsilon: float) -> Bounds:
+        """Return a bracket of the tight delta at ``epsilon``."""
+        lower, upper = self.profile(state, np.array([nonnegative("epsilon", epsilon)]))
+        least = max(float(lower[0]), state.floor().delta(epsilon))
+        return bracket(min(1.0, least), float(upper[0]))
+
+    def profile(self, state: DistributionState, epsilons: Array) -> tuple[Array, Array]:
+        """Return lower and upper bounds of delta at many epsilons (shape (m,), none negative)."""
+        directions = _directions_of(state)
+        low, high = np.zeros(len(epsilons)), np.zeros(len(epsilons))
+        for spends in directions.directions:
+            some_low, some_high = _profile(spends, np.asarray(epsilons, dtype=np.float64))
+            attained = all(pair.attained() for pair, _ in spends)
+            # only a pair that some mechanism attains bounds the truth from below
+            low = np.maximum(low, some_low if attained else 0.0)
+            high = np.maximum(high, some_high)
+        least, most = flooring(directions.failure[0]), ceiling(directions.failure[1])
+        # F + (1 - F) delta' rises in F and in delta': each end with its own, then rounded outward
+        lower = np.maximum(0.0, (least + (1 - least) * low) * (1 - 8 * UNIT) - 1e-323)
+        upper = np.minimum(1.0, up(most + (1 - most) * high, 8))
+        return np.minimum(lower, upper), upper
+
+    def pruning_bounds(self, state: DistributionState, delta: float) -> Sequence[PruningBound]:
+        """Return Chernoff's bound at the tilt of the integral, and the sum of largest losses."""
+        rest = remaining_delta(probability("delta", delta), _directions_of(state).failure[1])
+        bounds = [pure_sum_bound(pure_or_infinite, delta_floor_of, delta)]
+        if 0 < rest < 1:
+            order = _order(state, rest)
+            bounds.append(order_bound(divergence_cost(order), delta_floor_of, order, delta))
+        return bounds
+
+    def price(self, state: DistributionState, delta: float) -> Callable[[PrivacyLoss], float]:
+        """Return each loss's Renyi divergence at the tilt of the integral (they add up)."""
+        rest = remaining_delta(probability("delta", delta), _directions_of(state).failure[1])
+        order = _order(state, rest) if 0 < rest < 1 else 2.0
+
+        def price(loss: PrivacyLoss) -> float:
+            return float(renyi_divergence(loss, np.array([order]))[0])
+
+        return price
+
+    def conversion(self, loss: PrivacyLoss) -> str:
+        """Name the functional read from ``loss``."""
+        pair = loss.pair()
+        attained = pair is not None and pair.attained()
+        return "its dominating pair" if attained else "a pair that dominates it"
+
+
+def _order(state: DistributionState, rest: float) -> float:
+    """Return one more than the tilt of the integral at ``0 < rest < 1``."""
+    directions = _directions_of(state).directions
+    if not directions[0]:
+        return 2.0
+    composed = contour.composition(directions[0])
+    return 1 + min(1e9, max(1e-6, contour.saddle(composed, math.log(rest))[0]))
+
+
+# --- one state, as its pairs
+
+
+@frozen
+class _Directions:
+    """The pairs of each direction, and a bracket of the chance that any loss fails."""
+
+    directions: tuple[_Spends, ...]
+    failure: tuple[Fraction, Fraction]
+
+
+def _directions_of(state: DistributionState) -> _Directions:
+    losses = state.losses.items()
+    forward: dict[Pair, int] = {}
+    for loss, times in losses.items():
+        pair = loss.pair()
+        assert pair is not None
+        if not pair.top() <= 0 <= pair.bottom():  # else nothing is lost
+            forward[pair] = forward.get(pair, 0) + times
+    directions = [tuple(forward.items())]
+    if any(pair.reversed() is not pair for pair in forward):
+        backward: dict[Pair, int] = {}
+        for pair, times in forward.items():
+            reverse = pair.reversed()
+            backward[reverse] = backward.get(reverse, 0) + times
+        if backward != forward:
+            directions.append(tuple(backward.items()))
+    return _Directions(tuple(directions), _failure(losses))
+
+
+def _failure(losses: dict[PrivacyLoss, int]) -> tuple[Fraction, Fraction]:
+    """Return bounds of ``1 - prod (1 - f_i)^k_i``; the lower is 0 where one is not attained."""
+    total, logs, sure = Fraction(), 0.0, True
+    for loss, times in losses.items():
+        each = loss.failure()
+        if each == 0:
+            continue
+        if each >= 1:
+            return Fraction(), Fraction(1)
+        total += Fraction(each) * times
+        logs += times * math.log1p(-each)
+        pair = loss.pair()
+        sure = sure and pair is not None and pair.attained()
+    if total == 0:
+        return Fraction(), Fraction()
+    # the failures are independent coins: 1 - prod (1 - f_i)^k_i, computed without cancellation
+    product, slack = -math.expm1(logs), (8 + 2 * len(losses)) * UNIT
+    # and never more than their sum (union bound)
+    most = min(total, Fraction(product * (1 + slack)), Fraction(1))
+    least = Fraction(max(0.0, product * (1 - slack))) if sure else Fraction()
+    return min(least, most), most
+
+
+def _most_remaining(delta: float, failure: Fraction) -> float:
+    if failure >= 1 or failure > Fraction(delta):
+        return -1.0
+    return ceiling((Fraction(delta) - failure) / (1 - failure))
+
+
+# --- epsilon
+
+
+def _epsilon(directions: _Directions, delta: float) -> Bounds:
+    """Return a bracket of epsilon where no loss fails: the costlier direction's."""
+    if delta >= 1:
+        return Bounds(0.0, 0.0)
+    both = [_one_way(spends, delta) for spends in directions.directions]
+    # both directions must hold, so the costlier one decides each end
+    return Bounds(max(b.lower for b in both), max(b.upper for b in both))
+
+
+@lru_cache(maxsize=256)  # a plan is certified more than once: when made, when run, when verified
+def _one_way(spends: _Spends, delta: float) -> Bounds:
+    """Return a bracket of epsilon in one direction; ``0 <= delta < 1``."""
+    attained = all(pair.attained() for pair, _ in spends)
+    if not spends:
+        return Bounds(0.0, 0.0)
+    # delta 0 asks for the largest loss there is
+    if delta == 0:
+        return _largest(spends, attained)
+    # Gaussian pairs compose to one, with mu the root of the sum of squares: closed form
+    if all(isinstance(pair, GaussianPair) for pair, _ in spends):
+        return _gaussian(spends, delta, attained)
+    if len(spends) == 1 and spends[0][1] == 1:
+        return _single(spends[0][0], delta, attained)
+    if any(getattr(pair, "mu", 0.0) > LARGEST_MU for pair, _ in spends):
+        return Bounds(0.0, math.inf)
+    # no epsilon above the largest total loss is ever needed
+    most = _largest(spends, attained).upper
+    if most < _TINY:
+        return Bounds(0.0, most)
+    with np.errstate(all="ignore"):  # what overflows is not a bound, and is not taken for one
+        bounds = _attempt(lambda: contour.epsilon(spends, delta))
+        if bounds is None or _wide(bounds.lower, bounds.upper):
+            bounds = _closed(spends, delta, bounds, most) or _narrower(
+                bounds, lambda: _on_lattice(spends, delta, most)
+            )
+    # every method's bracket holds, so does their intersection
+    upper = min(bounds.upper, most)
+    return Bounds(min(bounds.lower, upper) if attained else 0.0, upper)
+
+
+def _wide(lower: float, upper: float) -> bool:
+    return not upper - lower <= _FAR * (1 + lower)
+
+
+def _closed(
+    spends: contour.Spends, delta: float, known: Bounds | None, most: float
+) -> Bounds | None:
+    """Return the root of a closed form of the whole composition; None where there is none."""
+    lower, upper = (known.lower, known.upper) if known is not None else (0.0, math.inf)
+    upper = min(upper, most)
+    if len(spends) > 1 or not lower < upper < math.inf:
+        return None
+    lower, upper = enclosure(
+        lambda epsilons: _copies(spends, epsilons) or _unknown(epsilons), delta, lower, upper
+    )
+    return None if _wide(lower, upper) else Bounds(lower, upper)
+
+
+def _unknown(epsilons: Array) -> tuple[Array, Array]:
+    return np.zeros(len(epsilons)), np.ones(len(epsilons))
+
+
+def _on_lattice(spends: contour.Spends, delta: float, most: float) -> Bounds:
+    """Return the lattice's bracket; where it has none, the largest loss, if there is one."""
+    from accountants.distribution import lattice  # here: most questions do without
+
+    try:
+        return lattice.epsilon(spends, delta)
+    except (InapplicableError, ArithmeticError) as refusal:
+        if not most < math.inf:
+            why = (
+                refusal if isinstance(refusal, InapplicableError) else "beyond the range of floats"
+            )
+            raise InapplicableError(f"no bracket of this composition: {why}") from None
+        return Bounds(0.0, most)
+
+
+Answer = TypeVar("Answer")
+
+
+def _attempt(compute: Callable[[], Answer | None]) -> Answer | None:
+    """Return what is computed, or None where that leaves the range of floats."""
+    try:
+        return compute()
+    except ArithmeticError:
+        return None
+
+
+def _single(pair: Pair, delta: float, attained: bool) -> Bounds:
+    """Return the root of the pair's own profile."""
+    top = max(0.0, pair.top())
+    right = top if top < math.inf else 1.0
+    # the profile falls in eps: double until it is below delta
+    while top == math.inf and pair.profile(np.array([right]))[1][0] > delta:
+        right *= 2
+        if right > 1e300:
+            return Bounds(0.0, math.inf)
+    lower, upper = enclosure(pair.profile, delta, 0.0, right)
+    if _wide(lower, upper):  # bounds far apart cross delta far apart, each at a root of its own
+        lower = enclosure(lambda x: (pair.profile(x)[0],) * 2, delta, 0.0, right)[0]
+        upper = enclosure(lambda x: (pair.profile(x)[1],) * 2, delta, 0.0, right)[1]
+    return bracket(lower if attained else 0.0, upper)
+
+
+def _narrower(first: Bounds | None, other: Callable[[], Bounds]) -> Bounds:
+    """Return the better ends of two brackets; the other one alone where there is no first."""
+    if first is None:
+        return other()
+    try:
+        second = other()
+    except InapplicableError:  # the first holds as well
+        return first
+    # both brackets hold: the better ends
+    upper = min(first.upper, second.upper)
+    return Bounds(min(upper, max(first.lower, second.lower)), upper)
+
+
+def _bounded(spends: contour.Spends) -> bool:
+    return all(pair.top() < math.inf for pair, _ in spends)
+
+
+def _largest(spends: contour.Spends, attained: bool) -> Bounds:
+    """Return the largest loss: nothing less holds at delta 0."""
+    if not _bounded(spends):
+        return Bounds(0.0, math.inf)
+    total = sum((Fraction(max(0.0, p.top())) * times for p, times in spends), Fraction())
+    # `top` is the essential supremum of L, rounded up by a few units: at delta 0 nothing less holds
+    lower = max(0.0, flooring(total) * (1 - 64 * UNIT)) if attained else 0.0
+    return Bounds(lower, max(0.0, ceiling(total)))
+
+
+def _gaussian(spends: contour.Spends, delta: float, attained: bool) -> Bounds:
+    least, most = _mu(spends)
+    lower = gdp_epsilon(least, delta).lower if attained else 0.0
+    return Bounds(lower, gdp_epsilon(most, delta).upper)
+
+
+def _mu(spends: contour.Spends) -> tuple[float, float]:
+    """Return bounds of the mu of Gaussian pairs: the root of the sum of squares."""
+    square = sum((Fraction(getattr(pair, "mu", 0.0)) ** 2 * n for pair, n in spends), Fraction())
+    if square > Fraction(LARGEST_MU) ** 2:
+        return LARGEST_MU, math.inf
+    # rounded down and up; squares are exact rationals
+    return math.sqrt(flooring(square)) * (1 - 8 * UNIT), up(math.sqrt(ceiling(square)), 2)
+
+
+# --- delta
+
+
+def _profile(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
+    if not spends:
+        return np.zeros(len(epsilons)), np.zeros(len(epsilons))
+    if all(isinstance(pair, GaussianPair) for pair, _ in spends):
+        least, most = _mu(spends)
+        every = [
+            (gdp_profile(least, e).lower, gdp_profile(most, e).upper) for e in epsilons.tolist()
+        ]
+        return np.array([low for low, _ in every]), np.array([high for _, high in every])
+    if len(spends) == 1 and spends[0][1] == 1:
+        return spends[0][0].profile(epsilons)
+    with np.errstate(all="ignore"):  # what overflows is not a bound, and is not taken for one
+        return _computed(spends, epsilons)
+
+
+def _computed(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
+    if _bounded(spends) and _largest(spends, False).upper < _TINY:
+        return _trivial(spends, epsilons)
+    bounds = _attempt(lambda: contour.profile(spends, epsilons))
+    for other in (_copies, _folded):
+        # narrow enough: nothing else is asked
+        if bounds is not None and np.all(bounds[1] <= bounds[0] * (1 + _LOOSE)):
+            break
+        second = other(spends, epsilons)
+        if bounds is not None and second is not None:
+            second = np.maximum(bounds[0], second[0]), np.minimum(bounds[1], second[1])
+        bounds = second or bounds
+    return bounds or _trivial(spends, epsilons)
+
+
+def _copies(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return a closed form of copies of one pair."""
+    return spends[0][0].composed(spends[0][1], epsilons) if len(spends) == 1 else None
+
+
+def _folded(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return the lattice's bounds."""
+    from accountants.distribution import lattice  # here: most questions do without
+
+    try:
+        return lattice.profile(spends, epsilons)
+    except (InapplicableError, ArithmeticError):
+        return None
+
+
+def _trivial(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
+    """Return what is known without any computation: nothing beyond the largest loss."""
+    if not _bounded(spends):
+        return np.zeros(len(epsilons)), np.ones(len(epsilons))
+    return np.zeros(len(epsilons)), np.where(epsilons >= _largest(spends, False).upper, 0.0, 1.0)

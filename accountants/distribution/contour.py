@@ -1,0 +1,632 @@
+"""The composed hockey-stick as a contour integral, in a proven bracket.
+
+Composing pairs adds their losses, so the moments ``M(z) = E_P e^{zL}`` multiply. On any line
+``Re z = c > 0``
+
+``delta(eps) = E_P (1 - e^{eps - L})_+ = (1/2 pi) int e^{K(z) - z eps} / (z (z + 1)) dt``,
+
+``K = log M``, ``z = c + it`` (Alghamdi, Gomez, Asoodeh, Calmon, Kosut and Sankar 2023). The
+trapezoid rule with step h is, by Poisson summation with period ``p = 2 pi / h``, exactly
+
+``S(eps) = sum_n delta(eps + n p) e^{c n p}``.
+
+Every term is non-negative, so S is an upper bound. The others are at most
+``e^{-cp} / (1 - e^{-cp})`` together for n < 0, where delta <= 1, and for n > 0, by Chernoff's
+bound at any ``b > c``, ``e^{K(b) - b eps - (b - c) p} / (1 - e^{-(b - c) p}) / (1 + b)``. That
+gives the lower bound. The sum is cut at ``t = T``; the rest is at most
+``e^{K(c) - c eps} sup_{t >= T} |M(c+it)/M(c)| / (pi T)``, in octaves. Rounding is bounded term
+by term and added to both sides. Whatever c, h and T are, the bracket holds; they are chosen to
+make it narrow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
+
+import numpy as np
+from attrs import field, frozen
+
+from accountants.bounds import Bounds
+from accountants.numerics import UNIT, Array, Complex, up
+from accountants.pair import Pair
+
+Spends = Sequence[tuple[Pair, int]]
+"""Pairs of one direction, with how often each is paid."""
+
+_SMALL = 1e-13
+"""The relative error that aliases and the tail are let have."""
+
+_KEPT = 24
+
+_NODES = 2**12
+"""A line that needs more nodes than this is refused."""
+
+
+@frozen(slots=False, eq=False)
+class Composition:
+    """A multiset of pairs whose log-moments are known.
+
+    Parameters
+    ----------
+    families
+        The pairs with their counts, those of one class together.
+    lines
+        The last lines that were computed: any of them holds at every epsilon.
+    """
+
+    families: tuple[tuple[type[Pair], Spends], ...] = field()
+    lines: deque[Line] = field(factory=lambda: deque(maxlen=_KEPT))
+
+    def log_moment(self, z: Complex) -> tuple[Complex, Array] | None:
+        """Return K(z) and a bound of its error."""
+        total, error = np.zeros(len(z), dtype=np.complex128), np.zeros(len(z))
+        for family, spends in self.families:
+            known = family.log_moments(spends, z)
+            if known is None:
+                return None
+            total = total + known[0]
+            # errors of sums add; the addition itself rounds by a unit of the new total
+            error = error + known[1] + 2 * UNIT * np.abs(total)
+        return total, error
+
+    def upper(self, c: Array) -> Array:
+        """Return upper bounds of K at real points, infinite where nothing is known."""
+        known = self.log_moment(c.astype(np.complex128))
+        if known is None:
+            return np.full(len(c), np.inf)
+        # Re K(z) <= value + its error bound: an upper bound of K on the real line
+        bound: Array = known[0].real + known[1] + 4 * UNIT * np.abs(known[0])
+        return np.where(np.isfinite(bound), bound, np.inf)
+
+    def decay(self, c: float, beyond: Array) -> Array:
+        """Return bounds of ``log |M(c + it') / M(c)|`` for all ``t' >= t``."""
+        total = np.zeros(len(beyond))
+        for family, spends in self.families:
+            total = total + family.decays(spends, c, beyond)
+        # |M(c + it)| <= M(c) for a law: the ratio's log is never positive; shrunk towards 0,
+        # outward
+        return np.minimum(0.0, total * (1 - 1e-12))
+
+
+@lru_cache(maxsize=64)
+def composition(spends: tuple[tuple[Pair, int], ...]) -> Composition:
+    """Return the pairs by families; whoever asks again finds the lines that are there."""
+    families: dict[type[Pair], list[tuple[Pair, int]]] = {}
+    for pair, times in spends:
+        families.setdefault(type(pair), []).append((pair, times))
+    return Composition(tuple((kind, tuple(members)) for kind, members in families.items()))
+
+
+@frozen(slots=False, eq=False)
+class Line:
+    """The integrand's nodes on one line.
+
+    Parameters
+    ----------
+    tilt
+        c, positive.
+    step
+        h.
+    nodes
+        ``z_n = c + i n h``, n from 0.
+    values, errors
+        ``K(z_n)`` and bounds of their errors.
+    decays
+        Bounds of ``log |M(z_n) / M(c)|``.
+    tail
+        Log of the bound of what lies beyond the nodes, in units of ``e^{K(c) - c eps}``.
+    chernoff
+        Points b > c with upper bounds of K(b).
+    """
+
+    tilt: float
+    step: float
+    nodes: Complex
+    values: Complex
+    errors: Array
+    decays: Array
+    tail: float
+    chernoff: tuple[tuple[float, float], ...]
+
+    @cached_property
+    def _terms(self) -> _Terms:
+        """Return what does not depend on epsilon.
+
+        A node whose moment is lost in its rounding counts as unknown up to its decay.
+        """
+        z = self.nodes
+        # a phase known worse than this is not used: the node then counts by its modulus alone
+        known = self.errors < 0.1
+        # the two halves t > 0 and t < 0 are conjugate: twice the real part, with t = 0 counted once
+        weight = np.where(np.arange(len(z)) > 0, 1.0, 0.5) / np.abs(z * (z + 1))
+        with np.errstate(over="ignore", invalid="ignore"):
+            grown = np.exp(np.where(known, self.values.real - self.values[0].real, 0.0))
+        # relative error of e^{K(z_n) - K(c)} / (z (z + 1)): both log-moments' errors, and rounding
+        errors = 32 * UNIT * (4 + np.abs(self.values)) + self.errors + self.errors[0]
+        return _Terms(
+            np.where(known, weight * grown, 0.0),
+            np.where(known, self.values.imag, 0.0) - np.angle(z) - np.angle(z + 1),
+            np.where(known, errors, 0.0),
+            float(np.where(known, 0.0, weight * np.exp(self.decays)).sum() * (1 + 1e-9)),
+        )
+
+    def brackets(self, epsilon: Array) -> tuple[Array, Array]:
+        """Return lower and upper bounds of ``log delta(eps)``.
+
+        A term's error x makes it wrong by at most ``e^x - 1 <= x + x^2`` of its modulus.
+
+        Parameters
+        ----------
+        epsilon
+            Shape (m,), any real numbers.
+        """
+        terms, share, turn = self._terms, self.step / math.pi, self.nodes.imag
+        sizes, errors, units = terms.sizes, terms.errors, 8 * UNIT * np.abs(epsilon)
+        # S(eps) of the module's docstring, in units of e^{K(c) - c eps}
+        total = share * (sizes @ np.cos(terms.angles[:, None] - turn[:, None] * epsilon))
+        # |e^x - 1| <= x + x^2 of each term's modulus for x <= 1; then the rounding of the sum
+        # itself
+        moved = sizes @ (errors + errors * errors) + (len(sizes) + 16) * UNIT * sizes.sum()
+        # the angle t eps rounds by |eps| units times t, which adds to a term's error: first and
+        # second order in it
+        moved = moved + units * (sizes @ (turn + 2 * errors * turn))
+        moved = moved + units * units * (sizes @ (turn * turn))
+        # unknown nodes count by their moduli, what lies beyond T by its bound (`_reach`)
+        wrong = share * (moved * (1 + 1e-9) + terms.unknown) + math.exp(self.tail)
+        # the bound of e^x - 1 above needs x <= 1
+        wrong = np.where(errors.max() + units * turn[-1] <= 1, wrong, np.inf)
+        scale = float(self.values[0].real) - self.tilt * epsilon
+        slack = float(self.errors[0]) + 8 * UNIT * (np.abs(scale) + 1 + self.tilt * np.abs(epsilon))
+        # S = delta + aliases and every alias is non-negative: S is above, S less the aliases below
+        lower = total - wrong - self._aliases(epsilon, scale - slack)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # scale and slack put back the units e^{K(c) - c eps}, K(c) within its own error
+            high = np.log(total + wrong) + scale + slack
+            low = np.where(lower > 0, np.log(lower), -np.inf) + scale - slack
+        known = np.isfinite(high) & (total + wrong > 0)
+        return np.where(known, low, -np.inf), np.where(known, high, np.inf)
+
+    def towards(self, epsilon: float, log_delta: float) -> tuple[float, float]:
+        """Return Halley's step from ``epsilon`` to where log delta is ``log_delta``, and a slope.
+
+        Guesses both, from the sum alone.
+        """
+        terms, turn = self._terms, self.nodes.imag
+        angles = terms.angles - turn * epsilon
+        real, imaginary = terms.sizes * np.cos(angles), terms.sizes * np.sin(angles)
+        total = float(real.sum())
+        if not total > 0:
+            return math.nan, -self.tilt
+        turned, squared = float(turn @ imaginary) / total, float((turn * turn) @ real) / total
+        slope = turned - self.tilt
+        bend = self.tilt * (self.tilt - 2 * turned) - squared - slope * slope
+        value = math.log(self.step / math.pi * total) + float(self.values[0].real)
+        miss = value - self.tilt * epsilon - log_delta
+        return -2 * miss * slope / (2 * slope * slope - miss * bend), slope
+
+    def _aliases(self, epsilon: Array, scale: Array) -> Array:
+        """Return the bound of all other terms of Poisson's sum, in units of ``e^scale``."""
+        period = 2 * math.pi / self.step
+        shrink = self.tilt * period
+        # n < 0: delta <= 1, so sum_{n>=1} e^{-cpn} = e^{-cp} / (1 - e^{-cp})
+        left = np.exp(np.minimum(600, -shrink - scale)) / -math.expm1(-shrink)
+        b, moments = (np.array(part)[:, None] for part in zip(*self.chernoff, strict=True))
+        fall = (b - self.tilt) * period
+        # n > 0: Chernoff, delta(eps + np) <= e^{K(b) - b (eps + np)} / (1 + b), a geometric series
+        # in n
+        log_right = moments - b * epsilon - fall - scale - np.log1p(b)
+        # any b > c bounds it, so the least of them does
+        right = np.exp(np.minimum(600, log_right)) / -np.expm1(-fall)
+        total: Array = (left + right.min(axis=0)) * (1 + 1e-9)
+        return total
+
+
+@frozen(eq=False)
+class _Terms:
+    """The terms of a line's sum at epsilon 0, in units of ``e^{K(c)}``.
+
+    Parameters
+    ----------
+    sizes, angles, errors
+        Modulus, argument and bound of the relative error of each; size 0 where it is unknown.
+    unknown
+        A bound of the sum of the moduli of those.
+    """
+
+    sizes: Array
+    angles: Array
+    errors: Array
+    unknown: float
+
+
+def line(near: Neighbourhood, epsilon: tuple[float, float], log_delta: float) -> Line | None:
+    """Return a line, fit for epsilons in a range; None where none is.
+
+    Parameters
+    ----------
+    near
+        Where to look for it.
+    epsilon
+        The least and the largest epsilon that will be asked.
+    log_delta
+        About the log of the least delta that will be met.
+    """
+    wanted = log_delta + math.log(_SMALL)
+    place = near.best(epsilon, wanted)
+    if place is None:
+        return None
+    reach = _reach(near.whole, place, wanted - (place.moment - place.tilt * epsilon[1]))
+    if reach is None:
+        return None
+    last, tail = reach
+    step = 2 * math.pi / place.period
+    count = max(8, math.ceil(last / step))
+    if count > _NODES:
+        return None
+    nodes = np.asarray(place.tilt + 1j * step * np.arange(count + 1), dtype=np.complex128)
+    known = near.whole.log_moment(nodes)
+    if known is None or not np.isfinite(known[1][0]):
+        return None
+    # only nodes of unknown moment are bounded by their decay
+    decays = np.zeros(count + 1)
+    if not np.all(known[1] < 0.1):
+        decays[1:] = near.whole.decay(place.tilt, nodes.imag[1:])
+    made = Line(place.tilt, step, nodes, *known, decays, tail, place.chernoff)
+    near.whole.lines.append(made)
+    return made
+
+
+def _reach(whole: Composition, place: Place, wanted: float) -> tuple[float, float] | None:
+    """Return T, and the log of a bound of the integrand's rest beyond it, at most ``wanted``.
+
+    ``sum_j sup decay(T_j) (1/T_j - 1/T_{j+1}) / pi`` over rising T_j from T; None where it is
+    nowhere small enough.
+    """
+    # K(c) is about c (1 + c) variance / 2, of a pair whose moments are 1 at 0 and at -1: a guess of
+    # scale
+    variance = 2 * place.moment / (place.tilt * (1 + place.tilt))
+    first = math.sqrt(2 * max(1.0, -wanted) / max(variance, 1e-300))
+    for reach in (_NEAR, _FAR):  # the nearer costs less
+        ends = np.asarray(first * reach, dtype=np.float64)
+        # the integral of 1 / t^2 over octave j, which bounds 1 / |z (z + 1)|; decay at its left end
+        # bounds |M|
+        share = np.append(1 / ends[:-1] - 1 / ends[1:], 1 / ends[-1])
+        rest = np.cumsum((np.exp(whole.decay(place.tilt, ends)) * share)[::-1])[::-1] / math.pi
+        # summed from the right: the tail from each T_j on, rounded up
+        tails = np.log(rest * (1 + 1e-9) + 1e-320)
+        enough = np.flatnonzero(tails <= wanted)
+        if len(enough):
+            return float(ends[enough[0]]), float(tails[enough[0]])
+    return None
+
+
+_NEAR, _FAR = np.geomspace(0.7, 6.0, 12), np.geomspace(6.0, 1e6, 50)
+
+
+# --- where to put the line
+
+
+@frozen(eq=False)
+class Place:
+    """Where a line stands.
+
+    Parameters
+    ----------
+    tilt, moment
+        c and an upper bound of K(c).
+    period
+        One whose aliases are small beside delta.
+    chernoff
+        Points b > c with upper bounds of K(b).
+    """
+
+    tilt: float
+    moment: float
+    period: float
+    chernoff: tuple[tuple[float, float], ...]
+
+
+@frozen(eq=False)
+class Neighbourhood:
+    """A composition's moments at tilts around the one of Chernoff's best bound.
+
+    Parameters
+    ----------
+    whole
+        The composition.
+    tilts, moments
+        Rising points c and upper bounds of K(c), infinite where unknown.
+    """
+
+    whole: Composition
+    tilts: Array
+    moments: Array
+
+    def best(self, epsilon: tuple[float, float], wanted: float) -> Place | None:
+        """Return the place of the shortest period, where Chernoff's bound is close to its best.
+
+        Farther left the terms n < 0 of Poisson's sum ask for a longer period, farther right
+        the terms n > 0 do: of heavy tails much sooner than Chernoff's best tilt.
+        """
+        c, known = self.tilts, np.isfinite(self.moments)
+        if not known.any():
+            return None
+        # both ends of the range of epsilons must lose few digits to cancellation
+        near = known & (self._gap(epsilon[0]) <= _SLACK) & (self._gap(epsilon[1]) <= _SLACK)
+        excess = self.moments - c * epsilon[0] - wanted
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # the period at which the Chernoff term of n = 1 falls to the wanted size, by the best b
+            # > c
+            right = np.where(c > c[:, None] * 1.01, excess / (c - c[:, None]), np.inf)
+        # e^{-cp} <= e^{wanted} asks p >= -wanted / c
+        period = np.maximum(-wanted / c, np.where(np.isnan(right), np.inf, right).min(axis=1))
+        period = np.where(near, period, np.inf)
+        at = int(np.argmin(period))
+        if not period[at] < math.inf:
+            return None
+        above = np.flatnonzero(known & (c > c[at] * 1.01))[:24]
+        pairs = tuple((float(c[i]), float(self.moments[i])) for i in above)
+        if not pairs:
+            return None
+        return Place(float(c[at]), float(self.moments[at]), max(float(period[at]), 1e-300), pairs)
+
+    def _gap(self, epsilon: float) -> Array:
+        """Return how far log delta's bound at each tilt lies above the best of them."""
+        bound = self.moments - self.tilts * epsilon + _shape(self.tilts)
+        gap: Array = bound - bound[np.isfinite(bound)].min(initial=math.inf)
+        return np.where(np.isnan(gap), np.inf, gap)
+
+    def epsilons(self, log_delta: float) -> Array:
+        """Return Chernoff's bound of epsilon at each tilt."""
+        return _chernoff_epsilon(self.tilts, self.moments, log_delta)
+
+    def chernoff(self, epsilons: Array) -> Array:
+        """Return Chernoff's bound of delta at each epsilon."""
+        c, shape = self.tilts, _shape(self.tilts)
+        # delta(eps) <= e^{K(c) - c eps} c^c / (1 + c)^{1 + c}: the maximum over y of (1 - e^{-y})
+        # e^{-cy}
+        paid = c * epsilons[:, None]
+        noise = 16 * UNIT * (np.abs(self.moments) + np.abs(shape) + np.abs(paid))
+        bound = (self.moments - paid + shape + noise).min(axis=1)
+        return np.minimum(1.0, _exp(np.where(np.isnan(bound), 0.0, bound), 1))
+
+    def log_delta(self, epsilon: float) -> float:
+        """Return about the log of delta: the best Chernoff bound, and some room."""
+        bound = self.moments - self.tilts * epsilon + _shape(self.tilts)
+        return float(min(0.0, bound.min())) - 4
+
+
+_SLACK = 5.0
+"""Beyond this what cancels in the sum would cost more digits than a shorter period saves."""
+
+
+def neighbourhood(whole: Composition, first: float, last: float) -> Neighbourhood:
+    """Return the moments around a range of tilts, or around one over the standard deviation."""
+    tilts = _around(first, last)
+    moments = whole.upper(tilts)
+    at = int(np.searchsorted(tilts, first))
+    variance = float(2 * moments[at] / (tilts[at] * (1 + tilts[at])))
+    least = 1 / math.sqrt(variance) if 0 < variance < math.inf else 0.0
+    if first < least:
+        tilts = _around(least, max(least, last))
+        moments = whole.upper(tilts)
+    return Neighbourhood(whole, tilts, moments)
+
+
+def _around(first: float, last: float) -> Array:
+    low, high = min(first, last) / 8, max(first, last) * 6
+    return np.geomspace(low, high, math.ceil(4.5 * math.log2(high / low)), dtype=np.float64)
+
+
+def lowest(objective: Callable[[Array], Array], start: float) -> float:
+    """Return about the minimum of a function of the tilt that falls, then rises.
+
+    Ever finer grids of the logarithm, then a parabola.
+    """
+    centre, step = math.log(start), math.log(4.0)
+    for _ in range(40):
+        x = centre + step * _STEPS
+        values = objective(np.exp(x))
+        at = int(np.argmin(values))
+        if 0 < at < len(x) - 1:
+            if step < 0.3:
+                break
+            step /= 4
+        centre = float(x[at])
+    left, middle, right = values[at - 1 : at + 2].tolist() if 0 < at < len(x) - 1 else (0.0,) * 3
+    bend = left - 2 * middle + right
+    shift = step * (left - right) / (2 * bend) if 0 < bend < math.inf else 0.0
+    return math.exp(float(x[at]) + max(-step, min(step, shift)))
+
+
+_STEPS = np.arange(-4.0, 5.0)
+
+
+def saddle(whole: Composition, log_delta: float) -> tuple[float, float]:
+    """Return the tilt of Chernoff's best bound of epsilon at a delta, and that bound.
+
+    ``delta(eps) <= e^{K(c) - c eps} c^c / (1 + c)^{1 + c}`` at every c > 0.
+    """
+
+    def bound(c: Array) -> Array:
+        return _chernoff_epsilon(c, whole.upper(c), log_delta)
+
+    c = lowest(bound, _guess(whole, log_delta))
+    return c, float(bound(np.array([c]))[0])
+
+
+def _guess(whole: Composition, log_delta: float) -> float:
+    """Return the best tilt of a normal loss with K(1) for its variance."""
+    size = max(float(whole.upper(np.ones(1))[0]), 1e-300)
+    return min(max(math.sqrt(-2 * log_delta / min(size, 1e300)), 1e-6), 1e12)
+
+
+def _chernoff_epsilon(c: Array, moments: Array, log_delta: float) -> Array:
+    """Return Chernoff's bound of epsilon at each tilt, rounded up."""
+    # the same bound, solved for eps
+    shape = _shape(c)
+    noise = 16 * UNIT * (np.abs(moments) + np.abs(shape) + abs(log_delta))
+    bound: Array = up((moments + shape - log_delta + noise) / c)
+    return np.where(np.isnan(bound), np.inf, bound)
+
+
+def _shape(c: Array) -> Array:
+    """Return ``log(c^c / (1 + c)^{1 + c})``."""
+    return -c * np.log1p(1 / c) - np.log1p(c)
+
+
+def epsilon(spends: Spends, delta: float) -> Bounds | None:
+    """Return a bracket of epsilon at ``0 < delta < 1``, at worst Chernoff's; None without that."""
+    whole = composition(tuple(spends))
+    log_delta = math.log(delta)
+    near = neighbourhood(whole, *[_guess(whole, log_delta)] * 2)
+    every = near.epsilons(log_delta)
+    at = int(np.argmin(every))
+    if not 4 <= at < len(every) - 8:  # the guess is far off: search
+        c, _ = saddle(whole, log_delta)
+        near = neighbourhood(whole, c, c)
+        every = near.epsilons(log_delta)
+        at = int(np.argmin(every))
+    c, highest = float(near.tilts[at]), float(every[at])
+    if not highest < math.inf:
+        return None
+    # delta falls in eps, so at every eps >= 0 it is at most delta
+    if highest <= 0:  # Chernoff's bound at epsilon 0 is delta or less
+        return Bounds(0.0, 0.0)
+    start, best = highest, Bounds(0.0, highest)
+    for _ in range(_ROUNDS):  # of heavy tails Chernoff's epsilon is far off, and its place too
+        contour = line(near, (max(0.0, start - 2 / c), start), log_delta)
+        bounds = None if contour is None else _solve(contour, log_delta, start)
+        if bounds is None:
+            break
+        # both brackets hold: the better ends of the two do
+        upper = min(best.upper, bounds.upper)
+        best = Bounds(min(upper, max(best.lower, bounds.lower)), upper)
+        if best.upper - best.lower <= _NARROW * (1 + best.lower) or best.upper > 0.99 * start:
+            break
+        start = best.upper
+    return best
+
+
+_ROUNDS = 4
+_NARROW = 1e-9
+
+
+def _solve(contour: Line, log_delta: float, start: float) -> Bounds | None:
+    """Return where the bracket of log delta(eps) crosses ``log_delta``: both ends evaluated."""
+    root = start
+    for _ in range(12):
+        step, slope = contour.towards(root, log_delta)
+        moved = max(0.0, root + step)
+        close = abs(moved - root) * contour.tilt <= 1e-5  # its cube is what is left
+        if not moved < math.inf:
+            break
+        root = moved
+        if close:
+            break
+    low, high = (float(end[0]) for end in contour.brackets(np.array([root])))
+    if not high < math.inf:
+        return None
+    # log(delta) itself is rounded
+    slack = 4 * UNIT * (1 + abs(log_delta))
+    width = max(high - low if low > -math.inf else 1.0, 4 * slack) / max(-slope, 1e-300)
+    return _ends(contour, root, width + 4 * UNIT * root, log_delta, slack)
+
+
+def _ends(
+    contour: Line, root: float, width: float, log_delta: float, slack: float
+) -> Bounds | None:
+    """Return the bracket of the root whose ends are seen to lie on their sides."""
+    lower, upper, step = max(0.0, root - width), root + width, width
+    while True:
+        low, high = contour.brackets(np.array([lower, upper]))
+        # the bounds' own signs prove the ends: at `lower` delta exceeds the target, at `upper` it
+        # does not
+        below, above = lower <= 0 or low[0] > log_delta + slack, high[1] <= log_delta - slack
+        if below and above:
+            return Bounds(lower, upper)
+        if not above:
+            upper = root + 2 * step
+        if not below:
+            lower = max(0.0, root - 2 * step)
+        step *= 2
+        if not above and step > 1e3 * (1 + root):
+            return None
+
+
+def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return bounds of delta at many epsilons, at worst Chernoff's; None without that.
+
+    One line serves a run of epsilons: Poisson's sum holds on any.
+    """
+    whole = composition(tuple(spends))
+    low, high = np.zeros(len(epsilons)), np.ones(len(epsilons))
+    wide = np.ones(len(epsilons), dtype=np.bool_)
+    for known in tuple(whole.lines):
+        log_low, log_high = known.brackets(epsilons)
+        # a line holds at every epsilon, whatever it was made for: keep the better ends
+        low, high = np.maximum(low, _exp(log_low, -1)), np.minimum(high, _exp(log_high, 1))
+        wide &= log_high - log_low > _WIDE
+    order = np.argsort(epsilons)
+    order = order[wide[order]]
+    if not len(order):
+        return low, high
+    ends = float(epsilons[order[0]]), float(epsilons[order[-1]])
+    first = _saddle_at(whole, ends[0], 1.0)
+    if first is None:
+        return None
+    near = neighbourhood(whole, first, _saddle_at(whole, ends[1], first) or first)
+    # Chernoff's bound needs no line and holds everywhere
+    high = np.minimum(high, near.chernoff(epsilons))
+    runs = [order]
+    while runs:
+        some = runs.pop()
+        logs = _run(near, epsilons[some])
+        if logs is not None:
+            low[some] = np.maximum(low[some], _exp(logs[0], -1))
+            high[some] = np.minimum(high[some], _exp(logs[1], 1))
+            some = some[logs[1] - logs[0] > _WIDE]
+        if len(some) > 1 or (logs is not None and 0 < len(some) < len(logs[0])):
+            runs += [half for half in np.array_split(some, 2)[::-1] if len(half)]
+    return low, high
+
+
+def _run(near: Neighbourhood, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return bounds of log delta at rising epsilons, by one line; None where none serves all."""
+    ends = float(epsilons[0]), float(epsilons[-1])
+    least = near.log_delta(ends[1])
+    low, high = np.full(len(epsilons), -np.inf), np.zeros(len(epsilons))
+    for _ in range(_ROUNDS):  # of heavy tails Chernoff's delta is far too large
+        contour = line(near, ends, least)
+        if contour is None:
+            return None if np.all(low == -np.inf) else (low, high)
+        some_low, some_high = contour.brackets(epsilons)
+        low, high = np.maximum(low, some_low), np.minimum(high, some_high)
+        if high.min() > least - 1 or np.all(high - low <= _WIDE):
+            break
+        least = float(high.min())
+    return low, high
+
+
+_WIDE = 1e-7
+"""A bracket of log delta that is wider than this asks for a line of its own."""
+
+
+def _exp(logs: Array, side: int) -> Array:
+    """Return the exponentials of logs of probabilities, moved to a side by their rounding."""
+    some = np.clip(logs, -800.0, 0.0)
+    # e^x is off by a few units, and by |x| units more as x itself is rounded; 1e-323 for denormals
+    return np.exp(some) * (1 + side * 4 * UNIT * (1 - some)) + side * 1e-323
+
+
+def _saddle_at(whole: Composition, epsilon: float, start: float) -> float | None:
+    """Return the tilt of Chernoff's best bound of log delta at an epsilon."""
+
+    def bound(c: Array) -> Array:
+        return whole.upper(c) - c * epsilon + _shape(c)
+
+    c = lowest(bound, start)
+    return c if np.isfinite(bound(np.array([c]))[0]) else None

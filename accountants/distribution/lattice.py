@@ -1,0 +1,357 @@
+"""From the laws of each pair to the composed profile, from above and from below.
+
+With M(c) the composed moment ``E_P e^{cL}``, errors are kept relative to ``M(c) e^{-c eps}``,
+Chernoff's bound of delta(eps); E~ is the mean under the tilted law:
+
+* tails known within E: ``2 E`` a pair, whatever the step
+(`accountants.distribution.discretisation`);
+* transforms: an error e of each mass adds ``e sum_j e^{-cx_j} (1 - e^{-x_j})``, with
+  ``x_j = l_j - eps > 0``; the sum is at most ``1 / (step c (c+1))`` and one largest term;
+* what lies above the window's end b is missing from the upper law: at most
+  ``e^{-c (b - eps)} E~ e^{r (L - b)}`` for every r >= 0;
+* what is folded into the window from elsewhere only adds to the upper law; from the lower one
+  its Chernoff bounds are subtracted. From above: ``E~ e^{r (L - eps - width)}``. From below,
+  where L < start lands at ``x = L + width - eps > 0`` with a weight of at most
+  ``e^{-cx} <= e^{-hx}`` for every h in [0, c]: ``E~ e^{-h (L + width - eps)} e^{g (start - L)}``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from attrs import frozen
+
+from accountants.bounds import Bounds
+from accountants.distribution.convolution import (
+    Errors,
+    Profile,
+    Sum,
+    compose,
+    log_moment,
+    tail_rounding,
+    tails,
+)
+from accountants.distribution.discretisation import Law, law_above, law_below
+from accountants.distribution.tilting import (
+    Cumulant,
+    Ends,
+    Spends,
+    Window,
+    best_tilt,
+    best_window,
+    choose_lattice,
+    cumulant,
+    finest_step,
+    lower_end,
+    penalty,
+    upper_end,
+)
+from accountants.errors import DomainError, InapplicableError, whole
+from accountants.numerics import UNIT, Array, ceiling
+from accountants.pair import Pair
+
+_Laws = Sequence[tuple[Law, int]]
+
+
+@frozen(eq=False)
+class _Composed:
+    """The composition of the laws of one side; indices are less the sum's centre."""
+
+    laws: _Laws
+    sum: Sum
+    origin: Fraction
+    """Where index 0 of the lattice lies."""
+    step: Fraction
+    first: int
+    """The first index of the window."""
+    base: int
+    """The first index that is kept."""
+    folded: bool
+    """Whether the law is longer than the window."""
+
+    @property
+    def tilt(self) -> float:
+        return self.laws[0][0].tilt
+
+    @property
+    def scale(self) -> float:
+        return self.sum.log_mass - self.tilt * self.base
+
+
+def composed_bracket(
+    above: _Laws, below: _Laws, around: Window, step: float, size: int
+) -> tuple[Profile, Profile]:
+    """Return the composed profile from above and from below, by transforms of length ``size``."""
+    upper, lower = _composed(above, around, step, size), _composed(below, around, step, size)
+    outer, inner = _rest(upper, lower)
+    return _profile(upper, around, size, outer, 1), _profile(lower, around, size, inner, -1)
+
+
+def _composed(laws: _Laws, around: Window, step: float, size: int) -> _Composed:
+    total, exact = compose(laws, size), Fraction(step)
+    # exact: a rounded origin times many mechanisms would move the answer
+    offsets = (times * (Fraction(law.offset[0]) + Fraction(law.offset[1])) for law, times in laws)
+    origin = sum(offsets, Fraction()) + total.centre * exact
+    folded = sum(times * (len(law.weights) - 1) for law, times in laws) >= size
+    first = sum(times * (law.first - law.centre) for law, times in laws)
+    if folded:
+        first = math.floor((Fraction(around.start) - origin) / exact)
+    low = math.floor((Fraction(around.low) - origin) / exact)
+    # from here on the profile is kept
+    base = min(max(first, low), first + size - 2)  # left of it errors outgrow the answer
+    return _Composed(laws, total, origin, exact, first, base, folded)
+
+
+def _rest(upper: _Composed, lower: _Composed) -> tuple[float, float]:
+    """Return what the laws' tails and strays cost, relative to each one's moment.
+
+    The upper law's moment is the larger one, and that of all mixtures of true and replaced pairs
+    is at most ``swell`` times it.
+    """
+    h, tilt = float(upper.step), upper.tilt
+    c = tilt / h
+    error = math.fsum(times * law.tail_error for law, times in upper.laws)
+    # between two edges t = e^l changes by up to e^{2h}, and t^-c by up to e^{2 tilt}
+    grow = math.exp(min(700.0, 2 * h + 2 * tilt))
+    # the tilted mass that rounding misplaced, counted threefold
+    strays = [math.fsum(3 * times * law.stray for law, times in one.laws) for one in (upper, lower)]
+    swell = [
+        math.exp(min(700.0, 4 * (2 * c + 1) * grow * error + (c + 1) * stray))
+        for stray in (strays[0], sum(strays))
+    ]
+    # 2 E M(c) t^-c a pair, errors add over the composition (module docstring)
+    outer = 2 * grow * error + strays[0]
+    # the lower law's error is relative to the upper law's moment: their ratio, as logs
+    apart = upper.sum.log_mass - lower.sum.log_mass + c * float(upper.origin - lower.origin)
+    apart += upper.sum.log_error + lower.sum.log_error + 1e-6
+    inner = outer * math.exp(min(700.0, apart)) + strays[1]
+    return outer * swell[0], inner * swell[1]
+
+
+def _profile(one: _Composed, around: Window, size: int, rest: float, side: int) -> Profile:
+    masses = np.roll(one.sum.masses, -(one.first % size))[one.base - one.first :]
+    start, h = float(one.origin + one.base * one.step), float(one.step)
+    # of the tails, and of e^{eps - start}
+    rounding = tail_rounding(len(masses), one.tilt + h) + 8 * UNIT * min(h * len(masses), 745.0)
+    return Profile(
+        side=side,
+        start=start,
+        step=h,
+        p_tail=tails(masses, one.tilt),
+        q_tail=tails(masses, one.tilt + h),
+        scale=one.scale,
+        blur=one.sum.log_error + 8 * UNIT * (abs(one.sum.log_mass) + abs(one.tilt * one.base) + 2),
+        slack=4 * UNIT * (abs(start) + h * len(masses)),
+        rounding=rounding,
+        errors=_errors(one, around, size, rest, side),
+    )
+
+
+def _errors(one: _Composed, around: Window, size: int, rest: float, side: int) -> Errors:
+    # both fall as e^{-c (eps - base)}
+    relative = rest + one.sum.error * _kernel(one.tilt, float(one.step), size)
+    terms = [(math.log(relative), one.tilt)]
+    # mass above a pair's own grid: an infinite loss, whatever eps is
+    lost = math.fsum(times * (law.lost + 4e-300) for law, times in one.laws)
+    always = lost * math.exp(-one.scale) if one.scale > -600 else math.inf
+    # what folds in adds to an upper law; it only lacks what lies beyond the window's end
+    if one.folded and side > 0:
+        always += _ahead(one, around, size)
+    elif one.folded:
+        terms += _folds(one, around, size)
+    return Errors(tuple(terms), always * (1 + 1e-9))
+
+
+def _kernel(tilt: float, step: float, size: int) -> float:
+    """Return a bound of ``sum_j e^{-c x_j} (1 - e^{-x_j})`` over points a step apart."""
+    c = tilt / step
+    largest = 1 / (1 + c)
+    # the maximum of e^{-cx} (1 - e^{-x}) is below 1 / (1 + c); a sum over a lattice is the integral
+    # 1 / (c (c + 1)) over the step, and one largest term
+    return min(size * largest, 1 / (step * c * (c + 1)) + largest) if c > 0 else float(size)
+
+
+def _ahead(one: _Composed, around: Window, size: int) -> float:
+    """Return a bound of what lies beyond the window."""
+    rate, end = around.end * float(one.step), one.first + size
+    exponent = log_moment(one.laws, rate) - rate * end - one.tilt * (end - one.base)
+    return math.exp(exponent) if exponent < 700 else math.inf
+
+
+def _folds(one: _Composed, around: Window, size: int) -> list[tuple[float, float]]:
+    """Return bounds of what is folded into the window, from above and from below."""
+    right, left = around.right * float(one.step), around.left * float(one.step)
+    up, held = log_moment(one.laws, right), min(left, one.tilt)
+    down = log_moment(one.laws, -left) + left * one.first - held * size
+    # at a point v after the base, that is base - first + v after the window's start
+    return [
+        (up - right * (one.base + size), one.tilt + right),
+        (down + held * (one.base - one.first), one.tilt - held),
+    ]
+
+
+# -----------------------------------------------------------------------------
+# Composition of pairs on a lattice of losses: the tilted fast Fourier transform, as a bracket.
+#
+# Every pair is replaced by a law on a lattice above it, and by one below it (`discretisation`);
+# their masses are tilted by ``e^{cl}``, transformed, raised to powers and transformed back
+# (`convolution`), so that what rounding adds is relative to the answer, be it 1e-200. What else is
+# neglected is bounded in `brackets`.
+
+
+LENGTH = 2**18
+"""The longest transform."""
+
+
+def epsilon(spends: Spends, delta: float) -> Bounds:
+    """Return a bracket of the least epsilon >= 0 at which the composed hockey-stick is ``delta``.
+
+    Parameters
+    ----------
+    spends
+        Pairs, each with the number of times it is paid; one direction.
+    delta
+        In (0, 1).
+
+    Raises
+    ------
+    InapplicableError
+        Where rounding or the lattice leaves no finite bound.
+
+    Examples
+    --------
+    >>> from accountants.losses.laplace import LaplacePair
+    >>> bounds = epsilon([(LaplacePair(1.0), 10)], delta=1e-5)
+    >>> round(bounds.lower, 7), round(bounds.upper, 7)
+    (9.9899623, 9.9899623)
+    """
+    if not 0 < delta < 1:
+        raise DomainError(f"delta must lie strictly between 0 and 1, got {delta!r}")
+    plan = _plan(spends)
+    if not plan.counts:
+        return Bounds(0.0, 0.0)
+    upper, lower, low = math.inf, 0.0, None
+    for _ in range(4):
+        around, ends = plan.for_delta(math.log(delta), low)
+        above, below = plan.bracket(around, ends)
+        upper, lower = above.root(delta), below.root(delta)
+        # the root was bracketed inside the window
+        if around.low <= 0 or (upper > above.start + above.step and lower > 0):
+            break
+        low = max(0.0, around.low - 8 * around.spread)  # the answer lies below the window
+    # no loss is larger than all mechanisms' largest together: there delta is 0
+    upper = min(upper, plan.top)
+    if not upper < math.inf:
+        count = sum(times for _, times in plan.counts)
+        raise InapplicableError(
+            f"a lattice of {LENGTH} losses cannot resolve delta = {delta} for {count} mechanisms"
+        )
+    return Bounds(min(lower, upper) if plan.attained else 0.0, upper)
+
+
+def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array]:
+    """Return lower and upper bounds of the composed hockey-stick at every epsilon >= 0.
+
+    Parameters
+    ----------
+    spends
+        Pairs, each with the number of times it is paid; one direction.
+    epsilons
+        In any order.
+    """
+    points = np.atleast_1d(np.asarray(epsilons, dtype=np.float64))
+    if not np.all(points >= 0):
+        raise DomainError(f"every epsilon of a profile must be at least 0, got {points.min()}")
+    plan = _plan(spends)
+    lower, upper = np.zeros(len(points)), np.zeros(len(points))
+    todo = [i for i in np.argsort(points) if plan.counts and points[i] < plan.top]
+    while todo:
+        least = float(points[todo[0]])
+        around, ends = plan.for_epsilon(least)
+        above, below = plan.bracket(around, ends)
+        # one window serves epsilons within a tilted deviation of its start
+        served = [i for i in todo if points[i] <= least + around.spread]
+        for i in served:
+            upper[i] = above.at(float(points[i]))
+            lower[i] = min(below.at(float(points[i])), upper[i]) if plan.attained else 0.0
+        todo = todo[len(served) :]
+    shape = np.shape(epsilons)
+    return lower.reshape(shape), upper.reshape(shape)
+
+
+@frozen(eq=False)
+class _Plan:
+    """What is composed, and what is known of it before a lattice is chosen."""
+
+    counts: list[tuple[Pair, int]]
+    cumulant: Cumulant
+    span: tuple[float, float]
+    top: float
+    attained: bool
+
+    def for_delta(self, log_delta: float, low: float | None) -> tuple[Window, Ends]:
+        """Return the window around the root of delta, or from ``low`` on, and the pairs' ends."""
+
+        def score(c: Array, moment: Array) -> Array:
+            return (moment - log_delta + penalty(c)) / c
+
+        tilt, _ = best_tilt(self.cumulant, score, self._width())
+        return self._window(tilt, _ends(self.counts, log_delta), low)
+
+    def for_epsilon(self, epsilon_: float) -> tuple[Window, Ends]:
+        """Return the window from an epsilon on, and the pairs' ends."""
+
+        def score(c: Array, moment: Array) -> Array:
+            return moment - c * epsilon_ + penalty(c)
+
+        tilt, log_delta = best_tilt(self.cumulant, score, self._width())
+        return self._window(tilt, _ends(self.counts, min(log_delta, 0.0) - 8), epsilon_)
+
+    def _window(self, tilt: float, ends: Ends, low: float | None) -> tuple[Window, Ends]:
+        tilt = min(tilt, 0.25 / finest_step(ends))  # a step must not change the tilt by much
+        return best_window(self.cumulant, tilt, self.span, low), ends
+
+    def _width(self) -> float:
+        return max(self.span[1] - self.span[0], 1e-300)
+
+    def bracket(self, around: Window, ends: Ends) -> tuple[Profile, Profile]:
+        """Return the composed profile from above and from below."""
+        lattice = choose_lattice(self.counts, ends, around, LENGTH)
+        step = lattice.grids[0].step
+        tilt = lattice.around.tilt * step
+        above, below = [], []
+        for (pair, times), grid, slack in zip(
+            self.counts, lattice.grids, lattice.slacks, strict=True
+        ):
+            above.append((law_above(pair, grid, tilt, slack), times))
+            below.append((law_below(pair, grid, tilt), times))
+        return composed_bracket(above, below, lattice.around, step, lattice.size)
+
+
+def _plan(spends: Spends) -> _Plan:
+    merged: dict[Pair, int] = {}
+    for pair, times in spends:
+        if whole("times", times, least=0) and not pair.top() <= 0 <= pair.bottom():
+            merged[pair] = merged.get(pair, 0) + times
+    counts = list(merged.items())
+    ends = _ends(counts, -70.0)
+    low = sum(float(n) * end[0] for (_, n), end in zip(counts, ends, strict=True))
+    high = sum(float(n) * end[1] for (_, n), end in zip(counts, ends, strict=True))
+    top = math.inf
+    if all(math.isfinite(pair.top()) for pair in merged):
+        top = max(0.0, ceiling(sum((Fraction(pair.top()) * n for pair, n in counts), Fraction())))
+    attained = all(pair.attained() for pair in merged)
+    return _Plan(counts, cumulant(counts, ends), (low, high), top, attained)
+
+
+def _ends(counts: list[tuple[Pair, int]], log_delta: float) -> Ends:
+    """Return each pair's losses but for what is negligible: beside delta above, beside 1 below."""
+    total = max(1, sum(times for _, times in counts))
+    # what is cut above counts as delta: e^-30 of it over all mechanisms; what is cut below moves up
+    # in the upper law and is dropped from the lower one
+    above = max(math.exp(max(log_delta - 30, -660)) / total, 1e-290)
+    below = max(1e-18 / total, 1e-290)
+    return [(lower_end(pair, below), upper_end(pair, above)) for pair, _ in counts]

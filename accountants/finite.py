@@ -1,0 +1,442 @@
+"""A pair whose privacy loss takes finitely many values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from attrs import field, frozen
+
+from accountants.errors import DomainError, nonnegative, probability
+from accountants.numerics import UNIT, Array, Complex, ceiling, down, expm1, log1p, up
+from accountants.pair import Pair, Symmetric
+
+
+def _floats(values: Iterable[float]) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)
+
+
+@frozen(slots=False, cache_hash=True)
+class Atoms(Pair):
+    """Finitely many losses, with their masses under P and under Q.
+
+    Parameters
+    ----------
+    losses
+        Rising, finite.
+    p, q
+        The masses, non-negative, as many; each sums to 1 but for rounding, and ``p`` is
+        ``e^loss q`` but for rounding, within a relative ``error``.
+    error
+        Relative error of each mass.
+    exact
+        Whether the pair is attained by a mechanism.
+    multiple
+        d where every loss is a whole multiple of d.
+    loss_error
+        Relative error of each loss, at most a few units.
+
+    Examples
+    --------
+    An answer that is told as it is with probability 3/4, and turned round with 1/4:
+
+    >>> import math
+    >>> pair = Atoms([-math.log(3), math.log(3)], p=[0.25, 0.75], q=[0.75, 0.25])
+    >>> round(pair.top(), 3)  # log(3)
+    1.099
+    >>> low, high = pair.profile(np.array([0.5]))
+    >>> round(float(high[0]), 6)
+    0.33782
+    """
+
+    losses: tuple[float, ...] = field(converter=_floats)
+    p: tuple[float, ...] = field(converter=_floats)
+    q: tuple[float, ...] = field(converter=_floats)
+    error: float = 8 * UNIT
+    exact: bool = True
+    multiple: float | None = None
+    loss_error: float = 0.0
+
+    def __attrs_post_init__(self) -> None:
+        rising = np.all(np.diff(self.losses) > 0) and np.all(np.isfinite(self.losses))
+        masses = np.array([*self.p, *self.q])
+        same = len(self.losses) == len(self.p) == len(self.q) > 0
+        if not (same and rising and np.all(masses >= 0)):
+            raise DomainError(
+                "Atoms needs rising finite losses with a non-negative mass under P and under Q "
+                f"for each, got {len(self.losses)} losses, {len(self.p)} and {len(self.q)} masses"
+            )
+
+    @cached_property
+    def _arrays(self) -> tuple[Array, Array, Array]:
+        return np.array(self.losses), np.array(self.p), np.array(self.q)
+
+    @cached_property
+    def _tails(self) -> tuple[Array, Array, Array, Array]:
+        """Return the masses of all atoms from i on (P, Q), and of all before i (P, Q)."""
+        _, p, q = self._arrays
+        zero = np.zeros(1)
+        above = [np.concatenate([np.cumsum(m[::-1])[::-1], zero]) for m in (p, q)]
+        below = [np.concatenate([zero, np.cumsum(m)]) for m in (p, q)]
+        return above[0], above[1], below[0], below[1]
+
+    def tail_error(self) -> float:
+        """Return the masses' own error and that of their sums."""
+        return self.error + (len(self.losses) + 2) * UNIT
+
+    def attained(self) -> bool:
+        """Return ``exact``."""
+        return self.exact
+
+    def above(self, loss: Array) -> tuple[Array, Array]:
+        """Return the sums over the atoms above."""
+        at = np.searchsorted(self._arrays[0], loss, side="right")
+        p, q, _, _ = self._tails
+        return p[at], q[at]
+
+    def below(self, loss: Array) -> tuple[Array, Array]:
+        """Return the sums over the atoms below."""
+        at = np.searchsorted(self._arrays[0], loss, side="left")
+        _, _, p, q = self._tails
+        return p[at], q[at]
+
+    def top(self) -> float:
+        """Return the largest loss."""
+        largest = self.losses[-1]
+        return up(largest, self.loss_error / UNIT) if self.loss_error else largest
+
+    def bottom(self) -> float:
+        """Return the smallest loss."""
+        smallest = self.losses[0]
+        return down(smallest, self.loss_error / UNIT) if self.loss_error else smallest
+
+    def spacing(self) -> float | None:
+        """Return ``multiple``."""
+        return self.multiple
+
+    def log_moment(self, z: Complex) -> tuple[Complex, Array]:
+        """Return ``log sum p e^{z loss}``: near 0 of ``1 + sum p (e^{z loss} - 1)``."""
+        points = np.asarray(z, dtype=np.complex128).reshape(-1, 1)
+        losses, p, _ = self._arrays
+        shift = np.maximum((points.real * losses).max(axis=1), 0.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            near, far = self._near(points, losses, p), self._far(points, losses, p, shift)
+        small = shift <= 1
+        value = np.where(small, near[0], far[0]).reshape(np.shape(z))
+        error = np.where(small, near[1], far[1]).reshape(np.shape(z))
+        return value, error
+
+    def _near(self, points: Complex, losses: Array, p: Array) -> tuple[Complex, Array]:
+        terms, size = expm1(points * losses), np.abs(points * losses)
+        steps = 48 + len(losses) + 4 * size.max(axis=1)
+        # an exponent's own rounding counts even where its exponential is next to 1
+        shaken = 4 * UNIT + 2 * self.loss_error
+        steps = steps + size.max(axis=1) * self.loss_error / UNIT
+        # error of the masses and of each term; then of the exponents, |z l| each
+        wrong = (np.abs(terms) @ p) * (self.error + steps * UNIT) + shaken * (size @ p)
+        return log1p(terms @ p, wrong)
+
+    def _far(self, points: Complex, losses: Array, p: Array, shift: Array) -> tuple[Complex, Array]:
+        """Take the largest exponential out."""
+        exponents = points * losses - shift[:, None]
+        terms = np.exp(exponents)
+        total = np.asarray(terms @ p, dtype=np.complex128)
+        size = np.abs(terms) @ p
+        reach = np.abs(points * losses).max(axis=1)
+        steps = 16 + len(losses) + (4 + 2 * self.loss_error / UNIT) * reach + 4 * shift
+        # relative to the sum, whose terms may cancel
+        moved = size * (self.error + steps * UNIT) / np.maximum(np.abs(total), 1e-300)
+        value = np.asarray(np.log(np.where(total == 0, 1.0, total)) + shift, dtype=np.complex128)
+        error = 2 * moved + 8 * UNIT * (1 + np.abs(value))
+        return value, np.where(moved < 0.5, error, np.inf)
+
+
+# -----------------------------------------------------------------------------
+# A discrete pair that dominates whatever keeps finitely many (epsilon, delta) guarantees.
+#
+# With ``t = e^eps`` a hockey-stick h(t) is convex, falls from h(0) = 1, and in the other direction
+# is ``1 - t + t h(1/t)``. A guarantee (eps, delta) in both directions therefore says
+# ``h(t) <= delta`` and ``h(1/t) <= 1 - (1 - delta)/t``, and h lies under the lower convex hull g of
+# all these points, of (0, 1), and of the level of the last of them. A convex g is itself the
+# hockey-stick of a pair: with the ratio r = dP/dQ, ``h(t) = E_Q (r - t)_+`` has the slope
+# ``-Q(r > t)``. So the atoms of r lie at the vertices of the hull, Q's mass there is by how much
+# the slope of g grows, P's is t times that, and the level D of g at infinity is what P has where Q
+# has nothing. The hull is its own mirror image, so Q has the same D
+# where P has nothing: the two are told apart with probability D, and otherwise are the atoms.
+#
+# All this is done in exact rationals, with ``e^eps`` rounded up in its 89th digit (h falls, so a
+# guarantee at eps is one at anything above). What is left is the rounding of each mass to a float.
+
+
+LARGEST = 600.0
+"""A guarantee at an epsilon above this is not used: masses would leave the floats."""
+
+_LEAST = 1e-290
+"""A vertex with less mass than this is left out, for the same reason."""
+
+_NEAREST = 1e-30
+"""Positive epsilons below this are raised to it."""
+
+_DIGITS = Context(prec=90)
+
+Guarantees = Sequence[tuple[float, Fraction]]
+"""Pairs of epsilon, rising from 0 or more, and delta, falling, below 1."""
+
+
+@frozen
+class Vertex:
+    """An atom: the loss and its masses, the failure's not taken out."""
+
+    loss: float
+    p: Fraction
+    q: Fraction
+
+
+def from_profile(epsilons: Iterable[float], deltas: Iterable[float]) -> tuple[float, Atoms]:
+    """Return the failure and the pair that dominate all that keeps the guarantees given.
+
+    Parameters
+    ----------
+    epsilons
+        Non-negative and finite, in any order.
+    deltas
+        As many, in [0, 1]; each guarantee holds in both directions.
+
+    Returns
+    -------
+    failure : float
+        The probability with which the two are told apart: the least delta that is of use.
+    pair : Atoms
+        The pair otherwise; its losses are epsilons given and their negatives.
+
+    References
+    ----------
+    Derived in the module's docstring: the lower convex hull of the guarantees' points is a
+    hockey-stick.
+
+    Examples
+    --------
+    >>> failure, pair = from_profile([0.5, 1.0], [0.1, 1e-6])
+    >>> failure, pair.losses
+    (1e-06, (-1.0, -0.5, 0.5, 1.0))
+    """
+    guarantees = useful(epsilons, deltas)
+    while guarantees:
+        atoms = vertices(guarantees)
+        weak = {abs(v.loss) for v in atoms if min(v.p, v.q) < _LEAST}
+        if not weak:
+            return _conditional(atoms, guarantees[-1][1])
+        # fewer guarantees have a higher hull
+        guarantees = [g for g in guarantees if g[0] not in weak]
+    return 1.0, Atoms((0.0,), (1.0,), (1.0,), exact=False)
+
+
+def useful(epsilons: Iterable[float], deltas: Iterable[float]) -> list[tuple[float, Fraction]]:
+    """Return the guarantees by rising epsilon, without those that an earlier one implies."""
+    eps = [nonnegative("an epsilon of a profile", value) for value in epsilons]
+    levels = [probability("a delta of a profile", value) for value in deltas]
+    if len(eps) != len(levels) or not eps:
+        raise DomainError(
+            f"a profile needs a delta for each epsilon and at least one of them, got {len(eps)} "
+            f"epsilons and {len(levels)} deltas"
+        )
+    kept: list[tuple[float, Fraction]] = []
+    for at, level in sorted(zip(eps, levels, strict=True)):
+        # a guarantee that an earlier one implies says nothing more
+        if level < (kept[-1][1] if kept else 1) and at <= LARGEST:
+            # a larger epsilon promises less: sound
+            raised = max(at, _NEAREST) if at else 0.0
+            if kept and kept[-1][0] == raised:
+                kept.pop()
+            kept.append((raised, Fraction(level)))
+    return kept
+
+
+def vertices(guarantees: Guarantees) -> list[Vertex]:
+    """Return the atoms of the hull, by rising loss; their masses add up to 1 - D."""
+    right = [(eps, exponential(eps), delta) for eps, delta in guarantees]
+    # the mirror image: a guarantee at eps says h(1/t) <= 1 - (1 - delta)/t
+    left = [(-eps, 1 / t, 1 - (1 - delta) / t) for eps, t, delta in reversed(right) if eps]
+    hull = lower_hull([(0.0, Fraction(), Fraction(1)), *left, *right])
+    slopes = [(b[2] - a[2]) / (b[1] - a[1]) for a, b in pairwise(hull)]
+    steps = zip(hull[1:], slopes, [*slopes[1:], Fraction()], strict=True)
+    # Q's mass is by how much the slope grows, P's t times that
+    return [Vertex(at, t * (after - before), after - before) for (at, t, _), before, after in steps]
+
+
+def exponential(eps: float) -> Fraction:
+    """Return a rational at least ``e^eps``, and within 1e-87 of it."""
+    if eps == 0:
+        # rounded up: a guarantee at eps is one at anything above
+        return Fraction(1)
+    return Fraction(_DIGITS.exp(Decimal(eps))) * (1 + Fraction(1, 10**88))
+
+
+def logarithm(ratio: Fraction) -> float:
+    """Return a float at least ``log ratio``, for a ratio of at least 1; 0 exactly for 1."""
+    if ratio == 1:
+        return 0.0
+    quotient = _DIGITS.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
+    # rounded up past the 90 digits' own error
+    return ceiling(Fraction(_DIGITS.ln(quotient)) + Fraction(1, 10**80))
+
+
+def lower_hull(
+    points: Sequence[tuple[float, Fraction, Fraction]],
+) -> list[tuple[float, Fraction, Fraction]]:
+    """Return the lower convex hull of points by rising second entry (Andrew's chain)."""
+    hull: list[tuple[float, Fraction, Fraction]] = []
+    for point in points:
+        # a point above the chord of its neighbours is not a vertex
+        while len(hull) > 1 and not _below(hull[-2], hull[-1], point):
+            hull.pop()
+        hull.append(point)
+    return hull
+
+
+def _below(
+    a: tuple[float, Fraction, Fraction],
+    b: tuple[float, Fraction, Fraction],
+    c: tuple[float, Fraction, Fraction],
+) -> bool:
+    """Whether b lies below the chord from a to c."""
+    return (b[2] - a[2]) * (c[1] - a[1]) < (c[2] - a[2]) * (b[1] - a[1])
+
+
+def _conditional(hull: Sequence[Vertex], failure: Fraction) -> tuple[float, Atoms]:
+    rest = 1 - failure
+    atoms = Atoms(
+        [v.loss for v in hull],
+        # given that the two are not told apart: divided by 1 - D
+        [float(v.p / rest) for v in hull],
+        [float(v.q / rest) for v in hull],
+        exact=False,
+    )
+    return ceiling(failure), atoms
+
+
+# -----------------------------------------------------------------------------
+# A pair of atoms with exponential tails: what a Renyi divergence of finite order leaves open.
+#
+# An order ``alpha = 1 + c`` bounds the hockey-stick by ``K t^{-c}``, ``t = e^eps``, however large t
+# is. Beyond the last atom, at loss s, the pair has exactly the hockey-stick ``y e^{-c (l - s)}``:
+# ``Q(L > l) = -d/dt``, so ``P(L > l) = (1 + c) y e^{-c (l - s)}`` and
+# ``Q(L > l) = c y e^{-s} e^{-(1 + c)(l - s)}``; below the first atom, at -s, the mirror image.
+
+
+@frozen(cache_hash=True)
+class TailedAtoms(Symmetric):
+    """Symmetric atoms, and beyond them tails that fall exponentially; not attained.
+
+    Parameters
+    ----------
+    atoms
+        The losses within [-s, s], both ends among them; with the tails' masses they add up to 1.
+    mass
+        P's above s, which is Q's below -s.
+    rate
+        c, positive: how fast P's upper tail falls.
+    """
+
+    atoms: Atoms = field()
+    mass: float
+    rate: float
+
+    def tail_error(self) -> float:
+        """Return the atoms', and that of an exponential which is above 1e-300."""
+        return self.atoms.tail_error() + 4096 * UNIT
+
+    def attained(self) -> bool:
+        """Return False: it bounds, and no mechanism need attain it."""
+        return False
+
+    def above(self, loss: Array) -> tuple[Array, Array]:
+        """Return the upper tail, atoms included below it, or all but the lower tail."""
+        loss = np.asarray(loss, dtype=np.float64)
+        p, q = self.atoms.above(loss)
+        tail_p, tail_q = self._tail(np.maximum(loss, self.atoms.top()))
+        lost_q, lost_p = self._tail(np.maximum(-loss, self.atoms.top()))
+        low = loss < -self.atoms.top()
+        return np.where(low, 1 - lost_p, p + tail_p), np.where(low, 1 - lost_q, q + tail_q)
+
+    def _tail(self, loss: Array) -> tuple[Array, Array]:
+        """Return P's and Q's masses above losses of at least s."""
+        start, c = self.atoms.top(), self.rate
+        beyond = loss - start
+        p = self.mass * np.exp(-c * beyond)
+        return p, self.mass * (c / (1 + c)) * math.exp(-start) * np.exp(-(1 + c) * beyond)
+
+
+def with_tails(guarantees: Guarantees, rate: float) -> TailedAtoms | None:
+    """Return the pair of guarantees the last of which, (s, y), goes on as ``y e^{-rate (l - s)}``.
+
+    The slope of the hull must not be above that of the tail where it ends; guarantees before
+    the last are left out until it is not. None where that does not help.
+    """
+    kept = list(guarantees)
+    while kept:
+        atoms = vertices(kept)
+        tail = Fraction(rate) * kept[-1][1]
+        first, last = atoms[0], atoms[-1]
+        # h stays convex where the tail begins: the last atom keeps a positive mass
+        if len(atoms) > 1 and last.p > tail and last.loss > 0:
+            t = last.p / last.q
+            ends = (
+                Vertex(first.loss, first.p - tail / t, first.q - tail),
+                Vertex(last.loss, last.p - tail, last.q - tail / t),
+            )
+            mass = float(tail + kept[-1][1])
+            return TailedAtoms(_atoms([ends[0], *atoms[1:-1], ends[1]]), mass, rate)
+        kept = [*kept[:-2], kept[-1]] if len(kept) > 1 else []
+    return None
+
+
+def _atoms(hull: Sequence[Vertex]) -> Atoms:
+    return Atoms(
+        [v.loss for v in hull],
+        [float(v.p) for v in hull],
+        [float(v.q) for v in hull],
+        exact=False,
+    )
+
+
+# -----------------------------------------------------------------------------
+# Laws spread outward onto a grid: a mass between two points goes to both, its mean kept.
+#
+# A likelihood ratio r under Q that is spread so has a larger ``E_Q (r - t)_+`` for every t: the
+# pair of the spread law dominates. A mass that lies near a point of the grid is spread to that
+# point's two neighbours, so that every share is at least 1/32 and has few relative errors.
+
+
+_NEAR = 1 / 16
+
+
+def spread(at: Array, mass: Array, grid: Array) -> Array:
+    """Return the masses of the points of ``grid``.
+
+    Parameters
+    ----------
+    at
+        Ratios, within the grid, and before its last point but one.
+    mass
+        Their masses under Q.
+    grid
+        Rising; from 0, or from a point that no ratio is near.
+    """
+    low = np.clip(np.searchsorted(grid, at, side="right") - 1, 0, len(grid) - 3)
+    step = grid[low + 1] - grid[low]
+    place = (at - grid[low]) / step
+    high = np.where(place > 1 - _NEAR, low + 2, low + 1)
+    low = np.where((place < _NEAR) & (low > 0), low - 1, low)
+    # the share that keeps the mean
+    share = (at - grid[low]) / (grid[high] - grid[low])
+    count = len(grid)
+    lower = np.bincount(low, mass * (1 - share), minlength=count).astype(np.float64)
+    upper = np.bincount(high, mass * share, minlength=count).astype(np.float64)
+    total: Array = lower + upper
+    return total

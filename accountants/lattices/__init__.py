@@ -1,1 +1,0 @@
-"""Composition on a lattice of losses: where a contour integral does not converge."""

@@ -1,0 +1,631 @@
+"""Pairs of losses that know less than a pair: from a pure epsilon, or from a Renyi curve.
+
+A curve proves a delta at every epsilon (`accountants.definitions`). Any order's bound holds, so
+the least over a grid of orders, at a grid of epsilons, is a set of guarantees, and the pair is
+that of their hull (`accountants.finite`). Beyond the last epsilon the best order there goes on
+alone (`accountants.finite`), unless a pure epsilon ends it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from itertools import accumulate, pairwise
+from typing import ClassVar
+
+import numpy as np
+from attrs import field, frozen
+
+from accountants.bounds import Bounds
+from accountants.definitions import Curve, renyi_log_delta
+from accountants.errors import DomainError, InapplicableError, nonnegative, probability, whole
+from accountants.finite import Atoms, from_profile, logarithm, lower_hull, with_tails
+from accountants.loss import PrivacyLoss
+from accountants.losses.gaussian import Gaussian, GaussianPair
+from accountants.losses.pure import Approximate, Pure, ResponsePair
+from accountants.numerics import UNIT, Array, ceiling, down, up
+from accountants.pair import Pair, Unattained
+
+_ORDERS = 1 + np.geomspace(1e-3, 1e9, 1201)
+_CELLS = 320
+_REACH = -160.0
+"""The atoms end where the log of delta has come down to this."""
+
+_FARTHEST = 200.0
+"""No atom has a larger loss than this; ``e^-400`` times the least delta is still a float."""
+
+_USELESS = -5.0
+"""A curve that has not come down to this log of delta by then has no pair."""
+
+
+@frozen
+class ResponseBound(ResponsePair):
+    """Randomized response as the bound of a mechanism that need not attain it."""
+
+    def attained(self) -> bool:
+        """Return False."""
+        return False
+
+
+@lru_cache(maxsize=1024)  # a root is found by asking for a pair's profile again and again
+def implied(loss: PrivacyLoss) -> Pair | None:
+    """Return a pair that the loss's pure epsilon implies, or else its mu."""
+    eps, mu = loss.pure(), loss.mu()
+    if eps is not None:
+        return ResponseBound(eps)
+    return None if mu is None else Unattained(GaussianPair(mu))
+
+
+@frozen
+class PureBound(Pure):
+    """A pure epsilon that need not be attained: no lower bounds follow from it."""
+
+    response_pair: ClassVar[bool] = False
+
+    def pair(self) -> ResponsePair:
+        """Return randomized response, as a bound."""
+        return ResponseBound(self.epsilon)
+
+    def profile(self, epsilon: float) -> Bounds:
+        """Return randomized response's, as a bound."""
+        return Bounds(0.0, super().profile(epsilon).upper)
+
+
+def log_deltas(curve: Curve, epsilons: Array) -> tuple[Array, Array]:
+    """Return bounds of log delta at each epsilon, and the orders that prove them."""
+    with np.errstate(over="ignore"):  # an infinite divergence proves nothing
+        known = up(curve(_ORDERS))
+        c = _ORDERS - 1
+        shape = c * np.log1p(-1 / _ORDERS) - np.log(_ORDERS)
+        # every order proves its delta (Prop. 12): the least over the grid holds
+        exponent = np.maximum(c * (known - epsilons[:, None]), -1e300)
+        logs = exponent + shape + 16 * UNIT * (1 + np.abs(exponent) + np.abs(shape))
+        # of large numbers next to each other
+        # known - epsilon cancels: the rounding is that of each
+        logs = logs + 4 * UNIT * c * np.where(known < np.inf, known + epsilons[:, None], 0.0)
+    best = np.argmin(logs, axis=1)
+    return np.minimum(logs[np.arange(len(logs)), best], 0.0), _ORDERS[best]
+
+
+def curve_pair(curve: Curve, pure: float | None = None) -> Pair | None:
+    """Return a pair that dominates whatever has the curve and, if given, the pure epsilon.
+
+    None where the curve proves next to nothing at any epsilon that a float can carry.
+    """
+    if pure is not None and pure <= _FARTHEST:
+        return _bounded(curve, pure)
+    reach = _reach(curve)
+    if reach is None:
+        return None if pure is None else ResponseBound(pure)
+    epsilons = np.linspace(0.0, reach, _CELLS + 1)
+    logs, orders = log_deltas(curve, epsilons)
+    deltas = _exp(logs)
+    # only guarantees that say more than those before
+    falls = np.append(True, np.diff(np.minimum.accumulate(deltas)) < 0) & (deltas < 1)
+    kept = list(zip(epsilons[falls].tolist(), map(Fraction, deltas[falls].tolist()), strict=True))
+    return with_tails(kept, down(float(orders[-1] - 1))) if falls[-1] else None
+
+
+@lru_cache(maxsize=128)
+def proven_pair(loss: PrivacyLoss) -> Pair | None:
+    """Return `curve_pair` of a loss that knows its Renyi curve; of equal losses it is made once."""
+
+    def curve(orders: Array) -> Array:
+        known = loss.renyi(orders)
+        assert known is not None
+        return known
+
+    return curve_pair(curve, loss.pure())
+
+
+def _bounded(curve: Curve, pure: float) -> Pair:
+    """Return the pair of the curve and of randomized response together."""
+    if pure <= 1e-12:
+        return ResponseBound(pure)
+    epsilons = np.linspace(0.0, pure, _CELLS + 1)
+    deltas = _exp(log_deltas(curve, epsilons)[0])
+    response = np.array([Pure(pure).profile(float(at)).upper for at in epsilons])
+    # at the pure epsilon delta is 0; before it the smaller of two proven bounds
+    deltas = np.append(np.minimum(deltas, response)[:-1], 0.0)
+    some = (deltas > math.exp(_REACH)) | (deltas == 0)
+    failure, pair = from_profile(epsilons[some], deltas[some])
+    return pair if failure == 0 else ResponseBound(pure)
+
+
+def _reach(curve: Curve) -> float | None:
+    """Return where delta becomes negligible, or the farthest; None where that is useless."""
+    epsilons = np.append(np.geomspace(1e-9, _FARTHEST, 400)[:-1], _FARTHEST)
+    logs, _ = log_deltas(curve, epsilons)
+    nothing = np.flatnonzero(logs <= _REACH)
+    if len(nothing):
+        return float(epsilons[nothing[0]])
+    return _FARTHEST if logs[-1] <= _USELESS else None
+
+
+def _exp(logs: Array) -> Array:
+    return np.minimum(1.0, np.exp(logs) * (1 + 4 * UNIT * (1 + np.abs(logs)))) + 1e-320
+
+
+# -----------------------------------------------------------------------------
+# Base of the losses that prove a Renyi curve: profile and dominating pair follow from it.
+
+
+def lowered(bound: Curve, orders: Array, higher: Array) -> Array:
+    """Return the least of a curve's bounds at each order and at those of ``higher`` above it.
+
+    D_a never falls in a (van Erven and Harremoes 2014, Thm 3): what bounds it at a higher order
+    bounds it at a lower one.
+    """
+    every = np.concatenate([np.ravel(orders), higher])
+    order = np.argsort(every, kind="stable")
+    some = bound(every[order])
+    some = np.where(np.isnan(some), np.inf, some)  # else one at the end would be all of them
+    best = np.empty_like(some)
+    # from the highest order down: the running least of the bounds
+    best[order] = np.minimum.accumulate(some[::-1])[::-1]
+    return best[: orders.size].reshape(orders.shape)
+
+
+class Curved(PrivacyLoss):
+    """A loss that defines its Renyi curve, and its pure epsilon or that it has none."""
+
+    def renyi(self, orders: Array) -> Array:
+        """Return the curve, outside of the failure."""
+        raise NotImplementedError
+
+    def pure(self) -> float | None:
+        """Return the pure epsilon, if there is one."""
+        raise NotImplementedError
+
+    def pair(self) -> Pair | None:
+        """Return a pair that bounds every mechanism with this curve and pure epsilon."""
+        return self._pair
+
+    @cached_property
+    def _pair(self) -> Pair | None:
+        return proven_pair(self)
+
+    def profile(self, epsilon: float) -> Bounds | None:
+        """Return the pair's, failure included, as an upper bound."""
+        upper, failure = self._promised(epsilon), self.failure()
+        if upper is None:
+            return None
+        # F + (1 - F) delta'
+        whole = up(failure + (1 - failure) * upper, 8) if failure else upper
+        return Bounds(0.0, min(1.0, whole))
+
+    def _promised(self, epsilon: float) -> float | None:
+        """Return an upper bound of delta outside of the failure."""
+        pair = self.pair()
+        return None if pair is None else float(pair.profile(np.array([epsilon]))[1][0])
+
+
+# -----------------------------------------------------------------------------
+# Losses of which finitely many guarantees are known: (epsilon, delta)s, or errors of tests.
+
+
+Points = tuple[tuple[float, float], ...]
+
+
+def _pairs(what: str, value: Iterable[tuple[float, float]]) -> Points:
+    try:
+        points = tuple((first, second) for first, second in value)
+    except (TypeError, ValueError):
+        points = ()
+    if not points:
+        raise DomainError(f"{what} must be at least one pair of numbers, got {value!r}")
+    return points
+
+
+def _points(value: Iterable[tuple[float, float]]) -> Points:
+    return tuple(
+        (nonnegative("PrivacyProfile's epsilon", e), probability("PrivacyProfile's delta", d))
+        for e, d in sorted(_pairs("PrivacyProfile.points", value))
+    )
+
+
+@frozen(slots=False, cache_hash=True)
+class PrivacyProfile(PrivacyLoss):
+    """A mechanism that is (epsilon_i, delta_i)-DP at each of finitely many points, all at once.
+
+    Between the points its profile lies under their convex hull in ``e^epsilon``
+    (`accountants.finite`); beyond the last it is at most the last delta, which is the
+    probability of failure. One point is `Approximate`.
+
+    Parameters
+    ----------
+    points
+        Pairs (epsilon, delta), in any order; each guarantee holds in both directions of one
+        neighbour relation.
+
+    References
+    ----------
+    Zhu, Dong and Wang 2022, Prop. 7 and Lemma 9 (a convex profile is that of a pair); Vadhan
+    2017, Lemma 2.2 (groups).
+
+    Examples
+    --------
+    >>> loss = PrivacyProfile([(0.5, 1e-2), (1.0, 1e-6)])
+    >>> loss.failure(), loss.pure(), round(loss.profile(0.5).upper, 9)
+    (1e-06, 1.0, 0.01)
+    """
+
+    theorem: ClassVar[str] = "given (epsilon, delta)s: Zhu, Dong & Wang 2022 (convex profiles)"
+
+    points: Points = field(converter=_points)
+
+    @cached_property
+    def _worst(self) -> tuple[float, Atoms]:
+        return from_profile([e for e, _ in self.points], [d for _, d in self.points])
+
+    def failure(self) -> float:
+        """Return the least delta, at the largest epsilon of use."""
+        return self._worst[0]
+
+    def pair(self) -> Atoms:
+        """Return the atoms of the hull, outside of the failure."""
+        return self._worst[1]
+
+    def profile(self, epsilon: float) -> Bounds:
+        """Return the pair's with its failure, as an upper bound."""
+        known = super().profile(epsilon)
+        assert known is not None
+        return Bounds(0.0, known.upper)
+
+    def grouped(self, size: int) -> PrivacyProfile:
+        """Return the profile of each point's group privacy."""
+        k = whole("group size", size)
+        grouped = (Approximate(e, d).grouped(k) for e, d in self.points)
+        return PrivacyProfile([(loss.epsilon, loss.delta) for loss in grouped])
+
+    def dominates(self, other: PrivacyLoss) -> bool:
+        """Whether each point here is no better than some point of the other profile."""
+        if isinstance(other, PrivacyProfile):
+            return all(any(a <= e and b <= d for a, b in other.points) for e, d in self.points)
+        return self == other
+
+
+def _errors(value: Iterable[tuple[float, float]]) -> Points:
+    points = tuple(
+        (probability("TradeOff's alpha", a), probability("TradeOff's beta", b))
+        for a, b in sorted(_pairs("TradeOff.points", value))
+    )
+    for a, b in points:
+        if Fraction(a) + Fraction(b) > 1:
+            raise DomainError(
+                f"TradeOff needs alpha + beta <= 1, which guessing attains, got {a} and {b}"
+            )
+    return points
+
+
+@frozen(slots=False, cache_hash=True)
+class TradeOff(PrivacyLoss):
+    """A mechanism of which the trade-off function T is bounded below at finitely many points.
+
+    T(alpha) is the least type II error of any test of type I error alpha. It is convex, T(0) is
+    at most 1 and T(1) = 0. So ``T(a) >= b`` forces, for convexity's sake,
+
+    ``T(x) >= 1 - (1 - b) x / a`` right of a, and ``T(x) >= b (1 - x)/(1 - a)`` left of it;
+
+    nothing more is known between the points (a chord of lower bounds is none). In the other
+    direction T is its own inverse, so ``T(b) >= a`` as well. With F the largest of these,
+    ``delta(epsilon) = sup_x 1 - e^epsilon x - T(x)`` is at most the same of F: a maximum of
+    lines, one for each corner of F that points down.
+
+    Parameters
+    ----------
+    points
+        Pairs (alpha, beta), ``T(alpha) >= beta``, in any order; each in both directions. The
+        failure is 1 minus the largest lower bound near alpha = 0, so give small alphas.
+
+    References
+    ----------
+    Dong, Roth and Su 2022, Props 1 and 6 (duality); groups by Vadhan 2017, Lemma 2.2, on the
+    profile.
+
+    Examples
+    --------
+    >>> loss = TradeOff([(0.001, 0.99), (0.3, 0.4)])
+    >>> round(loss.failure(), 6)
+    0.009009
+    """
+
+    theorem: ClassVar[str] = "trade-off function at given points: Dong, Roth & Su 2022, Prop. 6"
+
+    points: Points = field(converter=_errors)
+
+    @cached_property
+    def _profile(self) -> PrivacyProfile:
+        return PrivacyProfile(_guarantees(self.points))
+
+    def failure(self) -> float:
+        """Return that of the profile."""
+        return self._profile.failure()
+
+    def pair(self) -> Atoms:
+        """Return that of the profile."""
+        return self._profile.pair()
+
+    def profile(self, epsilon: float) -> Bounds:
+        """Return that of the points' guarantees."""
+        return self._profile.profile(epsilon)
+
+    def grouped(self, size: int) -> PrivacyProfile:
+        """Return the group privacy of the profile."""
+        return self._profile.grouped(size)
+
+
+Corner = tuple[float, Fraction, Fraction]
+"""A point of F; its first entry is of no use here."""
+
+
+def _guarantees(points: Points) -> list[tuple[float, float]]:
+    """Return an (epsilon, delta) at each kink, from epsilon 0 on, of the maximum of the lines.
+
+    Lines ``1 - y - t x`` of points (x, y) meet on their maximum at minus the slopes of the lower
+    hull of the points.
+    """
+    hull = lower_hull(_corners(points))
+    kinks = []
+    for (_, x, y), (_, right, low) in pairwise(hull):
+        t = (y - low) / (right - x)
+        if t >= 1:
+            # epsilon = log t rounded up, delta rounded up: each holds by monotonicity
+            kinks.append((logarithm(t), ceiling(1 - y - t * x)))
+    return kinks or [(0.0, 1.0)]
+
+
+def _corners(points: Points) -> list[Corner]:
+    """Return the lower ends of F: at each alpha, and where two lines meet between two alphas.
+
+    All lines on the right of their points pass (0, 1), all on the left (1, 0); of each kind the
+    flattest, or steepest, is F's.
+    """
+    both = {(Fraction(a), Fraction(b)) for a, b in points if a and b}
+    known = sorted(both | {(b, a) for a, b in both})
+    if not known:
+        return []
+    # right of each alpha: the flattest of the lines from (0, 1), which bounds T the most
+    fall = list(accumulate(((1 - b) / a for a, b in known), min))
+    rise = list(accumulate((b / (1 - a) for a, b in reversed(known)), max))[::-1]
+    least = {Fraction(): rise[0], 1 / fall[-1]: Fraction()}
+    for (a, _), (right, _), r, s in zip(known, known[1:], fall, rise[1:], strict=False):
+        meet = (1 - s) / (r - s) if r > s else a  # else they are the same line
+        for x in (a, right, *([meet] if a < meet < right else [])):
+            # both lines bound T from below, so the larger does
+            y = max(1 - r * x, s * (1 - x))
+            least[x] = min(least.get(x, y), y)
+    for x, y in ((known[0][0], rise[0] * (1 - known[0][0])), (known[-1][0], known[-1][1])):
+        least[x] = min(least.get(x, y), y)
+    return [(0.0, x, least[x]) for x in sorted(least)]
+
+
+# -----------------------------------------------------------------------------
+# Losses of which only Renyi divergences are known: at some orders, or as one line through 0.
+
+
+def _orders(value: Iterable[float]) -> tuple[float, ...]:
+    orders = tuple(nonnegative("an order of RenyiCurve", order) for order in value)
+    if not orders or orders[0] <= 1 or any(b <= a for a, b in pairwise(orders)):
+        raise DomainError(
+            f"RenyiCurve.orders must rise, be above 1 and at least one, got {orders!r}; sort them "
+            "and drop orders of at most 1"
+        )
+    return orders
+
+
+def _divergences(value: Iterable[float]) -> tuple[float, ...]:
+    return tuple(nonnegative("a divergence of RenyiCurve", each) for each in value)
+
+
+def _rho(value: float) -> float:
+    return nonnegative("ZeroConcentrated.rho", value)
+
+
+class _Curve(PrivacyLoss):
+    """What follows from a Renyi curve: a profile, and a pair that bounds it."""
+
+    def profile(self, epsilon: float) -> Bounds:
+        """Return what the best order proves (Canonne, Kamath and Steinke 2020, Prop. 12)."""
+        if epsilon < 0:  # h(1/t) = 1 - 1/t + h(t)/t
+            other = self.profile(-epsilon).upper
+            upper = up(-math.expm1(epsilon) + math.exp(epsilon) * other, 16)
+            return Bounds(0.0, min(1.0, upper))
+        # any order proves a delta: the best that the search found
+        log_delta = renyi_log_delta(self._known, epsilon)
+        delta = up(math.exp(log_delta), 4 + 2 * abs(log_delta)) + 1e-323
+        return Bounds(0.0, 0.0 if self._nothing() else min(1.0, delta))
+
+    def pair(self) -> Pair | None:
+        """Return a pair that bounds every mechanism with this curve."""
+        return self._pair
+
+    @cached_property
+    def _pair(self) -> Pair | None:
+        if self._nothing():
+            return Atoms((0.0,), (1.0,), (1.0,), exact=False)
+        return proven_pair(self)
+
+    def pure(self) -> float | None:
+        """Return 0 for a curve of zeros; otherwise there is no pure epsilon."""
+        return 0.0 if self._nothing() else None
+
+    def _known(self, orders: Array) -> Array:
+        known = self.renyi(orders)
+        assert known is not None
+        return known
+
+    def _nothing(self) -> bool:
+        """Whether some divergence is 0: then the two laws are the same."""
+        raise NotImplementedError
+
+
+@frozen(slots=False, cache_hash=True)
+class RenyiCurve(_Curve):
+    """A mechanism of which bounds of D_alpha are known at finitely many orders, both ways.
+
+    ``f(alpha) = (alpha - 1) D_alpha`` is convex with f(1) = 0, so between orders it lies under the
+    lower hull of what is given; D_alpha never falls in alpha, so the value at any higher order
+    bounds it as well. The smaller holds. Above the largest order nothing is known.
+
+    Parameters
+    ----------
+    orders
+        Rising, above 1.
+    divergences
+        As many, non-negative, in nats; each for both directions of the neighbour relation that
+        the curve was proven for.
+
+    References
+    ----------
+    van Erven and Harremoes 2014, Thms 3 and 11 (monotone in alpha, convexity); Mironov 2017,
+    Cor. 4 (groups); Canonne, Kamath and Steinke 2020, Prop. 12 (profile).
+
+    Examples
+    --------
+    >>> curve = RenyiCurve(orders=(2, 4), divergences=(0.1, 0.2))
+    >>> curve.renyi(np.array([1.5, 3.0, 5.0])).round(4)
+    array([0.1 , 0.175,  inf])
+    """
+
+    theorem: ClassVar[str] = (
+        "Renyi DP at given orders: van Erven & Harremoes 2014; "
+        "Canonne, Kamath & Steinke 2020, Prop. 12"
+    )
+
+    orders: tuple[float, ...] = field(converter=_orders)
+    divergences: tuple[float, ...] = field(converter=_divergences)
+
+    def __attrs_post_init__(self) -> None:
+        if len(self.orders) != len(self.divergences):
+            raise DomainError(
+                f"RenyiCurve needs a divergence for each order, got {len(self.orders)} orders and "
+                f"{len(self.divergences)} divergences"
+            )
+
+    @cached_property
+    def _hull(self) -> tuple[Array, Array]:
+        """Return the hull's vertices ``alpha - 1`` and f, from 0 on, rounded up.
+
+        Every chord between given points bounds f, so a misjudged vertex is loose, not wrong.
+        """
+        least = np.minimum.accumulate(np.array(self.divergences)[::-1])[::-1]
+        x = np.array(self.orders) - 1
+        hull = [(0.0, 0.0)]
+        for point in zip(x.tolist(), up(x * least).tolist(), strict=True):
+            while len(hull) > 1 and _turns_right(hull[-2], hull[-1], point):
+                hull.pop()
+            hull.append(point)
+        return np.array([p[0] for p in hull]), np.array([p[1] for p in hull])
+
+    def renyi(self, orders: Array) -> Array:
+        """Return the hull's chord, or the value at the next higher order where it is less."""
+        wanted = np.asarray(orders, dtype=np.float64)
+        if self._nothing():
+            return np.zeros_like(wanted)
+        x, f = self._hull
+        c = wanted - 1
+        right = np.clip(np.searchsorted(x, c), 1, len(x) - 1)
+        left, width = right - 1, x[right] - x[right - 1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # (alpha - 1) D_alpha is convex and 0 at alpha = 1: it lies below its chords
+            chord = ((x[right] - c) * f[left] + (c - x[left]) * f[right]) / width / c
+        least = np.minimum.accumulate(np.array(self.divergences)[::-1])[::-1]
+        at = np.searchsorted(self.orders, wanted)
+        inside = at < len(self.orders)
+        step = least[np.minimum(at, len(least) - 1)]
+        # left of the first vertex the chord is the step
+        # both bounds hold, so the smaller; D_alpha never falls in alpha
+        curve = np.where(left == 0, step, np.minimum(up(chord, 16), step))
+        return np.where(inside, curve, np.inf)
+
+    def _nothing(self) -> bool:
+        return min(self.divergences) == 0
+
+    def grouped(self, size: int) -> RenyiCurve:
+        """Return the curve for a group, by Mironov's triangle inequality, doubled until enough.
+
+        ``D_a(P, R) <= (a - 1/2)/(a - 1) D_{2a}(P, Q) + D_{2a-1}(Q, R)``, so each doubling of
+        the group halves the orders.
+        """
+        k, curve = whole("group size", size), self
+        while k > 1:
+            halved = np.array([order / 2 for order in curve.orders if order / 2 > 1])
+            if not len(halved):
+                raise InapplicableError(
+                    f"RenyiCurve with orders up to {self.orders[-1]:g} says nothing of groups of "
+                    f"{size} units; give divergences at orders above {2 ** (size - 1).bit_length()}"
+                )
+            weight = (halved - 0.5) / (halved - 1)
+            # Mironov 2017, Cor. 4's triangle inequality, rounded up
+            doubled = up(weight * curve.renyi(2 * halved), 8) + curve.renyi(2 * halved - 1)
+            curve = RenyiCurve(tuple(halved.tolist()), tuple(up(doubled, 4).tolist()))
+            k = (k + 1) // 2
+        return curve
+
+    def dominates(self, other: PrivacyLoss) -> bool:
+        """Order curves of the same orders by their divergences."""
+        if isinstance(other, RenyiCurve) and self.orders == other.orders:
+            return all(a >= b for a, b in zip(self.divergences, other.divergences, strict=True))
+        return self == other
+
+
+def _turns_right(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
+    return (b[1] - a[1]) * (c[0] - a[0]) >= (c[1] - a[1]) * (b[0] - a[0])
+
+
+@frozen(repr=False, slots=False, cache_hash=True)
+class ZeroConcentrated(_Curve):
+    """A mechanism of which only zCDP is known: ``D_alpha <= rho alpha`` for every alpha > 1.
+
+    Unlike `Gaussian`, which attains its curve, it has no lower bounds and no mu.
+
+    Parameters
+    ----------
+    rho
+        Non-negative, in nats, for both directions of the relation that it was proven for.
+
+    References
+    ----------
+    Bun and Steinke 2016, Def. 1.1 and Prop. 1.9 (groups); Canonne, Kamath and Steinke 2020,
+    Prop. 12 (profile).
+
+    Examples
+    --------
+    >>> ZeroConcentrated(rho=0.5).rho()
+    0.5
+    """
+
+    theorem: ClassVar[str] = (
+        "zCDP alone: Bun & Steinke 2016, Def. 1.1; Canonne, Kamath & Steinke 2020, Prop. 12"
+    )
+
+    rho_: float = field(alias="rho", converter=_rho)
+
+    def __repr__(self) -> str:
+        return f"ZeroConcentrated(rho={self.rho_!r})"
+
+    def rho(self) -> float:
+        """Return rho."""
+        return self.rho_
+
+    def renyi(self, orders: Array) -> Array:
+        """Return ``rho alpha``."""
+        with np.errstate(over="ignore"):
+            return up(orders * self.rho_) if self.rho_ else np.zeros_like(orders)
+
+    def _nothing(self) -> bool:
+        return self.rho_ == 0
+
+    def grouped(self, size: int) -> ZeroConcentrated:
+        """Return ``k^2 rho`` (Bun and Steinke 2016, Prop. 1.9)."""
+        k = whole("group size", size)
+        return ZeroConcentrated(up(self.rho_ * k * k, 4) if k > 1 else self.rho_)
+
+    def dominates(self, other: PrivacyLoss) -> bool:
+        """Order by rho; a Gaussian of no larger rho is one of the mechanisms bounded."""
+        if isinstance(other, ZeroConcentrated):
+            return self.rho_ >= other.rho_
+        return isinstance(other, Gaussian) and self.rho_ >= other.rho() * (1 + 4 * UNIT)

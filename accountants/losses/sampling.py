@@ -1,0 +1,908 @@
+"""The pair of a Poisson sample: ``(1-q) Q + q P`` against ``Q``, of the body's pair."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+from attrs import field, frozen
+
+from accountants import special
+from accountants.bounds import Bounds
+from accountants.definitions import LARGEST_MU
+from accountants.errors import DomainError, probability, whole
+from accountants.finite import Atoms
+from accountants.loss import PrivacyLoss, _profile, mirrored
+from accountants.losses.composite import Composite
+from accountants.losses.gaussian import GaussianPair
+from accountants.losses.laplace import LaplacePair
+from accountants.losses.pure import ResponsePair
+from accountants.losses.sampled_gaussian import (
+    sampled_gaussian_curve,
+    sampled_gaussian_decay,
+    sampled_gaussian_log_moment,
+)
+from accountants.numerics import UNIT, Array, Complex, ceiling, down, up
+from accountants.pair import Half, Pair, Symmetric, Unattained, convexity, symmetric_log_moment
+
+
+def sampled_pair(body: Pair, rate: float) -> Pair:
+    """Return ``(1-q) Q + q P`` against ``Q``; finitely many losses stay finitely many."""
+    if rate == 0:
+        return GaussianPair(0.0)
+    if rate == 1:
+        return body
+    if isinstance(body, GaussianPair) and body.mu < 1e-100:
+        return Unattained(body)  # sampling costs no more than none
+    if isinstance(body, GaussianPair) and body.mu <= 1e3:
+        return SampledGaussianPair(body, rate)
+    if isinstance(body, ResponsePair) and body.top() < 600:
+        body = body.atoms()
+    if isinstance(body, Atoms) and body.top() < 600 and not body.loss_error:
+        return _sampled_atoms(body, rate)
+    return SampledPair(body, rate)
+
+
+def _sampled_atoms(body: Atoms, rate: float) -> Pair:
+    losses = [_mixture(loss, rate) for loss in body.losses]
+    if any(low >= high for low, high in pairwise(losses)):
+        return SampledPair(body, rate)  # too close to tell apart
+    # P' = (1 - q) Q + q P, and the loss log(1 - q + q e^l)
+    p = [(1 - rate) * b + rate * a for a, b in zip(body.p, body.q, strict=True)]
+    error = body.error + 8 * UNIT * (1 + max(abs(body.bottom()), abs(body.top())))
+    return Atoms(losses, p, body.q, error, body.exact, loss_error=16 * UNIT + body.loss_error)
+
+
+@frozen
+class SampledPair(Pair):
+    """``(1-q) Q + q P`` against ``Q``: ``e^L' = 1 - q + q e^L``.
+
+    ``L' > l`` exactly where ``L > log(1 + (e^l - 1) / q)``. That number, computed, is the right
+    one for a loss within `accountants.pair.slip` of l.
+
+    References
+    ----------
+    Zhu, Dong and Wang 2022, Thm 11.
+    """
+
+    body: Pair
+    rate: float
+
+    def above(self, loss: Array) -> tuple[Array, Array]:
+        """Return the body's tails at ``log(1 + (e^l - 1)/q)``, mixed."""
+        return self._mixed(*self.body.above(self._inside(loss)))
+
+    def below(self, loss: Array) -> tuple[Array, Array]:
+        """Return the body's tails at ``log(1 + (e^l - 1)/q)``, mixed."""
+        return self._mixed(*self.body.below(self._inside(loss)))
+
+    def _mixed(self, p: Array, q: Array) -> tuple[Array, Array]:
+        return (1 - self.rate) * q + self.rate * p, q
+
+    def _inside(self, loss: Array) -> Array:
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            ratio = np.expm1(np.minimum(loss, 600)) / self.rate
+            inner = np.where(ratio > -1, np.log1p(np.maximum(ratio, -1.0)), -np.inf)
+            beyond = np.maximum(loss, 600) - math.log(self.rate)
+        return np.where((loss < 600) & (ratio < np.inf), inner, beyond)
+
+    def tail_error(self) -> float:
+        """Return the body's and a few units."""
+        return self.body.tail_error() + 8 * UNIT
+
+    def attained(self) -> bool:
+        """As the body."""
+        return self.body.attained()
+
+    def top(self) -> float:
+        """Return ``log(1 + q (e^top - 1))``."""
+        top = self.body.top()
+        return top if top > 600 else min(top, up(_mixture(top, self.rate), 16))
+
+    def bottom(self) -> float:
+        """Return ``log(1 - q + q e^bottom)``."""
+        return down(_mixture(self.body.bottom(), self.rate), 16)
+
+
+@frozen
+class SampledGaussianPair(SampledPair):
+    """The sampled Gaussian, with moments by quadrature (`sampled_gaussian_moments`)."""
+
+    body: GaussianPair
+    rate: float
+
+    def log_moment(self, z: Complex) -> tuple[Complex, Array]:
+        """Return ``log E_Q R^{z+1}``."""
+        return sampled_gaussian_log_moment(self.body.mu, self.rate, z + 1)
+
+    def decay(self, tilt: float, beyond: Array) -> Array:
+        """Return the bounds from the density of the loss."""
+        return sampled_gaussian_decay(self.body.mu, self.rate, tilt + 1, beyond)
+
+    def mirrored_moment(self, z: Complex) -> tuple[Complex, Array]:
+        """Return ``log E_Q R^{-z}``: next to z = 0 the error is relative to z."""
+        return sampled_gaussian_log_moment(self.body.mu, self.rate, -z)
+
+    def mirrored_decay(self, tilt: float, beyond: Array) -> Array:
+        """Return the bounds at ``R^-tilt``."""
+        return sampled_gaussian_decay(self.body.mu, self.rate, -tilt, beyond)
+
+
+def _mixture(loss: float, rate: float) -> float:
+    """Return ``log(1 - q + q e^loss)``."""
+    moved = rate * math.expm1(loss)
+    return math.log1p(moved) if moved > -0.5 else math.log((1 - rate) + rate * math.exp(loss))
+
+
+# -----------------------------------------------------------------------------
+# Advanced joint convexity: what mixing both laws with a common part leaves of their loss.
+#
+# Let ``P = (1-q) B + q A`` and ``Q = (1-q) B + q A'``, where the hockey-stick of A against A', of A
+# against B, and of both in the other order is at most ``delta(t) = E (r - t)_+``, t >= 1. With
+# ``t' = 1 + q (t - 1)``
+#
+# ``H_t'(P, Q) = q H_t(A, (1-b) B + b A') <= q delta(t)``, ``b = t'/t``
+#
+# (Balle, Barthe and Gaboardi 2018, Thm 2), and below 1 ``H_t'(P, Q) = 1 - t' + t' H_{1/t'}(Q, P)``.
+# These bounds together are the profile of one pair, which therefore dominates (Zhu, Dong and
+# Wang 2022, Prop. 30): its slope gives the tails. For ``e^l = 1 + q (e^l~ - 1)``, l >= 0,
+#
+# ``Q'(L' > l) = Q(L > l~)`` and ``P'(L' > l) = (1-q) Q(L > l~) + q P(L > l~)``;
+#
+# the pair is symmetric, and what is left lies at 0. No mechanism need attain its compositions,
+# since
+# B is taken as far from A as A' is from A and, for the other sign, as far from A' as A.
+#
+# A failure f of the body enters with its sampling only: ``q (f + (1-f) delta)`` is at most
+# ``q f + (1 - q f) q delta``.
+
+
+LARGEST_LOSS = 600.0
+"""A pure epsilon above this is left as it is: its exponential would overflow."""
+
+
+def checked_body(value: Composite) -> Composite:
+    """Return ``value``, or raise `DomainError` unless it is a `Composite`."""
+    if not isinstance(value, Composite):
+        raise DomainError(f"what is sampled must be a Composite of its losses, got {value!r}")
+    return value
+
+
+def body_pair(body: Composite) -> Pair | None:
+    """Return a pair that dominates the body outside of its failure, where one is known.
+
+    Gaussian releases are one Gaussian vector; what has a pure epsilon is a post-processing of
+    randomized response.
+    """
+    if is_single(body):
+        return body.spends[0][0].pair()
+    mu, eps = gaussian_body_mu(body), body.pure()
+    if mu is not None:
+        return GaussianPair(mu)
+    return None if eps is None else ResponsePair(eps)
+
+
+def is_single(body: Composite) -> bool:
+    """Whether the body is one loss, paid once."""
+    return len(body.spends) == 1 and body.spends[0][1] == 1
+
+
+def gaussian_body_mu(body: Composite) -> float | None:
+    """Return the mu of a body of Gaussian releases alone."""
+    return body.mu() if all(loss.gaussian_pair for loss, _ in body.spends) else None
+
+
+class Mixed(PrivacyLoss):
+    """Base of the losses that advanced joint convexity bounds."""
+
+    __slots__ = ()
+
+    def mixture(self) -> tuple[Composite, float]:
+        """Return the loss of A against A', and of either against B; and q, rounded up."""
+        raise NotImplementedError
+
+    def failure(self) -> float:
+        """Return ``q`` times the body's failure."""
+        body, rate = self.mixture()
+        failure = body.failure()
+        if rate == 0 or failure == 0:  # exactly none: delta 0 stays within reach
+            return 0.0
+        return min(1.0, up(rate * failure, 2))
+
+    def pair(self) -> Pair | None:
+        """Return the pair of this module's docstring, if the body has a symmetric one."""
+        body, rate = self.mixture()
+        inner = body_pair(body)
+        if inner is None or inner.reversed() != inner:
+            return None
+        if rate == 1:
+            return inner if is_single(body) else Unattained(inner)
+        return mixed(inner, rate)
+
+    def pure(self) -> float | None:
+        """Return ``log(1 + q (e^eps - 1))``."""
+        body, rate = self.mixture()
+        eps = body.pure()
+        # Balle, Barthe and Gaboardi 2018, Thm 2 with delta = 0: t' = 1 + q (e^eps - 1)
+        return 0.0 if rate == 0 else None if eps is None else amplified(eps, rate)
+
+    def renyi(self, orders: Array) -> Array | None:
+        """Return the pair's curve, or the body's by joint convexity where that is less."""
+        body, rate = self.mixture()
+        unsampled = body.renyi(orders)
+        if unsampled is None or rate in (0, 1):
+            return np.zeros_like(orders) if rate == 0 else unsampled
+        curve = np.minimum(unsampled, convexity(unsampled, orders, rate))
+        own = super().renyi(orders)
+        return curve if own is None else np.minimum(curve, own)
+
+    def profile(self, epsilon: float) -> Bounds | None:
+        """Return ``q`` times the body's profile at ``log(1 + (e^epsilon - 1)/q)``."""
+        if epsilon < 0:
+            opposite = self.profile(-epsilon)
+            return None if opposite is None else mirrored(lambda _: opposite, epsilon)
+        body, rate = self.mixture()
+        if rate == 0:
+            return Bounds(0.0, 0.0)
+        inside = float(_loss_inside(np.array([epsilon]), rate)[0])
+        # delta falls in epsilon: each end at the inside epsilon rounded to its own side
+        low, high = body.profile(up(inside, 16)), body.profile(max(0.0, down(inside, 16)))
+        if low is None or high is None:
+            known = super().profile(epsilon)
+            return None if known is None else Bounds(0.0, known.upper)
+        lower = max(0.0, down(rate * low.lower, 64) - 1e-300)
+        return Bounds(lower, min(1.0, up(rate * high.upper, 64)))
+
+
+def amplified(eps: float, rate: float) -> float:
+    """Return ``log(1 + q (e^eps - 1))``, rounded up."""
+    if eps > LARGEST_LOSS:
+        return eps
+    return min(eps, up(math.log1p(rate * math.expm1(eps)), 16))
+
+
+def _loss_inside(loss: Array, rate: float) -> Array:
+    """Return ``log(1 + (e^loss - 1)/q)`` of losses that are not negative."""
+    with np.errstate(over="ignore"):
+        ratio = np.expm1(np.minimum(loss, 600.0)) / rate
+    near = np.log1p(np.maximum(np.where(ratio < np.inf, ratio, 0.0), 0.0))
+    # where the ratio is large: log(e^loss - 1) - log q, to which 1 adds nothing
+    far = np.log(np.maximum(np.expm1(np.minimum(loss, 600.0)), 1e-300))
+    far = np.where(loss < 600, far, loss) - math.log(rate)
+    return np.where((loss < 600) & (ratio < 1e300), near, far)
+
+
+def mixed(inner: Pair, rate: float) -> Pair:
+    """Return the dominating pair of a symmetric pair, for rates below 1."""
+    if rate == 0 or inner.top() == 0:
+        return Atoms((0.0,), (1.0,), (1.0,), exact=False)
+    if isinstance(inner, ResponsePair) and inner.epsilon <= LARGEST_LOSS:
+        return _mixed_response(inner.epsilon, rate)
+    return MixedPair(inner, rate)
+
+
+def _mixed_response(eps: float, rate: float) -> Atoms:
+    """Return three atoms: of randomized response the positive loss has mass 1/(1 + e^eps)."""
+    less = math.exp(-eps) / (1 + math.exp(-eps))
+    loss = amplified(eps, rate)
+    more = less * (1 + rate * math.expm1(eps))
+    # 1 - less - more = (1 - q) (1 - e^-eps) / (1 + e^-eps)
+    # the mass at loss 0, written without cancellation
+    middle = (1 - rate) * -math.expm1(-eps) / (1 + math.exp(-eps))
+    if loss == 0:
+        return Atoms((0.0,), (1.0,), (1.0,), exact=False)
+    masses = (less, middle, more)
+    error = (64 + 4 * eps) * UNIT
+    return Atoms((-loss, 0.0, loss), masses, masses[::-1], error, exact=False, multiple=loss)
+
+
+@frozen
+class MixedPair(Symmetric):
+    """The pair of this module's docstring; ``0 < q < 1``, ``inner`` symmetric."""
+
+    inner: Pair = field()
+    rate: float
+
+    def tail_error(self) -> float:
+        """Return the inner pair's, and that of the sum of its tails."""
+        return self.inner.tail_error() * 2 + 64 * UNIT
+
+    def attained(self) -> bool:
+        """No mechanism need attain its compositions."""
+        return False
+
+    def above(self, loss: Array) -> tuple[Array, Array]:
+        """Return the slopes' tails; a negative loss has those of its mirror image, below.
+
+        The inner loss is rounded down, so that no atom is lost.
+        """
+        q = self.rate
+        # rounded down: a tail at a smaller loss is larger, which is outward
+        inside = _loss_inside(np.abs(loss), q) * (1 - 16 * UNIT)
+        p_above, q_above = self.inner.above(inside)
+        p_below, q_below = self.inner.below(inside)
+        # P'(L' > l) = (1-q) Q(L > l~) + q P(L > l~): the slope of the bounding profile
+        p = np.where(loss >= 0, (1 - q) * q_above + q * p_above, q_below)
+        return p, np.where(loss >= 0, q_above, (1 - q) * q_below + q * p_below)
+
+    def top(self) -> float:
+        """Return ``log(1 + q (e^top - 1))`` of the inner pair's top."""
+        top = self.inner.top()
+        return amplified(top, self.rate) if top < math.inf else top
+
+    def log_moment(self, z: Complex) -> tuple[Complex, Array] | None:
+        """Return it by quadrature, for a Gaussian or a Laplace body."""
+        half = self._half()
+        return None if half is None else symmetric_log_moment(half, z)
+
+    def decay(self, tilt: float, beyond: Array) -> Array:
+        """Return the atoms' share, and of the densities the bound of an integral by parts.
+
+        With ``h = e^{c w} f / w'`` the integral of ``e^{(c + it) w} f`` is at most
+        ``(h(0) + TV h) / t <= 5 max h / t``: the slope of log h has at most three zeros, since
+        ``w'`` is a logistic curve in s, and what is not a multiple of it is a line.
+        """
+        half, z = self._half(), np.array([tilt], dtype=np.complex128)
+        known = self.log_moment(z)
+        if half is None or known is None or not np.isfinite(known[1][0]):
+            return np.zeros_like(beyond)
+        value, error = float(known[0][0].real), float(known[1][0])
+        (p_above,), (p_below,) = self.above(np.zeros(1))[0], self.below(np.zeros(1))[0]
+        log_sums = [math.log(max(1 - p_above - p_below, 0.0) + 2 * self.tail_error() + 1e-15)]
+        log_parts = []
+        for power in (1 + tilt, -tilt):
+            log_parts.append(math.log(5) + half.log_peak(power))
+            if half.atom() > 0:
+                log_sums.append(math.log(half.atom()) + power * self.top())
+        fixed, falling = np.logaddexp.reduce(log_sums), np.logaddexp.reduce(log_parts)
+        # triangle inequality: the atoms' moduli, and an integral by parts of the densities that
+        # falls as 1 / t
+        total = np.logaddexp(fixed, falling - np.log(beyond)) + 1e-9
+        bound: Array = np.minimum(0.0, total - value + error)
+        return bound
+
+    def _half(self) -> _Gaussian | _Laplace | None:
+        if isinstance(self.inner, GaussianPair) and 0 < self.inner.mu <= LARGEST_MU:
+            return _Gaussian(self.inner.mu, self.rate)
+        if isinstance(self.inner, LaplacePair) and 0 < self.inner.epsilon <= LARGEST_LOSS:
+            return _Laplace(self.inner.epsilon, self.rate)
+        return None
+
+
+def _log_peak(power: float, w: Array, log_rest: Array) -> float:
+    """Return a bound of the largest ``power w + log_rest``, whose second part falls in s."""
+    at = w[1:] if power >= 0 else w[:-1]
+    most: float = (power * at + log_rest[:-1]).max()
+    return most + 1e-9 * (1 + abs(most))
+
+
+@frozen
+class _Laplace(Half):
+    """Inner losses s in (0, eps) of a Laplace body, of density ``e^{-(s + eps)/2} / 4`` under Q."""
+
+    epsilon: float
+    rate: float
+
+    def scale(self) -> float:
+        return 1.0
+
+    def end(self, power: float) -> float:
+        return self.epsilon
+
+    def loss(self, s: Array) -> tuple[Array, Array]:
+        return _amplified_losses(s, self.rate)
+
+    def log_density(self, s: Array) -> Array:
+        return -(s + self.epsilon) / 2 - math.log(4)
+
+    def log_ceiling(self, low: Array, high: Array, imaginary: float) -> Array:
+        return -(low + self.epsilon) / 2 - math.log(4)
+
+    def atom(self) -> float:
+        return math.exp(-self.epsilon) / 2
+
+    def log_peak(self, power: float) -> float:
+        """Return a bound of the largest ``log(e^{power w} f / w')``, ``w' = q e^{s - w}``."""
+        s = np.linspace(0.0, self.epsilon, 257)
+        rest = self.log_density(s) - s - math.log(self.rate)
+        return _log_peak(power + 1, self.loss(s)[0], rest)
+
+
+@frozen
+class _Gaussian(Half):
+    """Outcomes ``mu/2 + s`` of a Gaussian body under N(0, 1); the inner loss is ``mu s``."""
+
+    mu: float
+    rate: float
+
+    def scale(self) -> float:
+        return self.mu
+
+    def end(self, power: float) -> float:
+        return (power - 0.5) * self.mu + 10.0
+
+    def log_tail(self, power: Array, end: float) -> Array:
+        """There ``1 - q + q r <= r (q + (1-q)/r_end)``, and r^a moves the mean by ``a mu``."""
+        mu, q = self.mu, self.rate
+        # R <= r (q + (1-q) / r_end) beyond the end
+        log_share = math.log(q + (1 - q) * math.exp(-mu * end))
+        beyond = special.log_ndtr(-(mu / 2 + end - power * mu))
+        tail: Array = power * log_share + power * (power - 1) * mu * mu / 2 + beyond
+        return tail
+
+    def loss(self, s: Array) -> tuple[Array, Array]:
+        return _amplified_losses(self.mu * s, self.rate)
+
+    def log_density(self, s: Array) -> Array:
+        x = self.mu / 2 + s
+        return -x * x / 2 - math.log(2 * math.pi) / 2
+
+    def log_ceiling(self, low: Array, high: Array, imaginary: float) -> Array:
+        least = np.maximum(0.0, self.mu / 2 + low)
+        return imaginary * imaginary / 2 - least * least / 2
+
+    def log_peak(self, power: float) -> float:
+        """Return a bound of the largest ``log(e^{power w} f / w')``, ``w' = q mu e^{mu s - w}``.
+
+        It is not beyond ``s = (power + 1) mu``, where its slope is negative.
+        """
+        mu = self.mu
+        s = np.linspace(0.0, max(power + 1, 1.0) * mu + 1, 1025)
+        rest = self.log_density(s) - mu * s - math.log(self.rate * mu)
+        return _log_peak(power + 1, self.loss(s)[0], rest)
+
+
+def _amplified_losses(loss: Array, rate: float) -> tuple[Array, Array]:
+    """Return ``log(1 + q (e^loss - 1))``, and a bound of its error."""
+    near = np.log1p(rate * np.expm1(np.minimum(loss, 30.0)))
+    far = loss + math.log(rate) + np.log1p((1 - rate) / rate * np.exp(-np.maximum(loss, 30.0)))
+    value = np.where(loss < 30, near, far)
+    size = np.abs(value)
+    return value, UNIT * (16 * size + (8 + 4 * np.abs(loss)) * np.minimum(size, 1.0))
+
+
+# -----------------------------------------------------------------------------
+# Amplification by Poisson sampling: the body sees each unit with probability q.
+#
+# Neighbours differ by one unit that is present or absent (add/remove, zero-out). With P0, P1
+# the body's output laws without and with the unit in the sample, the pair is
+# ``(1-q) P0 + q P1`` against ``P0``, in either order; let r = P1/P0.
+#
+# * pure: r in [e^-eps, e^eps], so the ratio is at most ``1 + q (e^eps - 1)`` one way, and
+#   ``1 / (1 + q (e^-eps - 1))``, which is smaller, the other (Balle, Barthe and Gaboardi 2018,
+#   Thm 8).
+# * profile: ``delta'(eps') = q delta(eps)`` with ``eps = log(1 + (e^eps' - 1)/q)``, exactly so for
+#   removal (Balle, Barthe and Gaboardi 2018, Thm 8). For addition the hockey-stick is
+#   ``w (P0 - e^eps'' P1)_+`` with ``w = 1 - e^eps' (1-q) <= q`` and ``eps'' >= eps``: no larger.
+# * Renyi, removal: ``E_P0 (1 - q + q r)^a``; for the Gaussian at every real order, to many
+#   digits (`accountants.losses.sampled_gaussian`).
+# * Renyi, addition: ``E_P0 (1 - q + q r)^{1-a}``. For the Gaussian the removal is the larger of
+#   the two (Mironov, Talwar and Zhang 2019, Thm 5). For any body, ``x^{1-a}`` is convex, so it is
+#   at most ``1 - q + q e^{(a-1) D_a}``.
+# * a body with a pure epsilon is a post-processing of randomized response, and mixing commutes
+#   with post-processing, so the sampled pair of randomized response bounds both directions.
+
+
+def _sampled_rate(value: float) -> float:
+    return probability("Sampled.rate", value)
+
+
+@frozen(cache_hash=True)
+class Sampled(PrivacyLoss):
+    """A body that runs on a Poisson sample of the units.
+
+    Parameters
+    ----------
+    body
+        The body's loss on a unit that is in the sample.
+    rate
+        The probability q, in [0, 1], with which each unit enters, independently.
+    """
+
+    theorem: ClassVar[str] = (
+        "Poisson sampling: Balle, Barthe & Gaboardi 2018, Thm 8; "
+        "Mironov, Talwar & Zhang 2019, Thm 5"
+    )
+
+    body: Composite = field(converter=checked_body)
+    rate: float = field(converter=_sampled_rate)
+
+    def pair(self) -> Pair | None:
+        """Return ``(1-q) Q + q P`` against ``Q``, of the body's pair (Zhu et al. 2022, Thm 11).
+
+        A failure of the body, a point of its own under P and another under Q, leaves the sampled
+        pair a failure of q times it: the point under Q then has ``L = log(1 - q)``, within the
+        pair's range, and splits into a failure of q times it and a part with ``L = 0``. No
+        mechanism attains that.
+        """
+        body = self.body.pair()
+        if body is None or self.rate == 1:
+            return body
+        # here: a contour's alone
+
+        pair = sampled_pair(body, self.rate)
+        return Unattained(pair) if self.body.failure() > 0 else pair
+
+    def failure(self) -> float:
+        """Return ``q`` times the body's failure."""
+        failure = self.body.failure()
+        if self.rate == 0 or failure == 0:  # exactly none: delta 0 stays within reach
+            return 0.0
+        return min(1.0, up(self.rate * failure, 2))
+
+    def pure(self) -> float | None:
+        """Return ``log(1 + q (e^eps - 1))``."""
+        eps = self.body.pure()
+        if eps is None or self.rate == 0:
+            return 0.0 if self.rate == 0 else None
+        if eps > 600:
+            return eps
+        # Balle, Barthe and Gaboardi 2018, Thm 8
+        return min(eps, up(math.log1p(self.rate * math.expm1(eps)), 16))
+
+    def renyi(self, orders: Array) -> Array | None:
+        """Return the least of the bounds of this module's docstring, at each order."""
+        if self.rate == 0:
+            return np.zeros_like(orders)
+        unsampled = self.body.renyi(orders)
+        if unsampled is None or self.rate == 1:
+            return unsampled
+        curve = np.minimum(unsampled, convexity(unsampled, orders, self.rate))
+        eps, mu = self.body.pure(), gaussian_body_mu(self.body)
+        if eps is not None:
+            curve = np.minimum(curve, _randomized_response(eps, orders, self.rate))
+        if mu is not None and 0 < mu <= LARGEST_MU:
+            curve = np.minimum(curve, sampled_gaussian_curve(mu, orders, self.rate))
+        return curve
+
+    def profile(self, epsilon: float) -> Bounds | None:
+        """Return ``q`` times the body's profile at ``log(1 + (e^epsilon - 1)/q)``."""
+        if epsilon < 0:
+            known = self.profile(-epsilon)
+            return None if known is None else mirrored(lambda _: known, epsilon)
+        if self.rate == 0:
+            return Bounds(0.0, 0.0)
+        inside = _epsilon_inside(epsilon, self.rate)
+        # delta falls in epsilon: each end at the inside epsilon rounded to its own side
+        low, high = self.body.profile(up(inside, 16)), self.body.profile(max(0.0, down(inside, 16)))
+        if low is None or high is None:
+            return None
+        return Bounds(max(0.0, down(self.rate * low.lower)), min(1.0, up(self.rate * high.upper)))
+
+    def epsilon_at(self, delta: float) -> Bounds | None:
+        """Return ``log(1 + q (e^eps - 1))`` of the body's epsilon at ``delta / q``."""
+        if delta >= self.rate:
+            return Bounds(0.0, 0.0)
+        inside = delta / self.rate
+        # epsilon falls in delta: each end at delta / q rounded to its own side
+        low = self.body.epsilon_at(min(1.0, up(inside)))
+        high = self.body.epsilon_at(max(0.0, down(inside)))
+        if low is None or high is None or high.upper > 600:
+            return None
+        lower = down(math.log1p(self.rate * math.expm1(low.lower)), 16)
+        return Bounds(max(0.0, lower), up(math.log1p(self.rate * math.expm1(high.upper)), 16))
+
+    def dominates(self, other: PrivacyLoss) -> bool:
+        """Order by body and rate (the mixture is monotone in both)."""
+        if isinstance(other, Sampled):
+            return self.rate >= other.rate and self.body.dominates(other.body)
+        return self == other
+
+
+def _epsilon_inside(epsilon: float, rate: float) -> float:
+    """Return ``log(1 + (e^epsilon - 1)/q)``."""
+    if epsilon > 600:
+        return epsilon - math.log(rate)
+    ratio = math.expm1(epsilon) / rate
+    return math.log1p(ratio) if ratio < math.inf else math.log(math.expm1(epsilon)) - math.log(rate)
+
+
+def _randomized_response(eps: float, orders: Array, rate: float) -> Array:
+    if eps > 300:
+        return np.full_like(orders, np.inf)
+    # P0's masses where r = e^eps and where r = e^-eps: 1 and e^eps over 1 + e^eps
+    log_p0 = np.array([-eps, 0.0]) - math.log1p(math.exp(-eps))
+    high, low = rate * math.expm1(eps), rate * math.expm1(-eps)
+    # near -1 the sum 1 + low cancels; (1 - q) + q e^-eps is a sum of positive numbers
+    log_low = math.log1p(low) if low > -0.5 else math.log((1 - rate) + rate * math.exp(-eps))
+    logs = np.array([math.log1p(high), log_low])
+    curves = []
+    # removal is the moment of order a, addition that of 1 - a; the larger bounds both directions
+    for power in (orders, 1 - orders):
+        gain = power[:, None] * logs
+        terms = gain + log_p0
+        # gain and log_p0 have opposite signs: the rounding is that of each, not of their sum
+        noise = 16 * UNIT * (1 + (np.abs(gain) + np.abs(log_p0)).max(axis=1))
+        log_moment = special.logsumexp(terms, axis=1) + noise
+        curves.append(np.maximum(log_moment, 0) / (orders - 1))
+    return up(np.maximum(curves[0], curves[1]), 8)
+
+
+# -----------------------------------------------------------------------------
+# Amplification by a sample of a fixed size, drawn without replacement.
+
+
+def _size(value: int) -> int:
+    return whole("FixedSize.size", value, least=0)
+
+
+def _of(value: int) -> int:
+    return whole("FixedSize.of", value)
+
+
+@frozen(cache_hash=True)
+class FixedSize(Mixed):
+    """A body that runs on ``size`` of ``of`` units, each set of that many equally likely.
+
+    Neighbours differ in the value of one unit (replace-one), and ``of`` is public. If the sample
+    holds the unit, the body sees two samples that differ in it (A and A'); if not, the sample
+    (B) is one of them with that unit replaced by another, so all three differ by one
+    replacement, and `accountants.losses.sampling` holds with ``q = size / of``.
+
+    Parameters
+    ----------
+    body
+        The body's loss on samples of which one unit is replaced: for a sum of vectors of norm 1
+        with noise sigma, ``Gaussian(mu=2 / sigma)``.
+    size, of
+        Whole numbers, ``0 <= size <= of``.
+
+    References
+    ----------
+    Balle, Barthe and Gaboardi 2018, Thm 9 (profile); Zhu, Dong and Wang 2022, Prop. 30 (pair).
+
+    Examples
+    --------
+    >>> from accountants import Composite, Pure
+    >>> round(FixedSize(Composite({Pure(epsilon=1.0): 1}), size=1, of=100).pure(), 6)
+    0.017037
+    """
+
+    theorem: ClassVar[str] = (
+        "sampling without replacement: Balle, Barthe & Gaboardi 2018, Thm 9; "
+        "Zhu, Dong & Wang 2022, Prop. 30"
+    )
+
+    body: Composite = field(converter=checked_body)
+    size: int = field(converter=_size)
+    of: int = field(converter=_of)
+
+    def __attrs_post_init__(self) -> None:
+        if self.size > self.of:
+            raise DomainError(
+                f"FixedSize needs a sample no larger than the data, got {self.size} of {self.of}"
+            )
+
+    def mixture(self) -> tuple[Composite, float]:
+        """Return the body and ``size / of``."""
+        # a unit is in the sample with probability size / of
+        return self.body, min(1.0, ceiling(Fraction(self.size, self.of)))
+
+    def dominates(self, other: PrivacyLoss) -> bool:
+        """Order by body and rate (the bound is monotone in both)."""
+        if isinstance(other, FixedSize):
+            larger = self.mixture()[1] >= other.mixture()[1]
+            return larger and self.body.dominates(other.body)
+        return self == other
+
+
+# -----------------------------------------------------------------------------
+# Amplification by Poisson sampling, for neighbours that differ in the value of one unit.
+#
+# With B the body's law without the unit, A and A' with one or the other value of it, the laws are
+# ``(1-q) B + q A`` and ``(1-q) B + q A'``: not those of add/remove, and not those of a sample of a
+# fixed size.
+#
+# * a Gaussian body, ``A = N(a, I)``, ``A' = N(b, I)`` about ``B = N(0, I)``, ``|a|, |b| <= mu``:
+# the
+#   worst is ``a = mu``, ``b = -mu`` in one dimension, for every t at once. Let t >= 1 (below 1
+#   exchange the two). Then H_t is q times the integral of ``(A - c B - t A')_+`` with
+#   ``c = (1-q)(t - 1)/q >= 0``. Let ``S = {A > c B + t A'}``. Turn b away from a: of each two
+#   points that mirror each other at the line of b, the one on a's side is in S if the other is,
+#   since there A is larger, and B and A' are equal; so A'(S) falls, and the integral, whose slope
+#   is that of ``-t A'(S)``, rises, until b points away from a. There S is a half-line, from which b
+#   recedes, and into which a advances.
+# * a body of pure epsilon: of ``E_B (1-q+q r - t (1-q+q r'))_+``, convex in the ratios r and r',
+# only
+#   the vertices ``e^{+-eps}`` count, and for t >= 1 of these only ``(e^eps, e^-eps)``, whose mass
+#   is
+#   at most 1/(1 + e^eps). Three outcomes have that mass, its mirror image, and the rest.
+# * any body: advanced joint convexity, with the body's loss for two units (one goes, one comes).
+
+
+_LARGEST_MU = 30.0
+"""Of a larger mu the sampled pair's odds would underflow: it is left to joint convexity."""
+
+
+def _replaced_rate(value: float) -> float:
+    return probability("ReplacedSample.rate", value)
+
+
+@frozen(cache_hash=True)
+class ReplacedSample(Mixed):
+    """A body on a Poisson sample of the units, of which one is replaced (replace-one).
+
+    Parameters
+    ----------
+    body
+        The body's loss on a unit that is present or absent (add/remove, as for `Sampled`): for
+        a sum of vectors of norm 1 with noise sigma, ``Gaussian(mu=1 / sigma)``. It must have
+        group privacy.
+    rate
+        The probability q, in [0, 1], with which each unit enters, independently.
+
+    References
+    ----------
+    Balle, Barthe and Gaboardi 2018, Thm 2 (any body); the module's docstring (Gaussian and pure
+    bodies; the Gaussian pair is that of Lebeda, Regehr, Kamath and Steinke 2024).
+
+    Examples
+    --------
+    >>> from accountants import Composite, Pure
+    >>> round(ReplacedSample(Composite({Pure(epsilon=1.0): 1}), rate=0.01).pure(), 6)
+    0.023378
+    """
+
+    theorem: ClassVar[str] = (
+        "Poisson sampling, replace-one: Balle, Barthe & Gaboardi 2018, Thm 2; "
+        "Lebeda, Regehr, Kamath & Steinke 2024"
+    )
+
+    body: Composite = field(converter=checked_body)
+    rate: float = field(converter=_replaced_rate)
+
+    def __attrs_post_init__(self) -> None:
+        self.body.grouped(2)  # refuses here a body without group privacy
+
+    def mixture(self) -> tuple[Composite, float]:
+        """Return the body's loss for two units, and the rate."""
+        return self.body.grouped(2), self.rate
+
+    def pair(self) -> Pair | None:
+        """Return the worst pair of a Gaussian or pure body, or that of joint convexity."""
+        return self._worst() or super().pair()
+
+    def _worst(self) -> Pair | None:
+        mu, eps = gaussian_body_mu(self.body), self.body.pure()
+        if not 0 < self.rate < 1:
+            return None
+        if mu is not None:
+            return ReplacedGaussianPair(mu, self.rate) if 1e-100 < mu <= _LARGEST_MU else None
+        if eps is None or not 0 < eps <= LARGEST_LOSS or self.body.failure() > 0:
+            return None
+        exact = is_single(self.body) and self.body.spends[0][0].response_pair
+        return _replaced_response(eps, self.rate, exact)
+
+    def pure(self) -> float | None:
+        """Return ``log((1 - q + q e^eps) / (1 - q + q e^-eps))``, if that is less."""
+        worst, generic = self._worst(), super().pure()
+        if generic is None or worst is None:
+            return generic
+        return min(generic, worst.top())
+
+    def profile(self, epsilon: float) -> Bounds | None:
+        """Return the worst pair's, or that of joint convexity, of which none need be attained."""
+        worst = self._worst()
+        if worst is not None:
+            return _profile(worst, 0.0, epsilon)
+        known = super().profile(epsilon)
+        if known is None or self.rate in (0, 1):
+            return known
+        return Bounds(0.0, known.upper)
+
+    def dominates(self, other: PrivacyLoss) -> bool:
+        """Order by body and rate."""
+        if isinstance(other, ReplacedSample):
+            return self.rate >= other.rate and self.body.dominates(other.body)
+        return self == other
+
+
+def _replaced_response(eps: float, rate: float, exact: bool) -> Atoms:
+    """Return the three outcomes of the worst pure body."""
+    less = math.exp(-eps) / (1 + math.exp(-eps))
+    rise, fall = rate * math.expm1(eps), rate * math.expm1(-eps)
+    # log((1 + rise) / (1 + fall)): both laws' extreme ratios at one outcome
+    loss = up(math.log1p((rise - fall) / (1 + fall)), 16)
+    middle = -math.expm1(-eps) / (1 + math.exp(-eps)) * (1 + fall)
+    if loss <= 1e-300:
+        return Atoms((0.0,), (1.0,), (1.0,), exact=False)
+    masses = (less * (1 + fall), middle, less * (1 + rise))
+    error = (64 + 4 * eps) * UNIT
+    return Atoms((-loss, 0.0, loss), masses, masses[::-1], error, exact, multiple=loss)
+
+
+@frozen
+class ReplacedGaussianPair(Symmetric):
+    """``(1-q) N(0, 1) + q N(mu, 1)`` against ``(1-q) N(0, 1) + q N(-mu, 1)``; ``0 < q < 1``.
+
+    L rises in the outcome x and is odd: with ``m = mu^2 / 2``,
+    ``mu x = l/2 + asinh((1-q)/q e^m sinh(l/2))`` where it is l. The pair is symmetric.
+    """
+
+    mu: float
+    rate: float
+
+    def tail_error(self) -> float:
+        """Return ndtr's error where it is above 1e-300, at most 37 deviations out.
+
+        There an outcome is off by a few units of its size, and of m of its size.
+        """
+        return 6e-13 + 2e-14 * (40 + 2 * self.mu) + 2e-12 * self.mu * self.mu
+
+    def above(self, loss: Array) -> tuple[Array, Array]:
+        """Return the normal tails above the outcome of that loss."""
+        x, q = self._outcome(loss), self.rate
+        # L rises in x, so its tails are those of the two mixtures above x
+        rest = (1 - q) * special.ndtr(-x)
+        return rest + q * special.ndtr(self.mu - x), rest + q * special.ndtr(-self.mu - x)
+
+    def _outcome(self, loss: Array) -> Array:
+        """Return x; where sinh is large its logarithm is taken, to which 1 adds nothing."""
+        size, m = np.abs(loss), self.mu * self.mu / 2
+        log_odds = math.log1p(-self.rate) - math.log(self.rate) + m
+        exponent = log_odds + size / 2
+        with np.errstate(over="ignore"):
+            odds = (1 - self.rate) / self.rate * math.exp(m)
+            near = np.arcsinh(odds * np.sinh(np.minimum(size / 2, 300.0)))
+            far = exponent + np.log(-np.expm1(-np.maximum(size, 1e-300)))
+        # past 300 the sum of the logarithms is as good
+        outcome = (size / 2 + np.where(exponent < 300, near, far)) / self.mu
+        return np.copysign(outcome, loss)
+
+    def log_moment(self, z: Complex) -> tuple[Complex, Array]:
+        """Return it by quadrature over the outcomes above 0."""
+        return symmetric_log_moment(_Positive(self.mu, self.rate), z)
+
+
+@frozen
+class _Positive(Half):
+    """The outcomes above 0; the loss is ``log n - log d`` of both mixtures' densities."""
+
+    mu: float
+    rate: float
+
+    def scale(self) -> float:
+        return self.mu
+
+    def end(self, power: float) -> float:
+        return power * self.mu + 10.0
+
+    def log_tail(self, power: Array, end: float) -> Array:
+        """There ``n <= r (q + (1-q)/r_end)``, ``r = e^{mu s - m}``, and d is at least ``1 - q``.
+
+        The moment is that of ``n^a d^{1-a}`` under N(0, 1), where r^a moves the mean by a mu.
+        """
+        mu, q = self.mu, self.rate
+        # the bound of n / r at the end, beyond which it falls
+        log_n = np.logaddexp(math.log(q), math.log1p(-q) - mu * end + mu * mu / 2)
+        log_d = (1 - power) * math.log1p(-q)
+        beyond = special.log_ndtr(power * mu - end)
+        tail: Array = power * log_n + log_d + power * (power - 1) * mu * mu / 2 + beyond
+        return tail
+
+    def loss(self, s: Array) -> tuple[Array, Array]:
+        """Return ``log1p((n - d) / d)``, or ``log n - log d`` where it is large."""
+        y, m, q = self.mu * s, self.mu * self.mu / 2, self.rate
+        log_d = np.logaddexp(math.log1p(-q), math.log(q) - y - m)
+        log_n = np.logaddexp(math.log1p(-q), math.log(q) + y - m)
+        some = np.clip(y, -2.0, 2.0)
+        gap = 2 * q * math.exp(-m) * np.sinh(some) / (1 - q + q * np.exp(-some - m))
+        value = np.where(np.abs(y) < 2, np.log1p(gap), log_n - log_d)
+        size = np.abs(value)
+        sizes = 16 + 4 * (np.abs(y) + m) + np.where(np.abs(y) < 2, 0.0, abs(math.log(q)))
+        return value, UNIT * (16 * size + sizes * np.minimum(size, 1.0)) + np.where(
+            np.abs(y) < 2, 0.0, UNIT * 8 * (np.abs(log_n) + np.abs(log_d))
+        )
+
+    def log_density(self, s: Array) -> Array:
+        y, m, q = self.mu * s, self.mu * self.mu / 2, self.rate
+        log_d = np.logaddexp(math.log1p(-q), math.log(q) - y - m)
+        return log_d - s * s / 2 - math.log(2 * math.pi) / 2
+
+    def log_ceiling(self, low: Array, high: Array, imaginary: float) -> Array:
+        """Both normals are at most those at the box's nearest point to their centres."""
+        least = np.maximum(0.0, low)
+        return imaginary * imaginary / 2 - least * least / 2

@@ -1,0 +1,638 @@
+"""The loss of the exponential mechanism: a log-likelihood ratio of bounded range."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from attrs import field, frozen
+
+from accountants.bounds import Bounds
+from accountants.definitions import pure_to_renyi, renyi_divergence
+from accountants.errors import DomainError, nonnegative, positive, whole
+from accountants.loss import PrivacyLoss
+from accountants.losses.given import Curved, PureBound, log_deltas, lowered
+from accountants.numerics import UNIT, Array, Complex, ceiling, down, expm1, log1p, up
+from accountants.pair import Pair, Symmetric, right_half, summed
+from accountants.terms import expected_runs, stopping_rate, stopping_shape
+
+
+def _epsilon(value: float) -> float:
+    return nonnegative("BoundedRange.epsilon", value)
+
+
+@frozen
+class BoundedRange(PrivacyLoss):
+    r"""A log-likelihood ratio in ``[t - epsilon, t]``, for a t that each pair of neighbours has.
+
+    The exponential mechanism with density proportional to ``e^{c q}`` has it, for scores q that
+    move by at most Delta: ``epsilon = 2 c Delta``, or ``c Delta`` where all of the scores move
+    the same way (monotone). Any neighbour relation; ratios over a chain of neighbours add their
+    ranges, so a group of k has k times the range.
+
+    Profile: among the ratios with a given range the hockey-stick, convex in the ratio, is largest
+    for the two at its ends, and there ``(e^eps - e^t)(1 - e^{s-t})/(e^eps - 1)`` at any real s in
+    the range. The best t is ``(eps + s)/2``, for each s another:
+    ``delta(s) = (1 - e^{(s-eps)/2})^2 / (1 - e^{-eps})`` for |s| <= eps.
+
+    Renyi: with ``k(x) = log(sinh(x/2)/(x/2))`` the best t of each order alpha gives
+    ``(alpha-1) D_alpha = alpha k(alpha eps) - (alpha-1) k((alpha-1) eps) - k(eps)``.
+
+    ``rho = k(eps) + eps k'(eps)``, the limit of D_alpha at alpha = 1, below ``eps^2/8``. Since
+    ``k(x) = sum_n log(1 + x^2/(2 pi n)^2)``, it is enough that, for c > 0 and alpha >= 1,
+    ``g(a) = a (a-1) (log(1+c) + 2c/(1+c)) + (a-1) log(1 + c (a-1)^2) + log(1+c) - a log(1 + c
+    a^2)`` is not negative. g and g' vanish at 1; g'' is twice the bracket less ``q(a) - q(a-1)``,
+    ``q(x) = 2cx/(1+c x^2) + 4cx/(1+c x^2)^2``, whose slope falls, crosses 0 once, and rises
+    again below 0: so ``q(a) - q(a-1) <= q(1)``, and q(1) is at most twice the bracket.
+
+    Parameters
+    ----------
+    epsilon
+        Non-negative, in nats: the range, and the pure epsilon.
+
+    References
+    ----------
+    Durfee and Rogers 2019 (bounded range); Dong, Durfee and Rogers 2020 (the two-point pairs);
+    Cesar and Rogers 2021, Lemma 3.4 (``rho <= eps^2/8``).
+
+    Examples
+    --------
+    >>> loss = BoundedRange(epsilon=1.0)
+    >>> loss.pure(), round(loss.rho(), 6), round(loss.profile(0.0).upper, 6)
+    (1.0, 0.123302, 0.244919)
+    """
+
+    theorem: ClassVar[str] = (
+        "bounded range: Durfee & Rogers 2019; Dong, Durfee & Rogers 2020; Cesar & Rogers 2021"
+    )
+
+    epsilon: float = field(converter=_epsilon)
+
+    def pair(self) -> BoundedRangePair:
+        """Return the pair whose profile is the largest of all t, at each epsilon."""
+        return BoundedRangePair(self.epsilon)
+
+    def pure(self) -> float:
+        """Return epsilon: the ratio's expectation is 1, so its range has 0 inside."""
+        return self.epsilon
+
+    def renyi(self, orders: Array) -> Array:
+        """Return the largest of all t, below what the pair would give."""
+        return _curve(self.epsilon, self.rho(), orders)
+
+    def rho(self) -> float:
+        """Return ``k(eps) + eps k'(eps)``."""
+        eps = self.epsilon
+        if eps < 0.1:  # the series alternates: cutting it after a positive term bounds it
+            # the series of k(eps) + eps k'(eps)
+            return up(eps**2 / 8 - eps**4 / 576 + 7 * eps**6 / 181440, 16) if eps else 0.0
+        half = eps / 2
+        log_sinhc = half + math.log(-math.expm1(-eps) / eps)
+        return up(log_sinhc + (half / math.tanh(half) - 1)) + 16 * UNIT * (1 + eps)
+
+    def profile(self, epsilon: float) -> Bounds:
+        """Return the profile: at each point some exponential mechanism attains it."""
+        eps = self.epsilon
+        if epsilon >= eps:
+            return Bounds(0.0, 0.0)
+        if epsilon <= -eps:
+            exact = -math.expm1(epsilon)
+        else:
+            # the largest over all t of the two-point pairs' profiles
+            exact = math.expm1((epsilon - eps) / 2) ** 2 / -math.expm1(-eps)
+        return Bounds(max(0.0, down(exact, 16)), min(1.0, up(exact, 16)))
+
+    def grouped(self, size: int) -> BoundedRange:
+        """Return ``BoundedRange(size * epsilon)``: the ranges of a chain of ratios add."""
+        k = whole("group size", size)
+        return BoundedRange(up(self.epsilon * k, 2) if k > 1 else self.epsilon)
+
+    def dominates(self, other: PrivacyLoss) -> bool:
+        """Order bounded ranges by epsilon."""
+        return self == other or (isinstance(other, BoundedRange) and self.epsilon >= other.epsilon)
+
+
+def _log_sinhc(x: Array) -> tuple[Array, Array]:
+    """Return ``k(x) = log(sinh(x/2)/(x/2))`` and a bound of its error, x being off by 2 UNIT.
+
+    Where x < 1, by the Taylor series of sinhc in ``y = (x/2)^2`` up to ``y^6``: it leaves less
+    than a unit, and ``x k'(x) <= 2 k(x)``; elsewhere ``x k'(x) <= x/2``.
+    """
+    y = x * x / 4
+    series = y / 6 * (1 + y / 20 * (1 + y / 42 * (1 + y / 72 * (1 + y / 110 * (1 + y / 156)))))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        far = x / 2 + np.log(-np.expm1(-x) / x)
+        near = np.log1p(series)
+        return np.where(x < 1, near, far), UNIT * np.where(x < 1, 32 * near, 16 + 8 * x)
+
+
+def _curve(eps: float, rho: float, orders: Array) -> Array:
+    """Return the divergences: the formula, or where it cancels ``rho alpha``; at most eps."""
+    less = orders - 1
+    if eps == 0:
+        return np.zeros(np.shape(orders))
+    with np.errstate(over="ignore", invalid="ignore"):
+        first, wrong_first = _log_sinhc(orders * eps)
+        second, wrong_second = _log_sinhc(less * eps)
+        third, wrong_third = _log_sinhc(np.full(np.shape(orders), eps))
+        # the three terms' errors, and the rounding of their sum
+        wrong = orders * wrong_first + less * wrong_second + wrong_third
+        wrong = wrong + 4 * UNIT * (orders * first + less * second + third)
+        exact = (orders * first - less * second - third + wrong) / less
+        # both are proven, so the smaller holds; not a number where the formula overflows
+        curve: Array = np.fmin(up(exact), up(orders * rho))
+    return np.minimum(curve, eps)
+
+
+@frozen
+class BoundedRangePair(Symmetric):
+    """The pair of the largest profile: L has no atoms, and the same law reversed.
+
+    Under P its density is ``e^{l/2}/(4 sinh(eps/2))`` on [-eps, eps]. With w = z + 1/2,
+
+    ``E_P e^{zL} = sinh(w eps) / (2 w sinh(eps/2))``.
+
+    No exponential mechanism has this pair: each profile value belongs to another one.
+    """
+
+    epsilon: float
+
+    def attained(self) -> bool:
+        """Return that it is not."""
+        return False
+
+    def above(self, loss: Array) -> tuple[Array, Array]:
+        """Return ``(1 - e^{(l-eps)/2})/(1 - e^-eps)`` under P, ``e^{-(l+eps)/2}`` of it under Q."""
+        eps = self.epsilon
+        inside = np.clip(loss, -eps, eps)
+        # (1 - e^{(l-eps)/2}) / (1 - e^-eps), by expm1 so that it keeps its digits
+        p = np.expm1((inside - eps) / 2) / (math.expm1(-eps) if eps else -1.0)
+        q = np.exp(-(inside + eps) / 2) * p
+        p, q = np.where(loss < -eps, 1.0, p), np.where(loss < -eps, 1.0, q)
+        return np.where(loss < eps, p, 0.0), np.where(loss < eps, q, 0.0)
+
+    def tail_error(self) -> float:
+        """Return that of an exponential of a difference."""
+        return (16 + 4 * self.epsilon) * UNIT
+
+    def top(self) -> float:
+        """Return epsilon."""
+        return self.epsilon
+
+    def log_moment(self, z: Complex) -> tuple[Complex, Array]:
+        """Return the logarithm of the formula, near 1 from the moment less 1."""
+        return self.log_moments(((self, 1),), z)
+
+    @classmethod
+    def log_moments(cls, spends: Sequence[tuple[Pair, int]], z: Complex) -> tuple[Complex, Array]:
+        """Return the sum over all, some hundred losses at a time."""
+        return summed(spends, z, lambda pair: pair.epsilon, _log_moment)
+
+    def decay(self, tilt: float, beyond: Array) -> Array:
+        """Return the bound from ``|sinh(x + iy)|^2 = sinh^2 x + sin^2 y``, x + iy = w eps.
+
+        ``(sinh^2 x + sin^2 y)/(x^2 + y^2)`` falls in y up to pi/2, since ``y cos y <= sin y`` and
+        ``x <= sinh x``; from there on sin y is bounded by 1.
+        """
+        x, y = abs(tilt + 0.5) * self.epsilon, self.epsilon * beyond
+        sine = np.sin(np.minimum(y, math.pi / 2))
+        if x > 1:
+            grown = math.sinh(min(x, 300.0))
+            bound = np.log1p((sine / grown) ** 2) - np.log1p((y / x) ** 2)
+        else:
+            sinh = math.sinh(x)
+            sinhc = sinh / x if x > 0 else 1.0
+            above, size = sinh * sinh + sine * sine, x * x + y * y
+            bound = np.log(np.maximum(above, 1e-300) / np.maximum(size, 1e-300) / sinhc**2)
+        result: Array = np.minimum(0.0, bound / 2 + 16 * UNIT * (1 + np.abs(bound)))
+        return result
+
+
+def _log_moment(eps: Array, z: Complex) -> tuple[Complex, Array]:
+    """Return log-moments, (n, m) for n losses at m points, and bounds of their errors."""
+    z, slip = right_half(z)
+    every = eps[:, None]
+    near, far = _near(every, z), _far(every, z)
+    small = near[1] < far[1]
+    return np.where(small, near[0], far[0]), np.where(small, near[1], far[1]) + slip * every
+
+
+def _near(eps: Array, z: Complex) -> tuple[Complex, Array]:
+    """Return the series of M - 1, where x = w eps and y = eps/2 are at most 1.
+
+    ``sinhc(x) - sinhc(y) = sum_n (x^{2n} - y^{2n})/(2n+1)!``, each difference from the last:
+    ``x^{2n+2} - y^{2n+2} = x^2 (x^{2n} - y^{2n}) + y^{2n} (x^2 - y^2)``, at most n+1 times the
+    first, ``eps^2 z (z+1)``. So are their errors, and what twelve of them leave: 1e-26.
+    """
+    y = np.minimum(eps / 2, 1.0)
+    x = (z + 0.5) * eps
+    inside = (np.abs(x) <= 1) & (eps <= 2)
+    x = np.where(inside, x, 0.0)
+    first = np.where(inside, eps * eps * (z * (z + 1)), 0.0)
+    difference, power, factorial, total = first, y * y, 6.0, first / 6
+    for n in range(2, 13):
+        difference = x * x * difference + power * first
+        power = power * y * y
+        factorial *= 2 * n * (2 * n + 1)
+        total = total + difference / factorial
+    sinhc = np.where(y > 0, np.sinh(y) / np.where(y > 0, y, 1.0), 1.0)
+    # M - 1 = (sinhc(x) - sinhc(y)) / sinhc(y)
+    less_one = (total / sinhc).astype(np.complex128)
+    value, error = log1p(less_one, 64 * UNIT * np.abs(first))
+    return value, np.where(inside, error + 1e-300, np.inf)
+
+
+def _far(eps: Array, z: Complex) -> tuple[Complex, Array]:
+    """Return ``z eps + log((1 - e^{-2x})/(2x)) - log((1 - e^-eps)/eps)``, x = w eps."""
+    x = (z + 0.5) * eps
+    x = np.where(x == 0, 1e-200, x)  # M is even and entire in x
+    grown = expm1(-2 * x)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        scaled = np.where(eps > 0, -np.expm1(-eps) / np.where(eps > 0, eps, 1.0), 1.0)
+        value = z * eps + np.log(grown / (-2 * x)) - np.log(scaled)
+        # x is off by 4 UNIT of itself, and so is its exponential
+        moved = UNIT * (80 + 16 * np.abs(x) * np.exp(-2 * x.real) / np.abs(grown))
+        error = 2 * moved + 8 * UNIT * (1 + np.abs(z) * eps + np.abs(value))
+    return value, np.where(moved < 0.5, error, np.inf)
+
+
+# -----------------------------------------------------------------------------
+# The losses of report noisy max: Gumbel, Laplace and exponential noise.
+#
+# Noise of scale b is added to each of finitely many scores, and the largest one's index alone is
+# reported. Neighbours move each score by at most Delta; *monotone* scores move all up, or all down.
+#
+# Proof of the pure epsilon, for the three noises. Hold the noise of all others fixed: candidate r
+# wins when its noise exceeds ``T = max_{j != r} (q_j + noise_j) - q_r``. Neighbours move T by at
+# most 2 Delta, by at most Delta where scores are monotone. The noise's hazard, its density over
+# the probability of more, is at most 1/b (Laplace: 1/b above 0, less below; exponential: 1/b above
+# 0; Gumbel: ``u/(b (e^u - 1))`` with ``u = e^{-x/b}``). So the probability of more than T changes
+# by a factor of at most ``e^{2 Delta/b}``, or ``e^{Delta/b}``, and so does its mean over the
+# others' noise.
+#
+# Gumbel noise is more: the answer has the law of the exponential mechanism, whose log-ratios have
+# bounded range. With the other two noises the ratios may range over more than epsilon.
+
+
+def report_noisy_max(
+    scale: float, sensitivity: float = 1.0, *, noise: str = "gumbel", monotone: bool = False
+) -> PrivacyLoss:
+    """Return the loss of reporting the index of the largest noisy score.
+
+    Parameters
+    ----------
+    scale
+        Of the noise: Gumbel with distribution function ``exp(-e^{-x/scale})``, Laplace with
+        density ``e^{-|x|/scale}/(2 scale)``, exponential with ``e^{-x/scale}/scale``, x >= 0.
+    sensitivity
+        The most that one score moves between neighbours.
+    noise
+        ``"gumbel"``, ``"laplace"`` or ``"exponential"``.
+    monotone
+        Whether all scores of neighbours move the same way, such as counts under add/remove.
+
+    Examples
+    --------
+    >>> report_noisy_max(2.0)
+    GumbelNoisyMax(epsilon=1.0)
+    >>> report_noisy_max(2.0, noise="laplace", monotone=True)
+    LaplaceNoisyMax(epsilon=0.5)
+    """
+    width, reach = positive("scale", scale), nonnegative("sensitivity", sensitivity)
+    if noise not in _LOSSES:
+        raise DomainError(f"noise must be one of {', '.join(_LOSSES)}, got {noise!r}")
+    if not isinstance(monotone, bool):
+        raise DomainError(f"monotone must be True or False, got {monotone!r}")
+    steps = 1 if monotone else 2
+    return _LOSSES[noise](ceiling(steps * Fraction(reach) / Fraction(width)))
+
+
+@frozen
+class GumbelNoisyMax(BoundedRange):
+    """Report noisy max with Gumbel noise of scale b: ``epsilon = 2 Delta/b``; monotone, Delta/b.
+
+    The law is that of the exponential mechanism, ``P(r)`` proportional to ``e^{q_r/b}``.
+
+    References
+    ----------
+    Durfee and Rogers 2019, Lemma 4.2 (Gumbel noise); see `BoundedRange` for the loss.
+
+    Examples
+    --------
+    >>> GumbelNoisyMax(epsilon=1.0).pure()
+    1.0
+    """
+
+    theorem: ClassVar[str] = (
+        "report noisy max, Gumbel noise, as an exponential mechanism: "
+        "Durfee & Rogers 2019, Lemma 4.2; Dong, Durfee & Rogers 2020"
+    )
+
+
+@frozen
+class LaplaceNoisyMax(PureBound):
+    """Report noisy max with Laplace noise of scale b: ``epsilon = 2 Delta/b``; monotone, Delta/b.
+
+    References
+    ----------
+    Dwork and Roth 2014, Claim 3.9 (counts, which are monotone); the proof for all scores is
+    above, at the head of this module.
+
+    Examples
+    --------
+    >>> LaplaceNoisyMax(epsilon=1.0).pure()
+    1.0
+    """
+
+    theorem: ClassVar[str] = "report noisy max, Laplace noise: Dwork & Roth 2014, Claim 3.9"
+
+
+@frozen
+class ExponentialNoisyMax(PureBound):
+    """Report noisy max with exponential noise of scale b: ``epsilon = 2 Delta/b``, or Delta/b.
+
+    The law is that of permute-and-flip with c = 1/b (`accountants.losses.selection`).
+
+    References
+    ----------
+    McKenna and Sheldon 2020, Thm 1; Ding, Kifer, Saghaian, Steinke, Wang, Xiao and Zhang 2021.
+
+    Examples
+    --------
+    >>> ExponentialNoisyMax(epsilon=1.0).pure()
+    1.0
+    """
+
+    theorem: ClassVar[str] = (
+        "report noisy max, exponential noise: McKenna & Sheldon 2020, Thm 1; Ding et al. 2021"
+    )
+
+
+_LOSSES: dict[str, type[GumbelNoisyMax] | type[LaplaceNoisyMax] | type[ExponentialNoisyMax]] = {
+    "gumbel": GumbelNoisyMax,
+    "laplace": LaplaceNoisyMax,
+    "exponential": ExponentialNoisyMax,
+}
+
+
+# -----------------------------------------------------------------------------
+# The loss of permute-and-flip: a pure epsilon, and no bounded range.
+
+
+@frozen
+class PermuteAndFlip(PureBound):
+    """Candidates in random order; each is taken with probability ``e^{c (q - max q)}``.
+
+    With scores that move by at most Delta, ``epsilon = 2 c Delta``; ``c Delta`` where all of the
+    scores move the same way (monotone). It is report noisy max with exponential noise of scale
+    1/c, see `accountants.losses.selection` for the proof.
+
+    It has no bounded range of epsilon: of two equal scores that move apart by epsilon/c, one is
+    taken with probability ``e^-eps / 2`` instead of 1/2, the other with ``1 - e^-eps / 2``, so
+    that the log-ratios lie ``eps + log(2 - e^-eps)`` apart. What is known of it is the pure
+    epsilon, and the accountants bound it by the worst pair of that.
+
+    Parameters
+    ----------
+    epsilon
+        Non-negative, in nats.
+
+    References
+    ----------
+    McKenna and Sheldon 2020, Thm 1 (privacy); Ding, Kifer, Saghaian, Steinke, Wang, Xiao and
+    Zhang 2021 (as report noisy max).
+
+    Examples
+    --------
+    >>> PermuteAndFlip(epsilon=1.0).pure()
+    1.0
+    """
+
+    theorem: ClassVar[str] = "permute-and-flip: McKenna & Sheldon 2020 (pure DP)"
+
+
+# -----------------------------------------------------------------------------
+# Private selection: the best of a random number of runs of one mechanism.
+#
+# K runs, K independent of everything with generating function ``f(x) = E x^K``; the best output is
+# released, ties broken at random. Let q be a run's output law, and ``u(y)`` the chance that a run
+# is no better than y; then the selected output has the density ``q(y) f'(u(y))``, and
+#
+# ``E (selected density)^a (other's)^{1-a} <= e^{(a-1) D_a(q, q')} sup f'(u)^a f'(v)^{1-a}``,
+#
+# where u, v are the two probabilities of one event.
+#
+# Truncated negative binomial, ``f'(x) = E K (gamma / (1 - (1 - gamma) x))^{1 + eta}``: with
+# ``s = 1 - (1 - gamma) u`` and t likewise of v, themselves the probabilities of a post-processed
+# event and at least gamma, ``f'(u)^a f'(v)^{1-a} = E K ((t/s)^{a-1} gamma/s)^{1+eta}``. Any order b
+# gives ``t <= e^{(1 - 1/b) D_b} s^{1 - 1/b}``, so
+# ``t/s <= e^{(1 - 1/b) D_b} gamma^{-1/b}``, and
+#
+# ``D'_a <= D_a + (1 + eta) ((1 - 1/b) D_b + log(1/gamma)/b) + log(E K)/(a - 1)``
+#
+# (Papernot and Steinke 2022, Thm 2). A pure run has ``t/s <= e^eps``, hence ``(2 + eta) eps``.
+#
+# Poisson, ``f'(x) = mu e^{mu (x - 1)}``:
+# ``f'(u)^a f'(v)^{1-a} = mu e^{mu (a-1) ((1-v) - a/(a-1) (1-u))}``, at most
+# ``mu e^{mu (a-1) delta}`` with the run's delta at ``eps = log(a/(a-1))`` (their Thm 6). No run
+# at all has probability ``e^-mu`` on both sides, which their theorem leaves out and which decides
+# where mu is small; it is added here. A pure run gives ``eps + mu delta(0)``.
+#
+# Where a run fails with probability d, all of them hold with probability f(1 - d), on both sides,
+# and given that K has the same family's law with fewer runs: the bounds hold with the parameters
+# given, after a failure of ``1 - f(1 - d) <= d E K``.
+
+
+_ORDERS = 1 + np.geomspace(1e-3, 1e6, 241)
+"""Where the other order b, and higher orders that bound a lower one, are looked for."""
+
+
+def _base(value: PrivacyLoss) -> PrivacyLoss:
+    if not isinstance(value, PrivacyLoss):
+        raise DomainError(f"private selection needs the loss of one run, got {value!r}")
+    renyi_divergence(value, np.array([2.0]))  # refuses here a loss that has no curve
+    return value
+
+
+def _mean(value: float) -> float:
+    return positive("PoissonSelection.mean", value)
+
+
+class _Selection(Curved):
+    """What both families share: a failure, a curve, and all that follows from them."""
+
+    base: PrivacyLoss
+
+    def runs(self) -> float:
+        """Return the expected number of runs, rounded up."""
+        raise NotImplementedError
+
+    def failure(self) -> float:
+        """Return the run's failure times the expected number of runs."""
+        failure = self.base.failure()
+        return min(1.0, up(failure * self.runs(), 4)) if failure else 0.0
+
+    def renyi(self, orders: Array) -> Array:
+        """Return the theorem's bound at the order or the best of a grid of higher orders."""
+        wanted = np.asarray(orders, dtype=np.float64)
+        curve = lowered(self._bound, wanted, _ORDERS)
+        eps = self.pure()
+        return curve if eps is None else np.minimum(curve, pure_to_renyi(eps, wanted))
+
+    def _bound(self, orders: Array) -> Array:
+        raise NotImplementedError
+
+
+@frozen(slots=False, cache_hash=True)
+class PrivateSelection(_Selection):
+    """The best of K runs, K truncated negative binomial: geometric, logarithmic and between.
+
+    ``P(K = k)`` is proportional to ``(1 - gamma)^k (eta)_k / k!`` for k >= 1; for eta = 0 to
+    ``(1 - gamma)^k / k``. The neighbour relation is the base's.
+
+    Parameters
+    ----------
+    base
+        The loss of one run, everything included that the run releases and is compared by.
+    shape
+        eta, above -1: 1 for a geometric K, 0 for a logarithmic one.
+    stopping
+        gamma, in (0, 1): for a geometric K the chance to stop after each run.
+
+    References
+    ----------
+    Liu and Talwar 2019, Thm 3.2 (geometric, 3 epsilon); Papernot and Steinke 2022, Thm 2.
+
+    Examples
+    --------
+    >>> from accountants.losses.pure import Pure
+    >>> selection = PrivateSelection(Pure(epsilon=0.5), shape=1.0, stopping=0.1)
+    >>> round(selection.pure(), 9), round(selection.runs(), 9)
+    (1.5, 10.0)
+    """
+
+    theorem: ClassVar[str] = (
+        "private selection: Liu & Talwar 2019, Thm 3.2; Papernot & Steinke 2022, Thm 2"
+    )
+
+    base: PrivacyLoss = field(converter=_base)
+    shape: float = field(converter=stopping_shape)
+    stopping: float = field(converter=stopping_rate)
+
+    def runs(self) -> float:
+        """Return ``eta (1 - gamma) / (gamma (1 - gamma^eta))``, its limit at eta = 0."""
+        return expected_runs(self.shape, self.stopping)
+
+    def pure(self) -> float | None:
+        """Return ``(2 + eta)`` times the run's."""
+        eps = self.base.pure()
+        return None if eps is None else up((2 + self.shape) * eps, 4)
+
+    def _bound(self, orders: Array) -> Array:
+        curve = renyi_divergence(self.base, orders)
+        # Papernot and Steinke 2022, Thm 2
+        return up(curve + self._fixed + math.log(self.runs()) / (orders - 1), 8)
+
+    @cached_property
+    def _fixed(self) -> float:
+        """Return ``(1 + eta)`` times the least over b; the limit b = infinity where it is pure."""
+        curve = renyi_divergence(self.base, _ORDERS)
+        costs = up((1 - 1 / _ORDERS) * curve, 4) + up(-math.log(self.stopping) / _ORDERS, 4)
+        eps = self.base.pure()
+        # any order b bounds t/s; a pure run bounds it by e^eps, the limit of b
+        least = min(float(costs.min()), math.inf if eps is None else eps)
+        return up((1 + self.shape) * least, 8)
+
+    def dominates(self, other: PrivacyLoss) -> bool:
+        """Order by the base, for the same law of K."""
+        if isinstance(other, PrivateSelection):
+            same = (self.shape, self.stopping) == (other.shape, other.stopping)
+            return same and self.base.dominates(other.base)
+        return False
+
+    def grouped(self, size: int) -> PrivateSelection:
+        """Return the selection among runs of the grouped loss."""
+        return PrivateSelection(self.base.grouped(size), self.shape, self.stopping)
+
+
+@frozen(slots=False, cache_hash=True)
+class PoissonSelection(_Selection):
+    """The best of K runs, K Poisson; nothing is released where K = 0.
+
+    The neighbour relation is the base's.
+
+    Parameters
+    ----------
+    base
+        The loss of one run, everything included that the run releases and is compared by.
+    mean
+        mu, positive: the expected number of runs.
+
+    References
+    ----------
+    Papernot and Steinke 2022, Thm 6, with the outcome of no run added.
+
+    Examples
+    --------
+    >>> from accountants.losses.gaussian import Gaussian
+    >>> selection = PoissonSelection(Gaussian(mu=0.1), mean=10.0)
+    >>> round(float(selection.renyi(np.array([8.0]))[0]), 2)
+    0.38
+    """
+
+    theorem: ClassVar[str] = "private selection, Poisson: Papernot & Steinke 2022, Thm 6"
+
+    base: PrivacyLoss = field(converter=_base)
+    mean: float = field(converter=_mean)
+
+    def runs(self) -> float:
+        """Return the mean."""
+        return self.mean
+
+    def pure(self) -> float | None:
+        """Return ``eps + mu delta(0)`` of a pure run."""
+        eps = self.base.pure()
+        if eps is None:
+            return None
+        return up(eps + up(self.mean * float(self._deltas(np.array([math.inf]))[0])), 4)
+
+    def _bound(self, orders: Array) -> Array:
+        c = orders - 1
+        deltas = self._deltas(orders)
+        with np.errstate(over="ignore", invalid="ignore"):
+            # (a - 1) (D_a + mu delta), Thm 6
+            exponent = up(c * up(renyi_divergence(self.base, orders) + self.mean * deltas), 8)
+            # log(mu e^x + e^-mu), at least 0
+            logs = np.logaddexp(math.log(self.mean) + exponent, -self.mean)
+            slack = 16 * UNIT * (2 + exponent + abs(math.log(self.mean)) + self.mean)
+            bound = up(np.maximum(logs + slack, 0.0) / c, 8)
+        return np.where(np.isnan(bound), np.inf, bound)
+
+    def _deltas(self, orders: Array) -> Array:
+        """Return the run's delta at ``log(a/(a-1))``, its failure not included if that is known."""
+        epsilons = np.where(np.isinf(orders), 0.0, -np.log1p(-1 / orders) * (1 - 8 * UNIT))
+        logs, _ = log_deltas(lambda some: renyi_divergence(self.base, some), epsilons)
+        deltas = np.exp(logs) * (1 + 4 * UNIT * (1 + np.abs(logs))) + 1e-320
+        pair = self.base.pair()
+        if pair is not None:
+            both = [side.profile(epsilons)[1] for side in (pair, pair.reversed())]
+            # of both directions, since either may be the run's
+            deltas = np.minimum(deltas, np.maximum(*both))
+        eps = self.base.pure()
+        if eps is not None:
+            deltas = np.where(epsilons >= eps, 0.0, deltas)
+        return np.minimum(deltas, 1.0)
+
+    def dominates(self, other: PrivacyLoss) -> bool:
+        """Order by the base, for the same mean."""
+        if isinstance(other, PoissonSelection):
+            return self.mean == other.mean and self.base.dominates(other.base)
+        return False
+
+    def grouped(self, size: int) -> PoissonSelection:
+        """Return the selection among runs of the grouped loss."""
+        return PoissonSelection(self.base.grouped(size), self.mean)

@@ -1,0 +1,232 @@
+"""Rounding that never under-reports: every bound of this package moves outward.
+
+A float computation of ``n`` basic steps has relative error at most about
+``n * 2**-53``; `up` and `down` move a result past that error. Sums that decide a
+certificate are exact rationals (`fractions.Fraction`), rounded once, at the end.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from fractions import Fraction
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+UNIT = 2.0**-53
+"""Relative error of one correctly rounded operation (float64)."""
+
+Array = NDArray[np.float64]
+
+
+Number = TypeVar("Number", float, Array)
+
+
+def up(value: Number, steps: float = 4) -> Number:
+    """Return a number at least ``value * (1 + steps * 2**-53)`` (for either sign)."""
+    return value + abs(value) * ((steps + 1) * UNIT) + 5e-324
+
+
+def down(value: float, steps: float = 4) -> float:
+    """Return a number at most ``value * (1 - steps * 2**-53)`` (for either sign)."""
+    return value - abs(value) * ((steps + 1) * UNIT) - 5e-324
+
+
+COSTS = frozenset({"epsilon", "delta", "mu", "rho"})
+"""Parameters of losses that are bounds themselves: a larger one promises less."""
+
+
+def shown(value: float, *, upward: bool, digits: int = 6) -> str:
+    """Return a bound as text, rounded outward at ``digits`` significant digits.
+
+    A number that has no more digits is itself: its text, read again, is the very same float.
+
+    Examples
+    --------
+    >>> shown(1.2345678, upward=True), shown(1.2345678, upward=False), shown(0.1, upward=True)
+    ('1.23457', '1.23456', '0.1')
+    """
+    if not math.isfinite(value):
+        return str(value)
+    rounding = ROUND_CEILING if upward else ROUND_FLOOR
+    return f"{to_digits(value, digits, rounding):.{digits}g}"
+
+
+def to_digits(value: float, digits: int, rounding: str) -> float:
+    """Return a finite number rounded to significant digits, by a way of rounding of `decimal`."""
+    return float(Context(prec=digits, rounding=rounding).create_decimal(repr(float(value))))
+
+
+def ceiling(value: Fraction) -> float:
+    """Return the least float that is at least the rational ``value``."""
+    try:
+        nearest = float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -sys.float_info.max
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def quotient(value: float, by: float) -> float:
+    """Return ``value / by``, rounded up: itself where a float is the quotient.
+
+    Examples
+    --------
+    >>> quotient(1.0, 10.0), quotient(3.0, 10.0), quotient(1.0, 2.0)
+    (0.1, 0.30000000000000004, 0.5)
+    """
+    if not (math.isfinite(value) and math.isfinite(by)):
+        return value / by
+    return ceiling(Fraction(value) / Fraction(by))
+
+
+def flooring(value: Fraction) -> float:
+    """Return the greatest float that is at most the rational ``value``."""
+    return -ceiling(-value) + 0.0  # not minus zero
+
+
+# -----------------------------------------------------------------------------
+# Complex exponentials and logarithms near 1, with the error that a float makes of them.
+#
+# A log-moment of a small privacy loss, paid a million times, is a million times a number next
+# to 0: it must be known to a relative error, not to one unit of 1.
+
+
+Complex = NDArray[np.complex128]
+
+
+def expm1(z: Complex) -> Complex:
+    """Return ``e^z - 1``, within ``32 UNIT`` of its own modulus.
+
+    ``e^{x+iy} - 1 = expm1(x) cos y - 2 sin^2(y/2) + i e^x sin y``; neither part of the real
+    part is larger than four times the modulus, so what cancels there is harmless.
+    """
+    x, y = z.real, z.imag
+    half = np.sin(y / 2)
+    result = np.empty(np.shape(z), dtype=np.complex128)
+    result.real = np.expm1(x) * np.cos(y) - 2 * half * half
+    result.imag = np.exp(x) * np.sin(y)
+    return result
+
+
+def log1p(m: Complex, error: Array) -> tuple[Complex, Array]:
+    """Return ``log(1 + m)`` and a bound of its error, where ``m`` is within ``error``.
+
+    ``log|1 + m| = log1p(2a + a^2 + b^2) / 2`` for ``m = a + ib``. Where the error is not small
+    beside ``|1 + m|`` nothing is known, and the bound is infinite.
+    """
+    a, b = m.real, m.imag
+    size = np.hypot(1 + a, b)
+    result = np.empty(np.shape(m), dtype=np.complex128)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        square = a * a + b * b
+        result.real = np.log1p(2 * a + square) / 2
+        result.imag = np.arctan2(b, 1 + a)
+        # relative to |1 + m|: the given error, and the rounding of 2a + a^2 + b^2
+        moved = error / size + 8 * UNIT * (np.abs(a) + square) / (size * size)
+        # |log(1 + x)| <= 2 |x| for |x| <= 1/2
+        bound = np.where(moved < 0.5, 2 * moved + 8 * UNIT * np.abs(result), np.inf)
+    return result, np.where(np.isfinite(bound), bound, np.inf)
+
+
+# -----------------------------------------------------------------------------
+# Where a falling function crosses zero, as a bracket that its own signs prove.
+
+
+def crossing(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+    """Return (left, right) with ``function(left) > 0 >= function(right)``, close together.
+
+    Parameters
+    ----------
+    function
+        Falling, with ``function(low) > 0 >= function(high)``; rounding may blur its sign near
+        the root, so both ends are checked by evaluation, and moved outward until they hold.
+    low, high
+        Finite, ``low < high``.
+    """
+    from scipy.optimize import brentq  # here: it takes most of the package's import time
+
+    def clamped(x: float) -> float:
+        return max(-1e6, min(1e6, function(x)))
+
+    root = float(brentq(clamped, low, high, xtol=1e-300, rtol=1e-15, maxiter=200, disp=False))
+    # the root is a guess; `around` evaluates both ends
+    return around(function, root, low, high)
+
+
+def around(
+    function: Callable[[float], float], root: float, low: float, high: float
+) -> tuple[float, float]:
+    """Return (left, right) as `crossing` does, from a good guess of the root."""
+    root = min(high, max(low, root))
+    width = 2e-15 * abs(root) + 5e-324
+    left, right = max(low, root - width), min(high, root + width)
+    # moved outward until the sign is seen
+    while left > low and not function(left) > 0:
+        width *= 4
+        left = max(low, root - width)
+    width = 2e-15 * abs(root) + 5e-324
+    while right < high and function(right) > 0:
+        width *= 4
+        right = min(high, root + width)
+    return left, right
+
+
+def enclosure(
+    profile: Callable[[Array], tuple[Array, Array]], delta: float, left: float, right: float
+) -> tuple[float, float]:
+    """Return where a falling profile in [0, 1], known by bounds, crosses ``delta``.
+
+    Parameters
+    ----------
+    profile
+        From points to lower and upper bounds.
+    delta
+        In (0, 1).
+    left, right
+        Finite, ``left < right``.
+
+    Returns
+    -------
+    tuple
+        Two points between those: ``left``, or one whose lower bound is above ``delta``, and
+        ``right``, or one whose upper bound is not; close together where the bounds are.
+        Each round asks some points around the crossing of the last bounds' chord, and some that
+        shorten the bracket in any case.
+    """
+    points = np.array([left, right])
+    ends: list[tuple[float, float]] = []
+    for _ in range(64):
+        low, high = profile(points)
+        # the profile falls: the last point whose lower bound is above, the first whose upper is not
+        before, left = right - left, float(points[low > delta].max(initial=left))
+        right = float(points[(high <= delta) & (points >= left)].min(initial=right))
+        width = right - left
+        if not width > 1e-11 * right or (len(points) > 2 and width > 0.3 * before):
+            break
+        known = sorted([*ends, *zip(points.tolist(), high.tolist(), strict=True)])
+        after = next((i for i, (_, value) in enumerate(known) if value <= delta), 0)
+        ends = known[max(0, after - 1) : after + 1]
+        around = _chord_root(ends, delta, left, right) + width * _OFFSETS
+        points = np.sort(np.clip(np.append(around, left + width * _INSIDE), left, right))
+    return left, right
+
+
+_INSIDE = np.array([0.25, 0.5, 0.75])
+_OFFSETS = np.ldexp([-1.0, -1, -1, 0, 1, 1, 1], [-5, -12, -24, 0, -24, -12, -5])
+
+
+def _chord_root(ends: list[tuple[float, float]], delta: float, left: float, right: float) -> float:
+    """Return about where a profile crosses ``delta``, from a point before and one after that.
+
+    On their chord, that of the logarithms where the profile does not fall to almost nothing.
+    """
+    if len(ends) < 2 or not ends[0][1] > delta >= ends[1][1]:
+        return (left + right) / 2
+    (x, a), (y, b) = ends
+    if b > 1e-3 * delta:
+        a, b, delta = math.log(a), math.log(b), math.log(delta)
+    return min(right, max(left, x + (y - x) * (a - delta) / (a - b)))

@@ -1,0 +1,410 @@
+"""What can be seen wrong with a plan, or worth a second look, without running it.
+
+A finding is no proof of a leak, and no finding no proof of none: functions and mechanisms of one's
+own can do what no reading finds.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import inspect
+import json
+import math
+import types
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any, Literal
+
+import numpy as np
+from attrs import asdict, frozen
+
+from adaptive_dp.graph.compile import Charge, releases
+from adaptive_dp.graph.handles import Release
+from adaptive_dp.graph.nodes import Node, Structure
+from adaptive_dp.graph.plan import Pipeline
+from adaptive_dp.graph.registry import FUNCTIONS, Function, is_own
+
+FORMAT = "adaptive-dp/static-audit/1"
+
+Severity = Literal["error", "warning", "note"]
+_ORDER = ("error", "warning", "note")
+
+LARGE = 10.0
+"""An epsilon above this hides little: one event may be e^10 times as likely."""
+
+LOOSE = 1.05
+"""An upper bound so many times the lower one leaves something to gain."""
+
+
+@frozen
+class Finding:
+    """One thing to look at.
+
+    Parameters
+    ----------
+    node
+        Where; empty for the plan as a whole.
+    severity
+        "error" where the plan promises nothing or seems to leak, "warning" where its promise rests
+        on what nobody checked, "note" where something could be better.
+    text
+        What was seen.
+    remedy
+        What to do.
+    """
+
+    node: str
+    severity: Severity
+    text: str
+    remedy: str
+
+
+@frozen(repr=False)
+class StaticAudit:
+    """All findings, the gravest first."""
+
+    findings: tuple[Finding, ...]
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def __bool__(self) -> bool:
+        """Refuse: an audit is not a yes or no."""
+        raise TypeError("an audit is no yes or no; look at its findings")
+
+    def document(self) -> dict[str, Any]:
+        """Return the findings as JSON values."""
+        return {"format": FORMAT, "findings": [asdict(each) for each in self.findings]}
+
+    def to_json(self) -> str:
+        """Return the JSON text."""
+        return json.dumps(self.document(), sort_keys=True, indent=1, allow_nan=False) + "\n"
+
+    def __str__(self) -> str:
+        lines = [
+            f"{each.severity:<8}{each.node or 'the plan'}: {each.text}\n        {each.remedy}"
+            for each in self.findings
+        ]
+        return "\n".join(lines) if lines else "nothing was found, which proves nothing"
+
+    def __repr__(self) -> str:
+        counted = {s: sum(f.severity == s for f in self.findings) for s in _ORDER}
+        return f"<static audit: {', '.join(f'{n} {s}s' for s, n in counted.items())}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            "<tr>"
+            + "".join(
+                f"<td style='text-align:left'>{escape(text)}</td>"
+                for text in (each.severity, each.node or "the plan", each.text, each.remedy)
+            )
+            + "</tr>"
+            for each in self.findings
+        )
+        return f"<table>{rows}</table>"
+
+
+def static(plan: Pipeline) -> StaticAudit:
+    """Look through a plan without running it.
+
+    Parameters
+    ----------
+    plan
+        Any plan, also with free parameters.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={})
+    >>> noisy = [people.count().release(dp.Laplace(scale=2)) for _ in range(2)]
+    >>> print(static(dp.Pipeline(a=noisy[0], b=noisy[1])))
+    warning a: the same query as in b is released once more, and paid for once more
+            release it once and use the value twice, or average on purpose
+    """
+    structure = plan.structure
+    found = [*_foreign(structure), *_twins(structure), *_assumed(structure), *_adaptive(structure)]
+    found += _free(plan) if plan.free else _certified(plan)
+    return StaticAudit(tuple(sorted(found, key=lambda each: _ORDER.index(each.severity))))
+
+
+def _foreign(structure: Structure) -> Iterator[Finding]:
+    """Find operations, mechanisms and functions that are none of the library's."""
+    for node in structure:
+        operation = node.handle.operation
+        if isinstance(operation, Release) and not is_own(type(operation.mechanism)):
+            name = type(operation.mechanism).__name__
+            yield Finding(
+                node.name,
+                "warning",
+                f"{name} is a mechanism from outside of the library: nobody checked that what it "
+                "releases loses no more than it declares",
+                "audit it: adaptive_dp.audit.mechanism, and audit.pipeline for what it does here",
+            )
+        if not is_own(type(operation)):
+            yield Finding(
+                node.name,
+                "warning",
+                f"{type(operation).__name__} is an operation from outside of the library: nobody "
+                "checked the sensitivity that it declares",
+                "search for neighbours that move it further: adaptive_dp.audit.search",
+            )
+        for each in operation.parameters().values():
+            if isinstance(each, Function):
+                yield from _function(node, each)
+
+
+def _function(node: Node, function: Function) -> Iterator[Finding]:
+    if function.name in FUNCTIONS:
+        return
+    held = sorted(set(_held(function.call))) if function.call is not None else []
+    if held:
+        yield Finding(
+            node.name,
+            "error",
+            f"the function {_named(function)} can reach what looks like data ({', '.join(held)}): "
+            "if any of it is private, the output leaks it",
+            "pass released values and public constants as arguments, and nothing else",
+        )
+    elif function.call is None:
+        yield Finding(
+            node.name,
+            "warning",
+            f"the function {_named(function)} is named by the document and was not looked at",
+            "read it, and load the plan with allow=[its module]",
+        )
+    elif function.name.startswith("lambda:"):
+        yield Finding(
+            node.name,
+            "note",
+            "no module holds the function that is called here, so a document cannot bring it along",
+            "define it at the top level of a module",
+        )
+
+
+def _named(function: Function) -> str:
+    return function.name.partition(":")[2] if ":" in function.name else function.name
+
+
+def _held(call: Any, depth: int = 0) -> Iterator[str]:
+    """Yield the names under which a function holds tables, arrays or long lists.
+
+    As deep as three calls, so that a function may hold itself.
+    """
+    if isinstance(call, functools.partial):
+        values: dict[str, Any] = {f"argument {i}": v for i, v in enumerate(call.args)}
+        values |= call.keywords
+        yield from _held(call.func, depth + 1) if depth < 3 else ()
+    elif isinstance(call, types.MethodType):
+        values = {"self": call.__self__}
+        yield from _held(call.__func__, depth)
+    elif isinstance(call, types.FunctionType):
+        values = {}
+        cells = call.__closure__ or ()
+        for name, cell in zip(call.__code__.co_freevars, cells, strict=True):
+            try:
+                values[name] = cell.cell_contents
+            except ValueError:  # not filled yet
+                continue
+        for name in _names(call.__code__):
+            if name in call.__globals__:
+                values[name] = call.__globals__[name]
+        named = {**(call.__kwdefaults__ or {})}
+        values |= named | {f"default {i}": v for i, v in enumerate(call.__defaults__ or ())}
+    else:
+        values = _attributes(call)
+        own = inspect.getattr_static(type(call), "__call__", None)
+        if isinstance(own, types.FunctionType):
+            yield from _held(own, depth)
+    for name, value in values.items():
+        if _data(value):
+            yield name
+        elif callable(value) and depth < 3 and not isinstance(value, type):
+            home = getattr(value, "__module__", "") or ""
+            if home == getattr(call, "__module__", None):
+                yield from _held(value, depth + 1)
+        elif type(value).__module__ == getattr(call, "__module__", None) and _data(
+            _attributes(value)
+        ):
+            yield name
+
+
+def _attributes(instance: Any) -> dict[str, Any]:
+    """Return what an object holds, in its dictionary and in its slots."""
+    slots = [getattr(kind, "__slots__", ()) for kind in type(instance).__mro__]
+    names = [s for each in slots for s in ((each,) if isinstance(each, str) else each)]
+    held = {name: getattr(instance, name, None) for name in names if not name.startswith("__")}
+    return held | dict(getattr(instance, "__dict__", {}))
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    """Yield the global names that code loads; of an attribute the name says nothing."""
+    loads = ("LOAD_GLOBAL", "LOAD_NAME")
+    yield from (str(each.argval) for each in dis.get_instructions(code) if each.opname in loads)
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            yield from _names(each)
+
+
+_SMALL = 64
+"""A list, a mapping or an array of at most so many values may well be a table of constants."""
+
+
+def _data(value: Any) -> bool:
+    """Say whether a value looks like data, or holds such; each container is looked at once."""
+    seen: set[int] = set()
+    todo = [value]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, np.ndarray | list | tuple | set | frozenset | Mapping):
+            if (each.size if isinstance(each, np.ndarray) else len(each)) > _SMALL:
+                return True
+            if id(each) not in seen:  # it may hold itself
+                seen.add(id(each))
+                todo += _parts(each)
+        elif type(each).__name__ in _TABLES:
+            return True
+    return False
+
+
+_TABLES = (
+    *("DataFrame", "Series", "LazyFrame", "Table", "Tensor", "Secret"),
+    *("MemoryRows", "PartitionedRows", "Examples", "PartitionedExamples"),
+)
+
+
+def _parts(held: Any) -> list[Any]:
+    if isinstance(held, np.ndarray):
+        return held.ravel().tolist() if held.dtype == object else []
+    return list(held.values() if isinstance(held, Mapping) else held)
+
+
+def _twins(structure: Structure) -> Iterator[Finding]:
+    """Find queries that are released more than once."""
+    by_query: dict[str, list[Node]] = {}
+    for node in structure:
+        if isinstance(node.handle.operation, Release):
+            query = structure.of(node.handle.inputs[0])
+            by_query.setdefault(query.digest, []).append(node)
+    for nodes in by_query.values():
+        for node in nodes[:-1]:
+            yield Finding(
+                node.name,
+                "warning",
+                f"the same query as in {nodes[-1].name} is released once more, and paid for once "
+                "more",
+                "release it once and use the value twice, or average on purpose",
+            )
+
+
+def _assumed(structure: Structure) -> Iterator[Finding]:
+    """Find operations that rest on what no program can check."""
+    for node in structure:
+        text = node.handle.operation.assumes()
+        if text:
+            yield Finding(
+                node.name, "note", f"it is assumed, not checked: {text}", "make sure that it holds"
+            )
+
+
+def _adaptive(structure: Structure) -> Iterator[Finding]:
+    """Find private steps that read released values."""
+    for node in structure:
+        if node.handle.color != "private":
+            continue
+        read = [name for name in node.inputs if structure.nodes[name].handle.color == "released"]
+        if read:
+            yield Finding(
+                node.name,
+                "note",
+                f"what is asked depends on released values ({', '.join(sorted(read))})",
+                "the certificate covers this; check that they are what you mean to follow",
+            )
+
+
+def _free(plan: Pipeline) -> Iterator[Finding]:
+    names = ", ".join(sorted(plan.free))
+    yield Finding(
+        "",
+        "note",
+        f"noise is still free ({names}), so nothing is promised yet",
+        "plan.calibrate(epsilon=..., delta=...), then look again",
+    )
+
+
+def _certified(plan: Pipeline) -> Iterator[Finding]:
+    """Find what the certificate tells."""
+    paper = plan.certify()
+    yield from _claimed(paper.epsilon, paper.delta, releases(plan.structure))
+    lower = max((each.lower for each in paper.bounds.values()), default=0.0)
+    if paper.delta > 0 and lower > 0 and paper.epsilon < math.inf:  # at 0, sums are the truth
+        ratio = paper.epsilon / lower
+        if ratio > LOOSE:
+            yield Finding(
+                "",
+                "note",
+                f"the accountants bracket epsilon between {lower:.4g} and {paper.epsilon:.4g} (by "
+                f"{paper.accountant}): up to {100 * (ratio - 1):.0f}% may be lost to bounds",
+                "ask accountants with finer grids: plan.certify(accountants=[...])",
+            )
+    for row in paper.nodes:
+        if len(paper.nodes) > 2 and row.share > 0.5:
+            yield Finding(
+                row.node,
+                "note",
+                f"it takes {100 * row.share:.0f}% of the budget",
+                "a little more noise here would allow much less noise elsewhere",
+            )
+        if not row.in_worst_world:
+            yield Finding(
+                row.node,
+                "note",
+                "it is not in the worst world: those whom it touches lose less than is certified",
+                "its noise could be less at no cost to the certificate",
+            )
+        if "float64" in row.sampler:
+            yield Finding(
+                row.node,
+                "warning",
+                "its noise is drawn in float64, so the lowest bits of what it releases may tell "
+                "more than is certified",
+                "use a mechanism whose sampler is exact, or round what is published",
+            )
+
+
+def _claimed(epsilon: float, delta: float, charges: list[Charge]) -> Iterator[Finding]:
+    if epsilon == math.inf:
+        yield Finding(
+            "",
+            "error",
+            f"no accountant bounds epsilon at delta = {delta:g}: the plan promises nothing",
+            "choose a delta with plan.with_delta(1e-6), or noise with a bounded loss",
+        )
+    elif epsilon > LARGE:
+        yield Finding(
+            "",
+            "warning",
+            f"epsilon is {epsilon:.4g}: an onlooker's odds on something about a unit may grow by "
+            f"a factor of e^{epsilon:.3g}",
+            "calibrate to less, or say why so much is acceptable",
+        )
+    sizes = [getattr(charge.source, "size", None) for charge in charges]
+    size = max((each for each in sizes if each is not None), default=None)
+    if size is not None and delta * size > 0.1:
+        yield Finding(
+            "",
+            "warning",
+            f"delta = {delta:g} for {size} units: a mechanism that publishes a unit at random with "
+            f"probability {min(1.0, delta * size):.2g} would keep it",
+            f"take a delta well below {1 / size:.1g}",
+        )
+    elif size is None and delta > 1e-3:
+        yield Finding(
+            "",
+            "warning",
+            f"delta = {delta:g} is large for more than a hundred units",
+            "take a delta well below one by their number",
+        )

@@ -1,0 +1,97 @@
+"""What a learner minimizes: losses of linear models, with the constants that proofs need.
+
+Minimizers of convex functions that say how near to the minimum they came.
+
+`minimize` picks a method; each method is a function in the file of its name. All of them end with
+the same proof (`certify`), which looks at the point alone and not at how it was found.
+"""
+
+from adaptive_dp.erm.adversarial import Adversarial
+from adaptive_dp.erm.convexity import Witness, refute_convexity
+from adaptive_dp.erm.loss import Constants, Loss
+from adaptive_dp.erm.losses import (
+    Absolute,
+    GeneralizedLinear,
+    GeneralizedLinearCount,
+    Hinge,
+    Huber,
+    HuberHinge,
+    Logistic,
+    Multinomial,
+    Poisson,
+    SmoothedHinge,
+    Squared,
+    ZeroOne,
+)
+from adaptive_dp.erm.minimax import Near, Saddle, certify_saddle, minimax, weights
+from adaptive_dp.erm.network import Network
+from adaptive_dp.erm.objective import Curved, Gapped, NotReached, Objective, Solution, certify
+from adaptive_dp.erm.optimizers import (
+    accelerated,
+    averaged_descent,
+    gradient_descent,
+    lbfgs,
+    minimize,
+    newton,
+    subgradient,
+)
+from adaptive_dp.erm.problem import L1, Problem, Ridge
+from adaptive_dp.erm.sets import Ball, Box, Ellipsoid, Everywhere, Set, Simplex
+from adaptive_dp.erm.stochastic import katyusha, svrg
+from adaptive_dp.erm.tilted import Tilted
+
+__all__ = [
+    "L1",
+    "Absolute",
+    "Adversarial",
+    "Ball",
+    "Box",
+    "Constants",
+    "Curved",
+    "Ellipsoid",
+    "Everywhere",
+    "Gapped",
+    "GeneralizedLinear",
+    "GeneralizedLinearCount",
+    "Hinge",
+    "Huber",
+    "HuberHinge",
+    "Logistic",
+    "Loss",
+    "Multinomial",
+    "Near",
+    "Network",
+    "NotReached",
+    "Objective",
+    "Poisson",
+    "Problem",
+    "Ridge",
+    "Saddle",
+    "Set",
+    "Simplex",
+    "SmoothedHinge",
+    "Solution",
+    "Squared",
+    "Tilted",
+    "Witness",
+    "ZeroOne",
+    "accelerated",
+    "averaged_descent",
+    "certify",
+    "certify_saddle",
+    "gradient_descent",
+    "katyusha",
+    "lbfgs",
+    "minimax",
+    "minimize",
+    "newton",
+    "refute_convexity",
+    "subgradient",
+    "svrg",
+    "weights",
+]
+
+
+def __dir__() -> list[str]:
+    """Return what is public, for tab completion: not the files that it lies in."""
+    return __all__

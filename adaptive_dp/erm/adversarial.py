@@ -1,0 +1,226 @@
+"""Linear models of two classes whose rows an adversary moves."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from attrs import field, frozen
+from numpy.typing import NDArray
+
+from adaptive_dp.erm.loss import TINY, UNIT, Constants, Floats, above, gamma
+from adaptive_dp.erm.problem import Problem, blocks, curvature, length, scores, sum_error
+from adaptive_dp.erm.sets import norm
+
+NORMS = (1.0, 2.0, math.inf)
+
+
+@frozen(eq=False)
+class Adversarial:
+    """``F(w) = sum_i max_{|v|_q <= rho} f(w.(x_i + v), y_i) + (ridge / 2) |w|^2``.
+
+    f must fall with the margin ``y z`` (a monotone loss of labels -1 and 1). The worst margin is
+    ``y w.x - rho |w|_{q*}`` with ``1/q + 1/q* = 1`` (Hölder, attained), so the worst loss is f
+    there: no inner search. (The loss is convex in v: no method for concave adversaries applies, and
+    none is needed.)
+
+    Parameters
+    ----------
+    problem
+        Rows, loss, ridge and ball.
+    budget
+        rho, from 0 on, in units of x.
+    norm
+        q: 1, 2 or infinity.
+    smoothing
+        s, from 0 on, for a q of 2: in the place of ``|w|`` stands ``sqrt(|w|^2 + s^2)``, which has
+        no kink. F then is larger by at most ``n L rho s``, and all that is said below holds of it.
+
+    Notes
+    -----
+    A row's term is a maximum of convex functions, each ``L |x + v|_2``-Lipschitz: it is convex and
+    ``L (R + rho c)``-Lipschitz, c the most that ``|v|_2`` is of ``|v|_q`` (1, but ``sqrt p`` for
+    q infinite). The ridge's strong convexity is kept. So the minimizer's sensitivity is that of
+    ordinary risk with the larger constant. Without smoothing F is not smooth: ``|w|_{q*}`` has
+    kinks, at 0 at least.
+
+    *Smoothing.* ``d(w) = sqrt(|w|^2 + s^2)`` is convex, with a gradient shorter than 1 and a second
+    derivative ``(I - w w' / d^2) / d`` of at most 1/s; and f falls with the margin ``y w.x - rho
+    d``, which is concave. So a row's term is convex, ``L (R + rho)``-Lipschitz, and
+    ``(beta (R + rho)^2 + L rho / s)``-smooth.
+
+    Examples
+    --------
+    >>> from adaptive_dp.erm.losses import Hinge
+    >>> plain = Problem(np.eye(2), np.ones(2), Hinge(), row_norm=1.0)
+    >>> Adversarial(plain, 0.5).value(np.array([0.0, 1.0]))
+    2.0
+    """
+
+    problem: Problem = field()
+    budget: float = field()
+    norm: float = field(default=2.0)
+    smoothing: float = field(default=0.0, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what the closed form does not cover."""
+        loss = self.problem.loss
+        if loss.labels != "sign" or not loss.monotone:
+            raise ValueError(
+                f"Adversarial needs a loss that falls with the margin, got {type(loss).__name__}; "
+                "use Logistic, Hinge, SmoothedHinge or HuberHinge"
+            )
+        if not 0 <= self.budget < math.inf:
+            raise ValueError(f"Adversarial.budget must be from 0 on, got {self.budget!r}")
+        if self.norm not in NORMS:
+            raise ValueError(f"Adversarial.norm must be 1, 2 or math.inf, got {self.norm!r}")
+        if not 0 <= self.smoothing < math.inf or (self.smoothing and self.norm != 2):
+            raise ValueError(
+                "Adversarial.smoothing must be from 0 on, and is for a norm of 2 alone, got "
+                f"{self.smoothing!r} at norm {self.norm!r}"
+            )
+
+    @property
+    def width(self) -> int:
+        """The number of parameters, p."""
+        return self.problem.width
+
+    @property
+    def parts(self) -> int:
+        """The number of rows."""
+        return self.problem.parts
+
+    @property
+    def strong(self) -> float:
+        """That of the problem's ridge; what was proven of the plain losses may not hold here."""
+        return max(0.0, math.nextafter(self.problem.ridge, -math.inf))
+
+    @property
+    def smooth(self) -> float:
+        """``n (beta (R + rho)^2 + L rho / s) + ridge``; infinite without smoothing."""
+        if not self.budget:
+            return self.problem.smooth
+        if not self.smoothing:
+            return math.inf
+        c, far = self.constants, self.longest
+        bend = above(c.lipschitz * self.budget / self.smoothing)
+        return above(self.parts * above(c.smoothness * far * far + bend) + self.problem.ridge)
+
+    @property
+    def longest(self) -> float:
+        """``R + rho c``: what no moved row is longer than."""
+        stretch = math.sqrt(self.width) if self.norm == math.inf else 1.0
+        return above(self.problem.longest + above(self.budget * stretch))
+
+    @property
+    def constants(self) -> Constants:
+        """What holds for a row's loss at every margin within reach of the adversary."""
+        return self.problem.loss.constants(self.margin(self.problem.span))
+
+    def margin(self, reach: float) -> float:
+        """Return the most that a moved row's score can be at ``|w| <= reach``."""
+        return above(above(reach * self.longest) + above(self.budget * self.smoothing))
+
+    @property
+    def row_lipschitz(self) -> float:
+        """A Lipschitz constant of one row's worst loss."""
+        return above(self.constants.lipschitz * self.longest)
+
+    @property
+    def lipschitz(self) -> float:
+        """``n L (R + rho c) + ridge radius``."""
+        p = self.problem
+        return above(self.parts * self.row_lipschitz + (p.ridge * p.span if p.ridge else 0.0))
+
+    def rounding(self, w: Floats) -> float:
+        """Return the most, in l2 norm, by which `gradient` at w can be off."""
+        return self.rounding_within(length(w))
+
+    def rounding_within(self, reach: float) -> float:
+        """Return the most by which `gradient` can be off at any ``|w| <= reach``.
+
+        It is what that of a `Problem` of rows of ``R + rho c`` can. The norm's subgradient is exact
+        for q of 1 and infinity, off by ``gamma_{p+8}`` for 2. Where the loss has a kink, the bound
+        is 2 L a row.
+        """
+        p, n = self.problem, self.parts
+        if not reach < math.inf:
+            return math.inf
+        apart = above(2 * gamma(self.width + 8) * self.margin(reach))
+        c = p.loss.constants(above(self.margin(reach) + apart))
+        own = p.loss.rounding(above(self.margin(reach) + apart)).slope
+        slope = min(c.smoothness * apart if apart else 0.0, 2 * c.lipschitz) + own
+        total = n * self.longest * (c.lipschitz + slope)
+        summed = (sum_error(n, self.width) + gamma(n + self.width + 12)) * total
+        bent = 4 * UNIT * (total * 1.001 + 2 * p.ridge * reach)
+        return above(n * self.longest * slope + summed + bent) + TINY
+
+    def value(self, w: Floats) -> float:
+        """Return F(w)."""
+        p, total = self.problem, 0.0
+        for some in blocks(p.x):
+            total += float(p.loss.value(self._worst(w, p.x[some], p.y[some]), p.y[some]).sum())
+        return total + p.ridge / 2 * float(w @ w)
+
+    def gradient(self, w: Floats) -> Floats:
+        """Return a subgradient of F at w, shape (p,)."""
+        p, total, weight = self.problem, np.zeros(self.width), 0.0
+        for some in blocks(p.x):
+            some_x, some_y = p.x[some], p.y[some]
+            pulled, steep = self._pulled(w, some_x, some_y)
+            total += pulled
+            weight += steep
+        return np.asarray(total + weight * (self.budget * self._bend(w)) + p.ridge * w)
+
+    def part(self, chosen: NDArray[np.int64], w: Floats) -> Floats:
+        """Return the sum of the chosen rows' subgradients at w, each with its n-th of the ridge."""
+        p = self.problem
+        pulled, weight = self._pulled(w, p.x[chosen], p.y[chosen])
+        share = p.ridge * len(chosen) / max(self.parts, 1)
+        return np.asarray(pulled + weight * (self.budget * self._bend(w)) + share * w)
+
+    def project(self, w: Floats) -> Floats:
+        """Return the point of the ball that is nearest to w."""
+        return self.problem.project(w)
+
+    def astray(self, w: Floats) -> float:
+        """Return the most, in l2 norm, by which `project` at w is off."""
+        return self.problem.astray(w)
+
+    def hessian(self, w: Floats) -> Floats:
+        """Return the second derivative of F at w, shape (p, p), where it has one."""
+        p, eye = self.problem, np.eye(self.width)
+        total, weight, towards = p.ridge * eye, 0.0, self._bend(w)
+        for some in blocks(p.x):
+            x, y = p.x[some], p.y[some]
+            z = self._worst(w, x, y)
+            along = x - (self.budget * y)[:, None] * towards
+            total += curvature(p.loss.second(z, y), along)
+            weight += float(np.abs(p.loss.slope(z, y)).sum())
+        if self.norm == 2 and (far := self._long(w)):
+            total += weight * self.budget / far * (eye - np.outer(towards, towards))
+        return total
+
+    def _long(self, w: Floats) -> float:
+        return math.hypot(norm(w), self.smoothing)
+
+    def _pulled(self, w: Floats, x: Floats, y: Floats) -> tuple[Floats, float]:
+        """Return ``sum s_i x_i`` and ``sum |s_i|``: each slope s_i has the sign of -y_i."""
+        slope = self.problem.loss.slope(self._worst(w, x, y), y)
+        return np.asarray((slope @ x)[0]), float(np.abs(slope).sum())
+
+    def _worst(self, w: Floats, x: Floats, y: Floats) -> Floats:
+        """Return the scores of the moved rows: their margins are smaller by ``rho |w|_{q*}``."""
+        dual = {1.0: np.max(np.abs(w), initial=0.0), 2.0: self._long(w), math.inf: np.abs(w).sum()}
+        return scores(w[None], x) - y * (self.budget * float(dual[self.norm]))
+
+    def _bend(self, w: Floats) -> Floats:
+        """Return a subgradient of ``|w|_{q*}``, 0 at 0."""
+        if not np.any(w):
+            return np.zeros_like(w)
+        if self.norm == 2:
+            return np.asarray(w / self._long(w))
+        if self.norm == math.inf:
+            return np.sign(w)
+        first = int(np.argmax(np.abs(w)))
+        return np.where(np.arange(len(w)) == first, np.sign(w), 0.0)

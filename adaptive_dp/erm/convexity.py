@@ -1,0 +1,103 @@
+"""A search for proof that a function is not convex."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from attrs import frozen
+
+from adaptive_dp.erm.loss import Floats
+
+ROUNDING = 1e-9
+"""What of the values' size a violation must exceed: the function's own rounding is far below."""
+
+
+@frozen(eq=False)
+class Witness:
+    """Two points between which a function is above its chord.
+
+    Parameters
+    ----------
+    a, b
+        Shape (p,).
+    share
+        Of a, in (0, 1): the point is ``share a + (1 - share) b``.
+    excess
+        By how much the function is above what (strong) convexity allows there.
+    """
+
+    a: Floats
+    b: Floats
+    share: float
+    excess: float
+
+
+def refute_convexity(
+    f: Callable[[Floats], float],
+    low: Floats,
+    high: Floats,
+    *,
+    strength: float = 0.0,
+    tries: int = 1000,
+    seed: int = 0,
+) -> Witness | None:
+    """Return a witness that f is not convex on a box, or None where none was found.
+
+    f is ``strength``-strongly convex where for all a, b and s in [0, 1], with c = s a + (1 - s) b,
+
+        f(c) <= s f(a) + (1 - s) f(b) - (strength / 2) s (1 - s) |a - b|^2.
+
+    (Without the half, as it is sometimes printed, it is twice as strong a demand.) A witness is a
+    proof, up to the rounding that is allowed for; None proves nothing: it is no certificate.
+
+    Parameters
+    ----------
+    f
+        From shape (p,) to a number; where it is not finite it is passed over.
+    low, high
+        The box, arrays of shape (p,).
+    strength
+        What strong convexity to refute; 0 for convexity.
+    tries
+        Pairs of points: half of them far apart, half near one another at every scale.
+    seed
+        Of the search, which reads no private randomness.
+
+    Examples
+    --------
+    >>> box = np.array([-1.0]), np.array([1.0])
+    >>> refute_convexity(lambda w: w[0] ** 2, *box) is None
+    True
+    >>> refute_convexity(lambda w: w[0] ** 3, *box).excess > 0.2
+    True
+    """
+    low, high = np.asarray(low, float), np.asarray(high, float)
+    if low.ndim != 1 or low.shape != high.shape or not np.all(low < high):
+        raise ValueError("refute_convexity wants low < high, arrays of one shape (p,)")
+    if not np.all(np.isfinite([low, high])):
+        raise ValueError("refute_convexity wants a bounded box")
+    rng = np.random.default_rng(seed)
+    best: Witness | None = None
+    for turn in range(tries):
+        a = rng.uniform(low, high)
+        b = rng.uniform(low, high)
+        if turn % 2:
+            b = a + (b - a) * 10.0 ** rng.uniform(-3, 0)
+        share = 0.5 if turn % 4 < 2 else float(rng.uniform(0.05, 0.95))
+        excess = _excess(f, a, b, share, strength)
+        if excess > (best.excess if best else 0.0):
+            best = Witness(a, b, share, excess)
+    return best
+
+
+def _excess(f: Callable[[Floats], float], a: Floats, b: Floats, s: float, mu: float) -> float:
+    """Return by how much f is above its chord, less what rounding may have done; 0 if not."""
+    values = [float(f(point)) for point in (s * a + (1 - s) * b, a, b)]
+    apart = float((a - b) @ (a - b))
+    if not all(map(math.isfinite, values)):
+        return 0.0
+    bend = mu / 2 * s * (1 - s) * apart
+    excess = values[0] - s * values[1] - (1 - s) * values[2] + bend
+    return excess - ROUNDING * (1e-300 + bend + max(map(abs, values)))

@@ -1,0 +1,263 @@
+"""Saddle points: games of a learner against an adversary, solved with a proven gap."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import numpy as np
+from attrs import frozen
+from numpy.typing import NDArray
+
+from adaptive_dp.erm.objective import (
+    Floats,
+    NotReached,
+    Objective,
+    Solution,
+    from_gap,
+    refuse_unless_positive,
+    refuse_unless_strong,
+    start_at,
+    stationary,
+)
+from adaptive_dp.erm.optimizers import accelerated
+from adaptive_dp.erm.sets import Simplex
+
+# -----------------------------------------------------------------------------
+# What a minimax optimizer is given: a game of a learner x against an adversary y.
+
+
+class Saddle(Protocol):
+    """``f(x, y)``, strongly convex in x and *concave* in y, over a product of closed convex sets.
+
+    Concave adversaries are weights of groups, ``f(x, y) = sum of y_k F_k(x)``, or penalised ones.
+    The shift v of a row within a ball is none for a linear model: its loss is convex in v. There
+    the worst shift has a closed form, and the worst loss is an objective of its own.
+    """
+
+    @property
+    def adversary(self) -> int:
+        """The number of the adversary's parameters."""
+        ...
+
+    @property
+    def smooth(self) -> float:
+        """A Lipschitz constant of f's gradient in x and y together."""
+        ...
+
+    def against(self, y: Floats) -> Objective:
+        """Return ``f(., y)`` as an objective; `strong` and `lipschitz` hold for every y."""
+        ...
+
+    def ascent(self, x: Floats, y: Floats) -> Floats:
+        """Return the gradient of f by y at (x, y)."""
+        ...
+
+    def project(self, y: Floats) -> Floats:
+        """Return the nearest point of the adversary's set; exactly in it, if not the nearest."""
+        ...
+
+    def rise(self, x: Floats, y: Floats) -> float:
+        """Return an upper bound of ``max f(x, .) - f(x, y)``, rounding included."""
+        ...
+
+
+def weights(y: Floats) -> Floats:
+    """Return the point of the unit simplex that is nearest to y, but with a sum of exactly 1.
+
+    The projection is cut to multiples of ``2^-50``, and its largest takes the rest: all these
+    numbers, and every sum of them, are floats. The proof of a solution needs weights that the
+    adversary may really choose.
+
+    Examples
+    --------
+    >>> weights(np.array([1.0, 0.5, -1.0]))
+    array([0.75, 0.25, 0.  ])
+    """
+    whole = np.floor(Simplex().project(y) * 2.0**50).astype(np.int64)
+    whole[np.argmax(whole)] += 2**50 - int(whole.sum())
+    return np.asarray(whole * 2.0**-50)
+
+
+@frozen(eq=False)
+class Near:
+    """``F(w) + weight |w - center|^2``: what a proximal point method minimizes in each round.
+
+    Examples
+    --------
+    >>> from adaptive_dp.erm import Logistic, Problem
+    >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Logistic(), row_norm=1.0, ridge=0.5)
+    >>> near = Near(problem, center=np.zeros(2), weight=1.0)
+    >>> round(near.strong, 6)
+    2.5
+    """
+
+    inner: Objective
+    center: Floats
+    weight: float
+
+    @property
+    def width(self) -> int:
+        """The number of parameters."""
+        return self.inner.width
+
+    @property
+    def parts(self) -> int:
+        """The number of summands; the new term is spread evenly over them."""
+        return self.inner.parts
+
+    @property
+    def strong(self) -> float:
+        """The strong convexity of both terms."""
+        return self.inner.strong + 2 * self.weight
+
+    @property
+    def smooth(self) -> float:
+        """The smoothness of both terms."""
+        return self.inner.smooth + 2 * self.weight
+
+    @property
+    def lipschitz(self) -> float:
+        """None: the set may be unbounded."""
+        return np.inf
+
+    def value(self, w: Floats) -> float:
+        """Return the sum of both terms."""
+        return self.inner.value(w) + self.weight * float(np.sum((w - self.center) ** 2))
+
+    def gradient(self, w: Floats) -> Floats:
+        """Return the gradient of both terms."""
+        return self.inner.gradient(w) + 2 * self.weight * (w - self.center)
+
+    def rounding(self, w: Floats) -> float:
+        """Return the inner rounding with that of three more operations."""
+        far = float(np.linalg.norm(w) + np.linalg.norm(self.center))
+        slope = float(np.linalg.norm(self.inner.gradient(w)))
+        return self.inner.rounding(w) + 2.0**-50 * (2 * self.weight * far + slope)
+
+    def part(self, chosen: NDArray[np.int64], w: Floats) -> Floats:
+        """Return the chosen parts' gradients with their share of the new term."""
+        share = 2 * self.weight * len(chosen) / self.parts
+        return self.inner.part(chosen, w) + share * (w - self.center)
+
+    def project(self, w: Floats) -> Floats:
+        """Return the inner projection."""
+        return self.inner.project(w)
+
+    def astray(self, w: Floats) -> float:
+        """Return the inner projection's rounding."""
+        return self.inner.astray(w)
+
+
+# -----------------------------------------------------------------------------
+# Saddle points: Minimax-APPA, with a proof from the primal-dual gap.
+#
+# **Proof of a solution.** Let ``Phi(x) = max_y f(x, y)``, mu-strongly convex as every f(., y) is,
+# and
+# x* its minimizer over C. For any y of the adversary's set and any point q of C at which the
+# residual
+# of f(., y) is r (`certificate.py`: ``<g, q - x> <= r |q - x|`` for x in C),
+# ``mu |q - x*| <= sqrt(r^2 + 2 mu rise)``, where ``rise >= Phi(q) - f(q, y)``.
+#
+# *Proof.* ``Phi(x*) >= min_x f(x, y) >= f(q, y) - max_d (r d - mu d^2 / 2) = f(q, y) - r^2 / (2
+# mu)``. So ``mu/2 |q - x*|^2 <= Phi(q) - Phi(x*) <= rise + r^2 / (2 mu)``. QED
+#
+# Rounding: a computed projection that is ``e`` away from q moves f(., y) and Phi by at most ``L e``
+# each, and the point itself by e. The residual bounds what ``certificate.py`` says at q.
+
+
+def minimax(
+    saddle: Saddle, tolerance: float, *, start: Floats | None = None, rounds: int = 2000
+) -> tuple[Solution, Floats]:
+    """Return the learner's solution of ``min_x max_y f(x, y)`` and the adversary's answer.
+
+    Outside, an accelerated proximal point method on x: each round solves the game with ``l |x -
+    c|^2`` added, l the smoothness of f, and extrapolates its center c. Inside, accelerated ascent
+    on y, with the best x against each y by accelerated descent. As f may be merely concave in y the
+    ascent uses restarts in the place of a fixed momentum. A round is solved to a hundredth of the
+    last known gap (own choice; the proof at the end rests on no rate).
+
+    Parameters
+    ----------
+    saddle
+        The game; strongly convex and smooth in x, concave and smooth in y.
+    tolerance
+        Of the residual: ``|x - x*| <= tolerance / mu``, x* the minimizer of ``max_y f(., y)``.
+    start
+        Where x begins; the origin if not given.
+    rounds
+        The most rounds, and the most ascent steps of each.
+
+    Raises
+    ------
+    NotReached
+        Where the rounds end first. The message holds nothing of the data.
+
+    References
+    ----------
+    Lin, Jin and Jordan 2020, Algorithm 4 (Minimax-APPA).
+    """
+    y = saddle.project(np.zeros(saddle.adversary))
+    learner = saddle.against(y)
+    refuse_unless_strong(learner)
+    refuse_unless_positive("tolerance", tolerance)
+    refuse_unless_positive("rounds", rounds)
+    mu, smooth = learner.strong, saddle.smooth
+    root = 2 * math.sqrt(max(1.0, smooth / mu))
+    last = center = start_at(learner, start)
+    solution = certify_saddle(saddle, last, y)
+    for _ in range(rounds):
+        if solution.residual <= tolerance:
+            return solution, y
+        accuracy = max(tolerance, 0.1 * min(solution.residual, 1e300)) ** 2 / (20 * mu)
+        x, y, gradients = _round(saddle, center, last, y, accuracy, rounds)
+        center = x + (root - 1) / (root + 1) * (x - last)
+        last = x
+        solution = certify_saddle(saddle, x, y, solution.gradients + gradients)
+    raise NotReached(
+        f"no saddle point within the tolerance {tolerance} was proven; allow more rounds, or "
+        "choose a tolerance above the rounding of the gradient"
+    )
+
+
+def certify_saddle(saddle: Saddle, x: Floats, y: Floats, gradients: int = 0) -> Solution:
+    """Return the point near x with what is proven of it; y is a point of the adversary's set."""
+    learner = saddle.against(y)
+    if not np.isfinite(x).all() or not np.isfinite(y).all():
+        return Solution(x, math.inf, gradients)
+    found = stationary(learner, x, gradients, saddle.smooth)
+    gap = saddle.rise(found.w, y)
+    astray = learner.astray(found.w)
+    if astray:
+        gap += 2 * learner.lipschitz * astray
+    both = math.hypot(found.residual, from_gap(gap, learner.strong)) * (1 + 2.0**-50)
+    residual = both + learner.strong * astray
+    return Solution(found.w, residual if residual < math.inf else math.inf, found.gradients)
+
+
+def _round(
+    saddle: Saddle, center: Floats, x: Floats, y: Floats, accuracy: float, steps: int
+) -> tuple[Floats, Floats, int]:
+    """Return x, y of the game with the proximal term, to a gap of ``accuracy``, and the count."""
+    ahead, age, gradients = y, 1.0, 0
+    # Danskin: the best x is Lipschitz in y, at rate smooth / (2 smooth + mu) < 1/2.
+    eta = 1 / (1.5 * saddle.smooth)
+    near = Near(saddle.against(y), center, saddle.smooth)
+    exact = 0.1 * math.sqrt(2 * near.strong * accuracy)
+    for _ in range(steps):
+        for_y = Near(saddle.against(y), center, saddle.smooth)
+        best = accelerated(for_y, tolerance=exact, steps=1000, start=x)
+        gradients += best.gradients
+        x = best.w
+        if best.residual**2 / (2 * for_y.strong) + saddle.rise(x, y) <= accuracy:
+            break
+        if ahead is not y:
+            for_ahead = Near(saddle.against(ahead), center, saddle.smooth)
+            best = accelerated(for_ahead, tolerance=exact, steps=1000, start=x)
+            gradients += best.gradients
+        then = saddle.project(ahead + eta * saddle.ascent(best.w, ahead))
+        apart = float((ahead - then) @ (then - y)) > 0
+        last, age = (1.0, 1.0) if apart else (age, (1 + math.sqrt(1 + 4 * age**2)) / 2)
+        ahead = then if apart else then + (last - 1) / age * (then - y)
+        y = then
+    return x, y, gradients

@@ -1,0 +1,95 @@
+"""A network of two layers: what it computes, and how its parameters lie in one vector."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+from attrs import field, frozen
+from attrs.validators import instance_of
+from numpy.typing import NDArray
+
+from adaptive_dp.erm.loss import Floats, Labels, Loss
+
+Activation = Literal["tanh", "relu"]
+
+
+@frozen
+class Network:
+    """``loss(W2 (1, a(W1 x)), y)``, summed over rows. Not convex.
+
+    So no bound of this package that needs convexity, a minimizer or its sensitivity applies: what
+    privacy there is comes from clipping each row's gradient (`adaptive_dp.NoisySGD`). The hidden
+    units' bias is the rows' own intercept; the scores' is the 1 in front of the hidden units.
+
+    Parameters
+    ----------
+    loss
+        Of the scores and the label, such as ``Multinomial(10)``.
+    hidden
+        The number of hidden units, h.
+    activation
+        a: ``"tanh"``, or ``"relu"`` (slope 0 at 0).
+
+    Examples
+    --------
+    >>> from adaptive_dp.erm import Logistic
+    >>> Network(Logistic(), hidden=3).size(2)
+    10
+    """
+
+    loss: Loss = field(validator=instance_of(Loss))
+    hidden: int = field()
+    activation: Activation = "tanh"
+    convex: ClassVar[bool] = False
+
+    def __attrs_post_init__(self) -> None:
+        given = self.hidden
+        if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= 2**16:
+            raise ValueError(f"Network.hidden must be a whole number from 1 to 2^16, got {given!r}")
+        if self.activation not in get_args(Activation):
+            raise ValueError(
+                f"Network.activation must be 'tanh' or 'relu', got {self.activation!r}"
+            )
+
+    @property
+    def labels(self) -> Labels:
+        """The kind of labels that the loss reads."""
+        return self.loss.labels
+
+    @property
+    def outputs(self) -> int:
+        """The number of scores, k."""
+        return self.loss.outputs
+
+    def size(self, width: int) -> int:
+        """Return the number of parameters for rows of ``width`` features."""
+        return self.hidden * width + self.outputs * (self.hidden + 1)
+
+    def layers(self, w: Floats, width: int) -> tuple[Floats, Floats]:
+        """Return W1 of shape (h, p) and W2 of shape (k, h + 1), views of a flat w."""
+        if w.shape != (self.size(width),):
+            raise ValueError(
+                f"Network wants parameters of shape ({self.size(width)},), got {w.shape}"
+            )
+        first = self.hidden * width
+        return w[:first].reshape(self.hidden, width), w[first:].reshape(self.outputs, -1)
+
+    def bend(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return a of values, each by itself."""
+        return np.asarray(np.tanh(values) if self.activation == "tanh" else np.maximum(values, 0.0))
+
+    def bent(self, values: Floats) -> Floats:
+        """Return the slope of a where it has ``values``."""
+        if self.activation == "relu":
+            return (values > 0).astype(np.float64)
+        return np.asarray(1.0 - values * values)
+
+    def scores(self, w: Floats, x: Floats) -> Floats:
+        """Return the scores of rows of shape (n, p), shape (k, n)."""
+        first, second = self.layers(w, x.shape[1])
+        return np.asarray(second[:, 1:] @ self.bend(first @ x.T) + second[:, :1])
+
+    def value(self, w: Floats, x: Floats, y: Floats) -> float:
+        """Return the sum of the rows' losses."""
+        return float(self.loss.value(self.scores(w, x), y).sum())

@@ -1,0 +1,470 @@
+"""Minimizers of convex functions, from gradient descent to Newton's method."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+
+import numpy as np
+
+from adaptive_dp.erm.objective import (
+    Counted,
+    Curved,
+    Floats,
+    Gapped,
+    NotReached,
+    Objective,
+    Solution,
+    certify,
+    refuse_unless_positive,
+    refuse_unless_smooth,
+    refuse_unless_strong,
+    start_at,
+)
+
+# -----------------------------------------------------------------------------
+# Projected gradient descent: its last point, or its average.
+
+
+def gradient_descent(
+    objective: Objective, *, tolerance: float = 0.0, steps: int, start: Floats | None = None
+) -> Solution:
+    """Return the last point of ``w <- P(w - eta grad F(w))``, ``eta = 2 / (mu + beta)``.
+
+    The distance to the minimizer shrinks by ``(k - 1) / (k + 1)`` a step, ``k = beta / mu``, where
+    F is smooth and strongly convex on the whole space.
+
+    Parameters
+    ----------
+    objective
+        Smooth; without strong convexity the step is ``1 / beta``.
+    tolerance
+        Ends the search where the residual is at most this.
+    steps
+        The most steps.
+    start
+        Where to begin, shape (p,); the origin if not given.
+
+    References
+    ----------
+    Nesterov 2018, Theorem 2.1.15.
+
+    Examples
+    --------
+    >>> from adaptive_dp.erm import Logistic, Problem
+    >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Logistic(), row_norm=1.0, ridge=0.5)
+    >>> gradient_descent(problem, tolerance=1e-6, steps=1_000).residual <= 1e-6
+    True
+    """
+    refuse_unless_smooth(objective)
+    refuse_unless_positive("steps", steps)
+    strong, smooth = objective.strong, objective.smooth
+    eta = 2 / (strong + smooth) if strong > 0 else 1 / smooth
+    counted, w, near = Counted(objective), start_at(objective, start), tolerance
+    for _ in range(steps):
+        ahead = objective.project(w - eta * counted.gradient(w))
+        moved = float(np.linalg.norm(ahead - w)) / eta
+        w = ahead
+        if moved <= near:
+            solution = certify(objective, w, counted.gradients)
+            if solution.residual <= tolerance:
+                return solution
+            counted.gradients, near = solution.gradients, near / 2
+    return certify(objective, w, counted.gradients)
+
+
+def averaged_descent(
+    objective: Objective, *, diameter: float, steps: int, start: Floats | None = None
+) -> Solution:
+    r"""Return the average of T points of projected subgradient descent, ``eta = D / (L sqrt T)``.
+
+    ``F(average) - min F <= L D / sqrt(T)`` for every convex F with subgradients of norm at most L
+    on a set of diameter D (of the whole F: of a sum of n losses L is n times that of one).
+
+    *Proof.* ``|w_{t+1} - w*|^2 <= |w_t - w*|^2 - 2 eta <g_t, w_t - w*> + eta^2 L^2``, since P does
+    not expand. Summed over t, with ``F(w_t) - F* <= <g_t, w_t - w*>`` and Jensen's inequality, the
+    gap is at most ``D^2 / (2 eta T) + eta L^2 / 2``, which is ``L D / sqrt(T)`` at this eta. With
+    the largest norm of the set in the place of D (as is sometimes printed) the bound is false.
+
+    References
+    ----------
+    Bubeck 2015, Theorem 3.2.
+
+    Examples
+    --------
+    >>> from adaptive_dp.erm import Hinge, Problem
+    >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Hinge(), row_norm=1.0, radius=1.0)
+    >>> w = averaged_descent(problem, diameter=2.0, steps=400).w
+    >>> problem.value(w) <= 2 - 2**0.5 + 2 * problem.lipschitz / 20
+    True
+    """
+    refuse_unless_positive("steps", steps)
+    if not 0 < diameter < math.inf or not 0 < objective.lipschitz < math.inf:
+        raise ValueError(
+            "averaged_descent needs a positive, finite diameter of the set and `lipschitz` of the "
+            f"objective, got {diameter} and {objective.lipschitz}"
+        )
+    eta = diameter / (objective.lipschitz * math.sqrt(steps))
+    counted, w = Counted(objective), start_at(objective, start)
+    total = np.zeros(objective.width)
+    for _ in range(steps):
+        total += w
+        w = objective.project(w - eta * counted.gradient(w))
+    return certify(objective, total / steps, counted.gradients)
+
+
+# -----------------------------------------------------------------------------
+# Nesterov's accelerated gradient descent, projected.
+
+
+def accelerated(
+    objective: Objective,
+    *,
+    tolerance: float = 0.0,
+    steps: int,
+    restart: bool = False,
+    start: Floats | None = None,
+) -> Solution:
+    """Return the last point of ``w' = P(y - grad F(y) / beta)``, ``y' = w' + m (w' - w)``.
+
+    With strong convexity ``m = (sqrt k - 1) / (sqrt k + 1)``, ``k = beta / mu``, and ``F(w) - min
+    F`` is at most ``(1 - 1 / sqrt k)^T`` times ``F(w_0) - min F + mu/2 |w_0 - w*|^2``. Without it
+    (or with ``restart``) m grows as in FISTA and falls back to 0 whenever the last step and the
+    momentum point apart, which adapts to curvature that is better than mu.
+
+    Parameters
+    ----------
+    objective
+        Smooth.
+    tolerance
+        Ends the search where the residual is at most this.
+    steps
+        The most steps.
+    restart
+        Whether to use restarts although a strong convexity is known.
+    start
+        Where to begin, shape (p,); the origin if not given.
+
+    References
+    ----------
+    Nesterov 2018, section 2.2.1, constant step scheme III; Bubeck 2015, Theorem 3.18; Beck and
+    Teboulle 2009 (FISTA); O'Donoghue and Candes 2015 (gradient restart).
+
+    Examples
+    --------
+    >>> from adaptive_dp.erm import Logistic, Problem
+    >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Logistic(), row_norm=1.0, ridge=0.01)
+    >>> accelerated(problem, tolerance=1e-6, steps=1_000).residual <= 1e-6
+    True
+    """
+    refuse_unless_smooth(objective)
+    refuse_unless_positive("steps", steps)
+    fixed = objective.strong > 0 and not restart
+    root = math.sqrt(max(1.0, objective.smooth / objective.strong)) if fixed else math.inf
+    momentum, age = (root - 1) / (root + 1) if fixed else 0.0, 1.0
+    counted, w, near = Counted(objective), start_at(objective, start), tolerance
+    y = w
+    for _ in range(steps):
+        ahead = objective.project(y - counted.gradient(y) / objective.smooth)
+        if not fixed:
+            apart = float((y - ahead) @ (ahead - w)) > 0
+            last, age = (1.0, 1.0) if apart else (age, (1 + math.sqrt(1 + 4 * age**2)) / 2)
+            momentum = 0.0 if apart else (last - 1) / age
+        mapping = objective.smooth * float(np.linalg.norm(y - ahead))
+        w, y = ahead, ahead + momentum * (ahead - w)
+        if mapping <= near:
+            solution = certify(objective, w, counted.gradients)
+            if solution.residual <= tolerance:
+                return solution
+            counted.gradients, near = solution.gradients, near / 2
+    return certify(objective, w, counted.gradients)
+
+
+# -----------------------------------------------------------------------------
+# Subgradient descent for strongly convex objectives, stochastic or not.
+
+
+def subgradient(
+    objective: Objective,
+    *,
+    steps: int,
+    generator: np.random.Generator | None = None,
+    start: Floats | None = None,
+) -> Solution:
+    """Return the average of the points, weights proportional to t, steps ``2 / (mu (t + 1))``.
+
+    With estimates of the subgradient whose expected squared norm is at most ``L^2`` the expected
+    ``F - min F`` is at most ``2 L^2 / (mu (T + 1))``. Single runs are above it every so often: the
+    proof of a run is its certificate, which for losses with kinks needs the objective's `gap`;
+    without one the residual is what the subgradient says, seldom of use.
+
+    Parameters
+    ----------
+    objective
+        Strongly convex.
+    steps
+        How many, T.
+    generator
+        Draws the part whose subgradient, times n, is the estimate; without it all parts are used,
+        and the bound holds without expectation.
+    start
+        Where to begin, shape (p,); the origin if not given.
+
+    References
+    ----------
+    Lacoste-Julien, Schmidt and Bach 2012; Bubeck 2015, Theorems 3.9 and 6.2.
+
+    Examples
+    --------
+    >>> from adaptive_dp.erm import Hinge, Problem
+    >>> x, y = np.eye(2), np.array([1.0, -1.0])
+    >>> problem = Problem(x, y, Hinge(), row_norm=1.0, ridge=1.0, radius=2.0)
+    >>> found = subgradient(problem, steps=1_000)
+    >>> problem.value(found.w) <= 1 + 2 * problem.lipschitz**2 / 1_001  # the minimum is 1
+    True
+    """
+    refuse_unless_strong(objective)
+    refuse_unless_positive("steps", steps)
+    counted, w = Counted(objective), start_at(objective, start)
+    average, n = w, objective.parts
+    drawn = None if generator is None else generator.integers(n, size=(steps, 1))
+    for t in range(1, steps + 1):
+        average = average + 2 / (t + 1) * (w - average)
+        slope = counted.gradient(w) if drawn is None else n * counted.part(drawn[t - 1], w)
+        w = objective.project(w - 2 / (objective.strong * (t + 1)) * slope)
+    return certify(objective, average, counted.gradients)
+
+
+# -----------------------------------------------------------------------------
+# Newton's method with a line search on the gradient's norm.
+
+
+NOISE = 1e-12
+"""The share of F by which it must fall at least: far above what computing it is off by."""
+
+
+def newton(
+    objective: Objective, *, tolerance: float = 0.0, steps: int, start: Floats | None = None
+) -> Solution:
+    """Return where Newton's method ended.
+
+    Steps are halved until ``|grad F|`` falls by a quarter of what the linear model promises. Along
+    ``-H^-1 grad F`` the squared norm falls at rate ``2 |grad F|^2``, so that such a step exists
+    where F is twice differentiable. Where its gradient has kinks (Huber's loss), F itself need fall
+    by a thousandth of what the linear model promises; values alone would not do, since they stop to
+    tell points apart at the square root of the float's precision. It ends where no step makes
+    either smaller, or where one leaves the set.
+
+    Parameters
+    ----------
+    objective
+        With a `hessian`, which is counted as p gradients.
+    tolerance
+        Ends the search where the gradient is at most half of this.
+    steps
+        The most steps.
+    start
+        Where to begin, shape (p,); the origin if not given.
+
+    References
+    ----------
+    Nocedal and Wright 2006, sections 3.3 and 11.2.
+
+    Examples
+    --------
+    >>> from adaptive_dp.erm import Logistic, Problem
+    >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Logistic(), row_norm=1.0, ridge=0.01)
+    >>> newton(problem, tolerance=1e-10, steps=20).residual <= 1e-10
+    True
+    """
+    if not isinstance(objective, Curved):
+        raise TypeError("newton needs an objective with a hessian(w); use `lbfgs` without one")
+    refuse_unless_positive("steps", steps)
+    counted, w = Counted(objective), start_at(objective, start)
+    gradient = counted.gradient(w)
+    for _ in range(steps):
+        norm = float(np.linalg.norm(gradient))
+        if norm <= tolerance / 2:
+            break
+        counted.gradients += objective.parts * objective.width
+        towards, before = _direction(objective.hessian(w), gradient), objective.value(w)
+        for halvings in range(30):
+            part = 0.5**halvings
+            ahead = w + part * towards
+            if not np.array_equal(objective.project(ahead), ahead):
+                return certify(objective, w, counted.gradients)
+            then = counted.gradient(ahead)
+            if float(np.linalg.norm(then)) <= (1 - part / 4) * norm:
+                break
+            fall = part / 1000 * float(gradient @ towards)
+            if objective.value(ahead) - before <= fall - NOISE * abs(before):
+                break
+        else:
+            break
+        w, gradient = ahead, then
+    return certify(objective, w, counted.gradients)
+
+
+def _direction(hessian: Floats, gradient: Floats) -> Floats:
+    """Return the Newton step; that of a gradient step where the Hessian is not positive."""
+    from scipy import linalg  # here: it takes long to import
+
+    try:
+        factor = linalg.cho_factor(hessian)
+    except linalg.LinAlgError:
+        return -gradient / max(float(np.abs(hessian).sum(axis=1).max()), 1e-300)
+    return np.asarray(-linalg.cho_solve(factor, gradient), dtype=np.float64)
+
+
+# -----------------------------------------------------------------------------
+# L-BFGS, SciPy's, for smooth objectives whose minimum is not at the boundary.
+
+
+class _Left(Exception):
+    """The search left the set."""
+
+
+def lbfgs(
+    objective: Objective, *, tolerance: float = 0.0, steps: int, start: Floats | None = None
+) -> Solution:
+    """Return where L-BFGS with 20 corrections ended.
+
+    It knows nothing of the set: where it would leave it, it ends at the best point before, and a
+    projected method must go on from there. It ends as well where the rounding of values stops its
+    line search, which is at about the square root of the float's precision in the gradient.
+
+    Parameters
+    ----------
+    objective
+        Smooth.
+    tolerance
+        Ends the search where the gradient is about this small.
+    steps
+        The most iterations.
+    start
+        Where to begin, shape (p,); the origin if not given.
+
+    References
+    ----------
+    Liu and Nocedal 1989; Byrd, Lu, Nocedal and Zhu 1995 (L-BFGS-B).
+
+    Examples
+    --------
+    >>> from adaptive_dp.erm import Logistic, Problem
+    >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Logistic(), row_norm=1.0, ridge=0.01)
+    >>> lbfgs(problem, tolerance=1e-5, steps=100).residual <= 1e-5
+    True
+    """
+    from scipy import optimize  # here: it takes long to import
+
+    refuse_unless_smooth(objective)
+    refuse_unless_positive("steps", steps)
+    counted, best = Counted(objective), start_at(objective, start)
+    least = np.inf
+
+    def function(w: Floats) -> tuple[float, Floats]:
+        nonlocal best, least
+        if not np.array_equal(objective.project(w), w):
+            raise _Left
+        value, gradient = objective.value(w), counted.gradient(w)
+        if value < least:
+            best, least = w.copy(), value
+        return value, gradient
+
+    small = tolerance / np.sqrt(objective.width) / 2
+    with contextlib.suppress(_Left):
+        best, _, _ = optimize.fmin_l_bfgs_b(
+            function, best, m=20, factr=0.0, pgtol=small, maxiter=steps, maxfun=3 * steps
+        )
+    return certify(objective, best, counted.gradients)
+
+
+# -----------------------------------------------------------------------------
+# The minimizer of an objective to a tolerance, by whichever method serves.
+
+
+WIDEST = 1000
+"""The most parameters for which a Hessian is worth its p^2 numbers."""
+
+
+def minimize(
+    objective: Objective,
+    tolerance: float,
+    *,
+    start: Floats | None = None,
+    steps: int = 100_000,
+) -> Solution:
+    """Return a solution whose residual is at most ``tolerance``, or raise.
+
+    Smooth objectives: Newton's method where there is a Hessian of moderate size, L-BFGS otherwise,
+    then accelerated projected descent from where that ended (at the boundary, or at the precision
+    of its line search). Objectives with kinks, which need a `gap`: subgradient descent. Nothing is
+    drawn at random: the same objective gives the same solution.
+
+    Parameters
+    ----------
+    objective
+        Strongly convex.
+    tolerance
+        Of the residual: ``|w - w*| <= tolerance / mu``.
+    start
+        Where to begin, shape (p,); the origin if not given.
+    steps
+        The most steps of accelerated or of subgradient descent.
+
+    Raises
+    ------
+    NotReached
+        Where the steps end first. The message holds nothing of the data.
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> from adaptive_dp.erm import Problem
+    >>> x, y = np.array([[1.0], [0.5], [-1.0]]), np.array([1.0, 0.5, -0.8])
+    >>> problem = Problem(x, y, dp.Squared(), row_norm=1.0, ridge=0.25)
+    >>> found = minimize(problem, tolerance=1e-8)
+    >>> round(float(found.w[0]), 6), found.residual <= 1e-8
+    (0.82, True)
+    """
+    refuse_unless_strong(objective)
+    refuse_unless_positive("tolerance", tolerance)
+    refuse_unless_positive("steps", steps)
+    if objective.smooth < math.inf:
+        solution = _smooth(objective, tolerance, start, steps)
+    elif isinstance(objective, Gapped):
+        solution = _kinked(objective, tolerance, start, steps)
+    else:
+        raise ValueError(
+            "the objective has kinks (its `smooth` is infinite) and no gap(w), so no solution can "
+            "be proven; give it one, or take a smooth loss such as the Huber hinge"
+        )
+    if not solution.residual <= tolerance:
+        raise NotReached(
+            f"no solution within the tolerance {tolerance} was proven; allow more steps, or choose "
+            "a tolerance above the rounding of the gradient"
+        )
+    return solution
+
+
+def _smooth(objective: Objective, tolerance: float, start: Floats | None, steps: int) -> Solution:
+    """Return the first solution within the tolerance, or the last one."""
+    curved = isinstance(objective, Curved) and objective.width <= WIDEST
+    fast = newton if curved else lbfgs
+    first = fast(objective, tolerance=tolerance / 2, steps=min(steps, 1000), start=start)
+    if first.residual <= tolerance or objective.rounding(first.w) >= tolerance:
+        return first
+    begin = first.w if first.residual < math.inf else start
+    last = accelerated(objective, tolerance=tolerance, steps=steps, start=begin)
+    return Solution(last.w, last.residual, first.gradients + last.gradients)
+
+
+def _kinked(objective: Objective, tolerance: float, start: Floats | None, steps: int) -> Solution:
+    """Return the first solution of doubling numbers of steps that is within the tolerance."""
+    gradients, batch = 0, min(steps, 100)
+    while True:
+        solution = subgradient(objective, steps=batch, start=start)
+        gradients += solution.gradients
+        if solution.residual <= tolerance or batch >= steps:
+            return Solution(solution.w, solution.residual, gradients)
+        batch = min(steps, 2 * batch)

@@ -1,0 +1,374 @@
+"""Empirical risk of a linear model: the sum of its rows' losses, and a regularizer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from attrs import field, frozen
+from numpy.typing import NDArray
+
+from adaptive_dp.erm.loss import (
+    TINY,
+    UNIT,
+    Constants,
+    Floats,
+    Loss,
+    above,
+    expected,
+    gamma,
+    legal,
+    positive,
+)
+from adaptive_dp.erm.sets import Ball, norm
+
+# -----------------------------------------------------------------------------
+# The two passes over the rows of a linear model: scores ``W x_i``, and sums ``sum_i s_i x_i'``.
+#
+# Rows are taken in blocks, so that a block's second pass finds it in the cache, and so that
+# rounding
+# grows with the block's length and the number of blocks instead of with their product.
+
+
+def rows_a_block(width: int) -> int:
+    """Return how many rows of p features are taken at once: about 1 MiB, 256 to 4096 of them.
+
+    Fewer would be slow; with more, sums of a million rows would be off by more.
+    """
+    return min(4096, max(256, 2**17 // max(width, 1)))
+
+
+def blocks(x: Floats) -> Iterator[slice]:
+    """Yield the rows of x in slices."""
+    step = rows_a_block(x.shape[1])
+    for start in range(0, x.shape[0], step):
+        yield slice(start, start + step)
+
+
+def scores(matrix: Floats, x: Floats) -> Floats:
+    """Return ``W x_i`` for each row, shape (k, n), contiguous."""
+    return matrix @ x.T
+
+
+def sum_error(rows: int, width: int) -> float:
+    """Return g such that a blocked sum of ``s_i x_i'`` is off by at most g ``sum |s_i| |x_i|``.
+
+    A block's n' products are added in whatever order, blocks one after another to a first zero:
+    no summand passes through more than n' + (number of blocks) roundings. Entry by entry the
+    error is at most gamma ``sum_i |s_i| |x_i|'``, and norms of sums are at most sums of norms.
+    """
+    step = rows_a_block(width)
+    return gamma(min(rows, step) + -(-rows // step) + 1)
+
+
+def pull(slopes: Floats, x: Floats) -> Floats:
+    """Return ``sum_i s_i x_i'``, shape (k, p), block by block."""
+    total = np.zeros((slopes.shape[0], x.shape[1]))
+    for some in blocks(x):
+        total += slopes[:, some] @ x[some]
+    return total
+
+
+# -----------------------------------------------------------------------------
+# What is added to an empirical risk, without a look at the data.
+#
+# It is the same for neighbouring data sets, so it cancels wherever their gradients are compared: a
+# sensitivity has the Lipschitz constant of the loss alone in it. To a *sum* of n losses a strength
+# of lam is what lam/n is to their mean.
+
+
+@frozen
+class Ridge:
+    """``(strength / 2) |w|_2^2``: strongly convex and smooth, both with `strength`.
+
+    Examples
+    --------
+    >>> Ridge(2.0).value(np.array([3.0, 4.0]))
+    25.0
+    """
+
+    strength: float = field()
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse a strength that is none."""
+        positive("Ridge", "strength", self.strength)
+
+    def value(self, w: Floats) -> float:
+        """Return the penalty."""
+        return self.strength / 2 * float(w @ w)
+
+    def gradient(self, w: Floats) -> Floats:
+        """Return ``strength w``."""
+        return self.strength * w
+
+    def prox(self, w: Floats, step: float) -> Floats:
+        """Return the v of least ``step value(v) + |v - w|^2 / 2``."""
+        return w / (1 + step * self.strength)
+
+
+@frozen
+class L1:
+    """``strength |w|_1``: convex, not smooth.
+
+    Examples
+    --------
+    >>> L1(1.0).prox(np.array([3.0, -0.5]), step=2.0)
+    array([ 1., -0.])
+    """
+
+    strength: float = field()
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse a strength that is none."""
+        positive("L1", "strength", self.strength)
+
+    def value(self, w: Floats) -> float:
+        """Return the penalty."""
+        return self.strength * float(np.abs(w).sum())
+
+    def gradient(self, w: Floats) -> Floats:
+        """Return a subgradient, 0 where w is."""
+        return self.strength * np.sign(w)
+
+    def prox(self, w: Floats, step: float) -> Floats:
+        """Return the v of least ``step value(v) + |v - w|^2 / 2``: w, moved towards 0."""
+        return np.asarray(np.sign(w) * np.maximum(np.abs(w) - step * self.strength, 0.0))
+
+
+# -----------------------------------------------------------------------------
+# Empirical risk of a linear model: the sum of its rows' losses, and a ridge.
+
+
+@frozen(eq=False)
+class Problem:
+    """``F(w) = sum_i f(W x_i, y_i) + (ridge / 2) |w|^2``, over a ball of w or over all w.
+
+    The risk is the *sum* over rows: of a mean, everything is n times smaller, the ridge included.
+    w is W of shape (k, p), flattened row by row; k is 1 but for the multinomial loss.
+
+    Parameters
+    ----------
+    x
+        Features, shape (n, p).
+    y
+        Labels, shape (n,), as the loss reads them.
+    loss
+        Of one row.
+    row_norm
+        R, an upper bound of every ``|x_i|_2``; declared, and checked.
+    ridge
+        lam, in units of the sum; 0 for none.
+    radius
+        Of the l2 ball of w; without one, w is anything.
+    proven
+        A strong convexity that has been shown for the sum of losses, beside the ridge's.
+
+    Raises
+    ------
+    ValueError
+        Where shapes, norms or labels are not as declared. Nothing of the data is in the message.
+
+    Examples
+    --------
+    >>> from adaptive_dp.erm.losses import Logistic
+    >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Logistic(), row_norm=1.0, ridge=0.5)
+    >>> problem.gradient(np.zeros(2))
+    array([-0.5,  0.5])
+    """
+
+    x: Floats = field(repr=False)
+    y: Floats = field(repr=False)
+    loss: Loss = field()
+    row_norm: float = field(kw_only=True)
+    ridge: float = field(default=0.0, kw_only=True)
+    radius: float | None = field(default=None, kw_only=True)
+    proven: float = field(default=0.0, kw_only=True)
+    _largest: float = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what is not as declared; bound the largest eigenvalue of x'x."""
+        if self.x.ndim != 2 or self.y.shape != (len(self.x),):
+            raise ValueError("Problem wants x of shape (n, p) and y of shape (n,)")
+        if self.x.dtype != np.float64 or self.y.dtype != np.float64:
+            raise ValueError("Problem wants x and y as float64; pass .astype(float)")
+        for name, given, least in (
+            ("row_norm", self.row_norm, True),
+            ("ridge", self.ridge, False),
+            ("radius", self.radius if self.radius is not None else 1.0, True),
+            ("proven", self.proven, False),
+        ):
+            if not (0 < given < math.inf or (given == 0 and not least)):
+                raise ValueError(
+                    f"Problem.{name} must be a finite {'positive ' if least else ''}number"
+                    f"{'' if least else ' from 0 on'}, got {given!r}"
+                )
+        if not legal(self.loss, self.y):
+            raise ValueError(
+                f"a label is not {expected(self.loss)}, which {type(self.loss).__name__} needs; "
+                "clip or recode the labels"
+            )
+        object.__setattr__(self, "_largest", _largest_eigenvalue(self.x, self.row_norm))
+
+    @property
+    def width(self) -> int:
+        """The number of parameters, k p."""
+        return int(self.loss.outputs * self.x.shape[1])
+
+    @property
+    def parts(self) -> int:
+        """The number of rows; each has an n-th of the ridge."""
+        return len(self.x)
+
+    @property
+    def longest(self) -> float:
+        """What no row is longer than, the rounding of the check included."""
+        return above(self.row_norm * (1 + 2 * gamma(self.x.shape[1] + 4)))
+
+    @property
+    def span(self) -> float:
+        """What no parameters are longer than that `project` returns; infinite without a ball."""
+        if self.radius is None:
+            return math.inf
+        return above(self.radius * (1 + 2 * gamma(self.width + 4)))
+
+    @property
+    def reach(self) -> float:
+        """The most that a row's scores can be, in l2 norm: ``|W x| <= |w| |x|``."""
+        return above(self.span * self.longest)
+
+    @property
+    def constants(self) -> Constants:
+        """What holds for a row's loss at every score within reach."""
+        return self.loss.constants(self.reach)
+
+    @property
+    def row_lipschitz(self) -> float:
+        """A Lipschitz constant of one row's loss, the ridge apart: what sensitivities need."""
+        return above(self.constants.lipschitz * self.longest)
+
+    @property
+    def strong(self) -> float:
+        """The ridge, and what `proven` adds. Rounded down."""
+        return max(0.0, math.nextafter(self.ridge + self.proven, -math.inf))
+
+    @property
+    def smooth(self) -> float:
+        """``beta lambda + ridge``, lambda a bound of the largest eigenvalue of x'x (private)."""
+        if self._largest == 0:
+            return above(self.ridge)
+        return above(self.constants.smoothness * self._largest + self.ridge)
+
+    @property
+    def lipschitz(self) -> float:
+        """``n L R + ridge radius``; infinite without a ball, but for n rows of no ridge."""
+        bend = 0.0 if self.ridge == 0 else self.ridge * self.span
+        return above(self.parts * self.row_lipschitz + bend) if self.parts else above(bend)
+
+    def rounding(self, w: Floats) -> float:
+        """Return the most, in l2 norm, by which `gradient` at w can be off."""
+        return self.rounding_within(length(w))
+
+    def rounding_within(self, reach: float) -> float:
+        """Return the most, in l2 norm, by which `gradient` can be off at any ``|w| <= reach``.
+
+        Notes
+        -----
+        A computed score is off by ``dz <= gamma_p |w| |x|`` (`rounding.py`). The slope, of
+        Lipschitz constant beta, is off by ``e = min(beta dz, 2 L)`` and by its own computation;
+        where the loss has a kink its subgradient may be that of the other side, 2 L away. The sum
+        over rows adds ``g n (L + e) R`` (`linear.sum_error`), the ridge two roundings of what it
+        adds.
+        """
+        if not reach < math.inf:
+            return math.inf
+        n, far = self.parts, self.longest
+        apart = above(gamma(self.x.shape[1] + 1) * reach * far)
+        c = self.loss.constants(above(reach * far) + apart)
+        moved = above(c.smoothness * apart) if apart else 0.0
+        slope = min(moved, 2 * c.lipschitz) + self.loss.rounding(above(reach * far) + apart).slope
+        total = n * far * (c.lipschitz + slope)
+        summed = sum_error(n, self.x.shape[1]) * total
+        bent = 2 * UNIT * (total * 1.001 + 2 * self.ridge * reach)
+        return above(n * far * slope + summed + bent) + TINY if n else above(bent) + TINY
+
+    def value(self, w: Floats) -> float:
+        """Return F(w)."""
+        matrix = w.reshape(self.loss.outputs, -1)
+        total = 0.0
+        for some in blocks(self.x):
+            z = scores(matrix, self.x[some])
+            total += float(self.loss.value(z, self.y[some]).sum())
+        return total + self.ridge / 2 * float(w @ w)
+
+    def gradient(self, w: Floats) -> Floats:
+        """Return a subgradient of F at w, shape (k p,)."""
+        matrix = w.reshape(self.loss.outputs, -1)
+        total = np.zeros_like(matrix)
+        for some in blocks(self.x):
+            rows = self.x[some]
+            total += self.loss.slope(scores(matrix, rows), self.y[some]) @ rows
+        return np.asarray(total.ravel() + self.ridge * w)
+
+    def part(self, chosen: NDArray[np.int64], w: Floats) -> Floats:
+        """Return the sum of the chosen rows' subgradients at w, each with its n-th of the ridge."""
+        matrix, rows = w.reshape(self.loss.outputs, -1), self.x[chosen]
+        slopes = self.loss.slope(scores(matrix, rows), self.y[chosen])
+        share = self.ridge * len(chosen) / max(self.parts, 1)
+        return np.asarray((slopes @ rows).ravel() + share * w)
+
+    def project(self, w: Floats) -> Floats:
+        """Return the point of the ball that is nearest to w, or w where there is none."""
+        return w if self.radius is None else Ball(self.radius).project(w)
+
+    def astray(self, w: Floats) -> float:
+        """Return the most, in l2 norm, by which `project` at w is off."""
+        return 0.0 if self.radius is None else Ball(self.radius).astray(w)
+
+    def hessian(self, w: Floats) -> Floats:
+        """Return the second derivative of F at w, shape (k p, k p); off kinks alone, where any."""
+        matrix = w.reshape(self.loss.outputs, -1)
+        total = self.ridge * np.eye(self.width)
+        for some in blocks(self.x):
+            bend = self.loss.second(scores(matrix, self.x[some]), self.y[some])
+            total += curvature(bend, self.x[some])
+        return total
+
+
+def length(w: Floats) -> float:
+    """Return an upper bound of ``|w|_2``; infinite where w is not finite."""
+    return above(norm(w) * (1 + gamma(len(w) + 8))) if np.isfinite(w).all() else math.inf
+
+
+def curvature(bend: Floats, x: Floats) -> Floats:
+    """Return ``sum_i B_i (x) x_i x_i'``, shape (k p, k p), from B of shape (k, k, n)."""
+    k, p = len(bend), x.shape[1]
+    total = np.empty((k, p, k, p))
+    for a in range(k):
+        for b in range(a + 1):
+            total[a, :, b] = (x.T * bend[a, b]) @ x
+            total[b, :, a] = total[a, :, b]
+    return total.reshape(k * p, k * p)
+
+
+def _largest_eigenvalue(x: Floats, row_norm: float) -> float:
+    """Return an upper bound of the largest eigenvalue of x'x, in one pass; check the norms.
+
+    It is at most the trace, ``n R^2``, and the largest row sum of ``|x|'|x|`` (the matrix norm
+    that goes with the largest coordinate).
+    """
+    trace, sums = 0.0, np.zeros(x.shape[1])
+    allowed = row_norm * row_norm * (1 + 2 * gamma(x.shape[1] + 4))
+    for some in blocks(x):
+        rows = x[some]
+        squares = np.einsum("ij,ij->i", rows, rows)
+        if not np.all(squares <= allowed):
+            raise ValueError(
+                f"a row of x is longer than Problem.row_norm = {row_norm!r}, or not finite; "
+                "clip the rows, or declare a larger norm"
+            )
+        size = np.abs(rows)
+        trace += float(squares.sum())
+        sums += size.sum(axis=1) @ size
+    bound = min(trace, float(sums.max(initial=0.0)), len(x) * row_norm * row_norm)
+    return bound * (1 + 4 * gamma(x.size + 8)) if x.size < 2**45 else math.inf

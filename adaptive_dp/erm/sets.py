@@ -1,0 +1,258 @@
+"""Closed convex sets with their projections, and how far rounding leads these astray.
+
+A projection P on a closed convex set C is the nearest point; ``P(P(w)) = P(w)``, and it does not
+expand: ``|P(v) - P(w)| <= |v - w|``. `project` computes it, `astray` bounds the l2 distance from
+what it computes to P(w), which the proof of a solution needs (`certificate.py`).
+
+A point that `project` returned is left as it is when projected again, to the last bit. What is not
+finite has no nearest point: what comes back then is not finite either, and proves nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import numpy as np
+from attrs import field, frozen
+
+from adaptive_dp.erm.objective import Floats
+
+EPS = 2.0**-52
+
+
+class Set(Protocol):
+    """A closed convex set.
+
+    Examples
+    --------
+    >>> bool(Ball(1.0).astray(np.array([3.0, 4.0])) < 1e-12)
+    True
+    """
+
+    def project(self, w: Floats) -> Floats:
+        """Return the point of the set that is nearest to w."""
+        ...
+
+    def astray(self, w: Floats) -> float:
+        """Return a bound of the l2 distance from ``project(w)`` to the nearest point."""
+        ...
+
+
+def _numbers(values: object) -> Floats:
+    array = np.array(values, dtype=np.float64)
+    if array.ndim > 1 or not array.size or np.isnan(array).any():
+        raise ValueError(f"a set needs a list of numbers, got shape {array.shape}")
+    array.flags.writeable = False
+    return array
+
+
+def _positive(name: str, value: float) -> None:
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name} must be a positive finite number, got {value}")
+
+
+def norm(w: Floats) -> float:
+    """Return the l2 norm, to within ``len(w) / 2 + 3`` units of rounding, without overflow."""
+    top = float(np.max(np.abs(w), initial=0.0))
+    return top * float(np.linalg.norm(w / top)) if 0 < top < math.inf else top
+
+
+@frozen
+class Everywhere:
+    """All of R^p.
+
+    Examples
+    --------
+    >>> Everywhere().project(np.array([3.0, 4.0]))
+    array([3., 4.])
+    """
+
+    def project(self, w: Floats) -> Floats:
+        """Return w."""
+        return w
+
+    def astray(self, w: Floats) -> float:
+        """Return 0."""
+        return 0.0
+
+
+@frozen
+class Ball:
+    """``|w|_2 <= radius``.
+
+    Examples
+    --------
+    >>> Ball(1.0).project(np.array([3.0, 4.0]))
+    array([0.6, 0.8])
+    """
+
+    radius: float
+
+    def __attrs_post_init__(self) -> None:
+        _positive("Ball.radius", self.radius)
+
+    def project(self, w: Floats) -> Floats:
+        """Return w, shortened to the radius where it is longer."""
+        if not self.radius < norm(w) < math.inf:
+            return w
+        unit = w / np.max(np.abs(w))
+        end = unit * (self.radius / float(np.linalg.norm(unit)))
+        for _ in range(8):  # where a product was rounded up
+            if (far := norm(end)) <= self.radius:
+                break
+            end = end * np.nextafter(self.radius / far, 0.0)
+        return np.asarray(end)
+
+    def astray(self, w: Floats) -> float:
+        """Return the rounding of two norms and of some products; 0 for points well inside.
+
+        A norm is off by a share of at most ``(p/2 + 3) u`` (u a unit of rounding), so that no
+        point of a norm below ``(1 - (p/2 + 8) u) radius`` is shortened; each coordinate has at most
+        20 roundings besides.
+        """
+        share = (len(w) + 24) * EPS
+        return 0.0 if math.hypot(*w) <= self.radius * (1 - share) else self.radius * share
+
+
+@frozen(eq=False)
+class Box:
+    """``low <= w <= high``, coordinate by coordinate; its projection is exact.
+
+    Parameters
+    ----------
+    low, high
+        Numbers, or one for each coordinate.
+
+    Examples
+    --------
+    >>> Box(low=0.0, high=[1.0, 5.0]).project(np.array([3.0, 4.0]))
+    array([1., 4.])
+    """
+
+    low: Floats = field(converter=_numbers)
+    high: Floats = field(converter=_numbers)
+
+    def __attrs_post_init__(self) -> None:
+        fit = self.low.ndim == 0 or self.high.ndim == 0 or self.low.shape == self.high.shape
+        if not fit or not (self.low <= self.high).all():
+            raise ValueError("Box needs as many `low` as `high`, none of them above its `high`")
+
+    def project(self, w: Floats) -> Floats:
+        """Return w, clipped."""
+        return np.clip(w, self.low, self.high)
+
+    def astray(self, w: Floats) -> float:
+        """Return 0."""
+        return 0.0
+
+
+@frozen
+class Simplex:
+    """``w >= 0`` with sum ``total``.
+
+    The projection is ``max(w - c, 0)`` for the c at which its sum is ``total`` (Held, Wolfe and
+    Crowder 1974; Duchi and others 2008).
+
+    Examples
+    --------
+    >>> Simplex().project(np.array([1.0, 0.5, -1.0]))
+    array([0.75, 0.25, 0.  ])
+    """
+
+    total: float = 1.0
+
+    def __attrs_post_init__(self) -> None:
+        _positive("Simplex.total", self.total)
+
+    def __contains__(self, w: Floats) -> bool:
+        off = abs(math.fsum(w) - self.total)
+        return bool(np.all(w >= 0)) and off <= 2 * len(w) * float(np.spacing(self.total))
+
+    def project(self, w: Floats) -> Floats:
+        """Return ``max(w - c, 0)``; c from w less its largest, which changes no projection."""
+        if not np.isfinite(w).all():
+            return np.full(len(w), math.nan)
+        if w in self:
+            return w
+        w = w - np.max(w)
+        falling = -np.sort(-w)
+        falling = falling[falling >= -self.total]
+        c = float(np.max((np.cumsum(falling) - self.total) / np.arange(1, len(falling) + 1)))
+        for _ in range(64):  # Newton's steps of a convex piecewise linear function
+            kept = w[w > c]
+            last, c = c, (math.fsum(kept) - self.total) / len(kept)
+            if abs(c - last) <= 2 * np.spacing(self.total):
+                break
+        return np.asarray(np.maximum(w - c, 0.0))
+
+    def astray(self, w: Floats) -> float:
+        """Return what the sum of the projection says of its c.
+
+        The sum of ``max(w - c, 0)`` falls in c at a rate of at least 1 while it is positive, so c
+        is off by at most what the sum is off, and each coordinate by as much. ``w - max w`` is off
+        by its rounding, coordinate by coordinate, and a projection does not expand.
+        """
+        end = self.project(w)
+        off = abs(math.fsum(end) - self.total) + EPS * self.total
+        shifted = np.linalg.norm(w - np.max(w)) + np.linalg.norm(end)
+        known = math.fsum(end) > 0
+        bound = 2 * math.sqrt(len(w)) * off + 2 * EPS * float(shifted)
+        return bound if known else math.inf
+
+
+@frozen(eq=False)
+class Ellipsoid:
+    """``sum of (w_i / axes_i)^2 <= 1``.
+
+    The projection of a point outside is ``a_i^2 w_i / (a_i^2 + c)``, with the c > 0 at which it
+    lies on the surface; c is found by bisection.
+
+    Examples
+    --------
+    >>> end = Ellipsoid(axes=[1.0, 2.0]).project(np.array([3.0, 0.0]))
+    >>> end.round(9)
+    array([1., 0.])
+    """
+
+    axes: Floats = field(converter=_numbers)
+
+    def __attrs_post_init__(self) -> None:
+        if self.axes.ndim != 1 or not ((self.axes > 0) & (self.axes < math.inf)).all():
+            raise ValueError("Ellipsoid.axes must be positive finite numbers")
+
+    def _height(self, w: Floats) -> float:
+        return float(np.sum((w / self.axes) ** 2))
+
+    def project(self, w: Floats) -> Floats:
+        """Return w, or the surface's point that is nearest to it."""
+        if not np.isfinite(w).all():
+            return np.full(len(w), math.nan)
+        if self._height(w) <= 1:
+            return w
+        squares = self.axes**2
+        low, high = 0.0, float(np.max(self.axes) * np.linalg.norm(w))
+        for _ in range(1100):
+            middle = (low + high) / 2
+            if not low < middle < high:
+                break
+            outside = self._height(squares * w / (squares + middle)) > 1
+            low, high = (middle, high) if outside else (low, middle)
+        return np.asarray(squares * w / (squares + high))
+
+    def astray(self, w: Floats) -> float:
+        r"""Return what the height of the projection says of its c.
+
+        Let x(c) be the point and h(c) its height, ``h' = -2 sum x_i^2 / (a_i^2 (a_i^2 + c))``. Then
+        ``|dx/dc| <= |x| / (min a^2 + c)`` and ``|h'| >= 2 h / (max a^2 + c)``, so with
+        ``|x| <= max a sqrt(h)``: ``|dx/dh| <= (max a)^3 / (2 (min a)^2 sqrt(h))``.
+        """
+        end, largest, least = self.project(w), float(self.axes.max()), float(self.axes.min())
+        height = self._height(end)
+        rounding = 2 * EPS * float(np.linalg.norm(end))
+        if self._height(w) <= 1 - (len(w) + 8) * EPS:
+            return 0.0
+        off = abs(height - 1) + (2 * len(w) + 16) * EPS
+        if not off < 0.5:
+            return math.inf
+        return rounding + off * largest**3 / (2 * least**2 * math.sqrt(0.5)) * (1 + 16 * EPS)

@@ -1,0 +1,540 @@
+"""The graph above a plan's outputs: order, names, digests, groups and loops."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
+from typing import Any
+
+import networkx as nx
+from attrs import field, frozen
+
+from accountants.document import Codec, place_of
+from adaptive_dp.graph.errors import DeclarationError, DocumentError
+from adaptive_dp.graph.handles import (
+    Group,
+    Handle,
+    PartOperation,
+    Post,
+    PublicSource,
+    Release,
+    SourceOperation,
+    part_title,
+)
+from adaptive_dp.graph.loops import Loop, inputs_and_bodies, nearest, ordered, upward
+from adaptive_dp.graph.mechanism import Free, Mechanism
+from adaptive_dp.graph.operation import Operation
+from adaptive_dp.graph.registry import Function, is_own, name_of
+
+# -----------------------------------------------------------------------------
+# Parameters as JSON values: the leaves of plan documents, and what digests are made of.
+
+
+def encode(value: Any) -> Any:
+    """Return a parameter as JSON.
+
+    Raises
+    ------
+    DocumentError
+        If it has no form in a document.
+    """
+    return _CODEC.write(value, "a parameter")
+
+
+def _free(value: Free, place: str) -> dict[str, Any]:
+    return {"free": value.name, "weight": value.weight}
+
+
+def _function(value: Function, place: str) -> dict[str, Any]:
+    return {"function": value.name}
+
+
+def _mechanism(value: Mechanism, place: str) -> dict[str, Any]:
+    named = {"mechanism": name_of(type(value), type(value).__name__)}
+    return named | {k: _CODEC.write(v, f"{place}.{k}") for k, v in value.parameters().items()}
+
+
+_CODEC = Codec(DocumentError, {Free: _free, Function: _function, Mechanism: _mechanism})
+
+
+# -----------------------------------------------------------------------------
+# Handles become nodes: what is written twice is one, loops are entered, groups set aside.
+
+
+class Merged:
+    """The nodes of a graph, as handles.
+
+    What they are and their order follow from the graph alone: from the outputs in their order, and
+    from each handle's inputs in theirs. When a handle was made does not enter.
+
+    Parameters
+    ----------
+    roots
+        The outputs' handles, in order.
+
+    Attributes
+    ----------
+    order
+        The handles that are nodes, in topological order.
+    canonical
+        Each handle's node (a group's is that of its result), by identity.
+    rank
+        Where a handle stands among all, aliases included; inputs come before their readers.
+    loops
+        The loops whose body a node is in, outermost first.
+    groups
+        The groups around each node's value, with their names.
+    told
+        What each handle's operation is, as `described`.
+    """
+
+    def __init__(self, roots: Sequence[Handle]) -> None:
+        self.order: list[Handle] = []
+        self.canonical: dict[int, Handle] = {}
+        self.rank: dict[int, int] = {}
+        self.loops: dict[int, tuple[Handle, ...]] = {}
+        self.groups: dict[int, list[tuple[Handle, str]]] = {}
+        self.told: dict[int, list[Any]] = {}
+        self._keys: dict[int, str] = {}
+        self._first: dict[tuple[str, tuple[int, ...]], Handle] = {}
+        self._enclosing = _Enclosing(roots)
+        for rank, handle in enumerate(ordered(roots, inputs_and_bodies)):
+            self.rank[id(handle)] = rank
+            self._add(handle)
+
+    def of(self, handle: Handle) -> Handle:
+        """Return the node of a handle."""
+        return self.canonical[id(handle)]
+
+    def above(self, roots: Sequence[Handle]) -> set[int]:
+        """Return the identities of the nodes that roots are or read, bodies included."""
+        return {id(node) for node in upward(map(self.of, roots), self.before)}
+
+    def before(self, node: Handle) -> list[Handle]:
+        """Return the nodes that a node reads, and of a loop the state and the body's result."""
+        return [self.of(each) for each in inputs_and_bodies(node)]
+
+    def _add(self, handle: Handle) -> None:
+        operation = handle.operation
+        if operation.alias:
+            inner = self.of(handle.inputs[0])
+            self.canonical[id(handle)] = inner
+            if isinstance(operation, Group):
+                self.groups.setdefault(id(inner), []).append((handle, operation.name))
+            return
+        key = self._key(handle)
+        loops = self._enclosing.loops(handle)
+        if operation.color != "released" and not operation.random:
+            # only within one body: a round's step is run again, an equal one outside is not
+            place = (key, tuple(id(loop) for loop in loops))
+            first = self._first.setdefault(place, handle)
+            if first is not handle:
+                self.canonical[id(handle)] = first
+                return
+        self.canonical[id(handle)] = handle
+        # what is random, a round's state, or a function that the digest cannot tell from
+        # another (two closures of one code) is itself alone, and so is what reads it
+        alone = operation.random or operation.kind in ("state", "post")
+        self._keys[id(handle)] = f"{key}/{self.rank[id(handle)]}" if alone else key
+        self.loops[id(handle)] = loops
+        self.order.append(handle)
+
+    def _key(self, handle: Handle) -> str:
+        """Return what is equal for handles that compute the same from the same nodes."""
+        operation = handle.operation
+        inputs = [self._keys[id(self.of(i))] for i in handle.inputs]
+        self.told[id(handle)] = told = described(operation)
+        # the class itself: of two from outside of the library even the names may be equal
+        key: Any = [*told, id(type(operation)), inputs]
+        if isinstance(operation, Loop):
+            key.append(self._keys[id(self.of(operation.result))])
+        return digest(key)
+
+
+class _Enclosing:
+    """The loops in whose bodies handles are.
+
+    A handle is inside of the loops on whose states it depends, and an inner loop's state is inside
+    of all that the inner loop itself is in.
+    """
+
+    def __init__(self, roots: Sequence[Handle]) -> None:
+        self._chains: dict[Handle, tuple[Handle, ...]] = {}
+        self._binds: dict[Handle, Handle] = {}
+        for handle in upward(roots, inputs_and_bodies):
+            if isinstance(handle.operation, Loop):
+                bound = self._binds.setdefault(handle.operation.state, handle)
+                if bound is not handle:
+                    raise DeclarationError(f"{bound!r} and {handle!r} share the state of one loop")
+
+    def loops(self, handle: Handle) -> tuple[Handle, ...]:
+        """Return the loops around a handle, outermost first."""
+        chains = [self._chain(state) for state in handle.states]
+        return max(chains, key=len, default=())
+
+    def _chain(self, state: Handle) -> tuple[Handle, ...]:
+        if state not in self._chains:
+            loop = self._binds[state]
+            self._chains[state] = (*self.loops(loop), loop)
+        return self._chains[state]
+
+
+def described(operation: Operation) -> list[Any]:
+    """Return what an operation is, as JSON values: its kind and its parameters.
+
+    Kinds name the library's own operations; others may share one, so their class is named too.
+    """
+    kind, cls = operation.kind, type(operation)
+    if not is_own(cls):
+        kind += f" {place_of(cls)}"
+    return [kind, encode(operation.parameters())]
+
+
+JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest(value: Any) -> str:
+    """Return the SHA-256 of a JSON value, hexadecimal."""
+    return hashlib.sha256(JSON.encode(value).encode()).hexdigest()
+
+
+# -----------------------------------------------------------------------------
+# Names of nodes by what they are: the digests that make up a plan's fingerprint.
+
+
+def digests(nodes: Merged) -> dict[int, str]:
+    """Return each node's digest; equal random nodes are told apart by their order in the graph."""
+    result: dict[int, str] = {}
+    twins: dict[str, int] = {}
+    for handle in nodes.order:
+        operation = handle.operation
+        reads = handle.inputs
+        if isinstance(operation, Loop):  # what its body reads is in its result, in no order
+            reads = reads[:1]
+        parts = [*nodes.told[id(handle)], [result[id(nodes.of(i))] for i in reads]]
+        if isinstance(operation, Loop):
+            parts.append(result[id(nodes.of(operation.result))])
+        if operation.kind == "state":
+            loop = nodes.loops[id(handle)][-1]
+            start = result[id(nodes.of(loop.inputs[0]))]
+            parts += [start, loop.operation.parameters()]
+        found = digest([*parts, len(nodes.loops[id(handle)])])
+        if operation.random:
+            twins[found] = twins.get(found, -1) + 1
+            found = digest([found, twins[found]])
+        result[id(handle)] = found
+    return result
+
+
+# -----------------------------------------------------------------------------
+# Which groups are around which nodes.
+
+
+def titles(nodes: Merged) -> dict[str, Handle]:
+    """Return the groups by title, outermost first; groups of one name are numbered."""
+    wrappers = [wrapper for found in nodes.groups.values() for wrapper in found]
+    # the outermost group comes last: it reads the others
+    wrappers.sort(key=lambda wrapper: -nodes.rank[id(wrapper[0])])
+    left = Counter(name for _, name in wrappers)
+    several = {name for name, count in left.items() if count > 1}
+    result = {}
+    for handle, name in wrappers:
+        result[f"{name} {left[name]}" if name in several else name] = handle
+        left[name] -= 1
+    return result
+
+
+def memberships(nodes: Merged, groups: dict[str, Handle]) -> dict[int, list[str]]:
+    """Return the titles of the groups around each node, outermost first."""
+    members: dict[int, list[str]] = {}
+    for title, wrapper in groups.items():
+        outside = nodes.above([nodes.of(b) for b in wrapper.inputs[1:]])
+        inside = nodes.above([nodes.of(wrapper.inputs[0])]) - outside
+        for handle in nodes.order:
+            if id(handle) in inside:
+                members.setdefault(id(handle), []).append(title)
+    return members
+
+
+# -----------------------------------------------------------------------------
+# Names of nodes, for people.
+#
+# An output's node has the output's name. Any other is named by what it does (``count``, a release's
+# own name, ``noisy_count``), after the groups that it is in (``share.count``). Where several do the
+# same, the output to which each leads on the shortest way tells them apart: ``count (mean)``; where
+# several are as near, what their names begin with: ``partition (towns)`` for ``towns.A`` and
+# ``towns.B``. Those that lead to the same one are numbered in the graph's order: ``count (mean)``,
+# ``count 2 (mean)``.
+
+
+Path = tuple[str, ...]
+
+
+def names(
+    nodes: Merged, named: dict[int, list[tuple[str, ...]]], groups: dict[int, list[str]]
+) -> dict[int, str]:
+    """Return a name for each node, unique in the plan.
+
+    Parameters
+    ----------
+    nodes
+        The nodes.
+    named
+        The outputs that are a node, by its identity.
+    groups
+        The titles of the groups around a node, outermost first, by its identity.
+    """
+    result: dict[int, str] = {}
+    taken: set[str] = set()
+    numbers: dict[str, int] = {}  # the last one given
+
+    def claim(handle: Handle, name: str, again: str) -> None:
+        """Give a node a name; ``again`` is a form with a number, for names that are taken."""
+        while name in taken:
+            numbers[again] = numbers.get(again, 1) + 1
+            name = again.format(numbers[again])
+        taken.add(name)
+        result[id(handle)] = name
+
+    ends = {handle: min(named[id(handle)]) for handle in nodes.order if id(handle) in named}
+    for handle, path in sorted(ends.items(), key=lambda pair: pair[1]):
+        name = ".".join(path)
+        claim(handle, name, _literal(name) + "_{}")
+    owners = nearest(ends, nodes.before, _common)
+    rest = [handle for handle in nodes.order if id(handle) not in result]
+    released = [handle for handle in rest if isinstance(handle.operation, Release)]
+    others = [handle for handle in rest if not isinstance(handle.operation, Release)]
+    # releases choose before the private nodes that they read, which nobody asks for by name
+    for kind in (released, others):
+        for base, same in _by_base(kind, groups).items():
+            # what only a step reads that is written twice leads nowhere: the first one is the node
+            owned = [".".join(owners.get(handle, ())) for handle in same]
+            alone = len(same) == 1 and base not in taken
+            several = len(set(owned)) > 1 or base in taken
+            for handle, owner in zip(same, owned, strict=True):
+                if alone or not several or not owner:
+                    claim(handle, base, _literal(base) + "_{}")
+                else:
+                    claim(handle, f"{base} ({owner})", f"{_literal(base)} {{}} ({_literal(owner)})")
+    return result
+
+
+def _by_base(handles: Iterable[Handle], groups: dict[int, list[str]]) -> dict[str, list[Handle]]:
+    found: dict[str, list[Handle]] = {}
+    for handle in handles:
+        prefix = "".join(f"{g}." for g in groups.get(id(handle), ()))
+        found.setdefault(prefix + _base(handle), []).append(handle)
+    return found
+
+
+def _common(one: Path, other: Path) -> Path:
+    """Return what two outputs' paths begin with, or the first of them."""
+    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    return tuple(name for name, _ in pairs) or min(one, other)
+
+
+def _literal(name: str) -> str:
+    return name.replace("{", "{{").replace("}", "}}")
+
+
+def _base(handle: Handle) -> str:
+    """Return what a node does."""
+    operation = handle.operation
+    if isinstance(operation, Release):
+        return operation.name or f"noisy_{handle.inputs[0].operation.kind}"
+    if isinstance(operation, SourceOperation | PublicSource | Post) or operation.kind == "column":
+        return operation.label()
+    return operation.kind
+
+
+# -----------------------------------------------------------------------------
+# The graph above a plan's outputs: order, names, digests, groups and loops.
+#
+# Handles are expressions; here they become nodes. Private transforms, queries and public values
+# that
+# are written twice are one node. A digest names a node by what it is: its operation and its
+# inputs' digests; equal random nodes (two releases of one query) are told apart by the order in
+# which
+# the outputs, sorted by name, lead to them. Else digests do not depend on outputs, on names, or on
+# other branches, and on the order in which handles were made nothing depends.
+
+
+@frozen(eq=False)
+class Node:
+    """A node of the plan.
+
+    Parameters
+    ----------
+    handle
+        The expression.
+    name
+        Unique in the plan.
+    digest
+        Hexadecimal; equal for nodes that compute the same.
+    inputs
+        Names of the nodes that it reads.
+    group
+        Names of the groups around it, outermost first.
+    loops
+        Names of the repeats whose body it is in, outermost first.
+    outputs
+        The outputs that are this node.
+    rank
+        Where it stands in the graph: its inputs have lower ranks.
+    """
+
+    handle: Handle
+    name: str
+    digest: str
+    inputs: tuple[str, ...]
+    group: Path
+    loops: Path
+    outputs: tuple[Path, ...]
+    rank: int
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """What tells its seeded stream from those of other nodes: four words of its digest."""
+        return tuple(int(self.digest[i : i + 8], 16) for i in range(0, 32, 8))
+
+
+@frozen(eq=False)
+class Structure:
+    """All nodes, in topological order, by name; groups are names around nodes, not nodes.
+
+    Parameters
+    ----------
+    nodes
+        By name.
+    groups
+        Each group's handle by its title.
+    by_handle
+        The node's name by the identity of a handle; a group's handle stands for its result.
+    ranks
+        Where each handle stands, by its identity: those of groups, too.
+    """
+
+    nodes: dict[str, Node]
+    groups: dict[str, Handle]
+    by_handle: dict[int, str] = field(repr=False)
+    ranks: dict[int, int] = field(repr=False)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes.values())
+
+    def lineage(self, node: Node) -> list[Node]:
+        """Return a private node and all it comes from, each the first input of the next."""
+        steps = [node]
+        while steps[-1].handle.inputs:
+            steps.append(self.of(steps[-1].handle.inputs[0]))
+        return steps[::-1]
+
+    def of(self, handle: Handle) -> Node:
+        """Return the node of a handle."""
+        return self.nodes[self.by_handle[id(handle)]]
+
+
+def structure(outputs: Sequence[tuple[Path, Handle]]) -> Structure:
+    """Return the structure above ``outputs``; what none of them needs is not in it."""
+    merged = Merged([handle for _, handle in outputs])
+    named: dict[int, list[Path]] = {}
+    for path, handle in outputs:
+        named.setdefault(id(merged.of(handle)), []).append(path)
+    groups = titles(merged)
+    around = memberships(merged, groups)
+    name = names(merged, named, around)
+    digest = digests(merged)
+    nodes = [
+        Node(
+            handle,
+            name[id(handle)],
+            digest[id(handle)],
+            tuple(dict.fromkeys(name[id(merged.of(i))] for i in _reads(handle))),
+            tuple(around.get(id(handle), ())),
+            tuple(name[id(loop)] for loop in merged.loops[id(handle)]),
+            tuple(named.get(id(handle), ())),
+            merged.rank[id(handle)],
+        )
+        for handle in merged.order
+    ]
+    by_handle = {i: name[id(h)] for i, h in merged.canonical.items()}
+    return Structure({node.name: node for node in nodes}, groups, by_handle, merged.rank)
+
+
+def _reads(handle: Handle) -> Sequence[Handle]:
+    """Return a node's inputs; what a repeat's body reads, the body's nodes show."""
+    if isinstance(handle.operation, Loop):
+        return handle.inputs[0], handle.operation.result
+    return handle.inputs
+
+
+# -----------------------------------------------------------------------------
+# The plan as a networkx graph, for drawings and for anyone's own algorithms.
+
+
+def graph(structure: Structure, adaptive: Sequence[str] = ()) -> nx.DiGraph[str]:
+    """Return a directed acyclic graph: an edge from each input to the node that reads it.
+
+    Node attributes: ``kind``, ``label``, ``detail``, ``color`` (private, released or
+    public), ``group`` (names of learners and repeats around it, outermost first),
+    ``outputs``, ``digest``, ``name`` of the mechanism's norm and parameters where it is a
+    release. Where ``adaptive`` names outputs, each may depend on all before it: an edge with
+    ``kind="adaptive"`` leads from each to what the next one releases.
+    """
+    result: nx.DiGraph[str] = nx.DiGraph()
+    for node in structure:
+        result.add_node(node.name, **_attributes(node, structure))
+    for node in structure:
+        for name in node.inputs:
+            result.add_edge(name, node.name)
+    _steps(result, structure, adaptive)
+    return result
+
+
+def _steps(result: nx.DiGraph[str], structure: Structure, adaptive: Sequence[str]) -> None:
+    """Add an edge from each step of a session to what the next one releases."""
+    ends = {".".join(path): node.name for node in structure for path in node.outputs}
+    seen: set[str] = set()
+    last = ""
+
+    def new(name: str) -> list[str]:
+        return [each for each in structure.nodes[name].inputs if each not in seen]
+
+    for step in adaptive:
+        found = [] if ends[step] in seen else list(upward([ends[step]], new))
+        seen.update(found)
+        for name in found:
+            node = structure.nodes[name]
+            paid = isinstance(node.handle.operation, Release | Loop) and not node.loops
+            if last and paid and not result.has_edge(last, node.name):
+                result.add_edge(last, node.name, kind="adaptive")
+        last = ends[step]
+
+
+def _attributes(node: Node, structure: Structure) -> dict[str, Any]:
+    operation = node.handle.operation
+    label = operation.label()
+    if isinstance(operation, PartOperation):
+        label = part_title(node.handle)
+    loops = [_title(structure.nodes[name]) for name in node.loops]
+    attributes: dict[str, Any] = {
+        "kind": operation.kind,
+        "label": label,
+        "detail": operation.detail(),
+        "color": node.handle.color,
+        "group": (*loops, *node.group),
+        "outputs": tuple(".".join(path) for path in node.outputs),
+        "digest": node.digest,
+    }
+    if isinstance(operation, Release):
+        attributes["label"] = node.name
+        attributes["parameters"] = operation.mechanism.parameters()
+    return attributes
+
+
+def _title(node: Node) -> str:
+    assert isinstance(node.handle.operation, Loop)
+    return f"{node.name}: {node.handle.operation.label()}"

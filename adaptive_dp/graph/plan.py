@@ -1,0 +1,964 @@
+"""A plan: the graph above the outputs that are wanted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import networkx as nx
+from attrs import evolve
+
+import accountants
+from accountants import Accountant, Answer, Term
+from accountants.calibration import least_noise
+from accountants.secret import Secret
+from accountants.terms import pruned
+from adaptive_dp.extensions import provided
+from adaptive_dp.graph import compile as compiler
+from adaptive_dp.graph.certificate import Certificate, plan_text
+from adaptive_dp.graph.certify import OURS, certificate, stamped
+from adaptive_dp.graph.codec import to_document
+from adaptive_dp.graph.compile import Charge, releases
+from adaptive_dp.graph.errors import CalibrationError, DeclarationError, LeakError, NeighborError
+from adaptive_dp.graph.handles import (
+    Handle,
+    PartOperation,
+    Release,
+    SampleOperation,
+    SourceOperation,
+    admitted,
+    lineage,
+    private_path,
+)
+from adaptive_dp.graph.loops import Loop, ancestors, rewritten
+from adaptive_dp.graph.mechanism import Mechanism
+from adaptive_dp.graph.nodes import Node, Structure, described, digest, graph, structure
+from adaptive_dp.graph.operation import UNBOUNDED, Operation, Query
+from adaptive_dp.graph.run import Result, execute, watch
+from adaptive_dp.graph.values import (
+    POSITIVE,
+    anything,
+    evolved,
+    fresh,
+    number,
+    positive,
+    texts,
+    whole,
+)
+
+# -----------------------------------------------------------------------------
+# Arguments of certificates and calibrations, checked.
+
+
+def asked(chosen: Iterable[Accountant[Any]]) -> tuple[Accountant[Any], ...]:
+    """Return the accountants, or refuse what is none.
+
+    Raises
+    ------
+    DeclarationError
+        If there are none, one is a name or a class, or carries a name that is another's.
+    """
+    what = "accountants must be instances such as accountants.Renyi()"
+    found = anything(chosen)
+    if not found:
+        raise DeclarationError(f"{what}, got none; leave the argument out to ask all of them")
+    for one in found:
+        fits = not isinstance(one, type) and all(
+            hasattr(one, name) for name in ("name", "start", "compose", "epsilon")
+        )
+        shown = f"the class {one.__name__}; write {one.__name__}()" if isinstance(one, type) else ""
+        if not fits:
+            raise DeclarationError(f"{what}, got {shown or repr(one)}")
+        ours = OURS.get(one.name)
+        if ours is not None and type(one) is not type(ours):
+            raise DeclarationError(
+                f"{type(one).__module__}.{type(one).__qualname__} calls itself {one.name!r}, which "
+                "is the name of an accountant of the library: certificates would say that it "
+                "found what it did not; give it another name"
+            )
+    names = [one.name for one in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DeclarationError(
+            f"two accountants are called {', '.join(map(repr, twice))}; ask one of them"
+        )
+    return found
+
+
+def certified_at(delta: float) -> float:
+    """Return a delta in [0, 1), or refuse what is none."""
+    try:
+        return accountants.errors.probability("delta", delta, below_one=True)
+    except accountants.DomainError as error:
+        raise DeclarationError(str(error)) from None
+
+
+# -----------------------------------------------------------------------------
+# What a plan must be, checked when it is built.
+
+
+Path = tuple[str, ...]
+DEPTH = 64
+"""Parts and samples may be nested this deep."""
+
+
+def checked(
+    outputs: Mapping[str, Any] | Sequence[tuple[Path, Handle]],
+) -> list[tuple[Path, Handle]]:
+    """Return the outputs as (path, handle) pairs, sorted by path: step 2 before step 10.
+
+    Raises
+    ------
+    LeakError
+        If an output or an input of a step in the open is private.
+    NeighborError
+        If data sets have different neighbour relations.
+    DeclarationError
+        If there are no outputs, or two data sets carry one name.
+    """
+    flat = list(_flat((), outputs)) if isinstance(outputs, Mapping) else list(outputs)
+    if not flat:
+        raise DeclarationError("a plan needs at least one output: Pipeline(name=released_handle)")
+    for name, handle in flat:
+        if handle.color == "private":
+            raise LeakError(
+                f"output {'.'.join(name)!r} is private: {private_path(handle)}; release it first, "
+                "for example with .release(dp.Laplace(scale=...))"
+            )
+    _distinct([name for name, _ in flat])
+    sources: dict[str, SourceOperation] = {}
+    for handle in ancestors(*(handle for _, handle in flat), bodies=True):
+        flows(handle)
+        if isinstance(handle.operation, SourceOperation):
+            declared(handle.operation, sources)
+    for name, handle in flat:
+        # a whole loop depends on no state of its own
+        if handle.states:
+            raise DeclarationError(
+                f"output {'.'.join(name)!r} reads what belongs to the body of a loop from outside "
+                "of it; return it as (a part of) the round's result"
+            )
+    return sorted(flat, key=lambda pair: [*map(_counted, pair[0])])
+
+
+def _counted(name: str) -> tuple[Any, ...]:
+    """Return a key that orders names as people count: whole numbers in them by size."""
+    parts = re.split("([0-9]+)", name)  # texts at even places, digits at odd ones
+    numbers = [part.lstrip("0") for part in parts[1::2]]
+    sizes = [(len(digits), digits) for digits in numbers]
+    return [x for pair in zip(parts[::2], [*sizes, ()], strict=True) for x in pair], name
+
+
+def _distinct(paths: Sequence[Path]) -> None:
+    """Refuse two outputs of one path, and an output inside of another."""
+    for names in paths:
+        if not (bool(names) and all(isinstance(name, str) and name != "" for name in names)):
+            raise DeclarationError(
+                f"an output's name must be a text that is not empty, got {list(names)!r}"
+            )
+    counts = Counter(paths)
+    for names in paths:
+        inner = any(names[:i] in counts for i in range(1, len(names)))
+        if not (counts[names] == 1 and not inner):
+            raise DeclarationError(
+                f"two outputs are named {'.'.join(names)!r}, or one is a part of the other; rename "
+                "one"
+            )
+
+
+def _flat(prefix: Path, outputs: Mapping[Any, Any]) -> Iterator[tuple[Path, Handle]]:
+    for name, value in outputs.items():
+        where = (*prefix, str(name))
+        if isinstance(value, Mapping):
+            if not value:
+                raise DeclarationError(f"output {'.'.join(where)!r} is an empty mapping")
+            yield from _flat(where, value)
+        elif isinstance(value, Handle):
+            yield where, value
+        else:
+            raise DeclarationError(
+                f"output {'.'.join(where)!r} must be a released handle or a mapping of such, got "
+                f"{type(value).__name__}; a constant is dp.public(value)"
+            )
+
+
+def flows(handle: Handle) -> None:
+    """Check that private values flow along one input, and out through releases only."""
+    kind = handle.operation.kind
+    inside = [i.color == "private" for i in handle.inputs]
+    if isinstance(handle.operation, Loop) or kind == "group":
+        if not (bool(inside) and not inside[0]):
+            raise DeclarationError(f"the first input of a {kind} must be released")
+        if isinstance(handle.operation, Loop) and handle.operation.result.color == "private":
+            raise LeakError(
+                "the body of a loop returns a private value: "
+                f"{private_path(handle.operation.result)}; release it first"
+            )
+    elif kind == "release":
+        query = handle.inputs[0].operation if handle.inputs else None
+        if inside[:1] != [True] or any(inside[1:]) or not isinstance(query, Query):
+            raise DeclarationError(
+                "a release has one private input, its first: a query, a private value with a "
+                "sensitivity; beside it only released values"
+            )
+        admitted(query, handle.inputs[0].inputs[0].domain, handle.domain, len(inside) - 1)
+        handle.domain.premises(handle)
+        _limited(handle)
+    elif handle.color == "private":
+        if isinstance(handle.operation, SourceOperation):
+            if inside:
+                raise DeclarationError("a dataset has no inputs")
+        elif not inside or not inside[0] or any(inside[1:]):
+            raise LeakError(
+                f"{handle!r} must read one private value, its first input, and released values "
+                "beside it"
+            )
+        else:
+            if not (len(inside) - 1 <= handle.operation.beside):
+                raise DeclarationError(
+                    f"{handle!r} reads {len(inside) - 1} values beside its private one, it can "
+                    f"read {handle.operation.beside}"
+                )
+            if isinstance(handle.inputs[0].operation, Query):
+                raise DeclarationError(
+                    f"{handle!r} reads a query's value; a query can only be released"
+                )
+    elif any(inside):
+        leak = handle.inputs[inside.index(True)]
+        raise LeakError(f"{handle!r} reads a private value: {private_path(leak)}; release it first")
+    if kind == "post" and not inside:
+        raise DeclarationError("a post reads at least one released value; a constant is public")
+    if kind in ("public", "state") and inside:
+        raise DeclarationError(f"a {kind} value has no inputs")
+
+
+def _limited(release: Handle) -> None:
+    """Check that something bounds the rows of a unit on the way to a release."""
+    first, *chain = lineage(release.inputs[0])
+    source = first.operation
+    if not isinstance(source, SourceOperation):
+        raise DeclarationError(f"the way to {release!r} does not begin at a dataset")
+    change = source.initial()
+    regions = 0
+    for handle in chain:
+        part = isinstance(handle.operation, PartOperation)
+        regions += part or isinstance(handle.operation, SampleOperation)
+        whole = not part or handle.inputs[0].domain.whole_units
+        if whole or change.rows != UNBOUNDED:  # bounds in each part bound no sum over the parts
+            change = handle.operation.change(change)
+        else:
+            break
+    if change.rows == UNBOUNDED:
+        raise DeclarationError(
+            f"nothing bounds the rows of a unit ({source.unit}) of {source.name!r}; declare the "
+            "data set with dataset(unit=..., rows_per_unit=...), a 'bound' node in a document"
+        )
+    if not (regions <= DEPTH):
+        raise DeclarationError(
+            f"parts and samples are nested {regions} deep, more than {DEPTH}: no accountant follows"
+        )
+
+
+def declared(operation: SourceOperation, sources: dict[str, SourceOperation]) -> None:
+    """Take in a data set, unless it is declared otherwise, or under other neighbours."""
+    for known in sources.values():
+        if known.neighbors != operation.neighbors:
+            raise NeighborError(
+                f"the data sets {known.name!r} ({known.neighbors}) and {operation.name!r} "
+                f"({operation.neighbors}) have different neighbour relations; declare both with "
+                "the same neighbors=..."
+            )
+    known = sources.get(operation.name, operation)
+    # digests, since == would take 1 and True for one category
+    if known is not operation and digest(described(known)) != digest(described(operation)):
+        raise DeclarationError(
+            f"two different data sets are named {operation.name!r}; declare it once and reuse the "
+            "handle, or give the other another name"
+        )
+    sources.setdefault(operation.name, operation)
+
+
+# -----------------------------------------------------------------------------
+# Solving the free parameters of a plan for a total budget.
+
+
+Outputs = Sequence[tuple[Path, Handle]]
+
+
+def free_weights(nodes: Structure) -> dict[str, list[float]]:
+    """Return the weights under each free parameter's name."""
+    found: dict[str, list[float]] = {}
+    for node in nodes:
+        if isinstance(node.handle.operation, Release):
+            for free in node.handle.operation.mechanism.free().values():
+                found.setdefault(free.name, []).append(free.factor)
+    return found
+
+
+def solve(
+    outputs: Outputs, epsilon: float, delta: float, chosen: Sequence[Accountant[Any]]
+) -> list[tuple[Path, Handle]]:
+    """Return the outputs with every free parameter solved (see `Pipeline.calibrate`)."""
+    return scaled(outputs, multiplier(outputs, epsilon, delta, chosen))
+
+
+def scaled(outputs: Outputs, multiplier: float) -> list[tuple[Path, Handle]]:
+    """Return the outputs with every free parameter at a multiple of its weight."""
+    return mapped(outputs, lambda mechanism: mechanism.fixed(multiplier))
+
+
+def multiplier(
+    outputs: Outputs, epsilon: float, delta: float, chosen: Sequence[Accountant[Any]]
+) -> float:
+    """Return the least multiple of the weights at which the outputs keep a budget."""
+    epsilon = number(epsilon)
+    if not positive(epsilon):
+        raise DeclarationError(f"calibrate's epsilon must be a {POSITIVE}, got {epsilon!r}")
+    if not free_weights(structure(outputs)):
+        raise DeclarationError(
+            "nothing is free to calibrate; give a mechanism a free parameter, such as "
+            "dp.Laplace(scale=dp.Free('b'))"
+        )
+
+    def cost(multiple: float, asked: Sequence[Accountant[Any]]) -> tuple[float, Any]:
+        worlds = accountants.worlds(compiler.term(releases(structure(scaled(outputs, multiple)))))
+        answers = [accountants.measure(worlds, a, delta=delta) for a in asked]
+        known = [a for a in answers if a.bounds is not None]
+        if not known:
+            return math.inf, None
+        best = min(known, key=lambda a: a.bounds.upper if a.bounds else math.inf)
+        return (best.bounds.upper if best.bounds else math.inf), best.accountant
+
+    try:
+        # the accountant that is tightest near the target, then the one that is so at the answer
+        start = least_noise(lambda m: cost(m, chosen)[0], epsilon, digits=1e-2)
+        _, tightest = cost(start, chosen)
+        return least_noise(lambda m: cost(m, [tightest])[0], epsilon, start=start)
+    except accountants.DomainError as error:
+        raise CalibrationError(
+            f"cannot meet epsilon={epsilon:g}, delta={delta:g}: {error}"
+        ) from None
+
+
+def substituted(outputs: Outputs, values: Mapping[str, float]) -> list[tuple[Path, Handle]]:
+    """Return the outputs with free parameters set by name, each times its weight."""
+    values = {name: number(value) for name, value in values.items()}
+    for name, value in values.items():
+        if not positive(value):
+            raise DeclarationError(f"{name} must be a {POSITIVE}, got {value!r}")
+
+    def change(mechanism: Mechanism) -> Mechanism:
+        found = {k: f for k, f in mechanism.free().items() if f.name in values}
+        return evolved(mechanism, **{k: values[f.name] * f.factor for k, f in found.items()})
+
+    return mapped(outputs, change)
+
+
+def mapped(outputs: Outputs, change: Callable[[Mechanism], Mechanism]) -> list[tuple[Path, Handle]]:
+    """Return the outputs with every mechanism changed; handles that stay are kept."""
+
+    def changed(handle: Handle) -> Operation:
+        operation = handle.operation
+        if not isinstance(operation, Release):
+            return operation
+        mechanism = change(operation.mechanism)
+        same = mechanism is operation.mechanism
+        return operation if same else evolve(operation, mechanism=mechanism)
+
+    found = rewritten([handle for _, handle in outputs], changed)
+    return [(path, found[handle]) for path, handle in outputs]
+
+
+# -----------------------------------------------------------------------------
+# What differs between two plans.
+
+
+def diff(old: Structure, new: Structure) -> str:
+    """Return one line for each difference: ``-`` gone, ``+`` new, ``~`` changed; empty if none.
+
+    Nodes are compared by digest, so equal nodes under other names do not differ; a node of
+    the same name whose own operation differs is changed.
+    """
+    return "\n".join(_lines(old, new))
+
+
+def _lines(old: Structure, new: Structure) -> Iterator[str]:
+    before, after = Counter(n.digest for n in old), Counter(n.digest for n in new)
+    gone = [n for n in old if before[n.digest] > after[n.digest]]
+    come = {n.name: n for n in new if after[n.digest] > before[n.digest]}
+    for node in gone:
+        other = come.get(node.name)
+        if other is None:
+            yield f"- {node.name}: {_text(node)}"
+        elif _text(node) != _text(other):
+            yield f"~ {node.name}: {_text(node)} -> {_text(other)}"
+            come.pop(node.name)
+        else:  # the node is the same, what it reads is not: that shows upstream
+            come.pop(node.name)
+    for node in come.values():
+        yield f"+ {node.name}: {_text(node)}"
+    paths = [{path: n.name for n in s for path in n.outputs} for s in (old, new)]
+    for path in sorted(set(paths[0]) ^ set(paths[1])):
+        yield f"{'-' if path in paths[0] else '+'} output {'.'.join(path)}"
+
+
+def _text(node: Node) -> str:
+    return f"{node.handle.operation.kind} {node.handle.operation.text()}"
+
+
+# -----------------------------------------------------------------------------
+# A plan: the graph above the outputs that are wanted.
+
+
+class Pipeline:
+    """A private analysis, declared: certify, calibrate, run, simulate, draw or write it.
+
+    Immutable. What no output needs is neither run nor paid for; what two outputs share is
+    paid for once.
+
+    Parameters
+    ----------
+    outputs
+        Released handles by name; a mapping of released handles is an output with parts.
+
+    Raises
+    ------
+    LeakError
+        If an output is private, with the way from the data to it.
+    DeclarationError
+        If neighbour relations are mixed, or two data sets carry one name.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+    >>> plan.certify().epsilon
+    0.5
+    """
+
+    def __init__(self, **outputs: Any) -> None:
+        self._outputs = tuple(checked(outputs))
+        self._delta = 0.0
+        self._adaptive: tuple[str, ...] = ()
+        self._charges: tuple[dict[str, Any], list[Charge]] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        outputs: Sequence[tuple[Path, Handle]],
+        delta: float = 0.0,
+        *,
+        adaptive: Sequence[str] = (),
+    ) -> Pipeline:
+        """Return the plan of (path, handle) pairs; ``delta`` is what `certify` takes by default.
+
+        Of a session, ``adaptive`` names the outputs in the order in which they were run: each may
+        depend on all before it.
+        """
+        plan = cls.__new__(cls)
+        plan._outputs = tuple(checked(outputs))
+        plan._delta = accountants.errors.probability("delta", delta, below_one=True)
+        plan._adaptive = tuple(adaptive)
+        plan._charges = None
+        return plan
+
+    @property
+    def outputs(self) -> tuple[tuple[Path, Handle], ...]:
+        """The outputs: pairs of a path of names and a handle.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"town": ["A", "B"]})
+        >>> towns = {k: v.count().release(dp.Laplace(scale=2)) for k, v in people.partition("town")}
+        >>> [path for path, _ in dp.Pipeline(towns=towns).outputs]
+        [('towns', 'A'), ('towns', 'B')]
+        """
+        return self._outputs
+
+    @property
+    def delta(self) -> float:
+        """The delta that `certify` takes by default: that of the last calibration, or 0."""
+        return self._delta
+
+    @property
+    def adaptive(self) -> tuple[str, ...]:
+        """Of a session's plan, the outputs in the order in which they were run; else empty.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> with dp.Session(budget=dp.Budget(1.0), people={"id": [1, 2, 3]}) as session:
+        ...     _ = session.run(people.count().release(dp.Laplace(scale=5)), name="first")
+        ...     _ = session.run(people.count().release(dp.Laplace(scale=2)), name="again")
+        ...     session.pipeline.adaptive
+        ('first', 'again')
+        """
+        return self._adaptive
+
+    @cached_property
+    def structure(self) -> Structure:
+        """The nodes above the outputs, in topological order.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+        >>> [node.name for node in plan.structure]
+        ['people', 'count', 'n']
+        """
+        return structure(self._outputs)
+
+    @cached_property
+    def term(self) -> Term:
+        """What one unit can touch, as a term for the accountants.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+        >>> plan.term
+        Sequential(parts=(Spend(loss=Laplace(epsilon=0.5), name='n'),))
+        """
+        return compiler.term(self._priced(to_document(self)))
+
+    @cached_property
+    def graph(self) -> nx.DiGraph[str]:
+        """The plan as a networkx graph: nodes by name with kind, color, label and detail.
+
+        Of a session's plan, edges with ``kind="adaptive"`` lead from each step to the next.
+
+        Examples
+        --------
+        >>> import networkx as nx, adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> plan = dp.Pipeline(total=people["age"].sum().release(dp.Laplace(scale=200)))
+        >>> nx.shortest_path(plan.graph, "people", "total")
+        ['people', 'age', 'sum', 'total']
+        >>> plan.graph.nodes["sum"]["color"]
+        'private'
+        """
+        return graph(self.structure, self._adaptive)
+
+    @property
+    def free(self) -> dict[str, list[float]]:
+        """The free parameters: the weights under each name.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> plan = dp.Pipeline(total=people["age"].sum().release(dp.Laplace()))
+        >>> plan.free
+        {'noise': [100.0]}
+        """
+        return free_weights(self.structure)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of what the plan computes, the same after a round trip through a document.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> def plan(scale):
+        ...     people = dp.dataset("people", columns={})
+        ...     return dp.Pipeline(n=people.count().release(dp.Laplace(scale=scale)))
+        >>> plan(2).fingerprint == plan(2).fingerprint, plan(2).fingerprint == plan(3).fingerprint
+        (True, False)
+        """
+        described = [[list(path), self.structure.of(h).digest] for path, h in self._outputs]
+        text = json.dumps(sorted(described), separators=(",", ":"))
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+    def certify(
+        self,
+        delta: float | None = None,
+        *,
+        accountants: Sequence[Accountant[Any]] = accountants.ACCOUNTANTS,
+    ) -> Certificate:
+        """Return the certificate at ``delta``: every accountant's bracket, the tightest named.
+
+        Parameters
+        ----------
+        delta
+            In [0, 1); by default that of the last calibration, or 0.
+        accountants
+            Those to ask.
+
+        Of a session's plan only accountants whose bounds hold for adaptively chosen losses are
+        asked; what covers all of it is `Session.certificate`.
+
+        Raises
+        ------
+        DeclarationError
+            If a parameter is still free.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.Gaussian(sigma=5)))
+        >>> print(plan.certify(delta=1e-6))
+        epsilon <= 0.834118 at delta = 1e-06, by the basic accountant
+        protects one row of 'people', added or removed
+        <BLANKLINE>
+        accountant    lower     upper
+        ------------  --------  --------  --------
+        basic         0.834117  0.834118  tightest
+        advanced      0.834117  0.864521
+        concentrated  0.834117  0.899936
+        renyi         0.834117  0.899936
+        gaussian      0.834117  0.834118
+        distribution  0.834117  0.834118
+        <BLANKLINE>
+        release  mechanism          distance  costs   times  share
+        -------  -----------------  --------  ------  -----  ------
+        n        Gaussian(sigma=5)  1 (l2)    mu 0.2  1      100.0%
+        """
+        delta = self._delta if delta is None else certified_at(delta)
+        chosen = asked(accountants)
+        document = to_document(self)
+        return certificate(
+            self.structure,
+            document,
+            self.fingerprint,
+            delta,
+            chosen,
+            adaptive=bool(self._adaptive),
+            charges=self._priced(document),
+        )
+
+    def _priced(self, document: Mapping[str, Any]) -> list[Charge]:
+        """Return the releases, whose losses are computed once.
+
+        As long as the plan is what it was: a parameter that somebody's mechanism keeps in a list
+        can be changed.
+        """
+        if self._charges is None or self._charges[0] != document:
+            self._charges = fresh(document), releases(self.structure)
+        return self._charges[1]
+
+    @cached_property
+    def _paper(self) -> Certificate:
+        return self.certify()
+
+    def _stamped(self, seed: int | None) -> Certificate:
+        """Return the certificate of a run.
+
+        It is computed once, as long as the plan is what it was: a parameter that somebody's
+        mechanism keeps in a list can be changed.
+        """
+        paper = self._paper
+        if to_document(self) != paper.plan:
+            paper = Pipeline.of(self._outputs, self._delta, adaptive=self._adaptive).certify()
+        return stamped(paper, seed)
+
+    def measure(
+        self,
+        accountant: Accountant[Any],
+        delta: float | None = None,
+        *,
+        only: Callable[[str], bool] = lambda name: True,
+    ) -> Answer:
+        """Return one accountant's answer for the releases whose names ``only`` accepts.
+
+        As `accountants.measure` answers for their term. What one more step of a session would cost
+        is asked by `Session.what_if`.
+
+        Raises
+        ------
+        DeclarationError
+            If ``accountant`` is none, such as its name or its class.
+
+        Examples
+        --------
+        >>> import accountants, adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(a=people.count().release(dp.Laplace(scale=2)),
+        ...                    b=people.count().release(dp.Laplace(scale=4)))
+        >>> plan.measure(accountants.Basic(), only=lambda name: name == "b").bounds.upper
+        0.25
+        """
+        delta = self._delta if delta is None else certified_at(delta)
+        asked((accountant,))
+        kept = pruned(self.term, only)
+        return accountants.measure(kept, accountant, delta=delta)
+
+    def calibrate(
+        self,
+        epsilon: float,
+        delta: float = 0.0,
+        *,
+        accountants: Sequence[Accountant[Any]] = accountants.ACCOUNTANTS,
+    ) -> Pipeline:
+        """Return the plan with its free parameters solved for a total (epsilon, delta).
+
+        All are multiples of their weights, with one multiplier: the least for which the
+        tightest accountant's upper bound does not exceed ``epsilon``.
+
+        Raises
+        ------
+        DeclarationError
+            If epsilon is not positive, delta not in [0, 1), or nothing is free.
+        CalibrationError
+            If the releases with fixed noise cost too much already.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> plan = dp.Pipeline(age=people["age"].average(dp.Gaussian()))
+        >>> plan = plan.calibrate(epsilon=1.0, delta=1e-6)
+        >>> plan.certify()
+        <certificate epsilon=1 delta=1e-06 by gaussian>
+        """
+        solved = solve(self._outputs, epsilon, certified_at(delta), asked(accountants))
+        return Pipeline.of(solved, delta)
+
+    def with_delta(self, delta: float) -> Pipeline:
+        """Return the plan with another delta for `certify` to take by default, and for `run`.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.Gaussian(sigma=5)))
+        >>> plan.certify().epsilon, plan.with_delta(1e-6).certify().epsilon < 1
+        (inf, True)
+        """
+        return Pipeline.of(self._outputs, certified_at(delta), adaptive=self._adaptive)
+
+    def fix(self, **values: float) -> Pipeline:
+        """Return the plan with the free parameters of given names set: ``value * weight``.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> plan = dp.Pipeline(total=people["age"].sum().release(dp.Laplace()))
+        >>> plan.fix(noise=2.0).certify()  # twice the sensitivity
+        <certificate epsilon=0.5 delta=0 by basic>
+        """
+        unknown = set(values) - set(self.free)
+        if unknown:
+            raise DeclarationError(
+                f"no free parameter is named {', '.join(sorted(unknown))}; free are "
+                f"{', '.join(sorted(self.free)) or 'none'}"
+            )
+        return Pipeline.of(substituted(self._outputs, values), self._delta)
+
+    def run(self, /, *, progress: bool = False, **data: Any) -> Result:
+        """Return the released values, with noise from the operating system's secure source.
+
+        Parameters
+        ----------
+        progress
+            Show how many rounds of a repeat are done, and how many teachers are trained, on
+            standard error.
+        data
+            For each data set, by its name, a frame or a mapping of column names to arrays.
+
+        Raises
+        ------
+        DeclarationError
+            If a parameter is still free, no accountant bounds epsilon at the plan's delta, or a
+            document names a function that its reader did not allow. Nothing is spent then.
+        DataError
+            If data does not fit its declaration.
+        RunError
+            If a step fails; nothing is released then.
+        Interrupted
+            If the run is interrupted from the keyboard; a `KeyboardInterrupt` that keeps what was
+            released until then, and its certificate.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=0.01)))
+        >>> result = plan.run(people={"id": [1, 2, 3]})
+        >>> round(result["n"])
+        3
+        >>> result.certificate.randomness.release
+        True
+        """
+        data = {name: Secret(value) for name, value in data.items()}  # for tracebacks
+        return execute(self, data, seed=None, watch=watch(progress))
+
+    def simulate(self, /, *, seed: int, progress: bool = False, **data: Any) -> Result:
+        """Return what a run with seeded noise would release: for research, never for release.
+
+        Parameters
+        ----------
+        seed
+            A whole number of at least 0; equal seeds give equal noise.
+        progress
+            As for `run`.
+        data
+            As for `run`.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+        >>> once, again = (plan.simulate(seed=1, people={"id": [1, 2, 3]}) for _ in range(2))
+        >>> once["n"] == again["n"], once.certificate.randomness.release
+        (True, False)
+        """
+        data = {name: Secret(value) for name, value in data.items()}  # for tracebacks
+        number = whole(seed)
+        if not (number is not None and number >= 0):
+            raise DeclarationError(
+                f"simulate's seed must be a whole number of at least 0, got {seed!r}; for noise "
+                "from the operating system use run"
+            )
+        return execute(self, data, seed=number, watch=watch(progress))
+
+    def audit(
+        self,
+        /,
+        *,
+        samples: int = 20_000,
+        confidence: float = 0.95,
+        seed: int | None = None,
+        **data: Any,
+    ) -> Any:
+        """Return an `adaptive_dp.audit.Audit`: a lower bound on epsilon, from many runs.
+
+        Runs are made on neighbouring data sets that a gallery makes from the declarations. For data
+        sets with one of the names above, and for more to choose, see `adaptive_dp.audit.pipeline`.
+
+        Parameters
+        ----------
+        samples
+            Runs on each side of a pair, on average.
+        confidence
+            With which the bound holds.
+        seed
+            For reproducible audits.
+        data
+            Data, by the data sets' names, among which the gallery's units are put; all of them,
+            those of public data sets alone, or none. What the audit says is as private as they are.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> plan = dp.Pipeline(total=people["age"].sum().release(dp.Laplace(scale=100)))
+        >>> found = plan.audit(samples=1_000, seed=1)
+        >>> 0 < found.epsilon <= plan.certify().epsilon
+        True
+        """
+        audit = provided("audit.pipeline")  # of a higher room
+        return audit(self, data=data or None, samples=samples, confidence=confidence, seed=seed)
+
+    def diff(self, other: Pipeline) -> str:
+        """Return what differs between two plans, node by node; empty if nothing does.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> one = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+        >>> other = dp.Pipeline(n=people.count().release(dp.Laplace(scale=4)))
+        >>> print(one.diff(other))
+        ~ n: release Laplace(scale=2) -> release Laplace(scale=4)
+        """
+        if not isinstance(other, Pipeline):
+            raise DeclarationError(f"diff needs a Pipeline, got {type(other).__name__}")
+        return diff(self.structure, other.structure)
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the plan as a JSON document; `load` reads it back with the same fingerprint.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+        >>> document = plan.to_document()
+        >>> document["format"], [node["kind"] for node in document["nodes"]]
+        ('adaptive-dp/plan/2', ['dataset', 'count', 'release'])
+        """
+        return to_document(self)
+
+    def to_json(self) -> str:
+        """Return the plan document as JSON text.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+        >>> print(plan.to_json().splitlines()[1])
+         "format": "adaptive-dp/plan/2",
+        """
+        return json.dumps(self.to_document(), indent=1, allow_nan=False) + "\n"
+
+    def svg(self, *, closed: Sequence[str] = ()) -> str:
+        """Return a drawing; ``closed`` names groups to draw as one box.
+
+        Raises
+        ------
+        DeclarationError
+            If no group has such a name.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+        >>> plan.svg()[:4]
+        '<svg'
+        """
+        groups = {name for _, groups in self.graph.nodes(data="group") for name in groups}
+        unknown = sorted(set(texts(closed)) - groups)
+        if unknown:
+            raise DeclarationError(
+                f"no group is named {', '.join(map(repr, unknown))}; groups are "
+                f"{', '.join(map(repr, sorted(groups))) or 'none'}"
+            )
+        return str(provided("report.svg")(self.graph, closed=closed))
+
+    def mermaid(self) -> str:
+        """Return the graph as Mermaid text.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+        >>> print(plan.mermaid())
+        flowchart LR
+          n0["people<br/>add/remove, protects one row"]:::private
+          n1["count"]:::private
+          n2(["n<br/>Laplace#40;scale=2#41;"]):::released
+          n0 --> n1
+          n1 --> n2
+          classDef private fill:#fff1e6,stroke:#c2410c,color:#7c2d12,stroke-width:2px
+          classDef released fill:#e8f4fc,stroke:#0369a1,color:#0c4a6e
+          classDef public fill:#f3f4f6,stroke:#6b7280,color:#374151,stroke-dasharray:4 3
+        """
+        return str(provided("report.mermaid")(self.graph))
+
+    def __str__(self) -> str:
+        return plan_text(self.structure)
+
+    def __repr__(self) -> str:
+        names = ", ".join(dict.fromkeys(path[0] for path, _ in self._outputs))
+        return f"<plan of {len(self.structure.nodes)} nodes: {names}>"
+
+    def _repr_html_(self) -> str:
+        return self.svg()

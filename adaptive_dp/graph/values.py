@@ -1,0 +1,331 @@
+"""Values: converters of what users write, copies that share nothing, and JSON-like forms."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import unicodedata
+from collections.abc import Iterable, Mapping, Set
+from copy import deepcopy
+from datetime import date, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, TypeVar, cast
+
+import attrs
+import numpy as np
+
+from accountants.document import short_repr
+from adaptive_dp.graph.errors import DeclarationError, DocumentError
+
+# -----------------------------------------------------------------------------
+# Converters of fields: what a user (or a document) writes, as immutable values.
+
+
+def texts(value: Iterable[str]) -> tuple[str, ...]:
+    """Return texts as a tuple.
+
+    Raises
+    ------
+    DeclarationError
+        If ``value`` is one text (which would fall apart into letters), or holds anything else.
+    """
+    found = anything(value)
+    for item in found:
+        if not isinstance(item, str):
+            raise DeclarationError(f"expected a list of texts, got {item!r} in it")
+    return found
+
+
+def anything(value: Iterable[Any]) -> tuple[Any, ...]:
+    """Return values as a tuple.
+
+    Raises
+    ------
+    DeclarationError
+        If ``value`` is no list; one text is none.
+    """
+    if isinstance(value, str):
+        raise DeclarationError(f"expected a list, got the text {value!r}; write [{value!r}]")
+    try:
+        return tuple(value)
+    except TypeError:
+        raise DeclarationError(f"expected a list, got {value!r}") from None
+
+
+def perhaps(value: Iterable[Any] | None) -> tuple[Any, ...] | None:
+    """Return values as a tuple, or None where there are none."""
+    return None if value is None else anything(value)
+
+
+POSITIVE = "positive finite number below 1e300"
+
+
+def number(value: Any) -> Any:
+    """Return a real number, NumPy's and fractions too, as a plain int or float.
+
+    Anything else, a truth value included, is returned as it is, for a validator to refuse.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> number(Fraction(1, 4)), number(True)
+    (0.25, True)
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    try:
+        return float(value)
+    except OverflowError:
+        return value
+
+
+def whole(value: Any) -> int | None:
+    """Return a whole number, NumPy's too, as a plain int; None where it is none."""
+    found = number(value)
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def positive(value: Any) -> bool:
+    """Whether a value is a plain positive number below 1e300."""
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return plain and 0 < value < 1e300
+
+
+# -----------------------------------------------------------------------------
+# Copies that share nothing: no function of a user's reaches into the plan, or into another's.
+
+
+def fresh(value: Any) -> Any:
+    """Return a copy of a value that shares no mapping, list, tuple or array with it.
+
+    Whatever else cannot be copied is passed on as it is.
+
+    Examples
+    --------
+    >>> inner = [1.0]
+    >>> fresh({"a": inner})["a"] is inner
+    False
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    try:
+        return deepcopy(value)
+    except Exception:  # a generator, say: what can be copied around it still is
+        return _pieces(value)
+
+
+def _pieces(value: Any) -> Any:
+    if type(value) is dict:
+        return {key: fresh(inner) for key, inner in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(fresh(inner) for inner in value)
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+# -----------------------------------------------------------------------------
+# Released values as JSON-like values, whatever a function made of them.
+#
+# A release is spent when it is drawn, so showing it must not fail: what has no form of its own is
+# shown by its ``repr``, and what has not even that by its type.
+
+
+MAX_SHOWN_DEPTH = 32
+"""Values nested deeper than this are shown by their ``repr``."""
+DIGITS = 300
+"""Whole numbers of more digits than a float can hold are written as text."""
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """Return a value as numbers, texts, booleans, None, lists and mappings with text keys.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> plain({1: np.arange(2.0), "b": (float("nan"), 1j)})
+    {'1': [0.0, 1.0], 'b': ['nan', '1j']}
+    """
+    try:
+        return _plain_value(value, depth)
+    except Exception:  # a type whose own methods fail
+        return said(value)
+
+
+def said(value: Any) -> str:
+    """Return a value's ``repr``, or what is left where that fails."""
+    try:
+        return repr(value)
+    except Exception:
+        return f"<{type(value).__name__}>"
+
+
+def _plain_value(value: Any, depth: int) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int):
+        return int(value) if abs(value) < 10**DIGITS else _huge(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(float(value))
+    if isinstance(value, complex | Decimal | Fraction | date | time | timedelta):
+        return str(value)
+    if isinstance(value, np.generic):
+        return _generic(value, depth)
+    if depth >= MAX_SHOWN_DEPTH:
+        return said(value)
+    if isinstance(value, Mapping):
+        return _mapping(value, depth)
+    if isinstance(value, np.ndarray):
+        return _array(value, depth)
+    if isinstance(value, Set):
+        return plain(sorted(value, key=said), depth + 1)
+    if isinstance(value, list | tuple):
+        return [plain(item, depth + 1) for item in value]
+    return _frame(value, depth)
+
+
+def _huge(value: int) -> str:
+    try:
+        return str(value)
+    except ValueError:  # more digits than Python writes in base ten
+        return hex(value)
+
+
+def _generic(value: np.generic, depth: int) -> Any:
+    item = str(value) if value.dtype.kind in "mM" else value.item()
+    return str(value) if isinstance(item, np.generic) else plain(item, depth)
+
+
+def _array(value: np.ndarray[Any, Any], depth: int) -> Any:
+    whole = value.astype(np.str_) if value.dtype.kind in "mM" else value
+    return plain(whole.tolist(), depth + 1)
+
+
+def _mapping(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    pairs = list(value.items())
+    keys = [str(plain(key)) for key, _ in pairs]
+    if len(set(keys)) < len(keys):  # such as 1 and "1"
+        keys = [said(key) for key, _ in pairs]
+    return {key: plain(item, depth + 1) for key, (_, item) in zip(keys, pairs, strict=True)}
+
+
+def _frame(value: Any, depth: int) -> Any:
+    """Return a pandas or polars object as its columns; anything else by its ``repr``."""
+    module = type(value).__module__.partition(".")[0]
+    if module == "pandas" and hasattr(value, "index") and hasattr(value, "to_dict"):
+        if value.index.is_unique and getattr(value, "columns", value.index).is_unique:
+            return plain(value.to_dict(), depth + 1)
+        return plain(value.to_numpy(), depth + 1)
+    if module == "polars" and hasattr(value, "to_dict"):
+        return plain(value.to_dict(as_series=False), depth + 1)
+    if module == "polars" and hasattr(value, "to_list"):
+        return plain(value.to_list(), depth + 1)
+    return said(value)
+
+
+# -----------------------------------------------------------------------------
+# Texts as people should see them: on one line, with nothing in them that hides or reorders.
+
+
+HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""Unicode categories of characters that are not seen, or that move others (as U+202E does)."""
+
+
+def visible(text: object) -> str:
+    r"""Return a text with line breaks, control and direction characters written as escapes.
+
+    Examples
+    --------
+    >>> print(visible("two\nlines"), visible("a\u202eb"), visible("漢字 é"))
+    two\nlines a\u202eb 漢字 é
+    """
+    found = str(text)
+    if found.isprintable():  # the usual case
+        return found
+    return "".join(_escaped(c) if unicodedata.category(c) in HIDDEN else c for c in found)
+
+
+def cut(text: str, width: int, *, end: bool = False) -> str:
+    """Return a text shortened to a number of characters; with ``end`` its last ones are kept.
+
+    Examples
+    --------
+    >>> cut("a long name[0]", 11), cut("a long name[0]", 11, end=True)
+    ('a long n...', 'a long...0]')
+    """
+    if len(text) <= width:
+        return text
+    room = max(0, width - 3)
+    tail = room // 4 if end else 0
+    return text[: room - tail] + "..." + text[len(text) - tail :]
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
+
+
+# -----------------------------------------------------------------------------
+# What any document is made of, before anything is read from it.
+
+
+MAX_DOCUMENT_DEPTH = 64
+"""Documents may be nested this deep."""
+
+
+def check_values(document: Any, name: str) -> None:
+    """Check that a document is made of texts, finite numbers, lists and mappings, not too deep.
+
+    Raises
+    ------
+    DocumentError
+        If not, with the place; ``name`` is what the whole is called.
+    """
+    stack: list[tuple[Any, str, int]] = [(document, name, 0)]
+    while stack:
+        value, where, depth = stack.pop()
+        if depth > MAX_DOCUMENT_DEPTH:
+            raise DocumentError(
+                f"{where[:80]}...: nested deeper than {MAX_DOCUMENT_DEPTH}; flatten it"
+            )
+        prefix = "" if where == name else f"{where}."
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                if not isinstance(key, str):
+                    raise DocumentError(f"{where}: a key must be a text, got {key!r}")
+                stack.append((inner, f"{prefix}{key}", depth + 1))
+        elif isinstance(value, list | tuple):
+            stack.extend((inner, f"{where}[{i}]", depth + 1) for i, inner in enumerate(value))
+        elif isinstance(value, int | float):
+            if not -1e300 < value < 1e300:
+                raise DocumentError(
+                    f"{where} must be a finite number below 1e300 in size, got "
+                    f"{short_repr(value)}; a constant that is none is written as "
+                    f"{{'float': 'nan'}}, 'inf' or '-inf'"
+                )
+        elif value is not None and not isinstance(value, str):
+            raise DocumentError(
+                f"{where} must be a number, text, list or mapping, got {type(value).__name__}"
+            )
+
+
+# -----------------------------------------------------------------------------
+# The attrs fields of a class that only its subclasses declare as attrs classes.
+#
+# Operations and mechanisms are attrs classes, their bases are not, so a type checker does not
+# know that every instance has fields. These two functions are the one place that says so.
+
+
+T = TypeVar("T")
+
+
+def fields_of(cls: type) -> tuple[attrs.Attribute[Any], ...]:
+    """Return the fields of an attrs class, in order."""
+    return attrs.fields(cast(Any, cls))  # type: ignore[no-any-return]
+
+
+def evolved(value: T, **changes: Any) -> T:
+    """Return a copy of an attrs instance with some fields changed."""
+    return cast(T, attrs.evolve(cast(Any, value), **changes))

@@ -1,0 +1,34 @@
+"""Learners: each a subgraph of queries and primitives."""
+
+from adaptive_dp.learning.adaops import OPS, AdaOPS, AdaptiveOutputPerturbation
+from adaptive_dp.learning.boosted_ssp import BoostedSSP
+from adaptive_dp.learning.descent import Clipping
+from adaptive_dp.learning.finite_learner import FiniteLearner, coefficient_grid
+from adaptive_dp.learning.follow_the_leader import DPFTRL
+from adaptive_dp.learning.networks import network_scores, predict
+from adaptive_dp.learning.noisy_gradient_descent import NoisyGradientDescent
+from adaptive_dp.learning.noisy_sgd import NoisySGD
+from adaptive_dp.learning.objective_perturbation import ObjectivePerturbation
+from adaptive_dp.learning.output_perturbation import OutputPerturbation
+from adaptive_dp.learning.phased import PhasedERM
+from adaptive_dp.learning.ssp import SSP, AdaSSP
+
+__all__ = [
+    "DPFTRL",
+    "OPS",
+    "SSP",
+    "AdaOPS",
+    "AdaSSP",
+    "AdaptiveOutputPerturbation",
+    "BoostedSSP",
+    "Clipping",
+    "FiniteLearner",
+    "NoisyGradientDescent",
+    "NoisySGD",
+    "ObjectivePerturbation",
+    "OutputPerturbation",
+    "PhasedERM",
+    "coefficient_grid",
+    "network_scores",
+    "predict",
+]

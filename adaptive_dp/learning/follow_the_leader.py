@@ -1,0 +1,117 @@
+"""DP-FTRL: linear models learned from a stream of batches, without sampling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from attrs import field, frozen
+from numpy.typing import NDArray
+
+from adaptive_dp.erm import Logistic, Loss
+from adaptive_dp.graph.handles import Released, group, post
+from adaptive_dp.graph.mechanism import Free
+from adaptive_dp.graph.values import texts
+from adaptive_dp.learning.base import Model, budgeted, columns, inside, linear
+from adaptive_dp.learning.descent import counted
+from adaptive_dp.mechanisms.follow_the_leader import FollowTheLeader
+from adaptive_dp.queries.table import Table
+
+Array = NDArray[np.float64]
+
+
+@frozen
+class DPFTRL:
+    """A linear model by follow-the-regularised-leader on correlated noise (DP-FTRL).
+
+    Each unit goes into one of ``steps`` batches, which are gone through ``epochs`` times; the
+    prefix sums of the batches' clipped gradients get noise that hangs together from round to round
+    (see `FollowTheLeader`). The number of rows is released first, with one per cent of the cost.
+
+    Its privacy rests on no sampling, so that it holds for data in their order, and where units are
+    exchanged. Where epsilon is small and all rows can be gone through often, gradient descent on
+    all of them is the better choice.
+
+    Parameters
+    ----------
+    features
+        Columns with bounds (mapped onto [-1, 1]) or categories.
+    target
+        A column of two categories, of several, or with bounds, as the loss reads.
+    loss
+        For example ``Logistic()``.
+    steps
+        The number of batches.
+    epochs
+        How often they are gone through.
+    learning_rate
+        For rows of norm at most 1 and mean gradients of a batch.
+    clip
+        The largest norm of a row's gradient, for rows of norm at most 1.
+    norm
+        To which longer rows are clipped: by default 1 where the target is a class, none where it is
+        a number.
+    factorization
+        ``"banded"`` or ``"tree"``.
+    free
+        Where no budget is given: the name of the free parameter.
+
+    References
+    ----------
+    Kairouz, McMahan, Song, Thakkar, Thakurta and Xu 2021; Choquette-Choo et al. 2023 (epochs).
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+    >>> learner = dp.DPFTRL(["age"], "ill", steps=20)
+    >>> plan = dp.Pipeline(model=people.solve(learner, epsilon=1.0, delta=1e-6)).with_delta(1e-6)
+    >>> plan.certify()
+    <certificate epsilon=1 delta=1e-06 by gaussian>
+    >>> age = np.linspace(0, 100, 5_000)
+    >>> rows = {"age": age, "ill": np.where(age < 60, "no", "yes")}
+    >>> model = plan.simulate(seed=1, people=rows)["model"]
+    >>> dp.predict(model, {"age": [20, 90]}, classes=["no", "yes"]).tolist()
+    ['no', 'yes']
+    """
+
+    features: tuple[str, ...] = field(converter=texts)
+    target: str
+    loss: Loss = field(factory=Logistic)
+    steps: int = 100
+    epochs: int = 1
+    learning_rate: float = 4.0
+    clip: float = 1.0
+    norm: float | None = None
+    factorization: str = "banded"
+    free: str = "sigma"
+
+    def __attrs_post_init__(self) -> None:
+        columns("DPFTRL", self.features, self.target)
+        inside("DPFTRL.learning_rate", self.learning_rate, 1e-9, 1e9)
+        inside("DPFTRL.clip", self.clip, 1e-9, 1e9)
+
+    def build(self, table: Table, epsilon: float | None, delta: float | None) -> Released[Model]:
+        """Return the coefficients by feature, in the data's units, ``"intercept"`` first."""
+        problem = linear(table, self.features, self.target, self.loss, self.norm)
+        how = FollowTheLeader(1.0, self.steps, self.epochs, self.factorization)
+        norm = self.clip * problem.radius
+        weight = Free(self.free, weight=norm * how.encoder.sensitivity())
+        how = FollowTheLeader(weight, self.steps, self.epochs, self.factorization)
+        batch, _ = counted(table, self.free, rate=1 / self.steps)
+        step = post(divided, batch, by=self.learning_rate / problem.radius**2)
+        query = problem.rows.stream(self.loss, clip=norm)
+        found = query.release(how, given=[step], name="training")
+        learned = group("DP-FTRL", problem.model(post(averaged, found)), table)
+        return budgeted("DPFTRL", table, learned, epsilon, delta)  # type: ignore[no-any-return]
+
+
+def divided(rows: float, *, by: float) -> float:
+    """Return ``by`` over the rows of a batch: by how much a sum of gradients moves parameters."""
+    return by / float(rows)
+
+
+def averaged(released: Any) -> Array:
+    """Return the mean of the parameters over the rounds."""
+    mean: Array = np.asarray(released, dtype=np.float64)[0]
+    return mean

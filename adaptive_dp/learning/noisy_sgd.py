@@ -1,0 +1,100 @@
+"""NoisySGD: every round sees a Poisson sample of the units."""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+
+from adaptive_dp.erm import Logistic, Loss, Network
+from adaptive_dp.graph.handles import Released, group
+from adaptive_dp.graph.values import texts
+from adaptive_dp.learning.base import Model, budgeted, columns, inside, linear
+from adaptive_dp.learning.descent import Clipping, Descent, descend, step_size
+from adaptive_dp.learning.networks import NetworkModel, learnt
+from adaptive_dp.queries.table import Table
+
+
+@frozen
+class NoisySGD:
+    """A linear model, or a network, by noisy gradients of Poisson samples, clipped.
+
+    Each round every unit enters by its own coin of probability ``sampling_rate``; the sum of the
+    sample's clipped gradients is released with Gaussian noise and divided by the rows that may be
+    expected (not by those that came: their number is private). Rounds are amplified by sampling,
+    which every accountant takes from the graph.
+
+    Parameters
+    ----------
+    features, target, loss, learning_rate, momentum, norm, free
+        As of `NoisyGradientDescent`.
+    steps
+        The number of rounds; ``steps * sampling_rate`` are the epochs.
+    sampling_rate
+        The probability with which a unit enters a round.
+    clip
+        The largest norm of a row's gradient, for rows of norm at most 1 (a network's: for rows as
+        they are); with ``adaptive`` the first round's, and a norm that follows a quantile.
+    adam
+        A step size of its own for each coordinate; ``learning_rate`` is 0.1 then by default.
+    adaptive
+        A `Clipping` to follow a quantile of the norms; its count is released beside each gradient.
+
+    References
+    ----------
+    Abadi et al. 2016, Algorithm 1; Mironov, Talwar and Zhang 2019 (the sampled Gaussian); Andrew et
+    al. 2021 (adaptive clipping); Kingma and Ba 2015, Algorithm 1, and Tang, Shpilevskiy and
+    Lecuyer 2024 (Adam, freed of the noise's variance). The exact percentile of a round's norms, as
+    it is sometimes printed, is not private: one row can move the sum by any amount.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+    >>> learner = dp.NoisySGD(["age"], "ill", steps=50, sampling_rate=0.1)
+    >>> plan = dp.Pipeline(model=people.solve(learner)).fix(sigma=1.0)
+    >>> plan.certify(delta=1e-6)
+    <certificate epsilon=5.99552 delta=1e-06 by distribution>
+    """
+
+    features: tuple[str, ...] = field(converter=texts)
+    target: str
+    loss: Loss | Network = field(factory=Logistic)
+    steps: int = 500
+    sampling_rate: float = 0.02
+    learning_rate: float | None = None
+    momentum: float = 0.9
+    clip: float = 0.5
+    adaptive: Clipping | None = None
+    adam: bool = False
+    norm: float | None = None
+    free: str = "sigma"
+
+    def __attrs_post_init__(self) -> None:
+        columns("NoisySGD", self.features, self.target)
+        if self.learning_rate is not None:
+            inside("NoisySGD.learning_rate", self.learning_rate, 1e-9, 1e9)
+        inside("NoisySGD.clip", self.clip, 1e-9, 1e9)
+        inside("NoisySGD.sampling_rate", self.sampling_rate, 1e-12, 1)
+
+    def build(
+        self, table: Table, epsilon: float | None, delta: float | None
+    ) -> Released[Model | NetworkModel]:
+        """Return the coefficients by feature, in the data's units, ``"intercept"`` first.
+
+        Of a network, what `predict` reads: see `adaptive_dp.learning.networks.NetworkModel`.
+        """
+        problem = linear(table, self.features, self.target, self.loss, self.norm)
+        # samples are noisier than the whole: a quarter of the step, which networks do not need
+        scale = 1.0 if isinstance(self.loss, Network) else 0.25
+        usual = 0.1 if self.adam else scale * step_size(self.loss)
+        how = Descent(
+            self.steps,
+            self.sampling_rate,
+            self.clip,
+            self.learning_rate or usual,
+            self.momentum,
+            self.adaptive,
+            self.adam,
+        )
+        theta = descend(problem, self.loss, how, self.free)
+        learned = group("NoisySGD", learnt(problem, self.loss, theta), table)
+        return budgeted("NoisySGD", table, learned, epsilon, delta)  # type: ignore[no-any-return]

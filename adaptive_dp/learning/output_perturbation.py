@@ -1,0 +1,244 @@
+"""Output perturbation: a certified minimizer, with noise at its worst-case sensitivity."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from attrs import field, frozen
+
+from adaptive_dp.erm import Logistic, Loss, Multinomial, Objective, Squared
+from adaptive_dp.erm.sets import Ball
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, group, parameter, post
+from adaptive_dp.graph.mechanism import Free, Mechanism
+from adaptive_dp.graph.operation import Query
+from adaptive_dp.graph.values import texts
+from adaptive_dp.learning.base import Linear, Model, budgeted, columns, inside, linear, regression
+from adaptive_dp.mechanisms.additive import Gaussian, Laplace, Norm
+from adaptive_dp.queries.domains import Categories, Interval
+from adaptive_dp.queries.minimizer import released_ridge
+from adaptive_dp.queries.moments import LEAST, MOST, ConstrainedCoefficients
+from adaptive_dp.queries.table import Table
+
+COUNT = 0.01
+"""The share of the cost (of mu^2, or of epsilon) that the number of rows is released with."""
+
+TYPICAL = 5.0
+"""The norm of parameters, for rows of norm at most 1, at which the default ridge is at its best."""
+
+
+@frozen
+class OutputPerturbation:
+    """A linear model: the minimizer of its losses and a ridge, with noise on the coefficients.
+
+    One row that comes or goes moves the minimizer of ``sum of losses + ridge / 2 |w|^2`` by at most
+    ``L / ridge`` in l2 norm, L the loss's Lipschitz constant for rows of norm at most 1, whatever
+    the data; two are exchanged for twice that. The noise is Gaussian (epsilon and delta), or has
+    the density ``exp(-epsilon |z| / Delta)``: pure epsilon, and in d dimensions a norm of law
+    Gamma(d, Delta / epsilon). It lies in all of R^d: cut off at a ball it would tell on which side
+    the minimizer was. The ball comes afterwards.
+
+    Nearly always `NoisyGradientDescent` is more accurate. This is for what has no other private
+    learner: tilted and adversarial risks, an optimizer of one's own, delta = 0.
+
+    Parameters
+    ----------
+    features
+        Columns with bounds (mapped onto [-1, 1]) or categories.
+    target
+        A column of two categories, of several, or with bounds, as the loss reads.
+    loss
+        By default ``Logistic()`` for two categories, ``Multinomial`` for several, ``Squared()`` for
+        bounds. It must be convex and smooth.
+    ridge
+        For rows of norm at most 1, in [2^-9, 2^40]; it penalises the intercept as well. The noise
+        falls in it, the bias rises. By default it follows a released number of rows (`balanced`).
+    radius
+        The largest norm of coefficients that there may be, of columns on [-1, 1]; by default 1
+        where the loss has an unbounded slope, none elsewhere.
+    noise
+        ``"gaussian"`` or ``"norm"``.
+    tilt, rows
+        A tilted risk of at least so many rows; its ridge is in units of the mean loss, and must be
+        given, as must a radius. See `adaptive_dp.erm.Tilted`.
+    adversary
+        How far an adversary may move each row, as a share of the largest norm of a row.
+    optimizer
+        A function of your own from an `adaptive_dp.erm.Objective` to a point. What it
+        returns is proven to be near the minimizer, or our own is taken.
+    norm
+        To which longer rows are clipped: by default 1 where the target is a class, none where it is
+        a number.
+    free
+        Where no budget is given: the name of the free parameter.
+
+    References
+    ----------
+    Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 1; Lowy and Razaviyayn 2021, Algorithm 1; the
+    proofs are in `adaptive_dp.queries.minimizer`.
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+    >>> learner = dp.OutputPerturbation(["age"], "ill", ridge=2.0)
+    >>> plan = dp.Pipeline(model=people.solve(learner, epsilon=1.0, delta=1e-6)).with_delta(1e-6)
+    >>> plan.certify()
+    <certificate epsilon=1 delta=1e-06 by ...>
+    >>> age = np.linspace(0, 100, 5_000)
+    >>> rows = {"age": age, "ill": np.where(age < 60, "no", "yes")}
+    >>> model = plan.simulate(seed=1, people=rows)["model"]
+    >>> dp.predict(model, {"age": [20, 90]}, classes=["no", "yes"]).tolist()
+    ['no', 'yes']
+    """
+
+    features: tuple[str, ...] = field(converter=texts)
+    target: str
+    loss: Loss | None = None
+    ridge: float | None = None
+    radius: float | None = None
+    noise: Literal["gaussian", "norm"] = "gaussian"
+    tilt: float | None = None
+    rows: int = 1
+    adversary: float | None = None
+    optimizer: Callable[[Objective], Any] | None = None
+    norm: float | None = None
+    free: str = "sigma"
+
+    def __attrs_post_init__(self) -> None:
+        columns("OutputPerturbation", self.features, self.target)
+        if self.ridge is not None:
+            inside("OutputPerturbation.ridge", self.ridge, LEAST, MOST)
+        if self.radius is not None:
+            inside("OutputPerturbation.radius", self.radius, 1e-3, 1e3)
+        if self.noise not in ("gaussian", "norm"):
+            raise DeclarationError(
+                f"OutputPerturbation.noise must be 'gaussian' or 'norm', got {self.noise!r}"
+            )
+        if self.tilt is not None and not (self.ridge is not None and self.radius is not None):
+            raise DeclarationError(
+                "OutputPerturbation with a tilt needs a ridge, in units of the mean loss, and a "
+                "radius"
+            )
+
+    def build(self, table: Table, epsilon: float | None, delta: float | None) -> Released[Model]:
+        """Return the coefficients by feature, in the data's units, ``"intercept"`` first."""
+        if self.noise == "norm" and epsilon is not None and delta is None:
+            delta = 0.0
+        learned = group("output perturbation", self._model(table), table)
+        return budgeted("OutputPerturbation", table, learned, epsilon, delta)  # type: ignore[no-any-return]
+
+    def _model(self, table: Table) -> Released[Model]:
+        loss = self.loss if self.loss is not None else usual(table, self.target)
+        radius = self.radius
+        if radius is None and math.isinf(loss.constants().lipschitz):
+            radius = 1.0
+        given = (self.tilt, self.adversary, self.optimizer)
+        numbers = all(isinstance(table.domain.find(f), Interval) for f in self.features)
+        if isinstance(loss, Squared) and self.ridge and numbers and given == (None,) * 3:
+            assert radius is not None
+            return self._from_moments(table, self.ridge, radius)
+        problem = linear(table, self.features, self.target, loss, self.norm)
+        far = problem.radius
+        ridge = self._ridge(table, problem, loss, radius)
+        query = problem.rows.minimizer(
+            loss,
+            ridge=ridge,
+            radius=radius,
+            tilt=self.tilt,
+            rows=self.rows,
+            adversary=None if self.adversary is None else self.adversary * far,
+            optimizer=self.optimizer,
+        )
+        theta = self._release(query, table)
+        if isinstance(ridge, Released):
+            theta = post(over, theta, ridge)
+        return problem.model(theta if radius is None else post(within, theta, radius=radius))
+
+    def _from_moments(self, table: Table, ridge: float, radius: float) -> Released[Any]:
+        """Squared losses need no more than the exact second moments, of any number of rows."""
+        rows = regression(table, self.features, self.target, self.norm)
+        query = rows.query(ConstrainedCoefficients(ridge, rows.radius * radius))
+        theta = self._release(query, table)
+        return rows.coefficients(post(within, theta, radius=rows.radius * radius))
+
+    def _release(self, query: PrivateQuery[Any], table: Table) -> Released[Any]:
+        return query.release(self._noise(_moves(query, table)), name="coefficients")
+
+    def _noise(self, size: float) -> Mechanism:
+        free = Free(self.free, weight=size)
+        return Norm(scale=free, p=2) if self.noise == "norm" else Gaussian(sigma=free)
+
+    def _ridge(
+        self, table: Table, problem: Linear, loss: Loss, radius: float | None
+    ) -> float | Released[float]:
+        """Return the ridge for rows as they are, or one that follows their released number."""
+        scale = problem.radius**2
+        if self.ridge is not None:
+            return self.ridge * scale
+        pure, many = self.noise == "norm", max(1, change_at(table).rows)
+        weight = (1 - COUNT) / COUNT if pure else math.sqrt((1 - COUNT) / COUNT)
+        free = Free(self.free, weight=weight * many)
+        mechanism = Laplace(scale=free) if pure else Gaussian(sigma=free)
+        number = table.count().release(mechanism, name="number_of_rows")
+        noise = parameter(number, "scale" if pure else "sigma")
+        adversary = None if self.adversary is None else self.adversary * problem.radius
+        whole = problem.rows.minimizer(
+            loss, ridge=number, radius=radius, rows=self.rows, adversary=adversary
+        )
+        size = _moves(whole, table) / (weight * many)  # of the noise, against the count's
+        width = problem.width * loss.outputs
+        spread = size * math.sqrt(width + 1) if pure else size
+        reach = math.inf if radius is None else radius * problem.radius
+        bend = loss.constants(reach).smoothness if loss.outputs == 1 else 1.0
+        return post(balanced, number, noise, spread=spread, bend=bend, radius=problem.radius)
+
+
+def usual(table: Table, target: str) -> Loss:
+    """Return the loss that a target is usually learned with."""
+    goal = table.domain.find(target)
+    if isinstance(goal, Categories):
+        return Logistic() if len(goal.values) == 2 else Multinomial(len(goal.values))
+    return Squared()
+
+
+def _moves(query: PrivateQuery[Any], table: Table) -> float:
+    operation = query.operation
+    assert isinstance(operation, Query)
+    return float(operation.sensitivity(query.inputs[0].domain, change_at(table), 2))
+
+
+def balanced(number: float, noise: float, *, spread: float, bend: float, radius: float) -> float:
+    """Return the ridge at which the noise's harm and the bias are least together.
+
+    For n rows of norm at most R: parameters of norm `TYPICAL` / R cost a bias of
+    ``ridge TYPICAL^2 / (2 R^2)``, and isotropic noise of deviation s on each of ``ridge`` times the
+    parameters costs ``n b R^2 s^2 / (2 ridge^2)`` in the sum of losses, b the trace of a row's
+    second derivative by its scores. Their sum is least where
+    ``ridge^3 = 2 n b R^4 s^2 / TYPICAL^2``. Own derivation; no guarantee of privacy hangs on it.
+
+    Parameters
+    ----------
+    number, noise
+        The released number of rows, and its noise.
+    spread
+        s, as a multiple of that noise.
+    bend, radius
+        b and R.
+    """
+    n = min(max(float(number), 2 * float(noise), 1.0), 1e100)
+    s = min(spread * float(noise), 1e50)
+    return released_ridge(math.cbrt(2 * n * bend * radius**4 * s * s / TYPICAL**2), radius)
+
+
+def over(scaled: Any, ridge: float) -> Any:
+    """Return parameters from what is released of them where the ridge is: ``ridge`` times them."""
+    return np.asarray(scaled) / float(ridge)
+
+
+def within(theta: Any, *, radius: float) -> Any:
+    """Return the nearest point of the ball."""
+    return Ball(radius).project(np.asarray(theta, dtype=np.float64))

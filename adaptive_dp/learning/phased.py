@@ -1,0 +1,195 @@
+"""Phased private learning: each phase on rows of its own, near where the one before ended."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from attrs import field, frozen
+
+from adaptive_dp.erm import Logistic, Loss
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.handles import Released, group, post, public
+from adaptive_dp.graph.loops import repeat
+from adaptive_dp.graph.mechanism import Free
+from adaptive_dp.graph.values import texts, whole
+from adaptive_dp.learning.base import Linear, Model, budgeted, columns, inside, linear
+from adaptive_dp.learning.descent import COUNT, counted
+from adaptive_dp.mechanisms.additive import Gaussian
+from adaptive_dp.queries.labeled import LabeledRows
+from adaptive_dp.queries.table import Table
+
+
+@frozen
+class PhasedERM:
+    """A linear model by localisation: regularised problems on disjoint parts of the data.
+
+    Each unit goes into one of the phases by its own draw, into phase i with probability near
+    ``2^-i``. Phase i minimizes, over its own rows,
+
+    ``sum loss + |w - w_{i-1}|^2 / eta_i``, ``eta_i = eta 4^{1-i}``,
+
+    by gradient descent with noise, centred where the phase before ended; ``eta = (distance / clip)
+    min(1 / sqrt(n), mu / sqrt(d))`` for n rows, d parameters and a phase that costs mu. As the
+    regulariser grows fourfold, what the same noise on gradients does to the minimizer falls
+    fourfold: few rows are left for the last phases, which only refine. Phases read disjoint rows,
+    so that their costs do not add up: all together cost what the costliest does. The number
+    of rows is released first, with one per cent of the cost.
+
+    Steps are those of the smoothness of the loss; a phase ends at the mean of its iterates, of
+    which the t-th has weight t. Privacy holds for any steps.
+
+    Parameters
+    ----------
+    features
+        Columns with bounds (mapped onto [-1, 1]) or categories.
+    target
+        A column of two categories, of several, or with bounds, as the loss reads.
+    loss
+        A smooth one, for example ``Logistic()``.
+    distance
+        A guess of how far the solution is from 0, for rows of norm at most 1.
+    phases
+        How many.
+    rounds
+        Steps of gradient descent in a phase.
+    clip
+        The largest norm of a row's gradient, for rows of norm at most 1.
+    norm
+        To which longer rows are clipped: by default 1 where the target is a class, none where it is
+        a number.
+    free
+        Where no budget is given: the name of the free parameter.
+
+    References
+    ----------
+    Feldman, Koren and Talwar 2020 (phased ERM, which perturbs an exact minimizer in each phase).
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+    >>> learner = dp.PhasedERM(["age"], "ill", phases=2, rounds=20)
+    >>> plan = dp.Pipeline(model=people.solve(learner, epsilon=1.0, delta=1e-6)).with_delta(1e-6)
+    >>> plan.certify()
+    <certificate epsilon=1 delta=1e-06 by gaussian>
+    >>> age = np.linspace(0, 100, 5_000)
+    >>> rows = {"age": age, "ill": np.where(age < 60, "no", "yes")}
+    >>> model = plan.simulate(seed=1, people=rows)["model"]
+    >>> dp.predict(model, {"age": [20, 90]}, classes=["no", "yes"]).tolist()
+    ['no', 'yes']
+    """
+
+    features: tuple[str, ...] = field(converter=texts)
+    target: str
+    loss: Loss = field(factory=Logistic)
+    distance: float = 8.0
+    phases: int = 3
+    rounds: int = 50
+    clip: float = 1.0
+    norm: float | None = None
+    free: str = "sigma"
+
+    def __attrs_post_init__(self) -> None:
+        columns("PhasedERM", self.features, self.target)
+        if not (isinstance(self.loss, Loss) and math.isfinite(self.loss.constants().smoothness)):
+            raise DeclarationError(
+                f"PhasedERM.loss must be a smooth Loss such as Logistic(), got {self.loss!r}"
+            )
+        inside("PhasedERM.distance", self.distance, 1e-9, 1e9)
+        inside("PhasedERM.clip", self.clip, 1e-9, 1e9)
+        for name, most in (("phases", 30), ("rounds", 10**6)):
+            value = getattr(self, name)
+            found = whole(value)
+            if not (found is not None and 1 <= found <= most):
+                raise DeclarationError(
+                    f"PhasedERM.{name} must be a whole number between 1 and {most}, got {value!r}"
+                )
+
+    def build(self, table: Table, epsilon: float | None, delta: float | None) -> Released[Model]:
+        """Return the coefficients by feature, in the data's units, ``"intercept"`` first."""
+        problem = linear(table, self.features, self.target, self.loss, self.norm)
+        size = self.loss.outputs * problem.width
+        rows, noise = counted(table, self.free)
+        reach = self.distance / (self.clip * problem.radius**2)
+        eta = post(width, rows, noise, reach=reach, size=size)
+        centre: Released[Any] = public([0.0] * size)
+        for i, part in enumerate(problem.rows.phases(shares(self.phases))):
+            centre = self._phase(problem, part, i, centre, rows, eta)
+        learned = group("phased ERM", problem.model(centre), table)
+        return budgeted("PhasedERM", table, learned, epsilon, delta)  # type: ignore[no-any-return]
+
+    def _phase(
+        self,
+        problem: Linear,
+        part: LabeledRows,
+        index: int,
+        centre: Released[Any],
+        rows: Released[float],
+        eta: Released[float],
+    ) -> Released[Any]:
+        """Return where a phase ends: its mean iterate, after noisy gradient descent."""
+        norm = self.clip * problem.radius
+        # so many rounds of this noise cost what one without the root does
+        noise = Gaussian(sigma=Free(self.free, weight=norm * math.sqrt(self.rounds)))
+        steepest = self.loss.constants().smoothness * problem.radius**2 * shares(self.phases)[index]
+
+        def body(state: Released[Any]) -> Released[Any]:
+            each = part.gradients(self.loss, at=post(current, state))
+            total = each.sum(clip=norm).release(noise, name=f"gradients_{index + 1}")
+            constants = {"steepest": steepest, "shrink": 0.25**index}
+            return post(descended, state, total, centre, rows, eta, **constants)
+
+        return post(ended, repeat(body, self.rounds, start=post(begun, centre)))
+
+
+def shares(phases: int) -> list[float]:
+    """Return each phase's share of the units: half that of the phase before.
+
+    Examples
+    --------
+    >>> [round(7 * share, 9) for share in shares(3)]
+    [4.0, 2.0, 1.0]
+    """
+    return [2.0 ** (phases - 1 - i) / (2.0**phases - 1) for i in range(phases)]
+
+
+def width(rows: float, sigma: float, *, reach: float, size: int) -> float:
+    """Return eta; sigma is the noise of the number of rows, which tells what a phase costs."""
+    mu = math.sqrt((1 - COUNT) / COUNT) / float(sigma)
+    return reach * min(1 / math.sqrt(rows), mu / math.sqrt(size))
+
+
+def begun(centre: Sequence[float]) -> list[Any]:
+    """Return the state before the first step: how many, parameters, and their mean."""
+    return [0, list(centre), list(centre)]
+
+
+def current(state: Sequence[Any]) -> list[float]:
+    """Return the parameters."""
+    return list(state[1])
+
+
+def ended(state: Sequence[Any]) -> list[float]:
+    """Return the mean, in which step t has weight t."""
+    return list(state[2])
+
+
+def descended(
+    state: Sequence[Any],
+    gradient: Any,
+    centre: Any,
+    rows: float,
+    eta: float,
+    *,
+    steepest: float,
+    shrink: float,
+) -> list[Any]:
+    """Return the state after a step of gradient descent."""
+    count, theta, mean = state[0] + 1, np.asarray(state[1]), np.asarray(state[2])
+    pull = 2 / (eta * shrink)
+    moved = np.asarray(gradient) + pull * (theta - np.asarray(centre))
+    theta = theta - moved / (steepest * rows + pull)
+    return [count, theta.tolist(), (mean + 2 / (count + 1) * (theta - mean)).tolist()]

@@ -1,0 +1,190 @@
+r"""Released bounds that later mechanisms may rely on: data-adaptive privacy made private.
+
+Let D, D' be neighbours, and f move by at most ``reach`` between them. What is released,
+
+``f(D) + N(0, sigma^2) - (reach + q sigma)``, with ``P(N(0, 1) > q) = failure``,
+
+is below both f(D) and f(D') with probability at least ``1 - failure``, under D and under D'. (It is
+rounded to a lattice, a rising function of the same: what follows holds of that.) A
+mechanism that follows it may rely on that: its loss need hold only where the bound is right.
+
+**Theorem.** *A plan whose mechanisms' losses hold where the bounds are right is dominated by the
+composition of their losses and of the bounds' Gaussian losses, that fails independently with
+probability ``failure`` for each bound.*
+
+Proof. Take the release X of a bound, P and Q its laws under D and D', normal with one variance;
+B the event that the bound is wrong for either, a tail of X. Let T be the profile of whatever
+follows, where X is right: a falling function with values in [0, 1]. At threshold e the plan's
+hockey-stick divergence is at most ``E_P[1_B + 1_{not B} T(e - L)]``, L the log ratio of P to Q at
+X, for on B it is at most 1. The claim is that it is at most
+``failure + (1 - failure) E_P[T(e - L)]``, or, with ``V = 1 - T(e - L)``, that
+
+``E_P[1_B V] <= failure E_P[V]``.
+
+For T the divergence of (R, S), ``V = int min(r, e^{e-L} s)``: V falls in L, and ``e^L V`` rises.
+Let B be ``X > c`` (for ``X < c`` mirror). If P has the larger mean, L rises in X and V falls, so
+by Chebyshev's inequality for monotone functions ``E_P[1_B V] <= P(B) E_P[V]``. If Q has it, L
+falls, and so does ``e^L V``: ``E_P[1_B V] = E_Q[1_B e^L V] <= Q(B) E_Q[e^L V] = Q(B) E_P[V]``. Both
+P(B) and Q(B) are at most ``failure``. What follows may itself begin with the release of a bound:
+apply this from the last to the first. $\square$
+
+So a failure costs delta once, without the factor ``e^epsilon`` of the usual argument, and no
+accountant need know that it happens inside of another release.
+
+References
+----------
+Wang 2018 and Redberg, Zhu and Wang 2023 (private bounds on the data's own loss, then a calibrated
+mechanism). That a bound must hold for both data sets, and the theorem, are derived here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import attrs
+from numpy.typing import NDArray
+
+from accountants import Approximate, PrivacyLoss, special
+from accountants import Gaussian as GaussianLoss
+from accountants.losses.composite import Composite
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
+from adaptive_dp.graph.values import number, positive
+from adaptive_dp.mechanisms.additive import Gaussian
+from adaptive_dp.noise import lattice
+from adaptive_dp.noise.stream import Stream
+
+THEOREM = "Gaussian: Balle & Wang 2018, Thm 8; one-sided bound, derived in gaussian_bound.py"
+
+
+def probable(instance: Any, attribute: Any, value: Any) -> None:
+    """Refuse a failure that is no probability, or too small for a normal quantile."""
+    if not (positive(value) and 1e-18 <= value < 0.5):
+        raise DeclarationError(
+            f"{type(instance).__name__}.failure must be a probability in [1e-18, 0.5), got "
+            f"{value!r}; it is part of the plan's delta"
+        )
+
+
+def _reach(instance: Any, attribute: Any, value: Any) -> None:
+    if not positive(value):
+        raise DeclarationError(
+            f"{type(instance).__name__}.reach must be a positive number, got {value!r}; give it "
+            "the query's sensitivity"
+        )
+
+
+class _Bound(Mechanism):
+    """What both bounds share: all but the side of the value that they release."""
+
+    norm: ClassVar[float] = 2
+    theorem: ClassVar[str] = THEOREM
+    sampler: ClassVar[str] = Gaussian.sampler
+
+    sigma: float = noise_parameter("sigma")
+    failure: float = attrs.field(converter=number, validator=probable)
+    reach: float = attrs.field(converter=number, validator=_reach)
+
+    def loss(self, distance: float) -> PrivacyLoss:
+        """Return the Gaussian's loss with the failure; distances above ``reach`` are refused."""
+        return self._failing(distance, GaussianLoss(distance / self.sigma))
+
+    def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
+        """Return the loss at ``distance`` and what rounding adds to it."""
+        return self._failing(distance, Gaussian(self.sigma).cost(distance, dimension, step))
+
+    def deviation(self) -> float:
+        """Return sigma."""
+        return self.sigma
+
+    def _margin(self) -> float:
+        return margin(self.sigma, self.failure, self.reach)
+
+    def _failing(self, distance: float, noise: PrivacyLoss) -> PrivacyLoss:
+        """Return the loss at a distance that is reached over, from the noise's."""
+        if distance > self.reach * (1 + 1e-10):  # the margin is 1e-9 wider
+            raise DeclarationError(
+                f"{type(self).__name__}(reach={self.reach:g}) cannot bound values "
+                f"{distance:g} apart; give it a reach of at least the query's sensitivity. In a "
+                "learner that follows the data, AdaOPS for one, it protects one row that comes or "
+                "goes: use neighbors='add_remove' or 'zero_out' and rows_per_unit=1"
+            )
+        return Composite(((noise, 1), (Approximate(0.0, self.failure), 1)))
+
+
+class LowerBound(_Bound):
+    """Release a number that is below the query's value, for both of any two neighbours.
+
+    Parameters
+    ----------
+    sigma
+        The noise's standard deviation, in the query's units.
+    failure
+        The probability that it is not, in [1e-18, 0.5): part of the loss.
+    reach
+        At least the query's sensitivity.
+
+    References
+    ----------
+    Gaussian: Balle and Wang 2018, Thm 8. Wang 2018 and Redberg, Zhu and Wang 2023 (private bounds);
+    that the failure costs its probability once is the theorem in the module's docstring.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={})
+    >>> least = people.count().release(dp.LowerBound(sigma=4.0, failure=1e-6, reach=1.0))
+    >>> plan = dp.Pipeline(least=least)
+    >>> plan.certify(delta=2e-6)
+    <certificate epsilon=1.06071 delta=2e-06 by gaussian>
+    >>> plan.simulate(seed=1, people={"id": range(1_000)})["least"] < 1_000
+    True
+    """
+
+    def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
+        """Return the value with noise, less the margin."""
+        return Gaussian(self.sigma).release(value, stream) - self._margin()
+
+
+class UpperBound(_Bound):
+    """Release a number that is above the query's value, for both of any two neighbours.
+
+    Parameters
+    ----------
+    sigma, failure, reach
+        As for `LowerBound`.
+
+    References
+    ----------
+    As of `LowerBound`.
+
+    Examples
+    --------
+    >>> bound = UpperBound(sigma=4.0, failure=1e-6, reach=1.0)
+    >>> bound.loss(distance=1.0)
+    Composite(spends=((Gaussian(mu=0.25), 1), (Approximate(epsilon=0.0, delta=1e-06), 1)))
+    >>> bound.loss(distance=2.0)
+    Traceback (most recent call last):
+        ...
+    adaptive_dp.graph.errors.DeclarationError: UpperBound(reach=1) cannot bound values 2 apart;
+    give it a reach of at least the query's sensitivity. In a learner that follows the data,
+    AdaOPS for one, it protects one row that comes or goes: use neighbors='add_remove' or
+    'zero_out' and rows_per_unit=1
+    """
+
+    def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
+        """Return the value with noise and the margin."""
+        return Gaussian(self.sigma).release(value, stream) + self._margin()
+
+
+def margin(sigma: float, failure: float, reach: float) -> float:
+    """Return ``reach + q sigma``, rounded up; q the normal quantile that ``failure`` exceeds.
+
+    A step of the noise's lattice is added: value and noise are each rounded by half of one.
+
+    Examples
+    --------
+    >>> round(margin(2.0, 1e-6, 1.0), 4)
+    10.5068
+    """
+    return (reach + lattice.step(sigma) + sigma * -float(special.ndtri(failure))) * (1 + 1e-9)

@@ -1,0 +1,340 @@
+"""Transforms of tables: partitions, filters and Poisson samples, each with its stability."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+from attrs import evolve, field, frozen
+from numpy.typing import NDArray
+
+from adaptive_dp.data import Columns, Rows
+from adaptive_dp.graph.errors import DeclarationError, NeighborError
+from adaptive_dp.graph.handles import (
+    Handle,
+    PartitionOperation,
+    PartOperation,
+    Released,
+    SampleOperation,
+)
+from adaptive_dp.graph.operation import Change, Operation
+from adaptive_dp.graph.values import perhaps
+from adaptive_dp.noise.stream import Stream
+from adaptive_dp.queries.domains import (
+    Categories,
+    Parts,
+    Table,
+    edges_of,
+    finite_float,
+    known,
+    numbers,
+    numeric,
+)
+
+# -----------------------------------------------------------------------------
+# Splitting rows into disjoint parts: parallel composition.
+
+
+@frozen
+class Partition(PartitionOperation):
+    """Each row lies in at most one part: that of its category, or of the bin it falls in.
+
+    A unit with several rows may lie in several parts, which costs more than one; with
+    ``whole_units`` a unit's rows are kept in the first part (in the order of the keys) that
+    any of them is in, and dropped from the others, so that every unit lies in one part.
+    """
+
+    kind: ClassVar[str] = "partition"
+    reads: ClassVar[type] = Table
+    alone: ClassVar[bool] = True
+
+    by: str
+    keys: tuple[Any, ...] | None = field(default=None, converter=perhaps)
+    edges: tuple[float, ...] | None = field(default=None, converter=edges_of)
+    whole_units: bool = False
+
+    def label(self) -> str:
+        """Return the column."""
+        return f"partition by {self.by}"
+
+    def detail(self) -> str:
+        """Return whether units are kept whole."""
+        return "each unit in one part" if self.whole_units else ""
+
+    def domain(self, inputs: Sequence[Any]) -> Parts:
+        """Return the parts, named by category or bin."""
+        table: Table = inputs[0]
+        declared = table.find(self.by)
+        if (self.keys is None) == (self.edges is None):
+            raise DeclarationError(
+                f"column {self.by!r} declares no categories; pass keys=[...] or edges=[...]"
+                if self.keys is None
+                else "partition takes keys (of categories) or edges (of a numeric column), not both"
+            )
+        if self.edges is not None:
+            keys: tuple[Any, ...] = bins(self.by, self.edges)
+            numeric(self.by, declared)
+        else:
+            keys = Categories(self.keys or ()).values
+            known(self.by, declared, keys)
+        return Parts(evolve(table, size=None), keys, self.whole_units)
+
+    def change(self, change: Change) -> Change:
+        """Return the change; which part it is in, the accountant enumerates."""
+        return change
+
+    def index(self, columns: Columns) -> NDArray[np.int64]:
+        """Return each row's part, -1 for none."""
+        values = columns[self.by]
+        if self.edges is not None:
+            return bin_index(values, self.edges)
+        return category_index(values, self.keys or ())
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> tuple[Partition, Rows]:
+        """Return the rows, gathered if units are kept whole."""
+        rows = inputs[0].gather(self.index) if self.whole_units else inputs[0]
+        return self, rows
+
+
+@frozen
+class Part(PartOperation):
+    """One part of a partition."""
+
+    kind: ClassVar[str] = "part"
+    reads: ClassVar[type] = Parts
+    alone: ClassVar[bool] = True
+
+    index: int
+
+    def label(self) -> str:
+        """Return the part's number; `Pipeline` shows its key."""
+        return f"part {self.index + 1}"
+
+    def domain(self, inputs: Sequence[Any]) -> Table:
+        """Return the table of the part."""
+        parts: Parts = inputs[0]
+        if not (0 <= self.index < len(parts.keys)):
+            raise DeclarationError(
+                f"a partition of {len(parts.keys)} parts has no part {self.index}"
+            )
+        return parts.table
+
+    def change(self, change: Change) -> Change:
+        """Return the change inside the part, where a unit may lie or not."""
+        return evolve(change, fixed=False)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Rows:
+        """Return the rows of the part."""
+        partition, rows = inputs[0]
+        return rows.where(lambda columns: partition.index(columns) == self.index)  # type: ignore[no-any-return]
+
+
+def category_index(values: NDArray[Any], keys: Sequence[Any]) -> NDArray[np.int64]:
+    """Return the position of each value among ``keys``, -1 for a value that is none of them.
+
+    Objects of other types than a key can have (lists, say) are none of them, whatever their
+    own ideas of equality and hashing.
+    """
+    lookup = {key: i for i, key in enumerate(keys)}
+    types = (str, int, float, bool)
+    return np.array(
+        [lookup.get(v, -1) if type(v) in types else -1 for v in values.tolist()], dtype=np.int64
+    )
+
+
+def bins(name: str, edges: Sequence[float]) -> tuple[str, ...]:
+    """Return the names of the bins between increasing edges, the last one closed.
+
+    Raises
+    ------
+    DeclarationError
+        If there are fewer than two edges, or they do not increase.
+    """
+    if not (
+        len(edges) >= 2
+        and all(isinstance(e, int | float) and not isinstance(e, bool) for e in edges)
+        and all(-1e300 < e < 1e300 for e in edges)
+    ):
+        raise DeclarationError(
+            f"edges of {name!r} must be at least two finite numbers, got {list(edges)!r}"
+        )
+    if not all(a < b for a, b in pairwise(edges)):
+        raise DeclarationError(f"edges of {name!r} must increase, got {list(edges)!r}")
+    last = len(edges) - 2
+    return tuple(
+        f"[{a:g}, {b:g}{']' if i == last else ')'}" for i, (a, b) in enumerate(pairwise(edges))
+    )
+
+
+def bin_index(values: NDArray[Any], edges: Sequence[float]) -> NDArray[np.int64]:
+    """Return the bin of each value, -1 for values outside of all bins and for NaN."""
+    values, cuts = numbers(values), np.asarray(edges, dtype=np.float64)
+    index = np.searchsorted(cuts, values, side="right") - 1
+    index = np.where(values == cuts[-1], len(cuts) - 2, index)
+    with np.errstate(invalid="ignore"):
+        outside = ~((values >= cuts[0]) & (values <= cuts[-1]))
+    return np.where(outside, -1, index).astype(np.int64)
+
+
+# -----------------------------------------------------------------------------
+# Keeping the rows that meet a condition.
+
+
+_TESTS = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
+
+
+@frozen
+class Condition:
+    """A comparison of a table's column with a number, a released number, or a list of values."""
+
+    column: str
+    test: str
+    operand: Any = None
+    handle: Released[Any] | None = None
+    table: Handle | None = None
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"the condition {self.column} {self.test} ... is private and has no truth value; pass "
+            "it to table.filter(...), one condition at a time"
+        )
+
+    def __and__(self, other: Any) -> NoReturn:
+        raise DeclarationError(
+            "conditions are not joined; chain filters: table.filter(...).filter(...)"
+        )
+
+    def __or__(self, other: Any) -> NoReturn:
+        raise DeclarationError(
+            "conditions are not joined; for several values use table[column].isin([...])"
+        )
+
+    def __invert__(self) -> NoReturn:
+        raise DeclarationError("a condition is not negated; compare the other way")
+
+
+def _operand(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+@frozen
+class Filter(Operation):
+    """Keep the rows whose column meets a comparison; NaN meets none.
+
+    A row stays or goes by its own values, so one unit still changes one unit's rows, but a
+    unit may now have none.
+    """
+
+    kind: ClassVar[str] = "filter"
+    reads: ClassVar[type] = Table
+    alone: ClassVar[bool] = True
+    beside: ClassVar[int] = 1
+
+    column: str
+    test: str = field()
+    operand: Any = field(default=None, converter=_operand)
+
+    @test.validator
+    def _known(self, _: object, test: str) -> None:
+        if test not in _TESTS and test != "in":
+            raise DeclarationError(
+                f"a filter's test must be one of {', '.join(_TESTS)} or 'in', got {test!r}"
+            )
+
+    def label(self) -> str:
+        """Return the condition."""
+        shown = "..." if self.operand is None else self.operand
+        if isinstance(shown, tuple):
+            shown = "{" + ", ".join(map(str, shown)) + "}"
+        return f"{self.column} {self.test} {shown}"
+
+    def domain(self, inputs: Sequence[Any]) -> Any:
+        """Return the table, of which the size is no longer known."""
+        declared = inputs[0].find(self.column)
+        values = declared.values if isinstance(declared, Categories) else ()
+        texts = any(isinstance(v, str) for v in values)
+        if self.test != "in" and texts:
+            raise DeclarationError(
+                f"column {self.column!r} holds categories, which {self.test} cannot compare; use "
+                f"table[{self.column!r}].isin([...])"
+            )
+        if self.test == "in":
+            known(self.column, declared, self.operand if isinstance(self.operand, tuple) else ())
+            if not (isinstance(self.operand, tuple) and len(inputs) == 1):
+                raise DeclarationError(
+                    f"the test 'in' needs a list of values, got {self.operand!r}"
+                )
+        elif len(inputs) == 1:
+            finite_float(f"the operand of {self.column} {self.test}", self.operand)
+        elif self.operand is not None:
+            raise DeclarationError(
+                "a filter compares with a constant or with a released value, not both"
+            )
+        return evolve(inputs[0], size=None)
+
+    def change(self, change: Change) -> Change:
+        """Return the change with units that may vanish."""
+        return evolve(change, fixed=False)
+
+    def keep(self, columns: Columns, operand: Any) -> NDArray[np.bool_]:
+        """Return which rows meet the condition."""
+        values = columns[self.column]
+        if self.test == "in":
+            return category_index(values, operand) >= 0
+        with np.errstate(invalid="ignore"):
+            result: NDArray[np.bool_] = _TESTS[self.test](numbers(values), float(operand))
+        return result
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Rows:
+        """Return the rows that meet the condition."""
+        operand = inputs[1] if len(inputs) > 1 else self.operand
+        return inputs[0].where(lambda columns: self.keep(columns, operand))  # type: ignore[no-any-return]
+
+
+# -----------------------------------------------------------------------------
+# Poisson sampling: each unit enters by itself, with probability q.
+
+
+@frozen
+class Sample(SampleOperation):
+    """A Poisson sample of the units; what is released from it is amplified.
+
+    The amplification theorems hold where a unit is present or absent (add/remove,
+    zero-out), so ``replace_one`` data sets are refused.
+    """
+
+    kind: ClassVar[str] = "sample"
+    reads: ClassVar[type] = Table
+
+    rate: float = field()
+
+    @rate.validator
+    def _probability(self, _: object, rate: float) -> None:
+        number = isinstance(rate, int | float) and not isinstance(rate, bool)
+        if not (number and 0 < rate <= 1):
+            raise DeclarationError(
+                f"sample's rate must be a probability above 0 and at most 1, got {rate!r}"
+            )
+
+    def label(self) -> str:
+        """Return the rate."""
+        return f"sample {self.rate:g}"
+
+    def domain(self, inputs: Sequence[Any]) -> Any:
+        """Return the table, of which the size is no longer known."""
+        if inputs[0].neighbors == "replace_one":
+            raise NeighborError(
+                f"sample: {inputs[0].name!r} has replace_one neighbours, for which Poisson "
+                "amplification is not proven here; declare neighbors='add_remove' or 'zero_out'"
+            )
+        return evolve(inputs[0], size=None)
+
+    def change(self, change: Change) -> Change:
+        """Return the change of a unit that is in the sample."""
+        return evolve(change, fixed=False)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Rows:
+        """Return a fresh sample."""
+        return inputs[0].sample(self.rate, stream)  # type: ignore[no-any-return]

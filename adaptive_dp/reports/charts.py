@@ -1,0 +1,344 @@
+"""Plots as SVG elements for the page: the figures of `adaptive_dp.reports.plot`, and a few more.
+
+matplotlib draws each figure; `embedded` makes its SVG fit a page with a strict style policy: inline
+styles become attributes, colors become the page's own (light and dark), names of elements become
+unique, and nothing in it depends on the time or the machine. Text stays text, in the page's font.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeGuard
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+from accountants import Bounds, Guarantee, plot
+from accountants.guarantee import most
+from accountants.plot import COLOURS, INK
+from adaptive_dp.graph.values import cut, visible
+from adaptive_dp.reports.drawing import serialized
+from adaptive_dp.reports.plot import Bar, audit_bars, share_bars, spent_steps
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WIDTH, HEIGHT = 5.6, 3.9  # inches; a page shows 72 units for each
+LEAST_RATE = 1e-7  # the least rate on the axes of an audit's trade-off
+
+PAGE_COLOURS = {
+    COLOURS[0].lower(): "var(--plot-1)",
+    COLOURS[1].lower(): "var(--plot-2)",
+    INK.lower(): "var(--soft)",
+    "#000000": "var(--ink)",
+    "#dddddd": "var(--line)",
+    "#777777": "var(--soft)",
+    "#999999": "var(--soft)",
+    "#ffffff": "var(--card)",
+}
+"""The page's own names for the colors of the figures, which it sets for light and for dark."""
+
+
+def embedded(axes: Axes, name: str, title: str, text: str) -> str:
+    """Return the figure of the axes as an SVG element for a page.
+
+    Parameters
+    ----------
+    axes
+        Their own title is left out: the page has headings.
+    name
+        Of this figure on the page; no two may share one.
+    title, text
+        What screen readers say: what it is, and what it shows.
+
+    Returns
+    -------
+    str
+        The same for equal figures, to the byte; an XML serializer has escaped what is in it.
+    """
+    from matplotlib import rc_context
+
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    axes.set_title("", loc="left")
+    # Ids are hashes with this salt; text is not turned into outlines; a path is not simplified,
+    # which could move a bound to its wrong side.
+    fixed: dict[Any, Any] = {"svg.hashsalt": name, "svg.fonttype": "none", "path.simplify": False}
+    file = io.BytesIO()
+    with rc_context(fixed), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # glyphs that matplotlib's own font lacks
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    root = ElementTree.fromstring(file.getvalue())
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if _tag(child) in ("metadata", "style"):
+                parent.remove(child)
+    links = re.findall(r'(?:href="#|url\(#)([^")]+)', ElementTree.tostring(root, "unicode"))
+    ids = {each: f"{name}-{index}" for index, each in enumerate(dict.fromkeys(links))}
+    for element in root.iter():
+        _adapt(element, ids)
+    box = root.get("viewBox", "")
+    root.attrib.clear()
+    root.attrib |= {"class": "plot", "viewBox": box, "role": "img", "stroke-linejoin": "round"}
+    root.set("fill", PAGE_COLOURS["#000000"])  # matplotlib leaves black out, the default of SVG
+    for kind, says in (("desc", text), ("title", title)):
+        described = Element(kind, {"id": f"{name}-{kind}"})
+        described.text = visible(says)
+        root.insert(0, described)
+    root.set("aria-labelledby", f"{name}-title {name}-desc")
+    return serialized(root)
+
+
+def _tag(element: Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def _adapt(element: Element, ids: Mapping[str, str]) -> None:
+    """Turn an element's inline style into attributes, and make its id and links the page's own."""
+    element.tag = _tag(element)
+    element.tail = None
+    if element.text is not None and not element.text.strip():
+        element.text = None
+    found = {key.rpartition("}")[2]: value for key, value in element.attrib.items()}
+    for declaration in found.pop("style", "").split(";"):
+        key, _, value = (part.strip() for part in declaration.partition(":"))
+        if key == "font":  # matplotlib before 3.10 writes all in one
+            found |= _font(value)
+        elif key and key != "font-family":  # that of the page
+            found[key] = value
+    element.attrib.clear()
+    for key, value in found.items():
+        if key == "id":
+            if value in ids:
+                element.set(key, ids[value])
+        elif key == "href":
+            element.set(key, f"#{ids[value[1:]]}")
+        elif key in ("d", "x", "y", "width", "height", "transform"):
+            # hundredths of a unit are finer than any line, and the same on every machine
+            element.set(key, re.sub(r"-?\d+\.\d{3,}", _hundredths, " ".join(value.split())))
+        else:
+            linked = re.sub(r"url\(#([^)]+)\)", lambda link: f"url(#{ids[link[1]]})", value)
+            element.set(key, PAGE_COLOURS.get(linked.lower(), linked))
+
+
+def _hundredths(found: re.Match[str]) -> str:
+    return f"{float(found[0]):.2f}".rstrip("0").rstrip(".")
+
+
+def _font(value: str) -> dict[str, str]:
+    size = re.search(r"([\d.]+)px", value)
+    weight = re.search(r"\b(bold|[1-9]00)\b", value)
+    found = {"font-size": f"{size[1]}px"} if size else {}
+    return found | ({"font-weight": weight[1]} if weight else {})
+
+
+def _axes(height: float = HEIGHT) -> Axes:
+    return plot.figure(WIDTH, height).add_subplot()
+
+
+def _row_axes(rows: int) -> Axes:
+    """Return axes that are as high as rows of text ask for."""
+    return _axes(0.75 + 0.28 * rows)
+
+
+# --- The figures of the page ---
+
+
+def profile(
+    guarantee: Guarantee, least: float, reach: float, mark: tuple[float, float, str] | None
+) -> str:
+    """Draw a privacy profile, with the point that is claimed and what to write beside it."""
+    axes = plot.profile(guarantee, least=least, reach=reach, points=161, ax=_axes())
+    if mark:
+        epsilon, delta, says = mark
+        axes.plot(epsilon, max(delta, least), "o", color=COLOURS[0], clip_on=False)
+        right = epsilon > 0.5 * axes.get_xlim()[1]
+        axes.annotate(
+            says,
+            (epsilon, max(delta, least)),
+            (-8, -14) if right else (8, 8),
+            textcoords="offset points",
+            ha="right" if right else "left",
+            fontweight="bold",
+            color="#000000",
+        )
+    text = "An upper bound of delta falls as epsilon grows; the table below has its values."
+    return embedded(axes, "plot-profile", "Privacy profile", text)
+
+
+def tradeoff(guarantee: Guarantee) -> str:
+    """Draw the trade-off of membership tests."""
+    axes = plot.tradeoff(guarantee, points=180, ax=_axes())
+    text = (
+        "The least false-negative rate falls as the false-positive rate grows; the table below has "
+        "its values."
+    )
+    return embedded(axes, "plot-tradeoff", "Trade-off of membership tests", text)
+
+
+def accountants(bounds: Mapping[str, Bounds]) -> str:
+    """Draw the brackets of the accountants; nothing where none is finite."""
+    finite = {name: each for name, each in bounds.items() if math.isfinite(each.upper)}
+    if not finite:
+        return ""
+    axes = plot.brackets(finite, ax=_axes(0.85 + 0.42 * len(finite)))
+    text = "From the lower to the upper bound of each accountant; the table has the numbers."
+    return embedded(axes, "plot-accountants", "Epsilon by each accountant", text)
+
+
+def shares(bars: Sequence[Bar], of: str, largest: int) -> str:
+    """Draw the largest shares of the budget."""
+    axes = share_bars(bars, of, most=largest, ax=_row_axes(min(len(bars), largest)))
+    text = "The share of each release, the largest on top; the table of releases has the numbers."
+    return embedded(axes, "plot-shares", "Shares of the privacy budget", text)
+
+
+def steps(names: Sequence[str], shares_spent: Sequence[float], says: str) -> str:
+    """Draw what a session has spent after each step, as shares of its budget."""
+    axes = spent_steps("", names, {says: shares_spent}, ax=_axes())
+    text = "The share of the budget that is spent after each step; the table has the numbers."
+    return embedded(axes, "plot-steps", "Budget spent by each step", text)
+
+
+def audit(rows: Sequence[tuple[str, float, bool]], verdict: str, scale: str) -> str:
+    """Draw what an audit showed beside what is claimed."""
+    text = "From what an attack has shown to what is claimed; the table has the numbers."
+    return embedded(
+        audit_bars(rows, verdict, scale, ax=_axes(2.2)),
+        "plot-audit",
+        "Audit beside the claim",
+        text,
+    )
+
+
+def audit_tradeoff(
+    thresholds: Sequence[Mapping[str, Any]], claimed: Sequence[Sequence[float]]
+) -> str:
+    """Draw how well an audit told two sides apart, on logarithmic axes, beside what is claimed.
+
+    Both axes are logarithmic, so that both tails are seen: a guess of either side is a point, and
+    both sides share one claim, which is the same both ways.
+
+    Parameters
+    ----------
+    thresholds
+        Mappings with ``guess`` ("first" or "second"), ``wrong``, ``right`` and ``claimed``.
+    claimed
+        The points (epsilon, delta) of the claim.
+
+    Returns
+    -------
+    str
+        Empty where there is nothing to draw.
+    """
+    seen = [each for each in thresholds if each["right"] > 0]
+    if not seen or not claimed:
+        return ""
+    points = tuple((float(epsilon), float(delta)) for epsilon, delta in claimed)
+    lowest = max(LEAST_RATE, min(min(each["wrong"], each["right"]) for each in seen))
+    least = min(0.1, 10.0 ** math.floor(math.log10(lowest)))
+    grid = [least ** (1 - k / 80) for k in range(81)]
+    allowed = [most(points, x) for x in grid]
+    axes = plot.framed(_axes(), "", "wrong guesses, at most", "right guesses, at least")
+    axes.plot(grid, allowed, color=COLOURS[0], linewidth=1.8, label="claimed, at most")
+    axes.fill_between(grid, allowed, 1.0, color=COLOURS[1], alpha=0.12, linewidth=0)
+    for side, marker in (("first", "o"), ("second", "s")):
+        for beyond in (False, True):
+            chosen = [
+                each
+                for each in seen
+                if (each["guess"] == side) and (each["right"] > each["claimed"]) == beyond
+            ]
+            label = f"shown, by guesses of the {side}{', beyond the claim' * beyond}"
+            if chosen:
+                axes.plot(
+                    [max(each["wrong"], least) for each in chosen],
+                    [max(each["right"], least) for each in chosen],
+                    marker,
+                    color=COLOURS[1],
+                    markersize=5,
+                    fillstyle="full" if beyond else "none",
+                    clip_on=False,
+                    label=label,
+                )
+    axes.set(xscale="log", yscale="log", xlim=(least, 1.0), ylim=(least, 1.0))
+    axes.legend(frameon=False, loc="lower right", fontsize=8)
+    above = sum(each["right"] > each["claimed"] for each in seen)
+    text = (
+        "Across: how often a guess is made where it is wrong, at most. Up: how often it is made "
+        "where it is right, at least. All points hold together with the confidence of the audit. "
+        "The line is the most that the claim allows; a point above it refutes the claim. It goes "
+        f"beyond the claim at {above} of {len(seen)} thresholds."
+    )
+    title = "How well the two sides were told apart"
+    return embedded(axes, "plot-audit-tradeoff", title, text)
+
+
+# --- Released values ---
+
+FEWEST, MOST = 3, 24
+"""So many numbers with noise are drawn; fewer are read faster, more are not told apart."""
+
+
+def released(value: Any, noise: Any, name: str) -> str:
+    """Draw a list or mapping of numbers with their noise; nothing where some have none.
+
+    Parameters
+    ----------
+    value, noise
+        Numbers, and one standard deviation of the noise of each.
+    name
+        Of this figure on the page.
+    """
+    items = list(_numbers(value, noise))
+    if not FEWEST <= len(items) <= MOST or None in items:
+        return ""
+    known = [item for item in items if item is not None]
+    low = min(0.0, *(middle - spread for _, middle, spread in known))
+    high = max(0.0, *(middle + spread for _, middle, spread in known))
+    if not 0 < high - low < math.inf:
+        return ""
+    axes = plot.framed(_row_axes(len(known)), "", "", "")
+    rows = range(len(known))
+    axes.errorbar(
+        [middle for _, middle, _ in known],
+        rows,
+        xerr=[spread for _, _, spread in known],
+        fmt="o",
+        color=COLOURS[0],
+        capsize=3,
+        markersize=5,
+    )
+    names = [cut(visible(each), 18, end=True).replace("$", r"\$") for each, _, _ in known]
+    axes.set_yticks(rows, names)
+    axes.set_ylim(len(known) - 0.4, -0.6)
+    axes.grid(visible=False, axis="y")
+    axes.axvline(0.0, color="#999999", linewidth=1)
+    text = f"{len(known)} released numbers with one standard deviation of noise each."
+    return embedded(axes, name, "Released numbers", text)
+
+
+def _numbers(value: Any, noise: Any) -> Iterator[tuple[str, float, float] | None]:
+    """Yield names, numbers and noise; None for what is not a number."""
+    if isinstance(value, Mapping):
+        spreads = [noise.get(key) if isinstance(noise, Mapping) else noise for key in value]
+        pairs = list(zip(map(str, value), value.values(), spreads, strict=True))
+    elif isinstance(value, list):
+        spreads = noise if isinstance(noise, list) else [noise] * len(value)
+        if len(spreads) != len(value):
+            return
+        pairs = list(zip(map(str, range(len(value))), value, spreads, strict=True))
+    else:
+        return
+    for name, middle, spread in pairs[: MOST + 1]:
+        if _is_number(middle) and _is_number(spread):
+            yield name, float(middle), float(spread)
+        else:
+            yield None
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and abs(value) < 1e300

@@ -1,0 +1,758 @@
+"""Whether a certificate's claim holds: recomputed when its report is written.
+
+Anybody can change the JSON of a certificate, and a report that only set it in type would lend its
+looks to any number. So the claim is recomputed before anything is written, and the report says what
+was found, or why nothing was.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import networkx as nx
+import numpy as np
+from attrs import frozen
+
+import accountants
+from accountants import AccountingError, Bounds, Guarantee
+from accountants.numerics import shown
+from adaptive_dp.graph.certificate import Certificate, ReleaseRow
+from adaptive_dp.graph.errors import DeclarationError, PlanError
+from adaptive_dp.graph.plan import Pipeline
+from adaptive_dp.graph.run import Result
+from adaptive_dp.graph.values import cut, plain, visible
+from adaptive_dp.reports import charts, diagram, wording
+from adaptive_dp.reports.drawing import STYLE
+from adaptive_dp.reports.what_if import ALL, FACTORS, Grid, grid
+from adaptive_dp.session.certificate import epsilon_by_step, steps_of, verify
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+@frozen
+class Recomputed:
+    """Whether a claim holds, None where that was not recomputed; and a sentence that says so."""
+
+    holds: bool | None
+    says: str
+
+
+def recomputed(
+    certificate: Certificate, plan: Pipeline | None = None, *, allow: Collection[str] = ()
+) -> Recomputed:
+    """Recompute a claim from the plan in its certificate, or from the very plan that is given.
+
+    Parameters
+    ----------
+    certificate, plan, allow
+        As for `adaptive_dp.verify`.
+    """
+    try:
+        verdict = verify(certificate, plan, allow=allow)
+    except (PlanError, AccountingError) as error:
+        return Recomputed(None, f"Not recomputed: {error}")
+    if verdict.holds:
+        return Recomputed(True, "Recomputed from its plan when this was written: the claim holds.")
+    return Recomputed(
+        False, f"The claim does not hold, recomputed from its plan: {'; '.join(verdict.reasons)}."
+    )
+
+
+# -----------------------------------------------------------------------------
+# A certificate as one self-contained HTML page: no network, nothing to install.
+#
+# What is said comes from `adaptive_dp.reports.wording`, as plain strings; the templates beside this
+# file set it, and their engine alone escapes it. All of it can be read without the script, which
+# only
+# shows and hides what is there: it computes no number. A strict content security policy forbids the
+# page to load anything, or to run another script than its own.
+#
+# In this file: `html`, then the sections of the page in their order, each a function that returns
+# what its template needs.
+
+
+__all__ = ["report"]
+
+ROWS = 40  # rows of a table before the rest is folded
+
+
+def report(
+    certificate: Certificate | Mapping[str, Any],
+    graph: Pipeline | nx.DiGraph[str] | None = None,
+    values: Result | Mapping[str, Any] | None = None,
+    *,
+    audit: wording.Audited | None = None,
+    allow: Collection[str] = (),
+) -> str:
+    """Write a certificate, its plan and the released values as one HTML page.
+
+    The claim is recomputed, from ``graph`` or from the plan that the certificate carries, and the
+    page says whether it holds; values of a simulation are stamped as such.
+
+    Needs jinja2 and matplotlib: ``pip install "adaptive-dp[report]"``.
+
+    Parameters
+    ----------
+    certificate : Certificate or mapping
+        The certificate, or its document.
+    graph : Pipeline or networkx.DiGraph, optional
+        The plan: its graph is drawn, and curves and what-ifs are computed from it, which takes a
+        few seconds. Or a graph alone, such as ``plan.graph``.
+    values : Result or mapping, optional
+        What a run released; or a mapping from the name of an output to
+        ``{"value": ..., "noise": ...}``: a number, or nested lists and mappings of numbers, and
+        one standard deviation of the noise in the same shape (or None).
+    audit : Audit or mapping, optional
+        An audit of the plan, or its document: its lower bound is set beside the claim.
+    allow : list of str
+        Modules from which the certificate's own mechanisms and accountants may be imported, to
+        recompute it; a plan's own mechanisms need none where ``graph`` is that plan.
+
+    Returns
+    -------
+    str
+        A page that holds all it needs and loads nothing. Equal arguments give equal pages to the
+        byte, but for what-ifs of single releases: a plan that takes long leaves these out.
+
+    Raises
+    ------
+    DeclarationError
+        If the certificate is of another plan than the one that is passed, or than the one whose
+        run released the values.
+    DocumentError
+        If a document is not that of a certificate.
+    AccountingError
+        If jinja2 or matplotlib is not installed.
+
+    See Also
+    --------
+    adaptive_dp.markdown : the certificate as Markdown, which needs nothing else.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={})
+    >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+    >>> page = html(plan.certify())
+    >>> page.startswith("<!DOCTYPE html>"), "http" in page.replace("http-equiv", "")
+    (True, False)
+    """
+    templates = _templates()
+    plan = graph if isinstance(graph, Pipeline) else None
+    drawn = graph.graph if isinstance(graph, Pipeline) else graph
+    paper = wording.opened(certificate)
+    if plan is not None and paper.fingerprint != plan.fingerprint:
+        raise DeclarationError(
+            f"the certificate is of another plan: its fingerprint is {paper.fingerprint}, the "
+            f"plan's is {plan.fingerprint}; pass the plan that was certified"
+        )
+    ran = values is not None
+    stamped = paper
+    if isinstance(values, Result):
+        of_run = values.certificate
+        if paper.fingerprint != of_run.fingerprint:
+            raise DeclarationError(
+                "the values are of another plan: their certificate's fingerprint is "
+                f"{of_run.fingerprint}; pass the certificate of their run"
+            )
+        stamped = wording.stamped(paper, of_run)
+        values = {k: {"value": v, "noise": values.noise.get(k)} for k, v in values.items()}
+    # The claim is recomputed before anything is set, and what was found stands at the top.
+    found = recomputed(paper, plan, allow=allow)
+    sections = [
+        _section("The analysis", "diagram", _analysis(drawn, paper)),
+        _section("Released values", "released", _released(values or {})),
+        _section("Session", "session", _session(paper, plan, allow)),
+        _section("Audit", "audit", _audit(paper, audit)),
+        _section("Accountants", "accountants", _accountants(paper)),
+        _section("What if", "what_if", _what_if(paper, plan)),
+        _section("Share of the privacy budget", "shares", _shares(paper)),
+        _section("Curves", "curves", _curves(paper, plan)),
+        _section("Releases", "releases", _releases(paper)),
+        _section("Nodes", "nodes", _nodes(drawn, paper)),
+        _section("Worst world", "items", wording.worlds(paper)),
+        _section("Assumptions", "items", paper.assumptions),
+        _section("Code from elsewhere", "items", wording.third_party(paper)),
+        _section("Randomness", "items", wording.randomness(stamped, ran=ran)),
+        _section("Versions", "versions", wording.versions(paper)[1]),
+        _section("Fingerprint", "fingerprint", paper.fingerprint),
+        _section("Full certificate", "document", _document(paper)),
+    ]
+    return templates.get_template("page.html.j2").render(
+        head=_head(stamped),
+        recomputed=found,
+        sections=[section for section in sections if section["data"]],
+    )
+
+
+def check_extras() -> None:
+    """Raise what `html` would where a package that it needs is missing.
+
+    Whoever spends a budget before the page is written asks first.
+
+    Raises
+    ------
+    AccountingError
+        If jinja2 or matplotlib is not installed.
+    """
+    _templates()
+
+
+def _templates() -> Environment:
+    try:
+        import matplotlib  # noqa: F401
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError as error:
+        raise AccountingError(
+            f'an HTML page needs {error.name}: pip install "adaptive-dp[report]"; '
+            "adaptive_dp.markdown needs nothing else"
+        ) from None
+    templates = Environment(
+        loader=PackageLoader("adaptive_dp.reports"),
+        # The engine escapes every expression; nothing else in this room escapes HTML.
+        autoescape=True,
+        # Before it is escaped, each string is made visible: nothing in it hides or reorders.
+        finalize=_seen,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.globals |= {"NONE": wording.NONE, "ROWS": ROWS, "BANNER": wording.BANNER}
+    templates.globals |= {"style": _safe(_style()), "script": _safe(_script())}
+    templates.globals["policy"] = _safe(_policy())
+    return templates
+
+
+def _seen(value: Any) -> Any:
+    # what is marked as safe was escaped when it was made
+    return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
+def _safe(markup: str) -> Any:
+    """Mark what this library wrote by itself, or its XML serializer, as markup."""
+    from markupsafe import Markup
+
+    return Markup(markup)
+
+
+@cache
+def _style() -> str:
+    return _read("page.css") + STYLE
+
+
+@cache
+def _script() -> str:
+    return _read("page.js")
+
+
+def _policy() -> str:
+    """Return the content security policy: no network at all, and these two by their digests."""
+    return (
+        f"default-src 'none'; script-src '{_digest(_script())}'; style-src '{_digest(_style())}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _read(name: str) -> str:
+    return files("adaptive_dp.reports").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    found = hashlib.sha256(text.encode()).digest()
+    return "sha256-" + base64.b64encode(found).decode()
+
+
+def _section(title: str, template: str, data: Any) -> dict[str, Any]:
+    name = title.lower().replace(" ", "-")
+    return {"title": title, "name": name, "template": template, "data": data}
+
+
+@frozen
+class Cell:
+    """A cell of a table: text, and what stands below it.
+
+    Parameters
+    ----------
+    text
+        What it says.
+    strong, tag
+        Whether the text is bold; a word set beside it, in a frame.
+    small
+        Lines below it.
+    fold
+        A title and lines below it that are folded.
+    """
+
+    text: str
+    strong: bool = False
+    tag: str = ""
+    small: Sequence[str] = ()
+    fold: tuple[str, Sequence[str]] | None = None
+
+
+# --- The head ---
+
+
+def _head(certificate: Certificate) -> dict[str, Any]:
+    epsilon, delta = wording.exact(certificate.epsilon), wording.exact(certificate.delta)
+    return {
+        "simulated": wording.is_simulated(certificate),
+        "epsilon": wording.rounded_claim(certificate),
+        "delta": wording.power(certificate.delta),
+        "full": f"In full: ε = {epsilon}, δ = {delta}. {wording.tightest(certificate)}",
+        "protects": wording.protects(certificate),
+    }
+
+
+# --- The analysis: the drawing in its states ---
+
+
+def _analysis(graph: nx.DiGraph[str] | None, certificate: Certificate) -> Any:
+    if graph is None:
+        return None
+    states = diagram.diagram(graph, certificate.shares)
+    return [
+        {
+            "closed": json.dumps(sorted(state.closed)),
+            "drawing": _safe(state.drawing),
+            "first": state.first,
+            "open": state.all_open,
+        }
+        for state in states
+    ]
+
+
+# --- Released values ---
+
+ENTRIES = 12  # entries of a value before the rest is folded
+MOST = 2000  # entries of a value that the page holds at all
+LETTERS = 400  # characters of a str
+
+
+def _released(found: Mapping[str, Any]) -> Any:
+    """Return each output with its value; each comes as ``{"value": ..., "noise": ...}``."""
+    rows = []
+    for index, (name, item) in enumerate(found.items()):
+        value, noise = (
+            (item.get("value"), item.get("noise")) if isinstance(item, Mapping) else (item, None)
+        )
+        chart = charts.released(plain(value), plain(noise), f"plot-value-{index}")
+        shape = _value(plain(value), plain(noise))
+        rows.append({"name": name, "value": shape, "chart": _safe(chart)})
+    return rows
+
+
+def _value(value: Any, noise: Any) -> dict[str, Any]:
+    """Return a value as what its template sets: a number, a str, a list, names or a matrix."""
+    if isinstance(value, Mapping):
+        pairs = [(key, _value(item, _at(noise, key))) for key, item in value.items()]
+        return _folded("names", pairs, f"{len(pairs):,} values")
+    if isinstance(value, list) and value and all(isinstance(row, list) for row in value):
+        even = len({len(row) for row in value}) == 1 and not any(map(_is_deep, value))
+        cells = [
+            [_value(item, _at(_at(noise, i), j)) for j, item in enumerate(row[:MOST])]
+            for i, row in enumerate(value[: max(1, MOST // max(1, len(value[0])))])
+        ]
+        left = len(value) - len(cells)
+        matrix = {"kind": "matrix", "rows": cells, "more": f"and {left:,} more rows" * bool(left)}
+        whole = sum(map(len, value)) <= 4 * ENTRIES and len(value[0]) <= ENTRIES
+        shape = f"{len(value):,} × {len(value[0]):,} matrix"
+        title = shape if even else f"{len(value):,} lists"
+        return matrix if whole else {"kind": "folded", "few": None, "title": title, "all": matrix}
+    if isinstance(value, list):
+        items = [_value(item, _at(noise, index)) for index, item in enumerate(value[:MOST])]
+        left = len(value) - len(items)
+        more = f" and {left:,} more" if left else ""
+        return _folded("entries", items, f"{len(value):,} entries", more)
+    if isinstance(value, str):
+        text = cut(wording.number(value), LETTERS) + _noise(noise)
+        return {"kind": "str", "text": text}
+    return {"kind": "number", "text": _measured(value, noise)}
+
+
+def _folded(kind: str, items: list[Any], title: str, more: str = "") -> dict[str, Any]:
+    """Return a few items as they are; of many, the first few, and all of them folded."""
+    whole = {"kind": kind, "items": items, "more": more}
+    if len(items) <= ENTRIES:
+        return whole
+    few = {"kind": kind, "items": items[: ENTRIES // 2], "more": ""}
+    return {"kind": "folded", "few": few, "title": f"all {title}", "all": whole}
+
+
+def _is_deep(row: Sequence[Any]) -> bool:
+    return any(isinstance(item, list | Mapping) for item in row)
+
+
+def _at(noise: Any, key: Any) -> Any:
+    """Return the noise of one entry; a single number holds for all of them."""
+    if isinstance(noise, Mapping):
+        return noise.get(key)
+    if isinstance(noise, list):
+        return noise[key] if isinstance(key, int) and key < len(noise) else None
+    return noise
+
+
+def _measured(value: Any, noise: Any) -> str:
+    """Write a number with as many digits as its noise leaves it, and two of the noise."""
+    known = _is_real(value) and _is_real(noise) and 0 < noise < 1e15
+    if not known:
+        return wording.number(value) + _noise(noise)
+    places = max(0, 1 - math.floor(math.log10(noise)))
+    if abs(value) >= 1e15 or places > 9:
+        return f"{value:.4g} ± {noise:.2g}"
+    return f"{value:,.{places}f} ± {noise:,.{places}f}"
+
+
+def _is_real(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and value is not True and math.isfinite(value)
+
+
+def _noise(noise: Any) -> str:
+    return f" ± {wording.number(noise)}" if isinstance(noise, int | float) else ""
+
+
+# --- Session ---
+
+
+def _session(
+    certificate: Certificate, plan: Pipeline | None, allow: Collection[str]
+) -> dict[str, Any] | None:
+    """Return what a session has spent, and step by step where its plan can be read."""
+    if certificate.session is None:
+        return None
+    lines = wording.session(certificate)
+    try:
+        steps = (
+            epsilon_by_step(certificate, allow=allow)
+            if plan is None
+            else steps_of(certificate, plan)
+        )
+    except (PlanError, AccountingError) as error:
+        why = (
+            "What each step has spent cannot be recomputed here; give the session's plan as well: "
+            f"html(certificate, session.pipeline). {error}"
+        )
+        rows = [[str(i), name] for i, name in enumerate(certificate.session.steps, 1)]
+        return {"lines": lines, "why": why, "chart": "", "head": ["step", "name"], "rows": rows}
+    whole = certificate.epsilon
+    chart = ""
+    if 0 < whole < math.inf:
+        shares = [min(epsilon, 10 * whole) / whole for _, epsilon in steps]
+        says = f"spent of the budget, epsilon {shown(whole, upward=True, digits=5)}"
+        chart = charts.steps([name for name, _ in steps], shares, says)
+    rows = [[str(i), name, _up(epsilon)] for i, (name, epsilon) in enumerate(steps, 1)]
+    head = ["step", "name", "ε spent after it ≤"]
+    return {"lines": lines, "why": "", "chart": _safe(chart), "head": head, "rows": rows}
+
+
+def _up(value: float) -> str:
+    return "∞" if math.isinf(value) else shown(value, upward=True, digits=5)
+
+
+# --- Audit ---
+
+
+def _audit(certificate: Certificate, audit: wording.Audited | None) -> dict[str, Any] | None:
+    if audit is None:
+        return None
+    found = audit if isinstance(audit, Mapping) else audit.document()
+    head, rows = wording.audited(certificate, audit)
+    claimed, low, power = certificate.epsilon, found.get("epsilon_lower"), found.get("power")
+    chart = ""
+    if _is_real(claimed) and _is_real(low):
+        bars = [("shown: at least", float(low), False), ("claimed", float(claimed), True)]
+        bars += [("would be found", float(power), True)] if _is_real(power) else []
+        scale = f"epsilon (nats), confidence {wording.number(found.get('confidence'))}"
+        chart = charts.audit(bars, str(found.get("verdict")), scale)
+    tradeoff = charts.audit_tradeoff(found.get("tradeoff") or (), found.get("claimed") or ())
+    return {
+        "chart": _safe(chart),
+        "head": head,
+        "rows": rows,
+        "tradeoff": _safe(tradeoff),
+        "corners": wording.corners(found) if tradeoff else None,
+        "profile": wording.profile(found) if tradeoff else None,
+    }
+
+
+# --- Accountants ---
+
+LONG_NAMES = {
+    "basic": "basic composition",
+    "advanced": "advanced composition",
+    "concentrated": "zCDP",
+    "renyi": "Rényi DP",
+    "gaussian": "Gaussian DP",
+    "distribution": "privacy loss distribution",
+}
+
+
+def _accountants(certificate: Certificate) -> dict[str, Any] | None:
+    head, found = wording.accountants(certificate)
+    if not found:
+        return None
+    rows = []
+    for name, lower, upper, theorem, remark in found:
+        best, off = remark.startswith("tightest"), remark.startswith("does not apply")
+        rest = remark.removeprefix("tightest").removeprefix("; ") if best else remark
+        long = [LONG_NAMES[name]] if name in LONG_NAMES else []
+        named = Cell(name, tag="tightest" if best else "", small=long)
+        cells = [named, Cell(lower), Cell(upper), Cell(theorem), Cell(rest or wording.NONE)]
+        rows.append(("best" if best else "off" if off else "", cells))
+    # of a certificate that somebody has changed, a lower bound may be above the upper one
+    brackets = {
+        visible(row.name).replace("$", r"\$"): Bounds(row.lower, row.upper)
+        for row in certificate.accountants
+        if row.lower is not None and row.upper is not None and row.lower <= row.upper
+    }
+    return {"head": head, "rows": rows, "chart": _safe(charts.accountants(brackets))}
+
+
+# --- What if ---
+
+
+def _what_if(certificate: Certificate, plan: Pipeline | None) -> dict[str, Any] | None:
+    """Return the sliders' stops, and the same for those who have none as a table."""
+    found: Grid | None = None if plan is None else grid(plan, certificate)
+    if found is None:
+        return None
+    texts = [[[_outward(e) for e in row] for row in rows] for rows in found.epsilons.values()]
+    ratios = [
+        [[_gauge(e, certificate.epsilon) for e in row] for row in rows]
+        for rows in found.epsilons.values()
+    ]
+    at, today = found.deltas.index(certificate.delta), FACTORS.index(1.0)
+    factors = [f"{factor:g} ×" for factor in FACTORS]
+    deltas = [wording.power(each) for each in found.deltas]
+    return {
+        "stops": {"epsilons": texts, "ratios": ratios, "factors": factors, "deltas": deltas},
+        "names": list(found.epsilons),
+        "at": at,
+        "today": today,
+        "answer": texts[0][today][at],
+        "head": ["noise", *(f"δ = {each}" for each in deltas)],
+        "rows": [[factor, *texts[0][i]] for i, factor in enumerate(factors)],
+        "all": ALL,
+    }
+
+
+def _outward(epsilon: float) -> str:
+    return wording.outward(epsilon, upward=True)
+
+
+def _gauge(epsilon: float, claimed: float) -> float:
+    """Return the length of the gauge, out of 200: the claim is at its middle."""
+    if not 0 < claimed < math.inf or math.isinf(epsilon):
+        return 200.0
+    return round(min(200.0, 100 * epsilon / claimed), 2)
+
+
+# --- Share of the privacy budget ---
+
+
+def _shares(certificate: Certificate) -> dict[str, Any] | None:
+    bars = [(row.node, row.share, row.in_worst_world) for row in certificate.nodes]
+    if not bars:
+        return None
+    of = certificate.accountant if certificate.session is None else "of what was spent"
+    chart = charts.shares(bars, visible(of).replace("$", r"\$"), ROWS)
+    return {"chart": _safe(chart), "apart": any(not inside for _, _, inside in bars)}
+
+
+# --- Curves ---
+
+LEAST = 1e-12  # the least delta that is drawn
+DELTAS = (0.0, 1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
+RATES = (0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5)
+
+
+def _curves(certificate: Certificate, plan: Pipeline | None) -> dict[str, Any] | None:
+    """Return both curves; of a session's plan none holds: its losses were chosen as it ran."""
+    if plan is None or plan.adaptive:
+        return None
+    try:
+        figures = [_profile(_guarantee(plan, certificate), certificate)]
+        figures.append(_tradeoff(Guarantee(plan.term)))
+    except AccountingError as error:
+        return {"why": f"No accountant draws these curves: {error}", "figures": []}
+    return {"why": "", "figures": figures}
+
+
+def _guarantee(plan: Pipeline, certificate: Certificate) -> Guarantee:
+    """Return the guarantee by the accountant of the claim and by the one that is mostly tight."""
+    names = (certificate.accountant, "distribution")
+    chosen = [each for each in accountants.ACCOUNTANTS if each.name in names]
+    try:
+        return Guarantee(plan.term, chosen)
+    except AccountingError:
+        return Guarantee(plan.term)
+
+
+def _profile(guarantee: Guarantee, certificate: Certificate) -> dict[str, Any]:
+    epsilon, delta = certificate.epsilon, certificate.delta
+    reach, mark = 0.0, None
+    if epsilon < math.inf:
+        reach = 1.08 * epsilon
+        mark = (epsilon, delta, f"claim: ε ≤ {_up(epsilon)}, δ = {wording.power(delta)}")
+    rows = [(wording.power(each), guarantee.epsilon(each)) for each in DELTAS]
+    cells = [
+        [each, shown(bounds.lower, upward=False, digits=5), _up(bounds.upper)]
+        for each, bounds in rows
+        if math.isfinite(bounds.upper)
+    ]
+    return {
+        "title": "Privacy profile",
+        "chart": _safe(charts.profile(guarantee, LEAST, reach, mark)),
+        "caption": (
+            "Every event that has probability q without a unit has at most e^ε q + δ with it, at "
+            "every point of the line. The band reaches down to where no proof can go."
+        ),
+        "head": ["δ", "ε ≥", "ε ≤"],
+        "rows": cells,
+    }
+
+
+def _tradeoff(guarantee: Guarantee) -> dict[str, Any]:
+    lower, _ = guarantee.tradeoff(np.array(RATES), digits=2e-4)
+    lower = np.maximum.accumulate(lower[::-1])[::-1]  # the rate falls: a bound at one rate holds
+    cells = [
+        [wording.number(rate), shown(float(low), upward=False, digits=4), _detected(float(low))]
+        for rate, low in zip(RATES, lower, strict=True)
+    ]
+    return {
+        "title": "Trade-off of membership tests",
+        "chart": _safe(charts.tradeoff(guarantee)),
+        "caption": (
+            "Whoever tests whether one unit is in the data errs at least as often as the line "
+            "says. The straight line is tossing a coin."
+        ),
+        "head": ["false positives", "false negatives ≥", "true positives ≤"],
+        "rows": cells,
+    }
+
+
+def _detected(missed: float) -> str:
+    """Write the most true positives: one minus the false negatives, rounded up."""
+    return shown(min(1.0, math.nextafter(1 - missed, 2.0)), upward=True, digits=4)
+
+
+# --- Releases ---
+
+
+def _releases(certificate: Certificate) -> dict[str, Any] | None:
+    """Return the table of releases: thirteen columns set as six, the lesser ones below."""
+    _, rows = wording.nodes(certificate)
+    head = ["node", "mechanism", "distance", "loss", "theorem", "share"]
+    return {"head": head, "rows": [("", _release(row)) for row in rows]} if rows else None
+
+
+def _release(row: Sequence[str]) -> list[Cell]:
+    node, query, mechanism, times, distance, loss, theorem, source, conversions = row[:9]
+    share, worst, region, sampler = row[9:]
+    again = f" × {times}" if times != "1" else ""
+    inside = worst == "yes"
+    return [
+        Cell(node, strong=True, small=[f"query: {query}", f"where: {region}"]),
+        Cell(mechanism + again, small=[f"sampler: {sampler}"]),
+        Cell(distance),
+        Cell(loss),
+        Cell(theorem, fold=("loss and conversions", [f"loss: {source}", conversions])),
+        Cell(
+            share,
+            tag="worst world" if inside else "",
+            small=[] if inside else [f"in worst world: {worst}"],
+        ),
+    ]
+
+
+# --- Nodes ---
+
+MEANINGS = {
+    "private": "private: nobody sees its value",
+    "released": "released: its value may be seen, and its cost is in the claim",
+    "public": "public: known to everyone beforehand",
+}
+
+LINKS = 20  # nodes that a card links to
+
+
+def _nodes(graph: nx.DiGraph[str] | None, certificate: Certificate) -> Any:
+    """Return a card for each node, in the order in which values flow: the drawing leads to it."""
+    if graph is None:
+        return None
+    index = {key: i for i, key in enumerate(graph)}
+    releases = {row.node: row for row in certificate.nodes}
+    cards = []
+    for key in graph:
+        node = graph.nodes[key]
+        release = releases.get(key)
+        lines = list(_node_lines(node, release is not None))
+        cards.append(
+            {
+                "anchor": diagram.anchor(index[key]),
+                "visibility": _visibility(node),
+                "title": node.get("label") or key,
+                "lines": lines,
+                "release": None if release is None else _release_card(release),
+                "reads": _links(graph, list(graph.pred[key]), index),
+                "read_by": _links(graph, list(graph.succ[key]), index),
+            }
+        )
+    return cards
+
+
+def _release_card(row: ReleaseRow) -> dict[str, Any]:
+    return {
+        "share": min(1.0, row.share),
+        "percent": wording.percent(row.share),
+        "lines": wording.release_lines(row),
+        "conversions": [f"{name}: {how}" for name, how in row.conversions.items()],
+    }
+
+
+def _visibility(node: Mapping[str, Any]) -> str:
+    found = node.get("color")
+    return found if found in MEANINGS else "private"  # the careful reading
+
+
+def _node_lines(node: Mapping[str, Any], is_release: bool) -> Iterator[tuple[str, str]]:
+    yield "kind", str(node.get("kind") or wording.NONE)
+    if node.get("detail") and not is_release:  # of a release, its mechanism says it
+        yield "what", str(node["detail"])
+    yield "visibility", MEANINGS[_visibility(node)]
+    if node.get("group"):
+        yield "inside", " › ".join(map(str, node["group"]))
+    if set(node.get("outputs") or ()) - {node.get("label")}:
+        yield "output", ", ".join(map(str, node["outputs"]))
+
+
+def _links(
+    graph: nx.DiGraph[str], keys: Sequence[str], index: Mapping[str, int]
+) -> dict[str, Any] | None:
+    if not keys:
+        return None
+    nodes = [(diagram.anchor(index[k]), graph.nodes[k].get("label") or k) for k in keys[:LINKS]]
+    return {"nodes": nodes, "more": len(keys) - len(nodes)}
+
+
+# --- Full certificate ---
+
+
+def _document(certificate: Certificate) -> list[str]:
+    """Return the lines of the certificate's JSON, which a reader can save and verify."""
+    text = json.dumps(plain(certificate.to_document()), indent=2, ensure_ascii=False)
+    return ["".join(_escapes(line)) for line in text.split("\n")]
+
+
+def _escapes(line: str) -> Iterator[str]:
+    """Yield characters that can be seen as they are, others as JSON escapes."""
+    for char in line:
+        yield char if char.isprintable() else json.dumps(char)[1:-1]

@@ -1,0 +1,411 @@
+"""What a certificate and an audit say, as plain strings: the sentences and rows of every report.
+
+Nothing here is escaped: `adaptive_dp.reports.markdown` and `adaptive_dp.reports.page` escape for
+their own language, each in one place. Bounds are rounded to the side on which they still hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from attrs import evolve
+
+from accountants.numerics import COSTS, shown
+from adaptive_dp.graph.certificate import Certificate, LossRow, Protected, ReleaseRow
+
+Document = Mapping[str, Any]
+"""The JSON form of a certificate or of an audit."""
+
+
+class WithDocument(Protocol):
+    """What has a document, such as an `adaptive_dp.audit.Audit`."""
+
+    def document(self) -> dict[str, Any]:
+        """Return the document."""
+        ...
+
+
+Audited = WithDocument | Document
+"""An audit, or its document."""
+
+Table = tuple[list[str], list[list[str]]]
+"""The titles of the columns, and the rows."""
+
+BANNER = "Not for release: seeded simulation"
+NONE = "—"
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+NEIGHBORS = {
+    "add_remove": "adding or removing",
+    "replace_one": "replacing",
+    "zero_out": "blanking out",
+}
+
+# --- Numbers ---
+
+
+def number(value: object) -> str:
+    """Format a number with five significant digits; anything else as it reads.
+
+    Examples
+    --------
+    >>> number(1.23456789), number(None), number("inf"), number(120_000)
+    ('1.2346', '—', '∞', '120,000')
+    """
+    if value is None:
+        return NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if value in ("inf", math.inf):
+        return "∞"
+    if isinstance(value, float) and 1000 <= abs(value) < 1e15:
+        text = f"{value:,.{max(0, 4 - math.floor(math.log10(abs(value))))}f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def outward(bound: object, *, upward: bool) -> str:
+    """Format a bound with five significant digits, never to the optimistic side.
+
+    Examples
+    --------
+    >>> outward(1.000001, upward=True), outward(1.999999, upward=False)
+    ('1.0001', '1.9999')
+    """
+    if not isinstance(bound, float) or not math.isfinite(bound):
+        return number(bound)
+    return shown(bound, upward=upward, digits=5)
+
+
+def exact(value: object) -> str:
+    """Format a number of the claim, in full."""
+    return "∞" if value in ("inf", math.inf) else NONE if value is None else str(value)
+
+
+def power(value: object) -> str:
+    """Format a probability that is promised, never too low; a power of ten as such.
+
+    Examples
+    --------
+    >>> power(1e-6), power(1.234501e-6), power(0.0), power(None)
+    ('10⁻⁶', '1.2346e-06', '0', '—')
+    """
+    if isinstance(value, float) and 0 < value < 0.01:
+        digits = f"{value:.0e}".partition("e")
+        if digits[0] == "1" and float(f"{value:.0e}") == value:
+            return "10" + str(int(digits[2])).translate(RAISED)
+    return outward(value, upward=True)
+
+
+def percent(share: object) -> str:
+    """Format a share of the budget."""
+    return f"{100 * share:.3g}%" if isinstance(share, int | float) else NONE
+
+
+def named(items: object) -> str:
+    """Write a mapping as ``name: value; name: value``."""
+    if not isinstance(items, Mapping):
+        return plain(items) if items else ""
+    return "; ".join(
+        f"{name}: {outward(value, upward=True) if name in COSTS else plain(value)}"
+        for name, value in items.items()
+    )
+
+
+def plain(value: object) -> str:
+    """Write any JSON value on one line, its numbers with five significant digits."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return "{" + named(value) + "}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        more = ", …" if len(value) > 12 else ""
+        return "[" + ", ".join(map(plain, value[:12])) + more + "]"
+    return number(value)
+
+
+# --- Certificates ---
+
+
+def opened(certificate: Certificate | Document) -> Certificate:
+    """Return a certificate, read from its document where that is given.
+
+    Raises
+    ------
+    DocumentError
+        If a document is not that of a certificate.
+    """
+    if isinstance(certificate, Certificate):
+        return certificate
+    return Certificate.from_document(certificate)
+
+
+def stamped(certificate: Certificate, of_run: Certificate) -> Certificate:
+    """Return a certificate with the randomness of a run, if that was a simulation.
+
+    The stamp of a simulation wins, whatever the certificate that is shown beside its values says.
+    """
+    return (
+        evolve(certificate, randomness=of_run.randomness) if is_simulated(of_run) else certificate
+    )
+
+
+def is_simulated(certificate: Certificate) -> bool:
+    """Say whether the certificate is of a seeded simulation, which must not be released."""
+    return not certificate.randomness.release
+
+
+def rounded_claim(certificate: Certificate) -> str:
+    """Return epsilon with six significant digits, rounded up."""
+    return shown(certificate.epsilon, upward=True) if certificate.epsilon < math.inf else "∞"
+
+
+def tightest(certificate: Certificate) -> str:
+    """Name the accountant of the claim."""
+    if certificate.session is not None:
+        return f"Kept by the {certificate.accountant} filter, whatever the steps were and will be."
+    return f"Tightest accountant: {certificate.accountant}."
+
+
+def protects(certificate: Certificate) -> list[str]:
+    """Say whom the certificate protects, a sentence a data set."""
+    return [_protects(item) for item in certificate.protects]
+
+
+def _protects(item: Protected) -> str:
+    unit = item.unit or "row"
+    many = "row" if item.rows_per_unit == 1 else "rows"
+    bounded = item.unit is not None
+    most = f" (at most {number(item.rows_per_unit)} {many} each)" if bounded else ""
+    # a relation that is not known is named as it is
+    change = f"{NEIGHBORS.get(item.neighbors, item.neighbors)} one {unit}"
+    size = item.size
+    public = f" The number of rows, {number(size)}, is public." if size is not None else ""
+    return (
+        f"Protects each {unit} of {item.data}{most}: neighbouring data sets differ by "
+        f"{change} ({item.neighbors}).{public}"
+    )
+
+
+def session(certificate: Certificate) -> list[str]:
+    """Return what a session has spent of its budget; nothing of other certificates."""
+    found = certificate.session
+    if found is None:
+        return []
+    reading = outward(found.odometer.epsilon, upward=True)
+    rows = list(zip(found.currencies, found.spent, found.remaining, strict=False))
+    rows.sort(key=lambda row: not row[2] > 0)  # one in which something is left is enough
+    costs = [
+        f"{n}: {outward(s, upward=True)} spent, {outward(r, upward=False)} left"
+        for n, s, r in rows[:3]
+    ]
+    more = [f"and {len(rows) - 3} more accounting units"] if len(rows) > 3 else []
+    whole = f"Spent so far, wherever the analyst stops: ε = {reading}"
+    if found.odometer.theorem == found.theorem:  # a filter of each record
+        whole = f"What each record has spent is private, and at most the whole: ε = {reading}"
+    return [
+        f"Steps: {len(found.steps)}.",
+        f"Filter: {found.theorem}.",
+        f"{whole} ({found.odometer.theorem}).",
+        "; ".join([*costs, *more]) + ".",
+        f"Ledger: {number(found.ledger.entries)} entries, the last hash {found.ledger.head}.",
+    ]
+
+
+def accountants(certificate: Certificate) -> Table:
+    """Return the table of accountants: those that apply, then those that do not, with why.
+
+    Of a session, whose steps were chosen as it ran, only those that apply; few do, and its claim is
+    its filter's.
+    """
+    head = ["accountant", "lower ε", "upper ε", "theorem", "remark"]
+    found = list(certificate.accountants)
+    if certificate.session is not None:
+        found = [item for item in found if item.applies]
+    rows = []
+    for item in sorted(found, key=lambda item: not item.applies):
+        remark = item.reason
+        if not item.applies:
+            remark = f"does not apply: {remark}" if remark else "does not apply"
+        elif item.name == certificate.accountant:
+            remark = f"tightest; {remark}" if remark else "tightest"
+        bounds = [outward(item.lower, upward=False), outward(item.upper, upward=True)]
+        rows.append([item.name, *bounds, item.theorem or NONE, remark])
+    return head, rows
+
+
+def nodes(certificate: Certificate) -> Table:
+    """Return the table of releases, a row a node."""
+    head = ["node", "query", "mechanism", "times", "distance", "loss", "theorem", "source"]
+    head += ["conversions", "share", "in the worst world", "region", "sampler"]
+    return head, [_node(item) for item in certificate.nodes]
+
+
+def _node(item: ReleaseRow) -> list[str]:
+    return [
+        item.node,
+        item.query or NONE,
+        mechanism(item),
+        number(item.times),
+        distance(item),
+        loss(item.loss),
+        item.theorem or NONE,
+        item.source or NONE,
+        named(item.conversions) or NONE,
+        percent(item.share),
+        number(item.in_worst_world),
+        _region(item),
+        item.sampler or NONE,
+    ]
+
+
+def release_lines(item: ReleaseRow) -> list[tuple[str, str]]:
+    """Return what there is to say of a release, as titles and strings."""
+    again = f", {number(item.times)} times" if item.times != 1 else ""
+    return [
+        ("query", " > ".join(step for step in (item.of, item.query) if step) or NONE),
+        ("mechanism", mechanism(item) + again),
+        ("sensitivity", distance(item)),
+        ("loss", loss(item.loss)),
+        ("theorem", item.theorem or NONE),
+        ("loss by", item.source or NONE),
+        ("sampler", item.sampler or NONE),
+        ("where", _region(item)),
+        ("worst world", number(item.in_worst_world)),
+    ]
+
+
+def _region(item: ReleaseRow) -> str:
+    return ", ".join(item.region) or "everywhere"
+
+
+def mechanism(item: ReleaseRow) -> str:
+    """Write a node's mechanism with its parameters, as in ``Laplace(scale=5)``."""
+    inside = ", ".join(f"{name}={plain(value)}" for name, value in item.parameters.items())
+    return f"{item.mechanism}({inside})"
+
+
+def distance(item: ReleaseRow) -> str:
+    """Write how far a neighbour can move the query, and in which norm."""
+    return f"{outward(item.distance, upward=True)} in L{number(item.norm)}"
+
+
+def loss(item: LossRow) -> str:
+    """Write a loss by its kind and its parameters, those that are costs rounded up."""
+    written = [
+        f"{name}={outward(value, upward=True) if name in COSTS else plain(value)}"
+        for name, value in item.parameters.items()
+    ]
+    return f"{item.kind}({', '.join(written)})"
+
+
+def worlds(certificate: Certificate) -> list[str]:
+    """Describe the worlds: how many, whether all were tried, and the one that costs most."""
+    found = certificate.worlds
+    worst = ", ".join(found.worst) or "the only one: no part is singled out"
+    how = (
+        "The maximum over them is exact."
+        if found.exact
+        else "They were too many to try one by one: the claim rests on a bound that holds in each."
+    )
+    return [f"Worst world: {worst}.", f"Number of worlds: {number(found.count)}. {how}"]
+
+
+def third_party(certificate: Certificate) -> list[str]:
+    """Say whose code a certificate rests on, beside the library's."""
+    return [f"It trusts {row}." for row in certificate.third_party]
+
+
+def randomness(certificate: Certificate, *, ran: bool = False) -> list[str]:
+    """Describe where the noise came from; a certificate alone cannot tell whether its plan ran."""
+    found = certificate.randomness
+    if is_simulated(certificate):
+        lines = [f"Source: {found.source}.", f"{BANNER}."]
+    elif ran:
+        lines = [f"Source: {found.source}.", "Fit for release: yes."]
+    else:
+        lines = [f"If the plan is run: noise from {found.source}."]
+        lines += ["A certificate does not say whether it was."]
+    return lines + [f"Sampler: {item}" for item in found.samplers]
+
+
+def versions(certificate: Certificate) -> Table:
+    """Return the table of software versions."""
+    return ["software", "version"], [[k, str(v)] for k, v in certificate.versions.items()]
+
+
+# --- Audits ---
+
+
+def audited(certificate: Certificate, audit: Audited) -> Table:
+    """Return the table of an audit: the empirical lower bound beside the certified upper one."""
+    found = audit if isinstance(audit, Mapping) else audit.document()
+    epsilon, delta = rounded_claim(certificate), exact(certificate.delta)
+    confidence = number(found.get("confidence"))
+    witness = found.get("witness") or {}
+    rows = [
+        ["certified upper bound", f"ε ≤ {epsilon} at δ = {delta}"],
+        [
+            "empirical lower bound",
+            f"ε ≥ {outward(found.get('epsilon_lower'), upward=False)} at δ = "
+            f"{exact(found.get('delta'))}, with confidence {confidence}",
+        ],
+        ["verdict of the audit", str(found.get("verdict"))],
+        ["tested claim", str(found.get("claim"))],
+        [
+            "would have been found",
+            f"ε = {outward(found.get('power'), upward=True)} with probability 0.9",
+        ],
+        ["pair", str(witness.get("pair") or NONE)],
+        ["event", str(witness.get("event") or NONE)],
+        [
+            "guesses",
+            f"{number(witness.get('right'))} right and {number(witness.get('wrong'))} wrong, of "
+            f"{number(witness.get('tries'))} {found.get('tried') or 'runs'}",
+        ],
+    ]
+    if _contradicted(certificate, found):
+        said = "the lower bound is above the certificate: one of them is wrong, or of another plan"
+        rows.insert(0, ["CONTRADICTION", said])
+    rows += [["assumes", str(text)] for text in found.get("assumptions") or ()]
+    rows += [["note", str(text)] for text in found.get("notes") or ()]
+    return ["audit", "found"], rows
+
+
+def _contradicted(certificate: Certificate, audit: Document) -> bool:
+    """Whether an audit's lower bound is above a claim: at its delta, or at a larger one."""
+    lower, at = audit.get("epsilon_lower"), audit.get("delta")
+    if not isinstance(lower, int | float) or not isinstance(at, int | float):
+        return False
+    return lower > certificate.epsilon and at >= certificate.delta
+
+
+def corners(audit: Document) -> Table:
+    """Return the table of an audit's trade-off, a row a threshold."""
+    rows = [
+        [
+            f"{each['guess']} where {'at least' if each['guess'] == 'first' else 'below'} "
+            f"{number(each['threshold'])}",
+            outward(each["wrong"], upward=True),
+            outward(each["right"], upward=False),
+            outward(each["claimed"], upward=True),
+        ]
+        for each in audit.get("tradeoff") or ()
+    ]
+    return ["guess", "wrong, at most", "right, at least", "right by the claim, at most"], rows
+
+
+def profile(audit: Document) -> Table:
+    """Return the table of an audit's privacy profile, a row an epsilon."""
+    rows = [
+        [
+            number(each["epsilon"]),
+            outward(each["shown"], upward=False),
+            outward(each["claimed"], upward=True),
+        ]
+        for each in audit.get("profile") or ()
+    ]
+    return ["ε", "δ shown, at least", "δ claimed, at most"], rows

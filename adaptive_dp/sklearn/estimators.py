@@ -1,0 +1,616 @@
+"""Private linear estimators for scikit-learn: ridge, logistic regression, linear SVC."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from adaptive_dp import learning as solvers
+from adaptive_dp.data import cells
+from adaptive_dp.erm import HuberHinge, Logistic, Loss, Multinomial, Squared
+from adaptive_dp.graph.certificate import Certificate
+from adaptive_dp.graph.document import load
+from adaptive_dp.graph.plan import Pipeline
+from adaptive_dp.queries.table import Table, dataset
+from adaptive_dp.sklearn import arrays
+from adaptive_dp.sklearn.arrays import (
+    UNIT,
+    ArrayRows,
+    PrivacyLeakWarning,
+    RepeatedFitWarning,
+    inside,
+    names,
+    sides,
+    standardised,
+)
+
+# -----------------------------------------------------------------------------
+# What private linear models of scikit-learn share: one plan, run once on the rows.
+
+
+Floats = NDArray[np.float64]
+
+ASSUMED = (
+    "There is at least one row whose target can be learned from: no other data set is fitted.",
+)
+"""What estimators assume beside their certificate."""
+
+
+class Family:
+    """How often an estimator and its clones were fitted."""
+
+    def __init__(self) -> None:
+        self.fits = 0
+
+
+class PrivateLinear(BaseEstimator):  # type: ignore[misc]
+    """A linear model that is fitted by a certified plan.
+
+    After `fit` it has ``coef_`` and ``intercept_`` in the data's units, ``n_features_in_``,
+    ``bounds_``, ``plan_``, ``certificate_``, ``assumptions_`` (the certificate's, and what this
+    estimator assumes beside), ``solver_`` and ``reason_``.
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # a missing number is the one of its bounds next to 0
+        return tags
+
+    def __sklearn_clone__(self) -> Any:
+        copy = super().__sklearn_clone__()
+        copy._family = self.__dict__.setdefault("_family", Family())
+        return copy
+
+    @property
+    def plan_(self) -> Pipeline:
+        """The plan that was run, read from the certificate."""
+        check_is_fitted(self)
+        return load(self.certificate_.plan)
+
+    def _read(self, X: Any, y: Any) -> tuple[Floats, NDArray[Any]]:
+        """Return features and target, their shapes checked."""
+        read = arrays.features(self, X, reset=True)
+        self.bounds_ = sides(self.bounds, read.shape[1])
+        return read, arrays.target(y, len(read))
+
+    def _declared(self, targets: Mapping[str, Any], units: Any) -> Table:
+        """Return the table of features and targets by their public declarations."""
+        low, high = self.bounds_
+        columns: dict[str, Any] = {
+            name: (float(a), float(b))
+            for name, a, b in zip(names(self.n_features_in_), low, high, strict=True)
+        }
+        return dataset(
+            "rows",
+            columns={**columns, **targets},
+            neighbors=self.neighbors,
+            unit=None if units is None else UNIT,
+            rows_per_unit=self.rows_per_unit,
+        )
+
+    def _run(self, plan: Pipeline, rows: ArrayRows) -> Any:
+        """Return the model that the plan releases; remember plan and certificate."""
+        family = self.__dict__.setdefault("_family", Family())
+        family.fits += 1
+        if family.fits > 1:
+            warnings.warn(
+                f"{type(self).__name__}, or a clone of it, is fitted again: each fit spends its "
+                "own epsilon and delta on the records it reads, and a certificate covers one fit",
+                RepeatedFitWarning,
+                stacklevel=4,
+            )
+        if self.verbose:
+            print(self.reason_)
+        seed = _seed(self.random_state)
+        result = plan.run(rows=rows) if seed is None else plan.simulate(seed=seed, rows=rows)
+        self.certificate_: Certificate = result.certificate
+        self.assumptions_ = (*result.certificate.assumptions, *ASSUMED)
+        return result["model"]
+
+    def _learned(self, models: list[Mapping[str, float]]) -> tuple[Floats, Floats]:
+        """Return coefficients of shape (k, p) and intercepts of shape (k,)."""
+        found = names(self.n_features_in_)
+        coefficients = np.array([[model[name] for name in found] for model in models])
+        return coefficients, np.array([model["intercept"] for model in models])
+
+    def _inside(self, X: Any) -> Floats:
+        """Return features as `fit` reads them: within their bounds."""
+        check_is_fitted(self)
+        read = arrays.features(self, X, reset=False)
+        return inside(read, *self.bounds_)
+
+
+def _seed(random_state: Any) -> int | None:
+    """Return None for the operating system's randomness, or a seed for a simulation."""
+    if random_state is None:
+        return None
+    if isinstance(random_state, Integral):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+# -----------------------------------------------------------------------------
+# Which solver is expected to be best: a rule of public facts alone, and its reason in words.
+
+
+SOLVERS: dict[str, Any] = {
+    "adaops": solvers.AdaOPS,
+    "adassp": solvers.AdaSSP,
+    "boosted_ssp": solvers.BoostedSSP,
+    "noisy_gradient_descent": solvers.NoisyGradientDescent,
+    "noisy_sgd": solvers.NoisySGD,
+    "objective_perturbation": solvers.ObjectivePerturbation,
+    "ops": solvers.OPS,
+    "ssp": solvers.SSP,
+}
+"""Learners by the names that ``solver`` takes."""
+
+REGRESSORS = (
+    "boosted_ssp",
+    "ssp",
+    "adassp",
+    "adaops",
+    "ops",
+    "noisy_gradient_descent",
+    "noisy_sgd",
+)
+DESCENTS = ("noisy_gradient_descent", "noisy_sgd")
+
+Rule = dict[str, str]
+"""Solvers, the best first, each with its reason."""
+
+REGRESSION: Rule = {
+    "boosted_ssp": "steps on clipped gradients, scaled by a noisy second-moment matrix, did about "
+    "as well as the better of ssp and noisy_gradient_descent, or better, in most of 39 trials "
+    "of 506 to 45,730 rows with 5 to 32 features",
+}
+PURE_REGRESSION: Rule = {
+    "ssp": "delta is 0, and Laplace noise on the moments is pure",
+}
+FEW_CLASSES: Rule = {
+    "objective_perturbation": "of up to three classes, noise added once to a smooth objective did "
+    "about as well as noisy gradients or better, and needs no step size",
+    "noisy_gradient_descent": "rounds over all rows suit a convex smooth loss",
+}
+STRONG = 0.75
+"""The epsilon below which two classes are learned by noisy gradients."""
+
+TWO_CLASSES: Rule = {
+    "noisy_gradient_descent": "below epsilon 0.75, noisy gradients of all rows were more accurate "
+    "on Adult: they stop before the noise is fitted",
+}
+MANY_CLASSES: Rule = {
+    "noisy_gradient_descent": "of more than three classes, noisy gradients of all classes together "
+    "did better in trials than a budget that classes share",
+}
+PURE_CLASSES: Rule = {"objective_perturbation": "delta is 0, and noise in the objective is pure"}
+
+
+def regression(solver: Any, delta: float) -> tuple[str, str]:
+    """Return the solver for a target of numbers, and why."""
+    return _chosen(solver, PURE_REGRESSION if delta == 0 else REGRESSION, REGRESSORS)
+
+
+def classification(
+    solver: Any, epsilon: float, delta: float, classes: int, allowed: Sequence[str]
+) -> tuple[str, str]:
+    """Return the solver for so many classes, of those that can minimize the loss, and why."""
+    rule = PURE_CLASSES if delta == 0 else FEW_CLASSES if classes <= 3 else MANY_CLASSES
+    if delta > 0 and classes == 2 and epsilon < STRONG:
+        rule = TWO_CLASSES
+    return _chosen(solver, rule, allowed)
+
+
+def _chosen(solver: Any, rule: Rule, allowed: Sequence[str]) -> tuple[str, str]:
+    if solver in allowed:
+        return solver, f"{solver}: asked for by name"
+    if solver != "auto":
+        raise ValueError(f"solver must be 'auto' or one of {', '.join(allowed)}; got {solver!r}")
+    for name, reason in rule.items():
+        if name in allowed:
+            return name, f"{name}: {reason}"
+    raise ValueError(f"none of {', '.join(allowed)} works at delta=0; pass a delta such as 1e-6")
+
+
+# -----------------------------------------------------------------------------
+# Private least squares for scikit-learn.
+
+
+DESCENT = {"loss": Squared(), "learning_rate": 1.0, "steps": 60}
+"""Of the gradient solvers: the squared loss of rows in the unit ball has curvature up to 1."""
+
+
+class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
+    """Linear regression with an intercept; how strong its ridge is follows from the noise.
+
+    Parameters
+    ----------
+    epsilon, delta
+        What one fit may cost. delta is a number, not a function of how many rows there are, which
+        is private; choose it far below one over the number of people.
+    bounds
+        Of the features: (low, high), each a number or one for each feature, chosen without looking
+        at the data. What is outside is clipped, in `fit` and in `predict`; a missing number is read
+        as the one of its bounds next to 0.
+    bounds_y
+        Of the target, (low, high).
+    neighbors
+        ``"add_remove"``, ``"replace_one"`` or ``"zero_out"``.
+    rows_per_unit
+        The most rows that count of each of the ``units`` given to `fit`; 1 without them.
+    solver
+        ``"auto"``, ``"boosted_ssp"``, ``"ssp"``, ``"adassp"``, ``"adaops"``, ``"ops"``,
+        ``"noisy_gradient_descent"`` or ``"noisy_sgd"``.
+    options
+        Parameters of the solver that is used, by name, such as ``{"norm": 2.0}`` of ``"ssp"``.
+    random_state
+        None for noise from the operating system. With a number the fit is a simulation: its
+        certificate says so, and it is not for release.
+    verbose
+        Print which solver was chosen, and why.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from adaptive_dp.sklearn import PrivateRidge
+    >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
+    >>> model = PrivateRidge(epsilon=1.0, random_state=0).fit(X, 0.5 * X[:, 0])
+    >>> model.certificate_.epsilon <= 1.0
+    True
+    >>> bool(abs(model.coef_[0] - 0.5) < 0.2)
+    True
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        delta: float = 1e-6,
+        bounds: Any = (-1.0, 1.0),
+        bounds_y: tuple[float, float] = (-1.0, 1.0),
+        neighbors: str = "add_remove",
+        rows_per_unit: int = 1,
+        solver: str = "auto",
+        options: Mapping[str, Any] | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.bounds_y = bounds_y
+        self.neighbors = neighbors
+        self.rows_per_unit = rows_per_unit
+        self.solver = solver
+        self.options = options
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # of the few rows of scikit-learn's checks
+        return tags
+
+    def fit(self, X: Any, y: Any, units: Any = None) -> PrivateRidge:
+        """Return the model, fitted.
+
+        Parameters
+        ----------
+        X
+            Features, shape (n, p).
+        y
+            Numbers, shape (n,).
+        units
+            Whom each row belongs to, shape (n,); None to protect a row.
+        """
+        read, values = self._read(X, y)
+        goal = arrays.real_target(values)
+        (low,), (high,) = sides(self.bounds_y, 1, "bounds_y")
+        table = self._declared({"y": (float(low), float(high))}, units)
+        self.solver_, self.reason_ = regression(self.solver, self.delta)
+        given: dict[str, Any] = dict(DESCENT) if self.solver_ in DESCENTS else {}
+        if self.solver_ == "ssp" and self.delta == 0:
+            given["pure"] = True
+        kind = SOLVERS[self.solver_]
+        learner = kind(names(self.n_features_in_), "y", **{**given, **(self.options or {})})
+        if self.solver_ == "adassp":  # which would split a budget of its own into thirds
+            plan = Pipeline(model=table.solve(learner)).calibrate(self.epsilon, self.delta)
+        else:
+            model = table.solve(learner, epsilon=self.epsilon, delta=self.delta)
+            plan = Pipeline(model=model).with_delta(self.delta)
+        found = self._run(plan, ArrayRows(read, {"y": goal}, units))
+        (self.coef_,), (self.intercept_,) = self._learned([found])
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return predictions, shape (n,)."""
+        return np.asarray(self._inside(X) @ self.coef_ + self.intercept_)
+
+
+# -----------------------------------------------------------------------------
+# What private linear classifiers of scikit-learn share: public classes, scores, decisions.
+
+
+LEARNED = (
+    "The set of labels in y is public: it was read off the private data, which no certificate "
+    "covers."
+)
+
+
+class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
+    """A private linear classifier: the class of the largest score is predicted.
+
+    Parameters
+    ----------
+    epsilon, delta
+        What one fit may cost. delta is a number, not a function of how many rows there are, which
+        is private; choose it far below one over the number of people.
+    bounds
+        Of the features: (low, high), each a number or one for each feature, chosen without looking
+        at the data. What is outside is clipped, in `fit` and when predicting; a missing number is
+        read as the one of its bounds next to 0.
+    classes
+        The labels that there can be; rows with another are left out. None reads them off y, with a
+        `PrivacyLeakWarning`: a label that one person alone has gives that person away.
+    neighbors
+        ``"add_remove"``, ``"replace_one"`` or ``"zero_out"``.
+    rows_per_unit
+        The most rows that count of each of the ``units`` given to `fit`; 1 without them.
+    solver
+        ``"auto"``, ``"noisy_gradient_descent"``, ``"noisy_sgd"``, or of the logistic loss
+        ``"objective_perturbation"``.
+    options
+        Parameters of the solver that is used, by name, such as ``{"steps": 200}``.
+    random_state
+        None for noise from the operating system. With a number the fit is a simulation: its
+        certificate says so, and it is not for release.
+    verbose
+        Print which solver was chosen, and why.
+    """
+
+    _allowed: tuple[str, ...] = DESCENTS
+    """The solvers that can minimize the loss."""
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        delta: float = 1e-6,
+        bounds: Any = (-1.0, 1.0),
+        classes: Sequence[Any] | None = None,
+        neighbors: str = "add_remove",
+        rows_per_unit: int = 1,
+        solver: str = "auto",
+        options: Mapping[str, Any] | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.classes = classes
+        self.neighbors = neighbors
+        self.rows_per_unit = rows_per_unit
+        self.solver = solver
+        self.options = options
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # of the few rows of scikit-learn's checks
+        return tags
+
+    def fit(self, X: Any, y: Any, units: Any = None) -> Any:
+        """Return the model, fitted.
+
+        Parameters
+        ----------
+        X
+            Features, shape (n, p).
+        y
+            Labels, shape (n,).
+        units
+            Whom each row belongs to, shape (n,); None to protect a row.
+        """
+        read, labels = self._read(X, y)
+        self.classes_ = self._public() if self.classes is not None else self._learned_from(y)
+        self.solver_, self.reason_ = classification(
+            self.solver, self.epsilon, self.delta, len(self.classes_), self._allowed
+        )
+        codes = coded(labels, self.classes_)
+        targets = self._targets(codes)
+        table = self._declared({name: declared for name, (declared, _) in targets.items()}, units)
+        model = {
+            name: table.solve(self._learner(name), **self._budget(len(targets))) for name in targets
+        }
+        plan = Pipeline(model=model)
+        if len(targets) == 1:
+            plan = plan.with_delta(self.delta)
+        else:
+            plan = plan.calibrate(self.epsilon, self.delta)
+        rows = ArrayRows(read, {name: values for name, (_, values) in targets.items()}, units)
+        found = self._run(plan, rows)
+        models = list(found.values())
+        if "intercept" not in models[0]:  # one learner of all classes
+            models = [models[0][str(k)] for k in range(len(self.classes_))]
+        self.coef_, self.intercept_ = self._learned(models)
+        if self.classes is None:
+            self.assumptions_ = (*self.assumptions_, LEARNED)
+        return self
+
+    def _targets(self, codes: NDArray[np.int64]) -> dict[str, tuple[list[int], NDArray[np.int64]]]:
+        """Return columns to learn: their categories and values."""
+        count = len(self.classes_)
+        if count == 2 or self._at_once():
+            return {"y": (list(range(count)), codes)}
+        return {f"y{k}": ([0, 1], np.where(codes < 0, -1, codes == k)) for k in range(count)}
+
+    def _at_once(self) -> bool:
+        """Return whether one learner serves more than two classes."""
+        return self._loss(3).labels == "class" or self.solver_ == "objective_perturbation"
+
+    def _budget(self, count: int) -> dict[str, float]:
+        return {"epsilon": self.epsilon, "delta": self.delta} if count == 1 else {}
+
+    def _learner(self, target: str) -> Any:
+        given: dict[str, Any] = {"loss": self._loss(len(self.classes_)), "norm": 1.0}
+        if self.solver_ in DESCENTS:
+            given.update(self._descent())
+        else:  # several classes one against the rest
+            given["loss"] = self._loss(2)
+        given.update(self.options or {})
+        return SOLVERS[self.solver_](names(self.n_features_in_), target, **given)
+
+    def _loss(self, classes: int) -> Loss:
+        """Return the loss for so many classes."""
+        raise NotImplementedError
+
+    def _descent(self) -> dict[str, Any]:
+        """Return the parameters of gradient solvers that suit the loss."""
+        return {}
+
+    def _public(self) -> NDArray[Any]:
+        """Return the classes that were given, in order."""
+        found = np.unique(np.asarray(self.classes))
+        plain = found.ndim == 1 and found.dtype.kind in "biufUO"
+        if not plain or len(found) != len(self.classes or ()) or len(found) < 2:
+            raise ValueError(
+                "classes must be at least two different labels, all texts or all numbers; got "
+                f"{self.classes!r}"
+            )
+        return found
+
+    def _learned_from(self, y: Any) -> NDArray[Any]:
+        """Return the labels that there are, in order."""
+        warnings.warn(
+            f"{type(self).__name__}: classes=None reads the set of labels off the private data, "
+            "which the certificate does not cover; pass classes=[...]",
+            PrivacyLeakWarning,
+            stacklevel=3,
+        )
+        labels = np.asarray(y).reshape(-1)
+        check_classification_targets(labels)
+        found = np.unique(labels)
+        if len(found) < 2:
+            raise ValueError(f"a classifier needs at least two classes, got {len(found)} class")
+        return found
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return scores: shape (n,) of two classes, positive for the second; else (n, k)."""
+        scores = self._inside(X) @ self.coef_.T + self.intercept_
+        return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return labels, shape (n,)."""
+        scores = self.decision_function(X)
+        index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[index])
+
+
+def coded(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the place of each label among the classes, -1 for one that is none of them.
+
+    Raises
+    ------
+    ValueError
+        If the type of the labels is not that of the classes.
+
+    Examples
+    --------
+    >>> coded(np.array([3.0, 1.0, np.nan, 2.0]), np.array([1, 3]))
+    array([ 1,  0, -1, -1])
+    """
+    texts = [array.dtype.kind in "UT" for array in (labels, classes)]
+    if "O" not in (labels.dtype.kind, classes.dtype.kind) and texts[0] != texts[1]:
+        words = ["texts" if text else "numbers" for text in texts]
+        raise ValueError(f"y holds {words[0]}, but the classes are {words[1]}")
+    if "O" in (labels.dtype.kind, classes.dtype.kind) or texts[0]:
+        lookup = {value: k for k, value in enumerate(classes.tolist())}
+        plain = (str, int, float, bool)
+        each = cells.objects(labels.tolist()).tolist()
+        found = [lookup.get(v, -1) if type(v) in plain else -1 for v in each]
+        return np.array(found, dtype=np.int64)
+    place = np.minimum(np.searchsorted(classes, labels), len(classes) - 1).astype(np.int64)
+    return np.where(classes[place] == labels, place, -1)
+
+
+# -----------------------------------------------------------------------------
+# Private logistic regression for scikit-learn.
+
+
+class PrivateLogisticRegression(PrivateClassifier):
+    """Logistic regression with an intercept; of more than two classes, by their softmax.
+
+    Its parameters are those of `PrivateClassifier`.
+
+    Examples
+    --------
+    >>> from adaptive_dp.sklearn import PrivateLogisticRegression
+    >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
+    >>> model = PrivateLogisticRegression(epsilon=1.0, classes=["low", "high"], random_state=0)
+    >>> model.fit(X, np.where(X[:, 0] > 0, "high", "low")).predict([[-0.9], [0.9]]).tolist()
+    ['low', 'high']
+    """
+
+    _allowed = ("objective_perturbation", *DESCENTS)
+
+    def _loss(self, classes: int) -> Loss:
+        return Logistic() if classes == 2 else Multinomial(classes)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the classes' probabilities, shape (n, k).
+
+        They are those of rows as they are learned from: shortened to norm 1, features mapped from
+        their bounds onto [-1, 1] (or [0, 1]), the intercept's 1 included.
+        """
+        scores = self.decision_function(X)
+        unit = standardised(self._inside(X), *self.bounds_)
+        scores = (scores.T / np.sqrt(1 + (unit**2).sum(axis=1))).T
+        if scores.ndim == 1:
+            return np.stack([expit(-scores), expit(scores)], axis=1)
+        if self.solver_ == "objective_perturbation":  # each class against the rest
+            each = expit(scores)
+            return np.asarray(each / each.sum(axis=1, keepdims=True))
+        return np.asarray(softmax(scores, axis=1))
+
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the logarithms of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+
+# -----------------------------------------------------------------------------
+# A private linear support vector machine for scikit-learn.
+
+
+class PrivateLinearSVC(PrivateClassifier):
+    """A linear support vector machine with a smooth hinge; several classes one against the rest.
+
+    Its parameters are those of `PrivateClassifier`; its solvers are the gradient solvers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from adaptive_dp.sklearn import PrivateLinearSVC
+    >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
+    >>> model = PrivateLinearSVC(epsilon=1.0, classes=["low", "high"], random_state=0)
+    >>> model.fit(X, np.where(X[:, 0] > 0, "high", "low")).predict([[-0.9], [0.9]]).tolist()
+    ['low', 'high']
+    """
+
+    def _loss(self, classes: int) -> Loss:
+        return HuberHinge()
+
+    def _descent(self) -> dict[str, Any]:
+        return {"learning_rate": 2.0, "clip": 1.0}  # four times as curved as the logistic loss
