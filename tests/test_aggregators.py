@@ -49,7 +49,7 @@ def votes(rows: Sequence[Sequence[int]]) -> VoteCounts:
 def released(
     mechanism: dp.Mechanism, of: VoteCounts, stream: Any, student: Any = None
 ) -> NDArray[np.float64]:
-    if mechanism.given == 0:
+    if mechanism.released_inputs == 0:
         return np.asarray(mechanism.release(of, stream))
     shape = of.counts.shape
     return np.asarray(

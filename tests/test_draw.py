@@ -15,7 +15,7 @@ Rect = tuple[float, float, float, float]
 
 
 def node(graph: nx.DiGraph[str], key: str, *before: str, **attributes: Any) -> None:
-    plain = {"kind": "count", "label": key, "detail": "", "color": "private", "group": ()}
+    plain = {"kind": "count", "label": key, "detail": "", "visibility": "private", "group": ()}
     graph.add_node(key, **{**plain, "outputs": (), **attributes})
     graph.add_edges_from((source, key) for source in before)
 
@@ -25,12 +25,14 @@ def analysis() -> nx.DiGraph[str]:
     node(graph, "people", kind="dataset", detail="unit zper")
     node(graph, "bound", "people", kind="bound", detail="5 rows per zper")
     node(graph, "n", "bound")
-    node(graph, "count", "n", kind="release", color="released", share=0.5, outputs=("n",))
+    node(graph, "count", "n", kind="release", visibility="released", share=0.5, outputs=("n",))
     node(graph, "gram", "bound", kind="gram", group=("AdaSSP",))
-    node(graph, "eigen", "gram", kind="release", color="released", group=("AdaSSP",), share=0.5)
-    node(graph, "inner", "gram", kind="release", color="released", group=("AdaSSP", "twice"))
-    node(graph, "prior", kind="public", color="public")
-    node(graph, "ridge", "eigen", "inner", "prior", kind="post", color="released")
+    node(
+        graph, "eigen", "gram", kind="release", visibility="released", group=("AdaSSP",), share=0.5
+    )
+    node(graph, "inner", "gram", kind="release", visibility="released", group=("AdaSSP", "twice"))
+    node(graph, "prior", kind="public", visibility="public")
+    node(graph, "ridge", "eigen", "inner", "prior", kind="post", visibility="released")
     return graph
 
 
@@ -40,8 +42,17 @@ def partition(parts: int) -> nx.DiGraph[str]:
     for i in range(parts):
         node(graph, f"part {i:05d}", "people", kind="part")
         node(graph, f"count {i:05d}", f"part {i:05d}")
-        node(graph, f"noisy {i:05d}", f"count {i:05d}", kind="release", color="released", share=0)
-    node(graph, "top", *(f"noisy {i:05d}" for i in range(parts)), kind="post", color="released")
+        node(
+            graph,
+            f"noisy {i:05d}",
+            f"count {i:05d}",
+            kind="release",
+            visibility="released",
+            share=0,
+        )
+    node(
+        graph, "top", *(f"noisy {i:05d}" for i in range(parts)), kind="post", visibility="released"
+    )
     return graph
 
 
@@ -53,7 +64,7 @@ def tangle(count: int, seed: int, groups: bool = False) -> nx.DiGraph[str]:
     )
     for i in range(count):
         before = {f"n{draw.randrange(max(0, i - 30), i)}" for _ in range(2) if i}
-        attributes = {"color": draw.choice(["private", "released", "public"])}
+        attributes = {"visibility": draw.choice(["private", "released", "public"])}
         node(
             graph, f"n{i}", *sorted(before), detail=f"d{i}", group=draw.choice(paths), **attributes
         )

@@ -199,7 +199,7 @@ class Middle(dp.Query):
     """A quantile of a column as some query may give it."""
 
     kind: ClassVar[str] = "a middle of tests"
-    gives: ClassVar[type] = Ranked
+    output_type: ClassVar[type] = Ranked
 
     def sensitivity(self, domain: Any, change: Change, norm: float) -> float:
         assert norm == math.inf

@@ -94,8 +94,8 @@ def certificate(**more: Any) -> dict[str, Any]:
 
 def graph() -> nx.DiGraph[str]:
     drawn: nx.DiGraph[str] = nx.DiGraph()
-    drawn.add_node("people", kind="dataset", label="people", color="private")
-    drawn.add_node("count", kind="release", label="noisy count", color="released", share=0.2)
+    drawn.add_node("people", kind="dataset", label="people", visibility="private")
+    drawn.add_node("count", kind="release", label="noisy count", visibility="released", share=0.2)
     drawn.add_edge("people", "count")
     return drawn
 

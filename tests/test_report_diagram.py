@@ -26,7 +26,7 @@ def certificate() -> dict[str, Any]:
 
 def graph(*groups: tuple[str, ...]) -> nx.DiGraph[str]:
     drawn: nx.DiGraph[str] = nx.DiGraph()
-    drawn.add_node("data", kind="dataset", label="data", color="private", group=())
+    drawn.add_node("data", kind="dataset", label="data", visibility="private", group=())
     for i, group in enumerate(groups):
         for step in "ab":
             drawn.add_node(f"{step}{i}", kind="count", label=f"{step}{i}", group=group)
@@ -102,7 +102,9 @@ def test_a_very_large_plan_is_not_drawn_once_for_each_group() -> None:
     graph: nx.DiGraph[str] = nx.DiGraph()
     for j in range(20):
         for i in range(30):
-            graph.add_node(f"{j} {i}", kind="post", label="x", color="public", group=(f"G{j}",))
+            graph.add_node(
+                f"{j} {i}", kind="post", label="x", visibility="public", group=(f"G{j}",)
+            )
     assert states(graph) == [frozenset(), frozenset(f"G{j}" for j in range(20))]
     few = graph.subgraph([f"{j} 0" for j in range(20)])
     assert len(states(few)) == 22

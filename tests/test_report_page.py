@@ -132,7 +132,7 @@ def test_a_group_opens_and_closes_in_place(opened: Browser) -> None:
 def test_of_many_groups_one_opens_at_a_time(chromium: Browser, tmp_path: Path) -> None:
     graph: nx.DiGraph[str] = nx.DiGraph()
     for i, group in enumerate([("A",), ("A", "B"), ("C",), ("D",)]):
-        graph.add_node(f"n{i}", kind="count", label=f"n{i}", color="public", group=group)
+        graph.add_node(f"n{i}", kind="count", label=f"n{i}", visibility="public", group=group)
     path = tmp_path / "groups.html"
     path.write_text(report(plan().certify(), graph), encoding="utf-8")
     chromium.look()

@@ -455,7 +455,7 @@ def test_every_query_is_searched():
     elsewhere |= {"clipped_sum", "short_gradients", "squared_norms"}  # in test_row_gradients.py
     elsewhere |= {"stacked_moments"}  # in test_ssp.py
     elsewhere |= {"minimizer"}  # in the tests of output perturbation
-    assert {c.kind for c in library if c.gives is np.ndarray} == kinds | elsewhere
+    assert {c.kind for c in library if c.output_type is np.ndarray} == kinds | elsewhere
 
 
 def test_the_executor_path_is_that_of_a_run():

@@ -74,14 +74,14 @@ def names(query: Any, **more: Any) -> list[str]:
 def senseless(row: Row, query: PrivateQuery[Any]) -> bool:
     """A choice of one candidate, and a bound of a vector: allowed, but of no use."""
     size = query.operation.dimension(query.inputs[0].domain)  # type: ignore[attr-defined]
-    plain = row.mechanism.reads is np.ndarray
+    plain = row.mechanism.input_type is np.ndarray
     bound = row.mechanism in (dp.LowerBound, dp.UpperBound)
-    return plain and ((row.mechanism.chooses and size == 1) or (bound and size > 1))
+    return plain and ((row.mechanism.is_selection and size == 1) or (bound and size > 1))
 
 
 def test_the_table_has_every_mechanism_once() -> None:
     assert sorted(row.mechanism.__name__ for row in TABLE) == sorted(primitives.__all__)
-    assert all(row.theorem and not row.mechanism.given for row in TABLE)
+    assert all(row.theorem and not row.mechanism.released_inputs for row in TABLE)
 
 
 def test_what_is_named_can_be_released_and_nothing_else() -> None:
@@ -90,8 +90,8 @@ def test_what_is_named_can_be_released_and_nothing_else() -> None:
     assert len(queries) > 300
     for name, query in queries.items():
         listed = {advice.mechanism for advice in dp.suitable(query, delta=1e-6)}
-        gives = query.operation.gives  # type: ignore[attr-defined]
-        bases = {row.mechanism.reads for row in TABLE} - {np.ndarray}
+        gives = query.operation.output_type  # type: ignore[attr-defined]
+        bases = {row.mechanism.input_type for row in TABLE} - {np.ndarray}
         learner = gives is not np.ndarray and not issubclass(gives, tuple(bases))
         assert bool(listed) != learner, name
         released = {}
@@ -146,7 +146,7 @@ SEED = {
 
 
 def test_the_table_of_four_methods_is_in_it() -> None:
-    following = [row for row in TABLE if row.mechanism.reads in (dp.Stability, dp.Choice)]
+    following = [row for row in TABLE if row.mechanism.input_type in (dp.Stability, dp.Choice)]
     assert {row.family.name for row in following} == set(SEED)
     for row in following:
         kind, rest, efficient = SEED[row.family.name]
@@ -154,7 +154,7 @@ def test_the_table_of_four_methods_is_in_it() -> None:
         assert rest in row.family.applies
         assert efficient in row.family.efficient
         assert "quick" in row.family.efficient
-        assert (row.mechanism.reads is dp.Stability) == (kind == "numerical")
+        assert (row.mechanism.input_type is dp.Stability) == (kind == "numerical")
 
 
 def test_the_first_choice() -> None:
@@ -172,7 +172,7 @@ def test_the_first_choice() -> None:
     assert names(table["x"].sum(), knows=["threshold"])[0] == "SparseVector"
     several = table.counts([table["x"] >= i for i in range(40)])
     assert names(several, delta=1e-6)[0] == "DiscreteGaussian"
-    chosen = [n for n in names(several) if getattr(dp, n).chooses]
+    chosen = [n for n in names(several) if getattr(dp, n).is_selection]
     assert chosen == ["PermuteAndFlip", "Exponential", "NoisyMax"]
 
 

@@ -171,7 +171,7 @@ def _own(audited: Mechanism, pairs: Sequence[Values]) -> PrivacyLoss:
         return audited.loss(1)
     moves = [np.ravel(np.asarray(a, float) - np.asarray(b, float)) for a, b in pairs]
     distance = max(_norm(each, audited.norm) for each in moves)
-    if audited.spans:
+    if audited.uses_span:
         span = max(float(each.max(initial=0.0) - each.min(initial=0.0)) for each in moves)
         return audited.loss(distance, up(max(span, distance), 4))  # type: ignore[call-arg]
     whole = all(bool(np.all(np.asarray(e, float) % 1 == 0)) for pair in pairs for e in pair)

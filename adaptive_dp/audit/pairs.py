@@ -46,7 +46,7 @@ def _marks(structure: Structure, source: Source) -> dict[str, list[Any]]:
     """Return by column the constants of the plan's operations that look at it."""
     found: dict[str, list[Any]] = {}
     for node in structure:
-        if node.handle.color != "private":
+        if node.handle.visibility != "private":
             continue
         line = structure.lineage(node)
         if line[0].handle.operation is not source and line[0].handle.operation != source:

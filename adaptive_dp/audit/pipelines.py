@@ -232,7 +232,11 @@ def _fixed(node: Node, base: Run) -> bool:
     operation = node.handle.operation
     if node.loops or operation.random or isinstance(operation, Loop | Release):
         return False
-    if node.handle.color == "released" or node.name in base.opened or node.name in base.secrets:
+    if (
+        node.handle.visibility == "released"
+        or node.name in base.opened
+        or node.name in base.secrets
+    ):
         return False
     foreign = any(isinstance(each, Function) for each in operation.parameters().values())
     there = [name in base.opened or name in base.secrets for name in node.inputs]
@@ -247,7 +251,7 @@ def _additive(structure: Structure, node: Node, base: Run) -> bool:
     if type(operation.mechanism) not in INDEPENDENT or len(node.handle.inputs) != 1:
         return False
     query = structure.of(node.handle.inputs[0]).name
-    return query in base.secrets and operation.mechanism.reads is np.ndarray
+    return query in base.secrets and operation.mechanism.input_type is np.ndarray
 
 
 def _shown(structure: Structure, node: Node) -> bool:
@@ -257,7 +261,7 @@ def _shown(structure: Structure, node: Node) -> bool:
         return False
     if isinstance(operation, Release | Select):
         return True
-    return bool(node.outputs) and node.handle.color == "released"
+    return bool(node.outputs) and node.handle.visibility == "released"
 
 
 # -----------------------------------------------------------------------------

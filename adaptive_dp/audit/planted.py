@@ -143,7 +143,7 @@ class Side:
     def value(self, handle: Handle, run: Run) -> Any:
         """Return a private value, at what the run has released so far."""
         handle, node = meant(handle), self.structure.of(handle)
-        if handle.color != "private":
+        if handle.visibility != "private":
             return run.open(node.name)
         operation = handle.operation
         if isinstance(operation, SourceOperation):
@@ -159,7 +159,7 @@ class Side:
                 "their own; give a score, a function of what the run shows"
             )
         found = guarded(node.name, lambda: operation.run(inputs, SeededStream(0)))
-        if not node.loops and all(each.color == "private" for each in handle.inputs):
+        if not node.loops and all(each.visibility == "private" for each in handle.inputs):
             self.known[node.name] = found
         return found
 

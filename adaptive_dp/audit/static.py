@@ -313,9 +313,11 @@ def _assumed(structure: Structure) -> Iterator[Finding]:
 def _adaptive(structure: Structure) -> Iterator[Finding]:
     """Find private steps that read released values."""
     for node in structure:
-        if node.handle.color != "private":
+        if node.handle.visibility != "private":
             continue
-        read = [name for name in node.inputs if structure.nodes[name].handle.color == "released"]
+        read = [
+            name for name in node.inputs if structure.nodes[name].handle.visibility == "released"
+        ]
         if read:
             yield Finding(
                 node.name,

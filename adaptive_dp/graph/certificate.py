@@ -72,9 +72,9 @@ def _line(row: Row, widths: Sequence[int]) -> str:
 
 
 def plan_text(structure: Structure) -> str:
-    """Return the plan: each node with its color, what it is and what it reads."""
-    rows = [(n.name, n.handle.color, _what(n), ", ".join(n.inputs)) for n in structure]
-    return table(("node", "color", "what", "reads"), rows)
+    """Return the plan: each node with its visibility, what it is and what it reads."""
+    rows = [(n.name, n.handle.visibility, _what(n), ", ".join(n.inputs)) for n in structure]
+    return table(("node", "visibility", "what", "reads"), rows)
 
 
 def _what(node: Node) -> str:

@@ -683,7 +683,7 @@ def _computed(charge: Charge, changes: Sequence[Change]) -> PrivacyLoss:
         # moved up, so that a mechanism's own division cannot round the loss below the truth
         far = up(far, 8)
     try:
-        if mechanism.spans:
+        if mechanism.uses_span:
             spans = [query.operation.span(query.domain, change) for change in changes]
             loss = mechanism.loss(far, span=up(max(spans), 8))  # type: ignore[call-arg]
         elif type(mechanism).cost is Mechanism.cost:
@@ -706,8 +706,10 @@ def _computed(charge: Charge, changes: Sequence[Change]) -> PrivacyLoss:
 def _exact(part: Query | Mechanism, *methods: str) -> bool:
     """Return whether the class that has the methods says that they round up by themselves."""
     kind = type(part)
-    says = next(each for each in kind.__mro__ if "exact" in vars(each))
-    return part.exact and all(getattr(kind, name) is getattr(says, name) for name in methods)
+    says = next(each for each in kind.__mro__ if "rounds_outward" in vars(each))
+    return part.rounds_outward and all(
+        getattr(kind, name) is getattr(says, name) for name in methods
+    )
 
 
 def _spreading(charge: Charge) -> int:

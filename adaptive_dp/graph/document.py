@@ -143,7 +143,7 @@ class _Reader:
             )
         found = self.handles[name]
         query = isinstance(found.operation, Query)
-        return found if query or found.color != "private" else self._in_each_round(name)
+        return found if query or found.visibility != "private" else self._in_each_round(name)
 
     def _in_each_round(self, name: str) -> Handle:
         """Return a private handle as the bodies around read it: what stands in them is inside."""
@@ -232,7 +232,7 @@ class _Reader:
 
 
 def _wrap(value: Operation, inputs: tuple[Handle, ...]) -> Handle:
-    handle = {"private": Private, "released": Released, "public": Public}[value.color]
+    handle = {"private": Private, "released": Released, "public": Public}[value.visibility]
     return handle(value, inputs)
 
 

@@ -18,10 +18,10 @@ from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import (
     UNBOUNDED,
     Change,
-    Color,
     Neighbors,
     Operation,
     Query,
+    Visibility,
 )
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.graph.values import fresh
@@ -40,7 +40,7 @@ class Constant(Operation):
     """A public value."""
 
     kind: ClassVar[str] = "public"
-    color: ClassVar[Color] = "public"
+    visibility: ClassVar[Visibility] = "public"
 
     value: Any = field(converter=_public)
 
@@ -59,7 +59,7 @@ class Release(Operation):
     """A mechanism's release of a query; the graph's only way out of private."""
 
     kind: ClassVar[str] = "release"
-    color: ClassVar[Color] = "released"
+    visibility: ClassVar[Visibility] = "released"
     random: ClassVar[bool] = True
 
     mechanism: Mechanism
@@ -93,14 +93,14 @@ class Release(Operation):
     def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
         """Return the randomised value as float64; None where the mechanism gives no such."""
         value, *given = inputs
-        if self.mechanism.reads is np.ndarray:
+        if self.mechanism.input_type is np.ndarray:
             value = np.array(value, dtype=np.float64)  # a copy: a mechanism may change it in place
         shape = self.mechanism.shape(shape_of(value))
         return conforming(self.mechanism.release(value, stream, *given), shape)
 
     def presented(self, query: Query, raw: NDArray[np.float64]) -> Any:
         """Return what was released in the form that its reader expects."""
-        if self.mechanism.chooses:
+        if self.mechanism.is_selection:
             return None if np.isnan(raw) else query.candidate(int(raw))
         kept = type(self.mechanism).shape is Mechanism.shape
         return scalar(query.present(raw.copy()) if kept else raw.copy())
@@ -112,25 +112,26 @@ def admitted(query: Query, domain: Any, mechanism: Mechanism, given: int) -> Non
     ``domain`` is that of the query's input.
     """
     kind, name = type(mechanism), type(mechanism).__name__
-    if not issubclass(query.gives, kind.reads):
+    if not issubclass(query.output_type, kind.input_type):
         raise DeclarationError(
-            f"{name} reads {_words(kind.reads)}, but a {query.kind} gives {_words(query.gives)}; "
-            f"{_instead(query)}"
+            f"{name} reads {_words(kind.input_type)}, but a {query.kind} gives "
+            f"{_words(query.output_type)}; {_instead(query)}"
         )
     single = type(query).candidate is Query.candidate and query.dimension(domain) == 1
-    if kind.chooses and single and kind.reads is np.ndarray:
+    if kind.is_selection and single and kind.input_type is np.ndarray:
         raise DeclarationError(
             f"{name} chooses among several scores, but a {query.kind} is one number; to release it "
             "add noise, for example by dp.Laplace(), or choose a bin of a .histogram()"
         )
-    if kind.norm == 0 and query.gives is np.ndarray:
+    if kind.norm == 0 and query.output_type is np.ndarray:
         raise DeclarationError(
             f"{name} counts the rows that change (norm 0), which numbers do not tell; say norm 1, "
             "2 or math.inf"
         )
-    if given != kind.given:
+    if given != kind.released_inputs:
         raise DeclarationError(
-            f"{name} follows {kind.given} released values, got {given}; pass them as given=[...]"
+            f"{name} follows {kind.released_inputs} released values, got {given}; pass them as "
+            "given=[...]"
         )
 
 
@@ -172,7 +173,7 @@ class Parameter(Operation):
     """A parameter of the mechanism behind a release: public, known once it is calibrated."""
 
     kind: ClassVar[str] = "parameter"
-    color: ClassVar[Color] = "public"
+    visibility: ClassVar[Visibility] = "public"
 
     name: str
 
@@ -207,7 +208,7 @@ class Post(Operation):
     """A function of released values."""
 
     kind: ClassVar[str] = "post"
-    color: ClassVar[Color] = "released"
+    visibility: ClassVar[Visibility] = "released"
 
     function: Function
     constants: Mapping[str, Any] = field(factory=dict, converter=_constants)
@@ -256,7 +257,7 @@ def plain(value: Any, what: str) -> Any:
 # -----------------------------------------------------------------------------
 # Handles: immutable expressions over data that is not there yet.
 #
-# Every handle has a color, in its static type and at run time. ``Private[T]`` stands for a
+# Every handle has a visibility, in its static type and at run time. ``Private[T]`` stands for a
 # value that must not leave; ``Released[T]`` for one that a mechanism has released, or that
 # is computed from released ones; ``Public[T]`` for a constant. Functions of released values
 # take released handles only, so a type checker finds a leak before the plan is built, and
@@ -296,7 +297,7 @@ class Handle:
     >>> people = dp.dataset("people", columns={"age": (0, 100)})
     >>> people["age"].sum()
     <private sum in [0, 100]>
-    >>> people["age"].sum().color, people["age"].sum().release(dp.Laplace(scale=50)).color
+    >>> people["age"].sum().visibility, people["age"].sum().release(dp.Laplace(scale=50)).visibility
     ('private', 'released')
     >>> people.count() + 1
     Traceback (most recent call last):
@@ -320,12 +321,12 @@ class Handle:
         object.__setattr__(self, "states", self.operation.states(self))
 
     @property
-    def color(self) -> Color:
+    def visibility(self) -> Visibility:
         """Private, released or public."""
-        return self.operation.color
+        return self.operation.visibility
 
     def __repr__(self) -> str:
-        return f"<{self.color} {meant(self).operation.text()}>"
+        return f"<{self.visibility} {meant(self).operation.text()}>"
 
     def __bool__(self) -> NoReturn:
         raise TypeError(
@@ -339,7 +340,7 @@ class Handle:
     if not TYPE_CHECKING:  # for type checkers there are no such methods, so that they refuse it
 
         def _number(self, *_: Any) -> NoReturn:
-            cure = "release it first, and " if self.color == "private" else ""
+            cure = "release it first, and " if self.visibility == "private" else ""
             raise TypeError(
                 f"{self!r} is an expression, no number yet; {cure}compute with released values in "
                 "dp.post(function, handle), such as dp.post(lambda a, b: a / b, total, count), or "
@@ -429,7 +430,7 @@ class PrivateQuery(Private[T]):
             )
         assert isinstance(self.operation, Query)
         for i, handle in enumerate(given):
-            if not (isinstance(handle, Handle) and handle.color != "private"):
+            if not (isinstance(handle, Handle) and handle.visibility != "private"):
                 raise DeclarationError(
                     f"given[{i}] must be a released handle, got {handle!r}; release it first"
                 )
@@ -523,7 +524,7 @@ def post(function: Callable[..., R], /, *inputs: Released[Any], **constants: Any
                 f"post: argument {i + 1} must be a released handle, got {type(handle).__name__}; "
                 "pass constants by name, or as dp.public(value)"
             )
-        if handle.color == "private":
+        if handle.visibility == "private":
             raise LeakError(
                 f"post: argument {i + 1} is private: {private_path(handle)}; release it first with "
                 ".release(dp.Laplace(scale=...))"
@@ -577,7 +578,7 @@ def lineage(handle: Handle) -> list[Handle]:
 def private_path(handle: Handle) -> str:
     """Return the way from the data to a private handle, for messages."""
     steps = [meant(handle)]
-    while steps[-1].inputs and steps[-1].inputs[0].color == "private":
+    while steps[-1].inputs and steps[-1].inputs[0].visibility == "private":
         steps.append(meant(steps[-1].inputs[0]))
     return " -> ".join(step.operation.label() for step in reversed(steps))
 
@@ -598,7 +599,7 @@ class Group(Operation):
     """Its first input, unchanged; the nodes between the other inputs and it are the group."""
 
     kind: ClassVar[str] = "group"
-    color: ClassVar[Color] = "released"
+    visibility: ClassVar[Visibility] = "released"
     alias: ClassVar[bool] = True
 
     name: str
@@ -627,7 +628,7 @@ def group(name: str, result: Released[S], *boundary: Handle) -> Released[S]:
     >>> [node for node in plan.graph if node.startswith("share.")]
     ['share.filter', 'share.count', 'share.noisy_count', 'share.count_2', 'share.noisy_count_2']
     """
-    if result.color == "private":
+    if result.visibility == "private":
         raise LeakError(f"group {name!r}: the result is private: {private_path(result)}")
     return Released(Group(name), (result, *boundary))
 
@@ -697,7 +698,7 @@ class SourceOperation(Operation):
 class PublicSource(Operation):
     """Where data enters that everyone may see: bound by name when the plan runs."""
 
-    color: ClassVar[Color] = "public"
+    visibility: ClassVar[Visibility] = "public"
 
     name: str
 

@@ -16,7 +16,7 @@ from accountants import Repeated, Selected, Term
 from accountants.terms import expected_runs, stopping_rate, stopping_shape
 from adaptive_dp.graph.errors import DeclarationError, LeakError, RunError
 from adaptive_dp.graph.handles import Handle, Released, post, private_path, public
-from adaptive_dp.graph.operation import Color, Operation, Query
+from adaptive_dp.graph.operation import Operation, Query, Visibility
 from adaptive_dp.graph.values import fresh, number, whole
 from adaptive_dp.noise.stream import Stream
 
@@ -207,7 +207,7 @@ class State(Operation):
     """What the body reads in each round: a repeat's round before, a selection's candidate."""
 
     kind: ClassVar[str] = "state"
-    color: ClassVar[Color] = "released"
+    visibility: ClassVar[Visibility] = "released"
 
     def states(self, handle: Handle) -> frozenset[Handle]:
         """Return the state itself."""
@@ -228,8 +228,8 @@ class RoundInput(Operation):
 
     kind: ClassVar[str] = "round input"
     alias: ClassVar[bool] = True
-    alone: ClassVar[bool] = True
-    beside: ClassVar[int] = 1
+    is_rowwise: ClassVar[bool] = True
+    max_released_inputs: ClassVar[int] = 1
 
     def domain(self, inputs: Sequence[Any]) -> Any:
         """Return the domain of the value."""
@@ -253,7 +253,7 @@ class Loop(Operation):
         What a round returns.
     """
 
-    color: ClassVar[Color] = "released"
+    visibility: ClassVar[Visibility] = "released"
     random: ClassVar[bool] = True
 
     state: Handle = field(kw_only=True)
@@ -305,7 +305,7 @@ def own_handles(kind: str, handles: Sequence[Any], state: Handle) -> list[Any]:
         If one of them is not private.
     """
     for each in handles:
-        if not isinstance(each, Handle) or each.color != "private":
+        if not isinstance(each, Handle) or each.visibility != "private":
             raise DeclarationError(
                 f"{kind}: the body's own handles are of private tables, columns or queries, got "
                 f"{each!r}; released values and constants can be read as they are"
@@ -456,7 +456,7 @@ def repeat(
             f"repeat needs a function of the round before, such as lambda state: ..., got {body!r}"
         )
     initial = start if isinstance(start, Handle) else public(start)
-    if initial.color == "private":
+    if initial.visibility == "private":
         raise LeakError(f"repeat: the start is private: {private_path(initial)}; release it first")
     state: Released[T] = Released(State())
     Repeat(times, state=state, result=state)  # refuses times before the body is built
@@ -465,7 +465,7 @@ def repeat(
         raise DeclarationError(
             f"repeat: the body must return a released handle, got {type(result).__name__}"
         )
-    if result.color == "private":
+    if result.visibility == "private":
         raise LeakError(
             f"repeat: the body returns a private value: {private_path(result)}; release it first"
         )
@@ -671,7 +671,7 @@ def select(
     for what, handle in zip(("value", "score"), found, strict=True):
         if not isinstance(handle, Handle):
             raise DeclarationError(f"select: the {what} must be a released handle")
-        if handle.color == "private":
+        if handle.visibility == "private":
             raise DeclarationError(
                 f"select: the {what} is private: {private_path(handle)}; release it first"
             )

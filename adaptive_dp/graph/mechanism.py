@@ -63,14 +63,14 @@ class Free(_Number):
     >>> plan.free
     {'b': [1.0, 100]}
     >>> print(plan.calibrate(epsilon=1.0))
-    node           color     what                                           reads
-    -------------  --------  ---------------------------------------------  -------------
-    people         private   dataset: people, add/remove, protects one row
-    count (count)  private   count                                          people
-    count          released  Laplace(scale=2)                               count (count)
-    age            private   column: age                                    people
-    sum            private   sum in [0, 100]                                age
-    total          released  Laplace(scale=200)                             sum
+    node           visibility  what                                           reads
+    -------------  ----------  ---------------------------------------------  -------------
+    people         private     dataset: people, add/remove, protects one row
+    count (count)  private     count                                          people
+    count          released    Laplace(scale=2)                               count (count)
+    age            private     column: age                                    people
+    sum            private     sum in [0, 100]                                age
+    total          released    Laplace(scale=200)                             sum
     """
 
     name: str = field(default="noise")
@@ -197,10 +197,10 @@ class Mechanism:
         and releases what follows from that and from values rounded as `cost` says.
     spans
         True where `loss` takes the span beside the distance: see `Query.span`.
-    exact
-        True where `loss` and `cost` round up by themselves, so that a distance that is exact (see
-        `Query.exact`) is given as it is. Other distances are rounded up by some units in the last
-        place, for a division to lose.
+    rounds_outward
+        True where `loss` and `cost` round up by themselves, so that a distance that rounds up by
+        itself (see `Query.rounds_outward`) is given as it is. Other distances are rounded up by
+        some units in the last place, for a division to lose.
     selectable
         False where what it says of its release, beside its loss, does not hold of the best of
         several runs: a private selection refuses it.
@@ -238,12 +238,12 @@ class Mechanism:
     """
 
     norm: ClassVar[float] = 1
-    reads: ClassVar[type] = np.ndarray
-    chooses: ClassVar[bool] = False
-    given: ClassVar[int] = 0
+    input_type: ClassVar[type] = np.ndarray
+    is_selection: ClassVar[bool] = False
+    released_inputs: ClassVar[int] = 0
     shifts: ClassVar[bool] = False
-    spans: ClassVar[bool] = False
-    exact: ClassVar[bool] = False
+    uses_span: ClassVar[bool] = False
+    rounds_outward: ClassVar[bool] = False
     selectable: ClassVar[bool] = True
     theorem: ClassVar[str] = ""
     sampler: ClassVar[str] = ""
@@ -285,7 +285,7 @@ class Mechanism:
         A choice has the shape (); so has a value that is no array, unless it says another by a
         property ``shape``.
         """
-        return () if self.chooses else value
+        return () if self.is_selection else value
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the privacy loss between values at most ``distance`` apart in `norm`.
@@ -330,7 +330,7 @@ class Mechanism:
     def redrawn(self) -> bool:
         """Whether releasing what was released once more shows how much noise is in it."""
         kind = type(self)
-        plain = kind.reads is np.ndarray and not kind.chooses and not kind.given
+        plain = kind.input_type is np.ndarray and not kind.is_selection and not kind.released_inputs
         return plain and kind.shape is Mechanism.shape
 
     def parameters(self) -> dict[str, Any]:

@@ -127,7 +127,7 @@ class Merged:
             return
         key = self._key(handle)
         loops = self._enclosing.loops(handle)
-        if operation.color != "released" and not operation.random:
+        if operation.visibility != "released" and not operation.random:
             # only within one body: a round's step is run again, an equal one outside is not
             place = (key, tuple(id(loop) for loop in loops))
             first = self._first.setdefault(place, handle)
@@ -478,7 +478,7 @@ def _reads(handle: Handle) -> Sequence[Handle]:
 def graph(structure: Structure, adaptive: Sequence[str] = ()) -> nx.DiGraph[str]:
     """Return a directed acyclic graph: an edge from each input to the node that reads it.
 
-    Node attributes: ``kind``, ``label``, ``detail``, ``color`` (private, released or
+    Node attributes: ``kind``, ``label``, ``detail``, ``visibility`` (private, released or
     public), ``group`` (names of learners and repeats around it, outermost first),
     ``outputs``, ``digest``, ``name`` of the mechanism's norm and parameters where it is a
     release. Where ``adaptive`` names outputs, each may depend on all before it: an edge with
@@ -524,7 +524,7 @@ def _attributes(node: Node, structure: Structure) -> dict[str, Any]:
         "kind": operation.kind,
         "label": label,
         "detail": operation.detail(),
-        "color": node.handle.color,
+        "visibility": node.handle.visibility,
         "group": (*loops, *node.group),
         "outputs": tuple(".".join(path) for path in node.outputs),
         "digest": node.digest,

@@ -75,7 +75,7 @@ class Change:
 # * a step in the open: a release, a post-processing, a public value.
 
 
-Color = Literal["private", "released", "public"]
+Visibility = Literal["private", "released", "public"]
 Contributions = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
@@ -89,23 +89,23 @@ class Operation:
     >>> young = people.filter(people["age"] < 18)
     >>> isinstance(young.operation, dp.Operation), young.operation.kind
     (True, 'filter')
-    >>> young.operation.label(), young.operation.alone
+    >>> young.operation.label(), young.operation.is_rowwise
     ('age < 18', True)
     """
 
     kind: ClassVar[str]
-    color: ClassVar[Color] = "private"
+    visibility: ClassVar[Visibility] = "private"
     random: ClassVar[bool] = False
     """True where two nodes with equal operation and inputs are still two nodes."""
 
-    reads: ClassVar[type | None] = None
+    input_type: ClassVar[type | None] = None
     """The domain that the first input must have; None where any will do."""
 
-    alone: ClassVar[bool] = False
+    is_rowwise: ClassVar[bool] = False
     """True where what becomes of a unit's rows hangs on those rows and on the plan, and on no other
     row: a unit that is left out then changes nothing for others."""
 
-    beside: ClassVar[int] = 0
+    max_released_inputs: ClassVar[int] = 0
     """How many released inputs a private operation may read beside its private one."""
 
     alias: ClassVar[bool] = False
@@ -144,8 +144,8 @@ class Operation:
     def admit(self, inputs: Sequence[Any]) -> None:
         """Refuse a first input whose domain is not what `reads` says."""
         found = inputs[0] if inputs else None
-        if self.reads is not None and not isinstance(found, self.reads):
-            wanted, got = self.reads.__name__.lower(), type(found).__name__.lower()
+        if self.input_type is not None and not isinstance(found, self.input_type):
+            wanted, got = self.input_type.__name__.lower(), type(found).__name__.lower()
             raise DeclarationError(
                 f"a {self.kind} reads {wanted}, but its input is "
                 f"{'missing' if found is None else got}"
@@ -232,10 +232,10 @@ class Query(Operation):
     300.0
     """
 
-    gives: ClassVar[type] = np.ndarray
+    output_type: ClassVar[type] = np.ndarray
     """The type of its value: numbers, or something that only some mechanisms read."""
 
-    exact: ClassVar[bool] = False
+    rounds_outward: ClassVar[bool] = False
     """True where `sensitivity` is exact, or rounded up by itself."""
 
     assumption: ClassVar[str] = ""

@@ -126,7 +126,7 @@ def checked(
     if not flat:
         raise DeclarationError("a plan needs at least one output: Pipeline(name=released_handle)")
     for name, handle in flat:
-        if handle.color == "private":
+        if handle.visibility == "private":
             raise LeakError(
                 f"output {'.'.join(name)!r} is private: {private_path(handle)}; release it first, "
                 "for example with .release(dp.Laplace(scale=...))"
@@ -191,11 +191,11 @@ def _flat(prefix: Path, outputs: Mapping[Any, Any]) -> Iterator[tuple[Path, Hand
 def flows(handle: Handle) -> None:
     """Check that private values flow along one input, and out through releases only."""
     kind = handle.operation.kind
-    inside = [i.color == "private" for i in handle.inputs]
+    inside = [i.visibility == "private" for i in handle.inputs]
     if isinstance(handle.operation, Loop) or kind == "group":
         if not (bool(inside) and not inside[0]):
             raise DeclarationError(f"the first input of a {kind} must be released")
-        if isinstance(handle.operation, Loop) and handle.operation.result.color == "private":
+        if isinstance(handle.operation, Loop) and handle.operation.result.visibility == "private":
             raise LeakError(
                 "the body of a loop returns a private value: "
                 f"{private_path(handle.operation.result)}; release it first"
@@ -210,7 +210,7 @@ def flows(handle: Handle) -> None:
         admitted(query, handle.inputs[0].inputs[0].domain, handle.domain, len(inside) - 1)
         handle.domain.premises(handle)
         _limited(handle)
-    elif handle.color == "private":
+    elif handle.visibility == "private":
         if isinstance(handle.operation, SourceOperation):
             if inside:
                 raise DeclarationError("a dataset has no inputs")
@@ -220,10 +220,10 @@ def flows(handle: Handle) -> None:
                 "beside it"
             )
         else:
-            if not (len(inside) - 1 <= handle.operation.beside):
+            if not (len(inside) - 1 <= handle.operation.max_released_inputs):
                 raise DeclarationError(
                     f"{handle!r} reads {len(inside) - 1} values beside its private one, it can "
-                    f"read {handle.operation.beside}"
+                    f"read {handle.operation.max_released_inputs}"
                 )
             if isinstance(handle.inputs[0].operation, Query):
                 raise DeclarationError(
@@ -534,7 +534,7 @@ class Pipeline:
 
     @cached_property
     def graph(self) -> nx.DiGraph[str]:
-        """The plan as a networkx graph: nodes by name with kind, color, label and detail.
+        """The plan as a networkx graph: nodes by name with kind, visibility, label and detail.
 
         Of a session's plan, edges with ``kind="adaptive"`` lead from each step to the next.
 
@@ -545,7 +545,7 @@ class Pipeline:
         >>> plan = dp.Pipeline(total=people["age"].sum().release(dp.Laplace(scale=200)))
         >>> nx.shortest_path(plan.graph, "people", "total")
         ['people', 'age', 'sum', 'total']
-        >>> plan.graph.nodes["sum"]["color"]
+        >>> plan.graph.nodes["sum"]["visibility"]
         'private'
         """
         return graph(self.structure, self._adaptive)

@@ -86,8 +86,8 @@ def bars(node: Node, rounds: int) -> Iterable[int]:
         console=Console(file=sys.stderr),
         transient=True,
         # what they print is not put above the bar either
-        redirect_stdout=node.handle.color != "private",
-        redirect_stderr=node.handle.color != "private",
+        redirect_stdout=node.handle.visibility != "private",
+        redirect_stderr=node.handle.visibility != "private",
     )
     return _shown(progress, node.name, rounds)
 
@@ -292,11 +292,11 @@ def shortened(
     """
 
     def before(handle: Handle) -> tuple[Handle, ...]:
-        closed = id(handle) in made or handle.color == "private"
+        closed = id(handle) in made or handle.visibility == "private"
         return () if closed else handle.inputs
 
     def make(handle: Handle, inputs: list[Handle | None]) -> Handle | None:
-        closed = id(handle) in made or handle.color == "private"
+        closed = id(handle) in made or handle.visibility == "private"
         return handle if closed else _shortened(handle, inputs, rounds)
 
     done = folded([handle for _, handle in outputs], before, make)
@@ -522,7 +522,7 @@ def _expected(
 def _entries(handle: Handle) -> tuple[str, ...] | None:
     """Return what each entry of a released vector counts, where its query says so."""
     operation = handle.operation
-    if not isinstance(operation, Release) or operation.mechanism.chooses:
+    if not isinstance(operation, Release) or operation.mechanism.is_selection:
         return None
     asked = handle.inputs[0]
     query = asked.operation
@@ -557,7 +557,7 @@ def _what_is_left(plan: Pipeline, run: Run, seed: int | None) -> Result | None:
         elif handle in cut and not node.loops:
             rest.opened[node.name] = run.cut[cut[handle]][1]
     for node in part.structure:
-        if not node.loops and node.handle.color != "private":
+        if not node.loops and node.handle.visibility != "private":
             rest.value(node)
     paper = certificate(
         part.structure, part.to_document(), part.fingerprint, part.delta, ACCOUNTANTS, seed=seed
@@ -573,7 +573,7 @@ def bound(structure: Structure, data: Mapping[str, Secret[Any]]) -> dict[str, Se
         operation = node.handle.operation
         if isinstance(operation, SourceOperation | PublicSource):
             known = sources.get(operation.name, operation)
-            twice = operation.name in sources and operation.color == "private"
+            twice = operation.name in sources and operation.visibility == "private"
             if twice or known != operation:  # equal public sources are one
                 raise DeclarationError(
                     f"two data sets of the plan are called {operation.name!r}, and run binds data "
@@ -712,7 +712,7 @@ class Run:
             self.opened[node.name] = self._loop(node, operation)
             return
         names = [self.structure.of(i).name for i in node.handle.inputs]
-        private = node.handle.color == "private" or isinstance(operation, Release)
+        private = node.handle.visibility == "private" or isinstance(operation, Release)
         stream = self._stream(node) if operation.random else SecureStream()
         if private:
             value = self._guarded(node, names, stream)
@@ -720,7 +720,7 @@ class Run:
             value = operation.run([node.handle.inputs[0].domain], stream)
         else:
             value = self._followed(node, names, stream)
-        if node.handle.color == "private":
+        if node.handle.visibility == "private":
             self.secrets[node.name] = Secret(value)
             return
         if isinstance(operation, Release):
@@ -839,7 +839,8 @@ def _nested(pairs: Any) -> dict[str, Any]:
 # What each unit by itself would move of a release, and releases of some of the units.
 #
 # A release qualifies that adds Gaussian noise to a sum over rows, on a way from the data on which
-# what becomes of a unit's rows hangs on those rows and on the plan alone (`Operation.alone`). Then
+# what becomes of a unit's rows depends on those rows and on the plan alone
+# (`Operation.is_rowwise`). Then
 # leaving out some units changes nothing of what the others add, and a unit that is in the sum moves
 # it by what its own rows add: see `accountants.individual` for what follows.
 
@@ -895,7 +896,7 @@ def price(charge: Charge) -> Price:
         operation = node.handle.operation
         _need(
             charge,
-            operation.alone and is_own(type(operation)) and not operation.random,
+            operation.is_rowwise and is_own(type(operation)) and not operation.random,
             f"after a {operation.kind}, what one unit moves may hang on others, or on chance",
         )
     _need(

@@ -158,8 +158,8 @@ class PosteriorSample(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    reads: ClassVar[type] = Moments
-    given: ClassVar[int] = 4
+    input_type: ClassVar[type] = Moments
+    released_inputs: ClassVar[int] = 4
     theorem: ClassVar[str] = "exact loss of a ridge posterior: adaptive_dp.instance.records"
     sampler: ClassVar[str] = f"Gaussian, {FLOAT_SAMPLER}, through an exact factor"
 
@@ -322,7 +322,7 @@ class TruncatedPosterior(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    reads: ClassVar[type] = Moments
+    input_type: ClassVar[type] = Moments
     theorem: ClassVar[str] = "Wang, Fienberg & Smola 2015, Thm 1, as a bounded range"
     sampler: ClassVar[str] = f"truncated Gaussian by rejection, {FLOAT_SAMPLER}"
 
@@ -478,8 +478,8 @@ class PerturbedCoefficients(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    reads: ClassVar[type] = Moments
-    given: ClassVar[int] = 3
+    input_type: ClassVar[type] = Moments
+    released_inputs: ClassVar[int] = 3
     theorem: ClassVar[str] = "local sensitivity of ridge regression: perturbed_coefficients.py"
     sampler: ClassVar[str] = Gaussian.sampler
 

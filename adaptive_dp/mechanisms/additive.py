@@ -52,7 +52,7 @@ class Laplace(Mechanism):
     """
 
     norm: ClassVar[float] = 1
-    exact: ClassVar[bool] = True
+    rounds_outward: ClassVar[bool] = True
     theorem: ClassVar[str] = "Dwork, McSherry, Nissim & Smith 2006, Prop. 1"
     sampler: ClassVar[str] = "Laplace, exact, rounded to a power-of-two step"
 
@@ -106,7 +106,7 @@ class Gaussian(Mechanism):
     """
 
     norm: ClassVar[float] = 2
-    exact: ClassVar[bool] = True
+    rounds_outward: ClassVar[bool] = True
     shifts: ClassVar[bool] = True
     theorem: ClassVar[str] = "Balle & Wang 2018, Thm 8"
     sampler: ClassVar[str] = "Gaussian, exact, rounded to a power-of-two step"

@@ -339,7 +339,9 @@ def suitable(
 
 def readers(query: Query) -> list[str]:
     """Return the names of the mechanisms that read what a query gives, in the table's order."""
-    rows = [row.mechanism for row in TABLE if issubclass(query.gives, row.mechanism.reads)]
+    rows = [
+        row.mechanism for row in TABLE if issubclass(query.output_type, row.mechanism.input_type)
+    ]
     return [kind.__name__ for kind in dict.fromkeys(rows)]
 
 
@@ -348,7 +350,7 @@ def _fits(row: Row, charge: Charge, delta: float) -> bool:
     query, domain = _query(charge)
     few, many, kind = row.family.least, row.family.most, row.mechanism
     if not (
-        issubclass(query.gives, kind.reads)
+        issubclass(query.output_type, kind.input_type)
         and (delta > 0 or row.promises == PURE)
         and few <= query.dimension(domain) <= many
     ):

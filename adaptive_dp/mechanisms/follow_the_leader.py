@@ -325,8 +325,8 @@ class FollowTheLeader(Mechanism):
     """
 
     norm: ClassVar[float] = 2
-    reads: ClassVar[type] = AdaptiveSums
-    given: ClassVar[int] = 1
+    input_type: ClassVar[type] = AdaptiveSums
+    released_inputs: ClassVar[int] = 1
     theorem: ClassVar[str] = "Denisov et al. 2022, Thm 2.1; Kairouz et al. 2021"
     sampler: ClassVar[str] = "Gaussian, exact, rounded to a power-of-two step, correlated exactly"
 

@@ -327,8 +327,8 @@ class PerturbedObjective(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    reads: ClassVar[type] = Examples
-    spans: ClassVar[bool] = True
+    input_type: ClassVar[type] = Examples
+    uses_span: ClassVar[bool] = True
     theorem: ClassVar[str] = ObjectivePerturbation.theorem
     sampler: ClassVar[str] = "Gaussian, exact, rounded to a power-of-two step"
 
@@ -397,8 +397,8 @@ class PurePerturbedObjective(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    reads: ClassVar[type] = Examples
-    spans: ClassVar[bool] = True
+    input_type: ClassVar[type] = Examples
+    uses_span: ClassVar[bool] = True
     theorem: ClassVar[str] = "Chaudhuri, Monteleoni & Sarwate 2011, Thm 9; own proof of one log"
     sampler: ClassVar[str] = "Gamma radius and normal direction, exact to 2^-128"
 

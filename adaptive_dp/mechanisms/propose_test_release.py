@@ -115,8 +115,8 @@ class DistanceToInstability(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    reads: ClassVar[type] = Choice
-    chooses: ClassVar[bool] = True
+    input_type: ClassVar[type] = Choice
+    is_selection: ClassVar[bool] = True
     theorem: ClassVar[str] = "Dwork & Roth 2014, sec. 7.3 (distance to instability)"
     sampler: ClassVar[str] = "two-sided geometric on whole numbers, by independent binary digits"
 
@@ -169,7 +169,7 @@ class ProposeTestRelease(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    reads: ClassVar[type] = Stability
+    input_type: ClassVar[type] = Stability
     theorem: ClassVar[str] = "Dwork & Lei 2009; Dwork & Roth 2014, sec. 7.2 (propose-test-release)"
     sampler: ClassVar[str] = (
         f"two-sided geometric on whole numbers; Laplace, {FLOAT_SAMPLER}, rounded to a grid of the "
@@ -236,7 +236,7 @@ class ReleasedSensitivity(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    reads: ClassVar[type] = Stability
+    input_type: ClassVar[type] = Stability
     theorem: ClassVar[str] = "private bound of the local sensitivity: Dwork & Lei 2009"
     sampler: ClassVar[str] = (
         f"two-sided geometric on whole numbers; Laplace, {FLOAT_SAMPLER}, rounded to a grid of the "

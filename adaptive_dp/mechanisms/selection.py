@@ -95,8 +95,8 @@ class Exponential(Mechanism):
     """
 
     norm: ClassVar[float] = math.inf
-    chooses: ClassVar[bool] = True
-    spans: ClassVar[bool] = True
+    is_selection: ClassVar[bool] = True
+    uses_span: ClassVar[bool] = True
     theorem: ClassVar[str] = "McSherry & Talwar 2007, Thm 6; Dong, Durfee & Rogers 2020"
     sampler: ClassVar[str] = f"exponential mechanism by inversion, {EXACT_CHOICE}"
 
@@ -142,8 +142,8 @@ class PermuteAndFlip(Mechanism):
     """
 
     norm: ClassVar[float] = math.inf
-    chooses: ClassVar[bool] = True
-    spans: ClassVar[bool] = True
+    is_selection: ClassVar[bool] = True
+    uses_span: ClassVar[bool] = True
     theorem: ClassVar[str] = "McKenna & Sheldon 2020, Thm 1"
     sampler: ClassVar[str] = f"permute-and-flip, {EXACT_CHOICE}"
 
@@ -206,8 +206,8 @@ class NoisyMax(Mechanism):
     """
 
     norm: ClassVar[float] = math.inf
-    chooses: ClassVar[bool] = True
-    spans: ClassVar[bool] = True
+    is_selection: ClassVar[bool] = True
+    uses_span: ClassVar[bool] = True
     theorem: ClassVar[str] = (
         "report noisy max: Dwork & Roth 2014, Claim 3.9; Durfee & Rogers 2019, Lemma 4.2; "
         "Ding et al. 2021"
@@ -277,8 +277,8 @@ class QuantileExponential(Mechanism):
     """
 
     norm: ClassVar[float] = math.inf
-    reads: ClassVar[type] = Ranked
-    spans: ClassVar[bool] = True
+    input_type: ClassVar[type] = Ranked
+    uses_span: ClassVar[bool] = True
     theorem: ClassVar[str] = "McSherry & Talwar 2007, Thm 6; Smith 2011, Alg. 2"
     sampler: ClassVar[str] = f"exponential mechanism on a power-of-two grid, {EXACT_CHOICE}"
 

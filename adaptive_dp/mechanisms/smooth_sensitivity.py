@@ -237,7 +237,7 @@ class SmoothLaplace(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    reads: ClassVar[type] = Stability
+    input_type: ClassVar[type] = Stability
     theorem: ClassVar[str] = (
         "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; exact delta of shifted and stretched "
         "Laplace laws"
@@ -342,7 +342,7 @@ class SmoothStudent(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    reads: ClassVar[type] = Stability
+    input_type: ClassVar[type] = Stability
     theorem: ClassVar[str] = (
         "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; Bun & Steinke 2019; exact loss "
         "of Student's t (hyperbolic distance)"
@@ -393,7 +393,7 @@ class SmoothCauchy(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    reads: ClassVar[type] = Stability
+    input_type: ClassVar[type] = Stability
     theorem: ClassVar[str] = (
         "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; exact loss of Cauchy laws (hyperbolic "
         "distance)"
@@ -462,7 +462,7 @@ class SmoothLaplaceLogNormal(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    reads: ClassVar[type] = Stability
+    input_type: ClassVar[type] = Stability
     theorem: ClassVar[str] = (
         "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; Bun & Steinke 2019 (Laplace log-normal)"
     )

@@ -230,7 +230,7 @@ class SparseVector(Mechanism):
     """
 
     norm: ClassVar[float] = math.inf
-    spans: ClassVar[bool] = True
+    uses_span: ClassVar[bool] = True
     theorem: ClassVar[str] = "sparse vector: Lyu, Su & Li 2017, Alg. 7, Thms 2 to 4"
     sampler: ClassVar[str] = f"sparse vector, continuous Laplace noise, {EXACT_CHOICE}"
 
@@ -326,7 +326,7 @@ class GaussianSparseVector(Mechanism):
     """
 
     norm: ClassVar[float] = math.inf
-    spans: ClassVar[bool] = True
+    uses_span: ClassVar[bool] = True
     theorem: ClassVar[str] = "Gaussian sparse vector: after Zhu & Wang 2020"
     sampler: ClassVar[str] = (
         f"sparse vector, continuous Gaussian noise (Karney 2016), {EXACT_CHOICE}"

@@ -23,7 +23,7 @@ from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.graph.handles import Released, post, public
 from adaptive_dp.graph.loops import repeat
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.operation import Color, Operation
+from adaptive_dp.graph.operation import Operation, Visibility
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.graph.values import number, whole
 from adaptive_dp.noise.stream import Stream
@@ -64,7 +64,7 @@ class Disagreement(Operation):
     """
 
     kind: ClassVar[str] = "disagreement"
-    color: ClassVar[Color] = "released"
+    visibility: ClassVar[Visibility] = "released"
 
     model: Function
     classes: int = field(converter=number)

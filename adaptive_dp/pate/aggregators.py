@@ -111,7 +111,7 @@ class GNMax(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    reads: ClassVar[type] = VoteCounts
+    input_type: ClassVar[type] = VoteCounts
     theorem: ClassVar[str] = "GNMax: Papernot et al. 2018, sec. 4.1; Dong, Roth & Su 2022, Thm 2"
     sampler: ClassVar[str] = "Gaussian, exact, rounded to a power-of-two step"
 
@@ -203,7 +203,7 @@ class LNMax(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    reads: ClassVar[type] = VoteCounts
+    input_type: ClassVar[type] = VoteCounts
     theorem: ClassVar[str] = "LNMax: Papernot et al. 2017, sec. 3.1; Dwork & Roth 2014, Claim 3.9"
     sampler: ClassVar[str] = "Laplace, exact, rounded to a power-of-two step"
 
@@ -246,7 +246,7 @@ class Plurality(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    reads: ClassVar[type] = VoteCounts
+    input_type: ClassVar[type] = VoteCounts
     theorem: ClassVar[str] = "none: released without noise"
     sampler: ClassVar[str] = "none"
 
@@ -324,7 +324,7 @@ class ConfidentGNMax(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    reads: ClassVar[type] = VoteCounts
+    input_type: ClassVar[type] = VoteCounts
     theorem: ClassVar[str] = "Confident-GNMax: Papernot et al. 2018; Smith & Thakurta 2022"
     sampler: ClassVar[str] = SAMPLER
 
@@ -453,8 +453,8 @@ class InteractiveGNMax(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    reads: ClassVar[type] = VoteCounts
-    given: ClassVar[int] = 1
+    input_type: ClassVar[type] = VoteCounts
+    released_inputs: ClassVar[int] = 1
     theorem: ClassVar[str] = "Interactive-GNMax: Papernot et al. 2018; Smith & Thakurta 2022"
     sampler: ClassVar[str] = SAMPLER
 
@@ -539,7 +539,7 @@ class StableVotes(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    reads: ClassVar[type] = VoteCounts
+    input_type: ClassVar[type] = VoteCounts
     theorem: ClassVar[str] = (
         "sparse vector on distances to instability: Bassily, Thakkar & Guha Thakurta 2018; "
         "Lyu, Su & Li 2017, Alg. 7"

@@ -202,7 +202,7 @@ class Ask(Operation):
     """
 
     kind: ClassVar[str] = "votes"
-    beside: ClassVar[int] = 1
+    max_released_inputs: ClassVar[int] = 1
 
     size: int = field(converter=number)
 
@@ -357,8 +357,8 @@ class Counted(Query):
     """The counts of the votes, for aggregators."""
 
     kind: ClassVar[str] = "vote_counts"
-    reads: ClassVar[type] = BallotsDomain
-    gives: ClassVar[type] = VoteCounts
+    input_type: ClassVar[type] = BallotsDomain
+    output_type: ClassVar[type] = VoteCounts
 
     def label(self) -> str:
         """Return what is counted."""
@@ -398,7 +398,7 @@ class Ballots(Private[Any]):
     --------
     >>> import adaptive_dp as dp
     >>> votes = dp.pate.ballots("votes", teachers=250, questions=100, classes=10)
-    >>> isinstance(votes, dp.pate.Ballots), votes.color
+    >>> isinstance(votes, dp.pate.Ballots), votes.visibility
     (True, 'private')
     """
 

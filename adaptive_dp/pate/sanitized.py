@@ -77,7 +77,7 @@ class Sanitized(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    reads: ClassVar[type] = Spending
+    input_type: ClassVar[type] = Spending
     selectable: ClassVar[bool] = False
     theorem: ClassVar[str] = (
         "Gaussian noise at smooth sensitivity: Nissim, Raskhodnikova & Smith 2007, Def. 2.1; "

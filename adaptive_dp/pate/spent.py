@@ -179,8 +179,8 @@ class Spent(Query):
     """
 
     kind: ClassVar[str] = "spent_votes"
-    reads: ClassVar[type] = BallotsDomain
-    gives: ClassVar[type] = Spending
+    input_type: ClassVar[type] = BallotsDomain
+    output_type: ClassVar[type] = Spending
 
     mechanism: Mechanism
     order: float = field(converter=number)
@@ -383,7 +383,7 @@ def _own(charge: Charge) -> bool:
     That is where one teacher changes; of more the worst case is charged.
     """
     mechanism = charge.mechanism
-    known = isinstance(mechanism, Bounded) and mechanism.reads is VoteCounts
+    known = isinstance(mechanism, Bounded) and mechanism.input_type is VoteCounts
     return known and distance(charge, 0) <= 1
 
 
@@ -470,7 +470,7 @@ class TestedGNMax(Mechanism):
     """It is no test of pytest's."""
 
     norm: ClassVar[float] = 0
-    reads: ClassVar[type] = VoteCounts
+    input_type: ClassVar[type] = VoteCounts
     theorem: ClassVar[str] = (
         "generalised propose-test-release: Redberg, Zhu & Wang 2023; Papernot et al. 2018, Thm 6"
     )

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.graph.handles import Handle, Released
 from adaptive_dp.graph.loops import ancestors
-from adaptive_dp.graph.operation import Color, Operation
+from adaptive_dp.graph.operation import Operation, Visibility
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.graph.values import anything, number, texts
 from adaptive_dp.noise.stream import Stream
@@ -160,7 +160,7 @@ class Learn(Operation):
     """
 
     kind: ClassVar[str] = "student"
-    color: ClassVar[Color] = "released"
+    visibility: ClassVar[Visibility] = "released"
 
     model: Function
     classes: tuple[Any, ...] = field(converter=anything)

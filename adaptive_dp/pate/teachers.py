@@ -417,7 +417,7 @@ class Teach(Operation):
     """
 
     kind: ClassVar[str] = "teachers"
-    reads: ClassVar[type] = Table
+    input_type: ClassVar[type] = Table
     random: ClassVar[bool] = True
 
     features: tuple[str, ...] = field(converter=texts)

@@ -78,7 +78,7 @@ class CandidateLosses(Query):
     """
 
     kind: ClassVar[str] = "candidate_losses"
-    reads: ClassVar[type] = Ball
+    input_type: ClassVar[type] = Ball
 
     candidates: Candidates = field(converter=_candidates)
     loss: str

@@ -42,8 +42,8 @@ class Count(Query):
     """
 
     kind: ClassVar[str] = "count"
-    exact: ClassVar[bool] = True
-    reads: ClassVar[type] = Table
+    rounds_outward: ClassVar[bool] = True
+    input_type: ClassVar[type] = Table
 
     def sensitivity(self, domain: Any, change: Change, norm: float) -> float:
         """Return r, or 0 for the exchange of a fixed number of rows (any norm)."""
@@ -99,8 +99,8 @@ class Counts(Query):
     """
 
     kind: ClassVar[str] = "counts"
-    exact: ClassVar[bool] = True
-    reads: ClassVar[type] = Table
+    rounds_outward: ClassVar[bool] = True
+    input_type: ClassVar[type] = Table
 
     conditions: tuple[Any, ...] = field(converter=_conditions)
 
@@ -188,8 +188,8 @@ class Histogram(Query):
     """
 
     kind: ClassVar[str] = "histogram"
-    exact: ClassVar[bool] = True
-    reads: ClassVar[type] = Values
+    rounds_outward: ClassVar[bool] = True
+    input_type: ClassVar[type] = Values
 
     keys: tuple[Any, ...] | None = field(default=None, converter=perhaps)
     edges: tuple[float, ...] | None = field(default=None, converter=edges_of)

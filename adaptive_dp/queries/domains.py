@@ -354,8 +354,8 @@ class ColumnOf(Operation):
     """A column of a table; its values are clipped to the declared bounds when they are used."""
 
     kind: ClassVar[str] = "column"
-    reads: ClassVar[type] = Table
-    alone: ClassVar[bool] = True
+    input_type: ClassVar[type] = Table
+    is_rowwise: ClassVar[bool] = True
 
     name: str
 
@@ -387,8 +387,8 @@ class Clip(Operation):
     """Values below ``lower`` become ``lower``, above ``upper`` become ``upper``."""
 
     kind: ClassVar[str] = "clip"
-    reads: ClassVar[type] = Values
-    alone: ClassVar[bool] = True
+    input_type: ClassVar[type] = Values
+    is_rowwise: ClassVar[bool] = True
 
     lower: float = field(converter=_column_lower)
     upper: float = field(converter=_column_upper)

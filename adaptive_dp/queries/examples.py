@@ -95,7 +95,7 @@ class ExamplesOf(Operation):
     """
 
     kind: ClassVar[str] = "examples"
-    reads: ClassVar[type] = Table
+    input_type: ClassVar[type] = Table
 
     features: tuple[str, ...] = field(converter=texts)
     target: str
@@ -262,7 +262,7 @@ class SampleExamples(Sample):
     """A Poisson sample of the units of examples."""
 
     kind: ClassVar[str] = "sample_examples"
-    reads: ClassVar[type] = ExamplesDomain
+    input_type: ClassVar[type] = ExamplesDomain
 
     def domain(self, inputs: Sequence[Any]) -> ExamplesDomain:
         """Return the examples, of which the number is no longer known."""
@@ -289,8 +289,8 @@ class EveryExample(Query):
     """
 
     kind: ClassVar[str] = "every_example"
-    reads: ClassVar[type] = ExamplesDomain
-    gives: ClassVar[type] = Examples
+    input_type: ClassVar[type] = ExamplesDomain
+    output_type: ClassVar[type] = Examples
 
     against: int | None = None
 
@@ -388,7 +388,7 @@ class Phases(PartitionOperation):
     """
 
     kind: ClassVar[str] = "phases"
-    reads: ClassVar[type] = ExamplesDomain
+    input_type: ClassVar[type] = ExamplesDomain
     random: ClassVar[bool] = True
     by = "phase"
 
@@ -432,7 +432,7 @@ class Phase(PartOperation):
     """One of the phases."""
 
     kind: ClassVar[str] = "phase"
-    reads: ClassVar[type] = PhasesDomain
+    input_type: ClassVar[type] = PhasesDomain
 
     index: int
 

@@ -220,8 +220,8 @@ class RowGradients(Operation):
     """
 
     kind: ClassVar[str] = "row_gradients"
-    reads: ClassVar[type] = ExamplesDomain
-    beside: ClassVar[int] = 1
+    input_type: ClassVar[type] = ExamplesDomain
+    max_released_inputs: ClassVar[int] = 1
 
     loss: str = field(converter=written)
 
@@ -262,8 +262,8 @@ class ClippedSum(Query):
     """
 
     kind: ClassVar[str] = "clipped_sum"
-    reads: ClassVar[type] = GradientsDomain
-    beside: ClassVar[int] = 1
+    input_type: ClassVar[type] = GradientsDomain
+    max_released_inputs: ClassVar[int] = 1
 
     clip: float | None = field(default=None, converter=_bound)
 
@@ -335,7 +335,7 @@ class SquaredNorms(Query):
     """
 
     kind: ClassVar[str] = "squared_norms"
-    reads: ClassVar[type] = GradientsDomain
+    input_type: ClassVar[type] = GradientsDomain
 
     clip: float = field(converter=_size)
 
@@ -376,8 +376,8 @@ class ShortGradients(Query):
     """How many rows' gradients have a norm of at most a released number, which stands beside."""
 
     kind: ClassVar[str] = "short_gradients"
-    reads: ClassVar[type] = GradientsDomain
-    beside: ClassVar[int] = 1
+    input_type: ClassVar[type] = GradientsDomain
+    max_released_inputs: ClassVar[int] = 1
 
     def label(self) -> str:
         """Return the query."""
@@ -574,8 +574,8 @@ class NetworkGradients(Operation):
     """
 
     kind: ClassVar[str] = "network_gradients"
-    reads: ClassVar[type] = ExamplesDomain
-    beside: ClassVar[int] = 1
+    input_type: ClassVar[type] = ExamplesDomain
+    max_released_inputs: ClassVar[int] = 1
 
     loss: str
     hidden: int
@@ -683,8 +683,8 @@ class GradientStream(Query):
     """
 
     kind: ClassVar[str] = "gradient_stream"
-    reads: ClassVar[type] = ExamplesDomain
-    gives: ClassVar[type] = AdaptiveSums
+    input_type: ClassVar[type] = ExamplesDomain
+    output_type: ClassVar[type] = AdaptiveSums
 
     loss: str = field(converter=written)
     clip: float = field(default=1.0, converter=_clip)

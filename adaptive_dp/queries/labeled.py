@@ -299,7 +299,7 @@ def open_handle(what: str, handle: Any) -> Handle:
         raise DeclarationError(
             f"{what} must be a released handle, got {handle!r}; a constant is dp.public(value)"
         )
-    if handle.color == "private":
+    if handle.visibility == "private":
         raise LeakError(f"{what} is private: {private_path(handle)}; release it first")
     return handle
 

@@ -109,8 +109,8 @@ class Minimizer(Query):
     """
 
     kind: ClassVar[str] = "minimizer"
-    reads: ClassVar[type] = ExamplesDomain
-    beside: ClassVar[int] = 1
+    input_type: ClassVar[type] = ExamplesDomain
+    max_released_inputs: ClassVar[int] = 1
     assumption: ClassVar[str] = (
         "The search for each minimizer ends within its tolerance on the data set and on its "
         "neighbours; where it does not, the run fails, and that it failed is not protected."

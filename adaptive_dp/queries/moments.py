@@ -113,7 +113,7 @@ class Gram(Query):
     """
 
     kind: ClassVar[str] = "gram"
-    reads: ClassVar[type] = Ball
+    input_type: ClassVar[type] = Ball
 
     radius: float
     width: int
@@ -165,7 +165,7 @@ class SmallestEigenvalue(Query):
     """
 
     kind: ClassVar[str] = "smallest_eigenvalue"
-    reads: ClassVar[type] = Ball
+    input_type: ClassVar[type] = Ball
 
     radius: float
     width: int
@@ -302,7 +302,7 @@ class StackedMoments(Query):
     """
 
     kind: ClassVar[str] = "stacked_moments"
-    reads: ClassVar[type] = Ball
+    input_type: ClassVar[type] = Ball
 
     radius: float
     width: int
@@ -407,7 +407,7 @@ class MomentsOf(Operation):
     """
 
     kind: ClassVar[str] = "moments"
-    reads: ClassVar[type] = Ball
+    input_type: ClassVar[type] = Ball
 
     radius: float
     target: str
@@ -468,8 +468,8 @@ class ExactMoments(Query):
     """The moments themselves, for mechanisms that know what a row can do to them."""
 
     kind: ClassVar[str] = "exact_moments"
-    reads: ClassVar[type] = MomentsDomain
-    gives: ClassVar[type] = Moments
+    input_type: ClassVar[type] = MomentsDomain
+    output_type: ClassVar[type] = Moments
 
     def label(self) -> str:
         """Return the query."""
@@ -511,7 +511,7 @@ class LeastEigenvalue(Query):
     """
 
     kind: ClassVar[str] = "least_eigenvalue"
-    reads: ClassVar[type] = MomentsDomain
+    input_type: ClassVar[type] = MomentsDomain
 
     def label(self) -> str:
         """Return the query."""
@@ -547,8 +547,8 @@ class CoefficientNorm(Query):
     """
 
     kind: ClassVar[str] = "coefficient_norm"
-    reads: ClassVar[type] = MomentsDomain
-    beside: ClassVar[int] = 2
+    input_type: ClassVar[type] = MomentsDomain
+    max_released_inputs: ClassVar[int] = 2
 
     def label(self) -> str:
         """Return the query."""
@@ -616,7 +616,7 @@ class GramOfMoments(Query):
     """
 
     kind: ClassVar[str] = "gram_of_moments"
-    reads: ClassVar[type] = MomentsDomain
+    input_type: ClassVar[type] = MomentsDomain
 
     def label(self) -> str:
         """Return the query."""
@@ -654,7 +654,7 @@ class CrossOfMoments(Query):
     """
 
     kind: ClassVar[str] = "cross_of_moments"
-    reads: ClassVar[type] = MomentsDomain
+    input_type: ClassVar[type] = MomentsDomain
 
     def label(self) -> str:
         """Return the query."""
@@ -699,7 +699,7 @@ class EigenvalueOfMoments(Query):
     """
 
     kind: ClassVar[str] = "eigenvalue_of_moments"
-    reads: ClassVar[type] = MomentsDomain
+    input_type: ClassVar[type] = MomentsDomain
 
     def label(self) -> str:
         """Return the query."""
@@ -743,7 +743,7 @@ class ConstrainedCoefficients(Query):
     """
 
     kind: ClassVar[str] = "constrained_coefficients"
-    reads: ClassVar[type] = MomentsDomain
+    input_type: ClassVar[type] = MomentsDomain
 
     ridge: float
     radius: float

@@ -214,8 +214,8 @@ class Quantile(Query):
     """A quantile of a column, its values clipped to the bounds; see `Sorted`."""
 
     kind: ClassVar[str] = "quantile"
-    reads: ClassVar[type] = Values
-    gives: ClassVar[type] = Sorted
+    input_type: ClassVar[type] = Values
+    output_type: ClassVar[type] = Sorted
 
     bounds: Interval = field(converter=interval)
     q: float = field(converter=_quantile)
@@ -336,8 +336,8 @@ class TrimmedMean(Query):
     """
 
     kind: ClassVar[str] = "trimmed_mean"
-    reads: ClassVar[type] = Values
-    gives: ClassVar[type] = Trimmed
+    input_type: ClassVar[type] = Values
+    output_type: ClassVar[type] = Trimmed
 
     bounds: Interval = field(converter=interval)
     share: float = field(converter=_share)
@@ -455,8 +455,8 @@ class Variance(Query):
     """
 
     kind: ClassVar[str] = "variance"
-    reads: ClassVar[type] = Values
-    gives: ClassVar[type] = Spread
+    input_type: ClassVar[type] = Values
+    output_type: ClassVar[type] = Spread
 
     bounds: Interval = field(converter=interval)
 
@@ -498,8 +498,8 @@ class Mode(Query):
     """The most frequent category, or bin; of equal ones the first. See `instability`."""
 
     kind: ClassVar[str] = "mode"
-    reads: ClassVar[type] = Values
-    gives: ClassVar[type] = Choice
+    input_type: ClassVar[type] = Values
+    output_type: ClassVar[type] = Choice
 
     keys: tuple[Any, ...] | None = field(default=None, converter=perhaps)
     edges: tuple[float, ...] | None = field(default=None, converter=edges_of)
@@ -617,8 +617,8 @@ class Instance(Query):
     """A user's own function of a column's values in ascending order; see `Own`."""
 
     kind: ClassVar[str] = "instance"
-    reads: ClassVar[type] = Values
-    gives: ClassVar[type] = Own
+    input_type: ClassVar[type] = Values
+    output_type: ClassVar[type] = Own
     assumption: ClassVar[str] = (
         "The local sensitivities of the plan's own functions (instance queries) are exact at every "
         "distance, or bounds that grow with it and are at most a neighbour's one step farther."

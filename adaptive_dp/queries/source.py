@@ -151,8 +151,8 @@ class BoundContributions(BoundOperation):
     """Keep at most ``rows`` rows of each unit: the bound that sensitivities rest on."""
 
     kind: ClassVar[str] = "bound"
-    reads: ClassVar[type] = Table
-    alone: ClassVar[bool] = True
+    input_type: ClassVar[type] = Table
+    is_rowwise: ClassVar[bool] = True
 
     rows: int = field(converter=number)
     unit: str

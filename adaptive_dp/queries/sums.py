@@ -84,8 +84,8 @@ class Sum(Query):
     """The sum of a column over the rows, computed exactly on a grid inside its bounds."""
 
     kind: ClassVar[str] = "sum"
-    exact: ClassVar[bool] = True
-    reads: ClassVar[type] = Values
+    rounds_outward: ClassVar[bool] = True
+    input_type: ClassVar[type] = Values
 
     bounds: Interval = field(converter=interval)
 
@@ -162,7 +162,7 @@ class VectorSum(Query):
     """The sum of vectors over the rows, computed exactly on a grid inside their ball."""
 
     kind: ClassVar[str] = "vector_sum"
-    reads: ClassVar[type] = Ball
+    input_type: ClassVar[type] = Ball
 
     radius: float
     width: int
@@ -231,7 +231,7 @@ class Mean(Query):
     """
 
     kind: ClassVar[str] = "mean"
-    reads: ClassVar[type] = Values
+    input_type: ClassVar[type] = Values
 
     bounds: Interval = field(converter=interval)
     size: int | None = None

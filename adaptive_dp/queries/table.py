@@ -698,7 +698,7 @@ class Column(Private[Array], Generic[S]):
     def _compare(self, test: str, other: Any) -> Condition:
         name = self._plain(test)
         if isinstance(other, Handle):
-            if other.color == "private":
+            if other.visibility == "private":
                 raise LeakError(
                     f"a filter may not compare with a private value: {private_path(other)}"
                 )

@@ -47,8 +47,8 @@ class Partition(PartitionOperation):
     """
 
     kind: ClassVar[str] = "partition"
-    reads: ClassVar[type] = Table
-    alone: ClassVar[bool] = True
+    input_type: ClassVar[type] = Table
+    is_rowwise: ClassVar[bool] = True
 
     by: str
     keys: tuple[Any, ...] | None = field(default=None, converter=perhaps)
@@ -103,8 +103,8 @@ class Part(PartOperation):
     """One part of a partition."""
 
     kind: ClassVar[str] = "part"
-    reads: ClassVar[type] = Parts
-    alone: ClassVar[bool] = True
+    input_type: ClassVar[type] = Parts
+    is_rowwise: ClassVar[bool] = True
 
     index: int
 
@@ -228,9 +228,9 @@ class Filter(Operation):
     """
 
     kind: ClassVar[str] = "filter"
-    reads: ClassVar[type] = Table
-    alone: ClassVar[bool] = True
-    beside: ClassVar[int] = 1
+    input_type: ClassVar[type] = Table
+    is_rowwise: ClassVar[bool] = True
+    max_released_inputs: ClassVar[int] = 1
 
     column: str
     test: str = field()
@@ -306,7 +306,7 @@ class Sample(SampleOperation):
     """
 
     kind: ClassVar[str] = "sample"
-    reads: ClassVar[type] = Table
+    input_type: ClassVar[type] = Table
 
     rate: float = field()
 

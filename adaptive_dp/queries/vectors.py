@@ -49,8 +49,8 @@ class VectorsOf(Operation):
     """
 
     kind: ClassVar[str] = "vectors"
-    reads: ClassVar[type] = Table
-    alone: ClassVar[bool] = True
+    input_type: ClassVar[type] = Table
+    is_rowwise: ClassVar[bool] = True
 
     names: tuple[str, ...] = field(converter=texts)
     scale: bool = False
@@ -116,8 +116,8 @@ class NormClip(Operation):
     """Rows longer than ``radius`` are scaled down to it."""
 
     kind: ClassVar[str] = "norm_clip"
-    reads: ClassVar[type] = Ball
-    alone: ClassVar[bool] = True
+    input_type: ClassVar[type] = Ball
+    is_rowwise: ClassVar[bool] = True
 
     radius: float = field(converter=_norm)
 
@@ -154,8 +154,8 @@ class Times(Operation):
     """Each row's vector times a column of the same rows, scaled onto [-1, 1] if asked."""
 
     kind: ClassVar[str] = "times"
-    reads: ClassVar[type] = Ball
-    alone: ClassVar[bool] = True
+    input_type: ClassVar[type] = Ball
+    is_rowwise: ClassVar[bool] = True
 
     name: str
     bounds: Interval = field(converter=interval)

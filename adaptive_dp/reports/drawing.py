@@ -93,8 +93,8 @@ def svg(graph: nx.DiGraph[str], *, closed: Collection[str] = ()) -> str:
     Examples
     --------
     >>> graph = nx.DiGraph()
-    >>> graph.add_node("people", kind="dataset", label="people", color="private")
-    >>> graph.add_node("count", kind="release", label="count", color="released", share=1.0)
+    >>> graph.add_node("people", kind="dataset", label="people", visibility="private")
+    >>> graph.add_node("count", kind="release", label="count", visibility="released", share=1.0)
     >>> graph.add_edge("people", "count")
     >>> svg(graph).startswith("<svg")
     True
@@ -166,7 +166,7 @@ def _draw(root: Element, drawn: Picture, links: Mapping[str, str] | None) -> tup
 
 # --- 1. Boxes ---
 
-VISIBILITY = "color"  # the attribute of a node
+VISIBILITY = "visibility"  # the attribute of a node
 VISIBILITIES = ("private", "released", "public")  # the most careful first
 
 Path = tuple[str, ...]
@@ -1000,7 +1000,7 @@ def mermaid(graph: nx.DiGraph[str]) -> str:
     Examples
     --------
     >>> graph = nx.DiGraph()
-    >>> graph.add_node("people", kind="dataset", label="people", color="private")
+    >>> graph.add_node("people", kind="dataset", label="people", visibility="private")
     >>> print(mermaid(graph).splitlines()[1])
       n0["people"]:::private
     """

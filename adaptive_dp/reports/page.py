@@ -719,7 +719,7 @@ def _release_card(row: ReleaseRow) -> dict[str, Any]:
 
 
 def _visibility(node: Mapping[str, Any]) -> str:
-    found = node.get("color")
+    found = node.get("visibility")
     return found if found in MEANINGS else "private"  # the careful reading
 
 

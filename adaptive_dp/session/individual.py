@@ -121,7 +121,7 @@ class IndividualBudgets:
         active = self._replay(number, run.structure) if charges else {}
         by_name = {charge.node.name: charge for charge in charges}
         for node in run.structure:
-            if node.name not in required or node.loops or node.handle.color == "private":
+            if node.name not in required or node.loops or node.handle.visibility == "private":
                 continue
             if node.name in by_name:
                 assert self._state is not None

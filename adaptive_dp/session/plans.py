@@ -227,7 +227,7 @@ def plan_fields(plan: Pipeline, offered: Collection[str]) -> dict[str, Any]:
 
 def _is_written_once(node: Node) -> bool:
     """Whether a node is random or not private, and in no loop. The rest is cheap to repeat."""
-    return not node.loops and (node.handle.operation.random or node.handle.color != "private")
+    return not node.loops and (node.handle.operation.random or node.handle.visibility != "private")
 
 
 def _has_twins(structure: Structure) -> bool:
@@ -390,7 +390,7 @@ class Journal:
 
 def _is_sampled(handle: Handle) -> bool:
     """Whether a private handle is a sample, or is drawn from one."""
-    while handle.color == "private" and handle.inputs:
+    while handle.visibility == "private" and handle.inputs:
         if isinstance(handle.operation, SampleOperation):
             return True
         handle = handle.inputs[0]

@@ -197,7 +197,7 @@ class _Examination:
     def _prepare(
         self, mechanism: Mechanism, values: Sequence[Values] | None, distance: float
     ) -> None:
-        self.numeric = mechanism.reads is np.ndarray
+        self.numeric = mechanism.input_type is np.ndarray
         self.distance = 1.0 if mechanism.norm == 0 else distance
         if self.plan is not None and self.query is not None:
             if self.numeric:
@@ -208,16 +208,16 @@ class _Examination:
         else:
             if not self.numeric:
                 raise DeclarationError(
-                    f"{type(mechanism).__name__} reads {mechanism.reads.__name__}; pass a query, "
-                    "or values"
+                    f"{type(mechanism).__name__} reads {mechanism.input_type.__name__}; pass a "
+                    "query, or values"
                 )
             self.pairs = _ordinary(mechanism, distance)
         if not self.pairs:
             raise DeclarationError("no pair of different values was found to audit")
-        if len(self.given) != mechanism.given:
+        if len(self.given) != mechanism.released_inputs:
             raise DeclarationError(
-                f"{type(mechanism).__name__} follows {mechanism.given} released values, got "
-                f"{len(self.given)}; pass them as given=[...]"
+                f"{type(mechanism).__name__} follows {mechanism.released_inputs} released values, "
+                f"got {len(self.given)}; pass them as given=[...]"
             )
         self.pairs = self.pairs[:3]
 
@@ -235,9 +235,9 @@ class _Examination:
         if mechanism is None:
             return
         yield "loss", loss_problems(mechanism, self.distance)
-        if query is not None and not mechanism.given:
+        if query is not None and not mechanism.released_inputs:
             yield "calibration", calibration_problems(mechanism, query)
-        elif self.numeric and not mechanism.given:
+        elif self.numeric and not mechanism.released_inputs:
             yield "calibration", calibration_problems(mechanism, _counted())
         yield "parameters", parameter_problems(mechanism, self.distance, self._by)
         values = [pair[0] for pair in self.pairs]
@@ -255,7 +255,7 @@ class _Examination:
     def _claim(self) -> PrivacyLoss:
         """Return what releasing these values costs, with what rounding them may add."""
         assert self.mechanism is not None
-        if self.mechanism.spans or not self.numeric:
+        if self.mechanism.uses_span or not self.numeric:
             return loss_of(self.mechanism, self.distance)
         ends = [np.asarray(end, dtype=np.float64) for pair in self.pairs for end in pair]
         whole = all(bool(np.all(end % 1 == 0)) for end in ends)
@@ -299,7 +299,7 @@ def _ordinary(mechanism: Mechanism, distance: float) -> list[Values]:
     found: list[Values] = [(start, start + move)]
     if mechanism.norm != 1:
         found.append((start, start + np.array([distance, 0.0, 0.0])))
-    if mechanism.spans or mechanism.chooses or mechanism.shape((3,)) != (3,):
+    if mechanism.uses_span or mechanism.is_selection or mechanism.shape((3,)) != (3,):
         return [*found, (start, start + move * np.array([1.0, -1.0, 1.0]))]
     return [(np.array(0.0), np.array(distance)), (np.array(0.0), np.array(distance * 1e-5)), *found]
 
@@ -320,4 +320,4 @@ def _worst(plan: Pipeline, query: Handle, numeric: bool) -> list[Values]:
 
 def _gives(query: Handle) -> type:
     assert isinstance(query.operation, Query)
-    return query.operation.gives
+    return query.operation.output_type

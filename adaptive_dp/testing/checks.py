@@ -95,7 +95,7 @@ DELTAS = (0.0, 1e-9, 1e-5, 1e-2)
 
 def loss_of(mechanism: Mechanism, distance: float) -> PrivacyLoss:
     """Return the declared loss; of a mechanism that looks at spans, at the widest."""
-    if mechanism.spans:
+    if mechanism.uses_span:
         return mechanism.loss(distance, 2 * distance)  # type: ignore[call-arg]
     return mechanism.loss(distance)
 
