@@ -38,6 +38,12 @@ def __getattr__(name: str) -> _Any:
     return _version() if name == "__version__" else _find(name)
 
 
+def _names() -> _Any:
+    from adaptive_dp.names import FUNCTIONS, MECHANISMS, OPERATIONS
+
+    return FUNCTIONS, OPERATIONS, MECHANISMS
+
+
 def _audit() -> _Any:
     from adaptive_dp.audit import pipeline
 
@@ -69,6 +75,7 @@ def _audit_plot() -> _Any:
 
 
 # what lower rooms call of higher ones, imported at the first call
+_provide("names", _names)
 _provide("report.svg", _svg)
 _provide("report.mermaid", _mermaid)
 _provide("report.plot.audit", _audit_plot)

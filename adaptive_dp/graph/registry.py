@@ -17,6 +17,7 @@ from attrs import field, frozen
 
 from accountants import document as accounting
 from accountants.document import locate, names, place_of
+from adaptive_dp.extensions import provided
 from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.graph.values import texts
 
@@ -24,10 +25,10 @@ from adaptive_dp.graph.values import texts
 # What a document may name of the library, and where each of it is defined.
 #
 # Plans, certificates and ledgers name functions (``"adassp.ridge/1"``), operations (by `kind`) and
-# mechanisms (by class name). They never say which module defines them: the tables below do, and
-# nothing else does, so that code may move without a change of any stored fingerprint. What a name
-# stands for is imported when it is first asked for; a test compares the tables with the classes
-# and functions that the packages define.
+# mechanisms (by class name). They never say which module defines them: the tables of
+# `adaptive_dp.names` do, so that code may move without a change of any stored fingerprint. What a
+# name stands for is imported when it is first asked for; a test compares the tables with the
+# classes and functions that the packages define.
 #
 # A name never changes its meaning. The number after the slash of a function's name is its version:
 # where what it returns changes, it gets a new number, and the documents that name the old one are
@@ -37,166 +38,11 @@ from adaptive_dp.graph.values import texts
 # The name of its module proves nothing: any module may call itself ``adaptive_dp.extra``.
 
 
-FUNCTIONS: Mapping[str, str] = {
-    "adaops.inverse_temperature/1": "adaptive_dp.learning.adaops:allowed_gamma",
-    "adaops.ridge/1": "adaptive_dp.learning.adaops:least_ridge",
-    "adassp.ridge/1": "adaptive_dp.learning.ssp:ridge",
-    "boosted_ssp.clip_norm/1": "adaptive_dp.learning.boosted_ssp:clip_now",
-    "boosted_ssp.coefficients/1": "adaptive_dp.learning.boosted_ssp:coefficients",
-    "boosted_ssp.gradient_step/1": "adaptive_dp.learning.boosted_ssp:stepped",
-    "boosted_ssp.initial_state/1": "adaptive_dp.learning.boosted_ssp:standing",
-    "boosted_ssp.scaling/1": "adaptive_dp.learning.boosted_ssp:inverse_root",
-    "boosted_ssp.shrinkage/1": "adaptive_dp.learning.boosted_ssp:shrunk",
-    "demo.ratio/1": "adaptive_dp.demo.plan:ratio",
-    "descent.adaptive_clipping_step/1": "adaptive_dp.learning.descent:moved_and_clipped",
-    "descent.clip_norm/1": "adaptive_dp.learning.descent:norm_of",
-    "descent.expected_rows/1": "adaptive_dp.learning.descent:at_least",
-    "descent.gradient_step/1": "adaptive_dp.learning.descent:moved",
-    "descent.initial_state/1": "adaptive_dp.learning.descent:standing",
-    "descent.initial_state_at/1": "adaptive_dp.learning.descent:standing_at",
-    "descent.mean_of_last/1": "adaptive_dp.learning.descent:mean_of_last",
-    "descent.parameters/1": "adaptive_dp.learning.descent:parameters",
-    "dpftrl.mean/1": "adaptive_dp.learning.follow_the_leader:averaged",
-    "dpftrl.step_size/1": "adaptive_dp.learning.follow_the_leader:divided",
-    "finite_learner.coefficients/1": "adaptive_dp.learning.finite_learner:coefficients",
-    "linear.coefficients/1": "adaptive_dp.learning.base:coefficients",
-    "linear.predict/1": "adaptive_dp.learning.networks:predict",
-    "mean.ratio/1": "adaptive_dp.queries.sums:ratio",
-    "network.initial_parameters/1": "adaptive_dp.learning.networks:first",
-    "network.model/1": "adaptive_dp.learning.networks:described",
-    "network.scores/1": "adaptive_dp.learning.networks:network_scores",
-    "objective_perturbation.concatenate/1": "adaptive_dp.learning.objective_perturbation:together",
-    "output_perturbation.divide/1": "adaptive_dp.learning.output_perturbation:over",
-    "output_perturbation.projection/1": "adaptive_dp.learning.output_perturbation:within",
-    "output_perturbation.ridge/1": "adaptive_dp.learning.output_perturbation:balanced",
-    "pate.check_points/1": "adaptive_dp.pate.ballots:checked_points",
-    "pate.check_probabilities/1": "adaptive_dp.pate.ballots:checked_probabilities",
-    "pate.known_answers/1": "adaptive_dp.pate.ballots:known",
-    "pate.random_positions/1": "adaptive_dp.pate.ballots:at_random",
-    "pate.record_answers/1": "adaptive_dp.pate.ballots:noted",
-    "pate.select_points/1": "adaptive_dp.pate.ballots:picked",
-    "pate.spent_epsilon/1": "adaptive_dp.pate.ballots:spent_epsilon",
-    "pate.spent_upper_bound/1": "adaptive_dp.pate.ballots:spent_upper",
-    "pate.unasked/1": "adaptive_dp.pate.ballots:unasked",
-    "phased.gradient_step/1": "adaptive_dp.learning.phased:descended",
-    "phased.initial_state/1": "adaptive_dp.learning.phased:begun",
-    "phased.parameters/1": "adaptive_dp.learning.phased:current",
-    "phased.step_size/1": "adaptive_dp.learning.phased:width",
-    "phased.weighted_mean/1": "adaptive_dp.learning.phased:ended",
-    "regression.to_data_units/1": "adaptive_dp.learning.base:back",
-    "select.scored/1": "adaptive_dp.graph.loops:scored",
-    "ssp.coefficients/1": "adaptive_dp.learning.ssp:solved",
-}
-"""Functions of released values that the library's plans call, as ``subject.what/version``."""
-
-OPERATIONS: Mapping[str, str] = {
-    "ballots": "adaptive_dp.pate.ballots:BallotsSource",
-    "bound": "adaptive_dp.queries.source:BoundContributions",
-    "candidate_losses": "adaptive_dp.queries.candidate_losses:CandidateLosses",
-    "clip": "adaptive_dp.queries.domains:Clip",
-    "clipped_sum": "adaptive_dp.queries.gradients:ClippedSum",
-    "coefficient_norm": "adaptive_dp.queries.moments:CoefficientNorm",
-    "column": "adaptive_dp.queries.domains:ColumnOf",
-    "constrained_coefficients": ("adaptive_dp.queries.moments:ConstrainedCoefficients"),
-    "count": "adaptive_dp.queries.counts:Count",
-    "counts": "adaptive_dp.queries.counts:Counts",
-    "cross_of_moments": "adaptive_dp.queries.moments:CrossOfMoments",
-    "dataset": "adaptive_dp.queries.source:Source",
-    "disagreement": "adaptive_dp.pate.active:Disagreement",
-    "eigenvalue_of_moments": "adaptive_dp.queries.moments:EigenvalueOfMoments",
-    "every_example": "adaptive_dp.queries.examples:EveryExample",
-    "exact_moments": "adaptive_dp.queries.moments:ExactMoments",
-    "examples": "adaptive_dp.queries.examples:ExamplesOf",
-    "filter": "adaptive_dp.queries.transforms:Filter",
-    "gradient_stream": "adaptive_dp.queries.gradients:GradientStream",
-    "gram": "adaptive_dp.queries.moments:Gram",
-    "gram_of_moments": "adaptive_dp.queries.moments:GramOfMoments",
-    "group": "adaptive_dp.graph.handles:Group",
-    "histogram": "adaptive_dp.queries.counts:Histogram",
-    "instance": "adaptive_dp.queries.order_statistics:Instance",
-    "least_eigenvalue": "adaptive_dp.queries.moments:LeastEigenvalue",
-    "mean": "adaptive_dp.queries.sums:Mean",
-    "minimizer": "adaptive_dp.queries.minimizer:Minimizer",
-    "mode": "adaptive_dp.queries.order_statistics:Mode",
-    "moments": "adaptive_dp.queries.moments:MomentsOf",
-    "network_gradients": "adaptive_dp.queries.gradients:NetworkGradients",
-    "norm_clip": "adaptive_dp.queries.vectors:NormClip",
-    "parameter": "adaptive_dp.graph.handles:Parameter",
-    "part": "adaptive_dp.queries.transforms:Part",
-    "partition": "adaptive_dp.queries.transforms:Partition",
-    "phase": "adaptive_dp.queries.examples:Phase",
-    "phases": "adaptive_dp.queries.examples:Phases",
-    "points": "adaptive_dp.pate.teachers:Points",
-    "post": "adaptive_dp.graph.handles:Post",
-    "public": "adaptive_dp.graph.handles:Constant",
-    "quantile": "adaptive_dp.queries.order_statistics:Quantile",
-    "release": "adaptive_dp.graph.handles:Release",
-    "repeat": "adaptive_dp.graph.loops:Repeat",
-    "round input": "adaptive_dp.graph.loops:RoundInput",
-    "row_gradients": "adaptive_dp.queries.gradients:RowGradients",
-    "sample": "adaptive_dp.queries.transforms:Sample",
-    "sample_examples": "adaptive_dp.queries.examples:SampleExamples",
-    "select": "adaptive_dp.graph.loops:Select",
-    "short_gradients": "adaptive_dp.queries.gradients:ShortGradients",
-    "smallest_eigenvalue": "adaptive_dp.queries.moments:SmallestEigenvalue",
-    "spent_votes": "adaptive_dp.pate.spent:Spent",
-    "squared_norms": "adaptive_dp.queries.gradients:SquaredNorms",
-    "stacked_moments": "adaptive_dp.queries.moments:StackedMoments",
-    "state": "adaptive_dp.graph.loops:State",
-    "student": "adaptive_dp.pate.student:Learn",
-    "sum": "adaptive_dp.queries.sums:Sum",
-    "teachers": "adaptive_dp.pate.teachers:Teach",
-    "times": "adaptive_dp.queries.vectors:Times",
-    "trimmed_mean": "adaptive_dp.queries.order_statistics:TrimmedMean",
-    "variance": "adaptive_dp.queries.order_statistics:Variance",
-    "vector_sum": "adaptive_dp.queries.sums:VectorSum",
-    "vectors": "adaptive_dp.queries.vectors:VectorsOf",
-    "vote_counts": "adaptive_dp.pate.ballots:Counted",
-    "votes": "adaptive_dp.pate.ballots:Ask",
-}
-"""Operations by `kind`. A document never makes a ``state`` or a ``round input``:
-a loop does."""
-
-MECHANISMS: Mapping[str, str] = {
-    "ConfidentGNMax": "adaptive_dp.pate.aggregators:ConfidentGNMax",
-    "DiscreteGaussian": "adaptive_dp.mechanisms.discrete:DiscreteGaussian",
-    "DiscreteLaplace": "adaptive_dp.mechanisms.discrete:DiscreteLaplace",
-    "DistanceToInstability": "adaptive_dp.mechanisms.propose_test_release:DistanceToInstability",
-    "Exponential": "adaptive_dp.mechanisms.selection:Exponential",
-    "FollowTheLeader": "adaptive_dp.mechanisms.follow_the_leader:FollowTheLeader",
-    "GNMax": "adaptive_dp.pate.aggregators:GNMax",
-    "Gaussian": "adaptive_dp.mechanisms.additive:Gaussian",
-    "GaussianSparseVector": "adaptive_dp.mechanisms.sparse_vector:GaussianSparseVector",
-    "InteractiveGNMax": "adaptive_dp.pate.aggregators:InteractiveGNMax",
-    "LNMax": "adaptive_dp.pate.aggregators:LNMax",
-    "Laplace": "adaptive_dp.mechanisms.additive:Laplace",
-    "LowerBound": "adaptive_dp.mechanisms.released_bounds:LowerBound",
-    "NoisyMax": "adaptive_dp.mechanisms.selection:NoisyMax",
-    "Norm": "adaptive_dp.mechanisms.additive:Norm",
-    "OpenDP": "adaptive_dp.interop.opendp:OpenDP",
-    "PermuteAndFlip": "adaptive_dp.mechanisms.selection:PermuteAndFlip",
-    "PerturbedCoefficients": "adaptive_dp.instance.posterior_mechanisms:PerturbedCoefficients",
-    "PerturbedObjective": "adaptive_dp.mechanisms.objective_perturbation:PerturbedObjective",
-    "Plurality": "adaptive_dp.pate.aggregators:Plurality",
-    "PosteriorSample": "adaptive_dp.instance.posterior_mechanisms:PosteriorSample",
-    "ProposeTestRelease": "adaptive_dp.mechanisms.propose_test_release:ProposeTestRelease",
-    "PurePerturbedObjective": (
-        "adaptive_dp.mechanisms.objective_perturbation:PurePerturbedObjective"
-    ),
-    "QuantileExponential": "adaptive_dp.mechanisms.selection:QuantileExponential",
-    "ReleasedSensitivity": "adaptive_dp.mechanisms.propose_test_release:ReleasedSensitivity",
-    "Sanitized": "adaptive_dp.pate.sanitized:Sanitized",
-    "SmoothCauchy": "adaptive_dp.mechanisms.smooth_sensitivity:SmoothCauchy",
-    "SmoothLaplace": "adaptive_dp.mechanisms.smooth_sensitivity:SmoothLaplace",
-    "SmoothLaplaceLogNormal": "adaptive_dp.mechanisms.smooth_sensitivity:SmoothLaplaceLogNormal",
-    "SmoothStudent": "adaptive_dp.mechanisms.smooth_sensitivity:SmoothStudent",
-    "SparseVector": "adaptive_dp.mechanisms.sparse_vector:SparseVector",
-    "StableVotes": "adaptive_dp.pate.aggregators:StableVotes",
-    "TestedGNMax": "adaptive_dp.pate.spent:TestedGNMax",
-    "TruncatedPosterior": "adaptive_dp.instance.posterior_mechanisms:TruncatedPosterior",
-    "UpperBound": "adaptive_dp.mechanisms.released_bounds:UpperBound",
-}
-"""Mechanisms by class name."""
+FUNCTIONS: Mapping[str, str]
+OPERATIONS: Mapping[str, str]
+MECHANISMS: Mapping[str, str]
+FUNCTIONS, OPERATIONS, MECHANISMS = provided("names")
+"""Functions, operations and mechanisms of the library by public name; see `adaptive_dp.names`."""
 
 _FUNCTION_NAMES: Mapping[str, str] = {place: name for name, place in FUNCTIONS.items()}
 _PLACES = frozenset([*FUNCTIONS.values(), *OPERATIONS.values(), *MECHANISMS.values()])
