@@ -81,7 +81,7 @@ class Amount:
     """
 
     costs: tuple[float, ...]
-    failure: float
+    delta_floor: float
 
 
 class Filter(Protocol[S]):
@@ -135,13 +135,13 @@ class Spent:
     """
 
     sums: tuple[Fraction, ...]
-    failure: Fraction = Fraction()
+    delta_floor: Fraction = Fraction()
 
-    def add(self, prices: tuple[Fraction, ...], failure: float, times: int) -> Spent:
+    def add(self, prices: tuple[Fraction, ...], delta_floor: float, times: int) -> Spent:
         """Return the state after spending ``times`` times."""
         # exact: no rounding error, whatever the number of spends
         sums = (s + p * times for s, p in zip(self.sums, prices, strict=True))
-        return Spent(tuple(sums), self.failure + Fraction(failure) * times)
+        return Spent(tuple(sums), self.delta_floor + Fraction(delta_floor) * times)
 
 
 def rational_cost(price: float | None) -> Fraction:
@@ -165,7 +165,7 @@ class ExactSums:
         raise NotImplementedError
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
-        """Return the loss's cost in each accounting unit, outside of its failure."""
+        """Return the loss's cost in each accounting unit, beside its delta floor."""
         raise NotImplementedError
 
     def start(self) -> Spent:
@@ -176,7 +176,7 @@ class ExactSums:
         if not isinstance(loss, PrivacyLoss):
             raise DomainError(f"{type(self).__name__} adds up privacy losses, got {loss!r}")
         count = whole("times", times, least=0)
-        return state.add(self.prices(loss), loss.failure(), count)
+        return state.add(self.prices(loss), loss.delta_floor(), count)
 
 
 class SumFilter(ExactSums):
@@ -221,24 +221,24 @@ class SumFilter(ExactSums):
         """Whether a state's sums are within the budgets: all of them, or some of a union's."""
         fits = (s <= b for s, b in zip(state.sums, self.budgets(), strict=True))
         # the failures have a budget in any case
-        return state.failure <= Fraction(self.failures) and (all if self.every else any)(fits)
+        return state.delta_floor <= Fraction(self.failures) and (all if self.every else any)(fits)
 
     def spent(self, state: Spent) -> Amount:
         """Return the sums, rounded up; infinite where a cost was beyond every budget."""
-        return Amount(tuple(ceiling(s) for s in state.sums), ceiling(state.failure))
+        return Amount(tuple(ceiling(s) for s in state.sums), ceiling(state.delta_floor))
 
     def remaining(self, state: Spent) -> Amount:
         """Return what remains of each budget and for failures, rounded down; never below 0."""
         left = zip(self.budgets(), state.sums, strict=True)
         costs = tuple(max(0.0, flooring(b - s)) for b, s in left)
-        return Amount(costs, flooring(Fraction(self.failures) - state.failure))
+        return Amount(costs, flooring(Fraction(self.failures) - state.delta_floor))
 
     def fitting(self, state: Spent, loss: PrivacyLoss) -> int:
         """Return the largest number of times that ``loss`` fits (at most 10**300)."""
         counts = []
         for sum_, price, budget in zip(state.sums, self.prices(loss), self.budgets(), strict=True):
             counts.append(_count(budget - sum_, price))
-        failing = _count(Fraction(self.failures) - state.failure, Fraction(loss.failure()))
+        failing = _count(Fraction(self.failures) - state.delta_floor, Fraction(loss.delta_floor()))
         # every sum must have room, or some; and the failures
         return max(0, min(failing, min(counts) if self.every else max(counts)))
 
@@ -284,9 +284,9 @@ def _refusal(
         f"{unit} {shown(cost, upward=True)} of {shown(rest_, upward=False)} left"
         for unit, cost, rest_, _ in nearest
     ]
-    if loss.failure():
-        failing = shown(ceiling(after.failure - state.failure), upward=True)
-        terms.append(f"failure {failing} of {shown(left.failure, upward=False)} left")
+    if loss.delta_floor():
+        failing = shown(ceiling(after.delta_floor - state.delta_floor), upward=True)
+        terms.append(f"delta floor {failing} of {shown(left.delta_floor, upward=False)} left")
     largest = _largest(filter_, state, loss, times)
     join = ", " if filter_.every else ", or "
     often = f" {times} times" if times != 1 else ""

@@ -61,7 +61,7 @@ class GaussianDP(SumAccountant):
 
     def pruning_bounds(self, state: SumState, delta: float) -> Sequence[PruningBound]:
         """Return the pruning bounds of the sum of squares, and of the Renyi order of this state."""
-        rest = remaining_delta(probability("delta", delta), state.failure)
+        rest = remaining_delta(probability("delta", delta), state.delta_floor)
         if not 0 < rest < 1:
             return []
 
@@ -71,7 +71,7 @@ class GaussianDP(SumAccountant):
 
         most, fails, upper = (
             flooring(state.total),
-            flooring(state.failure),
+            flooring(state.delta_floor),
             self.upper(state, delta),
         )
 

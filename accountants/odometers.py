@@ -84,8 +84,8 @@ class Odometer(ExactSums):
         """
         after = self._after(state, loss, times)
         # F must bound the failures on every path, so they are the one sum with a budget
-        if after.failure > Fraction(self.failures):
-            fitting = (Fraction(self.failures) - state.failure) // Fraction(loss.failure())
+        if after.delta_floor > Fraction(self.failures):
+            fitting = (Fraction(self.failures) - state.delta_floor) // Fraction(loss.delta_floor())
             raise BudgetError(
                 f"{loss!r}, {times} times, fails with more than what remains of the odometer's "
                 f"failures = {self.failures!r}; it fits {fitting} times",

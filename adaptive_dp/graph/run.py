@@ -494,7 +494,7 @@ def rehearsed(structure: Structure) -> None:
 def _noisy(structure: Structure) -> None:
     """Refuse mechanisms that promise nothing at any delta."""
     charges = releases(structure)
-    bare = [name for name, (loss, _) in compiler.paid(charges).items() if loss.failure() >= 1]
+    bare = [name for name, (loss, _) in compiler.paid(charges).items() if loss.delta_floor() >= 1]
     if bare:
         raise DeclarationError(
             f"{', '.join(bare)}: released as it is, which no epsilon covers at any delta; choose a "

@@ -149,7 +149,7 @@ class PosteriorSample(Mechanism):
 
     >>> import adaptive_dp as dp
     >>> loss = PosteriorSample(mu=0.25, failure=1e-7).loss(distance=1)
-    >>> round(loss.mu(), 6), loss.failure()
+    >>> round(loss.mu(), 6), loss.delta_floor()
     (0.25, 1e-07)
     >>> people = dp.dataset("people", columns={"age": (0, 100), "days": (0, 40)})
     >>> plan = dp.Pipeline(model=people.solve(dp.AdaOPS(["age"], "days"), epsilon=1.0, delta=1e-6))

@@ -241,7 +241,7 @@ class Plurality(Mechanism):
 
     Examples
     --------
-    >>> Plurality().loss(1.0).failure()
+    >>> Plurality().loss(1.0).delta_floor()
     1.0
     """
 

@@ -196,7 +196,7 @@ class AccountingUnit:
         if self.refuses:
             return amount
         most = map(ceiling, self.filter.budgets())
-        return Amount(tuple(map(min, amount.costs, most)), amount.failure)
+        return Amount(tuple(map(min, amount.costs, most)), amount.delta_floor)
 
 
 def accounting_unit(accountant: str, budget: Budget) -> AccountingUnit:
@@ -345,7 +345,7 @@ class WorldSums(Generic[Meter]):
         """Pay costs; whether they fit was asked before."""
         zero = self.meter.start()
         for place, loss in costs:
-            cost = zero.add(self.meter.prices(loss), loss.failure(), 1)
+            cost = zero.add(self.meter.prices(loss), loss.delta_floor(), 1)
             self._set(place, _plus(self._own(place), cost))
 
     def _own(self, place: Where) -> Spent:
@@ -392,19 +392,21 @@ class _Place:
 
 
 def _plus(a: Spent, b: Spent) -> Spent:
-    return Spent(tuple(x + y for x, y in zip(a.sums, b.sums, strict=True)), a.failure + b.failure)
+    return Spent(
+        tuple(x + y for x, y in zip(a.sums, b.sums, strict=True)), a.delta_floor + b.delta_floor
+    )
 
 
 def _maximum(every: list[Spent]) -> Spent:
     sums = zip(*(spent.sums for spent in every), strict=True)
     largest: tuple[Fraction, ...] = tuple(max(column) for column in sums)
-    return Spent(largest, max(spent.failure for spent in every))
+    return Spent(largest, max(spent.delta_floor for spent in every))
 
 
 def difference(after: Spent, before: Spent) -> Spent:
     """Return by how much sums grew."""
     sums = (b - a for a, b in zip(before.sums, after.sums, strict=True))
-    return Spent(tuple(sums), after.failure - before.failure)
+    return Spent(tuple(sums), after.delta_floor - before.delta_floor)
 
 
 # --- Totals of a session and of its parts -----------------------------------------------------
@@ -479,8 +481,8 @@ def spent_share(limit: SumFilter, spent: Spent) -> Fraction:
     most = max(shares) if limit.every else min(shares)
     failures = Fraction(limit.failures)
     if failures > 0:
-        return max(most, spent.failure / failures)
-    return most if spent.failure == 0 else BEYOND
+        return max(most, spent.delta_floor / failures)
+    return most if spent.delta_floor == 0 else BEYOND
 
 
 class Account:
@@ -694,7 +696,7 @@ def check_price(costs: Costs, account: Account) -> None:
             f"{loss!r} has no finite price under the accountant {account.accountant!r}, so that no "
             f"budget could pay it; {cure}"
         )
-    failing = [loss for _, loss in costs if loss.failure()]
+    failing = [loss for _, loss in costs if loss.delta_floor()]
     if failing and not limit.failures:
         raise InapplicableError(
             f"{failing[0]!r} may fail, and the budget keeps no part of its delta for that; open "

@@ -199,7 +199,7 @@ def _row(
         currencies=tuple(unit.filter.units()),
         spent=tuple(map(float, spent.costs)),
         remaining=tuple(map(float, remaining.costs)),
-        failed=float(spent.failure),
+        failed=float(spent.delta_floor),
         odometer=OdometerRow(float(epsilon), unit.reading_theorem),
         ledger=ledger,
     )

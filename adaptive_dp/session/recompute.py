@@ -366,13 +366,13 @@ class _Audit:
         zero, totals = self.filter.start(), dict[Any, Spent]()
         for place, loss in costs:
             before = totals.get(place, zero)
-            totals[place] = before.add(self.filter.prices(loss), loss.failure(), 1)
+            totals[place] = before.add(self.filter.prices(loss), loss.delta_floor(), 1)
         return totals
 
 
 def _covers(above: Spent, below: Spent) -> bool:
     # exact rationals, with room for the rounding of other versions of NumPy and SciPy
-    pairs = zip((*above.sums, above.failure), (*below.sums, below.failure), strict=True)
+    pairs = zip((*above.sums, above.delta_floor), (*below.sums, below.delta_floor), strict=True)
     return all(a * (1 + Fraction(TOLERANCE)) >= b for a, b in pairs)
 
 

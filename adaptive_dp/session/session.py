@@ -974,7 +974,7 @@ def state_text(account: Account, steps: int, seed: int | None, *, closed: bool) 
     if len(rows) > 1:
         lines.append(f"         of {len(rows)} sums, {how}")
     if limit.failures:
-        over = "passed" if rest.failure < 0 else shown(rest.failure, upward=False)
+        over = "passed" if rest.delta_floor < 0 else shown(rest.delta_floor, upward=False)
         most = shown(limit.failures, upward=False)
-        rows.append(["failures", shown(spent.failure, upward=True), over, most])
+        rows.append(["failures", shown(spent.delta_floor, upward=True), over, most])
     return "\n".join([*lines, "", table(["sum", "spent", "left", "of"], rows)])

@@ -155,7 +155,7 @@ def _nowhere(mechanism: Mechanism) -> Iterator[str]:
     except Exception as error:
         yield f"loss(0) raises {type(error).__name__}; a query may have sensitivity 0"
         return
-    lower = _bounds(loss, loss.failure())[0] if loss.failure() < 1 else 0.0
+    lower = _bounds(loss, loss.delta_floor())[0] if loss.delta_floor() < 1 else 0.0
     if lower > 1e-9 and mechanism.norm != 0:
         yield f"loss(0) needs epsilon {lower:.6g}, though equal values cannot be told apart"
 
@@ -236,7 +236,7 @@ def _extreme(
         return
     try:
         loss = loss_of(odd, distance)
-        for kind in ("pure", "rho", "mu", "failure"):
+        for kind in ("pure", "rho", "mu", "delta_floor"):
             known = getattr(loss, kind)()
             if known is not None and not known >= 0:
                 yield f"promises {kind} = {known}"
