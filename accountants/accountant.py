@@ -57,20 +57,20 @@ class PruningBound:
 def order_bound(cost: Cost, delta_floor: Cost, order: float, delta: float) -> PruningBound:
     """Return the pruning bound of a Renyi order: divergences add up, and convert at what is left.
 
-    With failures F that is ``(delta - F) / (1 - F)`` (`accountants.accountant.remaining_delta`).
+    With delta floors that sum to F that is ``(delta - F) / (1 - F)`` (`remaining_delta`).
     """
     orders = np.array([order])
 
-    def epsilon(sums: Array, failures: Array) -> Array:
+    def epsilon(sums: Array, floors: Array) -> Array:
         # delta' = (delta - F) / (1 - F), rounded down
-        left = delta - failures - 8 * UNIT * delta
-        rest = left / np.maximum(1 - failures, UNIT) * (1 - 8 * UNIT)
-        known = (rest > 0) & (failures < 1)
+        left = delta - floors - 8 * UNIT * delta
+        rest = left / np.maximum(1 - floors, UNIT) * (1 - 8 * UNIT)
+        known = (rest > 0) & (floors < 1)
         # the conversion at delta' is that at delta plus log(delta / delta') / (alpha - 1), rounded
         # up
         less = np.maximum(0.0, -np.log(np.where(known, rest, delta) / delta)) / (order - 1)
         bound = renyi_to_epsilon(sums, orders, delta) + up(less + 8 * UNIT / (order - 1), 16)
-        # where the failures take all of delta nothing follows
+        # where the floors take all of delta nothing follows
         return np.where(known, np.maximum(0.0, up(bound)), np.inf)
 
     return PruningBound(cost, delta_floor, epsilon)
@@ -108,11 +108,11 @@ def divergence_cost(order: float) -> Cost:
 
 
 SHARE_PARTS = (1 - 1e-12, 3 / 4, 1 / 2, 1 / 4, 1 / 16)
-"""At less than its whole share of delta a loss costs more, but more other failures are allowed."""
+"""At less than its whole share of delta a loss costs more, but more other floors are allowed."""
 
 
 def share_costs(share: float) -> tuple[Cost, Cost]:
-    """Return the costs and failures of losses as approximate DP.
+    """Return the costs and delta floors of losses as approximate DP.
 
     A loss has its pure epsilon, or without one that of its profile at a share of delta, by which
     it then fails; without a share nothing.
@@ -323,7 +323,7 @@ class AdditiveAccountant(Generic[C]):
 
 @frozen
 class SumState:
-    """The exact sums of one additive parameter and of the failures."""
+    """The exact sums of one additive parameter and of the delta floors."""
 
     total: Fraction = Fraction()
     delta_floor: Fraction = Fraction()
@@ -360,7 +360,7 @@ class SumAccountant(AdditiveAccountant[SumState]):
         )
 
     def upper(self, state: SumState, delta: float) -> float:
-        """Return the epsilon that the sum proves at what the failures leave of ``delta``."""
+        """Return the epsilon that the sum proves at what the floors leave of ``delta``."""
         if delta >= 1:  # (0, 1)-DP holds always
             return 0.0
         rest = remaining_delta(delta, state.delta_floor)

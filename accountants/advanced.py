@@ -53,7 +53,7 @@ _WORK = 2**26
 
 @frozen
 class AdvancedState:
-    """The losses with a pure epsilon, those without, and the sum of failures."""
+    """The losses with a pure epsilon, those without, and the sum of the delta floors."""
 
     bounded: Chain = field(factory=Chain)
     unbounded: Chain = field(factory=Chain)
@@ -110,7 +110,7 @@ class Advanced(AdditiveAccountant[AdvancedState]):
         )
 
     def epsilon(self, state: AdvancedState, delta: float) -> Bounds:
-        """Return the least of the three bounds at what the failures leave of ``delta``."""
+        """Return the least of the three bounds at what the delta floors leave of ``delta``."""
         delta = probability("delta", delta)
         pairs, rest = _pairs(state, delta)
         upper = _upper(pairs, rest, delta)
@@ -124,7 +124,7 @@ class Advanced(AdditiveAccountant[AdvancedState]):
         return bracket(lower, upper)
 
     def upper(self, state: AdvancedState, delta: float) -> float:
-        """Return the least of the three bounds at what the failures leave of ``delta``."""
+        """Return the least of the three bounds at what the delta floors leave of ``delta``."""
         return _upper(*_pairs(state, delta), delta)
 
     def pruning_bounds(self, state: AdvancedState, delta: float) -> Iterator[PruningBound]:
@@ -191,7 +191,7 @@ def _is_response(state: AdvancedState) -> bool:
 
 
 def _most_left(state: AdvancedState, delta: float) -> float:
-    """Return an upper bound of the delta left by the failures of one repeated loss.
+    """Return an upper bound of the delta left by the delta floors of one repeated loss.
 
     ``state.delta_floor`` adds them up, which is more than the chance ``F = 1 - (1 - f)^k`` that any
     of them happens: right for an upper bound of epsilon, wrong for a lower one. The exact

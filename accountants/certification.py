@@ -213,6 +213,7 @@ def term_states(accountant: Accountant[Any], every: Worlds) -> list[Any]:
     if delta_floor > 0:
         raise InapplicableError(
             f"with probability up to {ceiling(delta_floor):.3g} nothing is promised, or nothing "
-            f"finite is known, so the {accountant.name} notion does not hold; ask for epsilon at a delta"
+            f"finite is known, so the {accountant.name} notion does not hold; ask for epsilon at a "
+            "delta"
         )
     return folded

@@ -191,7 +191,7 @@ class DataDependentRenyi:
 
         P is the law of the outcomes on the data at hand, Q on a neighbour. Private.
         """
-        # as for the worst case: the failures first
+        # as for the worst case: the delta floors first
         left = remaining_delta(probability("delta", delta), state.delta_floor)
         if not 0 < left < 1:
             return Secret(0.0 if left >= 1 else float("inf"))

@@ -69,15 +69,13 @@ class GaussianDP(SumAccountant):
             mu = gdp_mu(loss)
             return up(mu * mu)
 
-        most, fails, upper = (
-            flooring(state.total),
-            flooring(state.delta_floor),
-            self.upper(state, delta),
-        )
+        # rounded down: only sums that are certainly no larger take this state's epsilon
+        most, least_floor = flooring(state.total), flooring(state.delta_floor)
+        upper = self.upper(state, delta)
 
-        def no_more(squares: Array, failures: Array) -> Array:
-            # no larger a sum of squares and no more failures: no larger an epsilon
-            return np.where((squares <= most) & (failures <= fails), upper, np.inf)
+        def no_more(squares: Array, floors: Array) -> Array:
+            # no larger a sum of squares and no larger floors: no larger an epsilon
+            return np.where((squares <= most) & (floors <= least_floor), upper, np.inf)
 
         bounds = [PruningBound(cost, delta_floor_of, no_more)]
         order = zcdp_epsilon(ceiling(state.total / 2), rest)[1]

@@ -98,7 +98,7 @@ class Renyi(AdditiveAccountant[RenyiState]):
         )
 
     def upper(self, state: RenyiState, delta: float) -> float:
-        """Return the best order's epsilon at what the failures leave of ``delta``."""
+        """Return the best order's epsilon at what the delta floors leave of ``delta``."""
         if delta >= 1:  # holds always, even of what surely fails
             return 0.0
         rest = remaining_delta(delta, state.delta_floor)
@@ -165,7 +165,7 @@ def _slope(state: RenyiState) -> float:
 
 
 def _delta(state: RenyiState, epsilon: float) -> float:
-    """Return ``F + (1 - F) delta'``: all failures, else what the curve proves at ``epsilon``."""
+    """Return ``F + (1 - F) delta'``: the floors, else what the curve proves at ``epsilon``."""
     delta_floor = min(Fraction(1), state.delta_floor)
     if state.pure is not None and state.pure <= Fraction(epsilon):
         return ceiling(delta_floor)

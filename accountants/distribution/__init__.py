@@ -113,7 +113,7 @@ class Distribution:
         if delta >= 1:
             return Bounds(0.0, 0.0)
         lower, upper = 0.0, math.inf
-        # the upper end: the most that failures may take of delta leaves the least
+        # the upper end: the most that the floors may take of delta leaves the least
         rest = remaining_delta(delta, directions.delta_floor[1])
         # the lower end: the least that they surely take leaves the most
         most = _most_remaining(delta, directions.delta_floor[0])
@@ -229,7 +229,7 @@ def _failure(losses: dict[PrivacyLoss, int]) -> tuple[Fraction, Fraction]:
         sure = sure and pair is not None and pair.attained()
     if total == 0:
         return Fraction(), Fraction()
-    # the failures are independent coins: 1 - prod (1 - f_i)^k_i, computed without cancellation
+    # the delta floors are independent coins: 1 - prod (1 - f_i)^k_i, computed without cancellation
     product, slack = -math.expm1(logs), (8 + 2 * len(losses)) * UNIT
     # and never more than their sum (union bound)
     most = min(total, Fraction(product * (1 + slack)), Fraction(1))

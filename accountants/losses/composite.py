@@ -112,7 +112,7 @@ class Composite(PrivacyLoss):
         return GaussianPair(mu, exact=Fraction(mu) ** 2 == square)
 
     def delta_floor(self) -> float:
-        """Return the sum of the failures, at most 1."""
+        """Return the sum of the delta floors, at most 1."""
         return min(1.0, _sum((s.delta_floor(), n) for s, n in self.spends))
 
     def pure(self) -> float | None:

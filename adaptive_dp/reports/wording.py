@@ -196,7 +196,7 @@ def session(certificate: Certificate) -> list[str]:
     if found is None:
         return []
     reading = outward(found.odometer.epsilon, upward=True)
-    rows = list(zip(found.currencies, found.spent, found.remaining, strict=False))
+    rows = list(zip(found.accounting_units, found.spent, found.remaining, strict=False))
     rows.sort(key=lambda row: not row[2] > 0)  # one in which something is left is enough
     costs = [
         f"{n}: {outward(s, upward=True)} spent, {outward(r, upward=False)} left"

@@ -872,7 +872,7 @@ class Part:
     """A sub-session: spends of the session's budget, and at most a share of it.
 
     `Session.part` makes one. All that is released through it together keeps the share of epsilon,
-    delta and failures, by a filter of its own, under the session's filter. What was released
+    delta and delta_reserve, by a filter of its own, under the session's filter. What was released
     anywhere in the session is known here as well, at no cost.
 
     The first spend in a part settles its share, for all sessions of the ledger: a session that
@@ -950,7 +950,7 @@ def state_text(account: Account, steps: int, seed: int | None, *, closed: bool) 
     lines = [
         f"{kind}: {steps} step{'s' * (steps != 1)}{', closed' * closed}",
         f"budget   epsilon {budget.epsilon:g} at delta {budget.delta:g}"
-        + (f", {budget.failures:g} of it for failures" if budget.failures else "")
+        + (f", {budget.delta_reserve:g} of it for delta floors" if budget.delta_reserve else "")
         + f", kept by the filter {account.accountant!r}",
         f"spent    epsilon {shown(totals.epsilon(), upward=True)}, wherever you stop",
     ]
@@ -973,8 +973,8 @@ def state_text(account: Account, steps: int, seed: int | None, *, closed: bool) 
     how = "each must last" if limit.every else "a step fits while one lasts"
     if len(rows) > 1:
         lines.append(f"         of {len(rows)} sums, {how}")
-    if limit.failures:
+    if limit.delta_reserve:
         over = "passed" if rest.delta_floor < 0 else shown(rest.delta_floor, upward=False)
-        most = shown(limit.failures, upward=False)
-        rows.append(["failures", shown(spent.delta_floor, upward=True), over, most])
+        most = shown(limit.delta_reserve, upward=False)
+        rows.append(["delta floor", shown(spent.delta_floor, upward=True), over, most])
     return "\n".join([*lines, "", table(["sum", "spent", "left", "of"], rows)])

@@ -149,7 +149,7 @@ def _groups(losses: list[PrivacyLoss], sizes: list[int]) -> Iterator[str]:
 
 
 def _nowhere(mechanism: Mechanism) -> Iterator[str]:
-    """A value that does not move loses nothing but the failure."""
+    """A value that does not move loses nothing but the delta floor."""
     try:
         loss = loss_of(mechanism, 0)
     except Exception as error:
