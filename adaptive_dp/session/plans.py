@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from adaptive_dp.graph.codec import excerpt, to_document
-from adaptive_dp.graph.compile import places, releases
+from adaptive_dp.graph.compile import branch_losses, releases
 from adaptive_dp.graph.document import loaded
 from adaptive_dp.graph.errors import DeclarationError, DocumentError, NeighborError, PlanError
 from adaptive_dp.graph.handles import (
@@ -64,10 +64,10 @@ def required_nodes(structure: Structure, end: Node, available: Iterable[str]) ->
 
 
 def costs_for(structure: Structure, new: Iterable[Node]) -> Costs:
-    """Return what making some releases and loops costs, place by place."""
+    """Return what making some releases and loops costs, branch by branch."""
     names = {node.name for node in new}
-    charges = [c for c in releases(structure) if names & {c.node.name, *c.node.loops[:1]}]
-    return tuple(places(charges))
+    paths = [c for c in releases(structure) if names & {c.node.name, *c.node.loops[:1]}]
+    return tuple(branch_losses(paths))
 
 
 def paid_nodes(structure: Structure, digests: Sequence[str]) -> list[Node]:
