@@ -273,7 +273,7 @@ class LedgerPlans:
         for name, node_digest in reads.items():
             if node_digest not in self._handles:
                 raise DocumentError(
-                    f"its plan reads {name!r}, which no entry before it offers (digest {node_digest})"
+                    f"its plan reads {name!r}, which no earlier entry offers (digest {node_digest})"
                 )
             given[name] = self._handles[node_digest]
         plan, handles = loaded(entry["plan"], self._modules, given)
@@ -283,7 +283,7 @@ class LedgerPlans:
             # a rank among twins is another where the twins are left out
             if id(handle) not in structure.by_handle or structure.of(handle).digest != node_digest:
                 raise DocumentError(
-                    f"its plan says that it reads {name!r} of the digest {node_digest!r}, and does not"
+                    f"its plan claims to read {name!r} of digest {node_digest!r}, and does not"
                 )
         self._keep(entry, structure, handles)
         return plan
