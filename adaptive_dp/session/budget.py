@@ -39,12 +39,12 @@ from accountants.odometers import (
     PureOdometer,
     RenyiOdometer,
 )
-from adaptive_dp.graph.compile import Where
+from adaptive_dp.graph.compile import Branch
 from adaptive_dp.graph.errors import DeclarationError, LedgerError
 from adaptive_dp.graph.values import number
 
-Costs = tuple[tuple[Where, PrivacyLoss], ...]
-"""Losses, each with the place (a chain of parts of partitions) whose units it touches."""
+Costs = tuple[tuple[Branch, PrivacyLoss], ...]
+"""Losses, each with the branch (nested parts of partitions) whose units it concerns."""
 
 PartPath = tuple[tuple[str, float], ...]
 """A part of a session: the names and shares of the parts around it and its own, outermost first;
@@ -308,7 +308,7 @@ class WorldSums(Generic[Meter]):
         """Return the largest sums of any world, in each accounting unit by itself."""
         return self._root.below()
 
-    def maximum_at(self, place: Where) -> Spent:
+    def maximum_at(self, place: Branch) -> Spent:
         """Return the largest sums of the worlds that a place lies in."""
         total, here = self.meter.start(), self._root
         for step in place:
@@ -353,7 +353,7 @@ class WorldSums(Generic[Meter]):
             cost = zero.add(self.meter.prices(loss), loss.delta_floor(), 1)
             self._set(place, _plus(self._own(place), cost))
 
-    def _own(self, place: Where) -> Spent:
+    def _own(self, place: Branch) -> Spent:
         here = self._root
         for step in place:
             if step not in here.parts:
@@ -361,7 +361,7 @@ class WorldSums(Generic[Meter]):
             here = here.parts[step]
         return here.own
 
-    def _set(self, place: Where, own: Spent) -> None:
+    def _set(self, place: Branch, own: Spent) -> None:
         way, here = [self._root], self._root
         for step in place:
             here = here.parts.setdefault(step, _Place(self.meter.start()))

@@ -506,11 +506,11 @@ def declared(plan: Pipeline, query: Handle) -> dict[float, float]:
     """Return what a query declares to move by, in each norm in which it says so."""
     release, _ = released(plan, query)
     name = plan.structure.of(release).name
-    charge = next(c for c in releases(plan.structure) if c.node.name == name)
+    path = next(c for c in releases(plan.structure) if c.node.name == name)
     found = {}
     for norm in NORMS:
         try:
-            found[norm] = compiler.distance(charge, norm)
+            found[norm] = compiler.distance(path, norm)
         except (DeclarationError, AccountingError, NotImplementedError):
             continue
     return found
