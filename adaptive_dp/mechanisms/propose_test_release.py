@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountants import Approximate, PrivacyLoss
-from adaptive_dp.graph.mechanism import Choice, Mechanism, Stability, budget_parameter
+from adaptive_dp.graph.mechanism import Choice, LocalSensitivity, Mechanism, budget_parameter
 from adaptive_dp.mechanisms.smooth_sensitivity import (
     charged_epsilon,
     declared_parameter,
@@ -169,7 +169,7 @@ class ProposeTestRelease(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = Stability
+    input_type: ClassVar[type] = LocalSensitivity
     theorem: ClassVar[str] = "Dwork & Lei 2009; Dwork & Roth 2014, sec. 7.2 (propose-test-release)"
     sampler: ClassVar[str] = (
         f"two-sided geometric on whole numbers; Laplace, {FLOAT_SAMPLER}, rounded to a grid of the "
@@ -180,10 +180,10 @@ class ProposeTestRelease(Mechanism):
     delta: float = failure_parameter()
     bound: float = declared_parameter("bound")
 
-    def release(self, value: Stability, stream: Stream) -> NDArray[np.float64]:
+    def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
         """Return the value with noise, on a grid inside its bounds, or NaN."""
         half = usable(self.epsilon) / 2
-        if not passes(value.within(self.bound), half, self.delta, stream):
+        if not passes(value.distance_above(self.bound), half, self.delta, stream):
             return np.array(math.nan)
         noisy = value.value + laplace(stream) * (self.bound * (1 + 1e-12) / half)
         return on_grid(noisy, value.lower, value.upper, stream)
@@ -236,7 +236,7 @@ class ReleasedSensitivity(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = Stability
+    input_type: ClassVar[type] = LocalSensitivity
     theorem: ClassVar[str] = "private bound of the local sensitivity: Dwork & Lei 2009"
     sampler: ClassVar[str] = (
         f"two-sided geometric on whole numbers; Laplace, {FLOAT_SAMPLER}, rounded to a grid of the "
@@ -248,14 +248,14 @@ class ReleasedSensitivity(Mechanism):
     slope: float = declared_parameter("slope")
     logarithmic: bool = attrs.field(default=True, validator=flag)
 
-    def release(self, value: Stability, stream: Stream) -> NDArray[np.float64]:
+    def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
         """Return the value with noise, on a grid inside its bounds."""
         half = usable(self.epsilon) / 2
         moved = integer_noise(half, stream) + threshold(half, self.delta)
         scale = self.bounded(value, moved) / half
         return on_grid(value.value + laplace(stream) * scale, value.lower, value.upper, stream)
 
-    def bounded(self, value: Stability, moved: int) -> float:
+    def bounded(self, value: LocalSensitivity, moved: int) -> float:
         """Return B for a noise of ``moved = N + T``; private. At least the grid's step.
 
         Levels are a little farther apart than ``slope``, by more than all rounding of L.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from accountants import Approximate, PrivacyLoss, Pure, ZeroConcentrated
 from accountants.numerics import up
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.mechanism import SLACK, Mechanism, Stability, budget_parameter
+from adaptive_dp.graph.mechanism import SLACK, LocalSensitivity, Mechanism, budget_parameter
 from adaptive_dp.graph.values import POSITIVE, number, positive
 from adaptive_dp.noise.stream import FLOAT_SAMPLER, Stream
 
@@ -83,7 +83,7 @@ def fine_uniform(stream: Stream) -> float:
 # -----------------------------------------------------------------------------
 # What the mechanisms share whose noise follows the smooth sensitivity.
 #
-# They release ``f(x) + S(x)/a Z`` with S a beta-smooth sensitivity (`Stability.smooth`). For
+# They release ``f(x) + S(x)/a Z`` with S a beta-smooth sensitivity (`LocalSensitivity.smooth`). For
 # neighbours ``S(x') = e^b S(x)`` with ``|b| <= beta``, and ``|f(x) - f(x')|`` is at most both
 # S(x) and S(x'). So, in units of ``S(x)/a``, the pair of outputs is
 #
@@ -107,7 +107,11 @@ def charged_epsilon(epsilon: float) -> float:
 
 
 def noisy(
-    value: Stability, beta: float, shift: float, draw: Callable[[Stream], float], stream: Stream
+    value: LocalSensitivity,
+    beta: float,
+    shift: float,
+    draw: Callable[[Stream], float],
+    stream: Stream,
 ) -> NDArray[np.float64]:
     """Return ``f + S/a Z`` on the grid of the bounds, with ``a = shift`` and Z from ``draw``.
 
@@ -237,7 +241,7 @@ class SmoothLaplace(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = Stability
+    input_type: ClassVar[type] = LocalSensitivity
     theorem: ClassVar[str] = (
         "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; exact delta of shifted and stretched "
         "Laplace laws"
@@ -247,7 +251,7 @@ class SmoothLaplace(Mechanism):
     epsilon: float = budget_parameter("epsilon")
     delta: float = failure_parameter()
 
-    def release(self, value: Stability, stream: Stream) -> NDArray[np.float64]:
+    def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
         """Return the value with noise, on a grid inside its bounds."""
         epsilon = usable(self.epsilon)
         beta = laplace_smoothness(epsilon, self.delta)
@@ -342,7 +346,7 @@ class SmoothStudent(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = Stability
+    input_type: ClassVar[type] = LocalSensitivity
     theorem: ClassVar[str] = (
         "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; Bun & Steinke 2019; exact loss "
         "of Student's t (hyperbolic distance)"
@@ -352,7 +356,7 @@ class SmoothStudent(Mechanism):
     epsilon: float = budget_parameter("epsilon")
     degrees: float = attrs.field(default=3.0, converter=number, validator=_degrees)
 
-    def release(self, value: Stability, stream: Stream) -> NDArray[np.float64]:
+    def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
         """Return the value with noise, on a grid inside its bounds."""
         epsilon = usable(self.epsilon)
         beta = smoothness(epsilon, self.degrees)
@@ -393,7 +397,7 @@ class SmoothCauchy(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = Stability
+    input_type: ClassVar[type] = LocalSensitivity
     theorem: ClassVar[str] = (
         "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; exact loss of Cauchy laws (hyperbolic "
         "distance)"
@@ -402,7 +406,7 @@ class SmoothCauchy(Mechanism):
 
     epsilon: float = budget_parameter("epsilon")
 
-    def release(self, value: Stability, stream: Stream) -> NDArray[np.float64]:
+    def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
         """Return the value with noise, on a grid inside its bounds."""
         epsilon = usable(self.epsilon)
         beta = smoothness(epsilon, 1)
@@ -462,7 +466,7 @@ class SmoothLaplaceLogNormal(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = Stability
+    input_type: ClassVar[type] = LocalSensitivity
     theorem: ClassVar[str] = (
         "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; Bun & Steinke 2019 (Laplace log-normal)"
     )
@@ -470,7 +474,7 @@ class SmoothLaplaceLogNormal(Mechanism):
 
     epsilon: float = budget_parameter("epsilon")
 
-    def release(self, value: Stability, stream: Stream) -> NDArray[np.float64]:
+    def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
         """Return the value with noise, on a grid inside its bounds."""
         beta, shift = lognormal_split(usable(self.epsilon))
         return noisy(value, beta, shift, laplace_lognormal, stream)
