@@ -21,7 +21,7 @@ from adaptive_dp.data.grid import EXACT, step
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import Free, Mechanism, noise_parameter
 from adaptive_dp.graph.values import POSITIVE, number, positive, whole
-from adaptive_dp.mechanisms.selection import EXACT_CHOICE, widest
+from adaptive_dp.mechanisms.selection import EXACT_CHOICE, span_bound
 from adaptive_dp.noise.continuous import Real, is_nonnegative_sum, laplace, nearest, normal
 from adaptive_dp.noise.stream import SecureStream, Stream
 
@@ -278,7 +278,7 @@ class SparseVector(Mechanism):
         """Return the loss between values that move by at most ``distance``, apart by ``span``."""
         if distance == 0:
             return Pure(0.0)
-        apart, far = Fraction(widest(distance, span)), Fraction(distance)
+        apart, far = Fraction(span_bound(distance, span)), Fraction(distance)
         queries = ceiling(self.count * apart / Fraction(self.query_scale()))
         threshold = ceiling(far / Fraction(self.scale))
         numbers = ceiling(self.count * far / Fraction(self.numeric)) if self.numeric else 0.0
@@ -360,7 +360,7 @@ class GaussianSparseVector(Mechanism):
             down(min(self.query_sigma / distance, 1e300)),
             self.queries,
             self.count,
-            monotone=widest(distance, span) <= distance,
+            monotone=span_bound(distance, span) <= distance,
         )
 
     def redrawn(self) -> bool:
