@@ -28,9 +28,9 @@ from adaptive_dp.graph.values import number, whole
 from adaptive_dp.mechanisms.selection import EXACT_CHOICE
 from adaptive_dp.mechanisms.smooth_sensitivity import (
     charged_epsilon,
-    failure_parameter,
-    steps_loss,
-    usable,
+    delta_parameter,
+    group_loss,
+    noise_epsilon,
 )
 from adaptive_dp.mechanisms.sparse_vector import SparseVector, counted, finite_threshold
 from adaptive_dp.noise import lattice
@@ -547,7 +547,7 @@ class StableVotes(Mechanism):
     sampler: ClassVar[str] = f"sparse vector, continuous Laplace noise, {EXACT_CHOICE}"
 
     epsilon: float = budget_parameter("epsilon")
-    failure: float = failure_parameter()
+    failure: float = delta_parameter()
     failures: int = attrs.field(default=1, converter=number, validator=counted)
 
     def release(self, value: VoteCounts, stream: Stream) -> NDArray[np.float64]:
@@ -560,7 +560,7 @@ class StableVotes(Mechanism):
     def sparse_vector(self, questions: int) -> SparseVector:
         """Return what reads -d and says where it is above -T: which questions fail."""
         moved = 2.0 * self.failures
-        scale = (1 + math.cbrt(moved) ** 2) / usable(self.epsilon) * (1 + 1e-12)
+        scale = (1 + math.cbrt(moved) ** 2) / noise_epsilon(self.epsilon) * (1 + 1e-12)
         plain = SparseVector(scale, 0.0, self.failures)
         wide = plain.query_scale()
         odds = questions * wide**2 / (2 * (wide**2 - scale**2) * self.failure)
@@ -571,7 +571,7 @@ class StableVotes(Mechanism):
         """Return the loss of any number of questions where ``distance`` teachers change."""
         epsilon = self.sparse_vector(1).loss(1.0, 2.0).pure()
         assert epsilon is not None
-        return steps_loss(
+        return group_loss(
             Approximate(max(epsilon, charged_epsilon(self.epsilon)), self.failure), distance
         )
 
