@@ -32,7 +32,7 @@ from adaptive_dp.mechanisms.smooth_sensitivity import (
     group_loss,
     noise_epsilon,
 )
-from adaptive_dp.mechanisms.sparse_vector import SparseVector, counted, finite_threshold
+from adaptive_dp.mechanisms.sparse_vector import SparseVector, check_count, check_threshold
 from adaptive_dp.noise import lattice
 from adaptive_dp.noise.gaussian import rounded_gaussian
 from adaptive_dp.noise.laplace import rounded_laplace
@@ -328,7 +328,7 @@ class ConfidentGNMax(Mechanism):
     theorem: ClassVar[str] = "Confident-GNMax: Papernot et al. 2018; Smith & Thakurta 2022"
     sampler: ClassVar[str] = SAMPLER
 
-    threshold: float = attrs.field(converter=number, validator=finite_threshold)
+    threshold: float = attrs.field(converter=number, validator=check_threshold)
     sigma_check: float = noise_parameter("sigma_check")
     sigma: float = noise_parameter("sigma")
     answers: int | None = answers_parameter()
@@ -458,7 +458,7 @@ class InteractiveGNMax(Mechanism):
     theorem: ClassVar[str] = "Interactive-GNMax: Papernot et al. 2018; Smith & Thakurta 2022"
     sampler: ClassVar[str] = SAMPLER
 
-    threshold: float = attrs.field(converter=number, validator=finite_threshold)
+    threshold: float = attrs.field(converter=number, validator=check_threshold)
     sigma_check: float = noise_parameter("sigma_check")
     sigma: float = noise_parameter("sigma")
     confidence: float = attrs.field(converter=number, validator=_confidence)
@@ -548,7 +548,7 @@ class StableVotes(Mechanism):
 
     epsilon: float = budget_parameter("epsilon")
     failure: float = delta_parameter()
-    failures: int = attrs.field(default=1, converter=number, validator=counted)
+    failures: int = attrs.field(default=1, converter=number, validator=check_count)
 
     def release(self, value: VoteCounts, stream: Stream) -> NDArray[np.float64]:
         """Return answers, NaN for none; shape (questions,)."""
