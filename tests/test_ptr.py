@@ -11,7 +11,7 @@ from test_smooth_sensitivity import data_sets, neighbours, of, quantile
 
 import adaptive_dp as dp
 from adaptive_dp.graph.mechanism import FOREVER
-from adaptive_dp.mechanisms.propose_test_release import threshold
+from adaptive_dp.mechanisms.propose_test_release import distance_threshold
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.queries.order_statistics import QuantileSensitivity
 
@@ -64,7 +64,7 @@ def exact_delta(step: float, cut: int, epsilon: float) -> float:
 def test_propose_test_release_is_as_private_as_it_says(epsilon: float) -> None:
     for delta in (1e-2, 1e-3, 1e-6):
         half = epsilon / 2
-        cut = threshold(half, delta)
+        cut = distance_threshold(half, delta)
         assert exact_delta(half, cut, epsilon) <= delta
         if cut > 0:
             assert exact_delta(half, cut, epsilon) > delta * math.exp(-half) * 0.9
@@ -78,7 +78,7 @@ def test_the_published_threshold_spends_half_of_delta() -> None:
     assert 0.5 * math.exp(-step * real) == pytest.approx(5e-4)
     ours = exact_delta(step, math.floor(real), 2 * step)
     assert ours <= delta
-    assert threshold(step, delta) < real
+    assert distance_threshold(step, delta) < real
 
 
 def test_distances_to_a_large_sensitivity_move_by_one_step() -> None:
@@ -107,7 +107,7 @@ def released_delta(levels: tuple[int, int], shift: float, apart: float, half: fl
 
     B is not released; were it, the delta would be this sum over its values.
     """
-    cut = threshold(half, 1e-2)
+    cut = distance_threshold(half, 1e-2)
     total = 0.0
     for b in range(-60, 120):  # the level of B
         p, q = (mass(half, b - cut - level) for level in levels)
@@ -143,11 +143,11 @@ def test_the_bound_covers_the_sensitivity_and_moves_by_one_level(
     for exchange in (True, False):
         for x in data_sets(range(1, 4)):
             here = of(x, 0.5, exchange)
-            bound = mechanism.bounded(here, 0)
+            bound = mechanism.sensitivity_bound(here, 0)
             assert bound >= here.local(0)
             for y in neighbours(x, exchange):
                 other = of(y, 0.5, exchange)
-                below, over = (mechanism.bounded(other, k) for k in (-1, 1))
+                below, over = (mechanism.sensitivity_bound(other, k) for k in (-1, 1))
                 assert below * (1 - 1e-12) <= bound <= over * (1 + 1e-12)
 
 
@@ -158,7 +158,7 @@ def test_extreme_slopes_and_noises() -> None:
             epsilon=1.0, delta=1e-6, slope=slope, logarithmic=logarithmic
         )
         for moved in (-(10**9), 0, 10**9):
-            assert mechanism.bounded(data, moved) > 0
+            assert mechanism.sensitivity_bound(data, moved) > 0
         assert 0 <= float(mechanism.release(data, SeededStream(1))) <= 1
 
 

@@ -21,8 +21,8 @@ from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.graph.mechanism import Ranked
 from adaptive_dp.graph.operation import Change
 from adaptive_dp.mechanisms import selection as quantile
-from adaptive_dp.mechanisms.selection import points
-from adaptive_dp.queries.order_statistics import Ranks, rounded_order, score_sensitivity
+from adaptive_dp.mechanisms.selection import grid_points
+from adaptive_dp.queries.order_statistics import Ranks
 
 ALPHA = 1e-7
 
@@ -33,7 +33,7 @@ def ranks(values: Any, lower: float, upper: float, q: float) -> Ranks:
 
 def law(values: Any, lower: float, upper: float, q: float, scale: float) -> Any:
     """The chance of every point of the grid, by each point's own rank."""
-    unit, first, last = points(lower, upper)
+    unit, first, last = grid_points(lower, upper)
     grid = np.arange(first, last + 1) * unit
     inside = np.clip(np.array(values, dtype=float), lower, upper)
     score = [-abs(int((inside < t).sum()) - rounded_order(q) * len(inside)) for t in grid]
@@ -44,7 +44,7 @@ def law(values: Any, lower: float, upper: float, q: float, scale: float) -> Any:
 @pytest.fixture
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """A grid of few points, so that each can be counted."""
-    monkeypatch.setattr(quantile, "POINTS", 4)
+    monkeypatch.setattr(quantile, "GRID_BITS", 4)
 
 
 CASES = [
@@ -133,7 +133,7 @@ def test_scores_are_exact_for_many_rows() -> None:
 
 def test_outputs_are_the_same_points_whatever_the_data() -> None:
     lower, upper = -3.7, 11.3
-    unit, first, last = points(lower, upper)
+    unit, first, last = grid_points(lower, upper)
     assert unit == 2.0 ** (math.floor(math.log2(15)) - 30)
     assert first * unit >= lower > (first - 1) * unit
     assert last * unit <= upper < (last + 1) * unit
@@ -189,9 +189,9 @@ def test_odd_bounds(lower: float, upper: float) -> None:
 def test_uniform_points_are_uniform() -> None:
     """A word in the last, partial multiple of the count is drawn again."""
     whole = (2**64 // 3) * 3
-    assert quantile._below(3, Told([whole, 7])) == 1
-    assert quantile._below(1, Told([2**64 - 1])) == 0
-    seen = np.bincount([quantile._below(5, Quick(s)) for s in range(2_000)], minlength=5)
+    assert quantile._uniform_below(3, Told([whole, 7])) == 1
+    assert quantile._uniform_below(1, Told([2**64 - 1])) == 0
+    seen = np.bincount([quantile._uniform_below(5, Quick(s)) for s in range(2_000)], minlength=5)
     assert stats.chisquare(seen).pvalue > ALPHA
 
 

@@ -495,7 +495,9 @@ def _noisy(structure: Structure) -> None:
     """Refuse mechanisms that promise nothing at any delta."""
     paths = releases(structure)
     bare = [
-        name for name, (loss, _) in compiler.release_losses(paths).items() if loss.delta_floor() >= 1
+        name
+        for name, (loss, _) in compiler.release_losses(paths).items()
+        if loss.delta_floor() >= 1
     ]
     if bare:
         raise DeclarationError(

@@ -35,12 +35,12 @@ from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.run import private_values
 from adaptive_dp.graph.values import POSITIVE, number, positive, whole
-from adaptive_dp.mechanisms.propose_test_release import passes
+from adaptive_dp.mechanisms.propose_test_release import is_far
 from adaptive_dp.mechanisms.smooth_sensitivity import (
     charged_epsilon,
-    failure_parameter,
-    step,
-    usable,
+    delta_parameter,
+    grid_step,
+    noise_epsilon,
 )
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.aggregators import GNMax, argmax_mu, changed, most
@@ -159,7 +159,7 @@ class Spending:
     @property
     def least(self) -> float:
         """The least S: a step of the grid of f's bounds."""
-        return step(0.0, self.worst)
+        return grid_step(0.0, self.worst)
 
 
 @frozen
@@ -482,7 +482,7 @@ class TestedGNMax(Mechanism):
     order: float = field(converter=number, validator=_order, metadata={"symbol": "order"})
     budget: float = field(converter=number, validator=_budget, metadata={"symbol": "budget"})
     epsilon: float = budget_parameter("epsilon")
-    failure: float = failure_parameter()
+    failure: float = delta_parameter()
 
     def release(self, value: VoteCounts, stream: Stream) -> NDArray[np.float64]:
         """Return the class of most votes after noise, or NaN for all questions."""
@@ -491,7 +491,7 @@ class TestedGNMax(Mechanism):
         if LEAST <= self.sigma <= MOST:
             votes = GaussianVotes(self.sigma, counts.shape[1], value.teachers)
             far = votes.distance(counts, float(self.order), self.budget)
-        if passes(far, usable(self.epsilon), self.failure, stream):
+        if is_far(far, noise_epsilon(self.epsilon), self.failure, stream):
             return most(value.counts, self.sigma, stream)
         return np.full(len(counts), math.nan)
 
