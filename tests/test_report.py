@@ -247,7 +247,7 @@ def test_without_jinja_the_error_names_the_extra() -> None:
         "n = dp.dataset('people', columns={}).count().release(dp.Laplace(scale=2))\n"
         "paper = dp.Pipeline(n=n).certify()\n"
         "print(dp.markdown(paper)[:21])\n"
-        "try: dp.html(paper)\n"
+        "try: dp.report(paper)\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

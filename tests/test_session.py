@@ -463,7 +463,7 @@ def test_a_certificate_can_be_verified_and_forgeries_are_found():
     again = Certificate.from_json(paper.to_json())
     verdict = dp.verify(again)
     assert verdict.holds, verdict.reasons
-    for text in (dp.markdown(paper), dp.html(paper)):
+    for text in (dp.markdown(paper), dp.report(paper)):
         assert "wherever the analyst stops" in text
     assert "odometer" in str(paper)
 

@@ -585,7 +585,7 @@ class Certificate:
     See Also
     --------
     adaptive_dp.verify : Recompute a certificate.
-    adaptive_dp.html : A certificate as a page.
+    adaptive_dp.report : A certificate as a page.
 
     Examples
     --------
