@@ -82,7 +82,7 @@ def certificate(**more: Any) -> dict[str, Any]:
             accountant("gaussian", None, None, "", "no mu"),
             accountant("basic", 0.5, 2.5000001, "sum"),
             accountant("renyi", 0.5, 2.0, "Mironov"),
-            accountant("zcdp", 0.5, "inf", "Bun"),
+            accountant("zcdp", 0.5, {"float": "inf"}, "Bun"),
         ],
         "worlds": {"count": 4, "exact": True, "worst": ["health = poor"]},
         "assumptions": ["The clock is not observed."],
@@ -291,7 +291,7 @@ def test_what_is_not_a_certificate_is_refused(write: Any) -> None:
 
 @pytest.mark.parametrize("write", [report, markdown])
 def test_an_infinite_claim_can_be_read(write: Any) -> None:
-    claim = {"epsilon": "inf", "delta": 0.0, "accountant": "basic"}
+    claim = {"epsilon": {"float": "inf"}, "delta": 0.0, "accountant": "basic"}
     assert "∞" in write(certificate(claim=claim, nodes=[], accountants=[], protects=[]))
 
 

@@ -80,11 +80,13 @@ def ball_steps(values: Floats, radius: float) -> tuple[Floats, float]:
     # |rounded| <= |clipped| + unit sqrt(width) / 2 <= radius.
     inner = max(0.0, radius - unit * math.sqrt(width) / 2) * (1 - slack)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        found = squares(values)
+        squared_norms = squares(values)
         # False for NaN; for the rest neither the factor inner / norm nor its squares underflow
-        plain = (found < 1e200) & (inner >= 1e-140)
+        plain = (squared_norms < 1e200) & (inner >= 1e-140)
         # rows that are surely inside stay as they are, with room for the error of `found`
-        factor = np.where(found < inner * inner * (1 - 2.0**-40), 1.0, inner / np.sqrt(found))
+        factor = np.where(
+            squared_norms < inner * inner * (1 - 2.0**-40), 1.0, inner / np.sqrt(squared_norms)
+        )
         steps = values * (factor / unit)[:, None]
         np.rint(steps, out=steps)
     rest = np.flatnonzero(~plain)

@@ -41,7 +41,8 @@ from adaptive_dp.graph.values import texts
 FUNCTIONS: Mapping[str, str]
 OPERATIONS: Mapping[str, str]
 MECHANISMS: Mapping[str, str]
-FUNCTIONS, OPERATIONS, MECHANISMS = provided("names")
+_tables: Any = provided("names")
+FUNCTIONS, OPERATIONS, MECHANISMS = _tables
 """Functions, operations and mechanisms of the library by public name; see `adaptive_dp.names`."""
 
 _FUNCTION_NAMES: Mapping[str, str] = {place: name for name, place in FUNCTIONS.items()}

@@ -219,8 +219,10 @@ def accounting_unit(accountant: str, budget: Budget) -> AccountingUnit:
     failures = budget.failures
     if accountant != INDIVIDUAL:
         mine, others = delta_shares(accountant, budget)
-        found = filter_for(accountant, budget.epsilon, mine, failures)
-        return AccountingUnit(budget, found, _odometer(accountant, others, failures), found.theorem)
+        filter_ = filter_for(accountant, budget.epsilon, mine, failures)
+        return AccountingUnit(
+            budget, filter_, _odometer(accountant, others, failures), filter_.theorem
+        )
     each = individual_filter(budget)
     prices, odometer = GaussianFilter(each.mu), _odometer("gaussian", budget.delta, failures)
     return AccountingUnit(budget, prices, odometer, each.theorem, each)
@@ -570,10 +572,10 @@ class Account:
     def check_shares(self, part: PartPath) -> None:
         """Refuse a part with another share than the ledger, or this session, gives it."""
         for name, share in part:
-            found = self._shares[name]
-            if found != share:
+            earlier = self._shares[name]
+            if earlier != share:
                 raise DeclarationError(
-                    f"the part {name!r} has {found!r} of the session's budget, not {share!r}; a "
+                    f"the part {name!r} has {earlier!r} of the session's budget, not {share!r}; a "
                     "part's share stays the same: open it with that, or choose another name"
                 )
 

@@ -281,10 +281,10 @@ def verify(
         except (PlanError, AccountingError) as error:
             raise DocumentError(f"certificate.session cannot be recomputed: {error}") from None
         reasons += refused
-    found = verdict(read, again, compared(read, again), reasons)
+    answer = verdict(read, again, compared(read, again), reasons)
     if read.session is None:
-        return found
-    return evolve(found, found=read.epsilon if found.holds else math.inf)
+        return answer
+    return evolve(answer, found=read.epsilon if answer.holds else math.inf)
 
 
 def _replayed(
@@ -319,7 +319,7 @@ def _replayed(
         except AccountingError:
             return again, [f"{name!r} does not fit into the budget after the steps before it"]
         sums.add(costs)
-    found = _row(
+    row = _row(
         session.steps,
         budget,
         unit,
@@ -329,4 +329,4 @@ def _replayed(
         session.ledger,
     )
     promised = evolve(again.claim, epsilon=float(unit.promised()))
-    return evolve(_of_session(again, found), claim=promised), []
+    return evolve(_of_session(again, row), claim=promised), []

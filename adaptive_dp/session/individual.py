@@ -143,13 +143,13 @@ class IndividualBudgets:
             raise DeclarationError(
                 "no step has read the data yet, so that there are no records; run one first"
             )
-        rows, found = self._state.rows, self.filter.spent(self._state.spent)
+        rows, totals = self._state.rows, self.filter.spent(self._state.spent)
 
         def ordered(spent: Array) -> Array:
             first = np.unique(rows.reveal().units, return_index=True)[1]
             return spent[np.argsort(first)]
 
-        return found.map(ordered)
+        return totals.map(ordered)
 
     def _replay(self, number: int | None, structure: Structure | None) -> Active:
         """Bring the state up to an entry, or to the last; return who takes part in that one.
@@ -165,11 +165,11 @@ class IndividualBudgets:
                 break
             own = structure if entry["number"] == number else None
             if own is None:
-                found = self._plans.read(entry).structure
+                released = self._plans.read(entry).structure
             else:
-                found = own
+                released = own
                 self._plans.keep(entry, own)
-            active = self._pay(found, entry["releases"])
+            active = self._pay(released, entry["releases"])
         return active
 
     def _pay(self, structure: Structure, digests: Sequence[str]) -> Active:

@@ -337,15 +337,15 @@ class _Audit:
 
     def _declares(self, structure: Structure, entry: dict[str, Any]) -> list[str]:
         """Return which data sets are declared differently than before, or than the entry says."""
-        found = declarations(structure)
+        declared = declarations(structure)
         reasons = []
-        if entry["data"] != {name: list(said) for name, said in found.items()}:
+        if entry["data"] != {name: list(said) for name, said in declared.items()}:
             reasons.append("the declarations that it names are not those of its plan")
         try:
-            check_declarations(found, self.declared)
+            check_declarations(declared, self.declared)
         except PlanError as error:
             reasons.append(f"{error}: their costs do not add up to one promise")
-        self.declared = found | self.declared
+        self.declared = declared | self.declared
         return reasons
 
     def _short(self, claimed: Costs, truth: Costs) -> list[str]:
@@ -363,11 +363,11 @@ class _Audit:
         return reasons
 
     def _sums(self, costs: Costs) -> dict[Any, Spent]:
-        zero, found = self.filter.start(), dict[Any, Spent]()
+        zero, totals = self.filter.start(), dict[Any, Spent]()
         for place, loss in costs:
-            before = found.get(place, zero)
-            found[place] = before.add(self.filter.prices(loss), loss.failure(), 1)
-        return found
+            before = totals.get(place, zero)
+            totals[place] = before.add(self.filter.prices(loss), loss.failure(), 1)
+        return totals
 
 
 def _covers(above: Spent, below: Spent) -> bool:

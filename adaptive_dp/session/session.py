@@ -836,14 +836,14 @@ class Session:
             plan, spent = self.pipeline, self.epsilon
         # its runs choose no step: what bounds losses that were fixed before holds of them
         fixed = Pipeline.of(plan.outputs, plan.delta)
-        found = fixed.audit(samples=samples, confidence=confidence, seed=seed, **data)
+        result = fixed.audit(samples=samples, confidence=confidence, seed=seed, **data)
         notes = (
             "each step is held fixed as it was chosen: how it was chosen is not audited",
             f"the session's certificate: epsilon {shown(self.budget.epsilon, upward=True)} at "
             f"delta {shown(self.budget.delta, upward=True)}, of which "
             f"{shown(spent, upward=True)} is spent",
         )
-        return evolve(found, notes=(*found.notes, *notes))
+        return evolve(result, notes=(*result.notes, *notes))
 
     def certificate(self) -> Certificate:
         """Return what the session promises, and what was spent of it.
