@@ -33,7 +33,7 @@ from adaptive_dp.pate.model import (
 from adaptive_dp.pate.saved_teachers import Folder, current
 from adaptive_dp.queries import domains
 from adaptive_dp.queries.domains import Categories, Column, Table
-from adaptive_dp.queries.examples import ExamplesOf, declarations, drawn
+from adaptive_dp.queries.examples import ExamplesOf, declarations, draw_parts
 from adaptive_dp.queries.labeled import open_handle
 from adaptive_dp.queries.source import reading
 from adaptive_dp.queries.transforms import category_index
@@ -550,9 +550,11 @@ def _split(stream: Stream, examples: Examples, rows: Rows, count: int) -> NDArra
     folder = None if isinstance(stream, SeededStream) else current()
     shares = [1 / count] * count
     if folder is None:
-        return drawn(stream, shares, examples.count)[examples.units]
+        return draw_parts(stream, shares, examples.count)[examples.units]
     # the data set's own numbers, which its filters and samples leave as they are
-    return drawn(folder.stream("split"), shares, int(rows.units.max(initial=-1)) + 1)[rows.units]
+    return draw_parts(folder.stream("split"), shares, int(rows.units.max(initial=-1)) + 1)[
+        rows.units
+    ]
 
 
 @frozen(eq=False, repr=False)
