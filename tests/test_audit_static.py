@@ -137,8 +137,8 @@ def test_shared_parts_are_looked_at_once() -> None:
     nest: Any = [1.0]
     for _ in range(30):
         nest = [nest] * 60
-    assert not statics._data(nest)
-    assert statics._data([nest, [SECRETS]])
+    assert not statics._looks_like_data(nest)
+    assert statics._looks_like_data([nest, [SECRETS]])
 
 
 def test_an_attribute_is_no_global_of_its_name() -> None:

@@ -579,7 +579,8 @@ class CoefficientNorm(Query):
     ``k = max(0, l - lambda_min)``: where the bound is wrong, a larger ridge makes it true. So
     ``H >= h I``, ``h = ridge + l``, whatever the released values are.
 
-    *Sensitivity*. Let a row (x, y) appear, and k fall by c: c is in [0, 1], as the eigenvalue rises by that.
+    *Sensitivity*. Let a row (x, y) appear, and k fall by c: c is in [0, 1], as the eigenvalue
+    rises by that.
     ``theta' - theta = H'^-1 (x y - (x x' - c I) theta)``, and all eigenvalues of ``x x' - c I`` are
     in [-1, 1], so ``|theta' - theta| <= (1 + |theta|) / h``, and the same with theta' on the right:
     the logarithm moves by at most ``log(1 + 1/h)``, and the value by 1. The rounding of
@@ -729,7 +730,8 @@ class EigenvalueOfMoments(Query):
     *Sensitivity*, as of `SmallestEigenvalue` for R = 1: the value is
     ``min(lambda, max(0, 2^30 - trace))``. By Weyl's inequality the eigenvalue moves by at most r
     for a unit of up to r rows, exchanged or not, and so does the trace, whose terms are not
-    negative. Where it is the eigenvalue, the matrix's entries are at most 2^30: between two data sets their
+    negative. Where it is the eigenvalue, the matrix's entries are at most 2^30: between two data
+    sets their
     rounding and LAPACK's move it by at most ``2^-17.9 d``, for which the sensitivity is
     ``r (1 + d 2^-17)``.
 
