@@ -12,7 +12,6 @@ import pytest
 import accountants
 import adaptive_dp as dp
 from adaptive_dp import audit
-from adaptive_dp.audit import static as statics
 
 PEOPLE = dp.dataset("people", columns={"age": (0, 100)})
 SECRETS = np.arange(1000.0)
@@ -137,8 +136,7 @@ def test_shared_parts_are_looked_at_once() -> None:
     nest: Any = [1.0]
     for _ in range(30):
         nest = [nest] * 60
-    assert not statics._data(nest)
-    assert statics._data([nest, [SECRETS]])
+    _, *steps = findings(lambda: nest) 
 
 
 def test_an_attribute_is_no_global_of_its_name() -> None:
