@@ -31,7 +31,7 @@ from adaptive_dp.graph.mechanism import Mechanism, budget_parameter
 from adaptive_dp.graph.values import number, positive
 from adaptive_dp.instance.records import RidgeBounds, worst_curve
 from adaptive_dp.mechanisms.additive import Gaussian, sigma_for
-from adaptive_dp.mechanisms.released_bounds import LowerBound, UpperBound, probable
+from adaptive_dp.mechanisms.released_bounds import LowerBound, UpperBound, check_failure
 from adaptive_dp.noise.stream import FLOAT_SAMPLER, Stream
 from adaptive_dp.queries.moments import FARTHEST, CoefficientNorm, LeastEigenvalue, kept, unit
 
@@ -149,7 +149,7 @@ class PosteriorSample(Mechanism):
 
     >>> import adaptive_dp as dp
     >>> loss = PosteriorSample(mu=0.25, failure=1e-7).loss(distance=1)
-    >>> round(loss.mu(), 6), loss.failure()
+    >>> round(loss.mu(), 6), loss.delta_floor()
     (0.25, 1e-07)
     >>> people = dp.dataset("people", columns={"age": (0, 100), "days": (0, 40)})
     >>> plan = dp.Pipeline(model=people.solve(dp.AdaOPS(["age"], "days"), epsilon=1.0, delta=1e-6))
@@ -164,7 +164,7 @@ class PosteriorSample(Mechanism):
     sampler: ClassVar[str] = f"Gaussian, {FLOAT_SAMPLER}, through an exact factor"
 
     mu: float = budget_parameter("mu")
-    failure: float = field(converter=number, validator=probable)
+    failure: float = field(converter=number, validator=check_failure)
 
     def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
         """Return that of the coefficients."""

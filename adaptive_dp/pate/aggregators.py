@@ -28,11 +28,11 @@ from adaptive_dp.graph.values import number, whole
 from adaptive_dp.mechanisms.selection import EXACT_CHOICE
 from adaptive_dp.mechanisms.smooth_sensitivity import (
     charged_epsilon,
-    failure_parameter,
-    steps_loss,
-    usable,
+    delta_parameter,
+    group_loss,
+    noise_epsilon,
 )
-from adaptive_dp.mechanisms.sparse_vector import SparseVector, counted, finite_threshold
+from adaptive_dp.mechanisms.sparse_vector import SparseVector, check_count, check_threshold
 from adaptive_dp.noise import lattice
 from adaptive_dp.noise.gaussian import rounded_gaussian
 from adaptive_dp.noise.laplace import rounded_laplace
@@ -241,7 +241,7 @@ class Plurality(Mechanism):
 
     Examples
     --------
-    >>> Plurality().loss(1.0).failure()
+    >>> Plurality().loss(1.0).delta_floor()
     1.0
     """
 
@@ -328,7 +328,7 @@ class ConfidentGNMax(Mechanism):
     theorem: ClassVar[str] = "Confident-GNMax: Papernot et al. 2018; Smith & Thakurta 2022"
     sampler: ClassVar[str] = SAMPLER
 
-    threshold: float = attrs.field(converter=number, validator=finite_threshold)
+    threshold: float = attrs.field(converter=number, validator=check_threshold)
     sigma_check: float = noise_parameter("sigma_check")
     sigma: float = noise_parameter("sigma")
     answers: int | None = answers_parameter()
@@ -458,7 +458,7 @@ class InteractiveGNMax(Mechanism):
     theorem: ClassVar[str] = "Interactive-GNMax: Papernot et al. 2018; Smith & Thakurta 2022"
     sampler: ClassVar[str] = SAMPLER
 
-    threshold: float = attrs.field(converter=number, validator=finite_threshold)
+    threshold: float = attrs.field(converter=number, validator=check_threshold)
     sigma_check: float = noise_parameter("sigma_check")
     sigma: float = noise_parameter("sigma")
     confidence: float = attrs.field(converter=number, validator=_confidence)
@@ -547,8 +547,8 @@ class StableVotes(Mechanism):
     sampler: ClassVar[str] = f"sparse vector, continuous Laplace noise, {EXACT_CHOICE}"
 
     epsilon: float = budget_parameter("epsilon")
-    failure: float = failure_parameter()
-    failures: int = attrs.field(default=1, converter=number, validator=counted)
+    failure: float = delta_parameter()
+    failures: int = attrs.field(default=1, converter=number, validator=check_count)
 
     def release(self, value: VoteCounts, stream: Stream) -> NDArray[np.float64]:
         """Return answers, NaN for none; shape (questions,)."""
@@ -560,7 +560,7 @@ class StableVotes(Mechanism):
     def sparse_vector(self, questions: int) -> SparseVector:
         """Return what reads -d and says where it is above -T: which questions fail."""
         moved = 2.0 * self.failures
-        scale = (1 + math.cbrt(moved) ** 2) / usable(self.epsilon) * (1 + 1e-12)
+        scale = (1 + math.cbrt(moved) ** 2) / noise_epsilon(self.epsilon) * (1 + 1e-12)
         plain = SparseVector(scale, 0.0, self.failures)
         wide = plain.query_scale()
         odds = questions * wide**2 / (2 * (wide**2 - scale**2) * self.failure)
@@ -571,7 +571,7 @@ class StableVotes(Mechanism):
         """Return the loss of any number of questions where ``distance`` teachers change."""
         epsilon = self.sparse_vector(1).loss(1.0, 2.0).pure()
         assert epsilon is not None
-        return steps_loss(
+        return group_loss(
             Approximate(max(epsilon, charged_epsilon(self.epsilon)), self.failure), distance
         )
 

@@ -155,7 +155,7 @@ def current() -> Folder | None:
 
 
 @contextlib.contextmanager
-def kept(folder: str | os.PathLike[str]) -> Iterator[None]:
+def saved(folder: str | os.PathLike[str]) -> Iterator[None]:
     """Keep trained teachers in a folder while a block runs, and take those that lie there.
 
     The folder is private: it holds what was learned from each group of people, and the key to who
@@ -181,7 +181,7 @@ def kept(folder: str | os.PathLike[str]) -> Iterator[None]:
     Examples
     --------
     >>> import tempfile
-    >>> with kept(tempfile.mkdtemp()):
+    >>> with saved(tempfile.mkdtemp()):
     ...     pass  # plan.run(people=frame, pool=points)
     """
     token = _CURRENT.set(opened(Path(folder)))

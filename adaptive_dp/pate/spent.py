@@ -26,7 +26,7 @@ from accountants.definitions import renyi_divergence
 from accountants.errors import probability
 from accountants.losses.votes import Votes
 from accountants.numerics import up
-from adaptive_dp.graph.compile import Charge, distance, paid, regions, releases
+from adaptive_dp.graph.compile import ReleasePath, distance, regions, release_losses, releases
 from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.graph.handles import Handle, PrivateQuery, Release, meant
 from adaptive_dp.graph.loops import Loop, State, upward
@@ -35,12 +35,12 @@ from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.run import private_values
 from adaptive_dp.graph.values import POSITIVE, number, positive, whole
-from adaptive_dp.mechanisms.propose_test_release import passes
+from adaptive_dp.mechanisms.propose_test_release import is_far
 from adaptive_dp.mechanisms.smooth_sensitivity import (
     charged_epsilon,
-    failure_parameter,
-    step,
-    usable,
+    delta_parameter,
+    grid_step,
+    noise_epsilon,
 )
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.aggregators import GNMax, argmax_mu, changed, most
@@ -159,7 +159,7 @@ class Spending:
     @property
     def least(self) -> float:
         """The least S: a step of the grid of f's bounds."""
-        return step(0.0, self.worst)
+        return grid_step(0.0, self.worst)
 
 
 @frozen
@@ -339,57 +339,57 @@ def private_epsilon(
         raise DeclarationError(
             f"private_epsilon's seed must be a whole number of at least 0, got {seed!r}"
         )
-    charges = releases(plan.structure)
-    for charge in charges:
-        _refuse(charge)
-    wanted = {c.chain[-1].name: c for c in charges if _own(c)}
+    paths = releases(plan.structure)
+    for path in paths:
+        _refuse(path)
+    wanted = {c.steps[-1].name: c for c in paths if _own(c)}
     hidden = {name: Secret(value) for name, value in data.items()}  # for tracebacks
     del data
     votes = private_values(plan, hidden, number, set(wanted))
     accountant = DataDependentRenyi()
     state = accountant.start()
-    for charge in charges:
-        worst, _ = paid([charge])[charge.node.name]
+    for path in paths:
+        worst, _ = release_losses([path])[path.node.name]
         loss: PrivacyLoss = worst
-        if _own(charge):
-            loss = DataDependent(worst, Secret(_curve(charge, votes[charge.chain[-1].name])))
+        if _own(path):
+            loss = DataDependent(worst, Secret(_curve(path, votes[path.steps[-1].name])))
         state = accountant.compose(state, loss)
     return _guarded(lambda: accountant.private_epsilon(state, delta))
 
 
-def _refuse(charge: Charge) -> None:
+def _refuse(path: ReleasePath) -> None:
     """Raise unless a release is one whose losses add up to what the plan loses."""
-    around = regions(charge)
+    around = regions(path)
     if around:
         raise DeclarationError(
-            f"{charge.node.name}: private_epsilon treats no loops, samples and parts, here "
+            f"{path.node.name}: private_epsilon treats no loops, samples and parts, here "
             f"{', '.join(around)}; ask it of a plan without them"
         )
-    if charge.mechanism.free():
+    if path.mechanism.free():
         raise DeclarationError(
-            f"{charge.node.name}: its noise is still free; call plan.calibrate(...) first"
+            f"{path.node.name}: its noise is still free; call plan.calibrate(...) first"
         )
-    if _own(charge) and not fixed_questions(charge.chain[-1].handle):
+    if _own(path) and not fixed_questions(path.steps[-1].handle):
         raise DeclarationError(
-            f"{charge.node.name}: its questions depend on released values (points chosen by "
+            f"{path.node.name}: its questions depend on released values (points chosen by "
             "earlier answers); on other answers others would have been asked, so that what these "
             "votes lose bounds nothing; ask on points that are fixed beforehand"
         )
 
 
-def _own(charge: Charge) -> bool:
+def _own(path: ReleasePath) -> bool:
     """Whether a release is an aggregator's of which more is proven than the worst case.
 
     That is where one teacher changes; of more the worst case is charged.
     """
-    mechanism = charge.mechanism
+    mechanism = path.mechanism
     known = isinstance(mechanism, Bounded) and mechanism.input_type is VoteCounts
-    return known and distance(charge, 0) <= 1
+    return known and distance(path, 0) <= 1
 
 
-def _curve(charge: Charge, votes: Secret[Any]) -> Callable[[Any], Any]:
-    domain: BallotsDomain = charge.chain[-1].handle.domain
-    own = votes_of(charge.mechanism, domain)
+def _curve(path: ReleasePath, votes: Secret[Any]) -> Callable[[Any], Any]:
+    domain: BallotsDomain = path.steps[-1].handle.domain
+    own = votes_of(path.mechanism, domain)
     return lambda orders: own.curve(table(votes.reveal().counts), orders)
 
 
@@ -482,7 +482,7 @@ class TestedGNMax(Mechanism):
     order: float = field(converter=number, validator=_order, metadata={"symbol": "order"})
     budget: float = field(converter=number, validator=_budget, metadata={"symbol": "budget"})
     epsilon: float = budget_parameter("epsilon")
-    failure: float = failure_parameter()
+    failure: float = delta_parameter()
 
     def release(self, value: VoteCounts, stream: Stream) -> NDArray[np.float64]:
         """Return the class of most votes after noise, or NaN for all questions."""
@@ -491,7 +491,7 @@ class TestedGNMax(Mechanism):
         if LEAST <= self.sigma <= MOST:
             votes = GaussianVotes(self.sigma, counts.shape[1], value.teachers)
             far = votes.distance(counts, float(self.order), self.budget)
-        if passes(far, usable(self.epsilon), self.failure, stream):
+        if is_far(far, noise_epsilon(self.epsilon), self.failure, stream):
             return most(value.counts, self.sigma, stream)
         return np.full(len(counts), math.nan)
 

@@ -664,11 +664,11 @@ def teachers(
     Teachers are trained, and asked, by the workers that are set around the run with joblib (extra
     ``pate``), on this machine or by Dask on others; what is released does not hang on how many
     there are. Threads of one process take turns, since they share generators of random numbers:
-    processes are faster. `kept` keeps trained teachers, so that a run that was stopped goes on.
+    processes are faster. `saved` stores trained teachers, so that a run that was stopped resumes.
 
     .. code-block:: python
 
-        with joblib.parallel_config(backend="loky", n_jobs=4), dp.pate.kept("teachers"):
+        with joblib.parallel_config(backend="loky", n_jobs=4), dp.pate.saved("teachers"):
             result = plan.run(people=frame, pool=points, progress=True)
 
     With ``dask.distributed.Client(...)`` and ``backend="dask"`` the rows of each teacher, and what

@@ -533,7 +533,7 @@ class Column(Private[Array], Generic[S]):
         return PrivateQuery(Histogram(keys, edges), (self,))
 
     def median(self) -> PrivateQuery[float]:
-        """Return the median (the lower of two), for mechanisms that read a `Stability`.
+        """Return the median (the lower of two), for mechanisms that read a `LocalSensitivity`.
 
         Examples
         --------
@@ -548,7 +548,7 @@ class Column(Private[Array], Generic[S]):
         return self.quantile(0.5)
 
     def quantile(self, q: float) -> PrivateQuery[float]:
-        """Return the value of rank ``ceil(q n)``, for mechanisms that read a `Stability`.
+        """Return the value of rank ``ceil(q n)``, for mechanisms that read a `LocalSensitivity`.
 
         Parameters
         ----------
@@ -627,7 +627,7 @@ class Column(Private[Array], Generic[S]):
         *,
         range: tuple[float, float],
     ) -> PrivateQuery[float]:
-        """Return a function of your own of the values, for mechanisms that read a `Stability`.
+        """Return a function of your own of the values, for mechanisms of a `LocalSensitivity`.
 
         Parameters
         ----------
