@@ -312,7 +312,7 @@ def test_what_fails_while_scores_are_made_tells_nothing(monkeypatch: pytest.Monk
     def leaks(*_: Any, **__: Any) -> Any:
         raise ValueError("the third person's income is 7231")
 
-    monkeypatch.setattr("adaptive_dp.audit.planted.gradient_products", leaks)
+    monkeypatch.setattr(import_module("adaptive_dp.audit.planted"), "gradient_products", leaks)
     with pytest.raises(dp.RunError) as caught:
         audit.planted(learner(), canaries(), data={"people": crowd()}, seed=1)
     assert "7231" not in str(caught.value)

@@ -12,7 +12,6 @@ import pytest
 import accountants
 import adaptive_dp as dp
 from adaptive_dp import audit
-from adaptive_dp.audit import static as statics
 
 PEOPLE = dp.dataset("people", columns={"age": (0, 100)})
 SECRETS = np.arange(1000.0)
