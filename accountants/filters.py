@@ -61,7 +61,7 @@ from accountants.numerics import UNIT, Array, ceiling, down, flooring, shown
 
 S = TypeVar("S")
 
-BEYOND = Fraction(10) ** 400
+UNPAYABLE = Fraction(10) ** 400
 """The cost of a loss that no budget admits: larger than every float."""
 
 
@@ -74,7 +74,7 @@ class EpsilonDelta:
 
 
 @frozen
-class Amount:
+class UnitTotals:
     """One number for each of a filter's accounting units, and one for the delta floors.
 
     What is spent (rounded up) or what remains (rounded down).
@@ -114,11 +114,11 @@ class Filter(Protocol[S]):
         """Return the state after paying, or raise `BudgetError` and change nothing."""
         ...
 
-    def spent(self, state: S) -> Amount:
+    def spent(self, state: S) -> UnitTotals:
         """Return what is spent, rounded up."""
         ...
 
-    def remaining(self, state: S) -> Amount:
+    def remaining(self, state: S) -> UnitTotals:
         """Return what is left, rounded down."""
         ...
 
@@ -128,7 +128,7 @@ class Filter(Protocol[S]):
 
 
 @frozen
-class Spent:
+class SpentSums:
     """The state of a filter or odometer: an exact sum for each accounting unit and of floors.
 
     Its size does not grow with the number of spends.
@@ -137,16 +137,16 @@ class Spent:
     sums: tuple[Fraction, ...]
     delta_floor: Fraction = Fraction()
 
-    def add(self, prices: tuple[Fraction, ...], delta_floor: float, times: int) -> Spent:
+    def add(self, prices: tuple[Fraction, ...], delta_floor: float, times: int) -> SpentSums:
         """Return the state after spending ``times`` times."""
         # exact: no rounding error, whatever the number of spends
         sums = (s + p * times for s, p in zip(self.sums, prices, strict=True))
-        return Spent(tuple(sums), self.delta_floor + Fraction(delta_floor) * times)
+        return SpentSums(tuple(sums), self.delta_floor + Fraction(delta_floor) * times)
 
 
 def rational_cost(price: float | None) -> Fraction:
-    """Return the cost as a rational; `BEYOND` where it is infinite or unknown."""
-    return Fraction(price) if price is not None and math.isfinite(price) else BEYOND
+    """Return the cost as a rational; `UNPAYABLE` where it is infinite or unknown."""
+    return Fraction(price) if price is not None and math.isfinite(price) else UNPAYABLE
 
 
 class ExactSums:
@@ -168,11 +168,11 @@ class ExactSums:
         """Return the loss's cost in each accounting unit, beside its delta floor."""
         raise NotImplementedError
 
-    def start(self) -> Spent:
+    def start(self) -> SpentSums:
         """Return the state in which nothing is spent."""
-        return Spent((Fraction(),) * len(self.units()))
+        return SpentSums((Fraction(),) * len(self.units()))
 
-    def _after(self, state: Spent, loss: PrivacyLoss, times: int) -> Spent:
+    def _after(self, state: SpentSums, loss: PrivacyLoss, times: int) -> SpentSums:
         if not isinstance(loss, PrivacyLoss):
             raise DomainError(f"{type(self).__name__} adds up privacy losses, got {loss!r}")
         count = whole("times", times, least=0)
@@ -199,11 +199,11 @@ class SumFilter(ExactSums):
         """Return the epsilon that all that it admits keeps at ``delta``."""
         return EpsilonDelta(self.converted(delta_beside_reserve(delta, self.delta_reserve)), delta)
 
-    def admits(self, state: Spent, loss: PrivacyLoss, times: int = 1) -> bool:
+    def admits(self, state: SpentSums, loss: PrivacyLoss, times: int = 1) -> bool:
         """Whether ``loss``, spent ``times`` times, fits."""
         return self.holds(self._after(state, loss, times))
 
-    def spend(self, state: Spent, loss: PrivacyLoss, times: int = 1) -> Spent:
+    def spend(self, state: SpentSums, loss: PrivacyLoss, times: int = 1) -> SpentSums:
         """Return the state after spending ``loss`` ``times`` times.
 
         Raises
@@ -217,7 +217,7 @@ class SumFilter(ExactSums):
             raise _refusal(self, state, after, loss, times)
         return after
 
-    def holds(self, state: Spent) -> bool:
+    def holds(self, state: SpentSums) -> bool:
         """Whether a state's sums are within the budgets: all of them, or some of a union's."""
         fits = (s <= b for s, b in zip(state.sums, self.budgets(), strict=True))
         # the delta floors have a budget in any case: F must hold on every path
@@ -225,17 +225,17 @@ class SumFilter(ExactSums):
             fits
         )
 
-    def spent(self, state: Spent) -> Amount:
+    def spent(self, state: SpentSums) -> UnitTotals:
         """Return the sums, rounded up; infinite where a cost was beyond every budget."""
-        return Amount(tuple(ceiling(s) for s in state.sums), ceiling(state.delta_floor))
+        return UnitTotals(tuple(ceiling(s) for s in state.sums), ceiling(state.delta_floor))
 
-    def remaining(self, state: Spent) -> Amount:
+    def remaining(self, state: SpentSums) -> UnitTotals:
         """Return what remains of each budget and of the reserve, rounded down; never below 0."""
         left = zip(self.budgets(), state.sums, strict=True)
         costs = tuple(max(0.0, flooring(b - s)) for b, s in left)
-        return Amount(costs, flooring(Fraction(self.delta_reserve) - state.delta_floor))
+        return UnitTotals(costs, flooring(Fraction(self.delta_reserve) - state.delta_floor))
 
-    def fitting(self, state: Spent, loss: PrivacyLoss) -> int:
+    def fitting(self, state: SpentSums, loss: PrivacyLoss) -> int:
         """Return the largest number of times that ``loss`` fits (at most 10**300)."""
         counts = []
         for sum_, price, budget in zip(state.sums, self.prices(loss), self.budgets(), strict=True):
@@ -274,7 +274,7 @@ def _count(remaining: Fraction, cost: Fraction) -> int:
 
 
 def _refusal(
-    filter_: SumFilter, state: Spent, after: Spent, loss: PrivacyLoss, times: int
+    filter_: SumFilter, state: SpentSums, after: SpentSums, loss: PrivacyLoss, times: int
 ) -> BudgetError:
     """Return the error of a spend that does not fit: what it asks for, remains, and would fit."""
     left, fitting = filter_.remaining(state), filter_.fitting(state, loss)
@@ -308,7 +308,9 @@ def _refusal(
     return BudgetError(message, loss, times, fitting, largest)
 
 
-def _largest(filter_: SumFilter, state: Spent, loss: PrivacyLoss, times: int) -> PrivacyLoss | None:
+def _largest(
+    filter_: SumFilter, state: SpentSums, loss: PrivacyLoss, times: int
+) -> PrivacyLoss | None:
     """Return the loss scaled down in its mu or epsilon until it fits; what is returned does."""
     name, high = _scaled(loss)
     if not name:
@@ -705,7 +707,7 @@ def mu_square_cost(loss: PrivacyLoss) -> Fraction:
     """Return the square of the loss's mu, exactly; beyond all budgets where it is too large."""
     mu = gdp_mu(loss)
     # a larger mu has no finite epsilon
-    return Fraction(mu) ** 2 if mu <= LARGEST_MU else BEYOND
+    return Fraction(mu) ** 2 if mu <= LARGEST_MU else UNPAYABLE
 
 
 def _mu_epsilon(mu: float, delta: float) -> float:
@@ -1042,11 +1044,11 @@ def delta_shares(delta: float, delta_reserve: float) -> tuple[float, float]:
 
 
 def cost_or_beyond(price: Callable[[], Fraction]) -> Fraction:
-    """Return a cost; `BEYOND` every budget where a loss has none in the accounting unit."""
+    """Return a cost; `UNPAYABLE` every budget where a loss has none in the accounting unit."""
     try:
         return price()
     except InapplicableError:
-        return BEYOND
+        return UNPAYABLE
 
 
 # -----------------------------------------------------------------------------
@@ -1114,7 +1116,6 @@ def filter_for(
 
 
 __all__ = [
-    "Amount",
     "ApproximateFilter",
     "BestFilter",
     "ConcentratedFilter",
@@ -1124,6 +1125,7 @@ __all__ = [
     "PureFilter",
     "RenyiFilter",
     "SomeOrderFilter",
-    "Spent",
+    "SpentSums",
+    "UnitTotals",
     "filter_for",
 ]

@@ -32,10 +32,10 @@ from accountants.errors import (
     whole,
 )
 from accountants.filters import (
-    BEYOND,
     ORDERS,
+    UNPAYABLE,
     ExactSums,
-    Spent,
+    SpentSums,
     checked_orders,
     checked_reserve,
     cost_or_beyond,
@@ -70,11 +70,11 @@ class Odometer(ExactSums):
         object.__setattr__(self, "delta", delta)
         object.__setattr__(self, "delta_reserve", delta_reserve)
 
-    def epsilon(self, state: Spent) -> float:
+    def epsilon(self, state: SpentSums) -> float:
         """Return eps_t of the state, rounded up."""
         raise NotImplementedError
 
-    def spend(self, state: Spent, loss: PrivacyLoss, times: int = 1) -> Spent:
+    def spend(self, state: SpentSums, loss: PrivacyLoss, times: int = 1) -> SpentSums:
         """Return the state after spending ``loss`` ``times`` times.
 
         Raises
@@ -145,7 +145,7 @@ class PureOdometer(Odometer):
         """Return the pure epsilon."""
         return (rational_cost(pure_epsilon(loss)),)
 
-    def epsilon(self, state: Spent) -> float:
+    def epsilon(self, state: SpentSums) -> float:
         """Return the sum."""
         return ceiling(state.sums[0])
 
@@ -167,7 +167,7 @@ class _OrdersOdometer(Odometer):
         """Return the total divergence at each order, rounded up, from the sums but epsilon's."""
         raise NotImplementedError
 
-    def epsilon(self, state: Spent) -> float:
+    def epsilon(self, state: SpentSums) -> float:
         """Return the least of the bounds; all of them hold at once."""
         total, *others = state.sums
         epsilon, divergences = ceiling(total), self.divergences(tuple(others))
@@ -349,7 +349,7 @@ class GaussianOdometer(Odometer):
         """Return the square of mu."""
         return (mu_square_cost(loss),)
 
-    def epsilon(self, state: Spent) -> float:
+    def epsilon(self, state: SpentSums) -> float:
         """Return the exact epsilon of the first budget that is not passed."""
         budgets = (self.first * self.ratio**j for j in range(self.count))
         # the first budget that the sum does not pass: compared exactly, as the filter j would
@@ -414,12 +414,13 @@ class BestOdometer(Odometer):
         try:
             costs = divergence_costs(loss, orders)
         except InapplicableError:  # a loss without a curve ends these sums; the others go on
-            costs = (BEYOND,) * len(orders)
+            costs = (UNPAYABLE,) * len(orders)
         return cost_or_beyond(lambda: mu_square_cost(loss)), rational_cost(loss.pure()), *costs
 
-    def epsilon(self, state: Spent) -> float:
+    def epsilon(self, state: SpentSums) -> float:
         """Return the least of the bounds."""
         square, *others = state.sums
         return min(
-            self.gaussian.epsilon(Spent((square,))), self.renyi.epsilon(Spent(tuple(others)))
+            self.gaussian.epsilon(SpentSums((square,))),
+            self.renyi.epsilon(SpentSums(tuple(others))),
         )

@@ -14,7 +14,7 @@ import pytest
 import adaptive_dp as dp
 from accountants import Approximate, BudgetError, Gaussian, Laplace, Pure
 from accountants.errors import InapplicableError
-from accountants.filters import Spent, SumFilter
+from accountants.filters import SpentSums, SumFilter
 from accountants.losses.composite import Composite
 from accountants.losses.sampling import Sampled
 from adaptive_dp.graph.certificate import Certificate
@@ -363,7 +363,7 @@ def test_what_is_used_and_what_is_left_are_one_share():
     def share(every, budgets, sums, delta_reserve=0.0, failed=0.0):
         return spent_share(
             Keeps(every, budgets, delta_reserve),
-            Spent(tuple(map(Fraction, sums)), Fraction(failed)),
+            SpentSums(tuple(map(Fraction, sums)), Fraction(failed)),
         )
 
     third = Fraction(1, 3)
