@@ -137,16 +137,16 @@ class SpentSums:
     sums: tuple[Fraction, ...]
     delta_floor: Fraction = Fraction()
 
-    def add(self, prices: tuple[Fraction, ...], delta_floor: float, times: int) -> SpentSums:
+    def add(self, costs: tuple[Fraction, ...], delta_floor: float, times: int) -> SpentSums:
         """Return the state after spending ``times`` times."""
         # exact: no rounding error, whatever the number of spends
-        sums = (s + p * times for s, p in zip(self.sums, prices, strict=True))
+        sums = (s + p * times for s, p in zip(self.sums, costs, strict=True))
         return SpentSums(tuple(sums), self.delta_floor + Fraction(delta_floor) * times)
 
 
-def rational_cost(price: float | None) -> Fraction:
+def rational_cost(cost: float | None) -> Fraction:
     """Return the cost as a rational; `UNPAYABLE` where it is infinite or unknown."""
-    return Fraction(price) if price is not None and math.isfinite(price) else UNPAYABLE
+    return Fraction(cost) if cost is not None and math.isfinite(cost) else UNPAYABLE
 
 
 class ExactSums:
@@ -164,7 +164,7 @@ class ExactSums:
         """Return the name of each accounting unit."""
         raise NotImplementedError
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the loss's cost in each accounting unit, beside its delta floor."""
         raise NotImplementedError
 
@@ -176,7 +176,7 @@ class ExactSums:
         if not isinstance(loss, PrivacyLoss):
             raise DomainError(f"{type(self).__name__} adds up privacy losses, got {loss!r}")
         count = whole("times", times, least=0)
-        return state.add(self.prices(loss), loss.delta_floor(), count)
+        return state.add(self.costs(loss), loss.delta_floor(), count)
 
 
 class SumFilter(ExactSums):
@@ -184,7 +184,7 @@ class SumFilter(ExactSums):
 
     __slots__ = ()
 
-    every: ClassVar[bool] = True
+    needs_every_unit: ClassVar[bool] = True
     """Whether every sum must stay within its budget, or only some sum."""
 
     def budgets(self) -> tuple[Fraction, ...]:
@@ -201,7 +201,7 @@ class SumFilter(ExactSums):
 
     def admits(self, state: SpentSums, loss: PrivacyLoss, times: int = 1) -> bool:
         """Whether ``loss``, spent ``times`` times, fits."""
-        return self.holds(self._after(state, loss, times))
+        return self.within_budget(self._after(state, loss, times))
 
     def spend(self, state: SpentSums, loss: PrivacyLoss, times: int = 1) -> SpentSums:
         """Return the state after spending ``loss`` ``times`` times.
@@ -213,17 +213,17 @@ class SumFilter(ExactSums):
         """
         after = self._after(state, loss, times)
         # the check precedes the spend: on no path does a sum pass its budget, not even once
-        if not self.holds(after):
+        if not self.within_budget(after):
             raise _refusal(self, state, after, loss, times)
         return after
 
-    def holds(self, state: SpentSums) -> bool:
+    def within_budget(self, state: SpentSums) -> bool:
         """Whether a state's sums are within the budgets: all of them, or some of a union's."""
         fits = (s <= b for s, b in zip(state.sums, self.budgets(), strict=True))
         # the delta floors have a budget in any case: F must hold on every path
-        return state.delta_floor <= Fraction(self.delta_reserve) and (all if self.every else any)(
-            fits
-        )
+        return state.delta_floor <= Fraction(self.delta_reserve) and (
+            all if self.needs_every_unit else any
+        )(fits)
 
     def spent(self, state: SpentSums) -> UnitTotals:
         """Return the sums, rounded up; infinite where a cost was beyond every budget."""
@@ -238,13 +238,13 @@ class SumFilter(ExactSums):
     def fitting(self, state: SpentSums, loss: PrivacyLoss) -> int:
         """Return the largest number of times that ``loss`` fits (at most 10**300)."""
         counts = []
-        for sum_, price, budget in zip(state.sums, self.prices(loss), self.budgets(), strict=True):
-            counts.append(_count(budget - sum_, price))
+        for sum_, cost, budget in zip(state.sums, self.costs(loss), self.budgets(), strict=True):
+            counts.append(_count(budget - sum_, cost))
         floors = _count(
             Fraction(self.delta_reserve) - state.delta_floor, Fraction(loss.delta_floor())
         )
         # every sum must have room, or some; and the delta floors in any case
-        return max(0, min(floors, min(counts) if self.every else max(counts)))
+        return max(0, min(floors, min(counts) if self.needs_every_unit else max(counts)))
 
 
 class UnionFilter(SumFilter):
@@ -255,7 +255,7 @@ class UnionFilter(SumFilter):
 
     __slots__ = ()
 
-    every: ClassVar[bool] = False
+    needs_every_unit: ClassVar[bool] = False
 
     epsilon: float
     delta: float
@@ -281,9 +281,9 @@ def _refusal(
     asked = [ceiling(a - s) for a, s in zip(after.sums, state.sums, strict=True)]
     rows = list(zip(filter_.units(), asked, left.costs, filter_.budgets(), strict=True))
     # a union's sum without a share of delta has a negative budget, which admits nothing
-    open_ = [row for row in rows if filter_.every or row[3] >= 0]
+    open_ = [row for row in rows if filter_.needs_every_unit or row[3] >= 0]
     ranked = sorted(open_ or rows, key=lambda row: row[1] / row[2] if row[2] else math.inf)
-    nearest = ranked if filter_.every else ranked[:3]
+    nearest = ranked if filter_.needs_every_unit else ranked[:3]
     terms = [
         f"{unit} {shown(cost, upward=True)} of {shown(rest_, upward=False)} left"
         for unit, cost, rest_, _ in nearest
@@ -292,7 +292,7 @@ def _refusal(
         floors = shown(ceiling(after.delta_floor - state.delta_floor), upward=True)
         terms.append(f"delta floor {floors} of {shown(left.delta_floor, upward=False)} left")
     largest = _largest(filter_, state, loss, times)
-    join = ", " if filter_.every else ", or "
+    join = ", " if filter_.needs_every_unit else ", or "
     often = f" {times} times" if times != 1 else ""
     fits = f"it fits {fitting} times" if fitting else "it does not fit even once" if often else ""
     if largest is not None:
@@ -428,7 +428,7 @@ class PureFilter(SumFilter):
         """Return epsilon."""
         return ("epsilon",)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon."""
         return (rational_cost(pure_epsilon(loss)),)
 
@@ -496,7 +496,7 @@ class ConcentratedFilter(SumFilter):
         """Return rho."""
         return ("rho",)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return rho."""
         return (rho_cost(loss),)
 
@@ -607,7 +607,7 @@ class ApproximateFilter(UnionFilter):
         """Return epsilon and rho."""
         return "epsilon", "rho"
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, where there is one, and rho."""
         return rational_cost(loss.pure()), rho_cost(loss)
 
@@ -690,7 +690,7 @@ class GaussianFilter(SumFilter):
         """Return mu squared."""
         return ("mu^2",)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the square of mu."""
         return (mu_square_cost(loss),)
 
@@ -817,7 +817,7 @@ class RenyiFilter(SumFilter):
         """Return the orders."""
         return _units(self.orders)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the divergence at each order."""
         return divergence_costs(loss, self.orders)
 
@@ -895,7 +895,7 @@ class SomeOrderFilter(UnionFilter):
         """Return epsilon and the orders."""
         return "epsilon", *_units(self.orders)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, where there is one, and the divergence at each order."""
         return rational_cost(loss.pure()), *divergence_costs(loss, self.orders)
 
@@ -1022,12 +1022,12 @@ class BestFilter(UnionFilter):
         """Return epsilon, mu squared and the order."""
         return "epsilon", "mu^2", f"divergence at order {self.order:.6g}"
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, the square of mu and the divergence, where there are any."""
         return (
             rational_cost(loss.pure()),
-            cost_or_beyond(lambda: mu_square_cost(loss)),
-            cost_or_beyond(lambda: divergence_costs(loss, (self.order,))[0]),
+            cost_or_unpayable(lambda: mu_square_cost(loss)),
+            cost_or_unpayable(lambda: divergence_costs(loss, (self.order,))[0]),
         )
 
     def budgets(self) -> tuple[Fraction, ...]:
@@ -1043,10 +1043,10 @@ def delta_shares(delta: float, delta_reserve: float) -> tuple[float, float]:
     return mine, down(left - mine, 2)  # rounded down, so that mine + others <= delta'
 
 
-def cost_or_beyond(price: Callable[[], Fraction]) -> Fraction:
+def cost_or_unpayable(cost: Callable[[], Fraction]) -> Fraction:
     """Return a cost; `UNPAYABLE` every budget where a loss has none in the accounting unit."""
     try:
-        return price()
+        return cost()
     except InapplicableError:
         return UNPAYABLE
 

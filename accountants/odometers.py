@@ -38,7 +38,7 @@ from accountants.filters import (
     SpentSums,
     checked_orders,
     checked_reserve,
-    cost_or_beyond,
+    cost_or_unpayable,
     delta_beside_reserve,
     delta_shares,
     divergence_costs,
@@ -141,7 +141,7 @@ class PureOdometer(Odometer):
         """Return epsilon."""
         return ("epsilon",)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon."""
         return (rational_cost(pure_epsilon(loss)),)
 
@@ -229,7 +229,7 @@ class RenyiOdometer(_OrdersOdometer):
         """Return epsilon and the orders."""
         return "epsilon", *(f"divergence at order {order:.6g}" for order in self.orders)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, where there is one, and the divergence at each order."""
         return rational_cost(loss.pure()), *divergence_costs(loss, self.orders)
 
@@ -267,7 +267,7 @@ class ConcentratedOdometer(_OrdersOdometer):
         """Return epsilon and rho."""
         return "epsilon", "rho"
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, where there is one, and rho."""
         return rational_cost(loss.pure()), rho_cost(loss)
 
@@ -345,7 +345,7 @@ class GaussianOdometer(Odometer):
         """Return mu squared."""
         return ("mu^2",)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the square of mu."""
         return (mu_square_cost(loss),)
 
@@ -408,14 +408,14 @@ class BestOdometer(Odometer):
         """Return mu squared, epsilon and the orders."""
         return *self.gaussian.units(), *self.renyi.units()
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the square of mu, the pure epsilon, and the divergence at each order."""
         orders = self.renyi.orders
         try:
             costs = divergence_costs(loss, orders)
         except InapplicableError:  # a loss without a curve ends these sums; the others go on
             costs = (UNPAYABLE,) * len(orders)
-        return cost_or_beyond(lambda: mu_square_cost(loss)), rational_cost(loss.pure()), *costs
+        return cost_or_unpayable(lambda: mu_square_cost(loss)), rational_cost(loss.pure()), *costs
 
     def epsilon(self, state: SpentSums) -> float:
         """Return the least of the bounds."""

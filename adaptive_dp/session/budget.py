@@ -236,8 +236,8 @@ def accounting_unit(accountant: str, budget: Budget) -> AccountingUnit:
             budget, filter_, _odometer(accountant, others, delta_reserve), filter_.theorem
         )
     each = individual_filter(budget)
-    prices, odometer = GaussianFilter(each.mu), _odometer("gaussian", budget.delta, delta_reserve)
-    return AccountingUnit(budget, prices, odometer, each.theorem, each)
+    meter, odometer = GaussianFilter(each.mu), _odometer("gaussian", budget.delta, delta_reserve)
+    return AccountingUnit(budget, meter, odometer, each.theorem, each)
 
 
 def individual_filter(budget: Budget) -> IndividualFilter:
@@ -357,7 +357,7 @@ class WorldSums(Generic[Meter]):
         """Pay costs; whether they fit was asked before."""
         zero = self.meter.start()
         for place, loss in costs:
-            cost = zero.add(self.meter.prices(loss), loss.delta_floor(), 1)
+            cost = zero.add(self.meter.costs(loss), loss.delta_floor(), 1)
             self._set(place, _plus(self._own(place), cost))
 
     def _own(self, place: Where) -> SpentSums:
@@ -453,7 +453,7 @@ class Totals:
         """Pay costs."""
         for cost in costs:
             self.filter_sums.add((cost,))
-            holds = self.unit.filter.holds(self.filter_sums.maximum_at(cost[0]))
+            holds = self.unit.filter.within_budget(self.filter_sums.maximum_at(cost[0]))
             self.within_budget = self.within_budget and holds
         self.odometer_sums.add(costs)
 
@@ -490,7 +490,7 @@ def spent_share(limit: SumFilter, spent: SpentSums) -> Fraction:
     """
     pairs = zip(spent.sums, limit.budgets(), strict=True)
     shares = [s / b if b > 0 else Fraction(1) if s <= b else UNPAYABLE for s, b in pairs]
-    most = max(shares) if limit.every else min(shares)
+    most = max(shares) if limit.needs_every_unit else min(shares)
     delta_reserve = Fraction(limit.delta_reserve)
     if delta_reserve > 0:
         return max(most, spent.delta_floor / delta_reserve)
@@ -718,10 +718,10 @@ def check_price(costs: Costs, account: Account) -> None:
 
 def _has_price(limit: SumFilter, loss: PrivacyLoss) -> bool:
     try:
-        finite = [price < UNPAYABLE for price in limit.prices(loss)]
+        finite = [cost < UNPAYABLE for cost in limit.costs(loss)]
     except InapplicableError:
         return False
-    return all(finite) if limit.every else any(finite)
+    return all(finite) if limit.needs_every_unit else any(finite)
 
 
 def _is_affordable(name: str, budget: Budget, loss: PrivacyLoss) -> bool:

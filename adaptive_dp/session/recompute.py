@@ -366,7 +366,7 @@ class _Audit:
         zero, totals = self.filter.start(), dict[Any, SpentSums]()
         for place, loss in costs:
             before = totals.get(place, zero)
-            totals[place] = before.add(self.filter.prices(loss), loss.delta_floor(), 1)
+            totals[place] = before.add(self.filter.costs(loss), loss.delta_floor(), 1)
         return totals
 
 

@@ -970,7 +970,7 @@ def state_text(account: Account, steps: int, seed: int | None, *, closed: bool) 
         for unit, most, cost, over in sums
         if most >= 0
     ]
-    how = "each must last" if limit.every else "a step fits while one lasts"
+    how = "each must last" if limit.needs_every_unit else "a step fits while one lasts"
     if len(rows) > 1:
         lines.append(f"         of {len(rows)} sums, {how}")
     if limit.delta_reserve:
