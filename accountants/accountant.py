@@ -251,7 +251,7 @@ class Floor:
         if times == 0:
             return self
         # only a pair that some mechanism attains exactly bounds from below
-        mu = loss.mu() if loss.gaussian_pair else None
+        mu = loss.mu() if loss.is_gaussian_pair else None
         if mu is not None:  # G_m for m <= mu is a post-processing of G_mu: a smaller mu is sound
             square = Fraction(min(mu, LARGEST_MU)) ** 2
             return Floor(self.square + square * times, self.dearest, self.rank)

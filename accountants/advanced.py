@@ -187,7 +187,7 @@ def textbook(epsilon: float, times: int, slack: float) -> float:
 def _is_response(state: AdvancedState) -> bool:
     """Whether it is one loss that is its own dominating pair: then the optimum is the truth."""
     losses = state.bounded.items()
-    return not state.count and len(losses) == 1 and all(loss.response_pair for loss in losses)
+    return not state.count and len(losses) == 1 and all(loss.is_response_pair for loss in losses)
 
 
 def _most_left(state: AdvancedState, delta: float) -> float:

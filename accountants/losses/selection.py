@@ -161,7 +161,7 @@ class BoundedRangePair(Symmetric):
 
     epsilon: float
 
-    def attained(self) -> bool:
+    def is_tight(self) -> bool:
         """Return that it is not."""
         return False
 
