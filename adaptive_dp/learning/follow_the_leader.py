@@ -96,7 +96,7 @@ class DPFTRL:
         problem = linear(table, self.features, self.target, self.loss, self.norm)
         how = FollowTheLeader(1.0, self.steps, self.epochs, self.factorization)
         norm = self.clip * problem.radius
-        weight = Free(self.free, weight=norm * how.encoder.sensitivity())
+        weight = Free(self.free, weight=norm * how.matrices.sensitivity())
         how = FollowTheLeader(weight, self.steps, self.epochs, self.factorization)
         batch, _ = counted(table, self.free, rate=1 / self.steps)
         step = post(divided, batch, by=self.learning_rate / problem.radius**2)
