@@ -88,7 +88,7 @@ class AdaOPS(Learner[Coefficients]):
     Examples
     --------
     >>> import numpy as np, adaptive_dp as dp
-    >>> people = dp.dataset("people", check_columns={"age": (0, 100), "days": (0, 40)})
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "days": (0, 40)})
     >>> model = people.solve(dp.AdaOPS(["age"], "days"), epsilon=1.0, delta=1e-6)
     >>> plan = dp.Pipeline(model=model).with_delta(1e-6)
     >>> plan.certify()
@@ -243,7 +243,7 @@ class OPS(Learner[Coefficients]):
     Examples
     --------
     >>> import numpy as np, adaptive_dp as dp
-    >>> people = dp.dataset("people", check_columns={"age": (0, 100), "days": (0, 40)})
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "days": (0, 40)})
     >>> plan = dp.Pipeline(model=people.solve(dp.OPS(["age"], "days"), epsilon=1.0, delta=0))
     >>> plan.certify()
     <certificate epsilon=1 delta=0 by basic>
@@ -323,7 +323,7 @@ class AdaptiveOutputPerturbation(Learner[Coefficients]):
     Examples
     --------
     >>> import numpy as np, adaptive_dp as dp
-    >>> people = dp.dataset("people", check_columns={"age": (0, 100), "days": (0, 40)})
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "days": (0, 40)})
     >>> learner = dp.AdaptiveOutputPerturbation(["age"], "days")
     >>> plan = dp.Pipeline(model=people.solve(learner, epsilon=1.0, delta=1e-6)).with_delta(1e-6)
     >>> plan.certify()
