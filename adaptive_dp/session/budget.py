@@ -483,7 +483,8 @@ class Totals:
 def spent_share(limit: SumFilter, spent: SpentSums) -> Fraction:
     """Return the share of a filter's budget that is spent, exact; above 1 where it is passed.
 
-    Branch a filter needs one of its sums to stay within its budget, the share of the smallest; where
+    Branch a filter needs one of its sums to stay within its budget, the share of the smallest;
+    where
     it needs all, of the largest. A sum whose budget is 0 counts as wholly spent by anything.
     Failures have a budget of their own, and limit as well: where more of it is spent, that share
     counts, though steps without a delta floor may still fit.
