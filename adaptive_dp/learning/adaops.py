@@ -17,7 +17,7 @@ from adaptive_dp.instance.posterior_mechanisms import (
     PosteriorSample,
     TruncatedPosterior,
     bounds_of,
-    coldest,
+    largest_dominated_gamma,
     row_range,
 )
 from adaptive_dp.learning.base import Coefficients, Regression, budget, columns, inside, regression
@@ -180,7 +180,7 @@ def least_ridge(bound: float, *, width: int, mu: float, margin: float) -> float:
 def allowed_gamma(ridge: float, bound: float, size: float, *, mu: float, failure: float) -> float:
     """Return the largest gamma that passes `PosteriorSample`'s test; 0 where none does."""
     known = bounds_of(ridge, bound, size)
-    return 0.0 if known is None else coldest(known, mu, failure)
+    return 0.0 if known is None else largest_dominated_gamma(known, mu, failure)
 
 
 # -----------------------------------------------------------------------------
