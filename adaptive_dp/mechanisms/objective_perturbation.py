@@ -81,10 +81,10 @@ class PerturbedObjective(Mechanism):
     ``log(1 + smoothness / ridge)`` for each row. The search for the minimizer is covered by z:
     given the exact minimizer theta of the data, the point w that was found is a function of theta
     and the data (b is, as ``b = -grad J(theta)``) with ``|w - theta| <= g / ridge``. So z hides it
-    like
-    any value of sensitivity ``2 g / ridge``, and its loss composes with that of theta (approximate
-    minima perturbation: Iyengar et al. 2019). Floats in the search and the rounding of b and of w
-    are all inside of g, or of z's steps. How long the search takes does depend on the data.
+    like any value of sensitivity ``2 g / ridge``, and its loss composes with that of theta
+    (approximate minima perturbation: Iyengar et al. 2019). Floats in the search and the rounding of
+    b and of w are all inside of g, or of z's steps. How long the search takes does depend on the
+    data.
 
     Parameters
     ----------
