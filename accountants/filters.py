@@ -13,13 +13,13 @@ step has ``E_P[e^{(a-1) L_t} | past] <= e^{(a-1) D_t}`` with D_t known before th
 ``exp((a-1) (L - sum D_t))`` is a supermartingale, so that ``E_P e^{(a-1) L} <= e^{(a-1) B}``
 wherever ``sum D_t <= B`` on every path: what a sum of fixed divergences would give.
 
-Failures. A loss with failure f is a coin: with probability f anything may happen. The coins
-are the same under P and Q, so with failures that sum to at most F on every path,
+Delta floors. A loss with delta floor f is a coin: with probability f anything may happen. The
+coins are the same under P and Q, so with floors that sum to at most F on every path,
 
 ``delta <= 1 - E_P[prod (1 - f_t) min(1, e^{eps - L})] <= F + (1 - F) delta'``,
 
-where delta' is that of the outcomes without failures. F is set aside in advance: a filter
-that reads delta' from what adaptively chosen failures leave has no such proof.
+where delta' is that of the outcomes when no coin falls. F, the ``delta_reserve``, is set aside
+in advance: a filter that reads delta' from what adaptively chosen floors leave has no such proof.
 
 Why rationals. A budget that is compared with a rounded sum could be passed by the sum of many
 roundings; sums and budgets are `fractions.Fraction`, so what is admitted is exact, and numbers
@@ -75,13 +75,13 @@ class EpsilonDelta:
 
 @frozen
 class Amount:
-    """One number for each of a filter's accounting units, and one for the failures.
+    """One number for each of a filter's accounting units, and one for the delta floors.
 
     What is spent (rounded up) or what remains (rounded down).
     """
 
     costs: tuple[float, ...]
-    failure: float
+    delta_floor: float
 
 
 class Filter(Protocol[S]):
@@ -129,19 +129,19 @@ class Filter(Protocol[S]):
 
 @frozen
 class Spent:
-    """The state of a filter or odometer: an exact sum for each accounting unit, and of failures.
+    """The state of a filter or odometer: an exact sum for each accounting unit and of floors.
 
     Its size does not grow with the number of spends.
     """
 
     sums: tuple[Fraction, ...]
-    failure: Fraction = Fraction()
+    delta_floor: Fraction = Fraction()
 
-    def add(self, prices: tuple[Fraction, ...], failure: float, times: int) -> Spent:
+    def add(self, prices: tuple[Fraction, ...], delta_floor: float, times: int) -> Spent:
         """Return the state after spending ``times`` times."""
         # exact: no rounding error, whatever the number of spends
         sums = (s + p * times for s, p in zip(self.sums, prices, strict=True))
-        return Spent(tuple(sums), self.failure + Fraction(failure) * times)
+        return Spent(tuple(sums), self.delta_floor + Fraction(delta_floor) * times)
 
 
 def rational_cost(price: float | None) -> Fraction:
@@ -158,14 +158,14 @@ class ExactSums:
     theorem: ClassVar[str] = ""
     adaptive: ClassVar[bool] = True
 
-    failures: float
+    delta_reserve: float
 
     def units(self) -> tuple[str, ...]:
         """Return the name of each accounting unit."""
         raise NotImplementedError
 
     def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
-        """Return the loss's cost in each accounting unit, outside of its failure."""
+        """Return the loss's cost in each accounting unit, beside its delta floor."""
         raise NotImplementedError
 
     def start(self) -> Spent:
@@ -176,7 +176,7 @@ class ExactSums:
         if not isinstance(loss, PrivacyLoss):
             raise DomainError(f"{type(self).__name__} adds up privacy losses, got {loss!r}")
         count = whole("times", times, least=0)
-        return state.add(self.prices(loss), loss.failure(), count)
+        return state.add(self.prices(loss), loss.delta_floor(), count)
 
 
 class SumFilter(ExactSums):
@@ -192,12 +192,12 @@ class SumFilter(ExactSums):
         raise NotImplementedError
 
     def converted(self, delta: float) -> float:
-        """Return the epsilon of the budgets at ``delta``, the failures aside; any real number."""
+        """Return the epsilon of the budgets at ``delta`` beside the reserve; any real number."""
         raise NotImplementedError
 
     def guarantee(self, delta: float) -> EpsilonDelta:
         """Return the epsilon that all that it admits keeps at ``delta``."""
-        return EpsilonDelta(self.converted(delta_beside_failures(delta, self.failures)), delta)
+        return EpsilonDelta(self.converted(delta_beside_reserve(delta, self.delta_reserve)), delta)
 
     def admits(self, state: Spent, loss: PrivacyLoss, times: int = 1) -> bool:
         """Whether ``loss``, spent ``times`` times, fits."""
@@ -220,27 +220,31 @@ class SumFilter(ExactSums):
     def holds(self, state: Spent) -> bool:
         """Whether a state's sums are within the budgets: all of them, or some of a union's."""
         fits = (s <= b for s, b in zip(state.sums, self.budgets(), strict=True))
-        # the failures have a budget in any case
-        return state.failure <= Fraction(self.failures) and (all if self.every else any)(fits)
+        # the delta floors have a budget in any case: F must hold on every path
+        return state.delta_floor <= Fraction(self.delta_reserve) and (all if self.every else any)(
+            fits
+        )
 
     def spent(self, state: Spent) -> Amount:
         """Return the sums, rounded up; infinite where a cost was beyond every budget."""
-        return Amount(tuple(ceiling(s) for s in state.sums), ceiling(state.failure))
+        return Amount(tuple(ceiling(s) for s in state.sums), ceiling(state.delta_floor))
 
     def remaining(self, state: Spent) -> Amount:
-        """Return what remains of each budget and for failures, rounded down; never below 0."""
+        """Return what remains of each budget and of the reserve, rounded down; never below 0."""
         left = zip(self.budgets(), state.sums, strict=True)
         costs = tuple(max(0.0, flooring(b - s)) for b, s in left)
-        return Amount(costs, flooring(Fraction(self.failures) - state.failure))
+        return Amount(costs, flooring(Fraction(self.delta_reserve) - state.delta_floor))
 
     def fitting(self, state: Spent, loss: PrivacyLoss) -> int:
         """Return the largest number of times that ``loss`` fits (at most 10**300)."""
         counts = []
         for sum_, price, budget in zip(state.sums, self.prices(loss), self.budgets(), strict=True):
             counts.append(_count(budget - sum_, price))
-        failing = _count(Fraction(self.failures) - state.failure, Fraction(loss.failure()))
-        # every sum must have room, or some; and the failures
-        return max(0, min(failing, min(counts) if self.every else max(counts)))
+        floors = _count(
+            Fraction(self.delta_reserve) - state.delta_floor, Fraction(loss.delta_floor())
+        )
+        # every sum must have room, or some; and the delta floors in any case
+        return max(0, min(floors, min(counts) if self.every else max(counts)))
 
 
 class UnionFilter(SumFilter):
@@ -284,9 +288,9 @@ def _refusal(
         f"{unit} {shown(cost, upward=True)} of {shown(rest_, upward=False)} left"
         for unit, cost, rest_, _ in nearest
     ]
-    if loss.failure():
-        failing = shown(ceiling(after.failure - state.failure), upward=True)
-        terms.append(f"failure {failing} of {shown(left.failure, upward=False)} left")
+    if loss.delta_floor():
+        floors = shown(ceiling(after.delta_floor - state.delta_floor), upward=True)
+        terms.append(f"delta floor {floors} of {shown(left.delta_floor, upward=False)} left")
     largest = _largest(filter_, state, loss, times)
     join = ", " if filter_.every else ", or "
     often = f" {times} times" if times != 1 else ""
@@ -331,18 +335,18 @@ def _evolved(loss: Any, name: str, value: float) -> PrivacyLoss:
     return evolved
 
 
-def delta_beside_failures(delta: float, failures: float) -> float:
-    """Return delta' with ``F + (1 - F) delta' <= delta``; negative where the failures exceed it."""
-    return remaining_delta(probability("delta", delta), Fraction(failures))
+def delta_beside_reserve(delta: float, delta_reserve: float) -> float:
+    """Return delta' with ``F + (1 - F) delta' <= delta``; negative where the reserve exceeds it."""
+    return remaining_delta(probability("delta", delta), Fraction(delta_reserve))
 
 
-def checked_failures(what: str, failures: float, delta: float) -> float:
-    """Return ``failures``, or raise `DomainError` unless it is a probability up to ``delta``."""
-    value = probability(f"{what}.failures", failures)
+def checked_reserve(what: str, delta_reserve: float, delta: float) -> float:
+    """Return the reserve, or raise `DomainError` unless it is a probability up to ``delta``."""
+    value = probability(f"{what}.delta_reserve", delta_reserve)
     if value > delta:
         raise DomainError(
-            f"{what}.failures must be at most delta, got {failures!r} of {delta!r}; it is the "
-            "part of delta that is kept for what losses fail with"
+            f"{what}.delta_reserve must be at most delta, got {delta_reserve!r} of {delta!r}; "
+            "it is the part of delta that is set aside for the losses' delta floors"
         )
     return value
 
@@ -377,12 +381,12 @@ def _pure_cost(value: float) -> float:
 
 
 def _pure_delta(value: float) -> float:
-    return probability("PureFilter.failures", value)
+    return probability("PureFilter.delta_reserve", value)
 
 
 @frozen
 class PureFilter(SumFilter):
-    """Admits while ``sum eps_t <= epsilon`` and ``sum delta_t <= failures``.
+    """Admits while ``sum eps_t <= epsilon`` and ``sum delta_t <= delta_reserve``.
 
     The log-likelihood ratio of all outcomes is the sum of the steps' ratios, each at most its
     eps_t whatever came before, so on every path it is at most the sum of the epsilons.
@@ -391,8 +395,8 @@ class PureFilter(SumFilter):
     ----------
     epsilon
         The budget, in nats.
-    failures
-        The budget of what losses fail with, and the delta of the guarantee.
+    delta_reserve
+        The budget of the losses' delta floors, and the delta of the guarantee.
 
     References
     ----------
@@ -411,11 +415,11 @@ class PureFilter(SumFilter):
     theorem: ClassVar[str] = "a sum is a filter: Rogers, Roth, Ullman & Vadhan 2016, Thm 3.6"
 
     epsilon: float = field(converter=_pure_cost)
-    failures: float = field(default=0.0, converter=_pure_delta)
+    delta_reserve: float = field(default=0.0, converter=_pure_delta)
 
     @classmethod
     def within(cls, epsilon: float, delta: float) -> PureFilter:
-        """Return the filter with all of ``delta`` for failures."""
+        """Return the filter with all of ``delta`` for delta floors."""
         return cls(epsilon, delta)
 
     def units(self) -> tuple[str, ...]:
@@ -431,7 +435,7 @@ class PureFilter(SumFilter):
         return (Fraction(self.epsilon),)
 
     def converted(self, delta: float) -> float:
-        """Return epsilon, where ``delta`` covers the failures."""
+        """Return epsilon, where ``delta`` covers the reserve."""
         return self.epsilon if delta >= 0 else math.inf
 
 
@@ -444,7 +448,7 @@ def _zcdp_cost(value: float) -> float:
 
 
 def _zcdp_delta(value: float) -> float:
-    return probability("ConcentratedFilter.failures", value)
+    return probability("ConcentratedFilter.delta_reserve", value)
 
 
 @frozen
@@ -455,8 +459,8 @@ class ConcentratedFilter(SumFilter):
     ----------
     rho
         The budget.
-    failures
-        The budget of what losses fail with.
+    delta_reserve
+        The budget of the losses' delta floors.
 
     References
     ----------
@@ -475,14 +479,16 @@ class ConcentratedFilter(SumFilter):
     theorem: ClassVar[str] = "zCDP filter: Feldman & Zrnic 2021; Whitehouse et al. 2023"
 
     rho: float = field(converter=_zcdp_cost)
-    failures: float = field(default=0.0, converter=_zcdp_delta)
+    delta_reserve: float = field(default=0.0, converter=_zcdp_delta)
 
     @classmethod
-    def within(cls, epsilon: float, delta: float, failures: float = 0.0) -> ConcentratedFilter:
+    def within(cls, epsilon: float, delta: float, delta_reserve: float = 0.0) -> ConcentratedFilter:
         """Return the filter with the largest rho that keeps ``(epsilon, delta)``."""
-        failures = checked_failures("ConcentratedFilter", failures, probability("delta", delta))
+        delta_reserve = checked_reserve(
+            "ConcentratedFilter", delta_reserve, probability("delta", delta)
+        )
         epsilon = nonnegative("epsilon", epsilon)
-        return cls(largest_rho(epsilon, delta_beside_failures(delta, failures)), failures)
+        return cls(largest_rho(epsilon, delta_beside_reserve(delta, delta_reserve)), delta_reserve)
 
     def units(self) -> tuple[str, ...]:
         """Return rho."""
@@ -527,7 +533,7 @@ def largest_rho(epsilon: float, delta: float) -> float:
     """
     if delta <= 0:
         raise InapplicableError(
-            "this filter needs a delta beside the failures: zCDP, Renyi DP and Gaussian DP have no "
+            "this filter needs a delta beside the reserve: zCDP, Renyi DP and Gaussian DP have no "
             "finite epsilon at delta 0; use PureFilter, or a larger delta"
         )
     return largest_budget(lambda rho: rho_epsilon(rho, delta), epsilon)
@@ -564,7 +570,7 @@ class ApproximateFilter(UnionFilter):
     ----------
     epsilon, delta
         The guarantee.
-    failures
+    delta_reserve
         The part of delta that is kept for ``sum delta_t``; half of it by default.
 
     References
@@ -584,15 +590,15 @@ class ApproximateFilter(UnionFilter):
 
     epsilon: float = field(converter=_approximate_cost)
     delta: float = field(converter=_approximate_delta)
-    failures: float = None  # type: ignore[assignment]
+    delta_reserve: float = None  # type: ignore[assignment]
     rho: float = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        share = self.delta / 2 if self.failures is None else self.failures
-        failures = checked_failures("ApproximateFilter", share, self.delta)
-        left = delta_beside_failures(self.delta, failures)
-        object.__setattr__(self, "failures", failures)
-        # the first case adds nothing to delta, so all that the failures leave is the second's
+        share = self.delta / 2 if self.delta_reserve is None else self.delta_reserve
+        delta_reserve = checked_reserve("ApproximateFilter", share, self.delta)
+        left = delta_beside_reserve(self.delta, delta_reserve)
+        object.__setattr__(self, "delta_reserve", delta_reserve)
+        # the first case adds nothing to delta, so all that the reserve leaves is the second's
         object.__setattr__(self, "rho", largest_rho(self.epsilon, left) if left > 0 else 0.0)
 
     def units(self) -> tuple[str, ...]:
@@ -617,7 +623,7 @@ def _gdp_cost(value: float) -> float:
 
 
 def _gdp_delta(value: float) -> float:
-    return probability("GaussianFilter.failures", value)
+    return probability("GaussianFilter.delta_reserve", value)
 
 
 @frozen
@@ -633,8 +639,8 @@ class GaussianFilter(SumFilter):
     ----------
     mu
         The budget.
-    failures
-        The budget of what losses fail with.
+    delta_reserve
+        The budget of the losses' delta floors.
 
     References
     ----------
@@ -655,26 +661,28 @@ class GaussianFilter(SumFilter):
     )
 
     mu: float = field(converter=_gdp_cost)
-    failures: float = field(default=0.0, converter=_gdp_delta)
+    delta_reserve: float = field(default=0.0, converter=_gdp_delta)
 
     @classmethod
-    def within(cls, epsilon: float, delta: float, failures: float = 0.0) -> GaussianFilter:
+    def within(cls, epsilon: float, delta: float, delta_reserve: float = 0.0) -> GaussianFilter:
         """Return the filter with the largest mu that keeps ``(epsilon, delta)``.
 
         Raises
         ------
         InapplicableError
-            If nothing of ``delta`` is left beside the failures.
+            If nothing of ``delta`` is left beside the reserve.
         """
-        failures = checked_failures("GaussianFilter", failures, probability("delta", delta))
-        epsilon, left = nonnegative("epsilon", epsilon), delta_beside_failures(delta, failures)
+        delta_reserve = checked_reserve(
+            "GaussianFilter", delta_reserve, probability("delta", delta)
+        )
+        epsilon, left = nonnegative("epsilon", epsilon), delta_beside_reserve(delta, delta_reserve)
         if left <= 0:
             raise InapplicableError(
-                "GaussianFilter needs a delta beside the failures: Gaussian DP has no finite "
+                "GaussianFilter needs a delta beside the reserve: Gaussian DP has no finite "
                 "epsilon at delta 0; use PureFilter, or a larger delta"
             )
         # the largest mu whose exact epsilon is within the target, as evaluated
-        return cls(largest_budget(lambda mu: _mu_epsilon(mu, left), epsilon), failures)
+        return cls(largest_budget(lambda mu: _mu_epsilon(mu, left), epsilon), delta_reserve)
 
     def units(self) -> tuple[str, ...]:
         """Return mu squared."""
@@ -734,7 +742,7 @@ def _curve(value: float | Iterable[float]) -> tuple[float, ...]:
 
 
 def _renyi_delta(value: float) -> float:
-    return probability("RenyiFilter.failures", value)
+    return probability("RenyiFilter.delta_reserve", value)
 
 
 @frozen
@@ -745,8 +753,8 @@ class RenyiFilter(SumFilter):
     ----------
     orders, curve
         An order above 1 and its budget, or several.
-    failures
-        The budget of what losses fail with.
+    delta_reserve
+        The budget of the losses' delta floors.
 
     References
     ----------
@@ -767,7 +775,7 @@ class RenyiFilter(SumFilter):
 
     orders: tuple[float, ...] = field(converter=_orders)
     curve: tuple[float, ...] = field(converter=_curve)
-    failures: float = field(default=0.0, converter=_renyi_delta)
+    delta_reserve: float = field(default=0.0, converter=_renyi_delta)
 
     def __attrs_post_init__(self) -> None:
         if len(self.orders) != len(self.curve):
@@ -778,7 +786,7 @@ class RenyiFilter(SumFilter):
 
     @classmethod
     def within(
-        cls, epsilon: float, delta: float, order: float | None = None, failures: float = 0.0
+        cls, epsilon: float, delta: float, order: float | None = None, delta_reserve: float = 0.0
     ) -> RenyiFilter:
         """Return the filter at one order that keeps ``(epsilon, delta)``.
 
@@ -789,8 +797,8 @@ class RenyiFilter(SumFilter):
         InapplicableError
             If the order is too small for ``epsilon`` and ``delta``.
         """
-        failures = checked_failures("RenyiFilter", failures, probability("delta", delta))
-        epsilon, left = nonnegative("epsilon", epsilon), delta_beside_failures(delta, failures)
+        delta_reserve = checked_reserve("RenyiFilter", delta_reserve, probability("delta", delta))
+        epsilon, left = nonnegative("epsilon", epsilon), delta_beside_reserve(delta, delta_reserve)
         rho = largest_rho(epsilon, left)
         if order is None:
             order = zcdp_epsilon(rho, left)[1]
@@ -801,7 +809,7 @@ class RenyiFilter(SumFilter):
                 f"order {chosen} proves no epsilon as small as {epsilon} at delta {left}, whatever "
                 "is spent; choose a larger order"
             )
-        return cls(chosen, budget, failures)
+        return cls(chosen, budget, delta_reserve)
 
     def units(self) -> tuple[str, ...]:
         """Return the orders."""
@@ -840,8 +848,8 @@ class SomeOrderFilter(UnionFilter):
         The guarantee.
     orders
         Above 1; delta is shared equally between them.
-    failures
-        The part of delta that is kept for what losses fail with.
+    delta_reserve
+        The part of delta that is set aside for the losses' delta floors.
 
     References
     ----------
@@ -861,18 +869,23 @@ class SomeOrderFilter(UnionFilter):
     epsilon: float = field()
     delta: float = field()
     orders: tuple[float, ...] = field(default=ORDERS, converter=_orders)
-    failures: float = 0.0
+    delta_reserve: float = 0.0
     curve: tuple[float, ...] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         epsilon, delta = nonnegative("epsilon", self.epsilon), probability("delta", self.delta)
-        failures = checked_failures("SomeOrderFilter", self.failures, delta)
+        delta_reserve = checked_reserve("SomeOrderFilter", self.delta_reserve, delta)
         # a union bound: each order has an equal share of delta, rounded down so that they fit
-        share = max(0.0, down(delta_beside_failures(delta, failures) / len(self.orders), 2))
+        share = max(0.0, down(delta_beside_reserve(delta, delta_reserve) / len(self.orders), 2))
         curve = tuple(
             divergence_budget(a, epsilon, share) if share > 0 else -1.0 for a in self.orders
         )
-        values = {"epsilon": epsilon, "delta": delta, "failures": failures, "curve": curve}
+        values = {
+            "epsilon": epsilon,
+            "delta": delta,
+            "delta_reserve": delta_reserve,
+            "curve": curve,
+        }
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
@@ -953,8 +966,8 @@ class BestFilter(UnionFilter):
     ----------
     epsilon, delta
         The guarantee.
-    failures
-        The part of delta that is kept for what losses fail with.
+    delta_reserve
+        The part of delta that is set aside for the losses' delta floors.
 
     References
     ----------
@@ -981,15 +994,15 @@ class BestFilter(UnionFilter):
 
     epsilon: float = field()
     delta: float = field()
-    failures: float = 0.0
+    delta_reserve: float = 0.0
     mu: float = field(init=False)
     order: float = field(init=False)
     divergence: float = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         epsilon, delta = nonnegative("epsilon", self.epsilon), probability("delta", self.delta)
-        failures = checked_failures("BestFilter", self.failures, delta)
-        mine, others = delta_shares(delta, failures)
+        delta_reserve = checked_reserve("BestFilter", self.delta_reserve, delta)
+        mine, others = delta_shares(delta, delta_reserve)
         mu, order, divergence = (
             _NO_BUDGET,
             2.0,
@@ -999,7 +1012,7 @@ class BestFilter(UnionFilter):
             mu = GaussianFilter.within(epsilon, mine).mu
             order = zcdp_epsilon(largest_rho(epsilon, others), others)[1]
             divergence = divergence_budget(order, epsilon, others)
-        values = {"epsilon": epsilon, "delta": delta, "failures": failures}
+        values = {"epsilon": epsilon, "delta": delta, "delta_reserve": delta_reserve}
         for name, value in {**values, "mu": mu, "order": order, "divergence": divergence}.items():
             object.__setattr__(self, name, value)
 
@@ -1021,9 +1034,9 @@ class BestFilter(UnionFilter):
         return Fraction(self.epsilon), square, Fraction(self.divergence)
 
 
-def delta_shares(delta: float, failures: float) -> tuple[float, float]:
+def delta_shares(delta: float, delta_reserve: float) -> tuple[float, float]:
     """Return the deltas of squares of mu and of divergences, rounded down."""
-    left = delta_beside_failures(delta, failures)
+    left = delta_beside_reserve(delta, delta_reserve)
     mine = down(left * GAUSSIAN_SHARE, 2)
     return mine, down(left - mine, 2)  # rounded down, so that mine + others <= delta'
 
@@ -1042,15 +1055,19 @@ def cost_or_beyond(price: Callable[[], Fraction]) -> Fraction:
 
 _FILTERS: dict[str, Callable[[float, float, float], SumFilter]] = {
     "best": BestFilter,
-    "basic": lambda epsilon, delta, failures: PureFilter(epsilon, delta),
+    "basic": lambda epsilon, delta, delta_reserve: PureFilter(epsilon, delta),
     "advanced": ApproximateFilter,
     "concentrated": ConcentratedFilter.within,
-    "renyi": lambda epsilon, delta, failures: SomeOrderFilter(epsilon, delta, failures=failures),
+    "renyi": lambda epsilon, delta, delta_reserve: SomeOrderFilter(
+        epsilon, delta, delta_reserve=delta_reserve
+    ),
     "gaussian": GaussianFilter.within,
 }
 
 
-def filter_for(accountant: str, epsilon: float, delta: float, failures: float = 0.0) -> SumFilter:
+def filter_for(
+    accountant: str, epsilon: float, delta: float, delta_reserve: float = 0.0
+) -> SumFilter:
     """Return the filter that keeps ``(epsilon, delta)`` in the accounting unit of an accountant.
 
     Parameters
@@ -1059,8 +1076,9 @@ def filter_for(accountant: str, epsilon: float, delta: float, failures: float = 
         The accountant's name; ``"best"`` for whichever of three accounting units lasts longest.
     epsilon, delta
         The guarantee.
-    failures
-        The part of delta that is kept for what losses fail with (all of it under ``"basic"``).
+    delta_reserve
+        The part of delta that is set aside for the losses' delta floors (all of it under
+        ``"basic"``).
 
     Raises
     ------
@@ -1078,9 +1096,9 @@ def filter_for(accountant: str, epsilon: float, delta: float, failures: float = 
     if not isinstance(accountant, str):
         raise DomainError(f"filter_for needs an accountant's name, got {accountant!r}")
     epsilon, delta = nonnegative("epsilon", epsilon), probability("delta", delta)
-    failures = checked_failures("filter", failures, delta)
+    delta_reserve = checked_reserve("filter", delta_reserve, delta)
     if accountant in _FILTERS:
-        return _FILTERS[accountant](epsilon, delta, failures)
+        return _FILTERS[accountant](epsilon, delta, delta_reserve)
     raise InapplicableError(
         f"the accountant {accountant!r} has no filter: for privacy loss distributions and "
         "trade-off functions the natural one is false when parameters are chosen adaptively "

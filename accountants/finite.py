@@ -190,7 +190,7 @@ Guarantees = Sequence[tuple[float, Fraction]]
 
 @frozen
 class Vertex:
-    """An atom: the loss and its masses, the failure's not taken out."""
+    """An atom: the loss and its masses, the delta floor not taken out."""
 
     loss: float
     p: Fraction
@@ -198,7 +198,7 @@ class Vertex:
 
 
 def from_profile(epsilons: Iterable[float], deltas: Iterable[float]) -> tuple[float, Atoms]:
-    """Return the failure and the pair that dominate all that keeps the guarantees given.
+    """Return the delta floor and the pair that dominate all that keeps the guarantees given.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def from_profile(epsilons: Iterable[float], deltas: Iterable[float]) -> tuple[fl
 
     Returns
     -------
-    failure : float
+    delta_floor : float
         The probability with which the two are told apart: the least delta that is of use.
     pair : Atoms
         The pair otherwise; its losses are epsilons given and their negatives.
@@ -221,8 +221,8 @@ def from_profile(epsilons: Iterable[float], deltas: Iterable[float]) -> tuple[fl
 
     Examples
     --------
-    >>> failure, pair = from_profile([0.5, 1.0], [0.1, 1e-6])
-    >>> failure, pair.losses
+    >>> delta_floor, pair = from_profile([0.5, 1.0], [0.1, 1e-6])
+    >>> delta_floor, pair.losses
     (1e-06, (-1.0, -0.5, 0.5, 1.0))
     """
     guarantees = useful(epsilons, deltas)
@@ -308,8 +308,8 @@ def _below(
     return (b[2] - a[2]) * (c[1] - a[1]) < (c[2] - a[2]) * (b[1] - a[1])
 
 
-def _conditional(hull: Sequence[Vertex], failure: Fraction) -> tuple[float, Atoms]:
-    rest = 1 - failure
+def _conditional(hull: Sequence[Vertex], delta_floor: Fraction) -> tuple[float, Atoms]:
+    rest = 1 - delta_floor
     atoms = Atoms(
         [v.loss for v in hull],
         # given that the two are not told apart: divided by 1 - D
@@ -317,7 +317,7 @@ def _conditional(hull: Sequence[Vertex], failure: Fraction) -> tuple[float, Atom
         [float(v.q / rest) for v in hull],
         exact=False,
     )
-    return ceiling(failure), atoms
+    return ceiling(delta_floor), atoms
 
 
 # -----------------------------------------------------------------------------

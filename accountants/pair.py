@@ -21,7 +21,7 @@ Three views of a pair, the first of which every pair has:
                        ``Im z = t``: where a contour integral may stop
 =====================  ==========================================================
 
-What anything may happen on (`PrivacyLoss.failure`) is not part of the pair.
+What anything may happen on (`PrivacyLoss.delta_floor`) is not part of the pair.
 """
 
 from __future__ import annotations

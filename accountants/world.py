@@ -414,7 +414,7 @@ def _sizes(loss: PrivacyLoss) -> tuple[float, ...]:
     if mu is not None and mu <= LARGEST_MU:
         # exact Gaussian pairs compose to one, so they are compared by the sum of mu squared alone
         return (mu * mu, 0.0, 0.0, 0.0, 0.0)
-    return (0.0, 1.0, loss.failure(), _large(loss.pure()), _large(loss.rho()))
+    return (0.0, 1.0, loss.delta_floor(), _large(loss.pure()), _large(loss.rho()))
 
 
 def _large(value: float | None) -> float:
@@ -597,7 +597,7 @@ class Sums:
     def bounds(self, screen: PruningBound) -> Array:
         """Return each world's bound by a screen."""
         with np.errstate(over="ignore", invalid="ignore"):
-            bounds = screen.epsilon(self.of(screen.cost), self.of(screen.failure))
+            bounds = screen.epsilon(self.of(screen.cost), self.of(screen.delta_floor))
         # what is not a number proves nothing
         return np.where(np.isnan(bounds), np.inf, bounds)
 

@@ -45,14 +45,14 @@ FUNCTIONS: Mapping[str, str] = {
         "adaptive_dp.learning.output_perturbation:project_onto_ball"
     ),
     "output_perturbation.ridge/1": "adaptive_dp.learning.output_perturbation:balanced_ridge",
-    "pate.check_points/1": "adaptive_dp.pate.ballots:checked_points",
-    "pate.check_probabilities/1": "adaptive_dp.pate.ballots:checked_probabilities",
-    "pate.known_answers/1": "adaptive_dp.pate.ballots:known",
-    "pate.random_positions/1": "adaptive_dp.pate.ballots:at_random",
-    "pate.record_answers/1": "adaptive_dp.pate.ballots:noted",
-    "pate.select_points/1": "adaptive_dp.pate.ballots:picked",
+    "pate.check_points/1": "adaptive_dp.pate.ballots:check_points",
+    "pate.check_probabilities/1": "adaptive_dp.pate.ballots:check_probabilities",
+    "pate.known_answers/1": "adaptive_dp.pate.ballots:known_answers",
+    "pate.random_positions/1": "adaptive_dp.pate.ballots:random_positions",
+    "pate.record_answers/1": "adaptive_dp.pate.ballots:record_answers",
+    "pate.select_points/1": "adaptive_dp.pate.ballots:select_points",
     "pate.spent_epsilon/1": "adaptive_dp.pate.ballots:spent_epsilon",
-    "pate.spent_upper_bound/1": "adaptive_dp.pate.ballots:spent_upper",
+    "pate.spent_upper_bound/1": "adaptive_dp.pate.ballots:spent_upper_bound",
     "pate.unasked/1": "adaptive_dp.pate.ballots:unasked",
     "phased.gradient_step/1": "adaptive_dp.learning.phased:gradient_step",
     "phased.initial_state/1": "adaptive_dp.learning.phased:initial_state",
@@ -127,8 +127,8 @@ OPERATIONS: Mapping[str, str] = {
     "variance": "adaptive_dp.queries.order_statistics:Variance",
     "vector_sum": "adaptive_dp.queries.sums:VectorSum",
     "vectors": "adaptive_dp.queries.vectors:VectorsOf",
-    "vote_counts": "adaptive_dp.pate.ballots:Counted",
-    "votes": "adaptive_dp.pate.ballots:Ask",
+    "vote_counts": "adaptive_dp.pate.ballots:CountVotes",
+    "votes": "adaptive_dp.pate.ballots:AskTeachers",
 }
 """Operations by `kind`. A document never makes a ``state`` or a ``round input``:
 a loop does."""

@@ -113,10 +113,10 @@ class Distribution:
         if delta >= 1:
             return Bounds(0.0, 0.0)
         lower, upper = 0.0, math.inf
-        # the upper end: the most that failures may take of delta leaves the least
-        rest = remaining_delta(delta, directions.failure[1])
+        # the upper end: the most that the floors may take of delta leaves the least
+        rest = remaining_delta(delta, directions.delta_floor[1])
         # the lower end: the least that they surely take leaves the most
-        most = _most_remaining(delta, directions.failure[0])
+        most = _most_remaining(delta, directions.delta_floor[0])
         if rest >= 0:
             bounds = _epsilon(directions, rest)
             lower, upper = bounds.lower if most == rest else 0.0, bounds.upper
@@ -143,7 +143,7 @@ class Distribution:
             # only a pair that some mechanism attains bounds the truth from below
             low = np.maximum(low, some_low if attained else 0.0)
             high = np.maximum(high, some_high)
-        least, most = flooring(directions.failure[0]), ceiling(directions.failure[1])
+        least, most = flooring(directions.delta_floor[0]), ceiling(directions.delta_floor[1])
         # F + (1 - F) delta' rises in F and in delta': each end with its own, then rounded outward
         lower = np.maximum(0.0, (least + (1 - least) * low) * (1 - 8 * UNIT) - 1e-323)
         upper = np.minimum(1.0, up(most + (1 - most) * high, 8))
@@ -151,7 +151,7 @@ class Distribution:
 
     def pruning_bounds(self, state: DistributionState, delta: float) -> Sequence[PruningBound]:
         """Return Chernoff's bound at the tilt of the integral, and the sum of largest losses."""
-        rest = remaining_delta(probability("delta", delta), _directions_of(state).failure[1])
+        rest = remaining_delta(probability("delta", delta), _directions_of(state).delta_floor[1])
         bounds = [pure_sum_bound(pure_or_infinite, delta_floor_of, delta)]
         if 0 < rest < 1:
             order = _order(state, rest)
@@ -160,7 +160,7 @@ class Distribution:
 
     def price(self, state: DistributionState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return each loss's Renyi divergence at the tilt of the integral (they add up)."""
-        rest = remaining_delta(probability("delta", delta), _directions_of(state).failure[1])
+        rest = remaining_delta(probability("delta", delta), _directions_of(state).delta_floor[1])
         order = _order(state, rest) if 0 < rest < 1 else 2.0
 
         def price(loss: PrivacyLoss) -> float:
@@ -192,7 +192,7 @@ class _Directions:
     """The pairs of each direction, and a bracket of the chance that any loss fails."""
 
     directions: tuple[_Spends, ...]
-    failure: tuple[Fraction, Fraction]
+    delta_floor: tuple[Fraction, Fraction]
 
 
 def _directions_of(state: DistributionState) -> _Directions:
@@ -218,7 +218,7 @@ def _failure(losses: dict[PrivacyLoss, int]) -> tuple[Fraction, Fraction]:
     """Return bounds of ``1 - prod (1 - f_i)^k_i``; the lower is 0 where one is not attained."""
     total, logs, sure = Fraction(), 0.0, True
     for loss, times in losses.items():
-        each = loss.failure()
+        each = loss.delta_floor()
         if each == 0:
             continue
         if each >= 1:
@@ -229,7 +229,7 @@ def _failure(losses: dict[PrivacyLoss, int]) -> tuple[Fraction, Fraction]:
         sure = sure and pair is not None and pair.attained()
     if total == 0:
         return Fraction(), Fraction()
-    # the failures are independent coins: 1 - prod (1 - f_i)^k_i, computed without cancellation
+    # the delta floors are independent coins: 1 - prod (1 - f_i)^k_i, computed without cancellation
     product, slack = -math.expm1(logs), (8 + 2 * len(losses)) * UNIT
     # and never more than their sum (union bound)
     most = min(total, Fraction(product * (1 + slack)), Fraction(1))
@@ -237,10 +237,10 @@ def _failure(losses: dict[PrivacyLoss, int]) -> tuple[Fraction, Fraction]:
     return min(least, most), most
 
 
-def _most_remaining(delta: float, failure: Fraction) -> float:
-    if failure >= 1 or failure > Fraction(delta):
+def _most_remaining(delta: float, delta_floor: Fraction) -> float:
+    if delta_floor >= 1 or delta_floor > Fraction(delta):
         return -1.0
-    return ceiling((Fraction(delta) - failure) / (1 - failure))
+    return ceiling((Fraction(delta) - delta_floor) / (1 - delta_floor))
 
 
 # --- epsilon

@@ -277,11 +277,11 @@ class Allocated(PrivacyLoss):
     body: Composite = field(converter=checked_body)
     steps: int = field(converter=_steps)
 
-    def failure(self) -> float:
+    def delta_floor(self) -> float:
         """Return the body's, and what underflows of the law of an unbounded loss."""
-        failure = self.body.failure()
+        delta_floor = self.body.delta_floor()
         cut = isinstance(self.pair(), Atoms) and isinstance(body_pair(self.body), GaussianPair)
-        return min(1.0, up(failure + LOST)) if cut else failure
+        return min(1.0, up(delta_floor + LOST)) if cut else delta_floor
 
     def pair(self) -> Pair | None:
         """Return the pair of the mean, or the body's, which dominates it."""

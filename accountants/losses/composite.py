@@ -111,9 +111,9 @@ class Composite(PrivacyLoss):
         square = sum((Fraction(loss.mu() or 0.0) ** 2 * n for loss, n in self.spends), Fraction())
         return GaussianPair(mu, exact=Fraction(mu) ** 2 == square)
 
-    def failure(self) -> float:
-        """Return the sum of the failures, at most 1."""
-        return min(1.0, _sum((s.failure(), n) for s, n in self.spends))
+    def delta_floor(self) -> float:
+        """Return the sum of the delta floors, at most 1."""
+        return min(1.0, _sum((s.delta_floor(), n) for s, n in self.spends))
 
     def pure(self) -> float | None:
         """Return the sum of the pure epsilons, if every loss has one."""
@@ -259,9 +259,9 @@ class Envelope(PrivacyLoss):
 
     losses: tuple[PrivacyLoss, ...] = field(converter=_losses)
 
-    def failure(self) -> float:
-        """Return the largest failure."""
-        return max(loss.failure() for loss in self.losses)
+    def delta_floor(self) -> float:
+        """Return the largest delta floor."""
+        return max(loss.delta_floor() for loss in self.losses)
 
     def pair(self) -> Pair | None:
         """Return a pair that its pure epsilon or its mu implies.
@@ -348,9 +348,9 @@ def _divergence(value: float) -> float:
 def _worst(value: PrivacyLoss) -> PrivacyLoss:
     if not isinstance(value, PrivacyLoss):
         raise DomainError(f"Tested.worst must be a privacy loss, got {value!r}")
-    if value.failure() > 0:
+    if value.delta_floor() > 0:
         raise DomainError(
-            f"Tested.worst must be a loss without a failure probability, got {value!r}; give its "
+            f"Tested.worst must be a loss without a delta floor, got {value!r}; give its "
             "Renyi curve"
         )
     renyi_divergence(value, np.array([2.0]))  # refuses here a loss that has no curve
@@ -394,7 +394,7 @@ class Tested(Curved):
     --------
     >>> from accountants.losses.gaussian import Gaussian
     >>> loss = Tested(epsilon=0.1, delta=1e-6, order=8.0, divergence=0.2, worst=Gaussian(mu=1.0))
-    >>> loss.renyi(np.array([4.0, 16.0])).round(4), loss.failure()
+    >>> loss.renyi(np.array([4.0, 16.0])).round(4), loss.delta_floor()
     (array([0.2196, 8.06  ]), 1e-06)
     """
 
@@ -409,7 +409,7 @@ class Tested(Curved):
     divergence: float = field(converter=_divergence)
     worst: PrivacyLoss = field(converter=_worst)
 
-    def failure(self) -> float:
+    def delta_floor(self) -> float:
         """Return delta."""
         return self.delta
 

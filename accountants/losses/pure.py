@@ -180,9 +180,9 @@ class Approximate(PrivacyLoss):
     Parameters
     ----------
     epsilon
-        Non-negative, in nats; the pure epsilon outside of the failure.
+        Non-negative, in nats; the pure epsilon beside the delta floor.
     delta
-        The failure's probability, in [0, 1].
+        The delta floor, in [0, 1].
 
     References
     ----------
@@ -190,7 +190,7 @@ class Approximate(PrivacyLoss):
 
     Examples
     --------
-    >>> Approximate(epsilon=1.0, delta=1e-6).failure()
+    >>> Approximate(epsilon=1.0, delta=1e-6).delta_floor()
     1e-06
     """
 
@@ -201,24 +201,24 @@ class Approximate(PrivacyLoss):
     epsilon: float = field(converter=_approximate_epsilon)
     delta: float = field(converter=_approximate_delta)
 
-    def failure(self) -> float:
+    def delta_floor(self) -> float:
         """Return delta."""
         return self.delta
 
     def pair(self) -> ResponsePair:
-        """Return randomized response, outside of the failure."""
+        """Return randomized response, beside the delta floor."""
         return ResponsePair(self.epsilon)
 
     def pure(self) -> float:
-        """Return epsilon, which holds outside of the failure."""
+        """Return epsilon, which holds beside the delta floor."""
         return self.epsilon
 
     def renyi(self, orders: Array) -> Array:
-        """Return randomized response's divergence, outside of the failure."""
+        """Return randomized response's divergence, beside the delta floor."""
         return pure_to_renyi(self.epsilon, orders)
 
     def rho(self) -> float:
-        """Return ``epsilon tanh(epsilon / 2)``, outside of the failure."""
+        """Return ``epsilon tanh(epsilon / 2)``, beside the delta floor."""
         return pure_to_zcdp(self.epsilon)
 
     def profile(self, epsilon: float) -> Bounds:
@@ -304,7 +304,7 @@ def with_total_variation(
             "nearly sampled mechanism is to be certified"
         )
     if epsilon is None:
-        delta: float | None = loss.failure()
+        delta: float | None = loss.delta_floor()
     else:
         known = loss.profile(at)
         delta = None if known is None else known.upper

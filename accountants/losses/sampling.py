@@ -172,7 +172,7 @@ def checked_body(value: Composite) -> Composite:
 
 
 def body_pair(body: Composite) -> Pair | None:
-    """Return a pair that dominates the body outside of its failure, where one is known.
+    """Return a pair that dominates the body beside its delta floor, where one is known.
 
     Gaussian releases are one Gaussian vector; what has a pure epsilon is a post-processing of
     randomized response.
@@ -204,13 +204,13 @@ class Mixed(PrivacyLoss):
         """Return the loss of A against A', and of either against B; and q, rounded up."""
         raise NotImplementedError
 
-    def failure(self) -> float:
-        """Return ``q`` times the body's failure."""
+    def delta_floor(self) -> float:
+        """Return ``q`` times the body's delta floor."""
         body, rate = self.mixture()
-        failure = body.failure()
-        if rate == 0 or failure == 0:  # exactly none: delta 0 stays within reach
+        delta_floor = body.delta_floor()
+        if rate == 0 or delta_floor == 0:  # exactly none: delta 0 stays within reach
             return 0.0
-        return min(1.0, up(rate * failure, 2))
+        return min(1.0, up(rate * delta_floor, 2))
 
     def pair(self) -> Pair | None:
         """Return the pair of this module's docstring, if the body has a symmetric one."""
@@ -524,14 +524,14 @@ class Sampled(PrivacyLoss):
         # here: a contour's alone
 
         pair = sampled_pair(body, self.rate)
-        return Unattained(pair) if self.body.failure() > 0 else pair
+        return Unattained(pair) if self.body.delta_floor() > 0 else pair
 
-    def failure(self) -> float:
-        """Return ``q`` times the body's failure."""
-        failure = self.body.failure()
-        if self.rate == 0 or failure == 0:  # exactly none: delta 0 stays within reach
+    def delta_floor(self) -> float:
+        """Return ``q`` times the body's delta floor."""
+        delta_floor = self.body.delta_floor()
+        if self.rate == 0 or delta_floor == 0:  # exactly none: delta 0 stays within reach
             return 0.0
-        return min(1.0, up(self.rate * failure, 2))
+        return min(1.0, up(self.rate * delta_floor, 2))
 
     def pure(self) -> float | None:
         """Return ``log(1 + q (e^eps - 1))``."""
@@ -771,7 +771,7 @@ class ReplacedSample(Mixed):
             return None
         if mu is not None:
             return ReplacedGaussianPair(mu, self.rate) if 1e-100 < mu <= _LARGEST_MU else None
-        if eps is None or not 0 < eps <= LARGEST_LOSS or self.body.failure() > 0:
+        if eps is None or not 0 < eps <= LARGEST_LOSS or self.body.delta_floor() > 0:
             return None
         exact = is_single(self.body) and self.body.spends[0][0].response_pair
         return _replaced_response(eps, self.rate, exact)

@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import NOTHING, frozen
 
-from adaptive_dp.graph.compile import Charge, distance
+from adaptive_dp.graph.compile import ReleasePath, distance
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import PrivateQuery, lineage
 from adaptive_dp.graph.mechanism import Mechanism
@@ -327,9 +327,9 @@ def suitable(
     chain = [
         Node(h, h.operation.label(), "", (), (), (), (), i) for i, h in enumerate(lineage(query))
     ]
-    charge = Charge(chain[-1], tuple(chain))
-    for row in filter(lambda row: _fits(row, charge, delta), TABLE):
-        size = _size(row, charge, delta)
+    path = ReleasePath(chain[-1], tuple(chain))
+    for row in filter(lambda row: _fits(row, path, delta), TABLE):
+        size = _size(row, path, delta)
         missing = [name for name in row.needs if name not in names]
         ready = (2 if missing else 0) if row.needs else 1
         place = ready, families.index(row.family), size
@@ -345,9 +345,9 @@ def readers(query: Query) -> list[str]:
     return [kind.__name__ for kind in dict.fromkeys(rows)]
 
 
-def _fits(row: Row, charge: Charge, delta: float) -> bool:
+def _fits(row: Row, path: ReleasePath, delta: float) -> bool:
     """Return whether a mechanism reads what the query gives, and can promise something of it."""
-    query, domain = _query(charge)
+    query, domain = _query(path)
     few, many, kind = row.family.least, row.family.most, row.mechanism
     if not (
         issubclass(query.output_type, kind.input_type)
@@ -356,13 +356,13 @@ def _fits(row: Row, charge: Charge, delta: float) -> bool:
     ):
         return False
     try:
-        return math.isfinite(distance(charge, _norm(kind)))
+        return math.isfinite(distance(path, _norm(kind)))
     except DeclarationError:  # the query knows nothing in that norm
         return False
 
 
-def _query(charge: Charge) -> tuple[Query, Any]:
-    handle = charge.chain[-1].handle
+def _query(path: ReleasePath) -> tuple[Query, Any]:
+    handle = path.steps[-1].handle
     assert isinstance(handle.operation, Query)
     return handle.operation, handle.domain
 
@@ -372,15 +372,15 @@ def _norm(kind: type[Mechanism]) -> float:
     return 2 if isinstance(kind.norm, property) else kind.norm
 
 
-def _size(row: Row, charge: Charge, delta: float) -> float:
+def _size(row: Row, path: ReleasePath, delta: float) -> float:
     """Return the standard deviation on each number over a small epsilon; 0 where none is known."""
     if row.factor is None:
         return 0.0
-    query, domain = _query(charge)
+    query, domain = _query(path)
     norm, dimension = _norm(row.mechanism), query.dimension(domain)
     whole = row.mechanism in (DiscreteLaplace, DiscreteGaussian)
     moved = lattice.rounding_distance(query.step(domain), 1.0) if whole else 0.0
-    size = row.factor(dimension, delta) * (distance(charge, norm) + moved * dimension ** (1 / norm))
+    size = row.factor(dimension, delta) * (distance(path, norm) + moved * dimension ** (1 / norm))
     return float(f"{size:.9g}")  # ties are ties, whatever the rounding
 
 

@@ -101,12 +101,12 @@ def _open(properties: Schema, description: str) -> Schema:
 
 def _node(schemas: Schemas, kind: str) -> Schema:
     cls: type = registry.operation(kind)
-    found = schemas.fields(cls, {"id": ID, "kind": {"const": kind}})
-    found["properties"]["inputs"] = {"type": "array", "items": ID}
+    schema = schemas.fields(cls, {"id": ID, "kind": {"const": kind}})
+    schema["properties"]["inputs"] = {"type": "array", "items": ID}
     if issubclass(cls, Loop):  # its body stands in it, and its state is new there
-        found["properties"]["body"] = {"type": "array", "items": {"$ref": "#/$defs/node"}}
-        found["required"] = list(found["properties"])
-    return found
+        schema["properties"]["body"] = {"type": "array", "items": {"$ref": "#/$defs/node"}}
+        schema["required"] = list(schema["properties"])
+    return schema
 
 
 def _function() -> Schema:

@@ -39,12 +39,12 @@ from accountants.odometers import (
     PureOdometer,
     RenyiOdometer,
 )
-from adaptive_dp.graph.compile import Where
+from adaptive_dp.graph.compile import Branch
 from adaptive_dp.graph.errors import DeclarationError, LedgerError
 from adaptive_dp.graph.values import number
 
-Costs = tuple[tuple[Where, PrivacyLoss], ...]
-"""Losses, each with the place (a chain of parts of partitions) whose units it touches."""
+Costs = tuple[tuple[Branch, PrivacyLoss], ...]
+"""Losses, each with the branch (nested parts of partitions) whose units it concerns."""
 
 PartPath = tuple[tuple[str, float], ...]
 """A part of a session: the names and shares of the parts around it and its own, outermost first;
@@ -61,7 +61,7 @@ class Budget:
         In nats.
     delta
         In [0, 1).
-    failures
+    delta_reserve
         The part of delta that is kept for mechanisms whose loss has a delta mass of its own, such
         as tests; they are refused without one.
 
@@ -73,12 +73,12 @@ class Budget:
     Examples
     --------
     >>> Budget(1.0, 1e-6)
-    Budget(epsilon=1.0, delta=1e-06, failures=0.0)
+    Budget(epsilon=1.0, delta=1e-06, delta_reserve=0.0)
     """
 
     epsilon: float = field(converter=number)
     delta: float = field(default=0.0, converter=number)
-    failures: float = field(default=0.0, converter=number)
+    delta_reserve: float = field(default=0.0, converter=number)
 
     def __attrs_post_init__(self) -> None:
         if not (_is_real(self.epsilon) and 0 < self.epsilon < 1e300):
@@ -87,9 +87,10 @@ class Budget:
             )
         if not (_is_real(self.delta) and 0 <= self.delta < 1):
             raise DeclarationError(f"a budget's delta must be in [0, 1), got {self.delta!r}")
-        if not (_is_real(self.failures) and 0 <= self.failures <= self.delta):
+        if not (_is_real(self.delta_reserve) and 0 <= self.delta_reserve <= self.delta):
             raise DeclarationError(
-                f"a budget's failures are a part of its delta {self.delta!r}, got {self.failures!r}"
+                f"a budget's delta_reserve is a part of its delta {self.delta!r}, got "
+                f"{self.delta_reserve!r}"
             )
 
 
@@ -100,12 +101,16 @@ def _is_real(value: Any) -> bool:
 # --- The accounting unit: in what a session counts, and by which theorems ---------------------
 
 _ODOMETERS: dict[str, Callable[[float, float], Odometer]] = {
-    "best": lambda delta, failures: BestOdometer(delta, failures=failures),
-    "basic": lambda delta, failures: PureOdometer(delta),
-    "advanced": lambda delta, failures: ConcentratedOdometer(delta, failures=failures),
-    "concentrated": lambda delta, failures: ConcentratedOdometer(delta, failures=failures),
-    "renyi": lambda delta, failures: RenyiOdometer(delta, failures=failures),
-    "gaussian": lambda delta, failures: GaussianOdometer(delta, failures=failures),
+    "best": lambda delta, delta_reserve: BestOdometer(delta, delta_reserve=delta_reserve),
+    "basic": lambda delta, delta_reserve: PureOdometer(delta),
+    "advanced": lambda delta, delta_reserve: ConcentratedOdometer(
+        delta, delta_reserve=delta_reserve
+    ),
+    "concentrated": lambda delta, delta_reserve: ConcentratedOdometer(
+        delta, delta_reserve=delta_reserve
+    ),
+    "renyi": lambda delta, delta_reserve: RenyiOdometer(delta, delta_reserve=delta_reserve),
+    "gaussian": lambda delta, delta_reserve: GaussianOdometer(delta, delta_reserve=delta_reserve),
 }
 
 FILTER_ACCOUNTANTS = tuple(_ODOMETERS)
@@ -118,7 +123,7 @@ SESSION_ACCOUNTANTS = (*FILTER_ACCOUNTANTS, INDIVIDUAL)
 """What a session's `accountant` may be."""
 
 ODOMETER_SHARE = 0.1
-"""The share of delta, without the failures, that the odometer has; the filter has the rest."""
+"""The share of delta, without the reserve, that the odometer has; the filter has the rest."""
 
 
 @frozen
@@ -196,7 +201,7 @@ class AccountingUnit:
         if self.refuses:
             return amount
         most = map(ceiling, self.filter.budgets())
-        return Amount(tuple(map(min, amount.costs, most)), amount.failure)
+        return Amount(tuple(map(min, amount.costs, most)), amount.delta_floor)
 
 
 def accounting_unit(accountant: str, budget: Budget) -> AccountingUnit:
@@ -214,17 +219,17 @@ def accounting_unit(accountant: str, budget: Budget) -> AccountingUnit:
     accountants.errors.InapplicableError
         If the accountant has no filter theorem, or none at this budget.
     DeclarationError
-        If records are to have budgets of their own, and the budget keeps delta for failures.
+        If records are to have budgets of their own, and the budget has a delta_reserve.
     """
-    failures = budget.failures
+    delta_reserve = budget.delta_reserve
     if accountant != INDIVIDUAL:
         mine, others = delta_shares(accountant, budget)
-        filter_ = filter_for(accountant, budget.epsilon, mine, failures)
+        filter_ = filter_for(accountant, budget.epsilon, mine, delta_reserve)
         return AccountingUnit(
-            budget, filter_, _odometer(accountant, others, failures), filter_.theorem
+            budget, filter_, _odometer(accountant, others, delta_reserve), filter_.theorem
         )
     each = individual_filter(budget)
-    prices, odometer = GaussianFilter(each.mu), _odometer("gaussian", budget.delta, failures)
+    prices, odometer = GaussianFilter(each.mu), _odometer("gaussian", budget.delta, delta_reserve)
     return AccountingUnit(budget, prices, odometer, each.theorem, each)
 
 
@@ -234,37 +239,37 @@ def individual_filter(budget: Budget) -> IndividualFilter:
     Raises
     ------
     DeclarationError, InapplicableError
-        If the budget keeps a part of delta for failures, or has no delta.
+        If the budget has a delta_reserve, or no delta.
     """
-    if budget.failures:
+    if budget.delta_reserve:
         raise DeclarationError(
-            f"the budget keeps {budget.failures!r} of its delta for mechanisms that may fail, "
-            "and no release of accountant='individual' can; leave failures out"
+            f"the budget reserves {budget.delta_reserve!r} of its delta for delta floors, "
+            "and no release of accountant='individual' has one; leave delta_reserve out"
         )
     return IndividualFilter.within(budget.epsilon, budget.delta)
 
 
 def delta_shares(accountant: str, budget: Budget) -> tuple[float, float]:
-    """Return the deltas of the filter and of the odometer, each with the failures in it.
+    """Return the deltas of the filter and of the odometer, each with the reserve in it.
 
-    They sum to delta and the failures. Sums of epsilons need no delta: there the odometer is the
+    They sum to delta and the reserve. Sums of epsilons need no delta: there the odometer is the
     filter's own sum, and both have all of it.
     """
-    delta, failures = Fraction(budget.delta), Fraction(budget.failures)
+    delta, delta_reserve = Fraction(budget.delta), Fraction(budget.delta_reserve)
     # rounded down, as the filter's share below: together they never exceed delta
-    others = flooring(failures + (delta - failures) * Fraction(ODOMETER_SHARE))
+    others = flooring(delta_reserve + (delta - delta_reserve) * Fraction(ODOMETER_SHARE))
     if accountant == "basic":
         return budget.delta, budget.delta
-    if not budget.failures < others:  # nothing is left to share
-        return budget.delta, budget.failures
-    return flooring(delta + failures - Fraction(others)), others
+    if not budget.delta_reserve < others:  # nothing is left to share
+        return budget.delta, budget.delta_reserve
+    return flooring(delta + delta_reserve - Fraction(others)), others
 
 
-def _odometer(accountant: str, delta: float, failures: float) -> Odometer:
+def _odometer(accountant: str, delta: float, delta_reserve: float) -> Odometer:
     """Return the odometer of an accountant; at delta 0 epsilons add up."""
-    if delta <= failures:
+    if delta <= delta_reserve:
         return PureOdometer(delta)
-    return _ODOMETERS[accountant](delta, failures)
+    return _ODOMETERS[accountant](delta, delta_reserve)
 
 
 # --- Sums of costs, in every world ------------------------------------------------------------
@@ -303,7 +308,7 @@ class WorldSums(Generic[Meter]):
         """Return the largest sums of any world, in each accounting unit by itself."""
         return self._root.below()
 
-    def maximum_at(self, place: Where) -> Spent:
+    def maximum_at(self, place: Branch) -> Spent:
         """Return the largest sums of the worlds that a place lies in."""
         total, here = self.meter.start(), self._root
         for step in place:
@@ -345,10 +350,10 @@ class WorldSums(Generic[Meter]):
         """Pay costs; whether they fit was asked before."""
         zero = self.meter.start()
         for place, loss in costs:
-            cost = zero.add(self.meter.prices(loss), loss.failure(), 1)
+            cost = zero.add(self.meter.prices(loss), loss.delta_floor(), 1)
             self._set(place, _plus(self._own(place), cost))
 
-    def _own(self, place: Where) -> Spent:
+    def _own(self, place: Branch) -> Spent:
         here = self._root
         for step in place:
             if step not in here.parts:
@@ -356,7 +361,7 @@ class WorldSums(Generic[Meter]):
             here = here.parts[step]
         return here.own
 
-    def _set(self, place: Where, own: Spent) -> None:
+    def _set(self, place: Branch, own: Spent) -> None:
         way, here = [self._root], self._root
         for step in place:
             here = here.parts.setdefault(step, _Place(self.meter.start()))
@@ -392,19 +397,21 @@ class _Place:
 
 
 def _plus(a: Spent, b: Spent) -> Spent:
-    return Spent(tuple(x + y for x, y in zip(a.sums, b.sums, strict=True)), a.failure + b.failure)
+    return Spent(
+        tuple(x + y for x, y in zip(a.sums, b.sums, strict=True)), a.delta_floor + b.delta_floor
+    )
 
 
 def _maximum(every: list[Spent]) -> Spent:
     sums = zip(*(spent.sums for spent in every), strict=True)
     largest: tuple[Fraction, ...] = tuple(max(column) for column in sums)
-    return Spent(largest, max(spent.failure for spent in every))
+    return Spent(largest, max(spent.delta_floor for spent in every))
 
 
 def difference(after: Spent, before: Spent) -> Spent:
     """Return by how much sums grew."""
     sums = (b - a for a, b in zip(before.sums, after.sums, strict=True))
-    return Spent(tuple(sums), after.failure - before.failure)
+    return Spent(tuple(sums), after.delta_floor - before.delta_floor)
 
 
 # --- Totals of a session and of its parts -----------------------------------------------------
@@ -472,15 +479,15 @@ def spent_share(limit: SumFilter, spent: Spent) -> Fraction:
     Where a filter needs one of its sums to stay within its budget, the share of the smallest; where
     it needs all, of the largest. A sum whose budget is 0 counts as wholly spent by anything.
     Failures have a budget of their own, and limit as well: where more of it is spent, that share
-    counts, though steps that cannot fail may still fit.
+    counts, though steps without a delta floor may still fit.
     """
     pairs = zip(spent.sums, limit.budgets(), strict=True)
     shares = [s / b if b > 0 else Fraction(1) if s <= b else BEYOND for s, b in pairs]
     most = max(shares) if limit.every else min(shares)
-    failures = Fraction(limit.failures)
-    if failures > 0:
-        return max(most, spent.failure / failures)
-    return most if spent.failure == 0 else BEYOND
+    delta_reserve = Fraction(limit.delta_reserve)
+    if delta_reserve > 0:
+        return max(most, spent.delta_floor / delta_reserve)
+    return most if spent.delta_floor == 0 else BEYOND
 
 
 class Account:
@@ -596,7 +603,7 @@ class Account:
 
     def _limit(self, name: str, share: float) -> None:
         """Give a part in which nothing was spent its limits."""
-        limits = [self.budget.epsilon, self.budget.delta, self.budget.failures]
+        limits = [self.budget.epsilon, self.budget.delta, self.budget.delta_reserve]
         if share != 1:
             limits = [max(0.0, down(share * limit, 4)) for limit in limits]
         totals = Totals.of(accounting_unit(self.accountant, Budget(*limits)))
@@ -694,11 +701,11 @@ def check_price(costs: Costs, account: Account) -> None:
             f"{loss!r} has no finite price under the accountant {account.accountant!r}, so that no "
             f"budget could pay it; {cure}"
         )
-    failing = [loss for _, loss in costs if loss.failure()]
-    if failing and not limit.failures:
+    floored = [loss for _, loss in costs if loss.delta_floor()]
+    if floored and not limit.delta_reserve:
         raise InapplicableError(
-            f"{failing[0]!r} may fail, and the budget keeps no part of its delta for that; open "
-            f"the session with Budget({budget.epsilon!r}, {budget.delta!r}, failures=...)"
+            f"{floored[0]!r} has a delta floor, and the budget reserves no delta for that; open "
+            f"the session with Budget({budget.epsilon!r}, {budget.delta!r}, delta_reserve=...)"
         )
 
 
@@ -712,7 +719,9 @@ def _has_price(limit: SumFilter, loss: PrivacyLoss) -> bool:
 
 def _is_affordable(name: str, budget: Budget, loss: PrivacyLoss) -> bool:
     try:
-        return _has_price(filter_for(name, budget.epsilon, budget.delta, budget.failures), loss)
+        return _has_price(
+            filter_for(name, budget.epsilon, budget.delta, budget.delta_reserve), loss
+        )
     except InapplicableError:
         return False
 
@@ -726,7 +735,7 @@ class Reading:
     step
         Its name, or ``step k``.
     share
-        Of the filter's budget, in the accounting unit that limits or of what is kept for failures,
+        Of the filter's budget, in the accounting unit that limits or of the delta_reserve,
         rounded up; above 1 where a ledger has passed it.
     epsilon
         What the odometer reads at the budget's delta, in nats; never above the budget's.

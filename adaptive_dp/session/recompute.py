@@ -42,7 +42,7 @@ from adaptive_dp.session.entries import (
     in_edition,
     part_in,
 )
-from adaptive_dp.session.individual import individual_charges
+from adaptive_dp.session.individual import individual_releases
 from adaptive_dp.session.plans import (
     LedgerPlans,
     check_declarations,
@@ -330,7 +330,7 @@ class _Audit:
         if entry["edition"] != self.edition:
             reasons.append(f"its edition is not that of the spends before it, {self.edition!r}")
         try:
-            individual_charges(structure, new, self.declared, keeps)
+            individual_releases(structure, new, self.declared, keeps)
         except (PlanError, AccountingError) as error:
             reasons.append(str(error))
         return reasons
@@ -366,13 +366,13 @@ class _Audit:
         zero, totals = self.filter.start(), dict[Any, Spent]()
         for place, loss in costs:
             before = totals.get(place, zero)
-            totals[place] = before.add(self.filter.prices(loss), loss.failure(), 1)
+            totals[place] = before.add(self.filter.prices(loss), loss.delta_floor(), 1)
         return totals
 
 
 def _covers(above: Spent, below: Spent) -> bool:
     # exact rationals, with room for the rounding of other versions of NumPy and SciPy
-    pairs = zip((*above.sums, above.failure), (*below.sums, below.failure), strict=True)
+    pairs = zip((*above.sums, above.delta_floor), (*below.sums, below.delta_floor), strict=True)
     return all(a * (1 + Fraction(TOLERANCE)) >= b for a, b in pairs)
 
 

@@ -389,7 +389,7 @@ def test_replaced_samples_of_other_bodies() -> None:
         assert (curve >= alone * (1 - 1e-9)).all()
     failing = ReplacedSampleLoss(body(Approximate(0.3, 1e-6)), 0.1)
     # at the worst both values leak: the sampled law differs by q (delta + e^eps delta)
-    assert failing.failure() >= 0.1 * 1e-6 * (1 + math.exp(0.3)) * (1 - 1e-9)
+    assert failing.delta_floor() >= 0.1 * 1e-6 * (1 + math.exp(0.3)) * (1 - 1e-9)
     with pytest.raises(InapplicableError):
         ReplacedSampleLoss(body(FixedSize(body(Pure(1.0)), 1, 2)), 0.5)
 
@@ -548,7 +548,7 @@ def test_allocated_responses_by_enumeration(eps: float, steps: int) -> None:
             assert bound >= true * (1 - mp.mpf("1e-20"))
             assert bound <= true * mp.mpf("1.02") + mp.mpf("0.01")
     assert loss.pure() == eps
-    assert loss.failure() == 0.0
+    assert loss.delta_floor() == 0.0
 
 
 def test_allocated_laplace_lies_between_response_and_nothing() -> None:

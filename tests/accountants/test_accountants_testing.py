@@ -189,8 +189,8 @@ class Broken(PrivacyLoss):
         changed = dict(self.changed)
         return changed[name](*rest) if name in changed else default(*rest)
 
-    def failure(self):
-        return self._own("failure", lambda: 0.0)
+    def delta_floor(self):
+        return self._own("delta_floor", lambda: 0.0)
 
     def pair(self):
         return self._own("pair", lambda: None)
@@ -238,8 +238,8 @@ BROKEN = [
     ({"profile": less(1.01)}, "profile", {}),
     ({"profile": lambda e: Bounds(-0.1, 0.5)}, "outside", {}),
     ({"profile": lambda e: Bounds(0.0, 0.1) if e < 1 else Bounds(0.2, 0.3)}, "rises", {}),
-    ({"failure": lambda: 0.3}, r"0\.3", {}),
-    ({"failure": lambda: 1.5}, "not a probability", {}),
+    ({"delta_floor": lambda: 0.3}, r"0\.3", {}),
+    ({"delta_floor": lambda: 1.5}, "not a probability", {}),
     ({"rho": lambda: 0.49}, r"\nrho ", {"pair": GaussianPair(1.0)}),
     ({"rho": lambda: math.nan}, r"rho\(\)", {}),
     ({"rho": lambda: 0.2}, "rho", {}),

@@ -139,7 +139,7 @@ def test_extreme_profiles(epsilons, deltas) -> None:  # type: ignore[no-untyped-
 
 def test_one_point_is_approximate() -> None:
     one, other = PrivacyProfile([(1.0, 1e-5)]), Approximate(1.0, 1e-5)
-    assert one.failure() == other.failure()
+    assert one.delta_floor() == other.delta_floor()
     assert one.pure() == 1.0
     orders = np.array([1.5, 2.0, 9.0])
     np.testing.assert_allclose(one.renyi(orders), other.renyi(orders), rtol=1e-12)
@@ -250,10 +250,10 @@ def test_trade_off_is_what_its_points_force_and_no_more(points) -> None:  # type
 
 
 def test_perfect_tests_are_told_apart_and_guesses_are_not() -> None:
-    assert TradeOff([(0.0, 0.9)]).failure() == 1.0
-    assert TradeOff([(0.3, 0.0)]).failure() == 1.0
+    assert TradeOff([(0.0, 0.9)]).delta_floor() == 1.0
+    assert TradeOff([(0.3, 0.0)]).delta_floor() == 1.0
     guess = TradeOff([(0.25, 0.75)])
-    assert guess.failure() == 0.0
+    assert guess.delta_floor() == 0.0
     assert guess.profile(0.0).upper <= 1e-14
 
 
