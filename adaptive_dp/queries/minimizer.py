@@ -157,8 +157,8 @@ class Minimizer(Query):
         if self.ridge is not None and not (LEAST * scale <= self.ridge <= MOST * scale):
             raise DeclarationError(
                 f"a ridge must be in [2^-20, 2^40] times R^2 (R = {domain.radius:g}, the largest "
-                f"norm of a row), got {self.ridge!r}; without one the minimizer may move without "
-                "bound"
+                f"norm of a row), got {self.ridge!r}; without one the minimizer may move "
+                "without bound"
             )
         if self.radius is not None and not (1e-9 <= self.radius * domain.radius <= 1e9):
             raise DeclarationError(
