@@ -215,7 +215,8 @@ def refuse_unless_positive(name: str, value: float) -> None:
 # -----------------------------------------------------------------------------
 # The certificate of suboptimality, which uses nothing that the search knows.
 #
-# F is mu-strongly convex on the closed convex set C, P the projection on C, w* the minimizer over C.
+# F is mu-strongly convex on the closed convex set C, P the projection on C, w* the minimizer
+# over C.
 #
 # **Residual.** *Let q = P(u) for any point u, g a subgradient of F at q, and s >= 0. Then*
 # ``mu |q - w*| <= |g + s (u - q)|``.
@@ -238,7 +239,8 @@ def refuse_unless_positive(name: str, value: float) -> None:
 # **Rounding.** The computed w+ is off by ``e`` (`Objective.astray`): let q be the exact projection
 # of the u that was given to it. The proof holds for q, with ``|g(q) - g(w+)| <= beta e`` and
 # ``|s (u - q) - s (u - w+)| <= s e``; and ``|w+ - w*| <= e + |q - w*|``. Hence
-# ``(beta + s + mu) e`` is added, besides the gradient's own error (`Objective.rounding`) and that of
+# ``(beta + s + mu) e`` is added, besides the gradient's own error (`Objective.rounding`) and that
+# of
 # the norm's computation.
 #
 # **Gap.** Where F has kinks the gradient need not become small. There an objective may bound
