@@ -219,7 +219,8 @@ class Minimizer(Query):
             raise DeclarationError(f"minimizers have sensitivities in l1, l2 and l_inf, not {norm}")
         roots = math.sqrt(size)
         total = distance + 3 * self.step(domain) * roots
-        return total * (roots if norm == 1 else 1.0)  # |v|_1 <= sqrt(p) |v|_2 * (1 + 1e-12)
+        # |v|_1 <= sqrt(p) |v|_2, and the last factor rounds up
+        return total * (roots if norm == 1 else 1.0) * (1 + 1e-12)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
         """Return the parameters, k times p of them, row by row.
