@@ -34,7 +34,7 @@ from accountants.filters import PureFilter as PureFilter
 from accountants.filters import RenyiFilter as RenyiFilter
 from accountants.filters import SomeOrderFilter as SomeOrderFilter
 from accountants.filters import filter_for as filter_for
-from accountants.finite import Atoms as Atoms
+from accountants.finite import FinitePair as FinitePair
 from accountants.finite import from_profile as from_profile
 from accountants.gaussian import GaussianDP as GaussianDP
 from accountants.gaussian import central_limit_estimate as central_limit_estimate

@@ -499,7 +499,7 @@ def least_noise(
     if solution is None:
         raise DomainError(
             f"no noise up to 1e12 times the weights reaches epsilon <= {target}: releases "
-            "whose noise is fixed, or failures, already cost more; free more of them"
+            "whose noise is fixed, or delta floors, already cost more; free more of them"
         )
     return solution.value
 

@@ -208,11 +208,12 @@ def term_states(accountant: Accountant[Any], every: Worlds) -> list[Any]:
     """
     common = fold(accountant, accountant.start(), every.common)
     folded = [fold(accountant, common, world.spends) for world in every.alternatives]
-    # with a failure none of these notions holds, at any parameter
-    failure = max((state.failure for state in folded), default=Fraction())
-    if failure > 0:
+    # with a delta floor none of these notions holds, at any parameter
+    delta_floor = max((state.delta_floor for state in folded), default=Fraction())
+    if delta_floor > 0:
         raise InapplicableError(
-            f"with probability up to {ceiling(failure):.3g} nothing is promised, or nothing finite "
-            f"is known, so the {accountant.name} notion does not hold; ask for epsilon at a delta"
+            f"with probability up to {ceiling(delta_floor):.3g} nothing is promised, or nothing "
+            f"finite is known, so the {accountant.name} notion does not hold; ask for epsilon at a "
+            "delta"
         )
     return folded

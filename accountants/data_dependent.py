@@ -83,9 +83,9 @@ class DataDependent(PrivacyLoss):
         worst = renyi_divergence(self.worst, orders)
         return self.curve.map(lambda curve: _least(curve(orders), worst))
 
-    def failure(self) -> float:
+    def delta_floor(self) -> float:
         """Return the worst case's."""
-        return self.worst.failure()
+        return self.worst.delta_floor()
 
     def pair(self) -> Pair | None:
         """Return the worst case's."""
@@ -191,8 +191,8 @@ class DataDependentRenyi:
 
         P is the law of the outcomes on the data at hand, Q on a neighbour. Private.
         """
-        # as for the worst case: the failures first
-        left = remaining_delta(probability("delta", delta), state.failure)
+        # as for the worst case: the delta floors first
+        left = remaining_delta(probability("delta", delta), state.delta_floor)
         if not 0 < left < 1:
             return Secret(0.0 if left >= 1 else float("inf"))
 

@@ -161,7 +161,7 @@ class BoundedRangePair(Symmetric):
 
     epsilon: float
 
-    def attained(self) -> bool:
+    def is_tight(self) -> bool:
         """Return that it is not."""
         return False
 
@@ -463,7 +463,7 @@ def _mean(value: float) -> float:
 
 
 class _Selection(Curved):
-    """What both families share: a failure, a curve, and all that follows from them."""
+    """What both families share: a delta floor, a curve, and all that follows from them."""
 
     base: PrivacyLoss
 
@@ -471,10 +471,10 @@ class _Selection(Curved):
         """Return the expected number of runs, rounded up."""
         raise NotImplementedError
 
-    def failure(self) -> float:
-        """Return the run's failure times the expected number of runs."""
-        failure = self.base.failure()
-        return min(1.0, up(failure * self.runs(), 4)) if failure else 0.0
+    def delta_floor(self) -> float:
+        """Return the run's delta floor times the expected number of runs."""
+        delta_floor = self.base.delta_floor()
+        return min(1.0, up(delta_floor * self.runs(), 4)) if delta_floor else 0.0
 
     def renyi(self, orders: Array) -> Array:
         """Return the theorem's bound at the order or the best of a grid of higher orders."""
@@ -613,7 +613,7 @@ class PoissonSelection(_Selection):
         return np.where(np.isnan(bound), np.inf, bound)
 
     def _deltas(self, orders: Array) -> Array:
-        """Return the run's delta at ``log(a/(a-1))``, its failure not included if that is known."""
+        """Return the run's delta at ``log(a/(a-1))``, without its delta floor where known."""
         epsilons = np.where(np.isinf(orders), 0.0, -np.log1p(-1 / orders) * (1 - 8 * UNIT))
         logs, _ = log_deltas(lambda some: renyi_divergence(self.base, some), epsilons)
         deltas = np.exp(logs) * (1 + 4 * UNIT * (1 + np.abs(logs))) + 1e-320

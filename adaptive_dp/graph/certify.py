@@ -41,7 +41,7 @@ from adaptive_dp.graph.certificate import (
     ThirdParty,
     WorldsRow,
 )
-from adaptive_dp.graph.compile import SEVERAL, Charge, regions, releases
+from adaptive_dp.graph.compile import SEVERAL, ReleasePath, regions, releases
 from adaptive_dp.graph.errors import DeclarationError, PluginError
 from adaptive_dp.graph.handles import BoundOperation, PartOperation, SourceOperation
 from adaptive_dp.graph.loops import Loop
@@ -293,15 +293,15 @@ ASSUMPTIONS = (
 
 
 def assumptions(
-    structure: Structure, charges: Sequence[Charge], samplers: Sequence[str]
+    structure: Structure, paths: Sequence[ReleasePath], samplers: Sequence[str]
 ) -> list[str]:
     """Return the assumptions as sentences: those of every plan, then those of this one."""
     found = list(ASSUMPTIONS)
     for node in structure:
         if isinstance(node.handle.operation, SourceOperation):
             found += _of_source(node.handle.operation)
-    found += sorted({n.handle.operation.assumes() for c in charges for n in c.chain} - {""})
-    mechanisms = {type(charge.mechanism) for charge in charges}
+    found += sorted({n.handle.operation.assumes() for c in paths for n in c.steps} - {""})
+    mechanisms = {type(path.mechanism) for path in paths}
     own = [m.__name__ for m in mechanisms if not is_own(m)]
     if own:
         found.append(
@@ -338,7 +338,7 @@ def _of_source(source: SourceOperation) -> Iterator[str]:
 
 
 def rows(
-    charges: Sequence[Charge],
+    paths: Sequence[ReleasePath],
     paid: Mapping[str, tuple[PrivacyLoss, int]],
     best: Answer,
     delta: float,
@@ -348,10 +348,10 @@ def rows(
 
     Parameters
     ----------
-    charges
+    paths
         The releases.
     paid
-        Each release's loss and how often it is paid, as `adaptive_dp.graph.compile.paid` finds.
+        What `adaptive_dp.graph.compile.release_losses` returns.
     best
         The answer of the tightest accountant.
     delta
@@ -361,23 +361,23 @@ def rows(
     """
     costs = _costs(paid, best, delta)
     labels = set(best.world.labels)
-    worst = {c.node.name: _touched(_parts(c), labels) for c in charges}
+    worst = {c.node.name: _touched(_parts(c), labels) for c in paths}
     total = math.fsum(cost for name, cost in costs.items() if worst[name])
     conversions = _conversions({loss for loss, _ in paid.values()}, answers)
     return tuple(
         _row(
-            charge,
-            *paid[charge.node.name],
-            conversions[paid[charge.node.name][0]],
-            share=costs[charge.node.name] / total if total > 0 else 0.0,
-            in_worst_world=worst[charge.node.name],
+            path,
+            *paid[path.node.name],
+            conversions[paid[path.node.name][0]],
+            share=costs[path.node.name] / total if total > 0 else 0.0,
+            in_worst_world=worst[path.node.name],
         )
-        for charge in charges
+        for path in paths
     )
 
 
 def _row(
-    charge: Charge,
+    path: ReleasePath,
     loss: PrivacyLoss,
     times: int,
     conversions: Mapping[str, str],
@@ -386,15 +386,15 @@ def _row(
     in_worst_world: bool,
 ) -> ReleaseRow:
     """Return the row of one release: what it is, by which mechanism, and what it costs."""
-    mechanism = charge.mechanism
+    mechanism = path.mechanism
     return ReleaseRow(
-        node=charge.node.name,
-        query=charge.chain[-1].handle.operation.label(),
-        of=_way(charge),
+        node=path.node.name,
+        query=path.steps[-1].handle.operation.label(),
+        of=_way(path),
         mechanism=label(type(mechanism), MECHANISMS),
         parameters=encode(mechanism.parameters()),
         norm=float(mechanism.norm),
-        distance=float(compiler.distance(charge, mechanism.norm)),
+        distance=float(compiler.distance(path, mechanism.norm)),
         loss=LossRow(
             label(type(loss), LOSSES),
             {name: _parameter_shown(value) for name, value in parameters(loss).items()},
@@ -404,7 +404,7 @@ def _row(
         sampler=mechanism.sampler,
         conversions=conversions,
         times=times,
-        region=tuple(regions(charge)),
+        region=tuple(regions(path)),
         share=share,
         in_worst_world=in_worst_world,
     )
@@ -443,8 +443,8 @@ def _costs(
     return {name: finite[loss] * times for name, (loss, times) in paid.items()}
 
 
-def _parts(charge: Charge) -> list[str]:
-    return [region for region in regions(charge) if " = " in region]
+def _parts(path: ReleasePath) -> list[str]:
+    return [region for region in regions(path) if " = " in region]
 
 
 def _touched(parts: Sequence[str], labels: set[str]) -> bool:
@@ -453,8 +453,8 @@ def _touched(parts: Sequence[str], labels: set[str]) -> bool:
     return SEVERAL in labels or all(part in labels or part in rowless for part in parts)
 
 
-def _way(charge: Charge) -> str:
-    steps = [n for n in charge.chain[:-1] if not isinstance(n.handle.operation, Loop)]
+def _way(path: ReleasePath) -> str:
+    steps = [n for n in path.steps[:-1] if not isinstance(n.handle.operation, Loop)]
     return " > ".join(
         n.handle.operation.label()
         for n in steps
@@ -504,7 +504,7 @@ def certificate(
     chosen: Sequence[accountants.Accountant[Any]],
     *,
     seed: int | None = None,
-    charges: Sequence[Charge] | None = None,
+    paths: Sequence[ReleasePath] | None = None,
     adaptive: bool = False,
     claim: Claim | None = None,
 ) -> Certificate:
@@ -526,7 +526,7 @@ def certificate(
     claim
         Replaces that of the tightest accountant, where what is claimed rests on more than the
         plan: on the filter of a session.
-    charges
+    paths
         The releases of the plan, where they are known.
 
     Raises
@@ -536,8 +536,8 @@ def certificate(
     DeclarationError
         If an accountant from elsewhere is refuted by the lower bounds of the library's.
     """
-    charges = releases(structure) if charges is None else charges
-    terms = compiler.terms(charges)
+    paths = releases(structure) if paths is None else paths
+    terms = compiler.terms(paths)
     worlds = accountants.worlds(accountants.Sequential([term for _, term in terms]))
     answers = {
         a.name: accountants.measure(worlds, a, delta=delta)
@@ -551,8 +551,8 @@ def certificate(
     else:
         _chosen_as_it_ran(answers.values())
         best = accountants.tightest(answers)
-    paid = compiler.paid(charges)
-    nodes = rows(charges, paid, best, delta, answers)
+    paid = compiler.release_losses(paths)
+    nodes = rows(paths, paid, best, delta, answers)
     samplers = sorted({row.sampler for row in nodes if row.sampler})
     return Certificate(
         claim=_claim(best, delta) if claim is None else claim,
@@ -562,12 +562,12 @@ def certificate(
         nodes=nodes,
         accountants=tuple(_accountant_row(answer) for answer in answers.values()),
         worlds=WorldsRow(len(worlds.alternatives), worlds.exact, best.world.labels),
-        assumptions=(*assumptions(structure, charges, samplers), *_trusted(chosen)),
+        assumptions=(*assumptions(structure, paths, samplers), *_trusted(chosen)),
         randomness=randomness(seed, samplers),
         versions=_versions(),
         third_party=third_party(
             structure,
-            [charge.mechanism for charge in charges],
+            [path.mechanism for path in paths],
             [loss for loss, _ in paid.values()],
             chosen,
         ),

@@ -24,7 +24,7 @@ from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.certificate import Certificate, plan_text
 from adaptive_dp.graph.certify import OURS, certificate, stamped
 from adaptive_dp.graph.codec import to_document
-from adaptive_dp.graph.compile import Charge, releases
+from adaptive_dp.graph.compile import ReleasePath, releases
 from adaptive_dp.graph.errors import CalibrationError, DeclarationError, LeakError, NeighborError
 from adaptive_dp.graph.handles import (
     Handle,
@@ -447,7 +447,7 @@ class Pipeline:
         self._outputs = tuple(checked(outputs))
         self._delta = 0.0
         self._adaptive: tuple[str, ...] = ()
-        self._charges: tuple[dict[str, Any], list[Charge]] | None = None
+        self._charges: tuple[dict[str, Any], list[ReleasePath]] | None = None
 
     @classmethod
     def of(
@@ -636,10 +636,10 @@ class Pipeline:
             delta,
             chosen,
             adaptive=bool(self._adaptive),
-            charges=self._priced(document),
+            paths=self._priced(document),
         )
 
-    def _priced(self, document: Mapping[str, Any]) -> list[Charge]:
+    def _priced(self, document: Mapping[str, Any]) -> list[ReleasePath]:
         """Return the releases, whose losses are computed once.
 
         As long as the plan is what it was: a parameter that somebody's mechanism keeps in a list

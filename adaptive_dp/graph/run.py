@@ -22,7 +22,7 @@ from adaptive_dp.data.memory import MemoryRows
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.certificate import Certificate, claim_lines, result_html, result_text, stamp
 from adaptive_dp.graph.certify import certificate, stamped
-from adaptive_dp.graph.compile import Charge, releases
+from adaptive_dp.graph.compile import ReleasePath, releases
 from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
 from adaptive_dp.graph.handles import (
     Handle,
@@ -493,8 +493,12 @@ def rehearsed(structure: Structure) -> None:
 
 def _noisy(structure: Structure) -> None:
     """Refuse mechanisms that promise nothing at any delta."""
-    charges = releases(structure)
-    bare = [name for name, (loss, _) in compiler.paid(charges).items() if loss.failure() >= 1]
+    paths = releases(structure)
+    bare = [
+        name
+        for name, (loss, _) in compiler.release_losses(paths).items()
+        if loss.delta_floor() >= 1
+    ]
     if bare:
         raise DeclarationError(
             f"{', '.join(bare)}: released as it is, which no epsilon covers at any delta; choose a "
@@ -874,7 +878,7 @@ class Price:
     least: float
 
 
-def price(charge: Charge) -> Price:
+def price(path: ReleasePath) -> Price:
     """Return the price of a release, or refuse one of which it is not known what a unit moves.
 
     Raises
@@ -882,30 +886,30 @@ def price(charge: Charge) -> Price:
     InapplicableError
         With what is possible. It hangs on the plan alone.
     """
-    mechanism, query = charge.mechanism, charge.chain[-1].handle
+    mechanism, query = path.mechanism, path.steps[-1].handle
     assert isinstance(query.operation, Query)
     kind = type(query.operation)
-    _need(charge, charge.source.neighbors == "add_remove", "the neighbours are not add_remove")
-    _need(charge, not charge.node.loops, "it is released in a loop")
+    _need(path, path.source.neighbors == "add_remove", "the neighbours are not add_remove")
+    _need(path, not path.node.loops, "it is released in a loop")
     _need(
-        charge,
-        mechanism.shifts and is_own(type(mechanism)) and len(charge.node.handle.inputs) == 1,
+        path,
+        mechanism.shifts and is_own(type(mechanism)) and len(path.node.handle.inputs) == 1,
         f"{type(mechanism).__name__} does not add Gaussian noise to a sum",
     )
-    for node in charge.chain[1:-1]:
+    for node in path.steps[1:-1]:
         operation = node.handle.operation
         _need(
-            charge,
+            path,
             operation.is_rowwise and is_own(type(operation)) and not operation.random,
             f"after a {operation.kind}, what one unit moves may hang on others, or on chance",
         )
     _need(
-        charge,
-        all(len(node.handle.inputs) == 1 for node in charge.chain[1:]),
+        path,
+        all(len(node.handle.inputs) == 1 for node in path.steps[1:]),
         "it reads released values beside the data; run them first, and compare with their number",
     )
     _need(
-        charge,
+        path,
         kind.contributions is not Query.contributions and is_own(type(query.operation)),
         f"a {query.operation.kind} is no plain sum over rows",
     )
@@ -917,7 +921,7 @@ def price(charge: Charge) -> Price:
 
 
 def norms(
-    structure: Structure, charge: Charge, rows: Secret[Any], everyone: Secret[Units]
+    structure: Structure, path: ReleasePath, rows: Secret[Any], everyone: Secret[Units]
 ) -> Secret[Array]:
     """Return a bound of what each unit adds to a release's query, in l2.
 
@@ -925,7 +929,7 @@ def norms(
 
     Parameters
     ----------
-    structure, charge
+    structure, path
         The plan, and its release.
     rows
         What is bound to the data set.
@@ -937,13 +941,13 @@ def norms(
     Secret array
         Shape (units,); 0 only where the unit moves nothing.
     """
-    run = _way(structure, charge, rows)
-    query = charge.chain[-1].handle.operation
+    run = _way(structure, path, rows)
+    query = path.steps[-1].handle.operation
     assert isinstance(query, Query)
 
     def added() -> Secret[Array]:
         names = everyone.reveal()
-        whose, each = query.contributions(run.secrets[charge.chain[-2].name].reveal())
+        whose, each = query.contributions(run.secrets[path.steps[-2].name].reveal())
         index = np.searchsorted(names, whose)
         total, most = np.zeros(len(names)), np.ones(len(names))
         np.add.at(total, index, each)
@@ -952,29 +956,29 @@ def norms(
         # what a unit pays must not hang, by its last bit, on how many rows another one has
         return Secret(np.where(most > 2, total + total * (most * UNIT), total))
 
-    return guarded(charge.node.name, added)
+    return guarded(path.node.name, added)
 
 
-def release(run: Run, charge: Charge, rows: Secret[Any], active: Secret[Units]) -> None:
+def release(run: Run, path: ReleasePath, rows: Secret[Any], active: Secret[Units]) -> None:
     """Compute a release in a run, of the units that are active and no others.
 
     Parameters
     ----------
     run
         Where what is released goes; its private values are not used.
-    charge
+    path
         The release.
     rows
         What is bound to the data set.
     active
         Which units take part.
     """
-    some = guarded(charge.node.name, lambda: Secret(rows.reveal().among(active.reveal())))
-    of = _way(run.structure, charge, some, run.seed, run.round)
-    of.value(charge.chain[-1])
-    of.value(charge.node)
-    run.opened[charge.node.name] = of.opened[charge.node.name]
-    run.raw[charge.node.name] = of.raw[charge.node.name]
+    some = guarded(path.node.name, lambda: Secret(rows.reveal().among(active.reveal())))
+    of = _way(run.structure, path, some, run.seed, run.round)
+    of.value(path.steps[-1])
+    of.value(path.node)
+    run.opened[path.node.name] = of.opened[path.node.name]
+    run.raw[path.node.name] = of.raw[path.node.name]
 
 
 def units(rows: Secret[Any]) -> Secret[Units]:
@@ -984,7 +988,7 @@ def units(rows: Secret[Any]) -> Secret[Units]:
 
 def _way(
     structure: Structure,
-    charge: Charge,
+    path: ReleasePath,
     rows: Secret[Any],
     seed: int | None = None,
     within: tuple[int, ...] = (),
@@ -992,15 +996,15 @@ def _way(
     """Return a run of what leads from the data to a release's query, on given rows."""
     run = Run(structure, seed)
     run.round = within
-    run.bind({charge.chain[0].name: rows})
-    for node in charge.chain[1:-1]:
+    run.bind({path.steps[0].name: rows})
+    for node in path.steps[1:-1]:
         run.value(node)
     return run
 
 
-def _need(charge: Charge, holds: bool, why: str) -> None:
+def _need(path: ReleasePath, holds: bool, why: str) -> None:
     if not holds:
         raise InapplicableError(
-            f"{charge.node.name!r} has no price for each record by itself: {why}. With "
+            f"{path.node.name!r} has no price for each record by itself: {why}. With "
             f"accountant='individual', {POSSIBLE}"
         )

@@ -14,7 +14,7 @@ from accountants.errors import DomainError, probability
 from accountants.numerics import Array, up
 from accountants.secret import Secret
 from adaptive_dp.data.memory import MemoryRows
-from adaptive_dp.graph.compile import Charge, distance, releases
+from adaptive_dp.graph.compile import ReleasePath, distance, releases
 from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
 from adaptive_dp.graph.operation import Operation, Query
 from adaptive_dp.graph.plan import Pipeline
@@ -177,10 +177,10 @@ def per_instance(plan: Pipeline, /, **data: Any) -> Secret[Array]:
     >>> losses, losses.reveal().round(6).tolist()
     (<private>, [0.0, 0.1, 0.5])
     """
-    charges = releases(plan.structure)
-    for charge in charges:
-        _refuse(charge)
-    names = {charge.source.name for charge in charges}
+    paths = releases(plan.structure)
+    for path in paths:
+        _refuse(path)
+    names = {path.source.name for path in paths}
     if len(names) != 1 or set(data) != names:
         raise DataError(
             f"per_instance reads one data set, here {sorted(names)}, got {sorted(data)}; pass it "
@@ -189,18 +189,18 @@ def per_instance(plan: Pipeline, /, **data: Any) -> Secret[Array]:
     hidden = Secret(next(iter(data.values())))
     del data
     most = plan.certify().epsilon
-    return Secret(np.minimum(_guarded(charges, hidden, plan.delta), most))
+    return Secret(np.minimum(_guarded(paths, hidden, plan.delta), most))
 
 
-def _refuse(charge: Charge) -> None:
+def _refuse(path: ReleasePath) -> None:
     """Raise unless the loss of the release is that of a unit's own contribution."""
-    where, query = charge.node.name, charge.chain[-1]
-    if charge.source.neighbors == "replace_one":
+    where, query = path.node.name, path.steps[-1]
+    if path.source.neighbors == "replace_one":
         raise DeclarationError(
             f"{where}: under replace_one a record's loss depends on what replaces it; declare the "
             "data set with neighbors='add_remove'"
         )
-    for node in charge.chain:
+    for node in path.steps:
         known = _SUMS if node is query else _STEPS
         if node.handle.operation.kind not in known or len(node.handle.inputs) > 1:
             raise DeclarationError(
@@ -208,20 +208,20 @@ def _refuse(charge: Charge) -> None:
                 f"here; known are {', '.join(_SUMS)} of rows that depend on no sample, repeat or "
                 "released value"
             )
-    if type(charge.mechanism) not in (Gaussian, Laplace) or len(charge.node.handle.inputs) > 1:
+    if type(path.mechanism) not in (Gaussian, Laplace) or len(path.node.handle.inputs) > 1:
         raise DeclarationError(
-            f"{where}: {type(charge.mechanism).__name__} has no per-instance loss here; release "
+            f"{where}: {type(path.mechanism).__name__} has no per-instance loss here; release "
             "with Gaussian or Laplace"
         )
-    if charge.mechanism.free():
+    if path.mechanism.free():
         raise DeclarationError(f"{where}: its noise is still free; call plan.calibrate(...) first")
 
 
-def _guarded(charges: Sequence[Charge], data: Secret[Any], delta: float) -> Array:
+def _guarded(paths: Sequence[ReleasePath], data: Secret[Any], delta: float) -> Array:
     failed = ""
     try:
         with np.errstate(all="ignore"):  # a warning would tell of the data
-            return _epsilons(charges, charges[0].source.bind(data.reveal()), delta)
+            return _epsilons(paths, paths[0].source.bind(data.reveal()), delta)
     except (DataError, KeyboardInterrupt) as error:
         failed, stopped = str(error), isinstance(error, KeyboardInterrupt)
     except BaseException:
@@ -233,30 +233,30 @@ def _guarded(charges: Sequence[Charge], data: Secret[Any], delta: float) -> Arra
     raise RunError("per_instance failed; the cause is withheld, since it may carry private data")
 
 
-def _epsilons(charges: Sequence[Charge], rows: Any, delta: float) -> Array:
+def _epsilons(paths: Sequence[ReleasePath], rows: Any, delta: float) -> Array:
     if not isinstance(rows, MemoryRows):
         raise DataError("per_instance reads data in memory: arrays, a mapping of columns, a frame")
-    lengths = np.array([_contributions(charges, one) for one in _units(rows)])
-    lengths = lengths.reshape(-1, len(charges)).T  # a row for each release, without units too
+    lengths = np.array([_contributions(paths, one) for one in _units(rows)])
+    lengths = lengths.reshape(-1, len(paths)).T  # a row for each release, without units too
     gaussian: list[Array] = [np.zeros(lengths.shape[1])]
     laplace: list[Array] = [np.zeros(lengths.shape[1])]
-    for charge, length in zip(charges, lengths, strict=True):
-        most = distance(charge, charge.mechanism.norm)
-        kind = gaussian if isinstance(charge.mechanism, Gaussian) else laplace
-        kind.append(np.array([_cost(charge, min(own, most)) for own in length.tolist()]))
+    for path, length in zip(paths, lengths, strict=True):
+        most = distance(path, path.mechanism.norm)
+        kind = gaussian if isinstance(path.mechanism, Gaussian) else laplace
+        kind.append(np.array([_cost(path, min(own, most)) for own in length.tolist()]))
     return np.where(lengths.any(axis=0), _composed(gaussian, laplace, delta), 0.0)
 
 
-def _cost(charge: Charge, own: float) -> float:
+def _cost(path: ReleasePath, own: float) -> float:
     """Return the mu, or the pure epsilon, of a release at a unit's own length.
 
     With what the mechanism's rounding adds, but for a unit that contributes nothing.
     """
-    query = charge.chain[-1].handle
+    query = path.steps[-1].handle
     assert isinstance(query.operation, Query)
     shape = query.operation.dimension(query.domain), query.operation.step(query.domain)
-    loss = charge.mechanism.cost(up(own, 8), *shape)
-    value = loss.mu() if isinstance(charge.mechanism, Gaussian) else loss.pure()
+    loss = path.mechanism.cost(up(own, 8), *shape)
+    value = loss.mu() if isinstance(path.mechanism, Gaussian) else loss.pure()
     return 0.0 if own == 0 else math.inf if value is None else up(value, 2)
 
 
@@ -281,20 +281,20 @@ def _units(rows: MemoryRows) -> Iterator[MemoryRows]:
         yield MemoryRows({name: v[own] for name, v in rows.columns.items()}, rows.units[own])
 
 
-def _contributions(charges: Sequence[Charge], rows: MemoryRows) -> list[float]:
+def _contributions(paths: Sequence[ReleasePath], rows: MemoryRows) -> list[float]:
     """Return the length of one unit's contribution to each release, in its mechanism's norm."""
     values: dict[str, Any] = {}
     stream, lengths = SecureStream(), []
-    for charge in charges:
+    for path in paths:
         value: Any = rows
-        for node in charge.chain[1:]:
+        for node in path.steps[1:]:
             if node.name not in values:
                 values[node.name] = node.handle.operation.run([value], stream)
             value = values[node.name]
         vector = np.atleast_1d(np.asarray(value, dtype=np.float64))
         largest = float(np.abs(vector).max(initial=0.0))
-        length = largest * float(np.linalg.norm(vector / (largest or 1.0), charge.mechanism.norm))
-        query = charge.chain[-1].handle.operation
+        length = largest * float(np.linalg.norm(vector / (largest or 1.0), path.mechanism.norm))
+        query = path.steps[-1].handle.operation
         more = up(length, len(vector) + 4) + _rounding(query, len(vector))
         lengths.append(more if length > 0 else 0.0)
     return lengths

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from adaptive_dp.graph.codec import excerpt, to_document
-from adaptive_dp.graph.compile import places, releases
+from adaptive_dp.graph.compile import branch_losses, releases
 from adaptive_dp.graph.document import loaded
 from adaptive_dp.graph.errors import DeclarationError, DocumentError, NeighborError, PlanError
 from adaptive_dp.graph.handles import (
@@ -64,10 +64,10 @@ def required_nodes(structure: Structure, end: Node, available: Iterable[str]) ->
 
 
 def costs_for(structure: Structure, new: Iterable[Node]) -> Costs:
-    """Return what making some releases and loops costs, place by place."""
+    """Return what making some releases and loops costs, branch by branch."""
     names = {node.name for node in new}
-    charges = [c for c in releases(structure) if names & {c.node.name, *c.node.loops[:1]}]
-    return tuple(places(charges))
+    paths = [c for c in releases(structure) if names & {c.node.name, *c.node.loops[:1]}]
+    return tuple(branch_losses(paths))
 
 
 def paid_nodes(structure: Structure, digests: Sequence[str]) -> list[Node]:
@@ -273,8 +273,7 @@ class LedgerPlans:
         for name, node_digest in reads.items():
             if node_digest not in self._handles:
                 raise DocumentError(
-                    f"its plan reads {name!r}, which no entry before it offers (digest "
-                    f"{node_digest})"
+                    f"its plan reads {name!r}, which no earlier entry offers (digest {node_digest})"
                 )
             given[name] = self._handles[node_digest]
         plan, handles = loaded(entry["plan"], self._modules, given)
@@ -284,8 +283,7 @@ class LedgerPlans:
             # a rank among twins is another where the twins are left out
             if id(handle) not in structure.by_handle or structure.of(handle).digest != node_digest:
                 raise DocumentError(
-                    f"its plan says that it reads {name!r} of the digest {node_digest!r}, and does "
-                    "not"
+                    f"its plan claims to read {name!r} of digest {node_digest!r}, and does not"
                 )
         self._keep(entry, structure, handles)
         return plan
