@@ -22,7 +22,7 @@ from adaptive_dp.graph.mechanism import Ranked
 from adaptive_dp.graph.operation import Change
 from adaptive_dp.mechanisms import selection as quantile
 from adaptive_dp.mechanisms.selection import grid_points
-from adaptive_dp.queries.order_statistics import Ranks
+from adaptive_dp.queries.order_statistics import Ranks, rounded_order, score_sensitivity
 
 ALPHA = 1e-7
 

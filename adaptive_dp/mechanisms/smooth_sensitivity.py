@@ -1,8 +1,8 @@
 """Noise in proportion to the smooth sensitivity: Laplace, Student's t, Cauchy, log-normal.
 
 These mechanisms release ``f(x) + S(x)/a Z`` with S a beta-smooth sensitivity of f
-(`LocalSensitivity.smooth`; Nissim, Raskhodnikova and Smith 2007, Def. 2.2) and Z a draw of a fixed law:
-noise is small where the data are stable, and its scale does not show how stable they are.
+(`LocalSensitivity.smooth`; Nissim, Raskhodnikova and Smith 2007, Def. 2.2) and Z a draw of a fixed
+law: noise is small where the data are stable, and its scale does not show how stable they are.
 
 The common step of their proofs: neighbours have ``S(x') = e^b S(x)`` with ``|b| <= beta``, and
 ``|f(x) - f(x')|`` is at most both S(x) and S(x'). So, in units of ``S(x)/a``, the two outputs are
