@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 import adaptive_dp as dp
-from adaptive_dp.pate.teachers import featured
+from adaptive_dp.pate.teachers import make_features
 
 DELTA = 1e-5
 LOGISTIC = "sklearn.linear_model:LogisticRegression"
@@ -193,7 +193,7 @@ def made(data: dict[str, Any], columns: dict[str, Any]) -> Any:
     """Return features as teachers get them."""
     from adaptive_dp.queries.domains import column
 
-    return featured(data, tuple(columns), None, {k: column(k, v) for k, v in columns.items()})
+    return make_features(data, tuple(columns), None, {k: column(k, v) for k, v in columns.items()})
 
 
 def voted(x: Any, y: Any, at: Any, count: int, classes: int) -> Any:

@@ -12,7 +12,7 @@ import adaptive_dp as dp
 from adaptive_dp.erm import Hinge, Logistic
 from adaptive_dp.learning.phased import shares
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.queries.examples import drawn
+from adaptive_dp.queries.examples import draw_parts
 
 COLUMNS = {"u": (-2.0, 2.0), "v": (-2.0, 2.0), "s": ["N", "P"]}
 
@@ -66,11 +66,11 @@ def test_units_with_several_rows_lie_in_one_phase():
 
 
 def test_draws_have_their_shares():
-    found = drawn(SeededStream(4), shares(4), 60_000)
+    found = draw_parts(SeededStream(4), shares(4), 60_000)
     for i, share in enumerate(shares(4)):
         expected = 60_000 * share
         assert abs((found == i).sum() - expected) < 6 * math.sqrt(expected * (1 - share))
-    assert (drawn(SeededStream(4), [1.0], 100) == 0).all()
+    assert (draw_parts(SeededStream(4), [1.0], 100) == 0).all()
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])

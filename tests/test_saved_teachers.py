@@ -1,4 +1,4 @@
-"""Teachers saved in a folder: what is found again, what is refused, what a stopped run loses."""
+"""Teachers saved in a folder: what is reused, what is refused, and what a stopped run loses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from teaching import slow
 
 import adaptive_dp as dp
 from adaptive_dp.graph.errors import DataError
-from adaptive_dp.pate.saved_teachers import opened
+from adaptive_dp.pate.saved_teachers import open_folder
 
 COLUMNS: dict[str, Any] = {"x": (0, 1), "y": ["a", "b", "c"]}
 DATA = {"x": np.linspace(0, 1, 60), "y": np.array(["a", "b", "c"] * 20)}
@@ -102,15 +102,15 @@ def test_a_run_splits_as_the_last_one_did(folder: Path, log: Path) -> None:
 
 
 def test_a_new_folder_has_a_key_of_its_own(tmp_path: Path) -> None:
-    keys = {opened(tmp_path / name / "below").key for name in ("a", "b")}
+    keys = {open_folder(tmp_path / name / "below").key for name in ("a", "b")}
     assert len(keys) == 2
     assert {len(key) for key in keys} == {32}
-    assert opened(tmp_path / "a" / "below").key in keys
+    assert open_folder(tmp_path / "a" / "below").key in keys
 
 
 def test_units_keep_their_teachers_where_others_are_filtered(folder: Path) -> None:
     """A unit's word is that of its number in the data set, whatever else is left out."""
-    held = opened(folder)
+    held = open_folder(folder)
     words = held.stream("split").words(60)
     assert (held.stream("split").words(7) == words[:7]).all()
     assert (held.stream("seeds").words(60) != words).all()
@@ -197,7 +197,7 @@ def test_only_its_owner_can_read_it(folder: Path, log: Path) -> None:
     assert set(modes.values()) == {0o600}
     assert len(modes) == TEACHERS + 2
     key = (folder / "key").read_bytes()
-    assert repr(opened(folder)).find(repr(key)) < 0
+    assert repr(open_folder(folder)).find(repr(key)) < 0
     assert not any(key in content for content in teachers_in(folder).values())
 
 

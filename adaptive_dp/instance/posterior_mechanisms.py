@@ -33,7 +33,13 @@ from adaptive_dp.instance.records import RidgeBounds, worst_curve
 from adaptive_dp.mechanisms.additive import Gaussian, sigma_for
 from adaptive_dp.mechanisms.released_bounds import LowerBound, UpperBound, check_failure
 from adaptive_dp.noise.stream import FLOAT_SAMPLER, Stream
-from adaptive_dp.queries.moments import FARTHEST, CoefficientNorm, LeastEigenvalue, kept, unit
+from adaptive_dp.queries.moments import (
+    FARTHEST,
+    CoefficientNorm,
+    LeastEigenvalue,
+    clamp_released,
+    unit,
+)
 
 # -----------------------------------------------------------------------------
 # The coldest ridge posterior whose loss a Gaussian of a given mu dominates, but for a failure.
@@ -177,7 +183,7 @@ class PosteriorSample(Mechanism):
         ridge, gamma, bound, size = (float(v) for v in given)
         if not passes(gamma, ridge, bound, size, mu=self.mu, failure=self.failure):
             return np.full(width, math.nan)
-        ridge, bound = kept(ridge, bound)
+        ridge, bound = clamp_released(ridge, bound)
         factor, centre = solution(value, ridge)
         spread = 1 / math.sqrt(gamma * (ridge + bound))
         step = 2.0 ** (math.floor(math.log2(spread)) - 40)
@@ -224,7 +230,7 @@ def bounds_of(ridge: float, bound: float, size: float) -> RidgeBounds | None:
     """Return what released values say of the smaller data set; None where that is nothing."""
     if not size < FARTHEST / 2:  # the norm may be cut off
         return None
-    ridge, bound = kept(ridge, bound)
+    ridge, bound = clamp_released(ridge, bound)
     exponent = up(max(0.0, size) * unit(ridge, bound), 8)
     if not exponent < 200:
         return None
@@ -496,7 +502,7 @@ class PerturbedCoefficients(Mechanism):
         sigma = noise(ridge, bound, size, mu=self.mu, width=width)
         if math.isinf(sigma):
             return np.full(width, math.nan)
-        _, centre = solution(value, kept(ridge, bound)[0])
+        _, centre = solution(value, clamp_released(ridge, bound)[0])
         return Gaussian(sigma).release(np.array([float(c) for c in centre]), stream)
 
     def loss(self, distance: float) -> PrivacyLoss:

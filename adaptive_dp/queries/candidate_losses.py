@@ -27,8 +27,8 @@ from adaptive_dp.queries.domains import (
     finite_float,
     interval,
 )
-from adaptive_dp.queries.sums import enforced
-from adaptive_dp.queries.vectors import scaled
+from adaptive_dp.queries.sums import enforced_ball
+from adaptive_dp.queries.vectors import scale_to_unit
 
 Candidates = tuple[tuple[float, ...], ...]
 
@@ -117,7 +117,7 @@ class CandidateLosses(Query):
                 f"the width of a row's losses must be in (1e-100, 1e100), got {self.width!r}"
             )
         loss_of(self.loss)
-        return enforced(ball, self.radius, ball.width)
+        return enforced_ball(ball, self.radius, ball.width)
 
     def dimension(self, domain: Ball) -> int:
         """Return the number of candidates."""
@@ -166,7 +166,7 @@ class CandidateLosses(Query):
 
     def _labels(self) -> Callable[[Floats], Floats]:
         if loss_of(self.loss).labels == "number":
-            return lambda values: scaled(values, self.bounds)
+            return lambda values: scale_to_unit(values, self.bounds)
         middle = self.bounds.lower + (self.bounds.upper - self.bounds.lower) / 2
         return lambda values: np.where(values > middle, 1.0, -1.0)
 

@@ -29,7 +29,7 @@ from adaptive_dp.queries.domains import (
     numbers,
 )
 from adaptive_dp.queries.transforms import Sample, category_index
-from adaptive_dp.queries.vectors import scaled
+from adaptive_dp.queries.vectors import scale_to_unit
 
 # -----------------------------------------------------------------------------
 # Features and a label for each row: what learners of linear models and networks read.
@@ -190,7 +190,7 @@ class ExamplesOf(Operation):
             return 2 * index - 1 if self.labels == "sign" else index
         assert isinstance(declared, Interval)
         inside = clipped(goal, declared)
-        return inside if self.labels == "count" else scaled(inside, declared)
+        return inside if self.labels == "count" else scale_to_unit(inside, declared)
 
     def vectors(self, columns: Columns, scales: Floats) -> Floats:
         """Return the features of a block of rows, shape (m, p); ``scales`` as of `scales`."""
@@ -349,7 +349,7 @@ class EveryExample(Query):
 # post-processing of that. Under replace_one u keeps its part, so that it is exchanged within one.
 
 
-def drawn(stream: Stream, shares: Sequence[float], count: int) -> NDArray[np.int64]:
+def draw_parts(stream: Stream, shares: Sequence[float], count: int) -> NDArray[np.int64]:
     """Return for each of ``count`` units the part of its own independent draw.
 
     Part i has probability ``shares[i]`` to 2^-50; the last one has all that is left.

@@ -108,8 +108,8 @@ class LinearGradients:
         return weighted_sum(examples, weights, outputs)
 
     def squares(self, bound: float) -> int:
-        """Return the sum of `squared` norms."""
-        return self._sum(lambda lengths: squared(lengths, bound))
+        """Return the sum of `squared_norm_steps` over the rows."""
+        return self._sum(lambda lengths: squared_norm_steps(lengths, bound))
 
     def short(self, bound: float) -> int:
         """Return how many gradients have a norm of at most ``bound``."""
@@ -125,19 +125,19 @@ class LinearGradients:
 
 def euclidean(values: Floats) -> Floats:
     """Return upper bounds of the columns' l2 norms, each by its own numbers: (m,) from (k, m)."""
-    lengths = np.sqrt(columnwise(values * values))
+    lengths = np.sqrt(column_sums(values * values))
     short = np.flatnonzero(lengths < 1e-140)  # whose squares may have underflowed
     if len(short):
         some = values[:, short]
         top = np.abs(some).max(axis=0)
         parts = some / np.where(top > 0, top, 1.0)
-        lengths[short] = top * np.sqrt(columnwise(parts * parts))
+        lengths[short] = top * np.sqrt(column_sums(parts * parts))
     # a computed sum of k squares is off by a relative (k + 1) 2^-53
     lengths *= 1 + max(2.0**-45, len(values) * 2.0**-52)
     return lengths
 
 
-def columnwise(values: Floats) -> Floats:
+def column_sums(values: Floats) -> Floats:
     """Return the sum of each column, added in order: of shape (m,) from (k, m)."""
     total: Floats = values[0].copy()
     for row in values[1:]:
@@ -145,7 +145,7 @@ def columnwise(values: Floats) -> Floats:
     return total
 
 
-def written(value: Any) -> str:
+def loss_text(value: Any) -> str:
     """Return a loss, or its text, as its text."""
     if isinstance(value, Loss):
         return names.text(value)
@@ -177,11 +177,11 @@ def loss_of(name: str, domain: ExamplesDomain, *, own: bool = True) -> Loss:
             f"{name} has {loss.outputs} classes, the examples have {domain.classes}"
         )
     if ":" in name:
-        _probed(name, loss)
+        _refuse_mixed_rows(name, loss)
     return loss
 
 
-def _probed(name: str, loss: Loss) -> None:
+def _refuse_mixed_rows(name: str, loss: Loss) -> None:
     """Refuse a loss of somebody's own that plainly mixes rows, or gives another shape."""
     z = np.sin(np.arange(loss.outputs * 7.0)).reshape(loss.outputs, 7) * 3
     y = np.array([0.0, 1.0] * 4)[:7] if loss.labels == "class" else np.where(z[0] > 0, 1.0, -1.0)
@@ -202,7 +202,7 @@ def _probed(name: str, loss: Loss) -> None:
         )
 
 
-def trusted(name: str) -> str:
+def loss_assumption(name: str) -> str:
     """Return what is assumed of a loss: nothing of those that are shipped."""
     if ":" not in name:
         return ""
@@ -223,7 +223,7 @@ class RowGradients(Operation):
     input_type: ClassVar[type] = ExamplesDomain
     max_released_inputs: ClassVar[int] = 1
 
-    loss: str = field(converter=written)
+    loss: str = field(converter=loss_text)
 
     def label(self) -> str:
         """Return whose gradients they are."""
@@ -231,7 +231,7 @@ class RowGradients(Operation):
 
     def assumes(self) -> str:
         """Return what a loss of somebody's own must keep."""
-        return trusted(self.loss)
+        return loss_assumption(self.loss)
 
     def domain(self, inputs: Sequence[Any]) -> GradientsDomain:
         """Return the number of parameters; there must be parameters beside the examples."""
@@ -364,7 +364,7 @@ class SquaredNorms(Query):
         return float(min(inputs[0].squares(self.clip), 2**52)) * 2.0**-SQUARES
 
 
-def squared(lengths: Floats, bound: float) -> int:
+def squared_norm_steps(lengths: Floats, bound: float) -> int:
     """Return the sum of ``min(1, (length / bound)^2)``, each in whole steps of 2^-20."""
     with np.errstate(over="ignore"):
         share = np.minimum(lengths / bound, 1.0)
@@ -502,12 +502,12 @@ class LayerGradients:
         u /= unit
         np.trunc(u, out=u)
         scores = (self.second @ u) * (self.units[1] * unit)
-        s, exponents = slopes(network.loss.slope(scores, self.examples.labels[where]))
+        s, exponents = slope_steps(network.loss.slope(scores, self.examples.labels[where]))
         d = self.second[:, 1:].T @ s
         d *= network.bent(np.multiply(u[1:], unit, out=z))
-        went_on = np.sqrt(columnwise(np.square(u)))
-        back = np.sqrt(columnwise(np.multiply(d, d, out=z)))
-        lengths = np.hypot(self.ratio * back * x, np.sqrt(columnwise(np.square(s))) * went_on)
+        went_on = np.sqrt(column_sums(np.square(u)))
+        back = np.sqrt(column_sums(np.multiply(d, d, out=z)))
+        lengths = np.hypot(self.ratio * back * x, np.sqrt(column_sums(np.square(s))) * went_on)
         # adding h squares is off by h 2^-53, the rest by less than 2^-48
         lengths *= 1 + 2.0**-45 + network.hidden * 2.0**-52
         moved = np.sqrt(network.hidden * x * x + network.outputs * went_on * went_on)
@@ -555,7 +555,7 @@ class LayerGradients:
         return total
 
 
-def slopes(values: Floats) -> tuple[Floats, Any]:
+def slope_steps(values: Floats) -> tuple[Floats, Any]:
     """Return slopes of shape (k, m) as whole steps, and each column's exponent of its step.
 
     Column by column the norm is at most 2^LONG steps; NaN counts as 0.
@@ -686,7 +686,7 @@ class GradientStream(Query):
     input_type: ClassVar[type] = ExamplesDomain
     output_type: ClassVar[type] = AdaptiveSums
 
-    loss: str = field(converter=written)
+    loss: str = field(converter=loss_text)
     clip: float = field(default=1.0, converter=_clip)
 
     def label(self) -> str:
@@ -695,7 +695,7 @@ class GradientStream(Query):
 
     def assumes(self) -> str:
         """Return what a loss of somebody's own must keep."""
-        return trusted(self.loss)
+        return loss_assumption(self.loss)
 
     def domain(self, inputs: Sequence[Any]) -> ExamplesDomain:
         """Return the examples; refuse a loss that reads other labels."""

@@ -61,7 +61,7 @@ def _loss(value: Any) -> str:
     return names.text(value) if isinstance(value, Loss) else str(value)
 
 
-def _maybe(value: Any) -> float | None:
+def _optional_float(value: Any) -> float | None:
     return (
         None
         if value is None
@@ -117,12 +117,12 @@ class Minimizer(Query):
     )
 
     loss: str = field(converter=_loss)
-    ridge: float | None = field(default=None, converter=_maybe)
-    radius: float | None = field(default=None, converter=_maybe)
+    ridge: float | None = field(default=None, converter=_optional_float)
+    radius: float | None = field(default=None, converter=_optional_float)
     tolerance: float = 1e-3
-    tilt: float | None = field(default=None, converter=_maybe)
+    tilt: float | None = field(default=None, converter=_optional_float)
     rows: int = 1
-    adversary: float | None = field(default=None, converter=_maybe)
+    adversary: float | None = field(default=None, converter=_optional_float)
     optimizer: Function | None = None
 
     def label(self) -> str:
@@ -177,7 +177,7 @@ class Minimizer(Query):
             )
         if not loss.convex:
             raise DeclarationError(f"{self.loss} is not convex; FiniteLearner chooses by any loss")
-        one = self._one(domain.width, domain.radius)
+        one = self._one_row(domain.width, domain.radius)
         if not (one.row_lipschitz <= 1e100 and one.constants.smoothness <= 1e100):
             raise DeclarationError(
                 f"{self.loss} has no bounded slope and second derivative"
@@ -192,7 +192,7 @@ class Minimizer(Query):
 
     def moves(self, domain: ExamplesDomain) -> float:
         """Return the most by which one row that comes or goes moves the exact value, in l2."""
-        return self._moves(self._one(domain.width, domain.radius), self.ridge or 1.0)
+        return self._moves(self._one_row(domain.width, domain.radius), self.ridge or 1.0)
 
     def step(self, domain: ExamplesDomain) -> float:
         """Return the step in which parameters are given."""
@@ -227,7 +227,7 @@ class Minimizer(Query):
         rows: Examples = inputs[0].in_memory()
         ridge = released_ridge(inputs[1], rows.radius) if self.ridge is None else self.ridge
         with np.errstate(all="ignore"):  # a warning would tell of the data
-            moves = self._moves(self._one(rows.width, rows.radius), ridge)
+            moves = self._moves(self._one_row(rows.width, rows.radius), ridge)
             share = self.tolerance * (1 - 1e-12) * moves
             found = self._search(rows, ridge, share * (1.0 if self.ridge is None else ridge))
         step = grid.step(moves, FINE)
@@ -238,11 +238,11 @@ class Minimizer(Query):
     def objective(self, rows: Examples, ridge: float) -> Problem | Tilted | Adversarial:
         """Return what is minimized; it has arrays of its own."""
         loss = names.read(self.loss)
-        x, y = rows.steps.astype(np.float64) * rows.unit, _legal(loss, rows.labels)
+        x, y = rows.steps.astype(np.float64) * rows.unit, _admissible(loss, rows.labels)
         if self.tilt is not None and len(y) < self.rows:
             missing = self.rows - len(y)
             x = np.concatenate([x, np.zeros((missing, x.shape[1]))])
-            y = np.concatenate([y, _legal(loss, np.zeros(missing))])
+            y = np.concatenate([y, _admissible(loss, np.zeros(missing))])
         plain = Problem(x, y, loss, row_norm=rows.radius, ridge=ridge, radius=self.radius)
         if self.tilt is not None:
             return Tilted(plain, self.tilt)
@@ -265,10 +265,10 @@ class Minimizer(Query):
         slow = math.sqrt(max(1.0, objective.smooth / objective.strong))
         return minimize(objective, tolerance, steps=1000 + min(10**7, math.ceil(100 * slow))).w
 
-    def _one(self, width: int, radius: float) -> Problem | Adversarial:
+    def _one_row(self, width: int, radius: float) -> Problem | Adversarial:
         """Return the objective of one row of zeros: constants of a row are those of every row."""
         loss = names.read(self.loss)
-        x, y = np.zeros((1, width)), _legal(loss, np.zeros(1))
+        x, y = np.zeros((1, width)), _admissible(loss, np.zeros(1))
         plain = Problem(x, y, loss, row_norm=radius, ridge=1.0, radius=self.radius)
         return plain if self.adversary is None else self._against(plain)
 
@@ -292,7 +292,7 @@ def released_ridge(value: Any, radius: float) -> float:
     return min(max(found, LEAST * scale), MOST * scale) if found == found else scale
 
 
-def _legal(loss: Loss, y: Floats) -> Floats:
+def _admissible(loss: Loss, y: Floats) -> Floats:
     """Return labels that the loss reads: each by itself brought into its range."""
     clean = np.nan_to_num(y, nan=0.0)
     if loss.labels == "sign":

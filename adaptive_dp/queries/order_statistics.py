@@ -30,9 +30,9 @@ from adaptive_dp.queries.domains import (
     Selected,
     Values,
     clipped,
-    counted,
     edges_of,
     interval,
+    refuse_zero_out,
     row_steps,
 )
 from adaptive_dp.queries.sums import bounded
@@ -262,7 +262,7 @@ class Quantile(Query):
     def domain(self, inputs: Sequence[Any]) -> Values:
         """Return the column's values; refuse a column without bounds, or zeroed-out rows."""
         bounded(inputs[0])
-        counted(self.kind, inputs[0])
+        refuse_zero_out(self.kind, inputs[0])
         return inputs[0]  # type: ignore[no-any-return]
 
     def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
@@ -379,7 +379,7 @@ class TrimmedMean(Query):
     def domain(self, inputs: Sequence[Any]) -> Values:
         """Return the column's values; refuse a column without bounds, or zeroed-out rows."""
         bounded(inputs[0])
-        counted(self.kind, inputs[0])
+        refuse_zero_out(self.kind, inputs[0])
         return inputs[0]  # type: ignore[no-any-return]
 
     def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
@@ -496,7 +496,7 @@ class Variance(Query):
     def domain(self, inputs: Sequence[Any]) -> Values:
         """Return the column's values; refuse a column without bounds, or zeroed-out rows."""
         bounded(inputs[0])
-        counted(self.kind, inputs[0])
+        refuse_zero_out(self.kind, inputs[0])
         width = self.bounds.upper - self.bounds.lower
         if width != 0 and not (1e-140 <= width <= 1e140):
             raise DeclarationError(
@@ -546,7 +546,7 @@ class Mode(Query):
 
     def domain(self, inputs: Sequence[Any]) -> Values:
         """Return the column's values; check the bins."""
-        counted(self.kind, inputs[0])
+        refuse_zero_out(self.kind, inputs[0])
         return self._counts().domain(inputs)
 
     def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
@@ -685,7 +685,7 @@ class Instance(Query):
     def domain(self, inputs: Sequence[Any]) -> Values:
         """Return the column's values; refuse a column without bounds, or zeroed-out rows."""
         bounded(inputs[0])
-        counted(self.kind, inputs[0])
+        refuse_zero_out(self.kind, inputs[0])
         return inputs[0]  # type: ignore[no-any-return]
 
     def sensitivity(self, domain: Values, change: Change, norm: float) -> float:

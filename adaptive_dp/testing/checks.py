@@ -21,7 +21,7 @@ from accountants.testing import check as check_loss
 from adaptive_dp.audit import Neighbors, distinguish
 from adaptive_dp.audit.mechanisms import Values
 from adaptive_dp.audit.mechanisms import mechanism as audit_mechanism
-from adaptive_dp.audit.neighbors import query_value, released
+from adaptive_dp.audit.neighbors import query_value, release_of
 from adaptive_dp.audit.pairs import DataPair, gallery, search
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.compile import releases
@@ -504,7 +504,7 @@ NORMS = (1, 2, math.inf)
 
 def declared(plan: Pipeline, query: Handle) -> dict[float, float]:
     """Return what a query declares to move by, in each norm in which it says so."""
-    release, _ = released(plan, query)
+    release, _ = release_of(plan, query)
     name = plan.structure.of(release).name
     path = next(c for c in releases(plan.structure) if c.node.name == name)
     found = {}
