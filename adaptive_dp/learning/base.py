@@ -17,7 +17,7 @@ from adaptive_dp.graph.handles import Handle, Private, PrivateQuery, Released, m
 from adaptive_dp.graph.loops import RoundInput, ancestors, rewritten
 from adaptive_dp.graph.nodes import structure
 from adaptive_dp.graph.operation import Query
-from adaptive_dp.graph.plan import free_weights, multiplier, scaled
+from adaptive_dp.graph.plan import free_weights, multiplier, scale_free
 from adaptive_dp.graph.values import positive
 from adaptive_dp.queries.domains import Categories, Interval
 from adaptive_dp.queries.examples import standard
@@ -321,7 +321,7 @@ def budgeted(
             f"({', '.join(sorted(names))}); fix that, or leave out the learner's epsilon and delta"
         )
     noise = multiplier([(("learned",), alone)], epsilon, delta, ACCOUNTANTS)
-    return scaled([(("learned",), result)], noise)[0][1]
+    return scale_free([(("learned",), result)], noise)[0][1]
 
 
 def outside_of_loops(handle: Handle) -> Handle:
