@@ -1,10 +1,10 @@
-"""Where the library's own code lives: every name that documents use, and what it stands for.
+"""The public names of the library's functions, operations and mechanisms, and where each lies.
 
 Plans, certificates and ledgers name functions (``"adassp.ridge/1"``), operations (by `kind`) and
 mechanisms (by class name). They never say which module defines them: these tables do, and nothing
 else does, so that code may move without a change of any stored fingerprint. They stand above all
-rooms, since they name all of them; `adaptive_dp.graph.registry` is given them by the package's
-face, and imports what a name stands for when it is first asked for.
+rooms, since they name all of them; the package's face hands them to `adaptive_dp.graph.registry`,
+which imports the object of a name when it is first needed.
 """
 
 from collections.abc import Mapping

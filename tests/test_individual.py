@@ -22,7 +22,7 @@ from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.compile import releases
 from adaptive_dp.graph.errors import DeclarationError, LedgerError, RunError
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.graph.run import Run, norms, price, release, units
+from adaptive_dp.graph.run import Run, norms, release, unit_cost, units
 from adaptive_dp.session import Budget, Session
 from adaptive_dp.session.ledger import MemoryLedger
 from adaptive_dp.session.recompute import recomputed
@@ -227,7 +227,7 @@ def _exact(structure, path, rows):
 def test_what_a_mechanism_rounds_is_paid_by_who_contributes_and_nobody_else():
     coarse = SHOP.count().release(dp.Gaussian(sigma=2.0**30))  # its steps are larger than 1
     (path,) = releases(Pipeline(value=coarse).structure)
-    assert price(path).rounding >= 2.0**-27
+    assert unit_cost(path).rounding >= 2.0**-27
     session = opened(budget=Budget(1.0, 1e-6))
     session.run(dict(SHOP.partition("kind"))["a"].count().release(dp.Gaussian(sigma=2.0**30)))
     spent = session.records.reveal()

@@ -43,7 +43,7 @@ from adaptive_dp.graph.handles import (
 )
 from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.graph.run import Run, guarded, released
+from adaptive_dp.graph.run import Run, released_values, run_guarded
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.queries.gradients import (
     ClippedSum,
@@ -125,7 +125,7 @@ class GradientScores:
             rest = np.ravel(run.raw[node.name]) - _sampling_rate(gradients) * (others + every / 2)
             return gradient_products(of[1], bound, rest, relative=bool(bounds))
 
-        found = guarded(node.name, added)
+        found = run_guarded(node.name, added)
         if found.shape != self.scores.shape:
             raise DeclarationError(
                 "some canaries are left out by the plan's own steps (a filter, a label that is no "
@@ -160,7 +160,7 @@ class PrivateValues:
                 f"{node.name!r} treats units at random, so that canaries have no gradients of "
                 "their own; give a score, a function of what the run shows"
             )
-        found = guarded(node.name, lambda: operation.run(inputs, SeededStream(0)))
+        found = run_guarded(node.name, lambda: operation.run(inputs, SeededStream(0)))
         if not node.loops and all(each.visibility == "private" for each in handle.inputs):
             self.known[node.name] = found
         return found
@@ -459,7 +459,7 @@ def planted(
         if along is not None:
             return along.scores
         assert score is not None
-        return score(Seen(released(plan, run), tuple(run.told)))
+        return score(Seen(released_values(plan, run), tuple(run.told)))
 
     found = one_run(train, m, paper, confidence=confidence, seed=seed)
     notes = [f"a canary is a unit of {source.name!r} with one row ({source.neighbors})"]

@@ -1,4 +1,4 @@
-"""Typed errors. Messages name the place, the value, the rule and the cure; none carries data."""
+"""Typed errors. Messages name place, value, rule and remedy; none contains private data."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class PluginError(PlanError):
 
 
 class RunError(PlanError, RuntimeError):
-    """A step failed on private data; its cause is withheld, since it may carry data.
+    """A step failed on private data; its cause is withheld, since it may contain data.
 
     Examples
     --------

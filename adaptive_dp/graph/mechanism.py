@@ -41,7 +41,7 @@ class Free(_Number):
     grows), so weights say how the budget is shared.
 
     Type checkers see a subclass of float, so that ``Laplace(scale=Free("b"))`` fits a parameter
-    annotated as ``float``. At run time it is no number: whoever computes with one that has not
+    annotated as ``float``. At run time it is not a number: whoever computes with one that has not
     been calibrated gets a TypeError.
 
     Parameters
@@ -265,7 +265,7 @@ class Mechanism:
         ----------
         value
             A float64 array of the query's shape, a scalar's is (); a copy, free to change. What
-            the query gives, where `reads` says that it is no array.
+            the query gives, where `reads` says that it is not an array.
         stream
             All randomness is drawn from it.
         given
@@ -282,7 +282,7 @@ class Mechanism:
     def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of what is released, from the value's: by default the same.
 
-        A choice has the shape (); so has a value that is no array, unless it says another by a
+        A choice has the shape (); so has a value that is not an array, unless it says another by a
         property ``shape``.
         """
         return () if self.is_selection else value
@@ -307,7 +307,7 @@ class Mechanism:
         dimension
             The number of its coordinates.
         step
-            A number of which they are whole multiples, whatever the data; 0 where none is known.
+            A number whose integer multiples they are, whatever the data; 0 where none is known.
         """
         return self.loss(distance)
 
@@ -574,8 +574,8 @@ class Choice:
     >>> leads = dp.Choice(index=0, distance=40)  # forty steps until another may lead
     >>> leads
     <private choice>
-    >>> told = dp.DistanceToInstability(epsilon=1.0, delta=1e-6)
-    >>> told.release(leads, SeededStream(1)), told.release(dp.Choice(0, 1), SeededStream(1))
+    >>> test = dp.DistanceToInstability(epsilon=1.0, delta=1e-6)
+    >>> test.release(leads, SeededStream(1)), test.release(dp.Choice(0, 1), SeededStream(1))
     (array(0.), array(nan))
     """
 

@@ -28,7 +28,7 @@ from adaptive_dp.graph.loops import RoundInput, ancestors, rewritten
 from adaptive_dp.graph.mechanism import Free
 from adaptive_dp.graph.nodes import structure
 from adaptive_dp.graph.operation import Query
-from adaptive_dp.graph.plan import free_weights, multiplier, scaled
+from adaptive_dp.graph.plan import free_weights, multiplier, scale_free
 from adaptive_dp.graph.values import positive
 from adaptive_dp.mechanisms.additive import Gaussian, sigma_for
 from adaptive_dp.queries.domains import Categories, Interval
@@ -252,7 +252,7 @@ def calibrated_to(
     # the cost is that of the learner as it stands alone; the noise then goes into the graph as
     # the caller has it, with the handles of the loop around it
     noise = multiplier([(("learned",), learned)], budget.epsilon, budget.delta, ACCOUNTANTS)
-    solved: Released[M] = scaled([(("learned",), model)], noise)[0][1]  # type: ignore[assignment]
+    solved: Released[M] = scale_free([(("learned",), model)], noise)[0][1]  # type: ignore[assignment]
     return solved
 
 

@@ -20,7 +20,7 @@ from adaptive_dp.graph.handles import PrivateQuery, lineage
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.nodes import Node
 from adaptive_dp.graph.operation import Query
-from adaptive_dp.graph.plan import certified_at
+from adaptive_dp.graph.plan import check_delta
 from adaptive_dp.graph.values import fields_of
 from adaptive_dp.mechanisms import (
     DiscreteGaussian,
@@ -332,7 +332,7 @@ def suitable(
     DiscreteLaplace: global sensitivity, noise of about 1.41/epsilon on each number; good where
     counts must stay integers, but its noise is for the worst case
     """
-    delta, names = certified_at(delta), {knows} if isinstance(knows, str) else set(knows)
+    delta, names = check_delta(delta), {knows} if isinstance(knows, str) else set(knows)
     if not (isinstance(query, PrivateQuery) and isinstance(query.operation, Query)):
         raise DeclarationError(
             "suitable takes a private query such as people.count(), before its release, got a "

@@ -26,7 +26,17 @@ from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import SourceOperation
 from adaptive_dp.graph.loops import Loop
 from adaptive_dp.graph.nodes import Node, Structure
-from adaptive_dp.graph.run import POSSIBLE, Price, Run, Units, guarded, norms, price, release, units
+from adaptive_dp.graph.run import (
+    SUPPORTED,
+    Run,
+    UnitCost,
+    Units,
+    norms,
+    release,
+    run_guarded,
+    unit_cost,
+    units,
+)
 from adaptive_dp.session.entries import Entry, unusable
 from adaptive_dp.session.plans import Declarations, LedgerPlans, SessionDigests, declarations
 from adaptive_dp.session.replay import DataCache
@@ -181,19 +191,19 @@ class IndividualBudgets:
             path = paths.get(digest)
             if path is None or path.steps[0].digest != before.source:
                 raise unusable("a step was paid for that is not in its plan, or read other data")
-            asked = price(path)
+            cost = unit_cost(path)
             moved = norms(structure, path, before.rows, before.units)
-            state, active[digest] = guarded(
-                path.node.name, partial(self._pay_or_leave, state, moved, asked, before.units)
+            state, active[digest] = run_guarded(
+                path.node.name, partial(self._pay_or_leave, state, moved, cost, before.units)
             )
         self._state = evolve(before, spends=before.spends + 1, spent=state)
         return active
 
     def _pay_or_leave(
-        self, state: IndividualState, moved: Secret[Array], asked: Price, everyone: Secret[Units]
+        self, state: IndividualState, moved: Secret[Array], cost: UnitCost, everyone: Secret[Units]
     ) -> tuple[IndividualState, Secret[Units]]:
         """Let each unit pay, before the release, what its own contribution can move it by."""
-        costs = self.filter.gaussian(moved, asked.sigma, asked.rounding)
+        costs = self.filter.gaussian(moved, cost.sigma, cost.rounding)
         state, takes_part = self.filter.spend(state, costs)
         return state, Secret(everyone.reveal()[takes_part.reveal()])
 
@@ -234,10 +244,10 @@ def individual_releases(
     BudgetError
         If no record could ever pay a release, of all that may contribute to it.
     """
-    asked = {node.name for node in new}
-    if any(isinstance(structure.nodes[name].handle.operation, Loop) for name in asked):
-        raise InapplicableError(f"a loop has no price for each record by itself: {POSSIBLE}")
-    paths = [c for c in releases(structure) if c.node.name in asked]
+    names = {node.name for node in new}
+    if any(isinstance(structure.nodes[name].handle.operation, Loop) for name in names):
+        raise InapplicableError(f"a loop has no price for each record by itself: {SUPPORTED}")
+    paths = [c for c in releases(structure) if c.node.name in names]
     for path in paths:
         _check_affordable(path, limit.mu)
     every: Mapping[str, tuple[str, str]] = {**declarations(structure), **earlier}
@@ -252,12 +262,12 @@ def individual_releases(
 
 
 def _check_affordable(path: ReleasePath, mu: float) -> None:
-    asked = price(path)
-    least = asked.least / asked.sigma
+    cost = unit_cost(path)
+    least = cost.least / cost.sigma
     if least > mu:
-        enough = asked.least / mu if mu else math.inf
+        enough = cost.least / mu if mu else math.inf
         raise BudgetError(
-            f"{path.node.name!r}: whoever contributes moves it by at least {asked.least:g}, "
-            f"{least:.4g} sigma, and each record has {mu:.4g} at most: nobody could take part; "
+            f"{path.node.name!r}: whoever contributes moves it by at least {cost.least:g}, "
+            f"{least:.4g} sigma, and each record has {mu:.4g} at most: no record could take part; "
             f"sigma must be at least {enough:.4g}"
         )

@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from adaptive_dp.graph.codec import excerpt, to_document
 from adaptive_dp.graph.compile import branch_losses, releases
 from adaptive_dp.graph.document import loaded
 from adaptive_dp.graph.errors import DeclarationError, DocumentError, NeighborError, PlanError
@@ -23,11 +22,11 @@ from adaptive_dp.graph.handles import (
     SourceOperation,
 )
 from adaptive_dp.graph.loops import Loop, ancestors, rewritten, upward
-from adaptive_dp.graph.nodes import Node, Structure, described, digest
+from adaptive_dp.graph.nodes import Node, Structure, describe, digest, excerpt
 from adaptive_dp.graph.operation import Operation
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.registry import Function, is_own, permitted
-from adaptive_dp.graph.registry import described as function_document
+from adaptive_dp.graph.registry import fingerprint as function_document
 from adaptive_dp.session.budget import Costs
 
 # --- What a step computes, and which part of it is paid for ------------------------------------
@@ -95,7 +94,7 @@ def declarations(structure: Structure) -> dict[str, tuple[str, str]]:
         operation = node.handle.operation
         if isinstance(operation, SourceOperation | PublicSource):
             kind = operation.neighbors if isinstance(operation, SourceOperation) else "public"
-            new = {operation.name: (digest(described(operation)), kind)}
+            new = {operation.name: (digest(describe(operation)), kind)}
             check_declarations(new, declared)
             declared |= new
     return declared
@@ -215,12 +214,12 @@ def plan_fields(plan: Pipeline, offered: Collection[str]) -> dict[str, Any]:
     """
     structure = plan.structure
     if _has_twins(structure):
-        return {"plan": to_document(plan), "reads": {}, "offers": {}}
+        return {"plan": plan.to_document(), "reads": {}, "offers": {}}
     named = {n.name: n.digest for n in structure if _is_written_once(n)}
     held = {name for name, digest in named.items() if digest in offered}
     ((_, end),) = plan.outputs
     own = required_nodes(structure, structure.of(end), held)
-    document, reads = excerpt(plan, structure.nodes.keys() - own)
+    document, reads = excerpt(structure, plan.outputs, plan.delta, structure.nodes.keys() - own)
     offers = {name: digest for name, digest in named.items() if name in own}
     return {"plan": document, "reads": reads, "offers": offers}
 
@@ -240,7 +239,7 @@ def _has_twins(structure: Structure) -> bool:
             if isinstance(operation, Loop):
                 reads.append(operation.result)
             above = tuple(structure.of(handle).digest for handle in reads)
-            key = (digest(described(operation)), above, len(node.loops))
+            key = (digest(describe(operation)), above, len(node.loops))
             if key in seen:
                 return True
             seen.add(key)

@@ -34,7 +34,7 @@ from adaptive_dp.graph.handles import Handle, PublicSource, Release, Released
 from adaptive_dp.graph.loops import Loop
 from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.graph.run import Run, rehearsed
+from adaptive_dp.graph.run import Run, rehearse
 from adaptive_dp.graph.values import fresh, whole
 from adaptive_dp.graph.values import number as numeric
 from adaptive_dp.session.budget import (
@@ -457,7 +457,7 @@ class Session:
     def _prepare(self, request: _Request) -> Run:
         """Return a run that has all that the step reads; nothing is computed yet."""
         structure = request.structure
-        rehearsed(structure)
+        rehearse(structure)
         run = Run(structure, self._seed)
         for name in request.available:
             run.opened[name] = self._released.value(structure.nodes[name], request.digests[name])
