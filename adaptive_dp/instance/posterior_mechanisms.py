@@ -224,7 +224,7 @@ def rounded_down(values: Array) -> Array:
 
 
 class PerturbedCoefficients(Mechanism):
-    """Release ridge coefficients with noise for a released bound of their sensitivity, or NaN.
+    """Release ridge coefficients with noise for a bound of their local sensitivity, or NaN.
 
     The coefficients are ``theta = (X'X + ridge I)^-1 X'y``. Three released values are given: the
     ridge, a `LowerBound` l of the least eigenvalue of ``X'X``, and an `UpperBound` u of the value
@@ -533,8 +533,7 @@ def ball_draw(
     of ``N(theta_k, (H + k I)^-1 / gamma)`` plus ``gamma k |w|^2 / 2``. So proposals of that law
     inside the ball are accepted with probability ``exp(-gamma k (radius^2 - |w|^2) / 2)``. The law
     of the result is the same for every k; `tilt` returns one at which proposals lie about the
-    ball's surface where
-    they would lie outside of it.
+    ball's surface where they would lie outside of it.
     """
     pull = tilt(moments, gamma, ridge, radius)  # gamma k
     lower, centre = tilted(moments, gamma, ridge, pull)
