@@ -17,7 +17,6 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 from attrs import field, frozen
 
-from accountants.bounds import Bounds
 from accountants.definitions import (
     LARGEST_MU,
     approximate_epsilon,
@@ -29,7 +28,7 @@ from accountants.definitions import (
 )
 from accountants.errors import InapplicableError, nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.numerics import UNIT, Array, ceiling, crossing, flooring, up
+from accountants.numerics import UNIT, Array, Bounds, ceiling, crossing, flooring, up
 
 Cost = Callable[[PrivacyLoss], float]
 
@@ -251,7 +250,7 @@ class Floor:
         if times == 0:
             return self
         # only a pair that some mechanism attains exactly bounds from below
-        mu = loss.mu() if loss.gaussian_pair else None
+        mu = loss.mu() if loss.is_gaussian_pair else None
         if mu is not None:  # G_m for m <= mu is a post-processing of G_mu: a smaller mu is sound
             square = Fraction(min(mu, LARGEST_MU)) ** 2
             return Floor(self.square + square * times, self.dearest, self.rank)

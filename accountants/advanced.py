@@ -39,12 +39,11 @@ from accountants.accountant import (
     share_costs,
     total_variation,
 )
-from accountants.bounds import Bounds
 from accountants.definitions import approximate_epsilon, renyi_epsilon, renyi_total
 from accountants.errors import InapplicableError, positive, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.pure import Pure
-from accountants.numerics import UNIT, Array, ceiling, down, up
+from accountants.numerics import UNIT, Array, Bounds, ceiling, down, up
 
 _BINOMIAL = 10**10
 _CELLS = 16384
@@ -187,7 +186,7 @@ def textbook(epsilon: float, times: int, slack: float) -> float:
 def _is_response(state: AdvancedState) -> bool:
     """Whether it is one loss that is its own dominating pair: then the optimum is the truth."""
     losses = state.bounded.items()
-    return not state.count and len(losses) == 1 and all(loss.response_pair for loss in losses)
+    return not state.count and len(losses) == 1 and all(loss.is_response_pair for loss in losses)
 
 
 def _most_left(state: AdvancedState, delta: float) -> float:

@@ -61,7 +61,7 @@ from accountants.numerics import UNIT, Array, ceiling, down, flooring, shown
 
 S = TypeVar("S")
 
-BEYOND = Fraction(10) ** 400
+UNPAYABLE = Fraction(10) ** 400
 """The cost of a loss that no budget admits: larger than every float."""
 
 
@@ -74,7 +74,7 @@ class EpsilonDelta:
 
 
 @frozen
-class Amount:
+class UnitTotals:
     """One number for each of a filter's accounting units, and one for the delta floors.
 
     What is spent (rounded up) or what remains (rounded down).
@@ -114,11 +114,11 @@ class Filter(Protocol[S]):
         """Return the state after paying, or raise `BudgetError` and change nothing."""
         ...
 
-    def spent(self, state: S) -> Amount:
+    def spent(self, state: S) -> UnitTotals:
         """Return what is spent, rounded up."""
         ...
 
-    def remaining(self, state: S) -> Amount:
+    def remaining(self, state: S) -> UnitTotals:
         """Return what is left, rounded down."""
         ...
 
@@ -128,7 +128,7 @@ class Filter(Protocol[S]):
 
 
 @frozen
-class Spent:
+class SpentSums:
     """The state of a filter or odometer: an exact sum for each accounting unit and of floors.
 
     Its size does not grow with the number of spends.
@@ -137,16 +137,16 @@ class Spent:
     sums: tuple[Fraction, ...]
     delta_floor: Fraction = Fraction()
 
-    def add(self, prices: tuple[Fraction, ...], delta_floor: float, times: int) -> Spent:
+    def add(self, costs: tuple[Fraction, ...], delta_floor: float, times: int) -> SpentSums:
         """Return the state after spending ``times`` times."""
         # exact: no rounding error, whatever the number of spends
-        sums = (s + p * times for s, p in zip(self.sums, prices, strict=True))
-        return Spent(tuple(sums), self.delta_floor + Fraction(delta_floor) * times)
+        sums = (s + p * times for s, p in zip(self.sums, costs, strict=True))
+        return SpentSums(tuple(sums), self.delta_floor + Fraction(delta_floor) * times)
 
 
-def rational_cost(price: float | None) -> Fraction:
-    """Return the cost as a rational; `BEYOND` where it is infinite or unknown."""
-    return Fraction(price) if price is not None and math.isfinite(price) else BEYOND
+def rational_cost(cost: float | None) -> Fraction:
+    """Return the cost as a rational; `UNPAYABLE` where it is infinite or unknown."""
+    return Fraction(cost) if cost is not None and math.isfinite(cost) else UNPAYABLE
 
 
 class ExactSums:
@@ -164,19 +164,19 @@ class ExactSums:
         """Return the name of each accounting unit."""
         raise NotImplementedError
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the loss's cost in each accounting unit, beside its delta floor."""
         raise NotImplementedError
 
-    def start(self) -> Spent:
+    def start(self) -> SpentSums:
         """Return the state in which nothing is spent."""
-        return Spent((Fraction(),) * len(self.units()))
+        return SpentSums((Fraction(),) * len(self.units()))
 
-    def _after(self, state: Spent, loss: PrivacyLoss, times: int) -> Spent:
+    def _after(self, state: SpentSums, loss: PrivacyLoss, times: int) -> SpentSums:
         if not isinstance(loss, PrivacyLoss):
             raise DomainError(f"{type(self).__name__} adds up privacy losses, got {loss!r}")
         count = whole("times", times, least=0)
-        return state.add(self.prices(loss), loss.delta_floor(), count)
+        return state.add(self.costs(loss), loss.delta_floor(), count)
 
 
 class SumFilter(ExactSums):
@@ -184,7 +184,7 @@ class SumFilter(ExactSums):
 
     __slots__ = ()
 
-    every: ClassVar[bool] = True
+    needs_every_unit: ClassVar[bool] = True
     """Whether every sum must stay within its budget, or only some sum."""
 
     def budgets(self) -> tuple[Fraction, ...]:
@@ -199,11 +199,11 @@ class SumFilter(ExactSums):
         """Return the epsilon that all that it admits keeps at ``delta``."""
         return EpsilonDelta(self.converted(delta_beside_reserve(delta, self.delta_reserve)), delta)
 
-    def admits(self, state: Spent, loss: PrivacyLoss, times: int = 1) -> bool:
+    def admits(self, state: SpentSums, loss: PrivacyLoss, times: int = 1) -> bool:
         """Whether ``loss``, spent ``times`` times, fits."""
-        return self.holds(self._after(state, loss, times))
+        return self.within_budget(self._after(state, loss, times))
 
-    def spend(self, state: Spent, loss: PrivacyLoss, times: int = 1) -> Spent:
+    def spend(self, state: SpentSums, loss: PrivacyLoss, times: int = 1) -> SpentSums:
         """Return the state after spending ``loss`` ``times`` times.
 
         Raises
@@ -213,38 +213,38 @@ class SumFilter(ExactSums):
         """
         after = self._after(state, loss, times)
         # the check precedes the spend: on no path does a sum pass its budget, not even once
-        if not self.holds(after):
+        if not self.within_budget(after):
             raise _refusal(self, state, after, loss, times)
         return after
 
-    def holds(self, state: Spent) -> bool:
+    def within_budget(self, state: SpentSums) -> bool:
         """Whether a state's sums are within the budgets: all of them, or some of a union's."""
         fits = (s <= b for s, b in zip(state.sums, self.budgets(), strict=True))
         # the delta floors have a budget in any case: F must hold on every path
-        return state.delta_floor <= Fraction(self.delta_reserve) and (all if self.every else any)(
-            fits
-        )
+        return state.delta_floor <= Fraction(self.delta_reserve) and (
+            all if self.needs_every_unit else any
+        )(fits)
 
-    def spent(self, state: Spent) -> Amount:
+    def spent(self, state: SpentSums) -> UnitTotals:
         """Return the sums, rounded up; infinite where a cost was beyond every budget."""
-        return Amount(tuple(ceiling(s) for s in state.sums), ceiling(state.delta_floor))
+        return UnitTotals(tuple(ceiling(s) for s in state.sums), ceiling(state.delta_floor))
 
-    def remaining(self, state: Spent) -> Amount:
+    def remaining(self, state: SpentSums) -> UnitTotals:
         """Return what remains of each budget and of the reserve, rounded down; never below 0."""
         left = zip(self.budgets(), state.sums, strict=True)
         costs = tuple(max(0.0, flooring(b - s)) for b, s in left)
-        return Amount(costs, flooring(Fraction(self.delta_reserve) - state.delta_floor))
+        return UnitTotals(costs, flooring(Fraction(self.delta_reserve) - state.delta_floor))
 
-    def fitting(self, state: Spent, loss: PrivacyLoss) -> int:
+    def fitting(self, state: SpentSums, loss: PrivacyLoss) -> int:
         """Return the largest number of times that ``loss`` fits (at most 10**300)."""
         counts = []
-        for sum_, price, budget in zip(state.sums, self.prices(loss), self.budgets(), strict=True):
-            counts.append(_count(budget - sum_, price))
+        for sum_, cost, budget in zip(state.sums, self.costs(loss), self.budgets(), strict=True):
+            counts.append(_count(budget - sum_, cost))
         floors = _count(
             Fraction(self.delta_reserve) - state.delta_floor, Fraction(loss.delta_floor())
         )
         # every sum must have room, or some; and the delta floors in any case
-        return max(0, min(floors, min(counts) if self.every else max(counts)))
+        return max(0, min(floors, min(counts) if self.needs_every_unit else max(counts)))
 
 
 class UnionFilter(SumFilter):
@@ -255,7 +255,7 @@ class UnionFilter(SumFilter):
 
     __slots__ = ()
 
-    every: ClassVar[bool] = False
+    needs_every_unit: ClassVar[bool] = False
 
     epsilon: float
     delta: float
@@ -274,16 +274,16 @@ def _count(remaining: Fraction, cost: Fraction) -> int:
 
 
 def _refusal(
-    filter_: SumFilter, state: Spent, after: Spent, loss: PrivacyLoss, times: int
+    filter_: SumFilter, state: SpentSums, after: SpentSums, loss: PrivacyLoss, times: int
 ) -> BudgetError:
     """Return the error of a spend that does not fit: what it asks for, remains, and would fit."""
     left, fitting = filter_.remaining(state), filter_.fitting(state, loss)
     asked = [ceiling(a - s) for a, s in zip(after.sums, state.sums, strict=True)]
     rows = list(zip(filter_.units(), asked, left.costs, filter_.budgets(), strict=True))
     # a union's sum without a share of delta has a negative budget, which admits nothing
-    open_ = [row for row in rows if filter_.every or row[3] >= 0]
+    open_ = [row for row in rows if filter_.needs_every_unit or row[3] >= 0]
     ranked = sorted(open_ or rows, key=lambda row: row[1] / row[2] if row[2] else math.inf)
-    nearest = ranked if filter_.every else ranked[:3]
+    nearest = ranked if filter_.needs_every_unit else ranked[:3]
     terms = [
         f"{unit} {shown(cost, upward=True)} of {shown(rest_, upward=False)} left"
         for unit, cost, rest_, _ in nearest
@@ -292,7 +292,7 @@ def _refusal(
         floors = shown(ceiling(after.delta_floor - state.delta_floor), upward=True)
         terms.append(f"delta floor {floors} of {shown(left.delta_floor, upward=False)} left")
     largest = _largest(filter_, state, loss, times)
-    join = ", " if filter_.every else ", or "
+    join = ", " if filter_.needs_every_unit else ", or "
     often = f" {times} times" if times != 1 else ""
     fits = f"it fits {fitting} times" if fitting else "it does not fit even once" if often else ""
     if largest is not None:
@@ -308,7 +308,9 @@ def _refusal(
     return BudgetError(message, loss, times, fitting, largest)
 
 
-def _largest(filter_: SumFilter, state: Spent, loss: PrivacyLoss, times: int) -> PrivacyLoss | None:
+def _largest(
+    filter_: SumFilter, state: SpentSums, loss: PrivacyLoss, times: int
+) -> PrivacyLoss | None:
     """Return the loss scaled down in its mu or epsilon until it fits; what is returned does."""
     name, high = _scaled(loss)
     if not name:
@@ -426,7 +428,7 @@ class PureFilter(SumFilter):
         """Return epsilon."""
         return ("epsilon",)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon."""
         return (rational_cost(pure_epsilon(loss)),)
 
@@ -494,7 +496,7 @@ class ConcentratedFilter(SumFilter):
         """Return rho."""
         return ("rho",)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return rho."""
         return (rho_cost(loss),)
 
@@ -605,7 +607,7 @@ class ApproximateFilter(UnionFilter):
         """Return epsilon and rho."""
         return "epsilon", "rho"
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, where there is one, and rho."""
         return rational_cost(loss.pure()), rho_cost(loss)
 
@@ -688,7 +690,7 @@ class GaussianFilter(SumFilter):
         """Return mu squared."""
         return ("mu^2",)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the square of mu."""
         return (mu_square_cost(loss),)
 
@@ -705,7 +707,7 @@ def mu_square_cost(loss: PrivacyLoss) -> Fraction:
     """Return the square of the loss's mu, exactly; beyond all budgets where it is too large."""
     mu = gdp_mu(loss)
     # a larger mu has no finite epsilon
-    return Fraction(mu) ** 2 if mu <= LARGEST_MU else BEYOND
+    return Fraction(mu) ** 2 if mu <= LARGEST_MU else UNPAYABLE
 
 
 def _mu_epsilon(mu: float, delta: float) -> float:
@@ -815,7 +817,7 @@ class RenyiFilter(SumFilter):
         """Return the orders."""
         return _units(self.orders)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the divergence at each order."""
         return divergence_costs(loss, self.orders)
 
@@ -893,7 +895,7 @@ class SomeOrderFilter(UnionFilter):
         """Return epsilon and the orders."""
         return "epsilon", *_units(self.orders)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, where there is one, and the divergence at each order."""
         return rational_cost(loss.pure()), *divergence_costs(loss, self.orders)
 
@@ -1020,12 +1022,12 @@ class BestFilter(UnionFilter):
         """Return epsilon, mu squared and the order."""
         return "epsilon", "mu^2", f"divergence at order {self.order:.6g}"
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, the square of mu and the divergence, where there are any."""
         return (
             rational_cost(loss.pure()),
-            cost_or_beyond(lambda: mu_square_cost(loss)),
-            cost_or_beyond(lambda: divergence_costs(loss, (self.order,))[0]),
+            cost_or_unpayable(lambda: mu_square_cost(loss)),
+            cost_or_unpayable(lambda: divergence_costs(loss, (self.order,))[0]),
         )
 
     def budgets(self) -> tuple[Fraction, ...]:
@@ -1041,12 +1043,12 @@ def delta_shares(delta: float, delta_reserve: float) -> tuple[float, float]:
     return mine, down(left - mine, 2)  # rounded down, so that mine + others <= delta'
 
 
-def cost_or_beyond(price: Callable[[], Fraction]) -> Fraction:
-    """Return a cost; `BEYOND` every budget where a loss has none in the accounting unit."""
+def cost_or_unpayable(cost: Callable[[], Fraction]) -> Fraction:
+    """Return a cost; `UNPAYABLE` every budget where a loss has none in the accounting unit."""
     try:
-        return price()
+        return cost()
     except InapplicableError:
-        return BEYOND
+        return UNPAYABLE
 
 
 # -----------------------------------------------------------------------------
@@ -1114,7 +1116,6 @@ def filter_for(
 
 
 __all__ = [
-    "Amount",
     "ApproximateFilter",
     "BestFilter",
     "ConcentratedFilter",
@@ -1124,6 +1125,7 @@ __all__ = [
     "PureFilter",
     "RenyiFilter",
     "SomeOrderFilter",
-    "Spent",
+    "SpentSums",
+    "UnitTotals",
     "filter_for",
 ]

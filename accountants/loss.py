@@ -30,9 +30,8 @@ from typing import ClassVar
 import numpy as np
 from attrs import fields, has
 
-from accountants.bounds import Bounds
 from accountants.errors import InapplicableError
-from accountants.numerics import Array, down, shown, up
+from accountants.numerics import Array, Bounds, down, shown, up
 from accountants.pair import Pair
 
 
@@ -59,13 +58,13 @@ class PrivacyLoss:
     theorem: ClassVar[str] = ""
     """What the functionals rest on, with author, year and number."""
 
-    gaussian_pair: ClassVar[bool] = False
+    is_gaussian_pair: ClassVar[bool] = False
     """True where the pair is exactly N(0, 1) against N(mu, 1), which composes in closed form."""
 
-    grouped_exact: ClassVar[bool] = False
+    grouped_is_tight: ClassVar[bool] = False
     """Whether some mechanism with this loss attains `grouped`, at the distance of a group."""
 
-    response_pair: ClassVar[bool] = False
+    is_response_pair: ClassVar[bool] = False
     """True where the pair is exactly randomized response at `pure`, after `delta_floor`."""
 
     def delta_floor(self) -> float:
@@ -153,9 +152,9 @@ def _profile(pair: Pair, delta_floor: float, epsilon: float) -> Bounds:
     lower, upper = 0.0, 0.0
     for direction in {pair, pair.reversed()}:
         low, high = direction.profile(np.array([epsilon]))
-        lower = max(lower, float(low[0]) if pair.attained() else 0.0)
+        lower = max(lower, float(low[0]) if pair.is_tight() else 0.0)
         upper = max(upper, float(high[0]))
-    least = delta_floor if pair.attained() else 0.0
+    least = delta_floor if pair.is_tight() else 0.0
     # F + (1 - F) delta' at both ends; below only where a mechanism attains the pair
     lower = least + (1 - least) * lower
     return Bounds(max(0.0, down(lower)), min(1.0, up(delta_floor + (1 - delta_floor) * upper)))

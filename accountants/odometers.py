@@ -32,13 +32,13 @@ from accountants.errors import (
     whole,
 )
 from accountants.filters import (
-    BEYOND,
     ORDERS,
+    UNPAYABLE,
     ExactSums,
-    Spent,
+    SpentSums,
     checked_orders,
     checked_reserve,
-    cost_or_beyond,
+    cost_or_unpayable,
     delta_beside_reserve,
     delta_shares,
     divergence_costs,
@@ -70,11 +70,11 @@ class Odometer(ExactSums):
         object.__setattr__(self, "delta", delta)
         object.__setattr__(self, "delta_reserve", delta_reserve)
 
-    def epsilon(self, state: Spent) -> float:
+    def epsilon(self, state: SpentSums) -> float:
         """Return eps_t of the state, rounded up."""
         raise NotImplementedError
 
-    def spend(self, state: Spent, loss: PrivacyLoss, times: int = 1) -> Spent:
+    def spend(self, state: SpentSums, loss: PrivacyLoss, times: int = 1) -> SpentSums:
         """Return the state after spending ``loss`` ``times`` times.
 
         Raises
@@ -141,11 +141,11 @@ class PureOdometer(Odometer):
         """Return epsilon."""
         return ("epsilon",)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon."""
         return (rational_cost(pure_epsilon(loss)),)
 
-    def epsilon(self, state: Spent) -> float:
+    def epsilon(self, state: SpentSums) -> float:
         """Return the sum."""
         return ceiling(state.sums[0])
 
@@ -167,7 +167,7 @@ class _OrdersOdometer(Odometer):
         """Return the total divergence at each order, rounded up, from the sums but epsilon's."""
         raise NotImplementedError
 
-    def epsilon(self, state: Spent) -> float:
+    def epsilon(self, state: SpentSums) -> float:
         """Return the least of the bounds; all of them hold at once."""
         total, *others = state.sums
         epsilon, divergences = ceiling(total), self.divergences(tuple(others))
@@ -229,7 +229,7 @@ class RenyiOdometer(_OrdersOdometer):
         """Return epsilon and the orders."""
         return "epsilon", *(f"divergence at order {order:.6g}" for order in self.orders)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, where there is one, and the divergence at each order."""
         return rational_cost(loss.pure()), *divergence_costs(loss, self.orders)
 
@@ -267,7 +267,7 @@ class ConcentratedOdometer(_OrdersOdometer):
         """Return epsilon and rho."""
         return "epsilon", "rho"
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, where there is one, and rho."""
         return rational_cost(loss.pure()), rho_cost(loss)
 
@@ -345,11 +345,11 @@ class GaussianOdometer(Odometer):
         """Return mu squared."""
         return ("mu^2",)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the square of mu."""
         return (mu_square_cost(loss),)
 
-    def epsilon(self, state: Spent) -> float:
+    def epsilon(self, state: SpentSums) -> float:
         """Return the exact epsilon of the first budget that is not passed."""
         budgets = (self.first * self.ratio**j for j in range(self.count))
         # the first budget that the sum does not pass: compared exactly, as the filter j would
@@ -408,18 +408,19 @@ class BestOdometer(Odometer):
         """Return mu squared, epsilon and the orders."""
         return *self.gaussian.units(), *self.renyi.units()
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the square of mu, the pure epsilon, and the divergence at each order."""
         orders = self.renyi.orders
         try:
             costs = divergence_costs(loss, orders)
         except InapplicableError:  # a loss without a curve ends these sums; the others go on
-            costs = (BEYOND,) * len(orders)
-        return cost_or_beyond(lambda: mu_square_cost(loss)), rational_cost(loss.pure()), *costs
+            costs = (UNPAYABLE,) * len(orders)
+        return cost_or_unpayable(lambda: mu_square_cost(loss)), rational_cost(loss.pure()), *costs
 
-    def epsilon(self, state: Spent) -> float:
+    def epsilon(self, state: SpentSums) -> float:
         """Return the least of the bounds."""
         square, *others = state.sums
         return min(
-            self.gaussian.epsilon(Spent((square,))), self.renyi.epsilon(Spent(tuple(others)))
+            self.gaussian.epsilon(SpentSums((square,))),
+            self.renyi.epsilon(SpentSums(tuple(others))),
         )

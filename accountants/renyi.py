@@ -22,7 +22,6 @@ from accountants.accountant import (
     pure_sum_bound,
     remaining_delta,
 )
-from accountants.bounds import Bounds
 from accountants.definitions import (
     LARGEST_MU,
     Curve,
@@ -34,7 +33,7 @@ from accountants.definitions import (
 )
 from accountants.errors import nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.numerics import Array, ceiling, up
+from accountants.numerics import Array, Bounds, ceiling, up
 
 
 @frozen
@@ -80,7 +79,7 @@ class Renyi(AdditiveAccountant[RenyiState]):
     def compose(self, state: RenyiState, loss: PrivacyLoss, times: int = 1) -> RenyiState:
         """Add the loss's curve and delta floor, ``times`` times."""
         times = whole("times", times, least=0)
-        eps, mu = loss.pure(), loss.mu() if loss.gaussian_pair else None
+        eps, mu = loss.pure(), loss.mu() if loss.is_gaussian_pair else None
         if eps is None and mu is None:
             renyi_divergence(loss, np.array([2.0]))  # refuses here a loss that has no curve
         # such a loss stays in the list of curves, where it is infinite

@@ -14,7 +14,7 @@ import pytest
 import adaptive_dp as dp
 from accountants import Approximate, BudgetError, Gaussian, Laplace, Pure
 from accountants.errors import InapplicableError
-from accountants.filters import Spent, SumFilter
+from accountants.filters import SpentSums, SumFilter
 from accountants.losses.composite import Composite
 from accountants.losses.sampling import Sampled
 from adaptive_dp.graph.certificate import Certificate
@@ -355,7 +355,7 @@ def test_what_is_used_and_what_is_left_are_one_share():
 
     class Keeps(SumFilter):
         def __init__(self, every, budgets, delta_reserve=0.0):
-            self.every, self.delta_reserve, self._budgets = every, delta_reserve, budgets
+            self.needs_every_unit, self.delta_reserve, self._budgets = every, delta_reserve, budgets
 
         def budgets(self):
             return tuple(map(Fraction, self._budgets))
@@ -363,7 +363,7 @@ def test_what_is_used_and_what_is_left_are_one_share():
     def share(every, budgets, sums, delta_reserve=0.0, failed=0.0):
         return spent_share(
             Keeps(every, budgets, delta_reserve),
-            Spent(tuple(map(Fraction, sums)), Fraction(failed)),
+            SpentSums(tuple(map(Fraction, sums)), Fraction(failed)),
         )
 
     third = Fraction(1, 3)
@@ -585,16 +585,16 @@ def test_costs_are_recorded_before_the_value_is_drawn():
 def answers(accountant, losses):
     """How many steps of a cycle of losses a session answers before the first refusal."""
     keeps = accounting_unit(accountant, Budget(1.0, 1e-6)).filter
-    cycle = [keeps.prices(loss) for loss in losses]
+    cycle = [keeps.costs(loss) for loss in losses]
     most = 0
     for i, limit in enumerate(keeps.budgets()):
-        round_ = sum(prices[i] for prices in cycle)
+        round_ = sum(costs[i] for costs in cycle)
         rounds = limit // round_ if limit >= 0 else 0
         left, count = limit - rounds * round_, int(rounds) * len(cycle)
-        for prices in cycle:
-            if prices[i] > left:
+        for costs in cycle:
+            if costs[i] > left:
                 break
-            left, count = left - prices[i], count + 1
+            left, count = left - costs[i], count + 1
         most = max(most, count)
     return most
 

@@ -45,7 +45,7 @@ def dearest(session):
     for world in found.alternatives:
         sums, failure = keeps.start().sums, Fraction()
         for loss, times in [*found.common.items(), *world.spends.items()]:
-            sums = tuple(s + p * times for s, p in zip(sums, keeps.prices(loss), strict=True))
+            sums = tuple(s + p * times for s, p in zip(sums, keeps.costs(loss), strict=True))
             failure += Fraction(loss.delta_floor()) * times
         row = (*sums, failure)
         best = row if best is None else tuple(map(max, best, row))

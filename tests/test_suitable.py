@@ -257,7 +257,7 @@ def test_the_pages_show_the_table(page: str) -> None:
     second = lines(
         [
             [f"`{r.mechanism.__name__}`", r.family.name, r.promises,
-             ", ".join(f"`{n}`" for n in r.needs) or "-", r.good, r.but]
+             ", ".join(f"`{n}`" for n in r.required_parameters) or "-", r.strength, r.drawback]
             for r in rows
         ]
     )  # fmt: skip

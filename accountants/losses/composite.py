@@ -10,7 +10,6 @@ from typing import ClassVar, TypeVar
 import numpy as np
 from attrs import field, frozen
 
-from accountants.bounds import Bounds
 from accountants.definitions import (
     LARGEST_MU,
     gdp_epsilon,
@@ -34,7 +33,7 @@ from accountants.errors import (
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.given import Curved
-from accountants.numerics import Array, ceiling, up
+from accountants.numerics import Array, Bounds, ceiling, up
 from accountants.pair import Pair
 
 T = TypeVar("T")
@@ -102,14 +101,14 @@ class Composite(PrivacyLoss):
         """Return a single loss's pair, that of Gaussians together, or what pure or mu implies."""
         if len(self.spends) == 1 and self.spends[0][1] == 1:
             return self.spends[0][0].pair()
-        mu = self.mu() if all(loss.gaussian_pair for loss, _ in self.spends) else None
+        mu = self.mu() if all(loss.is_gaussian_pair for loss, _ in self.spends) else None
         if mu is None:
             from accountants.losses.given import implied  # here: seldom needed
 
             return implied(self)
         # attained only where the root of the sum of squares is a float itself
         square = sum((Fraction(loss.mu() or 0.0) ** 2 * n for loss, n in self.spends), Fraction())
-        return GaussianPair(mu, exact=Fraction(mu) ** 2 == square)
+        return GaussianPair(mu, tight=Fraction(mu) ** 2 == square)
 
     def delta_floor(self) -> float:
         """Return the sum of the delta floors, at most 1."""
@@ -150,7 +149,7 @@ class Composite(PrivacyLoss):
 
     def profile(self, epsilon: float) -> Bounds | None:
         """Return the exact profile of Gaussian pairs, or of a single loss."""
-        if all(loss.gaussian_pair for loss, _ in self.spends):
+        if all(loss.is_gaussian_pair for loss, _ in self.spends):
             mu = self.mu()
             return None if mu is None else gdp_profile(mu, epsilon)
         if len(self.spends) == 1 and self.spends[0][1] == 1:
@@ -159,7 +158,7 @@ class Composite(PrivacyLoss):
 
     def epsilon_at(self, delta: float) -> Bounds | None:
         """Return the root of the exact profile of Gaussian pairs, or what a single loss knows."""
-        if all(loss.gaussian_pair for loss, _ in self.spends):
+        if all(loss.is_gaussian_pair for loss, _ in self.spends):
             mu = self.mu()
             return None if mu is None else gdp_epsilon(mu, delta)
         if len(self.spends) == 1 and self.spends[0][1] == 1:
@@ -212,7 +211,7 @@ def split(spends: Iterable[tuple[PrivacyLoss, int]]) -> tuple[dict[PrivacyLoss, 
     rest: dict[PrivacyLoss, int] = {}
     square = Fraction()
     for loss, times in spends:
-        mu = loss.mu() if loss.gaussian_pair else None
+        mu = loss.mu() if loss.is_gaussian_pair else None
         if mu is not None and mu <= LARGEST_MU:
             square += Fraction(mu) ** 2 * times
         else:

@@ -18,15 +18,14 @@ from typing import ClassVar
 import numpy as np
 from attrs import field, frozen
 
-from accountants.bounds import Bounds
 from accountants.definitions import Curve, renyi_log_delta
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability, whole
-from accountants.finite import Atoms, from_profile, logarithm, lower_hull, with_tails
+from accountants.finite import FinitePair, from_profile, logarithm, lower_hull, with_tails
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import Gaussian, GaussianPair
 from accountants.losses.pure import Approximate, Pure, ResponsePair
-from accountants.numerics import UNIT, Array, ceiling, down, up
-from accountants.pair import Pair, Unattained
+from accountants.numerics import UNIT, Array, Bounds, ceiling, down, up
+from accountants.pair import LooseBound, Pair
 
 _ORDERS = 1 + np.geomspace(1e-3, 1e9, 1201)
 _CELLS = 320
@@ -44,7 +43,7 @@ _USELESS = -5.0
 class ResponseBound(ResponsePair):
     """Randomized response as the bound of a mechanism that need not attain it."""
 
-    def attained(self) -> bool:
+    def is_tight(self) -> bool:
         """Return False."""
         return False
 
@@ -55,14 +54,14 @@ def implied(loss: PrivacyLoss) -> Pair | None:
     eps, mu = loss.pure(), loss.mu()
     if eps is not None:
         return ResponseBound(eps)
-    return None if mu is None else Unattained(GaussianPair(mu))
+    return None if mu is None else LooseBound(GaussianPair(mu))
 
 
 @frozen
 class PureBound(Pure):
     """A pure epsilon that need not be attained: no lower bounds follow from it."""
 
-    response_pair: ClassVar[bool] = False
+    is_response_pair: ClassVar[bool] = False
 
     def pair(self) -> ResponsePair:
         """Return randomized response, as a bound."""
@@ -257,14 +256,14 @@ class PrivacyProfile(PrivacyLoss):
     points: Points = field(converter=_points)
 
     @cached_property
-    def _worst(self) -> tuple[float, Atoms]:
+    def _worst(self) -> tuple[float, FinitePair]:
         return from_profile([e for e, _ in self.points], [d for _, d in self.points])
 
     def delta_floor(self) -> float:
         """Return the least delta, at the largest epsilon of use."""
         return self._worst[0]
 
-    def pair(self) -> Atoms:
+    def pair(self) -> FinitePair:
         """Return the atoms of the hull, beside the delta floor."""
         return self._worst[1]
 
@@ -344,7 +343,7 @@ class TradeOff(PrivacyLoss):
         """Return that of the profile."""
         return self._profile.delta_floor()
 
-    def pair(self) -> Atoms:
+    def pair(self) -> FinitePair:
         """Return that of the profile."""
         return self._profile.pair()
 
@@ -445,7 +444,7 @@ class _Curve(PrivacyLoss):
     @cached_property
     def _pair(self) -> Pair | None:
         if self._nothing():
-            return Atoms((0.0,), (1.0,), (1.0,), exact=False)
+            return FinitePair((0.0,), (1.0,), (1.0,), tight=False)
         return proven_pair(self)
 
     def pure(self) -> float | None:

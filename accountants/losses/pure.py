@@ -10,13 +10,12 @@ from typing import ClassVar
 import numpy as np
 from attrs import field, frozen
 
-from accountants.bounds import Bounds
 from accountants.definitions import pure_to_renyi, pure_to_zcdp
 from accountants.errors import InapplicableError, nonnegative, probability, whole
-from accountants.finite import Atoms
+from accountants.finite import FinitePair
 from accountants.loss import PrivacyLoss, mirrored
 from accountants.losses.laplace import Laplace
-from accountants.numerics import UNIT, Array, Complex, ceiling, down, expm1, log1p, up
+from accountants.numerics import UNIT, Array, Bounds, Complex, ceiling, down, expm1, log1p, up
 from accountants.pair import Pair, Symmetric, right_half, summed
 
 
@@ -46,7 +45,7 @@ class Pure(PrivacyLoss):
 
     theorem: ClassVar[str] = "pure DP: Kairouz, Oh & Viswanath 2015 (randomized response dominates)"
 
-    response_pair: ClassVar[bool] = True
+    is_response_pair: ClassVar[bool] = True
 
     epsilon: float = field(converter=_pure_epsilon)
 
@@ -126,13 +125,13 @@ class ResponsePair(Symmetric):
         """Return zeros: two losses swing for ever."""
         return np.zeros_like(beyond)
 
-    def atoms(self) -> Atoms:
+    def atoms(self) -> FinitePair:
         """Return the same pair as its two losses (one where they are equal)."""
         eps = self.epsilon
         if eps == 0:
-            return Atoms((0.0,), (1.0,), (1.0,), exact=self.attained())
+            return FinitePair((0.0,), (1.0,), (1.0,), tight=self.is_tight())
         (p,), (q,) = _above(eps, np.array([0.0]))
-        return Atoms((-eps, eps), (q, p), (p, q), 16 * UNIT, self.attained(), eps)
+        return FinitePair((-eps, eps), (q, p), (p, q), 16 * UNIT, self.is_tight(), eps)
 
 
 def _above(eps: float, loss: Array) -> tuple[Array, Array]:
@@ -196,7 +195,7 @@ class Approximate(PrivacyLoss):
 
     theorem: ClassVar[str] = "(epsilon, delta)-DP: Kairouz, Oh & Viswanath 2015, Thm 2.1"
 
-    response_pair: ClassVar[bool] = True
+    is_response_pair: ClassVar[bool] = True
 
     epsilon: float = field(converter=_approximate_epsilon)
     delta: float = field(converter=_approximate_delta)

@@ -102,8 +102,8 @@ def loss_problems(
         yield from ("the pair given: " + problem for problem in pair_problems(truth))
     yield from _falling(loss)
     yield from _rising(loss, orders)
-    # only an attained pair gives lower bounds that every functional must stay above
-    pairs = [x for x in (own, truth) if x is not None and x.attained()]
+    # only a tight pair gives lower bounds that every functional must stay above
+    pairs = [x for x in (own, truth) if x is not None and x.is_tight()]
     yield from _between_notions(loss, pairs, orders)
     yield from _domination(loss)
     yield from _root(loss)
@@ -217,7 +217,7 @@ def _rising(loss: PrivacyLoss, orders: Array) -> Iterator[str]:
     chord = y[:-2] + (y[2:] - y[:-2]) * (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
     bent = y[1:-1] > chord * (1 + 1e-6) + 1e-300
     pair = loss.pair()
-    if np.any(bent) and (pair is None or pair.attained()):
+    if np.any(bent) and (pair is None or pair.is_tight()):
         at = float(x[1:-1][int(np.argmax(bent))])
         yield f"(a - 1) D_a is not convex: at order {at:.6g} it is above its chord"
 
@@ -334,7 +334,7 @@ def _profile_floor(loss: PrivacyLoss, order: float) -> float:
 
 
 def _domination(loss: PrivacyLoss) -> Iterator[str]:
-    """The pair, attained or not, is no smaller than the profile."""
+    """The pair, tight or not, is no smaller than the profile."""
     pair = loss.pair()
     if pair is None:
         return

@@ -17,7 +17,7 @@ from adaptive_dp.instance.posterior_mechanisms import (
     PosteriorSample,
     TruncatedPosterior,
     bounds_of,
-    coldest,
+    largest_dominated_gamma,
     row_range,
 )
 from adaptive_dp.learning.base import (
@@ -203,7 +203,7 @@ def balanced_ridge(bound: float, *, width: int, mu: float, margin: float) -> flo
 def largest_gamma(ridge: float, bound: float, size: float, *, mu: float, failure: float) -> float:
     """Return the largest gamma that passes `PosteriorSample`'s test; 0 where none does."""
     bounds = bounds_of(ridge, bound, size)
-    return 0.0 if bounds is None else coldest(bounds, mu, failure)
+    return 0.0 if bounds is None else largest_dominated_gamma(bounds, mu, failure)
 
 
 # -----------------------------------------------------------------------------

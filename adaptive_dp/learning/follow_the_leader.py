@@ -108,8 +108,8 @@ class DPFTRL(Learner[Model]):
         norm = self.clip * problem.radius
         # Prefix sums are B (C g + noise). A batch's gradient has norm at most the clip norm in each
         # of its epochs, and moves C g by at most that times the l2 norm of C's columns of the
-        # batch's rounds, added up: the encoder's sensitivity.
-        sigma = Free(self.free, weight=norm * unit.encoder.sensitivity())
+        # batch's rounds, added up: the sensitivity of the matrices.
+        sigma = Free(self.free, weight=norm * unit.matrices.sensitivity())
         mechanism = FollowTheLeader(sigma, self.steps, self.epochs, self.factorization)
         batch, _ = released_row_count(table, self.free, rate=1 / self.steps)
         step = post(step_size, batch, by=self.learning_rate / problem.radius**2)

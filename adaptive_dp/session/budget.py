@@ -28,7 +28,14 @@ from attrs import define, field, frozen
 
 from accountants import PrivacyLoss
 from accountants.errors import InapplicableError
-from accountants.filters import BEYOND, Amount, GaussianFilter, Spent, SumFilter, filter_for
+from accountants.filters import (
+    UNPAYABLE,
+    GaussianFilter,
+    SpentSums,
+    SumFilter,
+    UnitTotals,
+    filter_for,
+)
 from accountants.individual import IndividualFilter
 from accountants.numerics import ceiling, down, flooring, shown
 from accountants.odometers import (
@@ -178,7 +185,7 @@ class AccountingUnit:
         """Return the epsilon that the filter promises at the budget's delta."""
         return self.filter.guarantee(self.budget.delta).epsilon
 
-    def epsilon(self, sums: Spent, *, within_budget: bool) -> float:
+    def epsilon(self, sums: SpentSums, *, within_budget: bool) -> float:
         """Return the odometer's reading; the whole budget where what is spent is private.
 
         Parameters
@@ -195,13 +202,13 @@ class AccountingUnit:
         # the minimum with the budget is proven only while the filter was kept (see Notes)
         return min(reading, self.budget.epsilon) if within_budget else reading
 
-    def spent(self, sums: Spent) -> Amount:
+    def spent(self, sums: SpentSums) -> UnitTotals:
         """Return a bound of what was spent, rounded up; never above a record's budget."""
         amount = self.filter.spent(sums)
         if self.refuses:
             return amount
         most = map(ceiling, self.filter.budgets())
-        return Amount(tuple(map(min, amount.costs, most)), amount.delta_floor)
+        return UnitTotals(tuple(map(min, amount.costs, most)), amount.delta_floor)
 
 
 def accounting_unit(accountant: str, budget: Budget) -> AccountingUnit:
@@ -229,8 +236,8 @@ def accounting_unit(accountant: str, budget: Budget) -> AccountingUnit:
             budget, filter_, _odometer(accountant, others, delta_reserve), filter_.theorem
         )
     each = individual_filter(budget)
-    prices, odometer = GaussianFilter(each.mu), _odometer("gaussian", budget.delta, delta_reserve)
-    return AccountingUnit(budget, prices, odometer, each.theorem, each)
+    meter, odometer = GaussianFilter(each.mu), _odometer("gaussian", budget.delta, delta_reserve)
+    return AccountingUnit(budget, meter, odometer, each.theorem, each)
 
 
 def individual_filter(budget: Budget) -> IndividualFilter:
@@ -304,11 +311,11 @@ class WorldSums(Generic[Meter]):
         self.meter = meter
         self._root = _Place(meter.start())
 
-    def maximum(self) -> Spent:
+    def maximum(self) -> SpentSums:
         """Return the largest sums of any world, in each accounting unit by itself."""
         return self._root.below()
 
-    def maximum_at(self, place: Branch) -> Spent:
+    def maximum_at(self, place: Branch) -> SpentSums:
         """Return the largest sums of the worlds that a place lies in."""
         total, here = self.meter.start(), self._root
         for step in place:
@@ -330,7 +337,7 @@ class WorldSums(Generic[Meter]):
         """
         self.maximum_after(costs, self.meter if isinstance(self.meter, SumFilter) else None)
 
-    def maximum_after(self, costs: Costs, limit: SumFilter | None = None) -> Spent:
+    def maximum_after(self, costs: Costs, limit: SumFilter | None = None) -> SpentSums:
         """Return what `maximum` would be after costs; refuse what does not fit into ``limit``."""
         before = [(place, self._own(place)) for place, _ in costs]
         try:
@@ -350,10 +357,10 @@ class WorldSums(Generic[Meter]):
         """Pay costs; whether they fit was asked before."""
         zero = self.meter.start()
         for place, loss in costs:
-            cost = zero.add(self.meter.prices(loss), loss.delta_floor(), 1)
+            cost = zero.add(self.meter.costs(loss), loss.delta_floor(), 1)
             self._set(place, _plus(self._own(place), cost))
 
-    def _own(self, place: Branch) -> Spent:
+    def _own(self, place: Branch) -> SpentSums:
         here = self._root
         for step in place:
             if step not in here.parts:
@@ -361,7 +368,7 @@ class WorldSums(Generic[Meter]):
             here = here.parts[step]
         return here.own
 
-    def _set(self, place: Branch, own: Spent) -> None:
+    def _set(self, place: Branch, own: SpentSums) -> None:
         way, here = [self._root], self._root
         for step in place:
             here = here.parts.setdefault(step, _Place(self.meter.start()))
@@ -382,12 +389,12 @@ class _Place:
 
     __slots__ = ("maxima", "own", "parts")
 
-    def __init__(self, zero: Spent) -> None:
+    def __init__(self, zero: SpentSums) -> None:
         self.own = zero
         self.parts: dict[tuple[str, int], _Place] = {}
-        self.maxima: dict[str, Spent] = {}
+        self.maxima: dict[str, SpentSums] = {}
 
-    def below(self, without: str = "") -> Spent:
+    def below(self, without: str = "") -> SpentSums:
         """Return the most that a unit here can have lost, in every partition but one."""
         total = self.own
         for partition, largest in self.maxima.items():
@@ -396,22 +403,22 @@ class _Place:
         return total
 
 
-def _plus(a: Spent, b: Spent) -> Spent:
-    return Spent(
+def _plus(a: SpentSums, b: SpentSums) -> SpentSums:
+    return SpentSums(
         tuple(x + y for x, y in zip(a.sums, b.sums, strict=True)), a.delta_floor + b.delta_floor
     )
 
 
-def _maximum(every: list[Spent]) -> Spent:
+def _maximum(every: list[SpentSums]) -> SpentSums:
     sums = zip(*(spent.sums for spent in every), strict=True)
     largest: tuple[Fraction, ...] = tuple(max(column) for column in sums)
-    return Spent(largest, max(spent.delta_floor for spent in every))
+    return SpentSums(largest, max(spent.delta_floor for spent in every))
 
 
-def difference(after: Spent, before: Spent) -> Spent:
+def difference(after: SpentSums, before: SpentSums) -> SpentSums:
     """Return by how much sums grew."""
     sums = (b - a for a, b in zip(before.sums, after.sums, strict=True))
-    return Spent(tuple(sums), after.delta_floor - before.delta_floor)
+    return SpentSums(tuple(sums), after.delta_floor - before.delta_floor)
 
 
 # --- Totals of a session and of its parts -----------------------------------------------------
@@ -446,15 +453,15 @@ class Totals:
         """Pay costs."""
         for cost in costs:
             self.filter_sums.add((cost,))
-            holds = self.unit.filter.holds(self.filter_sums.maximum_at(cost[0]))
+            holds = self.unit.filter.within_budget(self.filter_sums.maximum_at(cost[0]))
             self.within_budget = self.within_budget and holds
         self.odometer_sums.add(costs)
 
-    def spent(self) -> Amount:
+    def spent(self) -> UnitTotals:
         """Return what was spent, rounded up."""
         return self.unit.spent(self.filter_sums.maximum())
 
-    def remaining(self) -> Amount:
+    def remaining(self) -> UnitTotals:
         """Return what remains, rounded down."""
         return self.unit.filter.remaining(self.filter_sums.maximum())
 
@@ -473,21 +480,22 @@ class Totals:
         return flooring(max(Fraction(), 1 - share))
 
 
-def spent_share(limit: SumFilter, spent: Spent) -> Fraction:
+def spent_share(limit: SumFilter, spent: SpentSums) -> Fraction:
     """Return the share of a filter's budget that is spent, exact; above 1 where it is passed.
 
-    Where a filter needs one of its sums to stay within its budget, the share of the smallest; where
+    Branch a filter needs one of its sums to stay within its budget, the share of the smallest;
+    where
     it needs all, of the largest. A sum whose budget is 0 counts as wholly spent by anything.
     Failures have a budget of their own, and limit as well: where more of it is spent, that share
     counts, though steps without a delta floor may still fit.
     """
     pairs = zip(spent.sums, limit.budgets(), strict=True)
-    shares = [s / b if b > 0 else Fraction(1) if s <= b else BEYOND for s, b in pairs]
-    most = max(shares) if limit.every else min(shares)
+    shares = [s / b if b > 0 else Fraction(1) if s <= b else UNPAYABLE for s, b in pairs]
+    most = max(shares) if limit.needs_every_unit else min(shares)
     delta_reserve = Fraction(limit.delta_reserve)
     if delta_reserve > 0:
         return max(most, spent.delta_floor / delta_reserve)
-    return most if spent.delta_floor == 0 else BEYOND
+    return most if spent.delta_floor == 0 else UNPAYABLE
 
 
 class Account:
@@ -666,8 +674,8 @@ class Forecast:
 
     fits: bool
     known: bool
-    cost: Amount
-    remaining: Amount
+    cost: UnitTotals
+    remaining: UnitTotals
     epsilon: float
     refusal: str = ""
 
@@ -711,10 +719,10 @@ def check_price(costs: Costs, account: Account) -> None:
 
 def _has_price(limit: SumFilter, loss: PrivacyLoss) -> bool:
     try:
-        finite = [price < BEYOND for price in limit.prices(loss)]
+        finite = [cost < UNPAYABLE for cost in limit.costs(loss)]
     except InapplicableError:
         return False
-    return all(finite) if limit.every else any(finite)
+    return all(finite) if limit.needs_every_unit else any(finite)
 
 
 def _is_affordable(name: str, budget: Budget, loss: PrivacyLoss) -> bool:

@@ -9,7 +9,7 @@ from attrs import evolve
 
 from accountants import ACCOUNTANTS, AccountingError
 from accountants.errors import InapplicableError
-from accountants.filters import Amount
+from accountants.filters import UnitTotals
 from adaptive_dp.graph.certificate import Certificate, Claim, LedgerRow, OdometerRow, SessionRow
 from adaptive_dp.graph.certify import certificate
 from adaptive_dp.graph.document import load
@@ -144,8 +144,8 @@ def certificate_of(
     budget: Budget,
     accountant: str,
     *,
-    spent: Amount,
-    remaining: Amount,
+    spent: UnitTotals,
+    remaining: UnitTotals,
     epsilon: float,
     head: str,
     entries: int,
@@ -187,8 +187,8 @@ def _row(
     steps: Sequence[str],
     budget: Budget,
     unit: AccountingUnit,
-    spent: Amount,
-    remaining: Amount,
+    spent: UnitTotals,
+    remaining: UnitTotals,
     epsilon: float,
     ledger: LedgerRow,
 ) -> SessionRow:

@@ -25,7 +25,7 @@ from attrs import evolve, frozen
 
 from accountants import Secret
 from accountants.errors import BudgetError
-from accountants.filters import Amount
+from accountants.filters import UnitTotals
 from accountants.numerics import Array, ceiling, shown
 from adaptive_dp.graph.certificate import Certificate, table
 from adaptive_dp.graph.compile import ReleasePath
@@ -657,7 +657,7 @@ class Session:
     # --- What was spent, and what remains ------------------------------------------------------
 
     @property
-    def remaining(self) -> Amount:
+    def remaining(self) -> UnitTotals:
         """What remains in each of the filter's accounting units, rounded down.
 
         With ``accountant="individual"``, what every record has left at least, by what is declared:
@@ -666,7 +666,7 @@ class Session:
         return self._of_totals((), Totals.remaining)
 
     @property
-    def spent(self) -> Amount:
+    def spent(self) -> UnitTotals:
         """What is spent in each of the filter's accounting units, rounded up.
 
         With ``accountant="individual"``, what no record has spent more than, by what is declared.
@@ -916,12 +916,12 @@ class Part:
         return self._session._part(name, share, self._path)
 
     @property
-    def remaining(self) -> Amount:
+    def remaining(self) -> UnitTotals:
         """What remains of the share, rounded down; the session may have less left."""
         return self._session._of_totals(self._path, Totals.remaining)
 
     @property
-    def spent(self) -> Amount:
+    def spent(self) -> UnitTotals:
         """What was spent through this part, rounded up."""
         return self._session._of_totals(self._path, Totals.spent)
 
@@ -970,7 +970,7 @@ def state_text(account: Account, steps: int, seed: int | None, *, closed: bool) 
         for unit, most, cost, over in sums
         if most >= 0
     ]
-    how = "each must last" if limit.every else "a step fits while one lasts"
+    how = "each must last" if limit.needs_every_unit else "a step fits while one lasts"
     if len(rows) > 1:
         lines.append(f"         of {len(rows)} sums, {how}")
     if limit.delta_reserve:

@@ -97,7 +97,7 @@ def test_fixed_size_profiles(size: int, of: int) -> None:
         sampled = FixedSize(body(loss), size, of)
         pair = sampled.pair()
         assert pair is not None
-        assert pair.reversed() == pair or type(pair).__name__ == "Atoms"
+        assert pair.reversed() == pair or type(pair).__name__ == "FinitePair"
         covered(pair, amplified(profile, sampled.mixture()[1]))
         for epsilon in (0.0, 0.2, 1.0):
             true = amplified(profile, sampled.mixture()[1])(truth.real(epsilon))
@@ -366,8 +366,8 @@ def test_replaced_pure_bodies_are_attained() -> None:
     laws = list(zip(mixture(base, one, rate), mixture(base, other, rate), strict=True))
     pair = ReplacedSampleLoss(body(Pure(eps)), rate).pair()
     assert pair is not None
-    assert pair.attained()
-    assert not ReplacedSampleLoss(body(Pure(eps / 2), Laplace(eps / 2)), rate).pair().attained()
+    assert pair.is_tight()
+    assert not ReplacedSampleLoss(body(Pure(eps / 2), Laplace(eps / 2)), rate).pair().is_tight()
     covered(pair, enumerated(laws), tight=1e-12)
     twice = truth.product([laws, laws])
     term = Repeated(ReplacedSample(Spend(Pure(eps)), rate), 2)

@@ -268,12 +268,12 @@ def test_any_adaptive_sequence_ends_within(requests, filter_: SumFilter) -> None
                 assert filter_.admits(state, refused.largest, times)  # type: ignore[arg-type]
             continue
         state = filter_.spend(state, loss, times)
-        sums = [s + p * times for s, p in zip(sums, filter_.prices(loss), strict=True)]
+        sums = [s + p * times for s, p in zip(sums, filter_.costs(loss), strict=True)]
         failure += Fraction(loss.delta_floor()) * times
     assert state.sums == tuple(sums)
     assert state.delta_floor == failure <= Fraction(filter_.delta_reserve)
     within = [s <= b for s, b in zip(sums, filter_.budgets(), strict=True)]
-    assert all(within) if filter_.every else any(within)
+    assert all(within) if filter_.needs_every_unit else any(within)
     spent, left = filter_.spent(state), filter_.remaining(state)
     for s, b, up, down in zip(sums, filter_.budgets(), spent.costs, left.costs, strict=True):
         assert Fraction(up) >= s
