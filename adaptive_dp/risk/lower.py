@@ -1,4 +1,4 @@
-"""What no private method can beat, and published rates whose constants are not known."""
+"""Lower bounds for every private method, and published rates whose constants are not known."""
 
 from __future__ import annotations
 

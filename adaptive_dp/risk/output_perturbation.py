@@ -278,7 +278,7 @@ def stability(setting: Setting, curvature: float) -> float:
 
 
 def strong_stability(setting: Setting, gap: float, failure: float | None) -> float:
-    """Return `stability` for strongly convex losses; a gap moves the output as it does noise's."""
+    """Return `stability` for strongly convex losses; a gap moves the output as it moves the noise's centre."""
     if failure is not None:
         raise DomainError("a population's bound is one of the expected excess: omit failure")
     curvature = setting.n * setting.strong
@@ -315,7 +315,7 @@ def _check_strong(setting: Setting) -> None:
 
 
 # -----------------------------------------------------------------------------
-# How far the population's risk can be from the data's, over all of W at once.
+# The population's risk against the data's, uniformly over W.
 
 
 def uniform_gap(setting: Setting) -> float:
@@ -462,13 +462,13 @@ def tilted_output_perturbation(
 
 
 # -----------------------------------------------------------------------------
-# Training against an adversary: each record's loss becomes ``max over v in V of f(w; x + v)``.
+# Adversarial training: each record's loss becomes ``max over v in V of f(w; x + v)``.
 
 
 def adversarial(
     setting: Setting, *, lipschitz: float, smooth: float = math.inf, stationary: bool = False
 ) -> Setting:
-    """Return the setting of the robust problem, for which every bound of this room then holds.
+    """Return the setting of the robust problem, for which every bound of `adaptive_dp.risk` then holds.
 
     A maximum of convex functions that are L-Lipschitz and mu-strongly convex is so too (the maximum
     of ``f - (mu/2)|w|^2`` is convex), and depends on its own record alone. So sensitivities,
@@ -509,7 +509,7 @@ def adversarial(
 
 
 # -----------------------------------------------------------------------------
-# The hard instance: records pull w towards a point each, ``f(w; x) = |A (w - x)|^2 / 2``.
+# A quadratic instance: each record pulls w towards a point, ``f(w; x) = |A (w - x)|^2 / 2``.
 
 
 def quadratic(

@@ -604,7 +604,8 @@ class PrivateLogisticRegression(PrivateClassifier):
 class PrivateLinearSVC(PrivateClassifier):
     """A private linear support vector machine with a smooth hinge.
 
-    Several classes are learned one against the rest. Its parameters are those of `PrivateClassifier`; its solvers are the gradient solvers.
+    Several classes are learned one against the rest. Its parameters are those of
+    `PrivateClassifier`; its solvers are the gradient solvers.
 
     Examples
     --------
