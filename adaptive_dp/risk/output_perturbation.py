@@ -278,10 +278,11 @@ def stability(setting: Setting, curvature: float) -> float:
 
 
 def strong_stability(setting: Setting, gap: float, failure: float | None) -> float:
-    """Return `stability` for strongly convex losses; a gap moves the output as it moves the noise's centre."""
+    """Return `stability` for strongly convex losses and a solver within ``gap`` of the minimum."""
     if failure is not None:
         raise DomainError("a population's bound is one of the expected excess: omit failure")
     curvature = setting.n * setting.strong
+    # on both data sets the solver is within sqrt(2 gap / (n mu)) of the minimizer
     slack = 2 * setting.n * setting.lipschitz * math.sqrt(2 * gap / curvature)
     return stability(setting, curvature) + slack
 
@@ -468,7 +469,7 @@ def tilted_output_perturbation(
 def adversarial(
     setting: Setting, *, lipschitz: float, smooth: float = math.inf, stationary: bool = False
 ) -> Setting:
-    """Return the setting of the robust problem, for which every bound of `adaptive_dp.risk` then holds.
+    """Return the setting of the robust problem, for which every bound of `adaptive_dp.risk` holds.
 
     A maximum of convex functions that are L-Lipschitz and mu-strongly convex is so too (the maximum
     of ``f - (mu/2)|w|^2`` is convex), and depends on its own record alone. So sensitivities,
