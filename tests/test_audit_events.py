@@ -26,7 +26,7 @@ def rates(law: str, known: bool = False) -> Rates:
         first, second = np.round(first), np.round(second)
     if law == "alike":
         first = second = np.zeros(900)
-    return Rates(first, second, known=known)
+    return Rates(first, second, known_ratio=known)
 
 
 def foreseen(found: Rates, event: Event) -> float:

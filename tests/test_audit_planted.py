@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+import sys
 from typing import Any
 
 import numpy as np
@@ -284,7 +284,7 @@ def test_teachers_that_keep_their_promise_are_not_accused(sigma: float, teachers
 
 def test_teachers_whose_votes_get_no_noise_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two teachers one has the canary and votes as it says; ties go to the smaller digit."""
-    monkeypatch.setattr(gnmax, "noisy", lambda counts, sigma, stream: counts)
+    monkeypatch.setattr(gnmax, "noisy_counts", lambda counts, sigma, stream: counts)
     found = wrongly(voted(50.0, 2))
     assert found.verdict == "violation"
     assert found.witness.right >= 90
@@ -313,7 +313,7 @@ def test_what_fails_while_scores_are_made_tells_nothing(monkeypatch: pytest.Monk
     def leaks(*_: Any, **__: Any) -> Any:
         raise ValueError("the third person's income is 7231")
 
-    monkeypatch.setattr(import_module("adaptive_dp.audit.planted"), "gradient_products", leaks)
+    monkeypatch.setattr(sys.modules["adaptive_dp.audit.planted"], "gradient_products", leaks)
     with pytest.raises(dp.RunError) as caught:
         audit.planted(learner(), canaries(), data={"people": crowd()}, seed=1)
     assert "7231" not in str(caught.value)

@@ -252,9 +252,7 @@ class Audit:
     def _delta(self, epsilon: float, corners: tuple[Corner, ...]) -> float:
         """Return the larger of the band's and the event's lower bounds of delta."""
         largest = max((each.delta(epsilon) for each in corners), default=0.0)
-        # the privacy profile falls in epsilon: what the event shows at its own epsilon (or at
-        # delta)
-        # holds at every smaller one
+        # the privacy profile falls in epsilon: a lower bound at one epsilon holds at smaller ones
         if epsilon <= self.epsilon:
             largest = max(largest, self.delta_lower)
         return max(largest, self.delta) if epsilon < self.epsilon_lower else largest
