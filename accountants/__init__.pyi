@@ -3,7 +3,6 @@
 from accountants.accountant import Accountant as Accountant
 from accountants.advanced import Advanced as Advanced
 from accountants.basic import Basic as Basic
-from accountants.bounds import Bounds as Bounds
 from accountants.calibration import Calibration as Calibration
 from accountants.calibration import Division as Division
 from accountants.calibration import calibrate as calibrate
@@ -83,6 +82,7 @@ from accountants.losses import tree_nodes as tree_nodes
 from accountants.losses import votes_curve as votes_curve
 from accountants.losses import with_total_variation as with_total_variation
 from accountants.losses.votes import noisy_argmax as noisy_argmax
+from accountants.numerics import Bounds as Bounds
 from accountants.odometers import BestOdometer as BestOdometer
 from accountants.odometers import ConcentratedOdometer as ConcentratedOdometer
 from accountants.odometers import GaussianOdometer as GaussianOdometer

@@ -17,7 +17,6 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 from attrs import field, frozen
 
-from accountants.bounds import Bounds
 from accountants.definitions import (
     LARGEST_MU,
     approximate_epsilon,
@@ -29,7 +28,7 @@ from accountants.definitions import (
 )
 from accountants.errors import InapplicableError, nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.numerics import UNIT, Array, ceiling, crossing, flooring, up
+from accountants.numerics import UNIT, Array, Bounds, ceiling, crossing, flooring, up
 
 Cost = Callable[[PrivacyLoss], float]
 

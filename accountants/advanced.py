@@ -39,12 +39,11 @@ from accountants.accountant import (
     share_costs,
     total_variation,
 )
-from accountants.bounds import Bounds
 from accountants.definitions import approximate_epsilon, renyi_epsilon, renyi_total
 from accountants.errors import InapplicableError, positive, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.pure import Pure
-from accountants.numerics import UNIT, Array, ceiling, down, up
+from accountants.numerics import UNIT, Array, Bounds, ceiling, down, up
 
 _BINOMIAL = 10**10
 _CELLS = 16384

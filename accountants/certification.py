@@ -16,13 +16,12 @@ from attrs import frozen
 from accountants.accountant import Accountant
 from accountants.advanced import Advanced
 from accountants.basic import Basic
-from accountants.bounds import Bounds
 from accountants.concentrated import Concentrated
 from accountants.distribution import Distribution
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
 from accountants.gaussian import GaussianDP
 from accountants.loss import PrivacyLoss
-from accountants.numerics import Array, ceiling, up
+from accountants.numerics import Array, Bounds, ceiling, up
 from accountants.renyi import Renyi, curve
 from accountants.terms import Term
 from accountants.world import World, Worlds, fold, maximum_over_worlds, worlds

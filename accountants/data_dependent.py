@@ -22,11 +22,10 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants.accountant import remaining_delta
-from accountants.bounds import Bounds
 from accountants.definitions import Curve, renyi_divergence, renyi_to_epsilon, renyi_total
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
 from accountants.loss import PrivacyLoss
-from accountants.numerics import Array, ceiling, up
+from accountants.numerics import Array, Bounds, ceiling, up
 from accountants.pair import Pair
 from accountants.renyi import Renyi, RenyiState
 from accountants.secret import Secret

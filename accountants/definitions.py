@@ -13,10 +13,9 @@ from functools import lru_cache
 import numpy as np
 
 from accountants import special
-from accountants.bounds import Bounds
 from accountants.errors import InapplicableError
 from accountants.loss import PrivacyLoss
-from accountants.numerics import UNIT, Array, around, crossing, up
+from accountants.numerics import UNIT, Array, Bounds, around, crossing, up
 
 # -----------------------------------------------------------------------------
 # Pure DP: the log-likelihood ratio of neighbours is at most epsilon, everywhere.

@@ -30,9 +30,8 @@ from typing import ClassVar
 import numpy as np
 from attrs import fields, has
 
-from accountants.bounds import Bounds
 from accountants.errors import InapplicableError
-from accountants.numerics import Array, down, shown, up
+from accountants.numerics import Array, Bounds, down, shown, up
 from accountants.pair import Pair
 
 

@@ -22,7 +22,6 @@ from accountants.accountant import (
     pure_sum_bound,
     remaining_delta,
 )
-from accountants.bounds import Bounds
 from accountants.definitions import (
     LARGEST_MU,
     Curve,
@@ -34,7 +33,7 @@ from accountants.definitions import (
 )
 from accountants.errors import nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.numerics import Array, ceiling, up
+from accountants.numerics import Array, Bounds, ceiling, up
 
 
 @frozen

@@ -27,13 +27,12 @@ from attrs import define, field, frozen
 
 from accountants import losses
 from accountants.accountant import Accountant, Cost, Floor, PruningBound
-from accountants.bounds import Bounds
 from accountants.definitions import LARGEST_MU, approximate_epsilon_floor
 from accountants.errors import DomainError, InapplicableError
 from accountants.loss import PrivacyLoss
 from accountants.losses.composite import Composite, Envelope, covers, split
 from accountants.losses.sampling import Sampled as SampledLoss
-from accountants.numerics import Array, ceiling, up
+from accountants.numerics import Array, Bounds, ceiling, up
 from accountants.terms import (
     Allocated,
     Grouped,

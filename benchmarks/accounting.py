@@ -37,7 +37,7 @@ import numpy as np
 from attrs import field, frozen
 
 import accountants as own
-from accountants.bounds import Bounds
+from accountants.numerics import Bounds
 
 Value = Bounds | float
 Run = Callable[[float], Value]

@@ -139,8 +139,11 @@ def test_shared_parts_are_looked_at_once() -> None:
     nest: Any = [1.0]
     for _ in range(30):
         nest = [nest] * 60
-    assert not statics._looks_like_data(nest)
-    assert statics._looks_like_data([nest, [SECRETS]])
+    beside = [nest, [SECRETS]]
+    plan = dp.Pipeline(n=dp.post(lambda noisy: nest and noisy, count()))
+    assert not says(plan, "error", "")
+    plan = dp.Pipeline(n=dp.post(lambda noisy: beside and noisy, count()))
+    assert says(plan, "error", "beside")
 
 
 def test_an_attribute_is_no_global_of_its_name() -> None:

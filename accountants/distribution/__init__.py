@@ -32,13 +32,12 @@ from accountants.accountant import (
     pure_sum_bound,
     remaining_delta,
 )
-from accountants.bounds import Bounds
 from accountants.definitions import LARGEST_MU, gdp_epsilon, gdp_profile, renyi_divergence
 from accountants.distribution import contour
 from accountants.errors import InapplicableError, nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
-from accountants.numerics import UNIT, Array, ceiling, enclosure, flooring, up
+from accountants.numerics import UNIT, Array, Bounds, ceiling, enclosure, flooring, up
 from accountants.pair import Pair
 
 _Spends = tuple[tuple[Pair, int], ...]

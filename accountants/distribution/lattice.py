@@ -24,7 +24,6 @@ from fractions import Fraction
 import numpy as np
 from attrs import frozen
 
-from accountants.bounds import Bounds
 from accountants.distribution.convolution import (
     Errors,
     Profile,
@@ -50,7 +49,7 @@ from accountants.distribution.tilting import (
     upper_end,
 )
 from accountants.errors import DomainError, InapplicableError, whole
-from accountants.numerics import UNIT, Array, ceiling
+from accountants.numerics import UNIT, Array, Bounds, ceiling
 from accountants.pair import Pair
 
 _Laws = Sequence[tuple[Law, int]]

@@ -16,7 +16,6 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants import special
-from accountants.bounds import Bounds
 from accountants.errors import nonnegative, whole
 from accountants.finite import FinitePair, spread
 from accountants.loss import PrivacyLoss, _profile
@@ -25,7 +24,7 @@ from accountants.losses.gaussian import GaussianPair
 from accountants.losses.laplace import LaplacePair
 from accountants.losses.pure import ResponsePair
 from accountants.losses.sampling import body_pair, checked_body, is_single
-from accountants.numerics import UNIT, Array, up
+from accountants.numerics import UNIT, Array, Bounds, up
 from accountants.pair import LooseBound, Pair
 
 _FINE, _GROWTH = 1 / 64, 0.01

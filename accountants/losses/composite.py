@@ -10,7 +10,6 @@ from typing import ClassVar, TypeVar
 import numpy as np
 from attrs import field, frozen
 
-from accountants.bounds import Bounds
 from accountants.definitions import (
     LARGEST_MU,
     gdp_epsilon,
@@ -34,7 +33,7 @@ from accountants.errors import (
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.given import Curved
-from accountants.numerics import Array, ceiling, up
+from accountants.numerics import Array, Bounds, ceiling, up
 from accountants.pair import Pair
 
 T = TypeVar("T")

@@ -11,12 +11,11 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants import special
-from accountants.bounds import Bounds
 from accountants.errors import DomainError, nonnegative, positive, whole
 from accountants.finite import FinitePair
 from accountants.loss import PrivacyLoss
 from accountants.losses.pure import Pure, ResponsePair
-from accountants.numerics import UNIT, Array, Complex, ceiling, down, expm1, log1p, up
+from accountants.numerics import UNIT, Array, Bounds, Complex, ceiling, down, expm1, log1p, up
 from accountants.pair import Pair, Symmetric, right_half
 
 _TERMS = np.arange(1.0, 6.0)

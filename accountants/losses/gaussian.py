@@ -11,11 +11,10 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants import special
-from accountants.bounds import Bounds
 from accountants.definitions import gdp_epsilon, gdp_profile
 from accountants.errors import DomainError, nonnegative, positive, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.numerics import UNIT, Array, Complex, ceiling, up
+from accountants.numerics import UNIT, Array, Bounds, Complex, ceiling, up
 from accountants.pair import Pair, Symmetric
 from accountants.secret import Secret
 

@@ -18,14 +18,13 @@ from typing import ClassVar
 import numpy as np
 from attrs import field, frozen
 
-from accountants.bounds import Bounds
 from accountants.definitions import Curve, renyi_log_delta
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability, whole
 from accountants.finite import FinitePair, from_profile, logarithm, lower_hull, with_tails
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import Gaussian, GaussianPair
 from accountants.losses.pure import Approximate, Pure, ResponsePair
-from accountants.numerics import UNIT, Array, ceiling, down, up
+from accountants.numerics import UNIT, Array, Bounds, ceiling, down, up
 from accountants.pair import LooseBound, Pair
 
 _ORDERS = 1 + np.geomspace(1e-3, 1e9, 1201)

@@ -10,13 +10,12 @@ from typing import ClassVar
 import numpy as np
 from attrs import field, frozen
 
-from accountants.bounds import Bounds
 from accountants.definitions import pure_to_renyi, pure_to_zcdp
 from accountants.errors import InapplicableError, nonnegative, probability, whole
 from accountants.finite import FinitePair
 from accountants.loss import PrivacyLoss, mirrored
 from accountants.losses.laplace import Laplace
-from accountants.numerics import UNIT, Array, Complex, ceiling, down, expm1, log1p, up
+from accountants.numerics import UNIT, Array, Bounds, Complex, ceiling, down, expm1, log1p, up
 from accountants.pair import Pair, Symmetric, right_half, summed
 
 

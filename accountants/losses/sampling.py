@@ -11,7 +11,6 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants import special
-from accountants.bounds import Bounds
 from accountants.definitions import LARGEST_MU
 from accountants.errors import DomainError, probability, whole
 from accountants.finite import FinitePair
@@ -25,7 +24,7 @@ from accountants.losses.sampled_gaussian import (
     sampled_gaussian_decay,
     sampled_gaussian_log_moment,
 )
-from accountants.numerics import UNIT, Array, Complex, ceiling, down, up
+from accountants.numerics import UNIT, Array, Bounds, Complex, ceiling, down, up
 from accountants.pair import Half, LooseBound, Pair, Symmetric, convexity, symmetric_log_moment
 
 

@@ -224,8 +224,7 @@ def rounded_down(values: Array) -> Array:
 
 
 class PerturbedCoefficients(Mechanism):
-    """Release ridge coefficients with noise for a released bound of their local sensitivity, or
-    NaN.
+    """Release ridge coefficients with noise for a released bound of their sensitivity, or NaN.
 
     The coefficients are ``theta = (X'X + ridge I)^-1 X'y``. Three released values are given: the
     ridge, a `LowerBound` l of the least eigenvalue of ``X'X``, and an `UpperBound` u of the value

@@ -416,7 +416,7 @@ STEP = 16
 """The least eigenvalue is given in steps of 2^-16."""
 
 SLACK = 2.0**-14
-"""The relative amount that rounding may add to a sensitivity: four steps, of which two are used."""
+"""What is added to a sensitivity for rounding: four steps, twice what two roundings can move."""
 
 REACH = 1 + 2 * SLACK
 """The most that one row moves one of these queries, all rounding included."""
@@ -580,11 +580,10 @@ class CoefficientNorm(Query):
     ``H >= h I``, ``h = ridge + l``, whatever the released values are.
 
     *Sensitivity*. Let a row (x, y) appear, and k fall by c: c is in [0, 1], as the eigenvalue
-    rises by that.
-    ``theta' - theta = H'^-1 (x y - (x x' - c I) theta)``, and all eigenvalues of ``x x' - c I`` are
-    in [-1, 1], so ``|theta' - theta| <= (1 + |theta|) / h``, and the same with theta' on the right:
-    the logarithm moves by at most ``log(1 + 1/h)``, and the value by 1. The rounding of
-    lambda_min makes that ``1 + 2^-16``; the value is rounded to 2^-20.
+    rises by that. ``theta' - theta = H'^-1 (x y - (x x' - c I) theta)``, and all eigenvalues of
+    ``x x' - c I`` are in [-1, 1], so ``|theta' - theta| <= (1 + |theta|) / h``, and the same with
+    theta' on the right: the logarithm moves by at most ``log(1 + 1/h)``, and the value by 1. The
+    rounding of lambda_min makes that ``1 + 2^-16``; the value is rounded to 2^-20.
 
     References
     ----------
@@ -731,8 +730,7 @@ class EigenvalueOfMoments(Query):
     ``min(lambda, max(0, 2^30 - trace))``. By Weyl's inequality the eigenvalue moves by at most r
     for a unit of up to r rows, exchanged or not, and so does the trace, whose terms are not
     negative. Where it is the eigenvalue, the matrix's entries are at most 2^30: between two data
-    sets their
-    rounding and LAPACK's move it by at most ``2^-17.9 d``, for which the sensitivity is
+    sets their rounding and LAPACK's move it by at most ``2^-17.9 d``, for which the sensitivity is
     ``r (1 + d 2^-17)``.
 
     `LeastEigenvalue` needs less room for rounding, but computes with decimals of 120 digits: at a

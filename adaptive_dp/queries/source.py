@@ -204,10 +204,7 @@ class BoundContributions(BoundOperation):
         return f"per {self.unit}"
 
     def domain(self, inputs: Sequence[Any]) -> Any:
-        """Return the table.
-
-        For r > 1 its number of rows is not public, even if that of units is.
-        """
+        """Return the table; for r > 1 its number of rows is not public even if that of units is."""
         table: Table = inputs[0]
         if table.unit != self.unit:
             raise DeclarationError(

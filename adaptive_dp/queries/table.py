@@ -1,4 +1,8 @@
-"""The fluent face of the queries: tables, columns and vectors, and what can be asked of them."""
+"""Handles of tables, columns and vectors: the methods by which users write queries.
+
+Each method returns a new handle; nothing is computed until a plan runs. The operations behind the
+methods lie in the other files of this room.
+"""
 
 from __future__ import annotations
 
@@ -48,11 +52,11 @@ _HINTS = {
     "count": "; ask it of the table: people.count()",
     "filter": "; ask it of the table: people.filter(people['age'] >= 18)",
 }
-"""Where to find what is asked of the wrong one."""
+"""Hints for methods that another kind of handle has, by name."""
 
 
 class Solver(Protocol[S]):
-    """A learner: it builds a subgraph of queries and primitives over a table."""
+    """A learner: it builds a subgraph of queries and releases over a table."""
 
     def build(self, table: Table, epsilon: float | None, delta: float | None) -> Released[S]:
         """Return the learner's released result."""
@@ -105,7 +109,7 @@ def dataset(
 
 @frozen(eq=False, repr=False)
 class Table(Private[Rows]):
-    """Private rows.
+    """A handle of a private table: rows to filter, partition, sample, count or learn from.
 
     Examples
     --------
@@ -243,7 +247,7 @@ class Table(Private[Rows]):
         return PrivateQuery(Counts([of_constant(c) for c in conditions]), (self,))
 
     def _check_condition(self, what: str, condition: Condition) -> None:
-        """Refuse what is no condition on this table's data."""
+        """Refuse anything but a condition on a column of this table's data set."""
         if not isinstance(condition, Condition):
             raise DeclarationError(
                 f"{what} needs a condition such as table['age'] >= 18, got "
@@ -253,7 +257,7 @@ class Table(Private[Rows]):
             lineage(condition.table)[0].operation != lineage(self)[0].operation
         ):
             raise DeclarationError(
-                f"the condition on {condition.column!r} is one of another data set "
+                f"the condition on {condition.column!r} belongs to another data set "
                 f"({meant(condition.table).operation.label()}); write it with a column of this "
                 "table"
             )
@@ -261,11 +265,12 @@ class Table(Private[Rows]):
     def describe(
         self, mechanism: Mechanism, columns: Sequence[str] | None = None
     ) -> dict[str, Any]:
-        """Return a first look, to be a plan's outputs: the count, averages and histograms.
+        """Return a plan's outputs for a first look at a table: the count, averages and histograms.
 
-        Each column is one release more, and each release costs the same where the noise is left to
-        calibration; a fixed noise is that of the count, and of what one row can change for the
-        rest. It is short for `count`, `Column.average` with that count, and `Column.histogram`.
+        It is short for `count`, `Column.average` with that count, and `Column.histogram`. Each
+        column is one more release. Where the noise is left to calibration each release costs the
+        same; a fixed noise is that of the count, and is scaled by each query's sensitivity for the
+        others.
 
         Parameters
         ----------
@@ -380,7 +385,7 @@ class Table(Private[Rows]):
 
 
 class Parts:
-    """The parts of a partition: iterate for (key, table) pairs, index by key."""
+    """The parts of a partition, by key: iterate for (key, table) pairs, or index by key."""
 
     def __init__(self, node: Private[Any]) -> None:
         self._node = node
@@ -405,7 +410,7 @@ class Parts:
 
 @frozen(eq=False, repr=False)
 class Column(Private[Array], Generic[S]):
-    """A private column.
+    """A handle of a private column: values to clip, sum, average, count or compare.
 
     Examples
     --------
@@ -670,7 +675,7 @@ class Column(Private[Array], Generic[S]):
         return PrivateQuery(query, (self,))
 
     def _with_fixed_rows(self, what: str) -> Column[S]:
-        """Return the column, or refuse one of which the number of rows may change."""
+        """Return the column; refuse one whose number of rows may change between neighbours."""
         if not keeps_row_count(self):
             raise DeclarationError(
                 f"{what} needs a fixed number of rows: ask it of a table with "
@@ -718,7 +723,7 @@ class Column(Private[Array], Generic[S]):
 
 
 def _refuse_bin_count(edges: Any) -> None:
-    """Refuse a number of bins, in place of their edges."""
+    """Refuse a number of bins where edges are needed."""
     if isinstance(edges, int | float):
         raise DeclarationError(
             f"edges must be a list of numbers such as [0, 50, 100], got {edges!r}; for equal bins "
@@ -728,7 +733,7 @@ def _refuse_bin_count(edges: Any) -> None:
 
 @frozen(eq=False, repr=False)
 class Vectors(Private[Array]):
-    """A private vector for each row.
+    """A handle of private vectors, one for each row: to clip, sum, or take second moments of.
 
     Examples
     --------

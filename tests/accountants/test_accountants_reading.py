@@ -31,10 +31,9 @@ from accountants import (
     certify,
     plot,
 )
-from accountants.bounds import Bounds
 from accountants.guarantee import Guarantee, greatest, knots
 from accountants.loss import PrivacyLoss
-from accountants.numerics import Array
+from accountants.numerics import Array, Bounds
 
 
 class Exact:
