@@ -117,8 +117,7 @@ class Sanitized(Mechanism):
                 raise DeclarationError(
                     f"Sanitized.{name} must be at most 2^49, got {getattr(self, name):g}"
                 )
-        # several teachers: c S is a (t beta)-smooth sensitivity, c = (e^{t beta} - 1) / (e^beta -
-        # 1)
+        # several teachers: c S is (t beta)-smooth, with c (e^beta - 1) = e^{t beta} - 1;
         # sigma relative to it is sigma / c, rounded down
         beta = up((self.beta + ROUNDING) * times, 4)
         if not (beta <= 300):
