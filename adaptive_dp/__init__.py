@@ -8,7 +8,7 @@ Declare
     on what is released; `AdaSSP` is a learner for ``people.solve(...)``.
 Certify, run, look
     `Pipeline` holds the wanted outputs with all that they need: ``calibrate``, ``certify``,
-    ``run``, ``simulate``, ``diff``, ``svg``, ``to_json``. `html` and `markdown` write a
+    ``run``, ``simulate``, ``diff``, ``svg``, ``to_json``. `report` and `markdown` write a
     `Certificate` for people; `verify` recomputes one; `load` reads a plan document.
 Audit
     `audit.mechanism` runs a mechanism on neighbouring values, and bounds what it leaks from below.

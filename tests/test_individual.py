@@ -275,7 +275,7 @@ def test_what_has_no_price_for_each_record_is_refused_before_anything_is_paid():
 
 
 def test_how_it_is_opened():
-    with pytest.raises(DeclarationError, match="failures"):
+    with pytest.raises(DeclarationError, match="1e-07"):
         opened(budget=Budget(1.0, 1e-6, 1e-7))
     with pytest.raises(InapplicableError, match="delta"):
         opened(budget=Budget(1.0))

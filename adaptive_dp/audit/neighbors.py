@@ -70,7 +70,7 @@ class Neighbors:
     log_ratio: LogRatio | None = None
 
 
-def checked(seed: int | None) -> int | None:
+def check_seed(seed: int | None) -> int | None:
     """Return a seed as an int, or None.
 
     Raises
@@ -95,7 +95,7 @@ def stream(seed: int | None, *place: int) -> Stream:
 # A query's private value on a data set, for audits and tests on made-up data.
 
 
-def released(plan: Pipeline, query: Handle | None = None) -> tuple[Handle, Handle]:
+def release_of(plan: Pipeline, query: Handle | None = None) -> tuple[Handle, Handle]:
     """Return the release of a query in a plan, and the query; of the only one by default."""
     found = [n.handle for n in plan.structure if isinstance(n.handle.operation, Release)]
     release = next(h for h in found if query is None or h.inputs[0] is query)
@@ -133,7 +133,7 @@ def query_value(plan: Pipeline, query: Handle, data: Mapping[str, Any], seed: in
 
 
 @define(eq=False, repr=False)
-class Given:
+class FixedData:
     """Data that are opened once: rows in memory are kept, and shared by all who read them.
 
     Files that a plan reads in batches are opened once too, and read anew by each pass over them.

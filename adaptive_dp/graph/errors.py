@@ -104,7 +104,7 @@ class CalibrationError(PlanError, ValueError):
     Traceback (most recent call last):
         ...
     adaptive_dp.graph.errors.CalibrationError: cannot meet epsilon=0.5, delta=0: no noise up to
-    1e12 times the weights reaches epsilon <= 0.5: releases whose noise is fixed, or failures,
+    1e12 times the weights reaches epsilon <= 0.5: releases whose noise is fixed, or delta floors,
     already cost more; free more of them
     """
 

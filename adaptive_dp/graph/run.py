@@ -498,7 +498,7 @@ def _check_noise(structure: Structure) -> None:
     """Refuse mechanisms that guarantee nothing at any delta."""
     paths = releases(structure)
     losses = compiler.release_losses(paths)
-    unprotected = [name for name, (loss, _) in losses.items() if loss.failure() >= 1]
+    unprotected = [name for name, (loss, _) in losses.items() if loss.delta_floor() >= 1]
     if unprotected:
         raise DeclarationError(
             f"{', '.join(unprotected)}: released as it is, which has no finite epsilon at any "

@@ -35,15 +35,15 @@ from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.run import private_values
 from adaptive_dp.graph.values import POSITIVE, number, positive, whole
-from adaptive_dp.mechanisms.propose_test_release import passes
+from adaptive_dp.mechanisms.propose_test_release import is_far
 from adaptive_dp.mechanisms.smooth_sensitivity import (
     charged_epsilon,
-    failure_parameter,
-    step,
-    usable,
+    delta_parameter,
+    grid_step,
+    noise_epsilon,
 )
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.pate.aggregators import GNMax, argmax_mu, changed, most
+from adaptive_dp.pate.aggregators import GNMax, argmax_mu, changed_teachers, noisy_argmax
 from adaptive_dp.pate.ballots import Ballots, BallotsDomain, VoteCounts
 
 # -----------------------------------------------------------------------------
@@ -62,7 +62,7 @@ class Bounded(Protocol):
         ...
 
 
-def votes_of(mechanism: Mechanism, domain: BallotsDomain) -> Votes:
+def votes_loss(mechanism: Mechanism, domain: BallotsDomain) -> Votes:
     """Return what is proven of an aggregator's answers on given counts.
 
     Raises
@@ -87,7 +87,7 @@ def votes_of(mechanism: Mechanism, domain: BallotsDomain) -> Votes:
         raise DeclarationError(f"{name}: {error}") from None
 
 
-def table(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def with_two_classes(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return counts of shape (questions, classes), with a class that nobody votes for beside one.
 
     What is proven is proven for two classes or more; that of one class is a function of it.
@@ -106,7 +106,7 @@ def fixed_questions(handle: Handle) -> bool:
     return not any(isinstance(each.operation, Release | Loop | State) for each in read)
 
 
-def order_known(value: Any) -> bool:
+def is_order(value: Any) -> bool:
     """Whether a value is an order at which divergences are taken: above 1, at most 10^6."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 1 < value <= 1e6
 
@@ -159,7 +159,7 @@ class Spending:
     @property
     def least(self) -> float:
         """The least S: a step of the grid of f's bounds."""
-        return step(0.0, self.worst)
+        return grid_step(0.0, self.worst)
 
 
 @frozen
@@ -191,7 +191,7 @@ class Spent(Query):
                 "spent needs an aggregator such as dp.pate.GNMax(sigma=40), got "
                 f"{type(self.mechanism).__name__}"
             )
-        if not order_known(self.order):
+        if not is_order(self.order):
             raise DeclarationError(
                 f"spent needs an order above 1, at most 1e6, got {self.order!r}; near 1 + sqrt(2 "
                 "log(1/delta) / divergence) is good"
@@ -218,7 +218,7 @@ class Spent(Query):
         return of
 
     def _votes(self, of: BallotsDomain) -> Votes:
-        found = votes_of(self.mechanism, of)
+        found = votes_loss(self.mechanism, of)
         if not callable(getattr(found, "smooth", None)):
             raise DeclarationError(
                 f"nothing is proven of how {type(self.mechanism).__name__}'s divergence moves "
@@ -251,7 +251,9 @@ class Spent(Query):
         votes: VoteCounts = inputs[0]
         questions, classes = votes.counts.shape
         of = BallotsDomain(votes.teachers, questions, classes)
-        return Spending(self._votes(of), table(votes.counts), float(self.order), self.worst(of))
+        return Spending(
+            self._votes(of), with_two_classes(votes.counts), float(self.order), self.worst(of)
+        )
 
 
 def spent(ballots: Ballots, mechanism: Mechanism, *, order: float) -> PrivateQuery[Any]:
@@ -341,8 +343,8 @@ def private_epsilon(
         )
     paths = releases(plan.structure)
     for path in paths:
-        _refuse(path)
-    wanted = {c.steps[-1].name: c for c in paths if _own(c)}
+        _check_release(path)
+    wanted = {c.steps[-1].name: c for c in paths if _has_vote_bound(c)}
     hidden = {name: Secret(value) for name, value in data.items()}  # for tracebacks
     del data
     votes = private_values(plan, hidden, number, set(wanted))
@@ -351,13 +353,13 @@ def private_epsilon(
     for path in paths:
         worst, _ = release_losses([path])[path.node.name]
         loss: PrivacyLoss = worst
-        if _own(path):
-            loss = DataDependent(worst, Secret(_curve(path, votes[path.steps[-1].name])))
+        if _has_vote_bound(path):
+            loss = DataDependent(worst, Secret(_private_curve(path, votes[path.steps[-1].name])))
         state = accountant.compose(state, loss)
-    return _guarded(lambda: accountant.private_epsilon(state, delta))
+    return _withhold_errors(lambda: accountant.private_epsilon(state, delta))
 
 
-def _refuse(path: ReleasePath) -> None:
+def _check_release(path: ReleasePath) -> None:
     """Raise unless a release is one whose losses add up to what the plan loses."""
     around = regions(path)
     if around:
@@ -369,7 +371,7 @@ def _refuse(path: ReleasePath) -> None:
         raise DeclarationError(
             f"{path.node.name}: its noise is still free; call plan.calibrate(...) first"
         )
-    if _own(path) and not fixed_questions(path.steps[-1].handle):
+    if _has_vote_bound(path) and not fixed_questions(path.steps[-1].handle):
         raise DeclarationError(
             f"{path.node.name}: its questions depend on released values (points chosen by "
             "earlier answers); on other answers others would have been asked, so that what these "
@@ -377,7 +379,7 @@ def _refuse(path: ReleasePath) -> None:
         )
 
 
-def _own(path: ReleasePath) -> bool:
+def _has_vote_bound(path: ReleasePath) -> bool:
     """Whether a release is an aggregator's of which more is proven than the worst case.
 
     That is where one teacher changes; of more the worst case is charged.
@@ -387,13 +389,13 @@ def _own(path: ReleasePath) -> bool:
     return known and distance(path, 0) <= 1
 
 
-def _curve(path: ReleasePath, votes: Secret[Any]) -> Callable[[Any], Any]:
+def _private_curve(path: ReleasePath, votes: Secret[Any]) -> Callable[[Any], Any]:
     domain: BallotsDomain = path.steps[-1].handle.domain
-    own = votes_of(path.mechanism, domain)
-    return lambda orders: own.curve(table(votes.reveal().counts), orders)
+    own = votes_loss(path.mechanism, domain)
+    return lambda orders: own.curve(with_two_classes(votes.reveal().counts), orders)
 
 
-def _guarded(compute: Callable[[], Secret[float]]) -> Secret[float]:
+def _withhold_errors(compute: Callable[[], Secret[float]]) -> Secret[float]:
     stopped = False
     try:
         with np.errstate(all="ignore"):  # a warning would tell of the data
@@ -411,19 +413,19 @@ def _guarded(compute: Callable[[], Secret[float]]) -> Secret[float]:
 # GNMax behind a test: all questions are answered if these votes lose little, else none is.
 
 
-LEAST, MOST = 1e-9, 1e12
+LEAST_SIGMA, MOST_SIGMA = 1e-9, 1e12
 """Noise for which bounds are known, in votes."""
 
 
-def _order(instance: Any, attribute: Any, value: Any) -> None:
-    if not order_known(value):
+def _check_order(instance: Any, attribute: Any, value: Any) -> None:
+    if not is_order(value):
         raise DeclarationError(
             f"TestedGNMax.order must be a number above 1, at most 1e6, got {value!r}; it is "
             "declared, not calibrated"
         )
 
 
-def _budget(instance: Any, attribute: Any, value: Any) -> None:
+def _check_budget(instance: Any, attribute: Any, value: Any) -> None:
     if not positive(value):
         raise DeclarationError(
             f"TestedGNMax.budget must be a {POSITIVE}, got {value!r}; it is a Renyi divergence, "
@@ -479,20 +481,20 @@ class TestedGNMax(Mechanism):
     )
 
     sigma: float = noise_parameter("sigma")
-    order: float = field(converter=number, validator=_order, metadata={"symbol": "order"})
-    budget: float = field(converter=number, validator=_budget, metadata={"symbol": "budget"})
+    order: float = field(converter=number, validator=_check_order, metadata={"symbol": "order"})
+    budget: float = field(converter=number, validator=_check_budget, metadata={"symbol": "budget"})
     epsilon: float = budget_parameter("epsilon")
-    failure: float = failure_parameter()
+    failure: float = delta_parameter()
 
     def release(self, value: VoteCounts, stream: Stream) -> NDArray[np.float64]:
         """Return the class of most votes after noise, or NaN for all questions."""
-        counts = table(value.counts)
+        counts = with_two_classes(value.counts)
         far = 0  # noise of which no bound is known fails the test
-        if LEAST <= self.sigma <= MOST:
+        if LEAST_SIGMA <= self.sigma <= MOST_SIGMA:
             votes = GaussianVotes(self.sigma, counts.shape[1], value.teachers)
             far = votes.distance(counts, float(self.order), self.budget)
-        if passes(far, usable(self.epsilon), self.failure, stream):
-            return most(value.counts, self.sigma, stream)
+        if is_far(far, noise_epsilon(self.epsilon), self.failure, stream):
+            return noisy_argmax(value.counts, self.sigma, stream)
         return np.full(len(counts), math.nan)
 
     def loss(self, distance: float) -> PrivacyLoss:
@@ -505,7 +507,7 @@ class TestedGNMax(Mechanism):
         The budget bounds what one teacher changes; of more the worst case is charged, and the test
         at their number.
         """
-        times = changed(distance)
+        times = changed_teachers(distance)
         if times == 0:
             return Pure(0.0)
         worst = GaussianLoss(up(argmax_mu(distance, self.sigma) * math.sqrt(dimension), 4))
@@ -518,4 +520,4 @@ class TestedGNMax(Mechanism):
         """Refuse more teachers, or classes, than bounds are known for."""
         of = release.inputs[0].domain
         if isinstance(of, BallotsDomain):
-            votes_of(GNMax(1.0), of)
+            votes_loss(GNMax(1.0), of)

@@ -87,13 +87,13 @@ def _bounds(
     """Return epsilon at each delta; what holds at a smaller one holds at a larger one as well."""
     try:
         guarantee = Guarantee(term, tuple(chosen))
-        found, least = [], math.inf
+        bounds, least = [], math.inf
         for delta in deltas:
             least = min(least, guarantee.epsilon(delta).upper)
-            found.append(least)
+            bounds.append(least)
     except AccountingError:
         return None
-    return tuple(found)
+    return tuple(bounds)
 
 
 def _plan_with_noise_times(plan: Pipeline, factor: float) -> Pipeline | None:

@@ -25,7 +25,7 @@ from attrs import evolve, frozen
 
 from accountants import Secret
 from accountants.errors import BudgetError
-from accountants.filters import Amount
+from accountants.filters import UnitTotals
 from accountants.numerics import Array, ceiling, shown
 from adaptive_dp.graph.certificate import Certificate, table
 from adaptive_dp.graph.compile import ReleasePath
@@ -657,7 +657,7 @@ class Session:
     # --- What was spent, and what remains ------------------------------------------------------
 
     @property
-    def remaining(self) -> Amount:
+    def remaining(self) -> UnitTotals:
         """What remains in each of the filter's accounting units, rounded down.
 
         With ``accountant="individual"``, what every record has left at least, by what is declared:
@@ -666,7 +666,7 @@ class Session:
         return self._of_totals((), Totals.remaining)
 
     @property
-    def spent(self) -> Amount:
+    def spent(self) -> UnitTotals:
         """What is spent in each of the filter's accounting units, rounded up.
 
         With ``accountant="individual"``, what no record has spent more than, by what is declared.
@@ -872,7 +872,7 @@ class Part:
     """A sub-session: spends of the session's budget, and at most a share of it.
 
     `Session.part` makes one. All that is released through it together keeps the share of epsilon,
-    delta and failures, by a filter of its own, under the session's filter. What was released
+    delta and delta_reserve, by a filter of its own, under the session's filter. What was released
     anywhere in the session is known here as well, at no cost.
 
     The first spend in a part settles its share, for all sessions of the ledger: a session that
@@ -916,12 +916,12 @@ class Part:
         return self._session._part(name, share, self._path)
 
     @property
-    def remaining(self) -> Amount:
+    def remaining(self) -> UnitTotals:
         """What remains of the share, rounded down; the session may have less left."""
         return self._session._of_totals(self._path, Totals.remaining)
 
     @property
-    def spent(self) -> Amount:
+    def spent(self) -> UnitTotals:
         """What was spent through this part, rounded up."""
         return self._session._of_totals(self._path, Totals.spent)
 
@@ -950,7 +950,7 @@ def state_text(account: Account, steps: int, seed: int | None, *, closed: bool) 
     lines = [
         f"{kind}: {steps} step{'s' * (steps != 1)}{', closed' * closed}",
         f"budget   epsilon {budget.epsilon:g} at delta {budget.delta:g}"
-        + (f", {budget.failures:g} of it for failures" if budget.failures else "")
+        + (f", {budget.delta_reserve:g} of it for delta floors" if budget.delta_reserve else "")
         + f", kept by the filter {account.accountant!r}",
         f"spent    epsilon {shown(totals.epsilon(), upward=True)}, wherever you stop",
     ]
@@ -970,11 +970,11 @@ def state_text(account: Account, steps: int, seed: int | None, *, closed: bool) 
         for unit, most, cost, over in sums
         if most >= 0
     ]
-    how = "each must last" if limit.every else "a step fits while one lasts"
+    how = "each must last" if limit.needs_every_unit else "a step fits while one lasts"
     if len(rows) > 1:
         lines.append(f"         of {len(rows)} sums, {how}")
-    if limit.failures:
-        over = "passed" if rest.failure < 0 else shown(rest.failure, upward=False)
-        most = shown(limit.failures, upward=False)
-        rows.append(["failures", shown(spent.failure, upward=True), over, most])
+    if limit.delta_reserve:
+        over = "passed" if rest.delta_floor < 0 else shown(rest.delta_floor, upward=False)
+        most = shown(limit.delta_reserve, upward=False)
+        rows.append(["delta floor", shown(spent.delta_floor, upward=True), over, most])
     return "\n".join([*lines, "", table(["sum", "spent", "left", "of"], rows)])

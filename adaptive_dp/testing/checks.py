@@ -21,7 +21,7 @@ from accountants.testing import check as check_loss
 from adaptive_dp.audit import Neighbors, distinguish
 from adaptive_dp.audit.mechanisms import Values
 from adaptive_dp.audit.mechanisms import mechanism as audit_mechanism
-from adaptive_dp.audit.neighbors import query_value, released
+from adaptive_dp.audit.neighbors import query_value, release_of
 from adaptive_dp.audit.pairs import DataPair, gallery, search
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.compile import releases
@@ -149,13 +149,13 @@ def _groups(losses: list[PrivacyLoss], sizes: list[int]) -> Iterator[str]:
 
 
 def _nowhere(mechanism: Mechanism) -> Iterator[str]:
-    """A value that does not move loses nothing but the failure."""
+    """A value that does not move loses nothing but the delta floor."""
     try:
         loss = loss_of(mechanism, 0)
     except Exception as error:
         yield f"loss(0) raises {type(error).__name__}; a query may have sensitivity 0"
         return
-    lower = _bounds(loss, loss.failure())[0] if loss.failure() < 1 else 0.0
+    lower = _bounds(loss, loss.delta_floor())[0] if loss.delta_floor() < 1 else 0.0
     if lower > 1e-9 and mechanism.norm != 0:
         yield f"loss(0) needs epsilon {lower:.6g}, though equal values cannot be told apart"
 
@@ -236,7 +236,7 @@ def _extreme(
         return
     try:
         loss = loss_of(odd, distance)
-        for kind in ("pure", "rho", "mu", "failure"):
+        for kind in ("pure", "rho", "mu", "delta_floor"):
             known = getattr(loss, kind)()
             if known is not None and not known >= 0:
                 yield f"promises {kind} = {known}"
@@ -504,7 +504,7 @@ NORMS = (1, 2, math.inf)
 
 def declared(plan: Pipeline, query: Handle) -> dict[float, float]:
     """Return what a query declares to move by, in each norm in which it says so."""
-    release, _ = released(plan, query)
+    release, _ = release_of(plan, query)
     name = plan.structure.of(release).name
     path = next(c for c in releases(plan.structure) if c.node.name == name)
     found = {}
