@@ -16,12 +16,11 @@ from typing import Any, Literal
 from attrs import define, evolve, field, frozen
 
 from accountants.accountant import Accountant
-from accountants.bounds import Bounds
 from accountants.certification import Answer, measure
 from accountants.definitions import gdp_epsilon
 from accountants.errors import DomainError, positive, probability
 from accountants.guarantee import Chosen, applicable
-from accountants.numerics import to_digits
+from accountants.numerics import Bounds, to_digits
 from accountants.terms import Sequential, Term
 from accountants.world import worlds
 
@@ -499,7 +498,7 @@ def least_noise(
     if solution is None:
         raise DomainError(
             f"no noise up to 1e12 times the weights reaches epsilon <= {target}: releases "
-            "whose noise is fixed, or failures, already cost more; free more of them"
+            "whose noise is fixed, or delta floors, already cost more; free more of them"
         )
     return solution.value
 

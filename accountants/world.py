@@ -27,13 +27,12 @@ from attrs import define, field, frozen
 
 from accountants import losses
 from accountants.accountant import Accountant, Cost, Floor, PruningBound
-from accountants.bounds import Bounds
 from accountants.definitions import LARGEST_MU, approximate_epsilon_floor
 from accountants.errors import DomainError, InapplicableError
 from accountants.loss import PrivacyLoss
 from accountants.losses.composite import Composite, Envelope, covers, split
 from accountants.losses.sampling import Sampled as SampledLoss
-from accountants.numerics import Array, ceiling, up
+from accountants.numerics import Array, Bounds, ceiling, up
 from accountants.terms import (
     Allocated,
     Grouped,
@@ -273,8 +272,8 @@ def _group(inner: Worlds, size: int) -> Worlds:
     if len(inner.alternatives) == 1:
         (only,) = inner.alternatives
         spends = _add(inner.common, only.spends)
-        attained = inner.exact and all(loss.grouped_exact for loss in spends)
-        return Worlds(_grouped(spends, size), (World({}, only.labels),), attained)
+        tight = inner.exact and all(loss.grouped_is_tight for loss in spends)
+        return Worlds(_grouped(spends, size), (World({}, only.labels),), tight)
     every = dict(inner.common)
     # the members may lie in all alternatives: their losses in sequence cover every case
     for world in inner.alternatives:
@@ -410,11 +409,11 @@ class _Comparison:
 @lru_cache(maxsize=4096)
 def _sizes(loss: PrivacyLoss) -> tuple[float, ...]:
     """Return a loss's part of each sum; a functional that it lacks counts as a large one."""
-    mu = loss.mu() if loss.gaussian_pair else None
+    mu = loss.mu() if loss.is_gaussian_pair else None
     if mu is not None and mu <= LARGEST_MU:
         # exact Gaussian pairs compose to one, so they are compared by the sum of mu squared alone
         return (mu * mu, 0.0, 0.0, 0.0, 0.0)
-    return (0.0, 1.0, loss.failure(), _large(loss.pure()), _large(loss.rho()))
+    return (0.0, 1.0, loss.delta_floor(), _large(loss.pure()), _large(loss.rho()))
 
 
 def _large(value: float | None) -> float:
@@ -597,7 +596,7 @@ class Sums:
     def bounds(self, screen: PruningBound) -> Array:
         """Return each world's bound by a screen."""
         with np.errstate(over="ignore", invalid="ignore"):
-            bounds = screen.epsilon(self.of(screen.cost), self.of(screen.failure))
+            bounds = screen.epsilon(self.of(screen.cost), self.of(screen.delta_floor))
         # what is not a number proves nothing
         return np.where(np.isnan(bounds), np.inf, bounds)
 
@@ -610,7 +609,7 @@ def _floor(every: Worlds, sums: Sums, delta: float | None, epsilon: float | None
         for loss, times in spends.items():
             floor = floor.add(loss, times)
     # each loss alone is a part of some world, so its own tight epsilon is a lower bound
-    others = [loss for loss in sums.losses if not loss.gaussian_pair]
+    others = [loss for loss in sums.losses if not loss.is_gaussian_pair]
     if delta is None:
         assert epsilon is not None
         known = [loss.profile(epsilon) for loss in others]
@@ -624,5 +623,5 @@ def _floor(every: Worlds, sums: Sums, delta: float | None, epsilon: float | None
 
 
 def _square(loss: PrivacyLoss) -> float:
-    mu = loss.mu() if loss.gaussian_pair else None
+    mu = loss.mu() if loss.is_gaussian_pair else None
     return 0.0 if mu is None else min(mu, LARGEST_MU) ** 2

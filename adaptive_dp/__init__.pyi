@@ -4,6 +4,7 @@ from accountants.errors import BudgetError as BudgetError
 from accountants.errors import InapplicableError as InapplicableError
 from accountants.secret import Secret as Secret
 from adaptive_dp import audit as audit
+from adaptive_dp import erm as erm
 from adaptive_dp import instance as instance
 from adaptive_dp import pate as pate
 from adaptive_dp import risk as risk
@@ -44,8 +45,8 @@ from adaptive_dp.graph.loops import repeat as repeat
 from adaptive_dp.graph.loops import select as select
 from adaptive_dp.graph.mechanism import Choice as Choice
 from adaptive_dp.graph.mechanism import Free as Free
+from adaptive_dp.graph.mechanism import LocalSensitivity as LocalSensitivity
 from adaptive_dp.graph.mechanism import Mechanism as Mechanism
-from adaptive_dp.graph.mechanism import Stability as Stability
 from adaptive_dp.graph.mechanism import budget_parameter as budget_parameter
 from adaptive_dp.graph.mechanism import noise_parameter as noise_parameter
 from adaptive_dp.graph.operation import Operation as Operation
@@ -106,6 +107,7 @@ from adaptive_dp.queries import Vectors as Vectors
 from adaptive_dp.queries import dataset as dataset
 from adaptive_dp.reports import plot as plot
 from adaptive_dp.reports.markdown import markdown as markdown
+from adaptive_dp.reports.page import report as report
 from adaptive_dp.session import Budget as Budget
 from adaptive_dp.session import Forecast as Forecast
 from adaptive_dp.session import Part as Part

@@ -17,7 +17,7 @@ import adaptive_dp as dp
 from accountants import ObjectivePerturbation as ObjectiveLoss
 from adaptive_dp.data import grid, make_examples
 from adaptive_dp.erm import Logistic
-from adaptive_dp.learning.objective_perturbation import remaining
+from adaptive_dp.learning.objective_perturbation import split_epsilon
 from adaptive_dp.mechanisms import objective_perturbation as perturbed_minimum
 from adaptive_dp.mechanisms import objective_perturbation as primitive
 from adaptive_dp.mechanisms.objective_perturbation import Problem, minimizer
@@ -178,10 +178,10 @@ def test_a_pure_loss_holds_exactly_in_one_dimension() -> None:
 
 
 def test_budgets_are_those_of_the_sources() -> None:
-    assert remaining(1.0, 0.25, 1.0, logs=2) == pytest.approx((1.0, 0.5537), abs=5e-5)
-    assert remaining(1.0, 0.25, 1.0) == pytest.approx((1.0, 0.7769), abs=5e-5)
-    assert remaining(1.0, 0.25, 0.1, logs=2) == pytest.approx((0.8802, 0.5), abs=5e-5)
-    ridge, left = remaining(1.0, 0.25, 0.1)
+    assert split_epsilon(1.0, 0.25, 1.0, logs=2) == pytest.approx((1.0, 0.5537), abs=5e-5)
+    assert split_epsilon(1.0, 0.25, 1.0) == pytest.approx((1.0, 0.7769), abs=5e-5)
+    assert split_epsilon(1.0, 0.25, 0.1, logs=2) == pytest.approx((0.8802, 0.5), abs=5e-5)
+    ridge, left = split_epsilon(1.0, 0.25, 0.1)
     assert left == 0.5
     assert left + math.log1p(0.25 / ridge) <= 1.0
 

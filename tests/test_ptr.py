@@ -13,7 +13,7 @@ import adaptive_dp as dp
 from adaptive_dp.graph.mechanism import FOREVER
 from adaptive_dp.mechanisms.propose_test_release import distance_threshold
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.queries.order_statistics import Sorted
+from adaptive_dp.queries.order_statistics import QuantileSensitivity
 
 
 def mass(epsilon: float, k: int) -> float:
@@ -84,16 +84,16 @@ def test_the_published_threshold_spends_half_of_delta() -> None:
 def test_distances_to_a_large_sensitivity_move_by_one_step() -> None:
     for exchange, bound in itertools.product((True, False), (0.0, 0.75, 2.0, 3.9)):
         for x in data_sets(range(1, 5)):
-            here = of(x, 0.5, exchange).within(bound)
+            here = of(x, 0.5, exchange).distance_above(bound)
             jumps = [abs(quantile(x, 0.5) - quantile(y, 0.5)) for y in neighbours(x, exchange)]
             assert (here == 0) == (max(jumps) > bound)
             for y in neighbours(x, exchange):
-                there = of(y, 0.5, exchange).within(bound)
+                there = of(y, 0.5, exchange).distance_above(bound)
                 assert abs(here - there) <= 1 or min(here, there) == FOREVER
 
 
 def test_it_is_released_where_the_bound_holds_far_around() -> None:
-    many = Sorted(np.linspace(0, 1, 5001), 0.0, 1.0, 0.5, False)
+    many = QuantileSensitivity(np.linspace(0, 1, 5001), 0.0, 1.0, 0.5, False)
     mechanism = dp.ProposeTestRelease(epsilon=1.0, delta=1e-6, bound=0.02)
     found = [float(mechanism.release(many, SeededStream(k))) for k in range(50)]
     assert not np.isnan(found).any()
@@ -152,7 +152,7 @@ def test_the_bound_covers_the_sensitivity_and_moves_by_one_level(
 
 
 def test_extreme_slopes_and_noises() -> None:
-    data = Sorted(np.array([0.2, 0.5, 0.9]), 0.0, 1.0, 0.5, False)
+    data = QuantileSensitivity(np.array([0.2, 0.5, 0.9]), 0.0, 1.0, 0.5, False)
     for slope, logarithmic in itertools.product((1e-300, 1e299), (True, False)):
         mechanism = dp.ReleasedSensitivity(
             epsilon=1.0, delta=1e-6, slope=slope, logarithmic=logarithmic

@@ -82,7 +82,7 @@ def certificate(**more: Any) -> dict[str, Any]:
             accountant("gaussian", None, None, "", "no mu"),
             accountant("basic", 0.5, 2.5000001, "sum"),
             accountant("renyi", 0.5, 2.0, "Mironov"),
-            accountant("zcdp", 0.5, "inf", "Bun"),
+            accountant("zcdp", 0.5, {"float": "inf"}, "Bun"),
         ],
         "worlds": {"count": 4, "exact": True, "worst": ["health = poor"]},
         "assumptions": ["The clock is not observed."],
@@ -247,7 +247,7 @@ def test_without_jinja_the_error_names_the_extra() -> None:
         "n = dp.dataset('people', columns={}).count().release(dp.Laplace(scale=2))\n"
         "paper = dp.Pipeline(n=n).certify()\n"
         "print(dp.markdown(paper)[:21])\n"
-        "try: dp.html(paper)\n"
+        "try: dp.report(paper)\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -260,10 +260,10 @@ def test_no_bound_is_shown_too_low() -> None:
     loss = {"kind": "Gaussian", "parameters": {"mu": 0.1234501}}
     session = {
         "steps": ["a"],
-        "currencies": ["mu^2"],
-        "failures": 0.0,
+        "accounting_units": ["mu^2"],
+        "delta_reserve": 0.0,
         "theorem": "f",
-        "failed": 0.0,
+        "delta_floor": 0.0,
         "ledger": {"head": "0" * 64, "entries": 2},
         "spent": [0.1234501],
         "remaining": [0.5678999],
@@ -291,7 +291,7 @@ def test_what_is_not_a_certificate_is_refused(write: Any) -> None:
 
 @pytest.mark.parametrize("write", [report, markdown])
 def test_an_infinite_claim_can_be_read(write: Any) -> None:
-    claim = {"epsilon": "inf", "delta": 0.0, "accountant": "basic"}
+    claim = {"epsilon": {"float": "inf"}, "delta": 0.0, "accountant": "basic"}
     assert "∞" in write(certificate(claim=claim, nodes=[], accountants=[], protects=[]))
 
 

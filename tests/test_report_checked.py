@@ -177,7 +177,7 @@ def test_a_session_with_mechanisms_of_ones_own_shows_its_steps() -> None:
         table = re.findall(r"step 11</th>|step 11</td><td>([0-9.]+)", given)
         assert math.isclose(float(next(filter(None, table))), read, rel_tol=1e-4)
     bare = words(report(paper))
-    assert "html(certificate, session.pipeline)" in bare
+    assert "report(certificate, session.pipeline)" in bare
     assert "11 step 11" in bare
 
 

@@ -45,8 +45,8 @@ def dearest(session):
     for world in found.alternatives:
         sums, failure = keeps.start().sums, Fraction()
         for loss, times in [*found.common.items(), *world.spends.items()]:
-            sums = tuple(s + p * times for s, p in zip(sums, keeps.prices(loss), strict=True))
-            failure += Fraction(loss.failure()) * times
+            sums = tuple(s + p * times for s, p in zip(sums, keeps.costs(loss), strict=True))
+            failure += Fraction(loss.delta_floor()) * times
         row = (*sums, failure)
         best = row if best is None else tuple(map(max, best, row))
     return best
@@ -54,7 +54,7 @@ def dearest(session):
 
 def charged(session):
     spent = session._account.whole.filter_sums.maximum()
-    return (*spent.sums, spent.failure)
+    return (*spent.sums, spent.delta_floor)
 
 
 def table_of(rng, table, released, depth=0):

@@ -15,7 +15,7 @@ from test_smooth_sensitivity import Data, data_sets, neighbours, of
 
 import accountants
 import adaptive_dp as dp
-from adaptive_dp.graph.mechanism import SLACK, Stability
+from adaptive_dp.graph.mechanism import SLACK, LocalSensitivity
 from adaptive_dp.mechanisms import smooth_sensitivity as smooth
 from adaptive_dp.mechanisms.smooth_sensitivity import (
     LOG_SIGMA,
@@ -30,7 +30,7 @@ from adaptive_dp.mechanisms.smooth_sensitivity import (
     student_smoothness,
 )
 from adaptive_dp.noise.stream import SeededStream, Stream
-from adaptive_dp.queries.order_statistics import Sorted
+from adaptive_dp.queries.order_statistics import QuantileSensitivity
 
 EPSILONS = [0.01, 0.3, 1.0, 3.0, 8.0]
 WIDE = np.concatenate([np.linspace(-40, 40, 20001), *np.outer([-1, 1], np.geomspace(40, 1e9, 400))])
@@ -307,7 +307,7 @@ def test_odd_data_can_be_released(name: str, exchange: bool) -> None:
     stream = SeededStream(7)
     for low, high in BOUNDS:
         for values in ([], [low], [high] * 3, [low, high], list(np.linspace(low, high, 9))):
-            data = Sorted(np.array(values, dtype=np.float64), low, high, 0.5, exchange)
+            data = QuantileSensitivity(np.array(values, dtype=np.float64), low, high, 0.5, exchange)
             found = float(MECHANISMS[name].release(data, stream))
             assert low <= found <= high or high - low < 1e-300
 
@@ -315,7 +315,7 @@ def test_odd_data_can_be_released(name: str, exchange: bool) -> None:
 @pytest.mark.parametrize("budget", [1e-300, 1e-9, 1e-3, 700.0, 1e299])
 def test_odd_budgets_can_be_used(budget: float) -> None:
     stream = SeededStream(3)
-    data = Sorted(np.linspace(0, 1, 9), 0.0, 1.0, 0.5, True)
+    data = QuantileSensitivity(np.linspace(0, 1, 9), 0.0, 1.0, 0.5, True)
     for mechanism in (
         dp.SmoothCauchy(epsilon=budget),
         dp.SmoothStudent(epsilon=budget, degrees=1000.0),
@@ -335,7 +335,7 @@ def test_noise_follows_the_data() -> None:
     """With a thousand times the rows, noise is hundreds of times less."""
     wide = []
     for n in (20, 20000):
-        data = Sorted(np.linspace(0, 1, n), 0.0, 1.0, 0.5, False)
+        data = QuantileSensitivity(np.linspace(0, 1, n), 0.0, 1.0, 0.5, False)
         stream = SeededStream(1)
         found = [float(dp.SmoothStudent(epsilon=1.0).release(data, stream)) for _ in range(200)]
         wide.append(np.median(np.abs(np.array(found) - 0.5)))
@@ -460,6 +460,6 @@ def test_the_slack_is_room_for_the_smoothness_that_is_computed() -> None:
 
 
 def test_private_values_show_nothing() -> None:
-    data: Stability = Sorted(np.array([0.25, 0.75]), 0.0, 1.0, 0.5, True)
+    data: LocalSensitivity = QuantileSensitivity(np.array([0.25, 0.75]), 0.0, 1.0, 0.5, True)
     assert "25" not in repr(data)
     assert "3" not in repr(dp.Choice(3, 3))

@@ -14,7 +14,14 @@ import adaptive_dp as dp
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.pate.active import Disagreement
-from adaptive_dp.pate.ballots import NEVER, at_random, known, noted, picked, unasked
+from adaptive_dp.pate.ballots import (
+    NEVER,
+    known_answers,
+    random_positions,
+    record_answers,
+    select_points,
+    unasked,
+)
 from adaptive_dp.pate.student import Learn, Student
 
 pytest.importorskip("sklearn")
@@ -244,10 +251,10 @@ class TestPassive:
 
     def test_functions(self) -> None:
         assert unasked(3.0).tolist() == [NEVER] * 3  # type: ignore[arg-type]
-        assert sorted(at_random(5, size=5, seed=1)) == [0, 1, 2, 3, 4]
-        assert picked([[1], [2], [3]], [2, 0]).tolist() == [[3], [1]]
-        assert noted([-2, 0, -2], [2, 0], [1, -1]).tolist() == [-1, 0, 1]
-        assert known([-2, -1, 0, 3]).tolist() == [-1, -1, 0, 3]
+        assert sorted(random_positions(5, size=5, seed=1)) == [0, 1, 2, 3, 4]
+        assert select_points([[1], [2], [3]], [2, 0]).tolist() == [[3], [1]]
+        assert record_answers([-2, 0, -2], [2, 0], [1, -1]).tolist() == [-1, 0, 1]
+        assert known_answers([-2, -1, 0, 3]).tolist() == [-1, -1, 0, 3]
 
 
 class TestActive:

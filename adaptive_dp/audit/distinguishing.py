@@ -13,10 +13,17 @@ from scipy import special
 from accountants.errors import DomainError, whole
 from accountants.numerics import Array
 from adaptive_dp.audit import confidence as bounds
-from adaptive_dp.audit.claims import Claim, Claimed, allowed
+from adaptive_dp.audit.claims import Claim, Claimed, allowed_error
 from adaptive_dp.audit.claims import claim as as_claim
-from adaptive_dp.audit.confidence import Band, Corner, Guesses, Way, counted, marks
-from adaptive_dp.audit.neighbors import LogRatio, Neighbors, Outcomes, Sampler, checked, stream
+from adaptive_dp.audit.confidence import (
+    Band,
+    Corner,
+    Guesses,
+    Way,
+    choose_thresholds,
+    count_at_or_above,
+)
+from adaptive_dp.audit.neighbors import LogRatio, Neighbors, Outcomes, Sampler, check_seed, stream
 from adaptive_dp.audit.result import Audit, Outcome, Witness
 from adaptive_dp.audit.scores import Scorer, Table, scorers, table
 from adaptive_dp.noise.stream import Stream
@@ -26,7 +33,7 @@ _CUTS = 400
 _NEVER = -1
 """The place, among the cuts, of a threshold that no score reaches."""
 
-_DOUBT = 3.0
+_SELECTION_DOUBT = 3.0
 """Rates at the best of many thresholds are taken to be as uncertain as those of a third of the
 draws that they were learned from."""
 
@@ -54,8 +61,8 @@ class Event:
     value: float = -math.inf
 
     @property
-    def sides(self) -> int:
-        """How many sides are ever guessed."""
+    def directions(self) -> int:
+        """How many of the two guesses, "first" and "second", the event can lead to; at least 1."""
         return max(1, int(self.high < math.inf) + int(self.low > -math.inf))
 
     def words(self) -> str:
@@ -68,7 +75,7 @@ class Event:
         return f"by {self.scorer.words}: {', '.join(parts) or 'no guess'}"
 
 
-def guessed(event: Event, first: Array, second: Array) -> tuple[int, int]:
+def count_guesses(event: Event, first: Array, second: Array) -> tuple[int, int]:
     """Return how many guesses are right and wrong, from the scores of both sides' draws."""
     right = np.count_nonzero(first >= event.high) + np.count_nonzero(second <= event.low)
     wrong = np.count_nonzero(second >= event.high) + np.count_nonzero(first <= event.low)
@@ -98,9 +105,11 @@ class Rates:
         tries = len(both)
         self.draws = tries
         self.drawn = math.inf if known else float(tries)
-        self.counted = _above(first, second, self.cuts, tries, known=False)
-        self.high = _above(first, second, self.cuts, tries, known=True) if known else self.counted
-        self.low = _above(-second, -first, -self.cuts, tries, known=known)
+        self.counted = _rates_above(first, second, self.cuts, tries, known=False)
+        self.high = (
+            _rates_above(first, second, self.cuts, tries, known=True) if known else self.counted
+        )
+        self.low = _rates_above(-second, -first, -self.cuts, tries, known=known)
 
     def sums(self, spot: str, others: Array | None) -> tuple[Array, Array]:
         """Return rates with all cuts for one threshold, and the other at some of them, or never.
@@ -118,7 +127,7 @@ class Rates:
         return own[0] + other[0][others, None], own[1] + other[1][others, None]
 
 
-def _above(
+def _rates_above(
     hits: Array, misses: Array, cuts: Array, tries: int, *, known: bool
 ) -> tuple[Array, Array]:
     """Return the rates of hits and misses at or above each cut."""
@@ -133,7 +142,7 @@ def _above(
     return right / tries, wrong / tries
 
 
-def choose(
+def choose_event(
     scorer: Scorer,
     rates: Rates,
     points: tuple[tuple[float, float], ...],
@@ -142,7 +151,7 @@ def choose(
 ) -> Event:
     """Return the event whose bound is foreseen to exceed a point of the claim by the most."""
     best, place = Event(scorer, math.inf, -math.inf), (_NEVER, _NEVER)
-    gains, highs, lows = _thresholds(rates, points, tries, share)
+    gains, highs, lows = _best_thresholds(rates, points, tries, share)
     for i, (epsilon, delta) in enumerate(points):
         value = (float(gains[i]) - epsilon) / max(epsilon, 0.05)
         if value > best.value or best.value == -math.inf:
@@ -156,10 +165,10 @@ def choose(
                 "ratio",
                 value,
             )
-    return evolve(best, way=_way(rates, *place, best, tries, share))
+    return evolve(best, way=_choose_way(rates, *place, best, tries, share))
 
 
-def _thresholds(
+def _best_thresholds(
     rates: Rates, points: Sequence[tuple[float, float]], tries: int, share: float
 ) -> tuple[Array, Array, Array]:
     """Return of each point the epsilon that is foreseen, and which cuts are high and low.
@@ -167,13 +176,13 @@ def _thresholds(
     One side alone (the other is `_NEVER`), or both, each in turn while the other is held.
     """
     normal = abs(float(special.ndtri(share)))
-    many = 1 / (1 / tries + _DOUBT / rates.drawn)
+    many = 1 / (1 / tries + _SELECTION_DOUBT / rates.drawn)
     deltas, row = np.array([[delta] for _, delta in points]), np.arange(len(points))
 
     def best(spot: str, others: Array | None) -> tuple[Array, Array]:
         right, wrong = rates.sums(spot, others)
         least = deltas / 2 if others is None else deltas
-        gains = bounds.foreseen(right, wrong, many, least, normal)
+        gains = bounds.predicted_epsilon(right, wrong, many, least, normal)
         if others is not None:  # the two regions must not meet
             apart = rates.cuts - rates.cuts[others, None]
             gains = np.where(apart > 0 if spot == "high" else apart < 0, gains, -np.inf)
@@ -201,20 +210,20 @@ def _thresholds(
     return gains[chosen], highs[chosen], lows[chosen]
 
 
-def _way(rates: Rates, high: int, low: int, event: Event, tries: int, share: float) -> Way:
+def _choose_way(rates: Rates, high: int, low: int, event: Event, tries: int, share: float) -> Way:
     """Return the way with the better bound at the foreseen numbers of guesses."""
     guesses = [(rates.high, high), (rates.low, low)]
     right = sum(side[0][i] for side, i in guesses if i != _NEVER)
     wrong = sum(side[1][i] for side, i in guesses if i != _NEVER)
-    seen = Guesses(round(right * tries), round(wrong * tries), tries, event.sides)
+    seen = Guesses(round(right * tries), round(wrong * tries), tries, event.directions)
     ways: tuple[Way, Way] = ("ratio", "apart")
     return max(ways, key=lambda way: bounds.epsilon(seen, event.delta, share, way))
 
 
-def split(rates: Rates, tries: int, share: float) -> tuple[float, float]:
+def choose_split(rates: Rates, tries: int, share: float) -> tuple[float, float]:
     """Return a threshold for guessing at every try, and the mu it is foreseen to show."""
     c = rates.counted[0] + 0.5 - rates.counted[1]
-    drawn = tries if math.isinf(rates.drawn) else 1 / (1 / tries + _DOUBT / rates.drawn)
+    drawn = tries if math.isinf(rates.drawn) else 1 / (1 / tries + _SELECTION_DOUBT / rates.drawn)
     best = int(np.argmax(c))
     right = round(float(c[best]) * drawn)
     return float(rates.cuts[best]), bounds.mu_of_all(right, round(drawn), share)
@@ -235,18 +244,18 @@ def split(rates: Rates, tries: int, share: float) -> tuple[float, float]:
 # by the union bound, one of them accuses what keeps its claim with at most the allowed probability.
 
 
-_LEARN = {False: 0.4, True: 0.1}
+_LEARNING_PART = {False: 0.4, True: 0.1}
 """The part of the draws that is learned from, up to `_ENOUGH`; beyond, a tenth; by whether the
 likelihood is known."""
 
-_ENOUGH = 100_000
-_TRAIN = 100_000
+_LEARNING_DRAWS = 100_000
+_TRAINING_DRAWS = 100_000
 """At most so many draws a side train a score; the others of the learning draws choose the event."""
 
-_BAND = 0.1
+_BAND_PART = 0.1
 """The part of the allowed error that is the band's."""
 
-_CHUNK = 1 << 22
+_CHUNK_NUMBERS = 1 << 22
 """About so many numbers are held at once."""
 
 
@@ -307,18 +316,18 @@ def distinguish(
     if not many:
         raise DomainError("an audit needs at least one pair of neighbouring data sets")
     runs = whole("samples", samples, least=100)
-    error, seed = allowed(confidence), checked(seed)
-    held, share = as_claim(claim, delta), (1 - _BAND) * error
-    part = _LEARN[all(each.log_ratio is not None for each in many)]
-    learn = min(round(part * runs), max(_ENOUGH, runs // 10))
+    error, seed = allowed_error(confidence), check_seed(seed)
+    held, share = as_claim(claim, delta), (1 - _BAND_PART) * error
+    part = _LEARNING_PART[all(each.log_ratio is not None for each in many)]
+    learn = min(round(part * runs), max(_LEARNING_DRAWS, runs // 10))
     tries = 2 * (runs - learn)
-    plans = [_learned(pair, held, learn, tries, share, seed, i) for i, pair in enumerate(many)]
+    plans = [_learn(pair, held, learn, tries, share, seed, i) for i, pair in enumerate(many)]
     best = max(range(len(many)), key=lambda i: plans[i].event.value)
     plan, pair = plans[best], many[best]
-    seen, all_right, band = _tested(plan, pair, tries, _BAND * error, seed, best)
+    seen, all_right, band = _test(plan, pair, tries, _BAND_PART * error, seed, best)
     event = plan.event
     epsilon = bounds.epsilon(seen, event.delta, share, event.way)
-    power = bounds.detectable(seen, event.epsilon, event.delta, share, event.way)
+    power = bounds.detectable_epsilon(seen, event.epsilon, event.delta, share, event.way)
     verdict: Outcome = "consistent" if power <= 2 * event.epsilon + 1 else "underpowered"
     found = Audit(
         claim=held.words,
@@ -339,10 +348,12 @@ def distinguish(
         claimed=held.points,
         band=band,
     )
-    return found if found.verdict == "violation" else _pierced(found, band, event.scorer.words)
+    return (
+        found if found.verdict == "violation" else _refuted_by_band(found, band, event.scorer.words)
+    )
 
 
-def _pierced(found: Audit, band: Band, scorer: str) -> Audit:
+def _refuted_by_band(found: Audit, band: Band, scorer: str) -> Audit:
     """Return a violation where the band goes beyond a point of the claim, else the same audit."""
 
     def beyond(option: tuple[Corner, float, float]) -> float:
@@ -355,8 +366,8 @@ def _pierced(found: Audit, band: Band, scorer: str) -> Audit:
         return found
     corner, epsilon, delta = best
     right, wrong = band.guesses(corner)
-    seen = Guesses(right, wrong, sum(band.draws), sides=1)
-    power = bounds.detectable(seen, epsilon, delta, 2 * band.level, "apart")
+    seen = Guesses(right, wrong, sum(band.draws), directions=1)
+    power = bounds.detectable_epsilon(seen, epsilon, delta, 2 * band.level, "apart")
     where = "at least" if corner.guess == "first" else "below"
     words = f"by {scorer}: {corner.guess} where it is {where} {corner.threshold:.6g}"
     return evolve(
@@ -372,7 +383,7 @@ def _pierced(found: Audit, band: Band, scorer: str) -> Audit:
 
 
 @frozen(eq=False)
-class _Plan:
+class _LearnedPair:
     """What was learned of a pair: the event, thresholds for the band, a score and middle for mu."""
 
     event: Event
@@ -389,19 +400,19 @@ class _Plan:
         for each in (self.event.scorer, self.scorer):
             if id(each) in found:
                 continue
-            if each.words == _KNOWN:
+            if each.words == _RATIO_WORDS:
                 assert self.log_ratio is not None
-                found[id(each)] = _ratio(self.log_ratio, outcomes)
+                found[id(each)] = _ratio_scores(self.log_ratio, outcomes)
             else:
                 features = table(outcomes, self.width) if features is None else features
                 found[id(each)] = each.score(features)
         return found
 
 
-_KNOWN = "the mechanism's own log-likelihood ratio"
+_RATIO_WORDS = "the mechanism's own log-likelihood ratio"
 
 
-def _ratio(log_ratio: LogRatio, outcomes: Outcomes) -> Array:
+def _ratio_scores(log_ratio: LogRatio, outcomes: Outcomes) -> Array:
     found = np.asarray(log_ratio(outcomes), dtype=np.float64)
     if found.shape != (len(outcomes),):
         raise DomainError(
@@ -411,7 +422,7 @@ def _ratio(log_ratio: LogRatio, outcomes: Outcomes) -> Array:
     return np.nan_to_num(found, nan=0.0, posinf=1e300, neginf=-1e300)
 
 
-def _learned(
+def _learn(
     pair: Neighbors,
     held: Claim,
     learn: int,
@@ -419,27 +430,29 @@ def _learned(
     share: float,
     seed: int | None,
     place: int,
-) -> _Plan:
+) -> _LearnedPair:
     """Train scores on some draws, and choose an event by the others."""
-    one = _drawn(pair.first, learn, stream(seed, place, 0))
-    two = _drawn(pair.second, learn, stream(seed, place, 1))
+    one = _draw(pair.first, learn, stream(seed, place, 0))
+    two = _draw(pair.second, learn, stream(seed, place, 1))
     tables = [table(one), table(two)]
     width = max(each.numbers.shape[1] for each in tables)
-    first, second = (_widened(each, width) for each in tables)
-    cut = min(round(0.6 * learn), _TRAIN)
+    first, second = (_pad_columns(each, width) for each in tables)
+    cut = min(round(0.6 * learn), _TRAINING_DRAWS)
     rng = np.random.default_rng(np.frombuffer(stream(seed, place, 2).words(4), dtype=np.uint64))
     learners = scorers(first.rows(slice(cut)), second.rows(slice(cut)), rng)
     found: list[tuple[Event, Rates, float, float]] = []
 
     def consider(scorer: Scorer, a: Array, b: Array, known: bool) -> None:
         rates = Rates(a, b, known=known)
-        event = choose(scorer, rates, held.points, tries, share)
-        found.append((event, rates, *split(rates, tries, share)))
+        event = choose_event(scorer, rates, held.points, tries, share)
+        found.append((event, rates, *choose_split(rates, tries, share)))
 
     if pair.log_ratio is not None:
-        known = Scorer(_KNOWN, lambda _: np.zeros(0))
-        consider(known, _ratio(pair.log_ratio, one), _ratio(pair.log_ratio, two), True)
-    rest = slice(cut, None) if pair.log_ratio is None else slice(cut, cut + _TRAIN)
+        known = Scorer(_RATIO_WORDS, lambda _: np.zeros(0))
+        consider(
+            known, _ratio_scores(pair.log_ratio, one), _ratio_scores(pair.log_ratio, two), True
+        )
+    rest = slice(cut, None) if pair.log_ratio is None else slice(cut, cut + _TRAINING_DRAWS)
     a, b = first.rows(rest), second.rows(rest)
     for scorer in learners:
         consider(scorer, scorer.score(a), scorer.score(b), False)
@@ -449,20 +462,22 @@ def _learned(
     event, rates, *_ = max(found, key=lambda each: each[0].value)
     above = rates.counted[0] + rates.counted[1]
     low = float(np.nextafter(event.low, np.inf)) if event.low > -np.inf else event.low
-    thresholds = marks(rates.cuts, above, rates.draws, (event.high, low))  # "second" up to its low
+    thresholds = choose_thresholds(
+        rates.cuts, above, rates.draws, (event.high, low)
+    )  # "second" up to its low
     halved, _, middle, _ = max(found, key=lambda each: each[3])
-    return _Plan(event, thresholds, halved.scorer, middle, width, pair.log_ratio)
+    return _LearnedPair(event, thresholds, halved.scorer, middle, width, pair.log_ratio)
 
 
-def _widened(found: Table, width: int) -> Table:
+def _pad_columns(found: Table, width: int) -> Table:
     missing = width - found.numbers.shape[1]
     return (
         Table(found.patterns, np.pad(found.numbers, ((0, 0), (0, missing)))) if missing else found
     )
 
 
-def _tested(
-    plan: _Plan, pair: Neighbors, tries: int, share: float, seed: int | None, place: int
+def _test(
+    plan: _LearnedPair, pair: Neighbors, tries: int, share: float, seed: int | None, place: int
 ) -> tuple[Guesses, int, Band]:
     """Return the guesses in fresh tries, how many are right of those at every try, and a band."""
     coins = stream(seed, place, 3)
@@ -476,23 +491,23 @@ def _tested(
         for outcomes in _chunks(sampler, count, source, plan.width):
             scores = plan.scores(outcomes)
             mine = scores[id(plan.event.scorer)]
-            hit, miss = guessed(plan.event, *((nothing, mine) if side else (mine, nothing)))
+            hit, miss = count_guesses(plan.event, *((nothing, mine) if side else (mine, nothing)))
             right, wrong = right + hit, wrong + miss
-            above_each[side] += counted(mine, plan.thresholds)
+            above_each[side] += count_at_or_above(mine, plan.thresholds)
             above = int(np.count_nonzero(scores[id(plan.scorer)] >= plan.middle))
             all_right += len(mine) - above if side else above
     first, second = (tuple(each) for each in above_each.tolist())
     band = Band(tuple(plan.thresholds.tolist()), first, second, (heads, tries - heads), share)
-    return Guesses(right, wrong, tries, plan.event.sides), all_right, band
+    return Guesses(right, wrong, tries, plan.event.directions), all_right, band
 
 
 def _chunks(sampler: Sampler, count: int, source: Stream, width: int) -> Iterator[Outcomes]:
-    most = max(1000, _CHUNK // max(1, width))
+    most = max(1000, _CHUNK_NUMBERS // max(1, width))
     for start in range(0, count, most):
-        yield _drawn(sampler, min(most, count - start), source)
+        yield _draw(sampler, min(most, count - start), source)
 
 
-def _drawn(sampler: Sampler, count: int, source: Stream) -> Outcomes:
+def _draw(sampler: Sampler, count: int, source: Stream) -> Outcomes:
     found = sampler(count, source)
     if len(found) != count:
         raise DomainError(f"a sampler was asked for {count} outcomes and returned {len(found)}")

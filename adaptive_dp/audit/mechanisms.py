@@ -16,7 +16,7 @@ import numpy as np
 from accountants import PrivacyLoss
 from accountants.errors import DomainError
 from accountants.numerics import Array, up
-from adaptive_dp.audit.claims import Claim, Claimed, allowed
+from adaptive_dp.audit.claims import Claim, Claimed, allowed_error
 from adaptive_dp.audit.claims import claim as as_claim
 from adaptive_dp.audit.distinguishing import distinguish
 from adaptive_dp.audit.neighbors import LogRatio, Neighbors, Outcomes, Sampler
@@ -38,14 +38,20 @@ def log_ratio(mechanism: Mechanism, first: Any, second: Any) -> LogRatio | None:
         return lambda outcomes: np.asarray(own(first, outcomes)) - np.asarray(own(second, outcomes))
     if kind in (Laplace, DiscreteLaplace):
         scale = float(mechanism.parameters()["scale"])
-        return _moved(first, second, kind is DiscreteLaplace, lambda away: np.abs(away) / scale)
+        return _additive_ratio(
+            first, second, kind is DiscreteLaplace, lambda away: np.abs(away) / scale
+        )
     if kind in (Gaussian, DiscreteGaussian):
         sigma = float(mechanism.parameters()["sigma"])
-        return _moved(first, second, kind is DiscreteGaussian, lambda away: (away / sigma) ** 2 / 2)
+        return _additive_ratio(
+            first, second, kind is DiscreteGaussian, lambda away: (away / sigma) ** 2 / 2
+        )
     return None
 
 
-def _moved(first: Any, second: Any, whole: bool, energy: Callable[[Array], Array]) -> LogRatio:
+def _additive_ratio(
+    first: Any, second: Any, whole: bool, energy: Callable[[Array], Array]
+) -> LogRatio:
     """Return the difference of the energies of the noise, summed over coordinates."""
     a, b = (np.ravel(np.asarray(each, dtype=np.float64)) for each in (first, second))
     if whole:
@@ -66,10 +72,10 @@ def _moved(first: Any, second: Any, whole: bool, energy: Callable[[Array], Array
 Values = tuple[Any, Any]
 """The query's value on one data set, and on a neighbour of it."""
 
-LOOPED = 100_000
+LOOPED_SAMPLES = 100_000
 """Runs on each side where each takes a call."""
 
-LEAST, MOST = 1_000_000, 10_000_000
+MIN_SAMPLES, MAX_SAMPLES = 1_000_000, 10_000_000
 """Runs on each side where one call makes many; as many as a claim of a large epsilon takes."""
 
 
@@ -130,7 +136,7 @@ def mechanism(
     >>> found.verdict, found.epsilon_lower > 1.8
     ('violation', True)
     """
-    allowed(confidence)
+    allowed_error(confidence)
     if audited.free():
         names = ", ".join(sorted(audited.free()))
         raise DomainError(f"{type(audited).__name__} has free parameters: {names}; give numbers")
@@ -143,31 +149,31 @@ def mechanism(
             )
     proven = type(audited) in INDEPENDENT
     batched = proven if independent is None else independent
-    sides = [_sides(audited, one, two, tuple(given), batched) for one, two in pairs]
-    held = as_claim(_own(audited, pairs) if claim is None else claim, delta)
+    sides = [_neighbors(audited, one, two, tuple(given), batched) for one, two in pairs]
+    held = as_claim(_declared_loss(audited, pairs) if claim is None else claim, delta)
     width = max((np.size(each) for pair in pairs for each in pair), default=1)
     assumed = "coordinates get independent noise of one law" if batched and not proven else None
     return distinguish(
         sides,
         held,
-        samples=_samples(held, batched, width) if samples is None else samples,
+        samples=_default_samples(held, batched, width) if samples is None else samples,
         confidence=confidence,
         seed=seed,
         assumptions=[assumed] if assumed else [],
     )
 
 
-def _samples(held: Claim, batched: bool, width: int) -> int:
+def _default_samples(held: Claim, batched: bool, width: int) -> int:
     if not batched:
-        return LOOPED
+        return LOOPED_SAMPLES
     largest = max(epsilon for epsilon, _ in held.points)
-    wanted = min(MOST, max(LEAST, 1000 * math.exp(min(largest, 20.0))))
-    return max(LOOPED, round(wanted / max(1, width)))
+    wanted = min(MAX_SAMPLES, max(MIN_SAMPLES, 1000 * math.exp(min(largest, 20.0))))
+    return max(LOOPED_SAMPLES, round(wanted / max(1, width)))
 
 
-def _own(audited: Mechanism, pairs: Sequence[Values]) -> PrivacyLoss:
+def _declared_loss(audited: Mechanism, pairs: Sequence[Values]) -> PrivacyLoss:
     """Return the loss that the mechanism declares, at the largest distance of a pair."""
-    if audited.norm == 0 or not all(_numeric(each) for pair in pairs for each in pair):
+    if audited.norm == 0 or not all(_is_numeric(each) for pair in pairs for each in pair):
         return audited.loss(1)
     moves = [np.ravel(np.asarray(a, float) - np.asarray(b, float)) for a, b in pairs]
     distance = max(_norm(each, audited.norm) for each in moves)
@@ -183,22 +189,22 @@ def _norm(move: Any, norm: float) -> float:
     return size if size == round(size) else up(size, 4 + 2 * len(move))
 
 
-def _numeric(value: Any) -> bool:
+def _is_numeric(value: Any) -> bool:
     return np.asarray(value).dtype.kind in "fiub"
 
 
-def _sides(
+def _neighbors(
     audited: Mechanism, first: Any, second: Any, given: tuple[Any, ...], batched: bool
 ) -> Neighbors:
-    if _numeric(first) and _numeric(second) and np.shape(first) != np.shape(second):
+    if _is_numeric(first) and _is_numeric(second) and np.shape(first) != np.shape(second):
         raise DomainError(
             f"the values of a pair must have one shape, got {np.shape(first)} and "
             f"{np.shape(second)}; pad them"
         )
-    words = f"{_said(first)} against {_said(second)}"
-    make = _batched if batched else _looped
+    words = f"{_format_value(first)} against {_format_value(second)}"
+    make = _batch_sampler if batched else _loop_sampler
     if not batched:
-        _runs(audited, first, second, given)
+        _check_runs(audited, first, second, given)
     return Neighbors(
         words,
         make(audited, first, given),
@@ -207,12 +213,12 @@ def _sides(
     )
 
 
-def _said(value: Any) -> str:
+def _format_value(value: Any) -> str:
     text = repr(value.tolist() if isinstance(value, np.ndarray) else value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _batched(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sampler:
+def _batch_sampler(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sampler:
     one = np.asarray(value, dtype=np.float64)
 
     def sample(count: int, stream: Stream) -> Outcomes:
@@ -222,8 +228,8 @@ def _batched(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sampler:
     return sample
 
 
-def _looped(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sampler:
-    plain = _numeric(value)
+def _loop_sampler(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sampler:
+    plain = _is_numeric(value)
     one = np.asarray(value, dtype=np.float64) if plain else value
 
     def sample(count: int, stream: Stream) -> Outcomes:
@@ -233,7 +239,7 @@ def _looped(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sampler:
                 found.append(audited.release(one.copy() if plain else one, stream, *given))
             except Exception as error:
                 found.append(_Raised(type(error).__name__))
-        return _stacked(found)
+        return _stack(found)
 
     return sample
 
@@ -248,7 +254,7 @@ class _Raised:
         return f"raised {self.name}"
 
 
-def _stacked(found: list[Any]) -> Outcomes:
+def _stack(found: list[Any]) -> Outcomes:
     """Return outcomes as one array where they all are numbers, or arrays of one shape."""
     shapes = {each.shape if isinstance(each, np.ndarray | np.generic) else None for each in found}
     if len(shapes) != 1 or None in shapes:
@@ -257,11 +263,11 @@ def _stacked(found: list[Any]) -> Outcomes:
     return many if many.dtype.kind in "fiub" else found
 
 
-def _runs(audited: Mechanism, first: Any, second: Any, given: tuple[Any, ...]) -> None:
+def _check_runs(audited: Mechanism, first: Any, second: Any, given: tuple[Any, ...]) -> None:
     """Run once on each side; where both fail, the audit was asked for wrongly, and says why."""
     failed: list[Exception] = []
     for value in (first, second):
-        one = np.array(value, dtype=np.float64) if _numeric(value) else value
+        one = np.array(value, dtype=np.float64) if _is_numeric(value) else value
         try:
             audited.release(one, SecureStream(), *given)
         except Exception as error:

@@ -13,7 +13,7 @@ from accountants.secret import Secret
 from adaptive_dp.data import MemoryRows, Reading, Rows, open_rows, read_rows
 from adaptive_dp.graph.handles import Handle, Release
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.graph.run import Run, bound
+from adaptive_dp.graph.run import Run, bind_sources
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
 
 # -----------------------------------------------------------------------------
@@ -70,7 +70,7 @@ class Neighbors:
     log_ratio: LogRatio | None = None
 
 
-def checked(seed: int | None) -> int | None:
+def check_seed(seed: int | None) -> int | None:
     """Return a seed as an int, or None.
 
     Raises
@@ -95,7 +95,7 @@ def stream(seed: int | None, *place: int) -> Stream:
 # A query's private value on a data set, for audits and tests on made-up data.
 
 
-def released(plan: Pipeline, query: Handle | None = None) -> tuple[Handle, Handle]:
+def release_of(plan: Pipeline, query: Handle | None = None) -> tuple[Handle, Handle]:
     """Return the release of a query in a plan, and the query; of the only one by default."""
     found = [n.handle for n in plan.structure if isinstance(n.handle.operation, Release)]
     release = next(h for h in found if query is None or h.inputs[0] is query)
@@ -118,7 +118,7 @@ def query_value(plan: Pipeline, query: Handle, data: Mapping[str, Any], seed: in
     """
     structure = plan.structure
     run = Run(structure, seed)
-    run.bind(bound(structure, {name: Secret(each) for name, each in data.items()}))
+    run.bind(bind_sources(structure, {name: Secret(each) for name, each in data.items()}))
     target = structure.of(query)
     for node in structure:
         if not node.loops:
@@ -133,7 +133,7 @@ def query_value(plan: Pipeline, query: Handle, data: Mapping[str, Any], seed: in
 
 
 @define(eq=False, repr=False)
-class Given:
+class FixedData:
     """Data that are opened once: rows in memory are kept, and shared by all who read them.
 
     Files that a plan reads in batches are opened once too, and read anew by each pass over them.

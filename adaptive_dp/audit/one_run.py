@@ -18,9 +18,9 @@ from scipy import special
 from accountants.errors import DomainError, whole
 from accountants.numerics import Array
 from adaptive_dp.audit import confidence as bounds
-from adaptive_dp.audit.claims import Claim, Claimed, allowed
+from adaptive_dp.audit.claims import Claim, Claimed, allowed_error
 from adaptive_dp.audit.claims import claim as as_claim
-from adaptive_dp.audit.neighbors import checked, stream
+from adaptive_dp.audit.neighbors import check_seed, stream
 from adaptive_dp.audit.result import Audit, Outcome, Witness
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Handle
@@ -64,7 +64,7 @@ def corners(table: Handle, count: int, *, seed: int | None = None) -> Canaries:
     domain = table.domain
     if not isinstance(domain, Table):
         raise DeclarationError(f"corners are of a data set's rows, got {table!r}")
-    m, draw = whole("count", count, least=1), np.random.default_rng(checked(seed))
+    m, draw = whole("count", count, least=1), np.random.default_rng(check_seed(seed))
     found = {}
     for name, declared in domain.columns.items():
         if name == domain.unit:
@@ -130,7 +130,7 @@ def mislabeled(
         raise DomainError(f"count must be at most the number of rows, {size}, got {m}")
     if not set(columns[target].tolist()) <= set(known):
         raise DomainError(f"values must hold every label of the rows, got {len(known)} values")
-    draw = np.random.default_rng(checked(seed))
+    draw = np.random.default_rng(check_seed(seed))
     which = draw.permutation(size)[:m]
     found = {name: column[which] for name, column in columns.items()}
     steps = draw.integers(1, len(known), size=m)
@@ -168,17 +168,17 @@ def mislabeled(
 Train = Callable[[NDArray[np.bool_]], ArrayLike]
 """``train(included)``: one run on the canaries that are in; a score for each, larger where in."""
 
-PARTS = (1.0, 0.5, 0.1)
+GUESSED_PARTS = (1.0, 0.5, 0.1)
 """Guesses are made of all canaries, and of these parts with the clearest scores."""
 
-INDEPENDENT = (
+INDEPENDENCE = (
     "of the reading as Gaussian DP alone: canaries are independent, and the trade-off is Gaussian"
 )
-_MOST = 60.0
+_MAX_EPSILON = 60.0
 _SLACK = 1 + 1e-9
 
 
-def chance(right: int, made: int, canaries: int, epsilon: float, delta: float) -> float:
+def guess_probability(right: int, made: int, canaries: int, epsilon: float, delta: float) -> float:
     """Return a bound of the probability of so many right guesses under (epsilon, delta)-DP.
 
     Parameters
@@ -210,14 +210,14 @@ def chance(right: int, made: int, canaries: int, epsilon: float, delta: float) -
 
 def least_epsilon(right: int, made: int, canaries: int, delta: float, share: float) -> float:
     """Return the epsilon below which so many right guesses have a chance of at most ``share``."""
-    if chance(right, made, canaries, 0.0, delta) > share:
+    if guess_probability(right, made, canaries, 0.0, delta) > share:
         return 0.0
-    low, high = 0.0, _MOST
-    if chance(right, made, canaries, high, delta) <= share:
+    low, high = 0.0, _MAX_EPSILON
+    if guess_probability(right, made, canaries, high, delta) <= share:
         return high
     while high - low > 1e-7:
         middle = (low + high) / 2
-        refuted = chance(right, made, canaries, middle, delta) <= share
+        refuted = guess_probability(right, made, canaries, middle, delta) <= share
         low, high = (middle, high) if refuted else (low, middle)
     return low
 
@@ -293,21 +293,21 @@ def one_run(
             "at a delta of it"
         )
     epsilon, delta = held.points[0]
-    error, seed = allowed(confidence), checked(seed)
+    error, seed = allowed_error(confidence), check_seed(seed)
     included = stream(seed, 0).bernoulli(0.5, m)
-    scores = _numbers(train(included.copy()), m)
-    away = scores - _middle(scores)
+    scores = _check_scores(train(included.copy()), m)
+    away = scores - _midpoint(scores)
     right = (away > 0) == included
     order = np.argsort(-np.abs(away), kind="stable")
-    share = error / len(PARTS)
+    share = error / len(GUESSED_PARTS)
     tried = []
-    for part in PARTS:
+    for part in GUESSED_PARTS:
         made = max(1, round(part * m))
         hits = int(np.count_nonzero(right[order[:made]]))
         tried.append((least_epsilon(hits, made, m, delta, share), hits, made))
     lower, hits, made = max(tried)
     mu = bounds.mu_of_all(int(np.count_nonzero(right)), m, error)
-    power = _power(m, epsilon, delta, share)
+    power = _detectable_epsilon(m, epsilon, delta, share)
     verdict: Outcome = "consistent" if power <= 2 * epsilon + 1 else "underpowered"
     notes = [f"one run shows an epsilon of {least_epsilon(m, m, m, delta, share):.3g} at most"]
     if epsilon > 0 and 0 < delta < 1:
@@ -333,7 +333,7 @@ def one_run(
         ),
         verdict="violation" if lower > epsilon else verdict,
         power=power,
-        assumptions=("the scores are made from released values alone", INDEPENDENT),
+        assumptions=("the scores are made from released values alone", INDEPENDENCE),
         notes=tuple(notes),
         seconds=time.perf_counter() - begun,
         seed=seed,
@@ -342,7 +342,7 @@ def one_run(
     )
 
 
-def _numbers(scores: ArrayLike, m: int) -> Array:
+def _check_scores(scores: ArrayLike, m: int) -> Array:
     """Return scores that can be added up; NaN is the least."""
     rule, uneven = f"train must return {m} scores, real numbers", False
     try:
@@ -359,7 +359,7 @@ def _numbers(scores: ArrayLike, m: int) -> Array:
     return np.clip(numbers, -1e300, 1e300)
 
 
-def _middle(scores: Array) -> float:
+def _midpoint(scores: Array) -> float:
     """Return the middle between two clusters of scores: where two means meet."""
     middle = float(np.median(scores))
     below = scores[scores < middle]
@@ -376,15 +376,15 @@ def _middle(scores: Array) -> float:
     return middle
 
 
-def _power(m: int, claimed: float, delta: float, share: float) -> float:
+def _detectable_epsilon(m: int, claimed: float, delta: float, share: float) -> float:
     """Return the least epsilon of randomized responses that all guesses would mostly show."""
     from scipy import stats  # here: it takes long to import
 
     def shown(value: float) -> bool:
         hits = int(stats.binom.ppf(0.1, m, 1 / (1 + math.exp(-value))))
-        return chance(hits, m, m, claimed, delta) <= share
+        return guess_probability(hits, m, m, claimed, delta) <= share
 
-    low, high = claimed, _MOST
+    low, high = claimed, _MAX_EPSILON
     if low >= high or not shown(high):
         return math.inf
     while high - low > 1e-4 * (1 + low):

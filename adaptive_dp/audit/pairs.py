@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 from attrs import evolve, field, frozen
 
-from adaptive_dp.audit.neighbors import Given
+from adaptive_dp.audit.neighbors import FixedData
 from adaptive_dp.data import MemoryRows, Reading, read_rows
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import BoundOperation
@@ -26,23 +26,23 @@ from adaptive_dp.queries.source import Source
 # Where a plan treats a row's values differently: the cells on which neighbours are told apart.
 
 
-MOST = 12
+MAX_CONSTANTS = 12
 """So many marks of a column are used."""
 
 UNKNOWN = "no such category"
-_NONE = -987_654_321
+_UNKNOWN_NUMBER = -987_654_321
 
 
 def cells(structure: Structure, source: Source) -> dict[str, tuple[Any, ...]]:
     """Return for each declared column the cells worth trying: bounds, thresholds, bad values."""
-    marks = _marks(structure, source)
+    marks = _plan_constants(structure, source)
     return {
-        name: _distinct([*_declared(column), *_around(marks.get(name, ()), column)])
+        name: _distinct([*_declared_cells(column), *_nearby_values(marks.get(name, ()), column)])
         for name, column in source.columns.items()
     }
 
 
-def _marks(structure: Structure, source: Source) -> dict[str, list[Any]]:
+def _plan_constants(structure: Structure, source: Source) -> dict[str, list[Any]]:
     """Return by column the constants of the plan's operations that look at it."""
     found: dict[str, list[Any]] = {}
     for node in structure:
@@ -51,14 +51,14 @@ def _marks(structure: Structure, source: Source) -> dict[str, list[Any]]:
         line = structure.lineage(node)
         if line[0].handle.operation is not source and line[0].handle.operation != source:
             continue
-        for name in _columns(node, line):
+        for name in _columns_read(node, line):
             if name in source.columns:
                 constants = _constants(node, structure)
                 found.setdefault(name, []).extend(v for v in constants if v not in source.columns)
     return found
 
 
-def _columns(node: Node, line: list[Node]) -> set[str]:
+def _columns_read(node: Node, line: list[Node]) -> set[str]:
     """Return the columns that an operation looks at."""
     parameters = node.handle.operation.parameters()
     names = {v for k, v in parameters.items() if k in ("by", "column") and isinstance(v, str)}
@@ -71,33 +71,33 @@ def _columns(node: Node, line: list[Node]) -> set[str]:
 
 def _constants(node: Node, structure: Structure) -> Iterator[Any]:
     """Yield the numbers and texts among an operation's parameters, and its constant operands."""
-    yield from _leaves(list(node.handle.operation.parameters().values()))
+    yield from _constant_leaves(list(node.handle.operation.parameters().values()))
     for name in node.inputs[1:]:
         value = structure.nodes[name].handle.operation
         if value.kind == "public":
-            yield from _leaves(list(value.parameters().values()))
+            yield from _constant_leaves(list(value.parameters().values()))
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def _constant_leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, bool) or value is None or isinstance(value, Mechanism):
         return
     if isinstance(value, int | float | str):
         yield value
     elif isinstance(value, Mapping):
-        yield from _leaves(list(value.values()))
+        yield from _constant_leaves(list(value.values()))
     elif isinstance(value, list | tuple):
         for each in value:
-            yield from _leaves(each)
+            yield from _constant_leaves(each)
     elif isinstance(value, Interval | Categories):
-        yield from _leaves(list(attrs.asdict(value, recurse=False).values()))
+        yield from _constant_leaves(list(attrs.asdict(value, recurse=False).values()))
 
 
-def _around(marks: Any, column: Column) -> Iterator[Any]:
+def _nearby_values(marks: Any, column: Column) -> Iterator[Any]:
     """Yield each mark, and the numbers next to it on both sides."""
     texts = column is None or isinstance(column, Categories)
     known = column.values if isinstance(column, Categories) else ()
     numbers = not known or not isinstance(known[0], str)
-    for mark in list(dict.fromkeys(marks))[:MOST]:
+    for mark in list(dict.fromkeys(marks))[:MAX_CONSTANTS]:
         if isinstance(mark, str):
             if texts and (column is None or mark in known):
                 yield mark
@@ -109,7 +109,7 @@ def _around(marks: Any, column: Column) -> Iterator[Any]:
             )
 
 
-def _declared(column: Column) -> list[Any]:
+def _declared_cells(column: Column) -> list[Any]:
     """Return cells of a column, the most telling first."""
     if isinstance(column, Interval):
         low, high = column.lower, column.upper
@@ -117,8 +117,8 @@ def _declared(column: Column) -> list[Any]:
         near = [low + (high - low) / 2, math.nextafter(low, high), math.nextafter(high, low)]
         return [low, high, *near, 0.0, low - wide, high + wide, math.nan, math.inf, -math.inf, None]
     if isinstance(column, Categories):
-        strange = UNKNOWN if isinstance(column.values[0], str) else _NONE
-        return [*column.values[:MOST], column.values[-1], strange, None]
+        strange = UNKNOWN if isinstance(column.values[0], str) else _UNKNOWN_NUMBER
+        return [*column.values[:MAX_CONSTANTS], column.values[-1], strange, None]
     return [0.0, 1.0, -1.0, math.nan, math.inf, UNKNOWN, None]
 
 
@@ -135,7 +135,7 @@ def _distinct(values: list[Any]) -> tuple[Any, ...]:
 
 
 @frozen(eq=False, repr=False)
-class Counted(MemoryRows):
+class FixedSizeRows(MemoryRows):
     """Rows among a declared number of units, of which one may have none."""
 
     declared: int
@@ -146,7 +146,7 @@ class Counted(MemoryRows):
 
 
 @frozen
-class Zeroed:
+class ZeroOutData:
     """Rows of all units but the zeroed one, which still counts among the declared number.
 
     Parameters
@@ -163,7 +163,7 @@ class Zeroed:
     def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
         """Return the rows as a data set reads them."""
         found = read_rows(self.data, columns, unit)
-        return Counted(found.columns, found.units, self.size)
+        return FixedSizeRows(found.columns, found.units, self.size)
 
 
 # -----------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class Zeroed:
 
 
 Row = Mapping[str, Any]
-Own = tuple[Row, ...]
+UnitRows = tuple[Row, ...]
 """The rows of one unit."""
 
 UNIT = "the unit"
@@ -199,22 +199,23 @@ class DataPair:
         zeroed.
     title
         What is special about the pair.
-    beside
+    fixed_data
         Other data sets of the plan, the same on both sides, by name.
     """
 
     source: Source
-    others: Own
-    before: Own
-    after: Own
+    others: UnitRows
+    before: UnitRows
+    after: UnitRows
     title: str = ""
-    beside: Mapping[str, Any] = field(factory=dict, repr=False)
+    fixed_data: Mapping[str, Any] = field(factory=dict, repr=False)
 
     @property
     def words(self) -> str:
         """The pair, for the reader of an audit."""
         who = f"{self.source.name!r}: " + (f"{self.title}; " if self.title else "")
-        return f"{who}{_told(self.before)} against {_told(self.after)}, beside {_told(self.others)}"
+        before, after = _format_rows(self.before), _format_rows(self.after)
+        return f"{who}{before} against {after}, beside {_format_rows(self.others)}"
 
     @property
     def first(self) -> dict[str, Any]:
@@ -226,7 +227,7 @@ class DataPair:
         """The same with the unit's rows exchanged, removed or zeroed."""
         return self._data(self.after)
 
-    def _data(self, own: Own) -> dict[str, Any]:
+    def _data(self, own: UnitRows) -> dict[str, Any]:
         source = self.source
         half = len(self.others) // 2  # neither the first nor the last in the data
         rows = [*self.others[:half], *own, *self.others[half:]]
@@ -237,11 +238,11 @@ class DataPair:
         elif not found:  # a table without columns has rows to count
             found["row"] = list(range(len(rows)))
         if source.size is not None and not own:
-            return {**self.beside, source.name: Zeroed(found, source.size)}
-        return {**self.beside, source.name: found}
+            return {**self.fixed_data, source.name: ZeroOutData(found, source.size)}
+        return {**self.fixed_data, source.name: found}
 
 
-def _told(rows: Own) -> str:
+def _format_rows(rows: UnitRows) -> str:
     if not rows:
         return "no rows"
     counted: dict[str, int] = {}
@@ -279,8 +280,8 @@ def gallery(plan: Pipeline, *, limit: int = 200) -> list[DataPair]:
     structure, found = plan.structure, []
     all_of = _sources(structure)
     for source in all_of:
-        beside = {s.name: _crowd_data(s, structure) for s in all_of if s is not source}
-        several = (evolve(pair, beside=beside) for pair in _pairs(structure, source))
+        fixed_data = {s.name: _crowd_data(s, structure) for s in all_of if s is not source}
+        several = (evolve(pair, fixed_data=fixed_data) for pair in _pairs(structure, source))
         found += list(itertools.islice(several, limit))
     return found
 
@@ -295,12 +296,12 @@ def _sources(structure: Structure) -> list[Source]:
 
 
 def _crowd_data(source: Source, structure: Structure) -> Any:
-    rows = _filled(_Kit.of(structure, source).ordinary, source.size or 3)
+    rows = _cycled(_PairMaker.of(structure, source).ordinary, source.size or 3)
     return DataPair(source, rows, (), ()).first[source.name]
 
 
 @frozen
-class _Kit:
+class _PairMaker:
     """What pairs of one data set are made of."""
 
     source: Source
@@ -308,7 +309,7 @@ class _Kit:
     most: int
 
     @classmethod
-    def of(cls, structure: Structure, source: Source) -> _Kit:
+    def of(cls, structure: Structure, source: Source) -> _PairMaker:
         most = 1
         for node in structure:
             operation = node.handle.operation
@@ -356,7 +357,7 @@ class _Kit:
         return column.values if isinstance(column, Categories) else ()
 
     @property
-    def ordinary(self) -> Own:
+    def ordinary(self) -> UnitRows:
         """One row for each category or threshold in turn: a crowd that ties."""
         width = max((len(values) for values in self.cells.values()), default=1)
         return tuple(self.row(lambda i, v, k=k: v[k % len(v)]) for k in range(min(width, 12)))  # type: ignore[misc]
@@ -371,12 +372,12 @@ class _Kit:
 
 
 def _pairs(structure: Structure, source: Source) -> Iterator[DataPair]:
-    kit = _Kit.of(structure, source)
+    kit = _PairMaker.of(structure, source)
     seen: set[str] = set()
     for pair in _candidates(kit):
         others = pair.others
         if source.size is not None:
-            others = _filled(others or kit.ordinary[:1], source.size - 1)
+            others = _cycled(others or kit.ordinary[:1], source.size - 1)
         pair = evolve(pair, others=others)
         key = repr((pair.others, pair.before, pair.after))
         if key not in seen and repr(pair.before) != repr(pair.after):
@@ -384,20 +385,20 @@ def _pairs(structure: Structure, source: Source) -> Iterator[DataPair]:
             yield pair
 
 
-def _filled(rows: Own, count: int) -> Own:
+def _cycled(rows: UnitRows, count: int) -> UnitRows:
     return tuple(itertools.islice(itertools.cycle(rows), count))
 
 
-def _candidates(kit: _Kit) -> Iterator[DataPair]:
+def _candidates(kit: _PairMaker) -> Iterator[DataPair]:
     """Yield pairs, the most telling first; some twice."""
     source, unit = kit.source, kit.source.unit is not None
     corners, bad = kit.corners, kit.bad
-    crowds: list[Own] = [(), kit.ordinary, (corners[0][1],) * 3, (corners[1][1],) * 3]
+    crowds: list[UnitRows] = [(), kit.ordinary, (corners[0][1],) * 3, (corners[1][1],) * 3]
 
-    def shaped(rows: Sequence[Row]) -> Own:
+    def shaped(rows: Sequence[Row]) -> UnitRows:
         return tuple(rows) if unit else tuple(rows[:1])
 
-    def pairs(title: str, own: Own, crowd: Own) -> Iterator[DataPair]:
+    def pairs(title: str, own: UnitRows, crowd: UnitRows) -> Iterator[DataPair]:
         if source.neighbors != "replace_one":
             yield DataPair(source, crowd, own, (), title)
             return
@@ -416,9 +417,9 @@ def _candidates(kit: _Kit) -> Iterator[DataPair]:
                 f"{title}, as {count} others", shaped([row] * kit.most), (row,) * count
             )
     if unit:
-        spread = _filled(kit.ordinary, kit.most)
+        spread = _cycled(kit.ordinary, kit.most)
         yield from pairs("rows spread over categories", spread, kit.ordinary)
-        over = _filled(kit.ordinary, kit.most + 2)
+        over = _cycled(kit.ordinary, kit.most + 2)
         yield from pairs("more rows than are allowed", over, kit.ordinary)
         yield from pairs("one row", shaped(spread[:1]), kit.ordinary)
     for crowd in (kit.ordinary, ()):
@@ -481,16 +482,16 @@ def search(
 
     best = [scored(pair) for pair in gallery(plan, limit=limit)]
     best = sorted(best, key=lambda p: -p[1])[:keep]
-    kits = {s.name: _Kit.of(structure, s) for s in _sources(structure)}
+    kits = {s.name: _PairMaker.of(structure, s) for s in _sources(structure)}
     for k in range(rounds):
         pair = best[k % len(best)][0]
-        other = scored(_changed(pair, kits[pair.source.name], chance))
+        other = scored(_mutate(pair, kits[pair.source.name], chance))
         if all(repr(other[0]) != repr(known) for known, _ in best):
             best = sorted([*best, other], key=lambda p: -p[1])[:keep]
     return best[0]
 
 
-def _changed(pair: DataPair, kit: _Kit, chance: random.Random) -> DataPair:
+def _mutate(pair: DataPair, kit: _PairMaker, chance: random.Random) -> DataPair:
     """Return a neighbouring pair with something changed."""
     pair = evolve(pair, title="found by search")
     for _ in range(chance.choice((1, 1, 2, 3))):
@@ -501,7 +502,7 @@ def _changed(pair: DataPair, kit: _Kit, chance: random.Random) -> DataPair:
         fixed = pair.source.size is not None if side == "others" else pair.source.unit is None
         if move == "cell" and rows and kit.cells:
             i, name = chance.randrange(len(rows)), chance.choice(list(kit.cells))
-            rows[i] = {**rows[i], name: _cell(rows[i][name], kit.cells[name], chance)}
+            rows[i] = {**rows[i], name: _mutate_cell(rows[i][name], kit.cells[name], chance)}
         elif move == "add" and not fixed:
             rows.append(kit.row(lambda _, values: chance.choice(values)))
         elif move == "drop" and not fixed and len(rows) > (side != "others"):
@@ -513,7 +514,7 @@ def _changed(pair: DataPair, kit: _Kit, chance: random.Random) -> DataPair:
     return pair
 
 
-def _cell(now: Any, values: tuple[Any, ...], chance: random.Random) -> Any:
+def _mutate_cell(now: Any, values: tuple[Any, ...], chance: random.Random) -> Any:
     """Return another cell: one of the list, or a number on the way to one of them."""
     other = chance.choice(values)
     numbers = isinstance(now, float) and isinstance(other, float)
@@ -527,7 +528,7 @@ def _cell(now: Any, values: tuple[Any, ...], chance: random.Random) -> Any:
 
 
 @frozen(eq=False, repr=False)
-class Beside:
+class MixedData:
     """Given data with the rows of one more unit; where the number of units is public, of one else.
 
     Parameters
@@ -540,8 +541,8 @@ class Beside:
         The public number of units: the first unit of the data makes room then.
     """
 
-    data: Given
-    own: Own
+    data: FixedData
+    own: UnitRows
     size: int | None
 
     def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
@@ -560,15 +561,15 @@ class Beside:
         units = np.concatenate([found.units, np.full(len(self.own), fresh, dtype=np.int64)])
         joined = {name: np.concatenate([c, added[name]]) for name, c in found.columns.items()}
         if self.size is not None and not self.own:
-            return Counted(joined, units, self.size)
+            return FixedSizeRows(joined, units, self.size)
         return MemoryRows(joined, units)
 
 
-def beside(pair: DataPair, data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def mixed_data(pair: DataPair, data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return both data sets of a pair, its unit among given data instead of the pair's others."""
     source = pair.source
     one, two = (
-        {**data, source.name: Beside(data[source.name], own, source.size)}
+        {**data, source.name: MixedData(data[source.name], own, source.size)}
         for own in (pair.before, pair.after)
     )
     return one, two

@@ -17,20 +17,20 @@ from attrs import evolve, frozen
 from accountants import Guarantee
 from accountants.errors import DomainError, whole
 from accountants.secret import Secret
-from adaptive_dp.audit.claims import Claim, Claimed, allowed
+from adaptive_dp.audit.claims import Claim, Claimed, allowed_error
 from adaptive_dp.audit.claims import claim as as_claim
 from adaptive_dp.audit.distinguishing import distinguish
 from adaptive_dp.audit.mechanisms import INDEPENDENT, log_ratio
 from adaptive_dp.audit.neighbors import (
-    Given,
+    FixedData,
     LogRatio,
     Neighbors,
     Outcomes,
     Sampler,
-    checked,
+    check_seed,
     stream,
 )
-from adaptive_dp.audit.pairs import DataPair, beside, gallery
+from adaptive_dp.audit.pairs import DataPair, gallery, mixed_data
 from adaptive_dp.audit.result import Audit
 from adaptive_dp.audit.scores import table
 from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
@@ -40,7 +40,7 @@ from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.registry import Function, is_own
-from adaptive_dp.graph.run import Run, bound, rehearsed
+from adaptive_dp.graph.run import Run, bind_sources, rehearse
 from adaptive_dp.graph.values import fresh
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
 from adaptive_dp.queries.source import Source
@@ -71,15 +71,15 @@ class Transcripts:
             If the data does not fit.
         """
         structure = plan.structure
-        rehearsed(structure)
+        rehearse(structure)
         base = Run(structure, 0)
-        base.bind(bound(structure, {name: Secret(each) for name, each in data.items()}))
+        base.bind(bind_sources(structure, {name: Secret(each) for name, each in data.items()}))
         for node in structure:
-            if _fixed(node, base):
+            if _is_fixed(node, base):
                 base.value(node)
-        shown = tuple(node.name for node in structure if _shown(structure, node))
+        shown = tuple(node.name for node in structure if _is_shown(structure, node))
         releases = all(isinstance(structure.nodes[n].handle.operation, Release) for n in shown)
-        drawn = tuple(node for node in structure if _additive(structure, node, base))
+        drawn = tuple(node for node in structure if _is_additive(structure, node, base))
         read = {n for node in structure if node.name not in base.secrets for n in node.inputs}
         for name in base.secrets.keys() - read:  # what no run reads again: rows, as a rule
             base.secrets[name] = Secret(None)
@@ -90,7 +90,7 @@ class Transcripts:
 
         What some releases give may be drawn already.
         """
-        run = Recorded(self.structure, seed, frozenset(self.shown), given or {})
+        run = RecordedRun(self.structure, seed, frozenset(self.shown), given or {})
         self.begin(run)
         try:
             run.all()
@@ -114,13 +114,13 @@ class Transcripts:
                 return np.hstack([ahead[name].reshape(count, -1) for name in self.shown])
             runs = (
                 self.one(each, {name: many[i] for name, many in ahead.items()})
-                for i, each in enumerate(seeds(stream, count))
+                for i, each in enumerate(run_seeds(stream, count))
             )
             if not self.numeric:
                 return [tuple(told) for told in runs]
             found = np.full((count, width), np.inf)
             for row, told in zip(found, runs, strict=True):
-                numbers = flat(told)[:width]
+                numbers = flat_numbers(told)[:width]
                 row[: len(numbers)] = numbers
             return found
 
@@ -128,7 +128,7 @@ class Transcripts:
 
     def _ahead(self, count: int, stream: Stream) -> dict[str, Any]:
         """Return additive releases for so many runs, in their first axis."""
-        (seed,) = seeds(stream, 1)
+        (seed,) = run_seeds(stream, 1)
         found = {}
         for node in self.drawn:
             value, operation = self._value(node), node.handle.operation
@@ -167,10 +167,10 @@ class Transcripts:
 
     def width(self, runs: int = 5) -> int:
         """Return how many numbers a run shows: the most of some, for one may end early."""
-        return max(1, *(len(flat(self.one(seed))) for seed in range(runs)))
+        return max(1, *(len(flat_numbers(self.one(seed))) for seed in range(runs)))
 
 
-class Recorded(Run):
+class RecordedRun(Run):
     """A run that remembers what it shows, in order."""
 
     def __init__(
@@ -211,20 +211,20 @@ class Recorded(Run):
         self.opened[node.name] = operation.presented(query, self.raw[node.name])
 
 
-def flat(told: list[Any]) -> np.ndarray:
+def flat_numbers(told: list[Any]) -> np.ndarray:
     """Return the numbers of a transcript in a row; other values are left out."""
     parts = [np.ravel(each) for each in told if isinstance(each, np.ndarray)]
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
-def seeds(stream: Stream, count: int) -> list[int | None]:
+def run_seeds(stream: Stream, count: int) -> list[int | None]:
     """Return a seed for each run, from a seeded stream; None where randomness is real."""
     if isinstance(stream, SecureStream):
         return [None] * count
     return [int(word) for word in stream.words(count)]
 
 
-def _fixed(node: Node, base: Run) -> bool:
+def _is_fixed(node: Node, base: Run) -> bool:
     """Say whether a node's value is the same in each run, so that it is computed once.
 
     Foreign operations and functions may be random without saying so.
@@ -243,7 +243,7 @@ def _fixed(node: Node, base: Run) -> bool:
     return is_own(type(operation)) and not foreign and all(there)
 
 
-def _additive(structure: Structure, node: Node, base: Run) -> bool:
+def _is_additive(structure: Structure, node: Node, base: Run) -> bool:
     """Say whether many runs' releases may be drawn together: additive noise on what is fixed."""
     operation = node.handle.operation
     if node.loops or not isinstance(operation, Release):
@@ -254,7 +254,7 @@ def _additive(structure: Structure, node: Node, base: Run) -> bool:
     return query in base.secrets and operation.mechanism.input_type is np.ndarray
 
 
-def _shown(structure: Structure, node: Node) -> bool:
+def _is_shown(structure: Structure, node: Node) -> bool:
     around = [structure.nodes[name].handle.operation for name in node.loops]
     operation = node.handle.operation
     if any(isinstance(each, Select) for each in around):
@@ -272,10 +272,10 @@ Data = Mapping[str, Any]
 Pair = DataPair | tuple[Data, Data]
 """Two neighbouring data sets: from a gallery, or each as what ``plan.run(**data)`` takes."""
 
-KEPT = 3
+AUDITED_PAIRS = 3
 """So many pairs of a gallery are audited, the most promising of a quick look."""
 
-SCREEN = 1 << 20
+QUICK_LOOK = 1 << 20
 """Streams of the quick look are apart from those of the audit."""
 
 
@@ -338,20 +338,20 @@ def pipeline(
     >>> dp.audit.pipeline(plan, samples=2_000, seed=0).verdict
     'consistent'
     """
-    allowed(confidence)
+    allowed_error(confidence)
     samples, limit = whole("samples", samples, least=100), whole("limit", limit)
-    seed = checked(seed)
+    seed = check_seed(seed)
     if not isinstance(plan, Pipeline):
         raise DeclarationError(f"an audit is of a Pipeline, got {type(plan).__name__}")
-    private = data is not None and not set(data) <= _public(plan)
+    private = data is not None and not set(data) <= _public_names(plan)
     if data is not None and private:
         missing = {p.source.name for p in gallery(plan, limit=1)} - set(data)
         if missing:
             raise DataError(f"data is missing for {', '.join(sorted(missing))}")
     if data is not None:
-        tables = _names(plan, Source)
-        data = {name: Given(each) if name in tables else each for name, each in data.items()}
-    held = _claim(plan, delta) if claim is None else as_claim(claim, delta)
+        tables = _source_names(plan, Source)
+        data = {name: FixedData(each) if name in tables else each for name, each in data.items()}
+    held = _certified_claim(plan, delta) if claim is None else as_claim(claim, delta)
     made = pairs is None
     if pairs is None:
         chosen: list[Pair] = [*gallery(plan, limit=limit)]
@@ -364,7 +364,7 @@ def pipeline(
     bound, refused, why = [], 0, "an audit needs at least one pair of neighbouring data sets"
     for each in chosen:
         try:
-            bound.append(_bound(plan, each, data))
+            bound.append(_bind_pair(plan, each, data))
         except DataError as error:
             if not made:
                 raise
@@ -374,11 +374,11 @@ def pipeline(
     if not bound:
         raise DomainError(why)
     looked = len(bound)
-    if looked > KEPT:
+    if looked > AUDITED_PAIRS:
         runs = min(40, max(8, samples // (2 * looked)))
-        sizes = [_promise(one, two, runs, seed, i) for i, (_, one, two) in enumerate(bound)]
+        sizes = [_quick_distance(one, two, runs, seed, i) for i, (_, one, two) in enumerate(bound)]
         order = sorted(range(looked), key=lambda i: -sizes[i])
-        bound = [bound[i] for i in order[:KEPT]]
+        bound = [bound[i] for i in order[:AUDITED_PAIRS]]
     found = distinguish(
         [_neighbors(*each) for each in bound],
         held,
@@ -395,7 +395,7 @@ def pipeline(
     return evolve(found, notes=(*found.notes, *notes))
 
 
-def _claim(plan: Pipeline, delta: float | None) -> Claim:
+def _certified_claim(plan: Pipeline, delta: float | None) -> Claim:
     """Return what is certified, at the plan's own delta (or the given one) and at others."""
     paper = plan.certify(delta)
     if delta is not None or (paper.delta == 0 and paper.epsilon < math.inf):
@@ -408,10 +408,12 @@ def _claim(plan: Pipeline, delta: float | None) -> Claim:
     return Claim(own.words + ", and what is certified at other deltas", tuple(points))
 
 
-def _bound(plan: Pipeline, pair: Pair, data: Data | None) -> tuple[str, Transcripts, Transcripts]:
+def _bind_pair(
+    plan: Pipeline, pair: Pair, data: Data | None
+) -> tuple[str, Transcripts, Transcripts]:
     if isinstance(pair, DataPair):
-        alone = data is None or set(data) <= _public(plan)
-        one, two = _sides(pair, data or {}, alone)
+        alone = data is None or set(data) <= _public_names(plan)
+        one, two = _pair_data(pair, data or {}, alone)
         bare = evolve(pair, others=()).words.removesuffix("no rows")
         words = pair.words if alone else f"{bare}the given data"
     else:
@@ -425,26 +427,28 @@ def _bound(plan: Pipeline, pair: Pair, data: Data | None) -> tuple[str, Transcri
     return words, Transcripts.of(plan, one), Transcripts.of(plan, two)
 
 
-def _sides(pair: DataPair, data: Data, alone: bool) -> tuple[Data, Data]:
-    return ({**pair.first, **data}, {**pair.second, **data}) if alone else beside(pair, data)
+def _pair_data(pair: DataPair, data: Data, alone: bool) -> tuple[Data, Data]:
+    return ({**pair.first, **data}, {**pair.second, **data}) if alone else mixed_data(pair, data)
 
 
-def _public(plan: Pipeline) -> set[str]:
+def _public_names(plan: Pipeline) -> set[str]:
     """Return the names of the plan's public data sets."""
-    return _names(plan, PublicSource)
+    return _source_names(plan, PublicSource)
 
 
-def _names(plan: Pipeline, kind: type[Source] | type[PublicSource]) -> set[str]:
+def _source_names(plan: Pipeline, kind: type[Source] | type[PublicSource]) -> set[str]:
     operations = [node.handle.operation for node in plan.structure]
     return {each.name for each in operations if isinstance(each, kind)}
 
 
-def _promise(one: Transcripts, two: Transcripts, runs: int, seed: int | None, place: int) -> float:
+def _quick_distance(
+    one: Transcripts, two: Transcripts, runs: int, seed: int | None, place: int
+) -> float:
     """Return how far apart runs on both sides are by the same noise, in standard deviations.
 
     For choosing pairs only: the noise is that of fixed seeds, drawn for this.
     """
-    drawn = (SecureStream() if seed is None else stream(seed, SCREEN, place)).words(runs)
+    drawn = (SecureStream() if seed is None else stream(seed, QUICK_LOOK, place)).words(runs)
     tried = [int(word) for word in drawn]
     sides = [[tuple(side.one(each)) for each in tried] for side in (one, two)]
     a, b = (table(side) for side in sides)

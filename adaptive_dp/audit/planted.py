@@ -24,11 +24,11 @@ from attrs import evolve, field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from accountants.numerics import Array
-from adaptive_dp.audit.claims import allowed
-from adaptive_dp.audit.neighbors import checked, stream
+from adaptive_dp.audit.claims import allowed_error
+from adaptive_dp.audit.neighbors import check_seed, stream
 from adaptive_dp.audit.one_run import one_run
-from adaptive_dp.audit.pairs import Counted
-from adaptive_dp.audit.pipelines import Recorded, Transcripts, seeds
+from adaptive_dp.audit.pairs import FixedSizeRows
+from adaptive_dp.audit.pipelines import RecordedRun, Transcripts, run_seeds
 from adaptive_dp.audit.result import Audit
 from adaptive_dp.data import MemoryRows, Reading, Rows, cells, read_rows
 from adaptive_dp.data.cells import columns_of
@@ -43,7 +43,7 @@ from adaptive_dp.graph.handles import (
 )
 from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.graph.run import Run, guarded, released
+from adaptive_dp.graph.run import Run, released_values, run_guarded
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.queries.gradients import (
     ClippedSum,
@@ -55,7 +55,7 @@ from adaptive_dp.queries.source import Source
 
 
 @frozen(eq=False)
-class Along:
+class GradientScores:
     """Adds up the scores while a plan runs; call it at each release.
 
     Parameters
@@ -71,8 +71,8 @@ class Along:
     """
 
     structure: Structure
-    others: Side
-    canaries: Side
+    others: PrivateValues
+    canaries: PrivateValues
     sums: frozenset[str]
     scores: Array
 
@@ -84,7 +84,7 @@ class Along:
         source: Source,
         others: Rows,
         canaries: Rows,
-    ) -> Along:
+    ) -> GradientScores:
         """Return scores of a plan, all 0; ``shown`` are the nodes that a run shows.
 
         Raises
@@ -92,7 +92,9 @@ class Along:
         DeclarationError
             If the plan releases no sum of clipped gradients of the data set.
         """
-        sums = frozenset(n.name for n in structure if n.name in shown and _summed(n, source))
+        sums = frozenset(
+            n.name for n in structure if n.name in shown and _is_clipped_sum(n, source)
+        )
         if not (len(sums) > 0):
             raise DeclarationError(
                 f"the plan releases no sum of clipped gradients of {source.name!r}, by which "
@@ -100,8 +102,8 @@ class Along:
             )
         return cls(
             structure,
-            Side(structure, others),
-            Side(structure, canaries),
+            PrivateValues(structure, others),
+            PrivateValues(structure, canaries),
             sums,
             np.zeros(canaries.size()),
         )
@@ -120,10 +122,10 @@ class Along:
 
         def added() -> Array:
             others, every = (operation.run([each, *bounds], SeededStream(0)) for each in of)
-            rest = np.ravel(run.raw[node.name]) - _rate(gradients) * (others + every / 2)
-            return products(of[1], bound, rest, relative=bool(bounds))
+            rest = np.ravel(run.raw[node.name]) - _sampling_rate(gradients) * (others + every / 2)
+            return gradient_products(of[1], bound, rest, relative=bool(bounds))
 
-        found = guarded(node.name, added)
+        found = run_guarded(node.name, added)
         if found.shape != self.scores.shape:
             raise DeclarationError(
                 "some canaries are left out by the plan's own steps (a filter, a label that is no "
@@ -133,7 +135,7 @@ class Along:
 
 
 @frozen(eq=False)
-class Side:
+class PrivateValues:
     """Private values of a plan, computed from other rows than the run's; samples are everybody."""
 
     structure: Structure
@@ -158,13 +160,13 @@ class Side:
                 f"{node.name!r} treats units at random, so that canaries have no gradients of "
                 "their own; give a score, a function of what the run shows"
             )
-        found = guarded(node.name, lambda: operation.run(inputs, SeededStream(0)))
+        found = run_guarded(node.name, lambda: operation.run(inputs, SeededStream(0)))
         if not node.loops and all(each.visibility == "private" for each in handle.inputs):
             self.known[node.name] = found
         return found
 
 
-def products(gradients: Any, bound: float, direction: Array, *, relative: bool) -> Array:
+def gradient_products(gradients: Any, bound: float, direction: Array, *, relative: bool) -> Array:
     """Return each row's clipped gradient times a direction, shape (n,).
 
     Parameters
@@ -178,12 +180,16 @@ def products(gradients: Any, bound: float, direction: Array, *, relative: bool) 
     relative
         Whether gradients are then divided by the bound.
     """
-    kind: Callable[..., Array] = _linear if isinstance(gradients, LinearGradients) else _layered
+    kind: Callable[..., Array] = (
+        _linear_products if isinstance(gradients, LinearGradients) else _layered_products
+    )
     with np.errstate(all="ignore"):
         return np.nan_to_num(kind(gradients, bound, direction, 1.0 if relative else bound))
 
 
-def _linear(gradients: LinearGradients, bound: float, direction: Array, most: float) -> Array:
+def _linear_products(
+    gradients: LinearGradients, bound: float, direction: Array, most: float
+) -> Array:
     along = direction.reshape(gradients.parameters.shape) * gradients.examples.unit
     found = []
     for where, block in gradients.examples.in_memory().blocks():
@@ -193,7 +199,9 @@ def _linear(gradients: LinearGradients, bound: float, direction: Array, most: fl
     return np.concatenate(found) if found else np.zeros(0)
 
 
-def _layered(gradients: LayerGradients, bound: float, direction: Array, most: float) -> Array:
+def _layered_products(
+    gradients: LayerGradients, bound: float, direction: Array, most: float
+) -> Array:
     first, second = gradients.network.layers(direction, gradients.examples.width)
     natural, found = gradients.hidden_unit * most / bound, []
     for block, each in gradients.passes():
@@ -203,7 +211,7 @@ def _layered(gradients: LayerGradients, bound: float, direction: Array, most: fl
     return np.concatenate(found) if found else np.zeros(0)
 
 
-def _summed(node: Node, source: Source) -> bool:
+def _is_clipped_sum(node: Node, source: Source) -> bool:
     handle = node.handle
     if not isinstance(handle.operation, Release):
         return False
@@ -213,7 +221,7 @@ def _summed(node: Node, source: Source) -> bool:
     return source in [each.operation for each in lineage(query)]
 
 
-def _rate(handle: Handle) -> float:
+def _sampling_rate(handle: Handle) -> float:
     """Return the chance with which a unit is in the samples that gradients are made from."""
     rates = [h.operation.rate for h in lineage(handle) if isinstance(h.operation, SampleOperation)]
     return float(np.prod(rates))
@@ -237,7 +245,7 @@ def _rate(handle: Handle) -> float:
 # drawn by the plan's own coins. Other data stay as they are on all sides, so a score may know them.
 
 
-RUN = 1
+RUN_STREAM = 1
 """The stream of the run's seed; the coins have another."""
 
 
@@ -293,7 +301,7 @@ class Planted:
 
     def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
         """Return the rows as a data set reads them."""
-        added = read_rows(_identified(self.canaries, columns, unit), columns, None).take(
+        added = read_rows(_with_unit_ids(self.canaries, columns, unit), columns, None).take(
             self.included
         )
         if self.data is None:
@@ -303,15 +311,16 @@ class Planted:
             fresh = int(found.units.max(initial=-1)) + 1
             units = np.concatenate([found.units, fresh + np.arange(len(added.units))])
             joined = {
-                name: _joined(found.columns[name], added.columns[name]) for name in added.columns
+                name: _concatenate(found.columns[name], added.columns[name])
+                for name in added.columns
             }
         if self.size is None:
             return MemoryRows(joined, units)
         out = int(np.count_nonzero(~self.included))
-        return Counted(joined, units, len(np.unique(units)) + out)
+        return FixedSizeRows(joined, units, len(np.unique(units)) + out)
 
 
-def _identified(canaries: Any, columns: Mapping[str, Reading], unit: str | None) -> Any:
+def _with_unit_ids(canaries: Any, columns: Mapping[str, Reading], unit: str | None) -> Any:
     """Return canaries with a unit's column where one is declared, and they have none."""
     rest = {name: reading for name, reading in columns.items() if name != unit}
     if len(rest) == len(columns) or isinstance(canaries, str | os.PathLike):
@@ -323,7 +332,7 @@ def _identified(canaries: Any, columns: Mapping[str, Reading], unit: str | None)
     return {**columns_of(canaries, list(rest)), str(unit): names}
 
 
-def _joined(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
+def _concatenate(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
     """Return two columns as one; of different types, as cells: none must change what others are."""
     if first.dtype.kind != second.dtype.kind:
         first, second = (cells.objects(each.tolist()) for each in (first, second))
@@ -397,8 +406,8 @@ def planted(
     >>> dp.audit.planted(plan, canaries, seed=0).verdict != "violation"
     True
     """
-    allowed(confidence)
-    seed = checked(seed)
+    allowed_error(confidence)
+    seed = check_seed(seed)
     if not isinstance(plan, Pipeline):
         raise DeclarationError(f"planted audits a Pipeline, got {type(plan).__name__}")
     if data is not None and not isinstance(data, Mapping):
@@ -409,7 +418,7 @@ def planted(
         raise DeclarationError(
             f"score must be a function of what the run shows, got {type(score).__name__}"
         )
-    source = _source(plan, into)
+    source = _canary_source(plan, into)
     if plan.free:
         raise DeclarationError(
             f"parameters are still free: {', '.join(sorted(plan.free))}; calibrate the plan first"
@@ -423,21 +432,21 @@ def planted(
         )
     given = dict(data or {})
     others = given.pop(source.name, None)
-    m = _count(canaries, source)
-    _sized(source, others, m)
+    m = _count_canaries(canaries, source)
+    _check_size(source, others, m)
 
     def train(included: NDArray[np.bool_]) -> ArrayLike:
         def filled(rest: Any, which: NDArray[np.bool_]) -> dict[str, Any]:
             return {**given, source.name: Planted(rest, canaries, which, source.size)}
 
         told = Transcripts.of(plan, filled(others, included))
-        (drawn,) = seeds(stream(seed, RUN), 1)
-        run = Recorded(plan.structure, drawn, frozenset(told.shown), {})
+        (drawn,) = run_seeds(stream(seed, RUN_STREAM), 1)
+        run = RecordedRun(plan.structure, drawn, frozenset(told.shown), {})
         along = None
         if score is None:
             nobody, everybody = np.zeros(m, dtype=np.bool_), np.ones(m, dtype=np.bool_)
             alone = evolve(source, size=None)
-            along = Along.of(
+            along = GradientScores.of(
                 plan.structure,
                 told.shown,
                 source,
@@ -450,7 +459,7 @@ def planted(
         if along is not None:
             return along.scores
         assert score is not None
-        return score(Seen(released(plan, run), tuple(run.told)))
+        return score(Seen(released_values(plan, run), tuple(run.told)))
 
     found = one_run(train, m, paper, confidence=confidence, seed=seed)
     notes = [f"a canary is a unit of {source.name!r} with one row ({source.neighbors})"]
@@ -459,13 +468,13 @@ def planted(
     return evolve(found, notes=(*found.notes, *notes))
 
 
-def _count(canaries: Any, source: Source) -> int:
+def _count_canaries(canaries: Any, source: Source) -> int:
     """Return how many canaries there are."""
     columns = {name: each for name, each in source.columns.items() if name != source.unit}
     return evolve(source, unit=None, size=None, columns=columns).bind(canaries).size()
 
 
-def _source(plan: Pipeline, into: str | None) -> Source:
+def _canary_source(plan: Pipeline, into: str | None) -> Source:
     """Return the data set that gets the canaries; refuse exchanges."""
     operations = [node.handle.operation for node in plan.structure]
     found = {each.name: each for each in operations if isinstance(each, Source)}
@@ -482,7 +491,7 @@ def _source(plan: Pipeline, into: str | None) -> Source:
     return source
 
 
-def _sized(source: Source, others: Any, canaries: int) -> None:
+def _check_size(source: Source, others: Any, canaries: int) -> None:
     if source.size is None:
         return
     bound = None if others is None else evolve(source, size=None).bind(others)

@@ -26,10 +26,10 @@ from adaptive_dp.audit.neighbors import Outcomes
 
 Hashes = NDArray[np.uint64]
 
-_FEW = 50
+_MAX_DISCRETE = 50
 """A column with at most so many values is part of the pattern."""
 
-_WIDE = 64
+_MAX_COLUMNS = 64
 """In outcomes of more columns, none is."""
 
 
@@ -50,19 +50,19 @@ class Table:
 
 def table(outcomes: Outcomes, width: int | None = None) -> Table:
     """Return outcomes as a table, with ``width`` columns where that is given."""
-    found = _plain(outcomes)
+    found = _numeric_table(outcomes)
     if found is None:
-        found = _rows([_flat(each) for each in outcomes], width)
+        found = _mixed_table([_flatten(each) for each in outcomes], width)
     numbers = found.numbers
     if width is not None and numbers.shape[1] != width:
         fitted = np.zeros((len(numbers), width))
         some = min(width, numbers.shape[1])
         fitted[:, :some] = numbers[:, :some]
         numbers = fitted
-    return _finite(Table(found.patterns, numbers))
+    return _finite_table(Table(found.patterns, numbers))
 
 
-def _plain(outcomes: Outcomes) -> Table | None:
+def _numeric_table(outcomes: Outcomes) -> Table | None:
     """Return an array of numbers as a table; None for anything else."""
     if not isinstance(outcomes, np.ndarray) or outcomes.dtype.kind not in "fiub":
         return None
@@ -70,7 +70,7 @@ def _plain(outcomes: Outcomes) -> Table | None:
     return Table(np.zeros(len(outcomes), dtype=np.uint64), numbers)
 
 
-def _rows(flat: list[tuple[str, list[float]]], width: int | None) -> Table:
+def _mixed_table(flat: list[tuple[str, list[float]]], width: int | None) -> Table:
     most = max((len(numbers) for _, numbers in flat), default=0) if width is None else width
     matrix = np.zeros((len(flat), most))
     known: dict[str, int] = {}
@@ -86,7 +86,7 @@ def _rows(flat: list[tuple[str, list[float]]], width: int | None) -> Table:
     return Table(patterns, matrix)
 
 
-def _flat(value: Any) -> tuple[str, list[float]]:
+def _flatten(value: Any) -> tuple[str, list[float]]:
     """Return a value's pattern, and the numbers in it, in order."""
     numbers: list[float] = []
     return _pattern(value, numbers), numbers
@@ -121,17 +121,17 @@ def _pattern(value: Any, numbers: list[float]) -> str:
     return f"{type(value).__name__} {value!r}"
 
 
-def _finite(found: Table) -> Table:
+def _finite_table(found: Table) -> Table:
     """Return the table with NaN and infinities as part of the pattern."""
     numbers = found.numbers
     strange = ~np.isfinite(numbers)
     if not strange.any():
         return found
     kinds = np.where(np.isnan(numbers), 1.0, np.where(numbers > 0, 2.0, 3.0)) * strange
-    return Table(mixed(found.patterns, kinds), np.where(strange, 0.0, numbers))
+    return Table(hash_columns(found.patterns, kinds), np.where(strange, 0.0, numbers))
 
 
-def mixed(patterns: Hashes, columns: Array) -> Hashes:
+def hash_columns(patterns: Hashes, columns: Array) -> Hashes:
     """Return hashes of patterns together with the values in some columns."""
     found = patterns.copy()
     values = np.ascontiguousarray(columns + 0.0)  # one zero
@@ -144,12 +144,14 @@ def mixed(patterns: Hashes, columns: Array) -> Hashes:
     return found
 
 
-def few(both: Array) -> NDArray[np.bool_]:
+def discrete_columns(both: Array) -> NDArray[np.bool_]:
     """Return which columns have few values, from the numbers of both sides."""
     width = both.shape[1]
-    if width > _WIDE:
+    if width > _MAX_COLUMNS:
         return np.zeros(width, dtype=np.bool_)
-    return np.array([len(np.unique(both[:, j])) <= _FEW for j in range(width)], dtype=np.bool_)
+    return np.array(
+        [len(np.unique(both[:, j])) <= _MAX_DISCRETE for j in range(width)], dtype=np.bool_
+    )
 
 
 # -----------------------------------------------------------------------------
@@ -164,7 +166,7 @@ def few(both: Array) -> NDArray[np.bool_]:
 _BINS = 128
 """At most so many cells a column."""
 
-_CELL = 25
+_ROWS_PER_CELL = 25
 """At least so many training rows a cell, on average."""
 
 
@@ -180,21 +182,21 @@ def scorers(first: Table, second: Table, rng: np.random.Generator) -> Iterator[S
     """Return the scores learned from both sides' tables."""
     numbers = np.concatenate([first.numbers, second.numbers])
     width = numbers.shape[1]
-    discrete = few(numbers)
-    key = _Key(discrete)
+    discrete = discrete_columns(numbers)
+    key = _PatternKey(discrete)
     keys = np.unique(np.concatenate([key(first), key(second)]))
     varied = width > 0 and not discrete.all()
     if len(keys) > 1:
-        score = _patterns(key, first, second)
+        score = _pattern_ratio(key, first, second)
         yield Scorer("the ratio of how often this very outcome was seen", score)
         if varied:
             yield Scorer(
                 "its pattern's ratio, and the histograms of its numbers within the pattern",
-                _within(key, keys, first, second),
+                _pattern_histograms(key, keys, first, second),
             )
     if width:
         name = "the histogram of the value" if width == 1 else "histograms of each coordinate"
-        yield Scorer(name, _additive(first.numbers, second.numbers))
+        yield Scorer(name, _histogram_sum(first.numbers, second.numbers))
         for j in range(min(width, 16)):
             where = "the value" if width == 1 else f"coordinate {j}"
             yield Scorer(where, _column(j))
@@ -219,27 +221,27 @@ def scorers(first: Table, second: Table, rng: np.random.Generator) -> Iterator[S
 # --- patterns
 
 
-class _Key:
+class _PatternKey:
     """The pattern of a row, with its columns of few values."""
 
     def __init__(self, discrete: np.ndarray) -> None:
         self.discrete = discrete
 
     def __call__(self, found: Table) -> Hashes:
-        return mixed(found.patterns, found.numbers[:, self.discrete])
+        return hash_columns(found.patterns, found.numbers[:, self.discrete])
 
 
-def _patterns(key: _Key, first: Table, second: Table) -> Callable[[Table], Array]:
-    lookup = _counted(key(first), key(second))
+def _pattern_ratio(key: _PatternKey, first: Table, second: Table) -> Callable[[Table], Array]:
+    lookup = _frequency_ratio(key(first), key(second))
     return lambda found: lookup(key(found))
 
 
-def _counted(first: Hashes, second: Hashes) -> Callable[[Hashes], Array]:
+def _frequency_ratio(first: Hashes, second: Hashes) -> Callable[[Hashes], Array]:
     """Return the log-ratio of how often a key was seen; 0 for a key that never was."""
     keys, place = np.unique(np.concatenate([first, second]), return_inverse=True)
     a = np.bincount(place[: len(first)], minlength=len(keys))
     b = np.bincount(place[len(first) :], minlength=len(keys))
-    ratios = _ratio(a, b, len(first), len(second))
+    ratios = _log_ratio(a, b, len(first), len(second))
 
     def score(asked: Hashes) -> Array:
         at = np.minimum(np.searchsorted(keys, asked), max(0, len(keys) - 1))
@@ -248,24 +250,26 @@ def _counted(first: Hashes, second: Hashes) -> Callable[[Hashes], Array]:
     return score
 
 
-def _ratio(a: np.ndarray, b: np.ndarray, first: int, second: int) -> Array:
+def _log_ratio(a: np.ndarray, b: np.ndarray, first: int, second: int) -> Array:
     """Return log-ratios of frequencies, half a row added to each."""
     found: Array = np.log((a + 0.5) / (first + 1)) - np.log((b + 0.5) / (second + 1))
     return found
 
 
-_LEAST = 200
+_MIN_PATTERN_ROWS = 200
 """A pattern with fewer training rows on a side gets no histograms of its own."""
 
 
-def _within(key: _Key, keys: Hashes, first: Table, second: Table) -> Callable[[Table], Array]:
-    lookup = _counted(key(first), key(second))
+def _pattern_histograms(
+    key: _PatternKey, keys: Hashes, first: Table, second: Table
+) -> Callable[[Table], Array]:
+    lookup = _frequency_ratio(key(first), key(second))
     free = np.flatnonzero(~key.discrete)
     inner: dict[int, Callable[[Array], Array]] = {}
     a, b = key(first), key(second)
     for each in keys.tolist():
         one, two = first.numbers[a == each], second.numbers[b == each]
-        if min(len(one), len(two)) >= _LEAST:
+        if min(len(one), len(two)) >= _MIN_PATTERN_ROWS:
             inner[each] = _histograms(one[:, free], two[:, free])
 
     def score(found: Table) -> Array:
@@ -283,7 +287,7 @@ def _within(key: _Key, keys: Hashes, first: Table, second: Table) -> Callable[[T
 # --- columns
 
 
-def _additive(first: Array, second: Array) -> Callable[[Table], Array]:
+def _histogram_sum(first: Array, second: Array) -> Callable[[Table], Array]:
     learned = _histograms(first, second)
     return lambda found: learned(found.numbers)
 
@@ -303,7 +307,7 @@ def _histograms(first: Array, second: Array) -> Callable[[Array], Array]:
 
 def _histogram(first: Array, second: Array) -> Callable[[Array], Array]:
     both = np.concatenate([first, second])
-    cells = int(np.clip(len(both) / _CELL, 2, _BINS))
+    cells = int(np.clip(len(both) / _ROWS_PER_CELL, 2, _BINS))
     edges = np.unique(np.quantile(both, np.linspace(0, 1, cells + 1)[1:-1], method="higher"))
 
     def place(numbers: Array) -> np.ndarray:
@@ -312,7 +316,7 @@ def _histogram(first: Array, second: Array) -> Callable[[Array], Array]:
 
     a = np.bincount(place(first), minlength=len(edges) + 1)
     b = np.bincount(place(second), minlength=len(edges) + 1)
-    ratios = _ratio(a, b, len(first), len(second))
+    ratios = _log_ratio(a, b, len(first), len(second))
     return lambda numbers: ratios[place(numbers)]
 
 
@@ -373,16 +377,16 @@ def _projected(
 
 _DEPTH = 7
 _CUTS = 15
-_LEAF = 100
+_MIN_LEAF = 100
 
 
 def _tree(first: Array, second: Array) -> Callable[[Table], Array]:
     """Return the log-ratio of the leaf, in a tree that is grown by the gain in likelihood."""
-    grown = _grow(first, second, len(first), len(second), _DEPTH)
+    grown = _grow_tree(first, second, len(first), len(second), _DEPTH)
 
     def score(found: Table) -> Array:
         result = np.zeros(len(found))
-        _fall(grown, found.numbers, np.arange(len(found)), result)
+        _descend(grown, found.numbers, np.arange(len(found)), result)
         return result
 
     return score
@@ -391,14 +395,14 @@ def _tree(first: Array, second: Array) -> Callable[[Table], Array]:
 _Tree = tuple[int, float, "_Tree", "_Tree"] | float
 
 
-def _grow(first: Array, second: Array, m: int, n: int, depth: int) -> _Tree:
-    leaf = float(_ratio(np.array(len(first)), np.array(len(second)), m, n))
-    if depth == 0 or len(first) + len(second) < 2 * _LEAF:
+def _grow_tree(first: Array, second: Array, m: int, n: int, depth: int) -> _Tree:
+    leaf = float(_log_ratio(np.array(len(first)), np.array(len(second)), m, n))
+    if depth == 0 or len(first) + len(second) < 2 * _MIN_LEAF:
         return leaf
     best = (1e-9, -1, 0.0)
     many = min(first.shape[1], 24)
     for j in range(many):
-        best = max(best, _cut(first[:, j], second[:, j], j))
+        best = max(best, _best_cut(first[:, j], second[:, j], j))
     _, j, at = best
     if j < 0:
         return leaf
@@ -406,38 +410,44 @@ def _grow(first: Array, second: Array, m: int, n: int, depth: int) -> _Tree:
     return (
         j,
         at,
-        _grow(first[~above], second[~beside], m, n, depth - 1),
-        _grow(first[above], second[beside], m, n, depth - 1),
+        _grow_tree(first[~above], second[~beside], m, n, depth - 1),
+        _grow_tree(first[above], second[beside], m, n, depth - 1),
     )
 
 
-def _cut(first: Array, second: Array, j: int) -> tuple[float, int, float]:
+def _best_cut(first: Array, second: Array, j: int) -> tuple[float, int, float]:
     """Return the gain, the column and the place of its best cut."""
     both = np.concatenate([first, second])
     cuts = np.unique(np.quantile(both, np.linspace(0, 1, _CUTS + 2)[1:-1], method="higher"))
     a = np.searchsorted(np.sort(first), cuts, side="left").astype(np.float64)
     b = np.searchsorted(np.sort(second), cuts, side="left").astype(np.float64)
     m, n = len(first), len(second)
-    big = np.minimum(a + b, m + n - a - b) >= _LEAF
+    big = np.minimum(a + b, m + n - a - b) >= _MIN_LEAF
     if not big.any():
         return 0.0, -1, 0.0
-    gain = np.where(big, _told(a, b) + _told(m - a, n - b) - _told(np.array(m), np.array(n)), 0.0)
+    gain = np.where(
+        big,
+        _log_likelihood(a, b)
+        + _log_likelihood(m - a, n - b)
+        - _log_likelihood(np.array(m), np.array(n)),
+        0.0,
+    )
     at = int(np.argmax(gain))
     return float(gain[at]), j, float(cuts[at])
 
 
-def _told(a: Array, b: Array) -> Array:
+def _log_likelihood(a: Array, b: Array) -> Array:
     """Return the log-likelihood of the sides of a + b rows, at their own frequency."""
     total = a + b + 1.0
     found: Array = (a + 0.5) * np.log((a + 0.5) / total) + (b + 0.5) * np.log((b + 0.5) / total)
     return found
 
 
-def _fall(tree: _Tree, numbers: Array, rows: np.ndarray, result: Array) -> None:
+def _descend(tree: _Tree, numbers: Array, rows: np.ndarray, result: Array) -> None:
     if isinstance(tree, float):
         result[rows] = tree
         return
     j, at, below, above = tree
     up = numbers[rows, j] >= at
-    _fall(below, numbers, rows[~up], result)
-    _fall(above, numbers, rows[up], result)
+    _descend(below, numbers, rows[~up], result)
+    _descend(above, numbers, rows[up], result)

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from attrs import asdict, frozen
 
-from adaptive_dp.graph.compile import Charge, releases
+from adaptive_dp.graph.compile import ReleasePath, releases
 from adaptive_dp.graph.handles import Release
 from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.plan import Pipeline
@@ -30,10 +30,10 @@ FORMAT = "adaptive-dp/static-audit/1"
 Severity = Literal["error", "warning", "note"]
 _ORDER = ("error", "warning", "note")
 
-LARGE = 10.0
+LARGE_EPSILON = 10.0
 """An epsilon above this hides little: one event may be e^10 times as likely."""
 
-LOOSE = 1.05
+LOOSE_RATIO = 1.05
 """An upper bound so many times the lower one leaves something to gain."""
 
 
@@ -126,12 +126,17 @@ def static(plan: Pipeline) -> StaticAudit:
             release it once and use the value twice, or average on purpose
     """
     structure = plan.structure
-    found = [*_foreign(structure), *_twins(structure), *_assumed(structure), *_adaptive(structure)]
-    found += _free(plan) if plan.free else _certified(plan)
+    found = [
+        *_foreign_code(structure),
+        *_repeated_queries(structure),
+        *_assumptions(structure),
+        *_adaptive_steps(structure),
+    ]
+    found += _free_noise(plan) if plan.free else _certificate_findings(plan)
     return StaticAudit(tuple(sorted(found, key=lambda each: _ORDER.index(each.severity))))
 
 
-def _foreign(structure: Structure) -> Iterator[Finding]:
+def _foreign_code(structure: Structure) -> Iterator[Finding]:
     """Find operations, mechanisms and functions that are none of the library's."""
     for node in structure:
         operation = node.handle.operation
@@ -154,26 +159,27 @@ def _foreign(structure: Structure) -> Iterator[Finding]:
             )
         for each in operation.parameters().values():
             if isinstance(each, Function):
-                yield from _function(node, each)
+                yield from _function_findings(node, each)
 
 
-def _function(node: Node, function: Function) -> Iterator[Finding]:
+def _function_findings(node: Node, function: Function) -> Iterator[Finding]:
     if function.name in FUNCTIONS:
         return
-    held = sorted(set(_held(function.call))) if function.call is not None else []
+    held = sorted(set(_captured_data(function.call))) if function.call is not None else []
     if held:
         yield Finding(
             node.name,
             "error",
-            f"the function {_named(function)} can reach what looks like data ({', '.join(held)}): "
-            "if any of it is private, the output leaks it",
+            f"the function {_function_name(function)} can reach what looks like data "
+            f"({', '.join(held)}): if any of it is private, the output leaks it",
             "pass released values and public constants as arguments, and nothing else",
         )
     elif function.call is None:
         yield Finding(
             node.name,
             "warning",
-            f"the function {_named(function)} is named by the document and was not looked at",
+            f"the function {_function_name(function)} is named by the document and was not looked "
+            "at",
             "read it, and load the plan with allow=[its module]",
         )
     elif function.name.startswith("lambda:"):
@@ -185,11 +191,11 @@ def _function(node: Node, function: Function) -> Iterator[Finding]:
         )
 
 
-def _named(function: Function) -> str:
+def _function_name(function: Function) -> str:
     return function.name.partition(":")[2] if ":" in function.name else function.name
 
 
-def _held(call: Any, depth: int = 0) -> Iterator[str]:
+def _captured_data(call: Any, depth: int = 0) -> Iterator[str]:
     """Yield the names under which a function holds tables, arrays or long lists.
 
     As deep as three calls, so that a function may hold itself.
@@ -197,10 +203,10 @@ def _held(call: Any, depth: int = 0) -> Iterator[str]:
     if isinstance(call, functools.partial):
         values: dict[str, Any] = {f"argument {i}": v for i, v in enumerate(call.args)}
         values |= call.keywords
-        yield from _held(call.func, depth + 1) if depth < 3 else ()
+        yield from _captured_data(call.func, depth + 1) if depth < 3 else ()
     elif isinstance(call, types.MethodType):
         values = {"self": call.__self__}
-        yield from _held(call.__func__, depth)
+        yield from _captured_data(call.__func__, depth)
     elif isinstance(call, types.FunctionType):
         values = {}
         cells = call.__closure__ or ()
@@ -209,7 +215,7 @@ def _held(call: Any, depth: int = 0) -> Iterator[str]:
                 values[name] = cell.cell_contents
             except ValueError:  # not filled yet
                 continue
-        for name in _names(call.__code__):
+        for name in _global_names(call.__code__):
             if name in call.__globals__:
                 values[name] = call.__globals__[name]
         named = {**(call.__kwdefaults__ or {})}
@@ -218,15 +224,15 @@ def _held(call: Any, depth: int = 0) -> Iterator[str]:
         values = _attributes(call)
         own = inspect.getattr_static(type(call), "__call__", None)
         if isinstance(own, types.FunctionType):
-            yield from _held(own, depth)
+            yield from _captured_data(own, depth)
     for name, value in values.items():
-        if _data(value):
+        if _looks_like_data(value):
             yield name
         elif callable(value) and depth < 3 and not isinstance(value, type):
             home = getattr(value, "__module__", "") or ""
             if home == getattr(call, "__module__", None):
-                yield from _held(value, depth + 1)
-        elif type(value).__module__ == getattr(call, "__module__", None) and _data(
+                yield from _captured_data(value, depth + 1)
+        elif type(value).__module__ == getattr(call, "__module__", None) and _looks_like_data(
             _attributes(value)
         ):
             yield name
@@ -240,20 +246,20 @@ def _attributes(instance: Any) -> dict[str, Any]:
     return held | dict(getattr(instance, "__dict__", {}))
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
+def _global_names(code: types.CodeType) -> Iterator[str]:
     """Yield the global names that code loads; of an attribute the name says nothing."""
     loads = ("LOAD_GLOBAL", "LOAD_NAME")
     yield from (str(each.argval) for each in dis.get_instructions(code) if each.opname in loads)
     for each in code.co_consts:
         if isinstance(each, types.CodeType):
-            yield from _names(each)
+            yield from _global_names(each)
 
 
 _SMALL = 64
 """A list, a mapping or an array of at most so many values may well be a table of constants."""
 
 
-def _data(value: Any) -> bool:
+def _looks_like_data(value: Any) -> bool:
     """Say whether a value looks like data, or holds such; each container is looked at once."""
     seen: set[int] = set()
     todo = [value]
@@ -264,7 +270,7 @@ def _data(value: Any) -> bool:
                 return True
             if id(each) not in seen:  # it may hold itself
                 seen.add(id(each))
-                todo += _parts(each)
+                todo += _elements(each)
         elif type(each).__name__ in _TABLES:
             return True
     return False
@@ -276,13 +282,13 @@ _TABLES = (
 )
 
 
-def _parts(held: Any) -> list[Any]:
+def _elements(held: Any) -> list[Any]:
     if isinstance(held, np.ndarray):
         return held.ravel().tolist() if held.dtype == object else []
     return list(held.values() if isinstance(held, Mapping) else held)
 
 
-def _twins(structure: Structure) -> Iterator[Finding]:
+def _repeated_queries(structure: Structure) -> Iterator[Finding]:
     """Find queries that are released more than once."""
     by_query: dict[str, list[Node]] = {}
     for node in structure:
@@ -300,7 +306,7 @@ def _twins(structure: Structure) -> Iterator[Finding]:
             )
 
 
-def _assumed(structure: Structure) -> Iterator[Finding]:
+def _assumptions(structure: Structure) -> Iterator[Finding]:
     """Find operations that rest on what no program can check."""
     for node in structure:
         text = node.handle.operation.assumes()
@@ -310,7 +316,7 @@ def _assumed(structure: Structure) -> Iterator[Finding]:
             )
 
 
-def _adaptive(structure: Structure) -> Iterator[Finding]:
+def _adaptive_steps(structure: Structure) -> Iterator[Finding]:
     """Find private steps that read released values."""
     for node in structure:
         if node.handle.visibility != "private":
@@ -327,7 +333,7 @@ def _adaptive(structure: Structure) -> Iterator[Finding]:
             )
 
 
-def _free(plan: Pipeline) -> Iterator[Finding]:
+def _free_noise(plan: Pipeline) -> Iterator[Finding]:
     names = ", ".join(sorted(plan.free))
     yield Finding(
         "",
@@ -337,14 +343,14 @@ def _free(plan: Pipeline) -> Iterator[Finding]:
     )
 
 
-def _certified(plan: Pipeline) -> Iterator[Finding]:
+def _certificate_findings(plan: Pipeline) -> Iterator[Finding]:
     """Find what the certificate tells."""
     paper = plan.certify()
-    yield from _claimed(paper.epsilon, paper.delta, releases(plan.structure))
+    yield from _claim_findings(paper.epsilon, paper.delta, releases(plan.structure))
     lower = max((each.lower for each in paper.bounds.values()), default=0.0)
     if paper.delta > 0 and lower > 0 and paper.epsilon < math.inf:  # at 0, sums are the truth
         ratio = paper.epsilon / lower
-        if ratio > LOOSE:
+        if ratio > LOOSE_RATIO:
             yield Finding(
                 "",
                 "note",
@@ -377,7 +383,7 @@ def _certified(plan: Pipeline) -> Iterator[Finding]:
             )
 
 
-def _claimed(epsilon: float, delta: float, charges: list[Charge]) -> Iterator[Finding]:
+def _claim_findings(epsilon: float, delta: float, paths: list[ReleasePath]) -> Iterator[Finding]:
     if epsilon == math.inf:
         yield Finding(
             "",
@@ -385,7 +391,7 @@ def _claimed(epsilon: float, delta: float, charges: list[Charge]) -> Iterator[Fi
             f"no accountant bounds epsilon at delta = {delta:g}: the plan promises nothing",
             "choose a delta with plan.with_delta(1e-6), or noise with a bounded loss",
         )
-    elif epsilon > LARGE:
+    elif epsilon > LARGE_EPSILON:
         yield Finding(
             "",
             "warning",
@@ -393,7 +399,7 @@ def _claimed(epsilon: float, delta: float, charges: list[Charge]) -> Iterator[Fi
             f"a factor of e^{epsilon:.3g}",
             "calibrate to less, or say why so much is acceptable",
         )
-    sizes = [getattr(charge.source, "size", None) for charge in charges]
+    sizes = [getattr(path.source, "size", None) for path in paths]
     size = max((each for each in sizes if each is not None), default=None)
     if size is not None and delta * size > 0.1:
         yield Finding(

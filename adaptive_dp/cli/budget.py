@@ -29,12 +29,11 @@ from accountants import (
     tightest,
     worlds,
 )
-from accountants.bounds import Bounds
 from accountants.calibration import Calibration, calibrate
 from accountants.document import from_json
 from accountants.errors import positive, probability, whole
 from accountants.guarantee import Guarantee
-from accountants.numerics import ceiling, shown
+from accountants.numerics import Bounds, ceiling, shown
 from adaptive_dp.cli.output import say, writable
 from adaptive_dp.cli.plan_files import content_of
 
@@ -49,14 +48,14 @@ def answer(options: Namespace) -> int:
     best = tightest(answers)
     assert best.bounds is not None
     lower = max(a.bounds.lower for a in answers.values() if a.bounds is not None)
-    found = Bounds(min(lower, best.bounds.upper), best.bounds.upper)
+    bounds = Bounds(min(lower, best.bounds.upper), best.bounds.upper)
     if options.plot:
         _plot(options, term, answers)
     if options.json:
         every_one = {name: _document(a) for name, a in answers.items()}
-        say(json.dumps({options.what: _ends(found), "accountants": every_one} | asked))
+        say(json.dumps({options.what: _ends(bounds), "accountants": every_one} | asked))
     else:
-        say(_table(text, options.what, asked, answers, best, found))
+        say(_table(text, options.what, asked, answers, best, bounds))
     return 0
 
 
@@ -73,26 +72,26 @@ def solve(options: Namespace) -> int:
     rate = options.sampling_rate
     if known is not None:
         name = "steps"
-        found = calibrate(
+        calibration = calibrate(
             lambda n: _steps(_gaussian(known), rate, n), whole=True, cost="rises", **target
         )
     else:
         name = "noise_multiplier"
-        found = calibrate(lambda z: _steps(_gaussian(z), rate, steps), cost="falls", **target)
+        calibration = calibrate(lambda z: _steps(_gaussian(z), rate, steps), cost="falls", **target)
     if options.json:
-        rest = {"delta": found.delta, "accountant": found.accountant}
-        say(json.dumps({name: found.value, "epsilon": _ends(found.epsilon)} | rest))
+        rest = {"delta": calibration.delta, "accountant": calibration.accountant}
+        say(json.dumps({name: calibration.value, "epsilon": _ends(calibration.epsilon)} | rest))
     else:
-        say(_solution(name, found))
+        say(_solution(name, calibration))
     return 0
 
 
-def _solution(name: str, found: Calibration) -> str:
+def _solution(name: str, calibration: Calibration) -> str:
     what = {"steps": "steps", "noise_multiplier": "noise multiplier"}[name]
-    upper = shown(found.epsilon.upper, upward=True, digits=12)
+    upper = shown(calibration.epsilon.upper, upward=True, digits=12)
     return (
-        f"{what}  {found.value!r}\n"
-        f"epsilon <= {upper} at delta = {found.delta!r} ({found.accountant})"
+        f"{what}  {calibration.value!r}\n"
+        f"epsilon <= {upper} at delta = {calibration.delta!r} ({calibration.accountant})"
     )
 
 
@@ -167,8 +166,8 @@ def _ends(bounds: Bounds) -> dict[str, float | str]:
     }
 
 
-def _document(found: Answer) -> dict[str, Any]:
-    return {"reason": found.reason} if found.bounds is None else dict(_ends(found.bounds))
+def _document(answer: Answer) -> dict[str, Any]:
+    return {"reason": answer.reason} if answer.bounds is None else dict(_ends(answer.bounds))
 
 
 def _table(
@@ -177,25 +176,25 @@ def _table(
     asked: Mapping[str, float],
     answers: Mapping[str, Answer],
     best: Answer,
-    found: Bounds,
+    bounds: Bounds,
 ) -> str:
     (given, value), width = next(iter(asked.items())), max(map(len, answers))
     rows = [text, "", f"{'accountant':{width}}  at least      at most"]
     for name, each in answers.items():
         mark = "  <- tightest" if each is best else ""
         rows.append(f"{name:{width}}  {_row(each)}{mark}")
-    upper = shown(found.upper, upward=True)
-    lower = shown(found.lower, upward=False)
-    if math.isinf(found.upper):
+    upper = shown(bounds.upper, upward=True)
+    lower = shown(bounds.lower, upward=False)
+    if math.isinf(bounds.upper):
         return "\n".join([*rows, "", f"no {what} is proven to hold at {given} = {value!r}"])
     rows += ["", f"{what} <= {upper} at {given} = {value!r} (not below {lower})"]
     return "\n".join(rows)
 
 
-def _row(found: Answer) -> str:
-    if found.bounds is None:
-        return f"does not apply: {found.reason}"
-    lower, upper = found.bounds.lower, found.bounds.upper
+def _row(answer: Answer) -> str:
+    if answer.bounds is None:
+        return f"does not apply: {answer.reason}"
+    lower, upper = answer.bounds.lower, answer.bounds.upper
     return f"{shown(lower, upward=False):12}  {shown(upper, upward=True):12}".rstrip()
 
 

@@ -66,7 +66,7 @@ def audit(options: Namespace) -> int:
     plan = _plan(options)
     data = _tables(plan, options.data) if options.data else None
     with status("auditing"):
-        found = audits.pipeline(
+        verdict = audits.pipeline(
             plan,
             data=data,
             samples=options.samples,
@@ -74,10 +74,10 @@ def audit(options: Namespace) -> int:
             seed=options.seed,
         )
     if options.html:
-        page = report(plan.certify(), plan, audit=found)
+        page = report(plan.certify(), plan, audit=verdict)
         options.html.write_text(page, encoding="utf-8")
-    say(found.to_json().rstrip("\n") if options.json else str(found))
-    return FAILS if found.verdict == "violation" else 0
+    say(verdict.to_json().rstrip("\n") if options.json else str(verdict))
+    return FAILS if verdict.verdict == "violation" else 0
 
 
 def show(options: Namespace) -> int:
@@ -104,7 +104,7 @@ def verify(options: Namespace) -> int:
         raise DocumentError(f"{path}: {error}") from None
     source = certificate.randomness.source
     if options.json:
-        found = {
+        document = {
             "holds": verdict.holds,
             "claimed": plain(verdict.claimed),
             "found": plain(verdict.found),
@@ -114,7 +114,7 @@ def verify(options: Namespace) -> int:
             "reasons": list(verdict.reasons),
             "notes": list(verdict.notes),
         }
-        say(json.dumps(found))
+        say(json.dumps(document))
     else:
         because = "" if verdict.release or not verdict.holds else f" ({visible(source)})"
         say(f"{verdict}{because}")
@@ -173,7 +173,7 @@ def _tables(plan: Pipeline, given: list[str]) -> dict[str, Any]:
     if len(files) < len(given):
         raise DocumentError("--data names one data set twice")
     operations = [node.handle.operation for node in plan.structure]
-    sources = {found.name: found for found in operations if isinstance(found, Source)}
+    sources = {source.name: source for source in operations if isinstance(source, Source)}
     unknown = [name for name in files if name not in sources]
     if unknown:
         raise DataError(

@@ -38,11 +38,11 @@ COLUMNS = {
 def show(options: Namespace) -> int:
     """Print the spends of a ledger, with the epsilon after each."""
     entries = _entries(options.ledger)
-    found = recomputed(entries, allow=options.allow)
-    rows = list(_rows(entries, found))
+    recomputation = recomputed(entries, allow=options.allow)
+    rows = list(_rows(entries, recomputation))
     if options.json:
         document = {"steps": [dict(zip(COLUMNS, row, strict=True)) for row in rows]}
-        say(json.dumps(document | _summary(found)))
+        say(json.dumps(document | _summary(recomputation)))
         return 0
     usual = {"part": "", "released": "yes"}  # columns that are left out where every row says this
     columns = [
@@ -54,7 +54,7 @@ def show(options: Namespace) -> int:
     cells = [[visible(row[i]) for i in columns] for row in rows]
     rest = "pass --all to see them"
     say(table(header, cells, whole=options.all, rest=rest) if rows else "no spends")
-    say("\n" + "\n".join(visible(line) for line in _lines(found)))
+    say("\n" + "\n".join(visible(line) for line in _lines(recomputation)))
     return 0
 
 
@@ -86,15 +86,18 @@ def verified(entries: list[Any], head: str | None, allow: Collection[str], *, as
     return _print_verdict(recomputed(entries, head=head, allow=allow), as_json)
 
 
-def _print_verdict(found: Recomputed, as_json: bool) -> int:
+def _print_verdict(recomputation: Recomputed, as_json: bool) -> int:
     if as_json:
-        say(json.dumps(_summary(found)))
-    elif found.holds:
+        say(json.dumps(_summary(recomputation)))
+    elif recomputation.holds:
         say("holds: every spend costs at least what its plan costs, recomputed")
-        say("\n".join(visible(line) for line in _lines(found)))
+        say("\n".join(visible(line) for line in _lines(recomputation)))
     else:
-        say("does not hold:\n" + "\n".join(f"  {visible(reason)}" for reason in found.reasons))
-    return 0 if found.holds else FAILS
+        say(
+            "does not hold:\n"
+            + "\n".join(f"  {visible(reason)}" for reason in recomputation.reasons)
+        )
+    return 0 if recomputation.holds else FAILS
 
 
 def _entries(place: str) -> list[dict[str, Any]]:
@@ -107,36 +110,36 @@ def _entries(place: str) -> list[dict[str, Any]]:
         ledger.close()
 
 
-def _summary(found: Recomputed) -> dict[str, Any]:
-    budget = found.budget
+def _summary(recomputation: Recomputed) -> dict[str, Any]:
+    budget = recomputation.budget
     document: dict[str, Any] = {
-        "holds": found.holds,
-        "reasons": list(found.reasons),
-        "entries": found.entries,
-        "spends": found.spends,
-        "head": found.head,
-        "epsilon": plain(found.epsilon),
+        "holds": recomputation.holds,
+        "reasons": list(recomputation.reasons),
+        "entries": recomputation.entries,
+        "spends": recomputation.spends,
+        "head": recomputation.head,
+        "epsilon": plain(recomputation.epsilon),
     }
     if budget is not None:
         document["budget"] = {"epsilon": budget.epsilon, "delta": budget.delta}
     document["parts"] = {
         name: {"share": part.share, "epsilon": plain(part.epsilon), "left": part.left}
-        for name, part in found.parts.items()
+        for name, part in recomputation.parts.items()
     }
     return document
 
 
-def _lines(found: Recomputed) -> Iterator[str]:
-    if found.budget is not None:
-        delta = found.budget.delta
-        whole, at_most = (shown(x, upward=True) for x in (found.budget.epsilon, delta))
-        spent = shown(found.epsilon, upward=True)
-        left = shown(100 * found.left, upward=False, digits=3)
+def _lines(recomputation: Recomputed) -> Iterator[str]:
+    if recomputation.budget is not None:
+        delta = recomputation.budget.delta
+        whole, at_most = (shown(x, upward=True) for x in (recomputation.budget.epsilon, delta))
+        spent = shown(recomputation.epsilon, upward=True)
+        left = shown(100 * recomputation.left, upward=False, digits=3)
         yield (
-            f"{found.spends} spends, epsilon {spent} of {whole} at delta = {at_most}, "
-            f"{left}% left, by {found.theorem}"
+            f"{recomputation.spends} spends, epsilon {spent} of {whole} at delta = {at_most}, "
+            f"{left}% left, by {recomputation.theorem}"
         )
-        for name, part in found.parts.items():
+        for name, part in recomputation.parts.items():
             of, at = (shown(x, upward=True) for x in (part.share, part.share * delta))
             spent = shown(part.epsilon, upward=True)
             left = shown(100 * part.left, upward=False, digits=3)
@@ -144,21 +147,21 @@ def _lines(found: Recomputed) -> Iterator[str]:
                 f"part {name!r}: {of} of the budget, epsilon {spent} at delta = {at}, "
                 f"{left}% of it left"
             )
-    lost = found.spends - len(found.released)
+    lost = recomputation.spends - len(recomputation.released)
     if lost:
         yield f"{lost} paid and not released: stopped in between, or still at work"
-    yield f"{found.entries} entries, the last with the hash {found.head}"
-    yield from (f"DOES NOT HOLD: {reason}" for reason in found.reasons)
+    yield f"{recomputation.entries} entries, the last with the hash {recomputation.head}"
+    yield from (f"DOES NOT HOLD: {reason}" for reason in recomputation.reasons)
 
 
-def _rows(entries: list[dict[str, Any]], found: Recomputed) -> Iterator[tuple[str, ...]]:
+def _rows(entries: list[dict[str, Any]], recomputation: Recomputed) -> Iterator[tuple[str, ...]]:
     """Yield a row of `COLUMNS` for each spend; what cannot be read of a forged entry is '?'."""
     offered: dict[str, str] = {}
     for i, entry in enumerate(entries):
         if entry.get("kind") != "spend":
             continue
         offered |= _offered(entry)
-        epsilon, left = found.running.get(i, (None, None))
+        epsilon, left = recomputation.running.get(i, (None, None))
         yield (
             str(i),
             str(entry.get("time", "")),
@@ -166,7 +169,7 @@ def _rows(entries: list[dict[str, Any]], found: Recomputed) -> Iterator[tuple[st
             str(entry.get("part", "")),
             _what(entry, offered),
             _cost(entry),
-            "yes" if i in found.released else "no",
+            "yes" if i in recomputation.released else "no",
             "?" if epsilon is None else shown(epsilon, upward=True),
             "?" if left is None else f"{shown(100 * left, upward=False, digits=3)}%",
             str(entry.get("by", "")),
@@ -184,7 +187,7 @@ def _what(entry: Mapping[str, Any], offered: Mapping[str, str]) -> str:
         What the nodes of this and of earlier entries release, by digest.
     """
     try:
-        names = [offered[found] for found in entry["releases"] if offered.get(found) != ""]
+        names = [offered[digest] for digest in entry["releases"] if offered.get(digest) != ""]
     except (KeyError, TypeError):  # a forged entry, or a plan with twins, which is written whole
         names = list(_release_names(entry))
     return _first_two(names) or "?"
@@ -202,7 +205,7 @@ def _offered(entry: Mapping[str, Any]) -> dict[str, str]:
     """Return what an entry's own nodes release, by digest; '' for a loop."""
     try:
         names = dict(_releases(entry))
-        return {str(found): names.get(name, "") for name, found in entry["offers"].items()}
+        return {str(digest): names.get(name, "") for name, digest in entry["offers"].items()}
     except UNREADABLE:
         return {}
 

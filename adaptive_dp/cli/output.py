@@ -88,11 +88,11 @@ def status(text: str) -> Iterator[None]:
 
 def parts(options: Namespace) -> int:
     """Print the parts of a kind, or of all kinds: name, distribution, theorem."""
-    found = {kind: listed(kind) for kind in ([options.kind] if options.kind else KINDS)}
+    listing = {kind: listed(kind) for kind in ([options.kind] if options.kind else KINDS)}
     if options.json:
-        say(json.dumps({kind: [asdict(one) for one in every] for kind, every in found.items()}))
+        say(json.dumps({kind: [asdict(one) for one in every] for kind, every in listing.items()}))
         return 0
-    say("\n\n".join(_table(kind, every) for kind, every in found.items()))
+    say("\n\n".join(_table(kind, every) for kind, every in listing.items()))
     return 0
 
 

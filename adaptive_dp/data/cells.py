@@ -43,8 +43,8 @@ def number(cell: Any) -> float:
     A ``str`` is the number that it spells, as in a CSV file.
     """
     if isinstance(cell, str):
-        found = parse_number(cell)
-        return math.nan if found is None else found
+        parsed = parse_number(cell)
+        return math.nan if parsed is None else parsed
     if not isinstance(cell, _NUMBERS) or isinstance(cell, np.timedelta64):
         return math.nan
     try:
@@ -93,9 +93,9 @@ def unit_codes(column: NDArray[Any]) -> Integers:
     _, first, codes = np.unique(column[~missing], return_index=True, return_inverse=True)
     rank = np.empty(len(first), dtype=np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
-    found = np.full(len(column), -1, dtype=np.int64)
-    found[~missing] = rank[codes.reshape(-1)]
-    return found
+    result = np.full(len(column), -1, dtype=np.int64)
+    result[~missing] = rank[codes.reshape(-1)]
+    return result
 
 
 def number_identities(column: NDArray[Any]) -> tuple[Integers, list[Hashable]]:

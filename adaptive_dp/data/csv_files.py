@@ -131,8 +131,8 @@ def parse_cell(text: str | None, reading: Reading) -> float | str | None:
     """Return a field by what its column holds; true and false are 1 and 0 among numbers."""
     if text is None or reading == "text":
         return text
-    found = parse_number(text)
-    return text if found is None and reading == "value" else found
+    number = parse_number(text)
+    return text if number is None and reading == "value" else number
 
 
 # --- the same, fast
@@ -178,14 +178,14 @@ def fast_columns(form: CsvFormat, text: str) -> dict[str, Any] | None:
         )
     except pa.ArrowException:  # no lines, or one of another width
         return None
-    found: dict[str, Any] = {}
+    columns_read: dict[str, Any] = {}
     for name, position, reading in form.wanted:
         column = table.column(str(position))
         if reading == "number":
-            found[name] = _floats(column)
+            columns_read[name] = _floats(column)
         else:
-            found[name] = [parse_cell(each, reading) for each in column.to_pylist()]
-    return found
+            columns_read[name] = [parse_cell(each, reading) for each in column.to_pylist()]
+    return columns_read
 
 
 def _longest(lines: str) -> int:
@@ -241,9 +241,9 @@ class CsvPart:
         with _open_bytes(self.path) as file:
             self.fingerprint.check(self.path)
             for text in self._pieces(file):
-                found = fast_columns(form, text)
+                fast = fast_columns(form, text)
                 yield table_rows(
-                    form.columns(_lines(text)) if found is None else found, columns, None
+                    form.columns(_lines(text)) if fast is None else fast, columns, None
                 )
         self.fingerprint.check(self.path)
 

@@ -106,9 +106,9 @@ class DaskEngine:
         A part that is lost is read and computed again, as any other.
         """
         made = [self._derived(i, task) for i, task in enumerate(tasks)]
-        found = evolve(self, sources=tuple(made), columns={}, empty=empty, origin=self)
-        found._passes.append(None)  # so that parts are kept from the first pass on
-        return found
+        engine = evolve(self, sources=tuple(made), columns={}, empty=empty, origin=self)
+        engine._passes.append(None)  # so that parts are kept from the first pass on
+        return engine
 
     def _derived(self, i: int, task: Task) -> Any:
         source = self.sources[i]
@@ -121,11 +121,11 @@ class DaskEngine:
         waiting = self._finished(tasks, {})[::-1]
         while waiting:
             try:
-                found = _result(waiting.pop())
+                result = _result(waiting.pop())
             except SchemaError:
                 self._forget(self._pinned, {})
                 raise
-            yield found
+            yield result
 
     def fold(self, tasks: Sequence[Task], add: Callable[[Any, Any], Any], memory: Memory) -> Any:
         """Return the sum of the results, which the workers add up.
@@ -157,10 +157,10 @@ class DaskEngine:
         way = self._keeping if keeps else self._streaming
         jobs = [partial(way, i, task) for i, task in enumerate(tasks)]
         with self.progress(len(jobs) - len(memory)) as one_done:
-            found = self.scheduler.run(jobs, memory, one_done)
+            attempts = self.scheduler.run(jobs, memory, one_done)
         if keeps:
-            self._pinned.update((i, each[0]) for i, each in enumerate(found) if len(each) > 1)
-        return [attempt[-1] for attempt in found]
+            self._pinned.update((i, each[0]) for i, each in enumerate(attempts) if len(each) > 1)
+        return [attempt[-1] for attempt in attempts]
 
     def _forget(self, parts: Mapping[int, Any], memory: Memory) -> None:
         """Forget the parts that failed, so that they are read again."""
@@ -263,10 +263,10 @@ def _added(results: list[Any], add: Callable[[Any, Any], Any]) -> Any:
 
 
 def _result(future: Any) -> Any:
-    found = future.result()
-    if isinstance(found, Failed):
+    outcome = future.result()
+    if isinstance(outcome, Failed):
         raise SchemaError("a part of the data could not be read, or its rows not be computed with")
-    return found
+    return outcome
 
 
 def connect(engine: Any) -> Any:
@@ -296,9 +296,9 @@ def closing_client(engine: DaskEngine) -> DaskEngine:
 
 
 @sizeof.register(MemoryRows)  # type: ignore[untyped-decorator]
-def _size(found: MemoryRows) -> int:
+def _size(rows: MemoryRows) -> int:
     """Return how many bytes rows take, for the scheduler: a ``str`` is about 60."""
-    return sum(v.nbytes + (60 * len(v) if v.dtype == object else 0) for v in found.columns.values())
+    return sum(v.nbytes + (60 * len(v) if v.dtype == object else 0) for v in rows.columns.values())
 
 
 def frame_engine(frame: Any, columns: dict[str, Reading], unit: str | None) -> DaskEngine:
@@ -365,9 +365,9 @@ def _on_cluster(
         client = None
     if client is None:
         raise SchemaError("data of Dask need a cluster: make a dask.distributed.Client first")
-    found = {name: typed.columns[name] for name in columns} or {"": typed.units}
+    typed_columns = {name: typed.columns[name] for name in columns} or {"": typed.units}
     sources = client.compute(list(pieces))
-    return DaskEngine(client, tuple(sources), columns, MemoryRows(found, typed.units))
+    return DaskEngine(client, tuple(sources), columns, MemoryRows(typed_columns, typed.units))
 
 
 def _wanted(names: Any, columns: Mapping[str, Reading], unit: str | None) -> list[str]:

@@ -229,10 +229,10 @@ def file_fingerprint(path: Path) -> FileFingerprint:
         If there is no such file.
     """
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         raise SchemaError(f"there is no file {path}") from None
-    return FileFingerprint(found.st_size, found.st_mtime_ns)
+    return FileFingerprint(status.st_size, status.st_mtime_ns)
 
 
 # --- progress

@@ -81,8 +81,8 @@ class Examples:
     def _norms(self) -> Floats:
         # The squares of a row are integers whose sum is at most 2^40, so it is exact. The factor
         # covers the roundings of the root and the product: the norms are upper bounds.
-        found = [np.einsum("ij,ij->i", block, block) for _, block in self.blocks()]
-        squares = np.concatenate(found) if found else np.zeros(0)
+        sums = [np.einsum("ij,ij->i", block, block) for _, block in self.blocks()]
+        squares = np.concatenate(sums) if sums else np.zeros(0)
         return np.asarray(np.sqrt(squares) * ((1 + 2.0**-50) * self.unit))
 
     def __repr__(self) -> str:
@@ -111,10 +111,10 @@ class Examples:
         size = min(BLOCK, max(BLOCK // 2, CACHED_VALUES // max(1, self.width)))
         # one array for all: a Dask worker returns freed memory at once, and allocating it again
         # for each block takes longer than computing with it
-        found = np.empty((min(size, len(self)), self.width))
+        buffer = np.empty((min(size, len(self)), self.width))
         for start in range(0, len(self), size):
             where = slice(start, min(start + size, len(self)))
-            block = found[: where.stop - start]
+            block = buffer[: where.stop - start]
             np.copyto(block, self.steps[where])
             yield where, block
 
@@ -258,11 +258,11 @@ class PartitionedExamples:
         partitioning does not change a bit.
         """
         own = partial(_part, radius=self.radius, unit=self.unit)
-        found = self.rows.fold(
+        folded = self.rows.fold(
             lambda chosen: reduce(exact_add, (work(own(rows.columns)) for rows in chosen), None),
             exact_add,
         )
-        return work(own(self.rows.engine.empty.columns)) if found is None else found
+        return work(own(self.rows.engine.empty.columns)) if folded is None else folded
 
     def in_memory(self) -> Examples:
         """Return all examples, in memory or in a temporary file."""
@@ -299,10 +299,10 @@ def examples_of_rows(
     """
     if isinstance(rows, PartitionedRows):
         made = partial(_columns, steps=steps, labels=labels, radius=radius, unit=unit)
-        found = rows.derived(made)
-        if found is not None:
-            width = found.engine.empty.columns["steps"].shape[1]
-            return PartitionedExamples(found, radius, unit, width)
+        derived = rows.derived(made)
+        if derived is not None:
+            width = derived.engine.empty.columns["steps"].shape[1]
+            return PartitionedExamples(derived, radius, unit, width)
     return make_examples(rows.integer_rows(steps), unit, rows.values(labels), radius, rows.units)
 
 

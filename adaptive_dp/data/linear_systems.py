@@ -57,34 +57,34 @@ def factor(matrix: Matrix) -> Matrix | None:
     """Return Cholesky's lower factor; None where the matrix is not positive definite."""
     lower: Matrix = []
     for i, row in enumerate(matrix):
-        found: Vector = []
+        row_of_factor: Vector = []
         for j in range(i):
-            found.append((row[j] - _dot(found, lower[j][:j])) / lower[j][j])
-        pivot = row[i] - _dot(found, found)
+            row_of_factor.append((row[j] - _dot(row_of_factor, lower[j][:j])) / lower[j][j])
+        pivot = row[i] - _dot(row_of_factor, row_of_factor)
         if pivot <= 0:
             return None
-        lower.append([*found, pivot.sqrt()])
+        lower.append([*row_of_factor, pivot.sqrt()])
     return lower
 
 
 @precise
 def forward(lower: Matrix, vector: Vector) -> Vector:
     """Return ``L^-1 v``."""
-    found: Vector = []
+    solved: Vector = []
     for i, row in enumerate(lower):
-        found.append((vector[i] - _dot(row[:i], found)) / row[i])
-    return found
+        solved.append((vector[i] - _dot(row[:i], solved)) / row[i])
+    return solved
 
 
 @precise
 def backward(lower: Matrix, vector: Vector) -> Vector:
     """Return ``L'^-1 v``."""
     width = len(lower)
-    found = [Decimal(0)] * width
+    solved = [Decimal(0)] * width
     for i in reversed(range(width)):
         later = [lower[j][i] for j in range(i + 1, width)]
-        found[i] = (vector[i] - _dot(later, found[i + 1 :])) / lower[i][i]
-    return found
+        solved[i] = (vector[i] - _dot(later, solved[i + 1 :])) / lower[i][i]
+    return solved
 
 
 @precise
@@ -150,15 +150,15 @@ def constrained(moments: Moments, ridge: float, radius: float) -> tuple[Matrix, 
     More and Sorensen 1983: Newton's steps on ``1/radius - 1/|w(k)|`` increase to k.
     """
     most, extra = Decimal(radius), Decimal(0)
-    lower, found = solution(moments, ridge)
+    lower, coefficients = solution(moments, ridge)
     for _ in range(200):
-        size = norm(found)
+        size = norm(coefficients)
         if size <= most * (1 + Decimal("1e-60")):
             break
-        half = forward(lower, found)
+        half = forward(lower, coefficients)
         extra += (size / most - 1) * size * size / _dot(half, half)
-        lower, found = solution(moments, Decimal(ridge) + extra)
-    return lower, found, extra
+        lower, coefficients = solution(moments, Decimal(ridge) + extra)
+    return lower, coefficients, extra
 
 
 def _dot(a: Sequence[Decimal], b: Sequence[Decimal]) -> Decimal:

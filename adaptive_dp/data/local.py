@@ -51,9 +51,9 @@ class Local:
 
     def lengths(self) -> Sequence[int] | None:
         """Return how many rows each part has, if the files say so."""
-        found = [part.rows() for part in self.parts]
-        known = [each for each in found if each is not None]
-        return known if len(known) == len(found) else None
+        counts = [part.rows() for part in self.parts]
+        known = [each for each in counts if each is not None]
+        return known if len(known) == len(counts) else None
 
     def only(self, columns: dict[str, Reading]) -> Local:
         """Return the same parts, of which other columns are read."""
@@ -66,8 +66,8 @@ class Local:
     def fold(self, tasks: Sequence[Task], add: Callable[[Any, Any], Any], memory: Memory) -> Any:
         """Return the sum of the results; ``memory`` has that of the first parts, and how many."""
         done, total = memory.get("sum", (0, None))
-        for found in self._from(done, tasks):
-            done, total = done + 1, add(total, found)
+        for value in self._from(done, tasks):
+            done, total = done + 1, add(total, value)
             memory["sum"] = done, total  # both at once: an interruption never separates them
         return total
 

@@ -98,15 +98,15 @@ class MemoryRows:
 
     def integer_rows(self, block: Callable[[Columns], NDArray[Any]]) -> NDArray[np.float32]:
         """Return each row's vector of integers."""
-        found: NDArray[np.float32] | None = None
+        result: NDArray[np.float32] | None = None
         size = WIDE_BLOCK if len(self.columns) > 50 else BLOCK
         for start in range(0, max(1, len(self.units)), size):
             part = block({k: v[start : start + size] for k, v in self.columns.items()})
-            if found is None:
-                found = np.empty((len(self.units), part.shape[1]), dtype=np.float32)
-            found[start : start + size] = part
-        assert found is not None
-        return found
+            if result is None:
+                result = np.empty((len(self.units), part.shape[1]), dtype=np.float32)
+            result[start : start + size] = part
+        assert result is not None
+        return result
 
     def take(self, keep: NDArray[np.bool_]) -> MemoryRows:
         """Return the rows where ``keep``, shape (rows,), is true."""

@@ -110,13 +110,13 @@ def _kind(identifiers: Any) -> str:
     """Return the kind of identifiers that can be equal to each other; "" for a column of nulls."""
     import pyarrow as pa
 
-    found = identifiers.value_type if pa.types.is_dictionary(identifiers) else identifiers
-    if pa.types.is_null(found):
+    type_ = identifiers.value_type if pa.types.is_dictionary(identifiers) else identifiers
+    if pa.types.is_null(type_):
         return ""
-    if pa.types.is_binary(found) or pa.types.is_large_binary(found):
+    if pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
         return "bytes"
     plain = (pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-    return "numbers" if any(each(found) for each in plain) else "strings"
+    return "numbers" if any(each(type_) for each in plain) else "strings"
 
 
 def rows_of_batch(batch: Any, columns: Mapping[str, Reading]) -> MemoryRows:
@@ -135,8 +135,8 @@ def rows_of_batch(batch: Any, columns: Mapping[str, Reading]) -> MemoryRows:
     units = np.arange(batch.num_rows, dtype=np.int64)
     if not rest:
         return MemoryRows(plain, units)
-    found = table_rows(pa.table({name: batch.column(name) for name in rest}), rest, None).columns
-    return MemoryRows({name: plain.get(name, found.get(name)) for name in columns}, units)  # type: ignore[misc]
+    others = table_rows(pa.table({name: batch.column(name) for name in rest}), rest, None).columns
+    return MemoryRows({name: plain.get(name, others.get(name)) for name in columns}, units)  # type: ignore[misc]
 
 
 def _floats(column: Any) -> NDArray[np.float64] | None:
@@ -218,7 +218,7 @@ def dataset_pieces(data: Any, columns: dict[str, Reading]) -> tuple[list[Dataset
     """
     twice = False
     empty = table_rows(data.schema.empty_table(), columns, None)
-    found: list[DatasetPiece] | None = None
+    result: list[DatasetPiece] | None = None
     try:
         whole = list(data.get_fragments())
         paths = [path for each in whole if (path := getattr(each, "path", None)) is not None]
@@ -226,7 +226,7 @@ def dataset_pieces(data: Any, columns: dict[str, Reading]) -> tuple[list[Dataset
         formats = {type(each.format).__name__ for each in whole if hasattr(each, "format")}
         if formats <= set(STORED_TYPES):
             pieces = [piece for each in whole for piece in _split(each)]
-            found = [
+            result = [
                 DatasetPiece(each, data.schema, each.count_rows(), _fingerprint(each))
                 for each in pieces
             ]
@@ -234,17 +234,17 @@ def dataset_pieces(data: Any, columns: dict[str, Reading]) -> tuple[list[Dataset
         formats = set()
     if twice:
         raise SchemaError("a file of the data set is named twice, and its rows would count twice")
-    if found is None and formats:
+    if result is None and formats:
         raise SchemaError(
             "a data set of PyArrow must consist of Parquet, ORC or Arrow files: types of others "
             "are inferred from their content; pass CSV files as dp.Files('part-*.csv')"
         )
-    if found is None:
+    if result is None:
         raise SchemaError(
             "the data set of PyArrow cannot be read in fragments: one of its files is damaged, or "
             "it is filtered; filter in the plan: people.filter(...)"
         )
-    return found, empty
+    return result, empty
 
 
 def _split(fragment: Any) -> list[Any]:
@@ -256,5 +256,5 @@ def _fingerprint(fragment: Any) -> FileFingerprint | None:
     """Return the fingerprint of a fragment's file (time 0 if not known); None in memory."""
     if getattr(fragment, "filesystem", None) is None:
         return None
-    found = fragment.filesystem.get_file_info(fragment.path)
-    return FileFingerprint(found.size or 0, found.mtime_ns or 0)
+    info = fragment.filesystem.get_file_info(fragment.path)
+    return FileFingerprint(info.size or 0, info.mtime_ns or 0)

@@ -83,8 +83,8 @@ class PartitionedRows:
     def units(self) -> Integers:
         """The unit of each row, shape (n,)."""
         if "units" not in self._cache:
-            found = (units for _, units in self._units_by_part())
-            self._cache["units"] = concatenated(found, np.empty(0, dtype=np.int64))
+            pieces = (units for _, units in self._units_by_part())
+            self._cache["units"] = concatenated(pieces, np.empty(0, dtype=np.int64))
         units: Integers = self._cache["units"]
         return units
 
@@ -103,7 +103,7 @@ class PartitionedRows:
         if self.codes is None:
             return self
         seen = np.zeros(self._code_count(), dtype=np.int64)  # rows of each unit in earlier parts
-        found = []
+        masks = []
         for mask, units in self._units_by_part():
             order = np.argsort(units, kind="stable")
             ordered = units[order]
@@ -111,8 +111,8 @@ class PartitionedRows:
             chosen = np.empty(len(units), dtype=np.bool_)
             chosen[order] = np.arange(len(order)) - first + seen[ordered] < rows
             np.add.at(seen, units, 1)
-            found.append(mask.narrowed(chosen))
-        return self._of(found)
+            masks.append(mask.narrowed(chosen))
+        return self._of(masks)
 
     def gather(self, part: Callable[[Columns], NDArray[np.int64]]) -> PartitionedRows:
         """Return, for each unit, its rows in its smallest part."""
@@ -128,24 +128,24 @@ class PartitionedRows:
             valid = own >= 0
             np.minimum.at(least, units[valid], own[valid])
             at += mask.count
-        found, at = [], 0
+        masks, at = [], 0
         for mask, units in here._units_by_part():
             own = parts[at : at + mask.count]
-            found.append(mask.narrowed((own >= 0) & (own == least[units])))
+            masks.append(mask.narrowed((own >= 0) & (own == least[units])))
             at += mask.count
-        return self._of(found)
+        return self._of(masks)
 
     def among(self, units: Integers) -> PartitionedRows:
         """Return the rows of some units.
 
         Bits are stored even if all units are chosen, so that the time tells less about which are.
         """
-        found = []
+        masks = []
         for mask, own in self._units_by_part():
             bits = mask.mask
             bits[bits] = np.isin(own, units)
-            found.append(RowMask(mask.length, np.packbits(bits), int(np.count_nonzero(bits))))
-        return self._of(found)
+            masks.append(RowMask(mask.length, np.packbits(bits), int(np.count_nonzero(bits))))
+        return self._of(masks)
 
     def sample(self, rate: float, source: RandomSource) -> PartitionedRows:
         """Return the rows of a Poisson sample: one trial for each unit, in the units' order."""
@@ -196,10 +196,12 @@ class PartitionedRows:
         code = getattr(block, "__code__", block)
         memory = pass_memory(self.engine, self.masks, self.sampled, code, *self.filters)
         work = self._tasks(lambda chosen: _total(chosen, block))
-        found = self.engine.fold(work, exact_add, memory)
+        folded = self.engine.fold(work, exact_add, memory)
         # a later pass by the same function may have other values in its closure: it starts afresh
         memory.clear()
-        return self.engine.empty.total(block) if found is None else np.asarray(found, dtype=object)
+        return (
+            self.engine.empty.total(block) if folded is None else np.asarray(folded, dtype=object)
+        )
 
     def fold(self, work: Callable[[SelectedRows], Any], add: Callable[[Any, Any], Any]) -> Any:
         """Return the sum of the work's results on all parts, in any order; None without parts."""
@@ -214,11 +216,11 @@ class PartitionedRows:
         """Return a vector of integers for each row; many are in a temporary file."""
         empty = self.engine.empty.integer_rows(block)
         parts = self._map(lambda chosen: [rows.integer_rows(block) for rows in chosen])
-        return concatenated((piece for found in parts for piece in found), empty)
+        return concatenated((piece for pieces in parts for piece in pieces), empty)
 
     def _each(self, block: Callable[[Columns], NDArray[Any]], empty: NDArray[Any]) -> NDArray[Any]:
         parts = self._map(lambda chosen: [np.asarray(block(rows.columns)) for rows in chosen])
-        return concatenated((piece for found in parts for piece in found), empty)
+        return concatenated((piece for pieces in parts for piece in pieces), empty)
 
     def _map(self, work: Callable[[SelectedRows], Any]) -> Iterator[Any]:
         pass_memory()  # this pass keeps nothing
@@ -247,12 +249,12 @@ class PartitionedRows:
             lengths = self.engine.lengths()
             plain = not self.filters and self.sampled is None
             if plain and self.masks is not None:
-                found: Any = self.masks
+                chosen: Any = self.masks
             elif plain and lengths is not None:
-                found = [RowMask(length, None, length) for length in lengths]
+                chosen = [RowMask(length, None, length) for length in lengths]
             else:
-                found = self._map(_positions)
-            self._cache["masks"] = tuple(found)
+                chosen = self._map(_positions)
+            self._cache["masks"] = tuple(chosen)
         masks: tuple[RowMask, ...] = self._cache["masks"]
         return masks
 
@@ -286,10 +288,10 @@ class PartitionedRows:
 
     def _present_units(self) -> Bools:
         """Return which units have a kept row, shape (units of the data,)."""
-        found = np.zeros(self._code_count(), dtype=np.bool_)
+        present = np.zeros(self._code_count(), dtype=np.bool_)
         for _, units in self._units_by_part():
-            found[units] = True
-        return found
+            present[units] = True
+        return present
 
 
 def partitioned_rows(engine: Engine, unit: str | None) -> PartitionedRows:
@@ -309,9 +311,9 @@ def partitioned_rows(engine: Engine, unit: str | None) -> PartitionedRows:
 
     def numbered() -> Iterator[Integers]:
         tasks = [Task(_Identities(unit))] * engine.count
-        for found in engine.only({unit: reading}).map(tasks):
-            lengths.append(sum(len(own) for own, _ in found))
-            for own, keys in found:
+        for identifiers in engine.only({unit: reading}).map(tasks):
+            lengths.append(sum(len(own) for own, _ in identifiers))
+            for own, keys in identifiers:
                 numbers = [known.setdefault(key, len(known)) for key in keys]
                 # own is -1, the last of this array, where a row has no identifier
                 yield np.array([*numbers, -1], dtype=np.int64)[own]
@@ -352,9 +354,9 @@ def _mapped(
 
 
 def _positions(chosen: SelectedRows) -> RowMask:
-    found = [rows.units for rows in chosen]
+    units = [rows.units for rows in chosen]
     mask = np.zeros(chosen.length, dtype=np.bool_)
-    for positions in found:
+    for positions in units:
         mask[positions] = True
     return RowMask.of(mask)
 
@@ -405,8 +407,8 @@ def concatenated(pieces: Iterable[NDArray[Any]], empty: NDArray[Any]) -> NDArray
     length = 0
     with tempfile.TemporaryFile() as file:  # closed here; the memory map keeps it alive
         for piece in chain(held, left):
-            found = np.ascontiguousarray(piece, dtype=empty.dtype)
-            length += len(found)
-            file.write(found.data.cast("B") if found.size else b"")
+            array = np.ascontiguousarray(piece, dtype=empty.dtype)
+            length += len(array)
+            file.write(array.data.cast("B") if array.size else b"")
         file.flush()
         return np.memmap(file, dtype=empty.dtype, mode="r", shape=(length, *empty.shape[1:]))

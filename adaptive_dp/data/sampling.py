@@ -107,11 +107,11 @@ class PartSample:
     def words(self) -> Words:
         """Return the units' words."""
         first = self.start // self.size
-        found = [np.empty(0, dtype=np.uint64)]
+        pieces = [np.empty(0, dtype=np.uint64)]
         for i, child in enumerate(self.children, first):
             end = min(self.stop - i * self.size, self.size)
-            found.append(child.words(end)[max(0, self.start - i * self.size) :])
-        return np.concatenate(found)
+            pieces.append(child.words(end)[max(0, self.start - i * self.size) :])
+        return np.concatenate(pieces)
 
 
 @frozen(eq=False, repr=False)
@@ -176,8 +176,8 @@ def poisson_sample(source: RandomSource, rate: float, count: int) -> Bools:
     """Return whether each of ``count`` units is in a Poisson sample."""
     if rate >= 1 or count <= LOCAL_UNITS:
         return source.bernoulli(rate, count)
-    found, interval = np.empty(count, dtype=np.bool_), rate_interval(rate)
+    sampled, interval = np.empty(count, dtype=np.bool_), rate_interval(rate)
     for i, child in enumerate(new_children(source, count)):  # the words of one child at a time
-        own = found[i * CHILD_UNITS : (i + 1) * CHILD_UNITS]
+        own = sampled[i * CHILD_UNITS : (i + 1) * CHILD_UNITS]
         own[:] = interval.has(child.words(len(own)))
-    return found
+    return sampled

@@ -57,7 +57,7 @@ class Scheduler:
     def run(
         self,
         jobs: Sequence[Job],
-        found: dict[int, Attempt] | None = None,
+        attempts: dict[int, Attempt] | None = None,
         one_done: Callable[[], object] = lambda: None,
     ) -> list[Attempt]:
         """Return for each job the attempt that finished first.
@@ -78,8 +78,8 @@ class Scheduler:
         """
         news: SimpleQueue[tuple[int, Attempt]] = SimpleQueue()
         tried: list[list[Attempt]] = [[] for _ in jobs]
-        found = {} if found is None else found
-        known = len(found)
+        attempts = {} if attempts is None else attempts
+        known = len(attempts)
 
         def submit(i: int, workers: Workers) -> None:
             attempt = jobs[i](workers, len(tried[i]) > 0)
@@ -91,27 +91,27 @@ class Scheduler:
         try:
             awake = self._awake()
             for i in range(len(jobs)):
-                if i not in found:
+                if i not in attempts:
                     submit(i, awake)
-            while len(found) < len(jobs):
+            while len(attempts) < len(jobs):
                 try:
                     i, attempt = news.get(timeout=max(0.0, retry_at - time.monotonic()))
                 except Empty:
-                    left = {i: tried[i] for i in range(len(jobs)) if i not in found}
+                    left = {i: tried[i] for i in range(len(jobs)) if i not in attempts}
                     for i, worker in self._spread(left):
                         submit(i, [worker])
-                    now, done = time.monotonic(), len(found) - known
+                    now, done = time.monotonic(), len(attempts) - known
                     retry_at = now + (self._span(last - start, done) if done else now - start)
                     continue
-                if i not in found:
+                if i not in attempts:
                     if attempt[-1].status in ("error", "cancelled"):
                         raise SchemaError("a part of the data was lost: the cluster gave it up")
-                    found[i], last = attempt, time.monotonic()
+                    attempts[i], last = attempt, time.monotonic()
                     one_done()
-            return [found[i] for i in range(len(jobs))]
+            return [attempts[i] for i in range(len(jobs))]
         finally:
             # on an error or an interruption too: nobody waits for the other attempts any more
-            lost = [a for i, each in enumerate(tried) for a in each if a is not found.get(i)]
+            lost = [a for i, each in enumerate(tried) for a in each if a is not attempts.get(i)]
             with suppress(OSError):  # the cluster is gone
                 self._drop(lost)
 

@@ -195,17 +195,17 @@ def paths_of(data: Any) -> list[Path] | None:
         for each in given
     ):
         return None
-    found: list[Path] = []
+    files: list[Path] = []
     for each in given:
         path = Path(each)
         if has_magic(str(path)) and not path.exists():
             matches = sorted(glob(str(path)))
             if not matches:
                 raise SchemaError(f"no file matches {path}")
-            found += map(Path, matches)
+            files += map(Path, matches)
         else:
-            found.append(path)
-    return found
+            files.append(path)
+    return files
 
 
 def read_file(path: Path, columns: Mapping[str, Reading], unit: str | None) -> Any:
@@ -285,8 +285,8 @@ def rows_of_files(
         if name.endswith(".parquet"):
             groups, typed, kind = row_groups(path, every, unit)
             parts += groups
-            found = {name: typed.columns[name] for name in wanted}
-            empty = MemoryRows(found or empty.columns, empty.units)
+            typed_columns = {name: typed.columns[name] for name in wanted}
+            empty = MemoryRows(typed_columns or empty.columns, empty.units)
         else:
             parts += csv_parts(path, every, None if coded else unit)
         if kind:
@@ -323,10 +323,10 @@ def refuse_repeated_files(paths: Sequence[Path]) -> None:
     """
     known = set[Path]()
     for path in paths:
-        found = path.resolve()
-        if found in known:
+        resolved = path.resolve()
+        if resolved in known:
             raise SchemaError(f"{path.name} is named twice, and its rows would count twice")
-        known.add(found)
+        known.add(resolved)
 
 
 def _chosen_engine(paths: Sequence[Path]) -> str:
@@ -349,8 +349,8 @@ def _rows_of_dataset(data: Any, columns: dict[str, Reading], unit: str | None) -
     """Return the rows of a data set of PyArrow, of which a few batches are in memory."""
     every = columns if unit is None or unit in columns else {**columns, unit: "value"}
     parts, typed = dataset_pieces(data, dict(every))
-    found = {name: typed.columns[name] for name in columns} or empty_rows(columns).columns
-    empty = MemoryRows(found, typed.units)
+    typed_columns = {name: typed.columns[name] for name in columns} or empty_rows(columns).columns
+    empty = MemoryRows(typed_columns, typed.units)
     return partitioned_rows(Local(tuple(parts), columns, empty), unit)
 
 
@@ -364,8 +364,8 @@ def _is_dask_array(data: Any) -> bool:
 
 def _of_dask_arrays(data: Any, names: Sequence[Any]) -> bool:
     """Return whether all columns that are read are Dask arrays."""
-    found = [data[name] for name in names if name in data] if isinstance(data, Mapping) else []
-    return bool(found) and all(map(_is_dask_array, found))
+    arrays = [data[name] for name in names if name in data] if isinstance(data, Mapping) else []
+    return bool(arrays) and all(map(_is_dask_array, arrays))
 
 
 def _of_package(data: Any, *names: str) -> bool:

@@ -197,10 +197,10 @@ class ProcessTask:
         if outcome is None:  # what it returned or raised cannot be sent: repeat it here
             with one_blas_thread():
                 return run_task(*self._job)
-        succeeded, found = outcome
+        succeeded, value = outcome
         if not succeeded:
-            raise found
-        return found
+            raise value
+        return value
 
     def cancel(self) -> None:
         """Do nothing: when a pass is given up, the processes are ended."""
@@ -234,8 +234,8 @@ def _to_bytes(job: Any) -> bytes:
     """Return a task as bytes, with the code of functions that are not in a module."""
     import cloudpickle
 
-    found: bytes = cloudpickle.dumps(job)
-    return found
+    pickled: bytes = cloudpickle.dumps(job)
+    return pickled
 
 
 def _from_bytes(outcome: bytes) -> Any:

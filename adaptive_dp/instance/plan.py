@@ -14,7 +14,7 @@ from accountants.errors import DomainError, probability
 from accountants.numerics import Array, up
 from accountants.secret import Secret
 from adaptive_dp.data.memory import MemoryRows
-from adaptive_dp.graph.compile import Charge, distance, releases
+from adaptive_dp.graph.compile import ReleasePath, distance, releases
 from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
 from adaptive_dp.graph.operation import Operation, Query
 from adaptive_dp.graph.plan import Pipeline
@@ -179,10 +179,10 @@ def per_instance(plan: Pipeline, /, **data: Any) -> Secret[Array]:
     >>> losses, losses.reveal().round(6).tolist()
     (<private>, [0.0, 0.1, 0.5])
     """
-    charges = releases(plan.structure)
-    for charge in charges:
-        _check(charge)
-    names = {charge.source.name for charge in charges}
+    paths = releases(plan.structure)
+    for path in paths:
+        _check(path)
+    names = {path.source.name for path in paths}
     if len(names) != 1 or set(data) != names:
         raise DataError(
             f"per_instance reads one data set, here {sorted(names)}, got {sorted(data)}; pass it "
@@ -192,18 +192,18 @@ def per_instance(plan: Pipeline, /, **data: Any) -> Secret[Array]:
     secret_data = Secret(next(iter(data.values())))
     del data
     certified = plan.certify().epsilon  # holds for every unit, so it is an upper bound too
-    return Secret(np.minimum(_guarded_epsilons(charges, secret_data, plan.delta), certified))
+    return Secret(np.minimum(_guarded_epsilons(paths, secret_data, plan.delta), certified))
 
 
-def _check(charge: Charge) -> None:
+def _check(path: ReleasePath) -> None:
     """Raise unless the loss of the release is that of a unit's own contribution."""
-    where, query = charge.node.name, charge.chain[-1]
-    if charge.source.neighbors == "replace_one":
+    where, query = path.node.name, path.steps[-1]
+    if path.source.neighbors == "replace_one":
         raise DeclarationError(
             f"{where}: under replace_one a record's loss depends on what replaces it; declare the "
             "data set with neighbors='add_remove'"
         )
-    for node in charge.chain:
+    for node in path.steps:
         supported = _QUERIES if node is query else _STEPS
         if node.handle.operation.kind not in supported or len(node.handle.inputs) > 1:
             raise DeclarationError(
@@ -211,21 +211,21 @@ def _check(charge: Charge) -> None:
                 f"here; supported are {', '.join(_QUERIES)} of rows that depend on no sample, "
                 "repeat or released value"
             )
-    if type(charge.mechanism) not in (Gaussian, Laplace) or len(charge.node.handle.inputs) > 1:
+    if type(path.mechanism) not in (Gaussian, Laplace) or len(path.node.handle.inputs) > 1:
         raise DeclarationError(
-            f"{where}: {type(charge.mechanism).__name__} has no per-instance loss here; release "
+            f"{where}: {type(path.mechanism).__name__} has no per-instance loss here; release "
             "with Gaussian or Laplace"
         )
-    if charge.mechanism.free():
+    if path.mechanism.free():
         raise DeclarationError(f"{where}: its noise is still free; call plan.calibrate(...) first")
 
 
-def _guarded_epsilons(charges: Sequence[Charge], data: Secret[Any], delta: float) -> Array:
+def _guarded_epsilons(paths: Sequence[ReleasePath], data: Secret[Any], delta: float) -> Array:
     """Return each unit's epsilon; an error shows no data."""
     message = ""
     try:
         with np.errstate(all="ignore"):  # a warning would depend on the data
-            return _epsilons(charges, charges[0].source.bind(data.reveal()), delta)
+            return _epsilons(paths, paths[0].source.bind(data.reveal()), delta)
     except (DataError, KeyboardInterrupt) as error:
         message, interrupted = str(error), isinstance(error, KeyboardInterrupt)
     except BaseException:
@@ -238,34 +238,34 @@ def _guarded_epsilons(charges: Sequence[Charge], data: Secret[Any], delta: float
     raise RunError("per_instance failed; the cause is withheld, since it may carry private data")
 
 
-def _epsilons(charges: Sequence[Charge], rows: Any, delta: float) -> Array:
+def _epsilons(paths: Sequence[ReleasePath], rows: Any, delta: float) -> Array:
     """Return each unit's epsilon, in the order of the units' first rows."""
     if not isinstance(rows, MemoryRows):
         raise DataError("per_instance reads data in memory: arrays, a mapping of columns, a frame")
-    lengths = np.array([_contributions(charges, unit) for unit in _units(rows)])
-    lengths = lengths.reshape(-1, len(charges)).T  # a row for each release, without units too
+    lengths = np.array([_contributions(paths, unit) for unit in _units(rows)])
+    lengths = lengths.reshape(-1, len(paths)).T  # a row for each release, without units too
     mus: list[Array] = [np.zeros(lengths.shape[1])]
     pures: list[Array] = [np.zeros(lengths.shape[1])]
-    for charge, release_lengths in zip(charges, lengths, strict=True):
-        sensitivity = distance(charge, charge.mechanism.norm)
-        losses = mus if isinstance(charge.mechanism, Gaussian) else pures
+    for path, release_lengths in zip(paths, lengths, strict=True):
+        sensitivity = distance(path, path.mechanism.norm)
+        losses = mus if isinstance(path.mechanism, Gaussian) else pures
         # no contribution is longer than the certified sensitivity, whatever rounding says
         losses.append(
-            np.array([_cost(charge, min(v, sensitivity)) for v in release_lengths.tolist()])
+            np.array([_cost(path, min(v, sensitivity)) for v in release_lengths.tolist()])
         )
     return np.where(lengths.any(axis=0), _composed(mus, pures, delta), 0.0)
 
 
-def _cost(charge: Charge, length: float) -> float:
+def _cost(path: ReleasePath, length: float) -> float:
     """Return the mu, or the pure epsilon, of a release at a unit's contribution of this length.
 
     The mechanism's rounding is included, but for a unit that contributes nothing.
     """
-    query = charge.chain[-1].handle
+    query = path.steps[-1].handle
     assert isinstance(query.operation, Query)
     shape = query.operation.dimension(query.domain), query.operation.step(query.domain)
-    loss = charge.mechanism.cost(up(length, 8), *shape)
-    value = loss.mu() if isinstance(charge.mechanism, Gaussian) else loss.pure()
+    loss = path.mechanism.cost(up(length, 8), *shape)
+    value = loss.mu() if isinstance(path.mechanism, Gaussian) else loss.pure()
     if length == 0:
         return 0.0
     return math.inf if value is None else up(value, 2)
@@ -293,21 +293,21 @@ def _units(rows: MemoryRows) -> Iterator[MemoryRows]:
         yield MemoryRows({name: v[own] for name, v in rows.columns.items()}, rows.units[own])
 
 
-def _contributions(charges: Sequence[Charge], rows: MemoryRows) -> list[float]:
+def _contributions(paths: Sequence[ReleasePath], rows: MemoryRows) -> list[float]:
     """Return the length of one unit's contribution to each release, in its mechanism's norm."""
     values: dict[str, Any] = {}
     stream, lengths = SecureStream(), []
-    for charge in charges:
+    for path in paths:
         value: Any = rows
-        for node in charge.chain[1:]:
+        for node in path.steps[1:]:
             if node.name not in values:
                 values[node.name] = node.handle.operation.run([value], stream)
             value = values[node.name]
         vector = np.atleast_1d(np.asarray(value, dtype=np.float64))
         # divided by the largest entry first, since squares would overflow
         largest = float(np.abs(vector).max(initial=0.0))
-        length = largest * float(np.linalg.norm(vector / (largest or 1.0), charge.mechanism.norm))
-        query = charge.chain[-1].handle.operation
+        length = largest * float(np.linalg.norm(vector / (largest or 1.0), path.mechanism.norm))
+        query = path.steps[-1].handle.operation
         rounded_up = up(length, len(vector) + 4) + _query_rounding(query, len(vector))
         lengths.append(rounded_up if length > 0 else 0.0)
     return lengths

@@ -38,7 +38,13 @@ from adaptive_dp.instance.records import RidgeBounds, worst_curve
 from adaptive_dp.mechanisms.additive import Gaussian, sigma_for
 from adaptive_dp.mechanisms.released_bounds import LowerBound, UpperBound, check_failure
 from adaptive_dp.noise.stream import FLOAT_SAMPLER, Stream
-from adaptive_dp.queries.moments import FARTHEST, CoefficientNorm, LeastEigenvalue, kept, unit
+from adaptive_dp.queries.moments import (
+    FARTHEST,
+    CoefficientNorm,
+    LeastEigenvalue,
+    clamp_released,
+    unit,
+)
 
 # -----------------------------------------------------------------------------
 # A sample of the ridge posterior, at a temperature that released bounds allow.
@@ -88,7 +94,7 @@ class PosteriorSample(Mechanism):
 
     >>> import adaptive_dp as dp
     >>> loss = PosteriorSample(mu=0.25, failure=1e-7).loss(distance=1)
-    >>> round(loss.mu(), 6), loss.failure()
+    >>> round(loss.mu(), 6), loss.delta_floor()
     (0.25, 1e-07)
     >>> people = dp.dataset("people", columns={"age": (0, 100), "days": (0, 40)})
     >>> plan = dp.Pipeline(model=people.solve(dp.AdaOPS(["age"], "days"), epsilon=1.0, delta=1e-6))
@@ -113,7 +119,7 @@ class PosteriorSample(Mechanism):
         # the test reads released values alone, so that it costs nothing and its answer is public
         if not passes_test(gamma, ridge, bound, size, mu=self.mu, failure=self.failure):
             return np.full(width, math.nan)
-        ridge, bound = kept(ridge, bound)
+        ridge, bound = clamp_released(ridge, bound)
         factor, centre = solution(value, ridge)
         # no direction has a larger deviation; like the step, it is a function of released values
         deviation = 1 / math.sqrt(gamma * (ridge + bound))
@@ -283,7 +289,7 @@ class PerturbedCoefficients(Mechanism):
         sigma = sigma_of_bounds(ridge, bound, size, mu=self.mu, width=width)
         if math.isinf(sigma):
             return np.full(width, math.nan)
-        _, centre = solution(value, kept(ridge, bound)[0])
+        _, centre = solution(value, clamp_released(ridge, bound)[0])
         return Gaussian(sigma).release(np.array([float(c) for c in centre]), stream)
 
     def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
@@ -376,7 +382,7 @@ def bounds_of(ridge: float, bound: float, size: float) -> RidgeBounds | None:
     """
     if not size < FARTHEST / 2:  # the norm may be cut off
         return None
-    ridge, bound = kept(ridge, bound)
+    ridge, bound = clamp_released(ridge, bound)
     exponent = up(max(0.0, size) * unit(ridge, bound), 8)  # log(1 + T)
     if not exponent < 200:
         return None

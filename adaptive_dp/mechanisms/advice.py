@@ -14,13 +14,13 @@ from typing import Any
 
 from attrs import NOTHING, frozen
 
-from adaptive_dp.graph.compile import Charge, distance
+from adaptive_dp.graph.compile import ReleasePath, distance
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import PrivateQuery, lineage
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.nodes import Node
 from adaptive_dp.graph.operation import Query
-from adaptive_dp.graph.plan import certified_at
+from adaptive_dp.graph.plan import check_delta
 from adaptive_dp.graph.values import fields_of
 from adaptive_dp.mechanisms import (
     DiscreteGaussian,
@@ -332,7 +332,7 @@ def suitable(
     DiscreteLaplace: global sensitivity, noise of about 1.41/epsilon on each number; good where
     counts must stay integers, but its noise is for the worst case
     """
-    delta, names = certified_at(delta), {knows} if isinstance(knows, str) else set(knows)
+    delta, names = check_delta(delta), {knows} if isinstance(knows, str) else set(knows)
     if not (isinstance(query, PrivateQuery) and isinstance(query.operation, Query)):
         raise DeclarationError(
             "suitable takes a private query such as people.count(), before its release, got a "
@@ -345,15 +345,15 @@ def suitable(
             f"no mechanism has a required parameter {unknown}; knows takes names among "
             f"{', '.join(sorted(parameters))}"
         )
-    # the query's lineage as nodes, which is what a charge's distance is computed from
+    # the query's lineage as nodes, which is what a path's distance is computed from
     chain = [
         Node(h, h.operation.label(), "", (), (), (), (), i) for i, h in enumerate(lineage(query))
     ]
-    charge = Charge(chain[-1], tuple(chain))
+    path = ReleasePath(chain[-1], tuple(chain))
     families = list(dict.fromkeys(row.family for row in TABLE))
     ranked = []
-    for row in filter(lambda row: _applies(row, charge, delta), TABLE):
-        size = _noise_size(row, charge, delta)
+    for row in filter(lambda row: _applies(row, path, delta), TABLE):
+        size = _noise_size(row, path, delta)
         missing = [name for name in row.required_parameters if name not in names]
         # 0: all its parameters are known; 1: it has none; 2: one is missing
         readiness = (2 if missing else 0) if row.required_parameters else 1
@@ -370,9 +370,9 @@ def readers(query: Query) -> list[str]:
     return [mechanism.__name__ for mechanism in dict.fromkeys(mechanisms)]
 
 
-def _applies(row: Row, charge: Charge, delta: float) -> bool:
+def _applies(row: Row, path: ReleasePath, delta: float) -> bool:
     """Return whether a mechanism reads the query's output, and promises something at delta."""
-    query, domain = _query_and_domain(charge)
+    query, domain = _query_and_domain(path)
     mechanism, family = row.mechanism, row.family
     if not (
         issubclass(query.output_type, mechanism.input_type)
@@ -381,13 +381,13 @@ def _applies(row: Row, charge: Charge, delta: float) -> bool:
     ):
         return False
     try:
-        return math.isfinite(distance(charge, _norm(mechanism)))
+        return math.isfinite(distance(path, _norm(mechanism)))
     except DeclarationError:  # the query has no sensitivity in that norm
         return False
 
 
-def _query_and_domain(charge: Charge) -> tuple[Query, Any]:
-    handle = charge.chain[-1].handle
+def _query_and_domain(path: ReleasePath) -> tuple[Query, Any]:
+    handle = path.steps[-1].handle
     assert isinstance(handle.operation, Query)
     return handle.operation, handle.domain
 
@@ -397,16 +397,16 @@ def _norm(mechanism: type[Mechanism]) -> float:
     return 2 if isinstance(mechanism.norm, property) else mechanism.norm
 
 
-def _noise_size(row: Row, charge: Charge, delta: float) -> float:
+def _noise_size(row: Row, path: ReleasePath, delta: float) -> float:
     """Return the standard deviation on each number times epsilon; 0 where no factor is known."""
     if row.factor is None:
         return 0.0
-    query, domain = _query_and_domain(charge)
+    query, domain = _query_and_domain(path)
     norm, dimension = _norm(row.mechanism), query.dimension(domain)
     # discrete noise rounds the value to integers, which moves each coordinate by up to 1
     is_discrete = row.mechanism in (DiscreteLaplace, DiscreteGaussian)
     rounding = lattice.rounding_distance(query.step(domain), 1.0) if is_discrete else 0.0
-    sensitivity = distance(charge, norm) + rounding * dimension ** (1 / norm)
+    sensitivity = distance(path, norm) + rounding * dimension ** (1 / norm)
     return float(f"{row.factor(dimension, delta) * sensitivity:.9g}")  # ties survive rounding
 
 

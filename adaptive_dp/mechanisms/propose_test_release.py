@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountants import Approximate, PrivacyLoss
-from adaptive_dp.graph.mechanism import Choice, Mechanism, Stability, budget_parameter
+from adaptive_dp.graph.mechanism import Choice, LocalSensitivity, Mechanism, budget_parameter
 from adaptive_dp.mechanisms.smooth_sensitivity import (
     charged_epsilon,
     check_bool,
@@ -197,7 +197,7 @@ class ProposeTestRelease(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = Stability
+    input_type: ClassVar[type] = LocalSensitivity
     theorem: ClassVar[str] = "Dwork & Lei 2009; Dwork & Roth 2014, sec. 7.2 (propose-test-release)"
     sampler: ClassVar[str] = (
         f"two-sided geometric on integers; Laplace, {FLOAT_SAMPLER}, rounded to a grid of the "
@@ -208,11 +208,11 @@ class ProposeTestRelease(Mechanism):
     delta: float = delta_parameter()
     bound: float = public_parameter("bound")
 
-    def release(self, value: Stability, stream: Stream) -> NDArray[np.float64]:
+    def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
         """Return the value with noise on a grid inside its bounds, or NaN; shape ()."""
         half = noise_epsilon(self.epsilon) / 2
         # test first: whether noise for `bound` would suffice is itself private
-        if not is_far(value.within(self.bound), half, self.delta, stream):
+        if not is_far(value.distance_above(self.bound), half, self.delta, stream):
             return np.array(math.nan)
         # a little more noise than for `bound`: rounding is on the private side
         noisy = value.value + laplace_draw(stream) * (self.bound * (1 + 1e-12) / half)
@@ -275,7 +275,7 @@ class ReleasedSensitivity(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = Stability
+    input_type: ClassVar[type] = LocalSensitivity
     theorem: ClassVar[str] = "private bound of the local sensitivity: Dwork & Lei 2009"
     sampler: ClassVar[str] = (
         f"two-sided geometric on integers; Laplace, {FLOAT_SAMPLER}, rounded to a grid of the "
@@ -287,7 +287,7 @@ class ReleasedSensitivity(Mechanism):
     slope: float = public_parameter("slope")
     logarithmic: bool = attrs.field(default=True, validator=check_bool)
 
-    def release(self, value: Stability, stream: Stream) -> NDArray[np.float64]:
+    def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
         """Return the value with noise on a grid inside its bounds, shape ()."""
         half = noise_epsilon(self.epsilon) / 2
         offset = two_sided_geometric(half, stream) + distance_threshold(half, self.delta)
@@ -299,7 +299,7 @@ class ReleasedSensitivity(Mechanism):
         """Return the loss of ``distance`` changed rows."""
         return group_loss(Approximate(charged_epsilon(self.epsilon), self.delta), distance)
 
-    def sensitivity_bound(self, value: Stability, offset: int) -> float:
+    def sensitivity_bound(self, value: LocalSensitivity, offset: int) -> float:
         """Return B at ``offset = N + T``; private. At least the grid's step.
 
         Levels are a little farther apart than ``slope``, by more than all rounding of L.

@@ -1,8 +1,8 @@
 """Noise in proportion to the smooth sensitivity: Laplace, Student's t, Cauchy, log-normal.
 
 These mechanisms release ``f(x) + S(x)/a Z`` with S a beta-smooth sensitivity of f
-(`Stability.smooth`; Nissim, Raskhodnikova and Smith 2007, Def. 2.2) and Z a draw of a fixed law:
-noise is small where the data are stable, and its scale does not show how stable they are.
+(`LocalSensitivity.smooth`; Nissim, Raskhodnikova and Smith 2007, Def. 2.2) and Z a draw of a fixed
+law: noise is small where the data are stable, and its scale does not show how stable they are.
 
 The common step of their proofs: neighbours have ``S(x') = e^b S(x)`` with ``|b| <= beta``, and
 ``|f(x) - f(x')|`` is at most both S(x) and S(x'). So, in units of ``S(x)/a``, the two outputs are
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from accountants import Approximate, PrivacyLoss, Pure, ZeroConcentrated
 from accountants.numerics import up
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.mechanism import SLACK, Mechanism, Stability, budget_parameter
+from adaptive_dp.graph.mechanism import SLACK, LocalSensitivity, Mechanism, budget_parameter
 from adaptive_dp.graph.values import POSITIVE, number, positive
 from adaptive_dp.noise.stream import FLOAT_SAMPLER, Stream
 
@@ -111,7 +111,11 @@ def charged_epsilon(epsilon: float) -> float:
 
 
 def add_noise(
-    value: Stability, beta: float, shift: float, draw: Callable[[Stream], float], stream: Stream
+    value: LocalSensitivity,
+    beta: float,
+    shift: float,
+    draw: Callable[[Stream], float],
+    stream: Stream,
 ) -> NDArray[np.float64]:
     """Return ``f + S/a Z`` on the grid of the bounds, with ``a = shift`` and Z from ``draw``.
 
@@ -216,7 +220,7 @@ class SmoothLaplace(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = Stability
+    input_type: ClassVar[type] = LocalSensitivity
     theorem: ClassVar[str] = (
         "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; exact delta of shifted and stretched "
         "Laplace laws"
@@ -226,7 +230,7 @@ class SmoothLaplace(Mechanism):
     epsilon: float = budget_parameter("epsilon")
     delta: float = delta_parameter()
 
-    def release(self, value: Stability, stream: Stream) -> NDArray[np.float64]:
+    def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
         """Return the value with noise, on a grid inside its bounds, shape ()."""
         epsilon = noise_epsilon(self.epsilon)
         beta = laplace_smoothness(epsilon, self.delta)
@@ -386,7 +390,7 @@ class SmoothStudent(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = Stability
+    input_type: ClassVar[type] = LocalSensitivity
     theorem: ClassVar[str] = (
         "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; Bun & Steinke 2019; exact loss "
         "of Student's t (hyperbolic distance)"
@@ -396,7 +400,7 @@ class SmoothStudent(Mechanism):
     epsilon: float = budget_parameter("epsilon")
     degrees: float = attrs.field(default=3.0, converter=number, validator=_check_degrees)
 
-    def release(self, value: Stability, stream: Stream) -> NDArray[np.float64]:
+    def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
         """Return the value with noise, on a grid inside its bounds, shape ()."""
         epsilon = noise_epsilon(self.epsilon)
         beta = student_smoothness(epsilon, self.degrees)
@@ -447,7 +451,7 @@ class SmoothCauchy(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = Stability
+    input_type: ClassVar[type] = LocalSensitivity
     theorem: ClassVar[str] = (
         "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; exact loss of Cauchy laws (hyperbolic "
         "distance)"
@@ -456,7 +460,7 @@ class SmoothCauchy(Mechanism):
 
     epsilon: float = budget_parameter("epsilon")
 
-    def release(self, value: Stability, stream: Stream) -> NDArray[np.float64]:
+    def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
         """Return the value with noise, on a grid inside its bounds, shape ()."""
         epsilon = noise_epsilon(self.epsilon)
         beta = student_smoothness(epsilon, 1)
@@ -523,7 +527,7 @@ class SmoothLaplaceLogNormal(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = Stability
+    input_type: ClassVar[type] = LocalSensitivity
     theorem: ClassVar[str] = (
         "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; Bun & Steinke 2019 (Laplace log-normal)"
     )
@@ -531,7 +535,7 @@ class SmoothLaplaceLogNormal(Mechanism):
 
     epsilon: float = budget_parameter("epsilon")
 
-    def release(self, value: Stability, stream: Stream) -> NDArray[np.float64]:
+    def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
         """Return the value with noise, on a grid inside its bounds, shape ()."""
         beta, shift = lognormal_split(noise_epsilon(self.epsilon))
         return add_noise(value, beta, shift, lognormal_draw, stream)

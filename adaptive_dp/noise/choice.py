@@ -57,9 +57,9 @@ def _decided(exact: Exact, counts: Sequence[int], drawn: int, stream: Stream) ->
         bounds = {x: exp_bounds(x, bits + 64) for x in set(exponents)}
         lows = list(accumulate(m * bounds[x][0] for m, x in zip(counts, exponents, strict=True)))
         highs = list(accumulate(m * bounds[x][1] for m, x in zip(counts, exponents, strict=True)))
-        found = _first(lows, (drawn + 1) * highs[-1], bits)
-        if found is not None and (not found or highs[found - 1] << bits <= drawn * lows[-1]):
-            return found
+        index = _first(lows, (drawn + 1) * highs[-1], bits)
+        if index is not None and (not index or highs[index - 1] << bits <= drawn * lows[-1]):
+            return index
         drawn, bits = drawn << 64 | word(stream), bits + 64
 
 

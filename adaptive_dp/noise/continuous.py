@@ -59,9 +59,9 @@ def exponential(stream: Stream) -> Real:
 
 def laplace(stream: Stream) -> Real:
     """Return a Laplace number of scale 1."""
-    found = exponential(stream)
-    found.sign = _sign(stream)
-    return found
+    magnitude = exponential(stream)
+    magnitude.sign = _sign(stream)
+    return magnitude
 
 
 def normal(stream: Stream) -> Real:

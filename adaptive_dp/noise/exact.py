@@ -168,9 +168,9 @@ class LazyUniform:
         while True:
             # log10(2) < 0.30103, so 10^-digits is below a thousandth of the cell
             digits = self.bits * 30103 // 100000 + 4
-            found, error = threshold(digits), Fraction(2, 10**digits)
+            bound, error = threshold(digits), Fraction(2, 10**digits)
             # far below a cell it counts as 0: as a fraction it might have billions of digits
-            exact = Fraction(found) if found.adjusted() >= -digits else Fraction(0)
+            exact = Fraction(bound) if bound.adjusted() >= -digits else Fraction(0)
             # the whole cell is below all that the threshold may be ...
             if Fraction(self.prefix + 1, 2**self.bits) <= exact - error:
                 return True
@@ -231,7 +231,7 @@ def invert(
     # The second is the float error of q; 2^-40 covers the rounding of the constant and the sum.
     error = scale * (2.0 ** (TAIL_BITS - PREFIX_BITS) + QUANTILE_ERROR) + 2.0**-40
     least = 2 ** max(0, PREFIX_BITS - TAIL_BITS)
-    found = np.empty(count, dtype=np.int64)
+    drawn = np.empty(count, dtype=np.int64)
     for start in range(0, count, BLOCK):
         words = stream.words(min(BLOCK, count - start))
         prefix = words >> np.uint64(64 - PREFIX_BITS)
@@ -246,8 +246,8 @@ def invert(
         for i in np.flatnonzero(~certain):
             number = LazyUniform(stream, PREFIX_BITS, int(prefix[i]))
             block[i] = magnitude(tail, number, int(whole[i]))
-        found[start : start + len(block)] = signed(block, words)
-    return found
+        drawn[start : start + len(block)] = signed(block, words)
+    return drawn
 
 
 def signed(magnitudes: Integers, words: NDArray[np.uint64]) -> Integers:

@@ -135,11 +135,11 @@ def discrete_gaussian(stream: Stream, sigma: float, count: int) -> Integers:
     sigma = checked_scale(sigma)
     if sigma >= SMALL:
         return _by_rejection(stream, sigma, count)
-    found = np.empty(count, dtype=np.int64)
+    drawn = np.empty(count, dtype=np.int64)
     for start in range(0, count, exact.BLOCK):
         size = min(exact.BLOCK, count - start)
-        found[start : start + size] = _by_table(stream, sigma, size)
-    return found
+        drawn[start : start + size] = _by_table(stream, sigma, size)
+    return drawn
 
 
 def _by_table(stream: Stream, sigma: float, count: int) -> Integers:
@@ -152,11 +152,13 @@ def _by_table(stream: Stream, sigma: float, count: int) -> Integers:
     prefix = words >> np.uint64(64 - exact.PREFIX_BITS)
     table = _table(sigma, exact.PREFIX_BITS)
     index = np.searchsorted(table, prefix)
-    found = len(table) - 1 - index
+    magnitudes = len(table) - 1 - index
     for i in np.flatnonzero(table[index] == prefix):
         number = LazyUniform(stream, exact.PREFIX_BITS, int(prefix[i]))
-        found[i] = magnitude(lambda j, digits: _tail(sigma, j, digits), number, int(found[i]))
-    return signed(found, words)
+        magnitudes[i] = magnitude(
+            lambda j, digits: _tail(sigma, j, digits), number, int(magnitudes[i])
+        )
+    return signed(magnitudes, words)
 
 
 @lru_cache(maxsize=256)
@@ -204,12 +206,12 @@ def _tails(sigma: float, digits: int) -> tuple[Decimal, ...]:
 
 def _by_rejection(stream: Stream, sigma: float, count: int) -> Integers:
     """Return ``count`` draws of the discrete Gaussian, for sigma >= 8."""
-    found = rounded_gaussian(stream, sigma, count)
-    left = np.flatnonzero(~_accepted(stream, sigma, found))
+    drawn = rounded_gaussian(stream, sigma, count)
+    left = np.flatnonzero(~_accepted(stream, sigma, drawn))
     while len(left):
-        found[left] = rounded_gaussian(stream, sigma, len(left))
-        left = left[~_accepted(stream, sigma, found[left])]
-    return found
+        drawn[left] = rounded_gaussian(stream, sigma, len(left))
+        left = left[~_accepted(stream, sigma, drawn[left])]
+    return drawn
 
 
 def _accepted(stream: Stream, sigma: float, drawn: Integers) -> NDArray[np.bool_]:

@@ -67,5 +67,5 @@ def noisy(value: NDArray[np.float64], noise: Integers, unit: float) -> Floats:
         # steps below 2^120 are an exact int; float() rounds the exact sum once
         total[i] = float(int(steps[i]) + int(noise[i]))
     with np.errstate(over="ignore"):
-        found = np.clip(total * unit, -LARGEST, LARGEST)
-    return np.asarray(np.where(large, plain, found).reshape(np.shape(value)))
+        on_lattice = np.clip(total * unit, -LARGEST, LARGEST)
+    return np.asarray(np.where(large, plain, on_lattice).reshape(np.shape(value)))

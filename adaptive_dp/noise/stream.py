@@ -80,9 +80,9 @@ class Stream:
 
     def gaussian(self, sigma: float, shape: Shape = ()) -> Floats:
         """Return Gaussian noise of standard deviation ``sigma`` (see `standard_normals`)."""
-        found = standard_normals(self.words, math.prod(shape))
-        found *= sigma  # in place: to page in a second array would cost a third more
-        return found.reshape(shape)
+        drawn = standard_normals(self.words, math.prod(shape))
+        drawn *= sigma  # in place: to page in a second array would cost a third more
+        return drawn.reshape(shape)
 
 
 class SecureStream(Stream):
@@ -232,11 +232,11 @@ def standard_normals(words: Callable[[int], Words], count: int) -> Floats:
     Box and Muller 1958.
     """
     pairs = (count + 1) // 2
-    found = np.empty(2 * pairs)
+    normals = np.empty(2 * pairs)
     for start in range(0, pairs, PAIRS):
         size = min(PAIRS, pairs - start)
-        _fill_normals(words(2 * size), found[2 * start : 2 * (start + size)])
-    return found[:count]
+        _fill_normals(words(2 * size), normals[2 * start : 2 * (start + size)])
+    return normals[:count]
 
 
 def _fill_normals(drawn: Words, into: Floats) -> None:

@@ -27,16 +27,23 @@ from adaptive_dp.graph.operation import Operation, Visibility
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.graph.values import number, whole
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.pate.ballots import NEVER, at_random, known, noted, picked, unasked
-from adaptive_dp.pate.model import described, settings, taught
+from adaptive_dp.pate.ballots import (
+    NEVER,
+    known_answers,
+    random_positions,
+    record_answers,
+    select_points,
+    unasked,
+)
+from adaptive_dp.pate.model import check_settings, describe_model, train_model
 from adaptive_dp.pate.teachers import PointsDomain, Teachers
 from adaptive_dp.queries.labeled import open_handle
 
 Labels = NDArray[np.int64]
 
 
-def _settings(value: Mapping[str, Any]) -> dict[str, Any]:
-    return settings(dict(value), "a committee's model")
+def _check_settings(value: Mapping[str, Any]) -> dict[str, Any]:
+    return check_settings(dict(value), "a committee's model")
 
 
 @frozen
@@ -71,7 +78,7 @@ class Disagreement(Operation):
     batch: int = field(converter=number)
     members: int = field(default=10, converter=number)
     seed: int = field(default=0, converter=number)
-    settings: Mapping[str, Any] = field(factory=dict, converter=_settings)
+    settings: Mapping[str, Any] = field(factory=dict, converter=_check_settings)
 
     def __attrs_post_init__(self) -> None:
         for name, least, most in (
@@ -80,7 +87,7 @@ class Disagreement(Operation):
             ("members", 2, 10**4),
             ("seed", 0, 2**63 - 1),
         ):
-            _whole(f"active: {name}", getattr(self, name), least, most)
+            _check_int(f"active: {name}", getattr(self, name), least, most)
 
     def label(self) -> str:
         """Return what is chosen."""
@@ -112,14 +119,14 @@ class Disagreement(Operation):
             for _ in range(self.members if len(seen) else 0):
                 mine = draw.choice(seen, len(seen))
                 seed, said = int(draw.integers(2**31)), answers[mine].astype(np.int64)
-                member = taught(
+                member = train_model(
                     self.model.resolve(), self.settings, at[mine], said, seed, self.classes
                 )
                 votes[np.arange(len(left)), member.votes(at[left])] += 1
-        return left[np.argsort(_lead(votes), kind="stable")[: self.batch]]
+        return left[np.argsort(_vote_gaps(votes), kind="stable")[: self.batch]]
 
 
-def _lead(votes: NDArray[np.float64]) -> NDArray[np.float64]:
+def _vote_gaps(votes: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return by how much the first of each row is ahead of the second."""
     if votes.shape[1] == 1:
         return votes[:, 0]
@@ -179,18 +186,23 @@ def active(
     [10.577203, 10.577203]
     """
     at = open_handle("active: points", points)
-    size = _size("active", teachers, at, _whole("active: rounds", rounds, 1, 10**9) * _one(batch))
-    function, taken = described(model)
+    size = _check_size(
+        "active",
+        teachers,
+        at,
+        _check_int("active: rounds", rounds, 1, 10**9) * _check_questions(batch),
+    )
+    function, taken = describe_model(model)
     choose = Disagreement(
         function, len(teachers.domain.classes), batch, members, seed, {**taken, **parameters}
     )
 
     def ask(state: Released[Any]) -> Released[Any]:
         chosen: Released[Any] = Released(choose, (at, state))
-        votes = teachers.votes(post(picked, at, chosen), size=batch)  # type: ignore[arg-type]
-        return post(noted, state, chosen, votes.release(mechanism))
+        votes = teachers.votes(post(select_points, at, chosen), size=batch)  # type: ignore[arg-type]
+        return post(record_answers, state, chosen, votes.release(mechanism))
 
-    return post(known, repeat(ask, rounds, start=post(unasked, public(size))))
+    return post(known_answers, repeat(ask, rounds, start=post(unasked, public(size))))
 
 
 def passive(
@@ -224,17 +236,21 @@ def passive(
     True
     """
     at = open_handle("passive: points", points)
-    count = public(_size("passive", teachers, at, _one(size)))
-    chosen = post(at_random, count, size=size, seed=_whole("passive: seed", seed, 0, 2**63 - 1))
-    votes = teachers.votes(post(picked, at, chosen), size=size)  # type: ignore[arg-type]
-    return post(known, post(noted, post(unasked, count), chosen, votes.release(mechanism)))
+    count = public(_check_size("passive", teachers, at, _check_questions(size)))
+    chosen = post(
+        random_positions, count, size=size, seed=_check_int("passive: seed", seed, 0, 2**63 - 1)
+    )
+    votes = teachers.votes(post(select_points, at, chosen), size=size)  # type: ignore[arg-type]
+    return post(
+        known_answers, post(record_answers, post(unasked, count), chosen, votes.release(mechanism))
+    )
 
 
-def _one(value: Any) -> int:
-    return _whole("the number of questions", value, 1, 10**9)
+def _check_questions(value: Any) -> int:
+    return _check_int("the number of questions", value, 1, 10**9)
 
 
-def _whole(what: str, value: Any, least: int, most: int) -> int:
+def _check_int(what: str, value: Any, least: int, most: int) -> int:
     found = whole(value)
     if not (found is not None and least <= found <= most):
         raise DeclarationError(
@@ -244,7 +260,7 @@ def _whole(what: str, value: Any, least: int, most: int) -> int:
     return found
 
 
-def _size(what: str, teachers: Any, points: Any, asked: int) -> int:
+def _check_size(what: str, teachers: Any, points: Any, asked: int) -> int:
     if not (isinstance(teachers, Teachers) and isinstance(points.domain, PointsDomain)):
         raise DeclarationError(
             f"{what} needs teachers (dp.pate.teachers) and points (teachers.points), got "

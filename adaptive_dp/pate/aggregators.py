@@ -37,7 +37,7 @@ from adaptive_dp.noise import lattice
 from adaptive_dp.noise.gaussian import rounded_gaussian
 from adaptive_dp.noise.laplace import rounded_laplace
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.pate.ballots import BallotsDomain, VoteCounts, checked_probabilities
+from adaptive_dp.pate.ballots import BallotsDomain, VoteCounts, check_probabilities
 
 # -----------------------------------------------------------------------------
 # Noise on counts in whole steps, added and compared as integers.
@@ -61,18 +61,18 @@ def step(scale: float) -> float:
     return min(max(lattice.step(scale), FINEST), 1.0)
 
 
-def steps(counts: NDArray[Any], unit: float) -> Steps:
+def to_steps(counts: NDArray[Any], unit: float) -> Steps:
     """Return counts of at most 2^30 as whole steps."""
     return counts.astype(np.int64) * int(1 / unit)
 
 
-def reaching(values: Steps, threshold: float, unit: float) -> NDArray[np.bool_]:
+def reaches(values: Steps, threshold: float, unit: float) -> NDArray[np.bool_]:
     """Return which values, in steps, are at least a threshold in votes."""
     least = min(max(math.ceil(threshold / unit), -(2**63)), 2**63 - 1)
     return values >= np.int64(least)
 
 
-def require_noise(scale: float, what: str) -> None:
+def check_noise(scale: float, what: str) -> None:
     """Refuse noise that drowns any number of votes."""
     if not (scale <= MAX_SCALE):
         raise DeclarationError(
@@ -119,7 +119,7 @@ class GNMax(Mechanism):
 
     def release(self, value: VoteCounts, stream: Stream) -> NDArray[np.float64]:
         """Return the class of most votes after noise, the first of equals; shape (questions,)."""
-        return most(value.counts, self.sigma, stream)
+        return noisy_argmax(value.counts, self.sigma, stream)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss of one question where ``distance`` teachers change."""
@@ -134,12 +134,12 @@ class GNMax(Mechanism):
         return GaussianVotes(self.sigma, classes, teachers)
 
 
-def most(counts: NDArray[Any], sigma: float, stream: Stream) -> NDArray[np.float64]:
+def noisy_argmax(counts: NDArray[Any], sigma: float, stream: Stream) -> NDArray[np.float64]:
     """Return the position of the largest of ``counts + N(0, sigma^2)``, along the last axis."""
-    return np.asarray(np.argmax(noisy(counts, sigma, stream), axis=-1), dtype=np.float64)
+    return np.asarray(np.argmax(noisy_counts(counts, sigma, stream), axis=-1), dtype=np.float64)
 
 
-def noisy(counts: NDArray[Any], sigma: float, stream: Stream) -> NDArray[np.float64]:
+def noisy_counts(counts: NDArray[Any], sigma: float, stream: Stream) -> NDArray[np.float64]:
     """Return whole numbers with N(0, sigma^2), rounded to a power of two that divides 1.
 
     A function of the exact sums, so that no rounding moves neighbours apart.
@@ -155,15 +155,15 @@ def argmax_mu(teachers: float, sigma: float) -> float:
         raise DeclarationError(
             f"noise of sigma = {sigma:g} drowns any number of votes; use at most {MAX_SIGMA:g}"
         )
-    return up(changed(teachers) * math.sqrt(2) / sigma, 4)
+    return up(changed_teachers(teachers) * math.sqrt(2) / sigma, 4)
 
 
-def changed(distance: float) -> int:
+def changed_teachers(distance: float) -> int:
     """Return the number of teachers that change; it arrives rounded up by a few last places."""
     return math.ceil(distance * (1 - 1e-12))
 
 
-def several(loss: PrivacyLoss, questions: int) -> PrivacyLoss:
+def repeated_loss(loss: PrivacyLoss, questions: int) -> PrivacyLoss:
     """Return what so many questions cost, each as much as ``loss``."""
     if loss.pure() == 0:
         return Pure(0.0)
@@ -213,16 +213,18 @@ class LNMax(Mechanism):
         """Return the class of most votes after noise, the first of equals; shape (questions,)."""
         counts, unit = value.counts, step(self.scale)
         noise = rounded_laplace(stream, self.scale / unit, counts.size).reshape(counts.shape)
-        return np.asarray(np.argmax(steps(counts, unit) + noise, axis=1), dtype=np.float64)
+        return np.asarray(np.argmax(to_steps(counts, unit) + noise, axis=1), dtype=np.float64)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss of one question where ``distance`` teachers change."""
-        require_noise(self.scale, "scale")
-        return report_noisy_max(self.scale, 2 * changed(distance), noise="laplace", monotone=True)
+        check_noise(self.scale, "scale")
+        return report_noisy_max(
+            self.scale, 2 * changed_teachers(distance), noise="laplace", monotone=True
+        )
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss of ``dimension`` questions."""
-        return several(self.loss(distance), dimension)
+        return repeated_loss(self.loss(distance), dimension)
 
     def votes(self, teachers: int, classes: int) -> LaplaceVotes:
         """Return the loss of one question, as a function of its counts."""
@@ -241,7 +243,7 @@ class Plurality(Mechanism):
 
     Examples
     --------
-    >>> Plurality().loss(1.0).failure()
+    >>> Plurality().loss(1.0).delta_floor()
     1.0
     """
 
@@ -256,7 +258,7 @@ class Plurality(Mechanism):
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return what promises nothing, unless nobody changes."""
-        return Approximate(0.0, 1.0) if changed(distance) else Pure(0.0)
+        return Approximate(0.0, 1.0) if changed_teachers(distance) else Pure(0.0)
 
 
 # -----------------------------------------------------------------------------
@@ -266,7 +268,7 @@ class Plurality(Mechanism):
 SAMPLER = "Gaussian, exact, rounded to a power-of-two step"
 
 
-def _answers(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+def _check_answers(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
     found = whole(value)
     if value is not None and not (found is not None and 1 <= found <= 10**9):
         raise DeclarationError(
@@ -277,7 +279,7 @@ def _answers(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None
 
 def answers_parameter() -> Any:
     """Declare how many questions are answered at most; None for all."""
-    return attrs.field(default=None, converter=number, validator=_answers)
+    return attrs.field(default=None, converter=number, validator=_check_answers)
 
 
 class ConfidentGNMax(Mechanism):
@@ -336,9 +338,9 @@ class ConfidentGNMax(Mechanism):
     def release(self, value: VoteCounts, stream: Stream) -> NDArray[np.float64]:
         """Return answers, NaN for none; shape (questions,)."""
         unit = step(self.sigma_check)
-        largest = steps(value.counts.max(axis=1), unit)
-        passed = checked(self, largest, unit, stream)
-        return answered(self, value, passed, stream)
+        largest = to_steps(value.counts.max(axis=1), unit)
+        passed = check_questions(self, largest, unit, stream)
+        return answer_passed(self, value, passed, stream)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss of one question where ``distance`` teachers change."""
@@ -346,7 +348,7 @@ class ConfidentGNMax(Mechanism):
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss of ``dimension`` questions."""
-        return checks_loss(self, distance, dimension)
+        return confident_loss(self, distance, dimension)
 
     def votes(self, teachers: int, classes: int) -> ConfidentVotes:
         """Return the loss of one question, as a function of its counts.
@@ -359,7 +361,9 @@ class ConfidentGNMax(Mechanism):
         return ConfidentVotes(threshold, self.sigma_check, self.sigma, classes, teachers)
 
 
-def checked(mechanism: Any, values: Steps, unit: float, stream: Stream) -> NDArray[np.bool_]:
+def check_questions(
+    mechanism: Any, values: Steps, unit: float, stream: Stream
+) -> NDArray[np.bool_]:
     """Return which questions pass: ``value + N(0, sigma_1^2) >= T``, the first ``answers`` of them.
 
     Parameters
@@ -374,26 +378,26 @@ def checked(mechanism: Any, values: Steps, unit: float, stream: Stream) -> NDArr
         Where noise comes from.
     """
     noise = rounded_gaussian(stream, mechanism.sigma_check / unit, len(values))
-    passed = reaching(values + noise, mechanism.threshold, unit)
+    passed = reaches(values + noise, mechanism.threshold, unit)
     if mechanism.answers is not None:
         passed &= np.cumsum(passed) <= mechanism.answers
     return passed
 
 
-def answered(
+def answer_passed(
     mechanism: Any, value: VoteCounts, passed: NDArray[np.bool_], stream: Stream
 ) -> NDArray[np.float64]:
     """Return GNMax's answers to the questions that passed, NaN for the others."""
     found = np.full(len(value.counts), np.nan)
-    found[passed] = most(value.counts[passed], mechanism.sigma, stream)
+    found[passed] = noisy_argmax(value.counts[passed], mechanism.sigma, stream)
     return found
 
 
-def checks_loss(mechanism: Any, distance: float, questions: int) -> PrivacyLoss:
+def confident_loss(mechanism: Any, distance: float, questions: int) -> PrivacyLoss:
     """Return the loss of so many checks, and as many answers as there may be."""
-    require_noise(mechanism.sigma_check, "sigma_check")
-    require_noise(mechanism.sigma, "sigma")
-    teachers, limit = changed(distance), mechanism.answers
+    check_noise(mechanism.sigma_check, "sigma_check")
+    check_noise(mechanism.sigma, "sigma")
+    teachers, limit = changed_teachers(distance), mechanism.answers
     if teachers == 0:
         return Pure(0.0)
     most_answers = questions if limit is None else min(limit, questions)
@@ -407,7 +411,7 @@ def checks_loss(mechanism: Any, distance: float, questions: int) -> PrivacyLoss:
 # Interactive-GNMax: answers only where the teachers differ from what the student says already.
 
 
-def _confidence(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+def _check_confidence(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
     real = isinstance(value, int | float) and not isinstance(value, bool)
     if not (real and 0 <= value <= 1):
         raise DeclarationError(
@@ -461,22 +465,24 @@ class InteractiveGNMax(Mechanism):
     threshold: float = attrs.field(converter=number, validator=check_threshold)
     sigma_check: float = noise_parameter("sigma_check")
     sigma: float = noise_parameter("sigma")
-    confidence: float = attrs.field(converter=number, validator=_confidence)
+    confidence: float = attrs.field(converter=number, validator=_check_confidence)
     answers: int | None = answers_parameter()
 
     def admissible(self, given: Released[Any], ballots: BallotsDomain) -> Released[Any]:
         """Return the probabilities, checked in the open when the plan runs."""
         sizes = {"questions": ballots.questions, "classes": ballots.classes}
-        return post(checked_probabilities, given, **sizes)
+        return post(check_probabilities, given, **sizes)
 
     def release(self, value: VoteCounts, stream: Stream, *given: Any) -> NDArray[np.float64]:
         """Return answers, NaN for none; shape (questions,)."""
         counts, unit = value.counts, step(self.sigma_check)
         sizes = {"questions": counts.shape[0], "classes": counts.shape[1]}
-        student = checked_probabilities(given[0], **sizes)
+        student = check_probabilities(given[0], **sizes)
         expected = np.rint(value.teachers * student / unit).astype(np.int64)
-        passed = checked(self, (steps(counts, unit) - expected).max(axis=1), unit, stream)
-        found = answered(self, value, passed, stream)
+        passed = check_questions(
+            self, (to_steps(counts, unit) - expected).max(axis=1), unit, stream
+        )
+        found = answer_passed(self, value, passed, stream)
         own = ~passed & (student.max(axis=1) > self.confidence)
         found[own] = np.argmax(student[own], axis=1)
         return found
@@ -487,7 +493,7 @@ class InteractiveGNMax(Mechanism):
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss of ``dimension`` questions."""
-        return checks_loss(self, distance, dimension)
+        return confident_loss(self, distance, dimension)
 
 
 # -----------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from adaptive_dp.noise.stream import Stream
 Labels = NDArray[np.int64]
 
 
-def checked_points(at: Any, *, size: int, width: int) -> Any:
+def check_points(at: Any, *, size: int, width: int) -> Any:
     """Return rows to vote on, or refuse what does not have the declared shape.
 
     Raises
@@ -50,29 +50,29 @@ def unasked(size: int) -> Labels:
     return np.full(int(size), NEVER, dtype=np.int64)
 
 
-def at_random(count: int, *, size: int, seed: int) -> Labels:
+def random_positions(count: int, *, size: int, seed: int) -> Labels:
     """Return ``size`` different positions among ``count``, drawn by a public seed."""
     return np.random.default_rng(seed).permutation(int(count))[:size]
 
 
-def picked(points: Any, chosen: Any) -> Any:
+def select_points(points: Any, chosen: Any) -> Any:
     """Return the points at some positions."""
     return np.asarray(points)[np.asarray(chosen)]
 
 
-def noted(answers: Any, chosen: Any, said: Any) -> Labels:
+def record_answers(answers: Any, chosen: Any, said: Any) -> Labels:
     """Return answers, with what was said on the points at some positions."""
     found = np.array(answers, dtype=np.int64)
     found[np.asarray(chosen)] = np.asarray(said)
     return found
 
 
-def known(answers: Any) -> Labels:
+def known_answers(answers: Any) -> Labels:
     """Return answers, -1 where there is none."""
     return np.maximum(np.asarray(answers, dtype=np.int64), -1)
 
 
-def checked_probabilities(given: Any, *, questions: int, classes: int) -> Any:
+def check_probabilities(given: Any, *, questions: int, classes: int) -> Any:
     """Return the student's probabilities, or refuse what are none.
 
     Raises
@@ -94,7 +94,7 @@ def checked_probabilities(given: Any, *, questions: int, classes: int) -> Any:
     return found
 
 
-def spent_upper(
+def spent_upper_bound(
     released: Any, sigma: float, beta: float, spread: float, *, failure: float, worst: float
 ) -> float:
     """Return what is at least f, but with probability ``failure``: see `pate.Sanitized`.
@@ -174,7 +174,7 @@ def require_data(condition: bool, message: str) -> None:
         raise DataError(message)
 
 
-def positions(votes: NDArray[Any], classes: int) -> NDArray[np.int64]:
+def class_positions(votes: NDArray[Any], classes: int) -> NDArray[np.int64]:
     """Return votes as positions of classes; what is none counts as the first class's."""
     with np.errstate(all="ignore"):
         exact = votes.astype(np.float64)
@@ -190,7 +190,7 @@ def tally(votes: NDArray[Any], classes: int) -> NDArray[np.int64]:
 
 
 @frozen
-class Ask(Operation):
+class AskTeachers(Operation):
     """The teachers' votes on public or released rows.
 
     A prediction that is no class's position counts as one for the first class.
@@ -218,7 +218,7 @@ class Ask(Operation):
             raise DeclarationError("votes read teachers and the rows to vote on")
         assert teachers is not None
         assert classes is not None
-        return BallotsDomain(teachers, _size(self.size, "votes"), len(classes))
+        return BallotsDomain(teachers, _check_size(self.size, "votes"), len(classes))
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> VoteCounts:
         """Return the counts."""
@@ -226,7 +226,7 @@ class Ask(Operation):
         return teachers.counts(np.asarray(at, dtype=np.float64))  # type: ignore[no-any-return]
 
 
-def _size(value: Any, of: str) -> int:
+def _check_size(value: Any, of: str) -> int:
     found = whole(value)
     if not (found is not None and 1 <= found <= 10**9):
         raise DeclarationError(
@@ -329,7 +329,7 @@ class BallotsSource(SourceOperation):
             f"ballots {self.name!r} must be positions of classes, of shape {shape} (teachers, "
             'questions), or {"counts": ...} of shape ' + f"{(self.questions, self.classes)}",
         )
-        return VoteCounts(tally(positions(votes, self.classes), self.classes), self.teachers)
+        return VoteCounts(tally(class_positions(votes, self.classes), self.classes), self.teachers)
 
     def _counts(self, data: Any) -> NDArray[np.int64]:
         counts, shape = np.asarray(data), (self.questions, self.classes)
@@ -353,7 +353,7 @@ class BallotsSource(SourceOperation):
 
 
 @frozen
-class Counted(Query):
+class CountVotes(Query):
     """The counts of the votes, for aggregators."""
 
     kind: ClassVar[str] = "vote_counts"
@@ -404,7 +404,7 @@ class Ballots(Private[Any]):
 
     def counts(self) -> PrivateQuery[Any]:
         """Return the counts of each question as a query, for aggregators to release."""
-        return PrivateQuery(Counted(), (self,))
+        return PrivateQuery(CountVotes(), (self,))
 
     def release(
         self, mechanism: Mechanism, *, given: Sequence[Released[Any]] = (), name: str = ""

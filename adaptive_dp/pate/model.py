@@ -26,16 +26,16 @@ from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import plain
-from adaptive_dp.graph.registry import Function, found
-from adaptive_dp.pate.ballots import positions
+from adaptive_dp.graph.registry import Function, find_attribute
+from adaptive_dp.pate.ballots import class_positions
 
 _LOCK = threading.Lock()
-_TURN = threading.RLock()
+_GENERATOR_LOCK = threading.RLock()
 _USERS: list[None] = []
-_UNDO = contextlib.ExitStack()
+_CLEANUP = contextlib.ExitStack()
 
 
-class Nowhere(io.TextIOBase):
+class NullOutput(io.TextIOBase):
     """Takes every text, and keeps none."""
 
     def write(self, text: str) -> int:
@@ -67,16 +67,16 @@ def quiet(run: int) -> Iterator[None]:
         with _LOCK:
             _USERS.pop()
             if not _USERS:
-                _UNDO.close()
+                _CLEANUP.close()
 
 
 def _silence(run: int) -> None:
-    _UNDO.enter_context(warnings.catch_warnings())
+    _CLEANUP.enter_context(warnings.catch_warnings())
     warnings.simplefilter("ignore")
-    nowhere: Any = Nowhere()
-    _UNDO.enter_context(contextlib.redirect_stdout(nowhere))
-    _UNDO.enter_context(contextlib.redirect_stderr(nowhere))
-    _UNDO.callback(logging.disable, logging.root.manager.disable)
+    nowhere: Any = NullOutput()
+    _CLEANUP.enter_context(contextlib.redirect_stdout(nowhere))
+    _CLEANUP.enter_context(contextlib.redirect_stderr(nowhere))
+    _CLEANUP.callback(logging.disable, logging.root.manager.disable)
     logging.disable(logging.CRITICAL)
     if os.getpid() != run:
         _close_outputs()
@@ -84,29 +84,29 @@ def _silence(run: int) -> None:
         from threadpoolctl import threadpool_limits
 
         # sums may round otherwise with another number of threads, and small ones wait for them
-        _UNDO.enter_context(threadpool_limits(1))
+        _CLEANUP.enter_context(threadpool_limits(1))
 
 
-def _forked() -> None:
+def _reset_after_fork() -> None:
     """Leave a forked worker silent, as its parent was, and let it close its own outputs too."""
-    global _LOCK, _TURN  # another thread of the parent may have held them
-    _LOCK, _TURN = threading.Lock(), threading.RLock()
+    global _LOCK, _GENERATOR_LOCK  # another thread of the parent may have held them
+    _LOCK, _GENERATOR_LOCK = threading.Lock(), threading.RLock()
     _USERS.clear()
-    _UNDO.pop_all()
+    _CLEANUP.pop_all()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 def _close_outputs() -> None:
     null = os.open(os.devnull, os.O_WRONLY)
-    _UNDO.callback(os.close, null)
+    _CLEANUP.callback(os.close, null)
     for output in (1, 2):
         with contextlib.suppress(OSError):  # there may be none
             kept = os.dup(output)
-            _UNDO.callback(os.close, kept)
-            _UNDO.callback(os.dup2, kept, output)
+            _CLEANUP.callback(os.close, kept)
+            _CLEANUP.callback(os.dup2, kept, output)
             os.dup2(null, output)
 
 
@@ -117,7 +117,7 @@ def seeded(seed: int) -> Iterator[None]:
     A model that draws from them would else hang on what was trained before it, or is trained at
     the same time by another thread: so threads take turns.
     """
-    with _TURN, contextlib.ExitStack() as undo:
+    with _GENERATOR_LOCK, contextlib.ExitStack() as undo:
         undo.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002
         undo.callback(random.setstate, random.getstate())
         np.random.seed(seed % 2**32)  # noqa: NPY002
@@ -138,13 +138,13 @@ Points = NDArray[np.float64]
 FAILURES = (Exception, SystemExit)
 """What training in the open may end with."""
 
-WRITE_A_FUNCTION = (
+FUNCTION_REMEDY = (
     "write a function of (x, y, seed) that makes, fits and returns it, at the top level of a "
     "module, and pass that"
 )
 
 
-def described(model: Any) -> tuple[Function, dict[str, Any]]:
+def describe_model(model: Any) -> tuple[Function, dict[str, Any]]:
     """Return what makes a teacher's model, and the parameters that an instance has.
 
     Raises
@@ -153,7 +153,7 @@ def described(model: Any) -> tuple[Function, dict[str, Any]]:
         If it is none of what `adaptive_dp.pate.teachers` takes.
     """
     if isinstance(model, str):
-        model = _named(model)
+        model = _import_model(model)
     if inspect.isclass(model):
         missing = [m for m in ("fit", "predict") if not callable(getattr(model, m, None))]
         if missing:
@@ -165,7 +165,7 @@ def described(model: Any) -> tuple[Function, dict[str, Any]]:
     if inspect.isroutine(model):
         return Function.of(model), {}
     if callable(getattr(model, "fit", None)) and callable(getattr(model, "get_params", None)):
-        return Function.of(type(model)), _own(model)
+        return Function.of(type(model)), _instance_parameters(model)
     fits = callable(getattr(model, "fit", None))
     raise DeclarationError(
         f"a teacher's model must be a classifier with fit and predict (its class, an instance that "
@@ -175,7 +175,7 @@ def described(model: Any) -> tuple[Function, dict[str, Any]]:
     )
 
 
-def _named(text: str) -> Any:
+def _import_model(text: str) -> Any:
     module, _, name = text.partition(":")
     try:
         importlib.import_module(module)
@@ -184,7 +184,7 @@ def _named(text: str) -> Any:
             f"the model {text!r} cannot be imported ({error}); write it as 'module:name', and "
             "install its package"
         ) from None
-    model = found(module, name) if name else None
+    model = find_attribute(module, name) if name else None
     if model is None:
         raise DeclarationError(
             f"the model {text!r} is not there: module {module!r} has no {name!r}; write it as "
@@ -193,22 +193,22 @@ def _named(text: str) -> Any:
     return model
 
 
-def _own(model: Any) -> dict[str, Any]:
+def _instance_parameters(model: Any) -> dict[str, Any]:
     """Return the parameters of an instance that are not those of a new one."""
     kind, own = type(model), model.get_params(deep=False)
     try:
         usual = kind().get_params(deep=False)
     except TypeError:  # some have to be given
         usual = {}
-    taken = {k: v for k, v in own.items() if k not in usual or not _same(v, usual[k])}
-    return settings(taken, kind.__name__)
+    taken = {k: v for k, v in own.items() if k not in usual or not _equal_values(v, usual[k])}
+    return check_settings(taken, kind.__name__)
 
 
-def _same(a: Any, b: Any) -> bool:
+def _equal_values(a: Any, b: Any) -> bool:
     return a is b or (type(a) is type(b) and repr(a) == repr(b))
 
 
-def settings(values: Mapping[str, Any], of: str) -> dict[str, Any]:
+def check_settings(values: Mapping[str, Any], of: str) -> dict[str, Any]:
     """Return a model's parameters as numbers, texts, lists and mappings of such.
 
     Raises
@@ -223,12 +223,12 @@ def settings(values: Mapping[str, Any], of: str) -> dict[str, Any]:
         except DeclarationError as error:
             raise DeclarationError(
                 f"{error}: a plan is written down as a document, which cannot hold it. To train "
-                f"one with it (a pipeline, say), {WRITE_A_FUNCTION}"
+                f"one with it (a pipeline, say), {FUNCTION_REMEDY}"
             ) from None
     return kept
 
 
-def fitted(
+def fit_model(
     make: Callable[..., Any],
     parameters: Mapping[str, Any],
     x: Points,
@@ -247,31 +247,31 @@ def fitted(
         elif callable(getattr(make, "set_params", None)):
             if "random_state" in classifier.get_params(deep=False):
                 classifier.set_params(**state)
-        elif _takes(make, "random_state"):
+        elif _accepts(make, "random_state"):
             classifier = kind(**parameters, **state)
         classifier.fit(x, y)  # some return nothing
         return classifier.predict  # type: ignore[no-any-return]
 
 
-def _takes(make: Callable[..., Any], name: str) -> bool:
+def _accepts(make: Callable[..., Any], name: str) -> bool:
     try:
         return name in inspect.signature(make).parameters
     except (TypeError, ValueError):  # compiled classes need not tell
         return False
 
 
-def answers(predict: Predict, points: Points) -> NDArray[Any]:
+def predictions(predict: Predict, points: Points) -> NDArray[Any]:
     """Return what a model predicts for points of shape (m, p); a column as shape (m,)."""
     votes = np.asarray(predict(points))
     return votes[:, 0] if votes.ndim == 2 and votes.shape[1] == 1 else votes
 
 
-def positions_of(votes: NDArray[Any], size: int, classes: int) -> NDArray[np.int64] | None:
+def predicted_positions(votes: NDArray[Any], size: int, classes: int) -> NDArray[np.int64] | None:
     """Return predictions as positions of classes, or None where they are no such array."""
     if votes.shape != (size,) or votes.dtype.kind not in "biufUSO":
         return None
     try:
-        return positions(votes, classes)
+        return class_positions(votes, classes)
     except (TypeError, ValueError):  # texts that are no numbers
         return None
 
@@ -307,8 +307,8 @@ class Model:
             return fallback
         try:
             with seeded(self.seed):
-                votes = answers(self.predict, points)
-            found = positions_of(votes, len(points), self.classes)
+                votes = predictions(self.predict, points)
+            found = predicted_positions(votes, len(points), self.classes)
         except KeyboardInterrupt:
             raise
         except BaseException:  # a teacher that fails still votes: nobody learns that it failed
@@ -316,7 +316,7 @@ class Model:
         return fallback if found is None else found
 
 
-def taught(
+def train_model(
     make: Callable[..., Any],
     parameters: Mapping[str, Any],
     x: Points,
@@ -329,7 +329,7 @@ def taught(
     if len(seen) < 2:
         return Model(classes, None, int(seen[0]) if len(seen) else 0)
     try:
-        return Model(classes, fitted(make, parameters, x, y, seed), 0, seed)
+        return Model(classes, fit_model(make, parameters, x, y, seed), 0, seed)
     except KeyboardInterrupt:
         raise
     except BaseException:

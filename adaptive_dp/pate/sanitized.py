@@ -22,15 +22,15 @@ from adaptive_dp.graph.values import number
 from adaptive_dp.noise import lattice
 from adaptive_dp.noise.continuous import nearest, normal
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.pate.aggregators import MAX_SIGMA, changed
-from adaptive_dp.pate.ballots import Ballots, spent_epsilon, spent_upper
+from adaptive_dp.pate.aggregators import MAX_SIGMA, changed_teachers
+from adaptive_dp.pate.ballots import Ballots, spent_epsilon, spent_upper_bound
 from adaptive_dp.pate.spent import Spending, Spent, fixed_questions, spent
 
 ROUNDING = 1e-12
 """More than float64 makes S, its logarithm and its products wrong, relatively or by itself."""
 
 
-def _smoothness(instance: Any, attribute: Any, value: Any) -> None:
+def _check_smoothness(instance: Any, attribute: Any, value: Any) -> None:
     real = isinstance(value, int | float) and not isinstance(value, bool)
     if not (real and 1e-9 <= value <= 1):
         raise DeclarationError(
@@ -86,7 +86,7 @@ class Sanitized(Mechanism):
     sampler: ClassVar[str] = "Gaussian, exact, rounded to public grids"
 
     sigma: float = noise_parameter("sigma")
-    beta: float = field(converter=number, validator=_smoothness, metadata={"symbol": "beta"})
+    beta: float = field(converter=number, validator=_check_smoothness, metadata={"symbol": "beta"})
     spread: float = noise_parameter("spread")
 
     def release(self, value: Spending, stream: Stream) -> NDArray[np.float64]:
@@ -106,7 +106,7 @@ class Sanitized(Mechanism):
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss of both numbers where ``distance`` teachers change."""
-        times = changed(distance)
+        times = changed_teachers(distance)
         if times == 0:
             return Pure(0.0)
         for name in ("sigma", "spread"):
@@ -177,7 +177,7 @@ def sanitized(
     >>> from adaptive_dp.pate import Ballots, BallotsSource, GNMax
     >>> ballots = Ballots(BallotsSource("votes", teachers=250, questions=100, classes=10))
     >>> sanitized(ballots, GNMax(sigma=40.0), order=20.0, sigma=10.0)
-    <released spent_upper>
+    <released spent_upper_bound>
     """
     real = isinstance(failure, int | float) and not isinstance(failure, bool)
     if not (real and 1e-300 <= failure < 1):
@@ -191,7 +191,7 @@ def sanitized(
     spread = sigma if spread is None else spread
     noisy = query.release(Sanitized(sigma=sigma, beta=beta, spread=spread))
     return post(
-        spent_upper,
+        spent_upper_bound,
         noisy,
         parameter(noisy, "sigma"),
         parameter(noisy, "beta"),
@@ -238,7 +238,7 @@ def sanitized_epsilon(
     >>> bool(found["epsilon"] < found.certificate.epsilon / 4)
     True
     """
-    published = isinstance(bound, Handle) and _published(bound)
+    published = isinstance(bound, Handle) and _is_published_bound(bound)
     noisy = bound.inputs[0] if published and bound.inputs else None
     mechanism = noisy.domain if noisy is not None else None
     if not isinstance(mechanism, Sanitized):
@@ -258,7 +258,7 @@ def sanitized_epsilon(
         if not isinstance(loss, PrivacyLoss):
             raise DeclarationError(f"beside must be privacy losses, got {loss!r}")
     real = isinstance(delta, int | float) and not isinstance(delta, bool) and 0 < delta < 1
-    left = delta - up(math.fsum(loss.failure() for loss in losses), 4) if real else 0.0
+    left = delta - up(math.fsum(loss.delta_floor() for loss in losses), 4) if real else 0.0
     if not (left > 0):
         raise DeclarationError(
             "sanitized_epsilon's delta must be above 0 and below 1, and above what releases "
@@ -269,10 +269,10 @@ def sanitized_epsilon(
     return post(spent_epsilon, bound, order=float(query.order), delta=down(left, 4), beside=rest)
 
 
-def _published(bound: Handle) -> bool:
+def _is_published_bound(bound: Handle) -> bool:
     """Whether it is `sanitized` that made it: another function of the two numbers bounds nothing.
 
     The raw number lies below f as often as above.
     """
     operation = bound.operation
-    return isinstance(operation, Post) and operation.function == Function.of(spent_upper)
+    return isinstance(operation, Post) and operation.function == Function.of(spent_upper_bound)

@@ -46,7 +46,7 @@ from attrs import field, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DataError
-from adaptive_dp.graph.registry import described, home
+from adaptive_dp.graph.registry import fingerprint, home
 from adaptive_dp.noise.stream import Stream
 
 TAG = 32
@@ -91,7 +91,7 @@ class Folder:
         note = self.path / "dataset"
         if not note.exists():
             try:
-                written(note, dataset.encode())
+                write_file(note, dataset.encode())
             except OSError as error:
                 raise DataError(
                     f"the folder {str(self.path)!r} cannot be written to ({error.strerror})"
@@ -119,7 +119,7 @@ class Folder:
         versions = (sys.version_info[:2], np.__version__, getattr(package, "__version__", ""))
         settings = json.dumps(dict(parameters), sort_keys=True)
         found = hmac.new(self.key, b"name", hashlib.sha256)
-        found.update(repr((home(make), described(make), versions, settings, what)).encode())
+        found.update(repr((home(make), fingerprint(make), versions, settings, what)).encode())
         for array in arrays:
             found.update(f"{array.dtype.str}{array.shape}".encode())
             found.update(array.tobytes())
@@ -139,8 +139,8 @@ class Folder:
         One that cannot be pickled, or for which there is no space, is not kept.
         """
         with contextlib.suppress(Exception):
-            content = _pickled(teacher)
-            written(self.path / f"{name}{ENDING}", self._tag(name, content) + content)
+            content = _pickle(teacher)
+            write_file(self.path / f"{name}{ENDING}", self._tag(name, content) + content)
 
     def _tag(self, name: str, content: bytes) -> bytes:
         return hmac.digest(self.key, b"content" + name.encode() + content, "sha256")
@@ -149,13 +149,13 @@ class Folder:
 _CURRENT: ContextVar[Folder | None] = ContextVar("adaptive_dp_teachers", default=None)
 
 
-def current() -> Folder | None:
+def current_folder() -> Folder | None:
     """Return the folder of the block that the run is in."""
     return _CURRENT.get()
 
 
 @contextlib.contextmanager
-def kept(folder: str | os.PathLike[str]) -> Iterator[None]:
+def saved(folder: str | os.PathLike[str]) -> Iterator[None]:
     """Keep trained teachers in a folder while a block runs, and take those that lie there.
 
     The folder is private: it holds what was learned from each group of people, and the key to who
@@ -181,24 +181,24 @@ def kept(folder: str | os.PathLike[str]) -> Iterator[None]:
     Examples
     --------
     >>> import tempfile
-    >>> with kept(tempfile.mkdtemp()):
+    >>> with saved(tempfile.mkdtemp()):
     ...     pass  # plan.run(people=frame, pool=points)
     """
-    token = _CURRENT.set(opened(Path(folder)))
+    token = _CURRENT.set(open_folder(Path(folder)))
     try:
         yield
     finally:
         _CURRENT.reset(token)
 
 
-def opened(path: Path) -> Folder:
+def open_folder(path: Path) -> Folder:
     """Return the folder, with a key of its own, made anew where it is not there."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_owner(path, os.stat(path), "folder")
         key = path / "key"
         if not key.exists():
-            written(key, os.urandom(TAG), new=True)
+            write_file(key, os.urandom(TAG), new=True)
         _check_owner(path, os.lstat(key), "key in the folder")
         found = key.read_bytes()
         for left in path.glob("*.part"):  # of a run that was killed
@@ -223,7 +223,7 @@ def _check_owner(path: Path, found: os.stat_result, what: str) -> None:
         )
 
 
-def written(path: Path, content: bytes, *, new: bool = False) -> None:
+def write_file(path: Path, content: bytes, *, new: bool = False) -> None:
     """Write a file that only its owner can read, as a whole or not at all.
 
     Parameters
@@ -257,7 +257,7 @@ def written(path: Path, content: bytes, *, new: bool = False) -> None:
             os.close(folder)
 
 
-def _pickled(teacher: Any) -> bytes:
+def _pickle(teacher: Any) -> bytes:
     try:
         return pickle.dumps(teacher)
     except Exception:  # a function inside a function

@@ -26,7 +26,7 @@ from accountants.definitions import renyi_divergence
 from accountants.errors import probability
 from accountants.losses.votes import Votes
 from accountants.numerics import up
-from adaptive_dp.graph.compile import Charge, distance, paid, regions, releases
+from adaptive_dp.graph.compile import ReleasePath, distance, regions, release_losses, releases
 from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.graph.handles import Handle, PrivateQuery, Release, meant
 from adaptive_dp.graph.loops import Loop, State, upward
@@ -43,7 +43,7 @@ from adaptive_dp.mechanisms.smooth_sensitivity import (
     noise_epsilon,
 )
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.pate.aggregators import GNMax, argmax_mu, changed, most
+from adaptive_dp.pate.aggregators import GNMax, argmax_mu, changed_teachers, noisy_argmax
 from adaptive_dp.pate.ballots import Ballots, BallotsDomain, VoteCounts
 
 # -----------------------------------------------------------------------------
@@ -62,7 +62,7 @@ class Bounded(Protocol):
         ...
 
 
-def votes_of(mechanism: Mechanism, domain: BallotsDomain) -> Votes:
+def votes_loss(mechanism: Mechanism, domain: BallotsDomain) -> Votes:
     """Return what is proven of an aggregator's answers on given counts.
 
     Raises
@@ -87,7 +87,7 @@ def votes_of(mechanism: Mechanism, domain: BallotsDomain) -> Votes:
         raise DeclarationError(f"{name}: {error}") from None
 
 
-def table(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def with_two_classes(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return counts of shape (questions, classes), with a class that nobody votes for beside one.
 
     What is proven is proven for two classes or more; that of one class is a function of it.
@@ -106,7 +106,7 @@ def fixed_questions(handle: Handle) -> bool:
     return not any(isinstance(each.operation, Release | Loop | State) for each in read)
 
 
-def order_known(value: Any) -> bool:
+def is_order(value: Any) -> bool:
     """Whether a value is an order at which divergences are taken: above 1, at most 10^6."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 1 < value <= 1e6
 
@@ -191,7 +191,7 @@ class Spent(Query):
                 "spent needs an aggregator such as dp.pate.GNMax(sigma=40), got "
                 f"{type(self.mechanism).__name__}"
             )
-        if not order_known(self.order):
+        if not is_order(self.order):
             raise DeclarationError(
                 f"spent needs an order above 1, at most 1e6, got {self.order!r}; near 1 + sqrt(2 "
                 "log(1/delta) / divergence) is good"
@@ -218,7 +218,7 @@ class Spent(Query):
         return of
 
     def _votes(self, of: BallotsDomain) -> Votes:
-        found = votes_of(self.mechanism, of)
+        found = votes_loss(self.mechanism, of)
         if not callable(getattr(found, "smooth", None)):
             raise DeclarationError(
                 f"nothing is proven of how {type(self.mechanism).__name__}'s divergence moves "
@@ -251,7 +251,9 @@ class Spent(Query):
         votes: VoteCounts = inputs[0]
         questions, classes = votes.counts.shape
         of = BallotsDomain(votes.teachers, questions, classes)
-        return Spending(self._votes(of), table(votes.counts), float(self.order), self.worst(of))
+        return Spending(
+            self._votes(of), with_two_classes(votes.counts), float(self.order), self.worst(of)
+        )
 
 
 def spent(ballots: Ballots, mechanism: Mechanism, *, order: float) -> PrivateQuery[Any]:
@@ -339,61 +341,61 @@ def private_epsilon(
         raise DeclarationError(
             f"private_epsilon's seed must be a whole number of at least 0, got {seed!r}"
         )
-    charges = releases(plan.structure)
-    for charge in charges:
-        _refuse(charge)
-    wanted = {c.chain[-1].name: c for c in charges if _own(c)}
+    paths = releases(plan.structure)
+    for path in paths:
+        _check_release(path)
+    wanted = {c.steps[-1].name: c for c in paths if _has_vote_bound(c)}
     hidden = {name: Secret(value) for name, value in data.items()}  # for tracebacks
     del data
     votes = private_values(plan, hidden, number, set(wanted))
     accountant = DataDependentRenyi()
     state = accountant.start()
-    for charge in charges:
-        worst, _ = paid([charge])[charge.node.name]
+    for path in paths:
+        worst, _ = release_losses([path])[path.node.name]
         loss: PrivacyLoss = worst
-        if _own(charge):
-            loss = DataDependent(worst, Secret(_curve(charge, votes[charge.chain[-1].name])))
+        if _has_vote_bound(path):
+            loss = DataDependent(worst, Secret(_private_curve(path, votes[path.steps[-1].name])))
         state = accountant.compose(state, loss)
-    return _guarded(lambda: accountant.private_epsilon(state, delta))
+    return _withhold_errors(lambda: accountant.private_epsilon(state, delta))
 
 
-def _refuse(charge: Charge) -> None:
+def _check_release(path: ReleasePath) -> None:
     """Raise unless a release is one whose losses add up to what the plan loses."""
-    around = regions(charge)
+    around = regions(path)
     if around:
         raise DeclarationError(
-            f"{charge.node.name}: private_epsilon treats no loops, samples and parts, here "
+            f"{path.node.name}: private_epsilon treats no loops, samples and parts, here "
             f"{', '.join(around)}; ask it of a plan without them"
         )
-    if charge.mechanism.free():
+    if path.mechanism.free():
         raise DeclarationError(
-            f"{charge.node.name}: its noise is still free; call plan.calibrate(...) first"
+            f"{path.node.name}: its noise is still free; call plan.calibrate(...) first"
         )
-    if _own(charge) and not fixed_questions(charge.chain[-1].handle):
+    if _has_vote_bound(path) and not fixed_questions(path.steps[-1].handle):
         raise DeclarationError(
-            f"{charge.node.name}: its questions depend on released values (points chosen by "
+            f"{path.node.name}: its questions depend on released values (points chosen by "
             "earlier answers); on other answers others would have been asked, so that what these "
             "votes lose bounds nothing; ask on points that are fixed beforehand"
         )
 
 
-def _own(charge: Charge) -> bool:
+def _has_vote_bound(path: ReleasePath) -> bool:
     """Whether a release is an aggregator's of which more is proven than the worst case.
 
     That is where one teacher changes; of more the worst case is charged.
     """
-    mechanism = charge.mechanism
+    mechanism = path.mechanism
     known = isinstance(mechanism, Bounded) and mechanism.input_type is VoteCounts
-    return known and distance(charge, 0) <= 1
+    return known and distance(path, 0) <= 1
 
 
-def _curve(charge: Charge, votes: Secret[Any]) -> Callable[[Any], Any]:
-    domain: BallotsDomain = charge.chain[-1].handle.domain
-    own = votes_of(charge.mechanism, domain)
-    return lambda orders: own.curve(table(votes.reveal().counts), orders)
+def _private_curve(path: ReleasePath, votes: Secret[Any]) -> Callable[[Any], Any]:
+    domain: BallotsDomain = path.steps[-1].handle.domain
+    own = votes_loss(path.mechanism, domain)
+    return lambda orders: own.curve(with_two_classes(votes.reveal().counts), orders)
 
 
-def _guarded(compute: Callable[[], Secret[float]]) -> Secret[float]:
+def _withhold_errors(compute: Callable[[], Secret[float]]) -> Secret[float]:
     stopped = False
     try:
         with np.errstate(all="ignore"):  # a warning would tell of the data
@@ -411,19 +413,19 @@ def _guarded(compute: Callable[[], Secret[float]]) -> Secret[float]:
 # GNMax behind a test: all questions are answered if these votes lose little, else none is.
 
 
-LEAST, MOST = 1e-9, 1e12
+LEAST_SIGMA, MOST_SIGMA = 1e-9, 1e12
 """Noise for which bounds are known, in votes."""
 
 
-def _order(instance: Any, attribute: Any, value: Any) -> None:
-    if not order_known(value):
+def _check_order(instance: Any, attribute: Any, value: Any) -> None:
+    if not is_order(value):
         raise DeclarationError(
             f"TestedGNMax.order must be a number above 1, at most 1e6, got {value!r}; it is "
             "declared, not calibrated"
         )
 
 
-def _budget(instance: Any, attribute: Any, value: Any) -> None:
+def _check_budget(instance: Any, attribute: Any, value: Any) -> None:
     if not positive(value):
         raise DeclarationError(
             f"TestedGNMax.budget must be a {POSITIVE}, got {value!r}; it is a Renyi divergence, "
@@ -479,20 +481,20 @@ class TestedGNMax(Mechanism):
     )
 
     sigma: float = noise_parameter("sigma")
-    order: float = field(converter=number, validator=_order, metadata={"symbol": "order"})
-    budget: float = field(converter=number, validator=_budget, metadata={"symbol": "budget"})
+    order: float = field(converter=number, validator=_check_order, metadata={"symbol": "order"})
+    budget: float = field(converter=number, validator=_check_budget, metadata={"symbol": "budget"})
     epsilon: float = budget_parameter("epsilon")
     failure: float = delta_parameter()
 
     def release(self, value: VoteCounts, stream: Stream) -> NDArray[np.float64]:
         """Return the class of most votes after noise, or NaN for all questions."""
-        counts = table(value.counts)
+        counts = with_two_classes(value.counts)
         far = 0  # noise of which no bound is known fails the test
-        if LEAST <= self.sigma <= MOST:
+        if LEAST_SIGMA <= self.sigma <= MOST_SIGMA:
             votes = GaussianVotes(self.sigma, counts.shape[1], value.teachers)
             far = votes.distance(counts, float(self.order), self.budget)
         if is_far(far, noise_epsilon(self.epsilon), self.failure, stream):
-            return most(value.counts, self.sigma, stream)
+            return noisy_argmax(value.counts, self.sigma, stream)
         return np.full(len(counts), math.nan)
 
     def loss(self, distance: float) -> PrivacyLoss:
@@ -505,7 +507,7 @@ class TestedGNMax(Mechanism):
         The budget bounds what one teacher changes; of more the worst case is charged, and the test
         at their number.
         """
-        times = changed(distance)
+        times = changed_teachers(distance)
         if times == 0:
             return Pure(0.0)
         worst = GaussianLoss(up(argmax_mu(distance, self.sigma) * math.sqrt(dimension), 4))
@@ -518,4 +520,4 @@ class TestedGNMax(Mechanism):
         """Refuse more teachers, or classes, than bounds are known for."""
         of = release.inputs[0].domain
         if isinstance(of, BallotsDomain):
-            votes_of(GNMax(1.0), of)
+            votes_loss(GNMax(1.0), of)

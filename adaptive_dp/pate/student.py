@@ -21,13 +21,13 @@ from adaptive_dp.pate.ballots import BallotsSource
 from adaptive_dp.pate.model import (
     FAILURES,
     Predict,
-    answers,
-    described,
-    fitted,
-    positions_of,
-    settings,
+    check_settings,
+    describe_model,
+    fit_model,
+    predicted_positions,
+    predictions,
 )
-from adaptive_dp.pate.teachers import Points, TeachersDomain, featured
+from adaptive_dp.pate.teachers import Points, TeachersDomain, make_features
 from adaptive_dp.queries import domains
 from adaptive_dp.queries.domains import Column
 from adaptive_dp.queries.labeled import open_handle
@@ -102,7 +102,7 @@ class Student:
         x = self._features(data)
         if self.predictor is None:
             return np.full(len(x), self.always, dtype=np.int64)
-        found = positions_of(answers(self.predictor, x), len(x), len(self.classes))
+        found = predicted_positions(predictions(self.predictor, x), len(x), len(self.classes))
         if found is None:
             raise RunError(f"the student's model {self.model} gave no class position for each row")
         return found
@@ -134,11 +134,11 @@ class Student:
                 "this student has learned from points of which no columns are known; pass "
                 "features, an array of shape (rows, features)"
             )
-        return featured(data, self.features, self.norm, self.columns)
+        return make_features(data, self.features, self.norm, self.columns)
 
 
-def _settings(value: Mapping[str, Any]) -> dict[str, Any]:
-    return settings(dict(value), "a student's model")
+def _check_settings(value: Mapping[str, Any]) -> dict[str, Any]:
+    return check_settings(dict(value), "a student's model")
 
 
 @frozen
@@ -164,7 +164,7 @@ class Learn(Operation):
 
     model: Function
     classes: tuple[Any, ...] = field(converter=anything)
-    settings: Mapping[str, Any] = field(factory=dict, converter=_settings)
+    settings: Mapping[str, Any] = field(factory=dict, converter=_check_settings)
     unlabeled: bool = False
     features: tuple[str, ...] = field(default=(), converter=texts)
     norm: float | None = field(default=None, converter=number)
@@ -234,8 +234,8 @@ class Learn(Operation):
             try:
                 with warnings.catch_warnings(), np.errstate(all="ignore"):
                     warnings.simplefilter("ignore")
-                    found = fitted(self.model.resolve(), self.settings, x[keep], y[keep], SEED)
-                    if positions_of(answers(found, x[:1]), 1, len(self.classes)) is None:
+                    found = fit_model(self.model.resolve(), self.settings, x[keep], y[keep], SEED)
+                    if predicted_positions(predictions(found, x[:1]), 1, len(self.classes)) is None:
                         found, failed = None, "it gives no class position for each row"
             except FAILURES as error:
                 found, failed = None, f"{type(error).__name__}: {error}"
@@ -292,11 +292,11 @@ def student(
     <released student GaussianNB>
     """
     at, said = open_handle("student: points", points), open_handle("student: labels", labels)
-    function, taken = described(model)
+    function, taken = describe_model(model)
     made = next((h.operation for h in ancestors(at) if isinstance(h.operation, Points)), None)
     operation = Learn(
         function,
-        classes(said),
+        label_classes(said),
         {**taken, **parameters},
         unlabeled,
         made.features if made else (),
@@ -306,7 +306,7 @@ def student(
     return Released(operation, (at, said))
 
 
-def classes(labels: Handle) -> tuple[Any, ...]:
+def label_classes(labels: Handle) -> tuple[Any, ...]:
     """Return the classes that answers are positions of: as the teachers name them, or numbers."""
     named = {h.domain.classes for h in ancestors(labels) if isinstance(h.domain, TeachersDomain)}
     counted = [h.operation for h in ancestors(labels) if isinstance(h.operation, BallotsSource)]
@@ -314,6 +314,6 @@ def classes(labels: Handle) -> tuple[Any, ...]:
     if len(named) != 1:
         raise DeclarationError(
             "a student learns from answers of teachers that tell the same classes apart; these "
-            f"come from {'teachers of different classes' if named else 'no votes'}"
+            f"come from {'teachers of different label_classes' if named else 'no votes'}"
         )
     return named.pop()

@@ -18,22 +18,22 @@ from adaptive_dp.graph.operation import UNBOUNDED, Change, Operation
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.graph.values import number, texts, whole
 from adaptive_dp.noise.stream import SeededStream, Stream
-from adaptive_dp.pate.ballots import Ask, Ballots, VoteCounts, checked_points
+from adaptive_dp.pate.ballots import AskTeachers, Ballots, VoteCounts, check_points
 from adaptive_dp.pate.model import (
     FAILURES,
     Model,
-    answers,
-    described,
-    fitted,
-    positions_of,
+    check_settings,
+    describe_model,
+    fit_model,
+    predicted_positions,
+    predictions,
     quiet,
-    settings,
-    taught,
+    train_model,
 )
-from adaptive_dp.pate.saved_teachers import Folder, current
+from adaptive_dp.pate.saved_teachers import Folder, current_folder
 from adaptive_dp.queries import domains
 from adaptive_dp.queries.domains import Categories, Column, Table
-from adaptive_dp.queries.examples import ExamplesOf, declarations, drawn
+from adaptive_dp.queries.examples import ExamplesOf, declarations, draw_parts
 from adaptive_dp.queries.labeled import open_handle
 from adaptive_dp.queries.source import reading
 from adaptive_dp.queries.transforms import category_index
@@ -110,7 +110,7 @@ class Points(PublicSource):
             If columns are missing, or there are more or fewer rows.
         """
         try:
-            made = featured(data, self.features, self.norm, self.columns)
+            made = make_features(data, self.features, self.norm, self.columns)
         except SchemaError as error:
             raise DataError(f"points {self.name!r}: {error}") from None
         if len(made) != self.size:
@@ -132,7 +132,7 @@ def _examples(
     return ExamplesOf(features, features[0], "class", norm, False, columns)
 
 
-def featured(
+def make_features(
     data: Any, features: tuple[str, ...], norm: float | None, columns: Mapping[str, Column]
 ) -> NDArray[np.float64]:
     """Return the features of rows in the data's own units, as teachers read them.
@@ -158,17 +158,17 @@ def featured(
 # otherwise at another address is beyond this.)
 
 
-LINE = 64
+ALIGNMENT = 64
 """Bytes: the longest vectors and the cache's lines."""
 
-TOGETHER = 16
+TEACHERS_PER_TASK = 16
 """Teachers that are asked in one task: the points are sent once for all of them."""
 
 Rounds = Callable[[int], Iterable[int]]
 
 
 @frozen(eq=False, repr=False)
-class Part:
+class TeacherRows:
     """A teacher's rows, and what its randomness is drawn from.
 
     Parameters
@@ -209,43 +209,48 @@ class Ensemble:
 
     def counts(self, points: NDArray[np.float64]) -> VoteCounts:
         """Return how many teachers vote for each class on points of shape (m, p)."""
-        groups = [self.models[i : i + TOGETHER] for i in range(0, len(self.models), TOGETHER)]
+        groups = [
+            self.models[i : i + TEACHERS_PER_TASK]
+            for i in range(0, len(self.models), TEACHERS_PER_TASK)
+        ]
         run = os.getpid()
         found = np.zeros((len(points), self.classes), dtype=np.int64)
         with quiet(run):
             for part in map_unordered(
-                asked, ((group, points, self.classes, run) for group in groups)
+                count_votes, ((group, points, self.classes, run) for group in groups)
             ):
                 found += part
         return VoteCounts(found, len(self.models))
 
 
-def aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+def aligned_empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """Return an empty array in memory of its own that starts at a multiple of `LINE`."""
     kind = np.dtype(dtype)
     size = int(np.prod(shape)) * kind.itemsize
-    memory = np.empty(size + LINE, dtype=np.uint8)
-    start = -memory.ctypes.data % LINE
+    memory = np.empty(size + ALIGNMENT, dtype=np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
     found: NDArray[Any] = memory[start : start + size].view(kind).reshape(shape)
     return found
 
 
-def copied(values: NDArray[Any]) -> NDArray[Any]:
+def aligned_copy(values: NDArray[Any]) -> NDArray[Any]:
     """Return a copy that starts at a multiple of `LINE`."""
-    found = aligned(values.shape, values.dtype)
+    found = aligned_empty(values.shape, values.dtype)
     found[...] = values
     return found
 
 
-def train(recipe: Recipe, part: Part, run: int) -> Model:
+def train_teacher(recipe: Recipe, part: TeacherRows, run: int) -> Model:
     """Return a teacher of its rows."""
     with quiet(run):
-        x = aligned(part.steps.shape, np.float64)
+        x = aligned_empty(part.steps.shape, np.float64)
         np.multiply(part.steps, part.unit, out=x, dtype=np.float64)
-        return taught(recipe.make, recipe.parameters, x, copied(part.y), part.seed, recipe.classes)
+        return train_model(
+            recipe.make, recipe.parameters, x, aligned_copy(part.y), part.seed, recipe.classes
+        )
 
 
-def asked(
+def count_votes(
     models: list[Model], points: NDArray[np.float64], classes: int, run: int
 ) -> NDArray[np.int64]:
     """Return how many of the models vote for each class, shape (m, classes)."""
@@ -253,12 +258,12 @@ def asked(
     every = np.arange(len(points))
     with quiet(run):
         for model in models:
-            found[every, model.votes(copied(points))] += 1
+            found[every, model.votes(aligned_copy(points))] += 1
     return found
 
 
-def trained(
-    part: Callable[[int], Part],
+def train_teachers(
+    part: Callable[[int], TeacherRows],
     count: int,
     recipe: Recipe,
     rounds: Rounds,
@@ -283,13 +288,13 @@ def trained(
     models: dict[int, Model] = {}
     steps = iter(rounds(count))  # while there is a standard error to show bars on
     with quiet(run):
-        names = _names(part, count, recipe, folder)
+        names = _file_names(part, count, recipe, folder)
         for i, name in names.items():
             model = None if folder is None else folder.load(name)
             if isinstance(model, Model) and model.classes == recipe.classes:
                 models[i] = model
         missing = [i for i in range(count) if i not in models]
-        done = map_unordered(_numbered, ((i, recipe, part(i), run) for i in missing))
+        done = map_unordered(_train_numbered, ((i, recipe, part(i), run) for i in missing))
         for _ in models:
             next(steps)
         for _, (i, model) in zip(steps, done, strict=True):
@@ -299,12 +304,12 @@ def trained(
     return Ensemble([models[i] for i in range(count)], recipe.classes)
 
 
-def _numbered(i: int, recipe: Recipe, part: Part, run: int) -> tuple[int, Model]:
-    return i, train(recipe, part, run)
+def _train_numbered(i: int, recipe: Recipe, part: TeacherRows, run: int) -> tuple[int, Model]:
+    return i, train_teacher(recipe, part, run)
 
 
-def _names(
-    part: Callable[[int], Part], count: int, recipe: Recipe, folder: Folder | None
+def _file_names(
+    part: Callable[[int], TeacherRows], count: int, recipe: Recipe, folder: Folder | None
 ) -> dict[int, str]:
     if folder is None:
         return {}
@@ -317,7 +322,7 @@ def _names(
     return found
 
 
-def rehearsed(recipe: Recipe, width: int) -> None:
+def rehearse_model(recipe: Recipe, width: int) -> None:
     """Train and ask a model on rows made up of nothing, so that its errors come in the open.
 
     Raises
@@ -331,13 +336,13 @@ def rehearsed(recipe: Recipe, width: int) -> None:
     y = np.arange(len(x)) % recipe.classes
     try:
         with quiet(os.getpid()):
-            predict = fitted(recipe.make, recipe.parameters, copied(x), copied(y), 0)
-            votes = answers(predict, copied(x[:3]))
+            predict = fit_model(recipe.make, recipe.parameters, aligned_copy(x), aligned_copy(y), 0)
+            votes = predictions(predict, aligned_copy(x[:3]))
     except FAILURES as error:
         raise RunError(
             f"a teacher's model cannot be trained on made-up rows: {type(error).__name__}: {error}"
         ) from error
-    if positions_of(votes, 3, recipe.classes) is None:
+    if predicted_positions(votes, 3, recipe.classes) is None:
         raise RunError(
             "a teacher's model must predict one class position for each row, an array of shape "
             f"(rows,); of 3 made-up rows it gave {votes.dtype} of shape {votes.shape}"
@@ -362,7 +367,7 @@ def rehearsed(recipe: Recipe, width: int) -> None:
 # are exchanged, less where there are fewer teachers).
 
 
-MOST = 100_000
+MAX_TEACHERS = 100_000
 """Teachers, at most."""
 
 
@@ -386,8 +391,8 @@ class TeachersDomain:
     width: int
 
 
-def _settings(value: Mapping[str, Any]) -> dict[str, Any]:
-    return settings(dict(value), "a teacher's model")
+def _check_settings(value: Mapping[str, Any]) -> dict[str, Any]:
+    return check_settings(dict(value), "a teacher's model")
 
 
 @frozen
@@ -423,7 +428,7 @@ class Teach(Operation):
     features: tuple[str, ...] = field(converter=texts)
     target: str
     model: Function
-    settings: Mapping[str, Any] = field(factory=dict, converter=_settings)
+    settings: Mapping[str, Any] = field(factory=dict, converter=_check_settings)
     count: int | None = field(default=None, converter=number)
     by: str | None = None
     norm: float | None = field(default=None, converter=number)
@@ -469,9 +474,10 @@ class Teach(Operation):
                     f"the column {self.by!r} must be declared as {table.name!r} declares it"
                 )
             found = len(groups.values)
-        if not (found is not None and 1 <= found <= MOST):
+        if not (found is not None and 1 <= found <= MAX_TEACHERS):
             raise DeclarationError(
-                f"teachers' count must be a whole number from 1 to {MOST}, got {self.count!r}"
+                f"teachers' count must be a whole number from 1 to {MAX_TEACHERS}, got "
+                f"{self.count!r}"
             )
         goal = self.columns[self.target]
         assert isinstance(goal, Categories)
@@ -491,8 +497,8 @@ class Teach(Operation):
 
     def rehearse(self, inputs: Sequence[Any]) -> None:
         """Train one teacher on made-up rows, and see to the folder; see `rehearsed`."""
-        rehearsed(self._recipe(), self.domain(inputs).width)
-        folder = current()
+        rehearse_model(self._recipe(), self.domain(inputs).width)
+        folder = current_folder()
         if folder is not None:
             folder.claim(inputs[0].name, inputs[0].unit)
 
@@ -505,22 +511,22 @@ class Teach(Operation):
         rows = self._usable(inputs[0])
         examples = self.examples().run([rows], stream).in_memory()
         # a simulation has its split from its seed, which a second one has too
-        folder = None if isinstance(stream, SeededStream) else current()
+        folder = None if isinstance(stream, SeededStream) else current_folder()
         if self.by is not None:
             whose, count = self._groups(rows), len(self._categories(self.by))
         else:
             assert self.count is not None
-            whose, count = _split(stream, examples, rows, self.count), self.count
+            whose, count = _assign_teachers(stream, examples, rows, self.count), self.count
         seeds = (stream if folder is None else folder.stream("seeds")).words(count)
         order = np.argsort(whose, kind="stable")
         ends = np.searchsorted(whose[order], np.arange(count + 1))
 
-        def part(i: int) -> Part:
+        def part(i: int) -> TeacherRows:
             mine = order[ends[i] : ends[i + 1]]
             labels = examples.labels[mine].astype(np.int64)
-            return Part(examples.steps[mine], examples.unit, labels, int(seeds[i]))
+            return TeacherRows(examples.steps[mine], examples.unit, labels, int(seeds[i]))
 
-        return trained(part, count, self._recipe(), rounds, current())
+        return train_teachers(part, count, self._recipe(), rounds, current_folder())
 
     def _recipe(self) -> Recipe:
         classes = len(self._categories(self.target))
@@ -545,14 +551,18 @@ class Teach(Operation):
         return index.astype(np.int64)
 
 
-def _split(stream: Stream, examples: Examples, rows: Rows, count: int) -> NDArray[np.int64]:
+def _assign_teachers(
+    stream: Stream, examples: Examples, rows: Rows, count: int
+) -> NDArray[np.int64]:
     """Return each row's teacher, which is its unit's."""
-    folder = None if isinstance(stream, SeededStream) else current()
+    folder = None if isinstance(stream, SeededStream) else current_folder()
     shares = [1 / count] * count
     if folder is None:
-        return drawn(stream, shares, examples.count)[examples.units]
+        return draw_parts(stream, shares, examples.count)[examples.units]
     # the data set's own numbers, which its filters and samples leave as they are
-    return drawn(folder.stream("split"), shares, int(rows.units.max(initial=-1)) + 1)[rows.units]
+    return draw_parts(folder.stream("split"), shares, int(rows.units.max(initial=-1)) + 1)[
+        rows.units
+    ]
 
 
 @frozen(eq=False, repr=False)
@@ -610,13 +620,13 @@ class Teachers(Private[Any]):
         assert size is not None
         width = self.domain.width
         if known is None:
-            at = post(checked_points, at, size=size, width=width)
+            at = post(check_points, at, size=size, width=width)
         elif handle.domain.width != width:
             raise DeclarationError(
                 f"votes: the points have {handle.domain.width} features, the teachers {width}; "
                 "take teachers.points(...)"
             )
-        return Ballots(Ask(size), (self, at))
+        return Ballots(AskTeachers(size), (self, at))
 
 
 def teachers(
@@ -664,11 +674,11 @@ def teachers(
     Teachers are trained, and asked, by the workers that are set around the run with joblib (extra
     ``pate``), on this machine or by Dask on others; what is released does not hang on how many
     there are. Threads of one process take turns, since they share generators of random numbers:
-    processes are faster. `kept` keeps trained teachers, so that a run that was stopped goes on.
+    processes are faster. `saved` stores trained teachers, so that a run that was stopped resumes.
 
     .. code-block:: python
 
-        with joblib.parallel_config(backend="loky", n_jobs=4), dp.pate.kept("teachers"):
+        with joblib.parallel_config(backend="loky", n_jobs=4), dp.pate.saved("teachers"):
             result = plan.run(people=frame, pool=points, progress=True)
 
     With ``dask.distributed.Client(...)`` and ``backend="dask"`` the rows of each teacher, and what
@@ -682,7 +692,7 @@ def teachers(
     <private 10 teachers y by 1 columns, GaussianNB>
     """
     declared = declarations(table.domain, (*features, target, *(() if by is None else (by,))))
-    function, taken = described(model)
+    function, taken = describe_model(model)
     operation = Teach(
         features, target, function, {**taken, **parameters}, count, by, norm, declared
     )

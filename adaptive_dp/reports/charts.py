@@ -102,15 +102,15 @@ def _adapt(element: Element, ids: Mapping[str, str]) -> None:
     element.tail = None
     if element.text is not None and not element.text.strip():
         element.text = None
-    found = {key.rpartition("}")[2]: value for key, value in element.attrib.items()}
-    for declaration in found.pop("style", "").split(";"):
+    attributes = {key.rpartition("}")[2]: value for key, value in element.attrib.items()}
+    for declaration in attributes.pop("style", "").split(";"):
         key, _, value = (part.strip() for part in declaration.partition(":"))
         if key == "font":  # matplotlib before 3.10 writes all in one
-            found |= _font(value)
+            attributes |= _font(value)
         elif key and key != "font-family":  # that of the page
-            found[key] = value
+            attributes[key] = value
     element.attrib.clear()
-    for key, value in found.items():
+    for key, value in attributes.items():
         if key == "id":
             if value in ids:
                 element.set(key, ids[value])
@@ -124,15 +124,15 @@ def _adapt(element: Element, ids: Mapping[str, str]) -> None:
             element.set(key, PAGE_COLOURS.get(linked.lower(), linked))
 
 
-def _hundredths(found: re.Match[str]) -> str:
-    return f"{float(found[0]):.2f}".rstrip("0").rstrip(".")
+def _hundredths(match: re.Match[str]) -> str:
+    return f"{float(match[0]):.2f}".rstrip("0").rstrip(".")
 
 
 def _font(value: str) -> dict[str, str]:
     size = re.search(r"([\d.]+)px", value)
     weight = re.search(r"\b(bold|[1-9]00)\b", value)
-    found = {"font-size": f"{size[1]}px"} if size else {}
-    return found | ({"font-weight": weight[1]} if weight else {})
+    attributes = {"font-size": f"{size[1]}px"} if size else {}
+    return attributes | ({"font-weight": weight[1]} if weight else {})
 
 
 def _axes(height: float = HEIGHT) -> Axes:

@@ -53,11 +53,11 @@ def diagram(graph: nx.DiGraph[str], shares: Mapping[str, float]) -> list[State]:
     shared = nx.DiGraph(graph)
     nx.set_node_attributes(shared, {k: v for k, v in shares.items() if k in shared}, "share")
     links = {key: f"#{anchor(i)}" for i, key in enumerate(graph)} | {"": "#nodes"}
-    found = states(graph)
-    first = found[0] if len(graph) <= OPEN else found[-1]
+    all_states = states(graph)
+    first = all_states[0] if len(graph) <= OPEN else all_states[-1]
     return [
         State(closed, _drawn(shared, closed, links), closed == first, index == 0)
-        for index, closed in enumerate(found)
+        for index, closed in enumerate(all_states)
     ]
 
 
@@ -72,13 +72,13 @@ def states(graph: nx.DiGraph[str]) -> list[frozenset[str]]:
     paths |= {path[:k] for path in paths for k in range(1, len(path))}
     names = sorted({path[-1] for path in paths})
     every = frozenset(names)
-    found = [frozenset[str]()]
+    sets = [frozenset[str]()]
     if len(names) <= FREELY:
-        found += [frozenset(some) for k in range(1, len(names)) for some in combinations(names, k)]
+        sets += [frozenset(some) for k in range(1, len(names)) for some in combinations(names, k)]
     elif len(names) <= MOST and len(names) * len(graph) <= WORK:
         around = [{n for path in paths if name == path[-1] for n in path} for name in names]
-        found += [every - some for some in around]
-    return list(dict.fromkeys([*found, every]))
+        sets += [every - some for some in around]
+    return list(dict.fromkeys([*sets, every]))
 
 
 def _drawn(graph: nx.DiGraph[str], closed: frozenset[str], links: Mapping[str, str]) -> str:

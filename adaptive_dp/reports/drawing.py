@@ -306,7 +306,7 @@ def _mean_positions(picture: Picture, owner: Mapping[str, str]) -> dict[str, tup
     places: dict[str, list[int]] = defaultdict(list)
     for index, key in enumerate(picture):
         places[owner.get(key, key)].append(index)
-    return {part: (fmean(found), part) for part, found in places.items()}
+    return {part: (fmean(positions), part) for part, positions in places.items()}
 
 
 def _merge(picture: Picture, parts: Parts) -> Picture:
@@ -329,9 +329,9 @@ def _close_groups(picture: Picture, closed: Collection[str]) -> Picture:
 
 def _closed_box(picture: Picture, path: Path, keys: Sequence[str]) -> Box:
     """Return the box of a closed group, in the visibility of what leaves it."""
-    found, inside = boxes_of(picture), set(keys)
-    ends = [found[k] for k in keys if found[k].outputs or not inside.issuperset(picture.succ[k])]
-    box = _merged_box([found[key] for key in keys])
+    boxes, inside = boxes_of(picture), set(keys)
+    ends = [boxes[k] for k in keys if boxes[k].outputs or not inside.issuperset(picture.succ[k])]
+    box = _merged_box([boxes[key] for key in keys])
     visibility, says = _most_careful(ends) if ends else box.visibility, f"{len(keys)} nodes inside"
     plain = replace(box, kind="group", label=path[-1], detail=says, folded=False)
     return replace(plain, visibility=visibility, group=path[:-1])

@@ -49,7 +49,7 @@ def markdown(
     **ε = 0.5, δ = 0.0**
     """
     certificate = wording.opened(certificate)
-    found = recomputed(certificate, allow=allow)
+    recomputation = recomputed(certificate, allow=allow)
     blocks = ["# Privacy certificate"]
     if wording.is_simulated(certificate):
         blocks.append(f"> **{wording.BANNER.upper()}**")
@@ -57,7 +57,9 @@ def markdown(
     blocks.append(f"**ε = {_inline(epsilon)}, δ = {_inline(delta)}**")
     blocks.append(_inline(wording.tightest(certificate)))
     blocks.append(
-        _inline(found.says) if found.holds is not False else f"> **{_inline(found.says)}**"
+        _inline(recomputation.says)
+        if recomputation.holds is not False
+        else f"> **{_inline(recomputation.says)}**"
     )
     blocks.append(_list(wording.protects(certificate)))
     if wording.session(certificate):

@@ -141,7 +141,7 @@ def report(
     >>> import adaptive_dp as dp
     >>> people = dp.dataset("people", columns={})
     >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
-    >>> page = html(plan.certify())
+    >>> page = report(plan.certify())
     >>> page.startswith("<!DOCTYPE html>"), "http" in page.replace("http-equiv", "")
     (True, False)
     """
@@ -166,7 +166,7 @@ def report(
         stamped = wording.stamped(paper, of_run)
         values = {k: {"value": v, "noise": values.noise.get(k)} for k, v in values.items()}
     # The claim is recomputed before anything is set, and what was found stands at the top.
-    found = recomputed(paper, plan, allow=allow)
+    recomputation = recomputed(paper, plan, allow=allow)
     sections = [
         _section("The analysis", "diagram", _analysis(drawn, paper)),
         _section("Released values", "released", _released(values or {})),
@@ -188,7 +188,7 @@ def report(
     ]
     return templates.get_template("page.html.j2").render(
         head=_head(stamped),
-        recomputed=found,
+        recomputed=recomputation,
         sections=[section for section in sections if section["data"]],
     )
 
@@ -266,8 +266,8 @@ def _read(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    found = hashlib.sha256(text.encode()).digest()
-    return "sha256-" + base64.b64encode(found).decode()
+    digest = hashlib.sha256(text.encode()).digest()
+    return "sha256-" + base64.b64encode(digest).decode()
 
 
 def _section(title: str, template: str, data: Any) -> dict[str, Any]:
@@ -337,10 +337,10 @@ MOST = 2000  # entries of a value that the page holds at all
 LETTERS = 400  # characters of a str
 
 
-def _released(found: Mapping[str, Any]) -> Any:
+def _released(values: Mapping[str, Any]) -> Any:
     """Return each output with its value; each comes as ``{"value": ..., "noise": ...}``."""
     rows = []
-    for index, (name, item) in enumerate(found.items()):
+    for index, (name, item) in enumerate(values.items()):
         value, noise = (
             (item.get("value"), item.get("noise")) if isinstance(item, Mapping) else (item, None)
         )
@@ -438,7 +438,7 @@ def _session(
     except (PlanError, AccountingError) as error:
         why = (
             "What each step has spent cannot be recomputed here; give the session's plan as well: "
-            f"html(certificate, session.pipeline). {error}"
+            f"report(certificate, session.pipeline). {error}"
         )
         rows = [[str(i), name] for i, name in enumerate(certificate.session.steps, 1)]
         return {"lines": lines, "why": why, "chart": "", "head": ["step", "name"], "rows": rows}
@@ -463,23 +463,23 @@ def _up(value: float) -> str:
 def _audit(certificate: Certificate, audit: wording.Audited | None) -> dict[str, Any] | None:
     if audit is None:
         return None
-    found = audit if isinstance(audit, Mapping) else audit.document()
+    document = audit if isinstance(audit, Mapping) else audit.document()
     head, rows = wording.audited(certificate, audit)
-    claimed, low, power = certificate.epsilon, found.get("epsilon_lower"), found.get("power")
+    claimed, low, power = certificate.epsilon, document.get("epsilon_lower"), document.get("power")
     chart = ""
     if _is_real(claimed) and _is_real(low):
         bars = [("shown: at least", float(low), False), ("claimed", float(claimed), True)]
         bars += [("would be found", float(power), True)] if _is_real(power) else []
-        scale = f"epsilon (nats), confidence {wording.number(found.get('confidence'))}"
-        chart = charts.audit(bars, str(found.get("verdict")), scale)
-    tradeoff = charts.audit_tradeoff(found.get("tradeoff") or (), found.get("claimed") or ())
+        scale = f"epsilon (nats), confidence {wording.number(document.get('confidence'))}"
+        chart = charts.audit(bars, str(document.get("verdict")), scale)
+    tradeoff = charts.audit_tradeoff(document.get("tradeoff") or (), document.get("claimed") or ())
     return {
         "chart": _safe(chart),
         "head": head,
         "rows": rows,
         "tradeoff": _safe(tradeoff),
-        "corners": wording.corners(found) if tradeoff else None,
-        "profile": wording.profile(found) if tradeoff else None,
+        "corners": wording.corners(document) if tradeoff else None,
+        "profile": wording.profile(document) if tradeoff else None,
     }
 
 
@@ -496,11 +496,11 @@ LONG_NAMES = {
 
 
 def _accountants(certificate: Certificate) -> dict[str, Any] | None:
-    head, found = wording.accountants(certificate)
-    if not found:
+    head, remarks = wording.accountants(certificate)
+    if not remarks:
         return None
     rows = []
-    for name, lower, upper, theorem, remark in found:
+    for name, lower, upper, theorem, remark in remarks:
         best, off = remark.startswith("tightest"), remark.startswith("does not apply")
         rest = remark.removeprefix("tightest").removeprefix("; ") if best else remark
         long = [LONG_NAMES[name]] if name in LONG_NAMES else []
@@ -521,20 +521,20 @@ def _accountants(certificate: Certificate) -> dict[str, Any] | None:
 
 def _what_if(certificate: Certificate, plan: Pipeline | None) -> dict[str, Any] | None:
     """Return the sliders' stops, and the same for those who have none as a table."""
-    found: Grid | None = None if plan is None else grid(plan, certificate)
-    if found is None:
+    what_ifs: Grid | None = None if plan is None else grid(plan, certificate)
+    if what_ifs is None:
         return None
-    texts = [[[_outward(e) for e in row] for row in rows] for rows in found.epsilons.values()]
+    texts = [[[_outward(e) for e in row] for row in rows] for rows in what_ifs.epsilons.values()]
     ratios = [
         [[_gauge(e, certificate.epsilon) for e in row] for row in rows]
-        for rows in found.epsilons.values()
+        for rows in what_ifs.epsilons.values()
     ]
-    at, today = found.deltas.index(certificate.delta), FACTORS.index(1.0)
+    at, today = what_ifs.deltas.index(certificate.delta), FACTORS.index(1.0)
     factors = [f"{factor:g} ×" for factor in FACTORS]
-    deltas = [wording.power(each) for each in found.deltas]
+    deltas = [wording.power(each) for each in what_ifs.deltas]
     return {
         "stops": {"epsilons": texts, "ratios": ratios, "factors": factors, "deltas": deltas},
-        "names": list(found.epsilons),
+        "names": list(what_ifs.epsilons),
         "at": at,
         "today": today,
         "answer": texts[0][today][at],
@@ -719,8 +719,8 @@ def _release_card(row: ReleaseRow) -> dict[str, Any]:
 
 
 def _visibility(node: Mapping[str, Any]) -> str:
-    found = node.get("visibility")
-    return found if found in MEANINGS else "private"  # the careful reading
+    visibility = node.get("visibility")
+    return visibility if visibility in MEANINGS else "private"  # the careful reading
 
 
 def _node_lines(node: Mapping[str, Any], is_release: bool) -> Iterator[tuple[str, str]]:

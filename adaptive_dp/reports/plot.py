@@ -34,7 +34,7 @@ from adaptive_dp.audit.result import Audit
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.document import load
 from adaptive_dp.graph.errors import DataError, DeclarationError
-from adaptive_dp.graph.plan import Pipeline, asked
+from adaptive_dp.graph.plan import Pipeline, check_accountants
 from adaptive_dp.graph.run import Result, simulations
 from adaptive_dp.graph.values import cut, number, positive, visible, whole
 from adaptive_dp.session import Session
@@ -163,22 +163,22 @@ def _guarantees(
 ) -> dict[str, Guarantee]:
     """Return a guarantee for each subject, and for each accountant that applies to it."""
     many = what if isinstance(what, Mapping) else {"": what}
-    found: dict[str, Guarantee] = {}
+    guarantees: dict[str, Guarantee] = {}
     reasons: list[str] = []
     for name, each in many.items():
         term = _term(each, allow)
         if accountants is None:
-            found[str(name)] = Guarantee(term)
+            guarantees[str(name)] = Guarantee(term)
             continue
-        for accountant in asked(accountants):
+        for accountant in check_accountants(accountants):
             try:
                 title = ", ".join(filter(None, (str(name), accountant.name)))
-                found[title] = Guarantee(term, accountant)
+                guarantees[title] = Guarantee(term, accountant)
             except InapplicableError as error:
                 reasons.append(str(error))
-    if not found:
+    if not guarantees:
         raise InapplicableError("; ".join(reasons) or "there is nothing to draw")
-    return found
+    return guarantees
 
 
 def _term(subject: Subject, allow: Collection[str]) -> Term:
@@ -472,7 +472,7 @@ def _points(curve: Any) -> tuple[Array, Array, Array]:
             "measurements must be a mapping of epsilons to numbers, such as {0.1: [9, 11], 1: "
             f"[2, 3]}}, got {type(curve).__name__}"
         )
-    found = []
+    measured = []
     for epsilon, values in curve.items():
         number = isinstance(epsilon, int | float | np.number) and not isinstance(epsilon, bool)
         if not number or not 0 < float(epsilon) < math.inf:
@@ -485,8 +485,8 @@ def _points(curve: Any) -> tuple[Array, Array, Array]:
         runs = known.astype(np.float64).ravel()
         several = len(runs) > 1
         error = float(runs.std(ddof=1)) / math.sqrt(len(runs)) if several else math.nan
-        found.append((float(epsilon), float(runs.mean()), error))
-    points = np.array(sorted(found))
+        measured.append((float(epsilon), float(runs.mean()), error))
+    points = np.array(sorted(measured))
     return points[:, 0], points[:, 1], points[:, 2]
 
 
@@ -552,17 +552,17 @@ def simulated(
         raise DeclarationError(f"runs must be an int of at least 1, got {runs!r}")
     if first is None or first < 0:
         raise DeclarationError(f"seed must be an int of at least 0, got {seed!r}")
-    found: dict[float, Array] = {}
+    scores_at: dict[float, Array] = {}
     for each in epsilons:
         epsilon = number(each)
-        if not positive(epsilon) or epsilon in found:
+        if not positive(epsilon) or epsilon in scores_at:
             raise DeclarationError(f"epsilons must be positive and differ, got {each!r}")
         made = _calibrated(plan, epsilon, delta)
         held = {name: Secret(value) for name, value in data.items()}
         results = simulations(made, held, range(first, first + many))
         scores = [score(result) for result in results]
-        found[epsilon] = np.array([float(value) for value in scores])
-    return found
+        scores_at[epsilon] = np.array([float(value) for value in scores])
+    return scores_at
 
 
 def _calibrated(plan: Any, epsilon: float, delta: float) -> Pipeline:
@@ -653,7 +653,7 @@ def per_instance(
     return axes
 
 
-def audit(found: Audit, *, ax: Axes | None = None) -> Axes:
+def audit(result: Audit, *, ax: Axes | None = None) -> Axes:
     """Draw what is claimed, what was shown, and what would have been found; return the axes.
 
     Parameters
@@ -678,17 +678,17 @@ def audit(found: Audit, *, ax: Axes | None = None) -> Axes:
     >>> plot.audit(found).get_xlabel()
     'epsilon (nats) at delta 0, confidence 0.95'
     """
-    if not isinstance(found, Audit):
+    if not isinstance(result, Audit):
         raise DeclarationError(
-            f"an audit's result is needed, such as plan.audit(), got {type(found).__name__}"
+            f"an audit's result is needed, such as plan.audit(), got {type(result).__name__}"
         )
     rows = [
-        ("shown: at least", found.epsilon_lower, False),
-        ("claimed", found.epsilon, True),
-        ("would be found", found.power, True),
+        ("shown: at least", result.epsilon_lower, False),
+        ("claimed", result.epsilon, True),
+        ("would be found", result.power, True),
     ]
-    scale = f"epsilon (nats) at delta {found.delta:g}, confidence {found.confidence:g}"
-    return audit_bars(rows, found.verdict, scale, ax=ax)
+    scale = f"epsilon (nats) at delta {result.delta:g}, confidence {result.confidence:g}"
+    return audit_bars(rows, result.verdict, scale, ax=ax)
 
 
 def audit_bars(

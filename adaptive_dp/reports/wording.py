@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from attrs import evolve
 
+from accountants.document import write_float
 from accountants.numerics import COSTS, shown
 from adaptive_dp.graph.certificate import Certificate, LossRow, Protected, ReleaseRow
 
@@ -44,13 +45,16 @@ NEIGHBORS = {
 
 # --- Numbers ---
 
+INFINITY = write_float(math.inf)
+"""Infinity as it stands in a document."""
+
 
 def number(value: object) -> str:
     """Format a number with five significant digits; anything else as it reads.
 
     Examples
     --------
-    >>> number(1.23456789), number(None), number("inf"), number(120_000)
+    >>> number(1.23456789), number(None), number({"float": "inf"}), number(120_000)
     ('1.2346', '—', '∞', '120,000')
     """
     if value is None:
@@ -59,7 +63,7 @@ def number(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    if value in ("inf", math.inf):
+    if value in (math.inf, INFINITY):
         return "∞"
     if isinstance(value, float) and 1000 <= abs(value) < 1e15:
         text = f"{value:,.{max(0, 4 - math.floor(math.log10(abs(value))))}f}"
@@ -82,7 +86,7 @@ def outward(bound: object, *, upward: bool) -> str:
 
 def exact(value: object) -> str:
     """Format a number of the claim, in full."""
-    return "∞" if value in ("inf", math.inf) else NONE if value is None else str(value)
+    return "∞" if value in (math.inf, INFINITY) else NONE if value is None else str(value)
 
 
 def power(value: object) -> str:
@@ -192,11 +196,11 @@ def _protects(item: Protected) -> str:
 
 def session(certificate: Certificate) -> list[str]:
     """Return what a session has spent of its budget; nothing of other certificates."""
-    found = certificate.session
-    if found is None:
+    section = certificate.session
+    if section is None:
         return []
-    reading = outward(found.odometer.epsilon, upward=True)
-    rows = list(zip(found.currencies, found.spent, found.remaining, strict=False))
+    reading = outward(section.odometer.epsilon, upward=True)
+    rows = list(zip(section.accounting_units, section.spent, section.remaining, strict=False))
     rows.sort(key=lambda row: not row[2] > 0)  # one in which something is left is enough
     costs = [
         f"{n}: {outward(s, upward=True)} spent, {outward(r, upward=False)} left"
@@ -204,14 +208,14 @@ def session(certificate: Certificate) -> list[str]:
     ]
     more = [f"and {len(rows) - 3} more accounting units"] if len(rows) > 3 else []
     whole = f"Spent so far, wherever the analyst stops: ε = {reading}"
-    if found.odometer.theorem == found.theorem:  # a filter of each record
+    if section.odometer.theorem == section.theorem:  # a filter of each record
         whole = f"What each record has spent is private, and at most the whole: ε = {reading}"
     return [
-        f"Steps: {len(found.steps)}.",
-        f"Filter: {found.theorem}.",
-        f"{whole} ({found.odometer.theorem}).",
+        f"Steps: {len(section.steps)}.",
+        f"Filter: {section.theorem}.",
+        f"{whole} ({section.odometer.theorem}).",
         "; ".join([*costs, *more]) + ".",
-        f"Ledger: {number(found.ledger.entries)} entries, the last hash {found.ledger.head}.",
+        f"Ledger: {number(section.ledger.entries)} entries, the last hash {section.ledger.head}.",
     ]
 
 
@@ -304,14 +308,14 @@ def loss(item: LossRow) -> str:
 
 def worlds(certificate: Certificate) -> list[str]:
     """Describe the worlds: how many, whether all were tried, and the one that costs most."""
-    found = certificate.worlds
-    worst = ", ".join(found.worst) or "the only one: no part is singled out"
+    row = certificate.worlds
+    worst = ", ".join(row.worst) or "the only one: no part is singled out"
     how = (
         "The maximum over them is exact."
-        if found.exact
+        if row.exact
         else "They were too many to try one by one: the claim rests on a bound that holds in each."
     )
-    return [f"Worst world: {worst}.", f"Number of worlds: {number(found.count)}. {how}"]
+    return [f"Worst world: {worst}.", f"Number of worlds: {number(row.count)}. {how}"]
 
 
 def third_party(certificate: Certificate) -> list[str]:
@@ -321,15 +325,15 @@ def third_party(certificate: Certificate) -> list[str]:
 
 def randomness(certificate: Certificate, *, ran: bool = False) -> list[str]:
     """Describe where the noise came from; a certificate alone cannot tell whether its plan ran."""
-    found = certificate.randomness
+    row = certificate.randomness
     if is_simulated(certificate):
-        lines = [f"Source: {found.source}.", f"{BANNER}."]
+        lines = [f"Source: {row.source}.", f"{BANNER}."]
     elif ran:
-        lines = [f"Source: {found.source}.", "Fit for release: yes."]
+        lines = [f"Source: {row.source}.", "Fit for release: yes."]
     else:
-        lines = [f"If the plan is run: noise from {found.source}."]
+        lines = [f"If the plan is run: noise from {row.source}."]
         lines += ["A certificate does not say whether it was."]
-    return lines + [f"Sampler: {item}" for item in found.samplers]
+    return lines + [f"Sampler: {item}" for item in row.samplers]
 
 
 def versions(certificate: Certificate) -> Table:
@@ -342,36 +346,36 @@ def versions(certificate: Certificate) -> Table:
 
 def audited(certificate: Certificate, audit: Audited) -> Table:
     """Return the table of an audit: the empirical lower bound beside the certified upper one."""
-    found = audit if isinstance(audit, Mapping) else audit.document()
+    document = audit if isinstance(audit, Mapping) else audit.document()
     epsilon, delta = rounded_claim(certificate), exact(certificate.delta)
-    confidence = number(found.get("confidence"))
-    witness = found.get("witness") or {}
+    confidence = number(document.get("confidence"))
+    witness = document.get("witness") or {}
     rows = [
         ["certified upper bound", f"ε ≤ {epsilon} at δ = {delta}"],
         [
             "empirical lower bound",
-            f"ε ≥ {outward(found.get('epsilon_lower'), upward=False)} at δ = "
-            f"{exact(found.get('delta'))}, with confidence {confidence}",
+            f"ε ≥ {outward(document.get('epsilon_lower'), upward=False)} at δ = "
+            f"{exact(document.get('delta'))}, with confidence {confidence}",
         ],
-        ["verdict of the audit", str(found.get("verdict"))],
-        ["tested claim", str(found.get("claim"))],
+        ["verdict of the audit", str(document.get("verdict"))],
+        ["tested claim", str(document.get("claim"))],
         [
             "would have been found",
-            f"ε = {outward(found.get('power'), upward=True)} with probability 0.9",
+            f"ε = {outward(document.get('power'), upward=True)} with probability 0.9",
         ],
         ["pair", str(witness.get("pair") or NONE)],
         ["event", str(witness.get("event") or NONE)],
         [
             "guesses",
             f"{number(witness.get('right'))} right and {number(witness.get('wrong'))} wrong, of "
-            f"{number(witness.get('tries'))} {found.get('tried') or 'runs'}",
+            f"{number(witness.get('tries'))} {document.get('tried') or 'runs'}",
         ],
     ]
-    if _contradicted(certificate, found):
+    if _contradicted(certificate, document):
         said = "the lower bound is above the certificate: one of them is wrong, or of another plan"
         rows.insert(0, ["CONTRADICTION", said])
-    rows += [["assumes", str(text)] for text in found.get("assumptions") or ()]
-    rows += [["note", str(text)] for text in found.get("notes") or ()]
+    rows += [["assumes", str(text)] for text in document.get("assumptions") or ()]
+    rows += [["note", str(text)] for text in document.get("notes") or ()]
     return ["audit", "found"], rows
 
 

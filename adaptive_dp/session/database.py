@@ -100,9 +100,9 @@ class DatabaseLedger:
                     self._begin(connection)
                 # 2. Read what others have written since, and check that nothing was cut off.
                 with self._errors("read"):
-                    found = self._after(connection, seen)
+                    entries = self._after(connection, seen)
                 # 3. Decide in view of all of it. An exception here is a refusal: rolled back below.
-                entry = decide(found)
+                entry = decide(entries)
                 self._check_process()  # `decide` may have forked: the child has no right to write
                 if entry is not None:
                     # 4. Chain the entry to the last one and insert it. Other processes do not see
@@ -120,7 +120,7 @@ class DatabaseLedger:
                     #    end, after which the next reading finds the entry, as if another had
                     #    written it; the reverse order could expect an entry that is not there.
                     self._last = (number + 1, whole["hash"])
-                    found.append(whole)
+                    entries.append(whole)
                 else:
                     self._roll_back(connection)
             except BaseException:  # a KeyboardInterrupt too must let go of the lock
@@ -128,7 +128,7 @@ class DatabaseLedger:
                 raise
             finally:
                 self._in_transaction = False
-            return found
+            return entries
 
     def entries(self, after: int = 0) -> list[Entry]:
         """Return the entries from a number on."""
@@ -282,10 +282,10 @@ class DatabaseLedger:
 def entry_from_row(row: Row) -> Entry:
     """Return an entry from how it is stored; what cannot be read does not fit its hash."""
     try:
-        found = json.loads(row[2])
+        content = json.loads(row[2])
     except (ValueError, RecursionError, TypeError):
-        found = None
-    return {**found, "hash": row[1]} if isinstance(found, dict) else {"hash": row[1]}
+        content = None
+    return {**content, "hash": row[1]} if isinstance(content, dict) else {"hash": row[1]}
 
 
 # --- Forks -------------------------------------------------------------------------------------

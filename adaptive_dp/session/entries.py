@@ -66,7 +66,7 @@ def open_entry(account: Account, others: Sequence[Entry]) -> Entry | None:
     mine: Entry = {
         "kind": "open",
         "format": FORMAT,
-        "budget": [budget.epsilon, budget.delta, budget.failures],
+        "budget": [budget.epsilon, budget.delta, budget.delta_reserve],
         "accountant": account.accountant,
         "theorem": account.unit.theorem,
     }
@@ -76,7 +76,7 @@ def open_entry(account: Account, others: Sequence[Entry]) -> Entry | None:
     theirs = {key: others[0].get(key) for key in mine}
     if theirs != mine:
         raise unusable(
-            f"it was opened with budget {theirs['budget']} (epsilon, delta, failures) and the "
+            f"it was opened with budget {theirs['budget']} (epsilon, delta, delta_reserve) and the "
             f"accountant {theirs['accountant']!r}; open the session with the same"
         )
     return None
@@ -173,8 +173,8 @@ def check_entry(entry: Entry, number: int) -> None:
     LedgerError
         If a spend could hide in it.
     """
-    found, kind = entry["number"], entry["kind"]
-    if found != number:
+    own_number, kind = entry["number"], entry["kind"]
+    if own_number != number:
         raise unusable("entries are missing, or out of order")
     if kind not in (("spend", "release") if number else ("open",)):
         raise unusable(
@@ -191,13 +191,13 @@ def costs_in(entry: Mapping[str, Any]) -> Costs:
     DomainError, LedgerError
         If its costs cannot be read.
     """
-    found = []
+    costs = []
     for place, spend in entry["costs"]:
         term = from_document(spend)
         if not isinstance(term, Spend):
             raise unusable("a cost is not a loss")
-        found.append((tuple((str(p), int(i)) for p, i in place), term.loss))
-    return in_edition(tuple(found), str(entry["edition"]))
+        costs.append((tuple((str(p), int(i)) for p, i in place), term.loss))
+    return in_edition(tuple(costs), str(entry["edition"]))
 
 
 def part_in(entry: Mapping[str, Any]) -> PartPath:
@@ -331,12 +331,12 @@ def is_chained(entry: Any, number: int, previous: Any) -> bool:
         return False
     own = {k: v for k, v in entry.items() if k != "hash"}
     try:
-        found = hashlib.sha256(canonical_json(own).encode()).hexdigest()
+        own_hash = hashlib.sha256(canonical_json(own).encode()).hexdigest()
     except (ValueError, TypeError, RecursionError):
         return False
     claimed = (entry.get("hash"), entry.get("number"), entry.get("previous"))
     # True == 1 in Python, and would stand for an entry's number
-    return claimed == (found, number, previous) and type(entry["number"]) is int
+    return claimed == (own_hash, number, previous) and type(entry["number"]) is int
 
 
 def broken_entries(entries: Iterable[Any]) -> Iterable[int]:

@@ -11,8 +11,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from adaptive_dp.graph.codec import excerpt, to_document
-from adaptive_dp.graph.compile import places, releases
+from adaptive_dp.graph.compile import branch_losses, releases
 from adaptive_dp.graph.document import loaded
 from adaptive_dp.graph.errors import DeclarationError, DocumentError, NeighborError, PlanError
 from adaptive_dp.graph.handles import (
@@ -23,11 +22,11 @@ from adaptive_dp.graph.handles import (
     SourceOperation,
 )
 from adaptive_dp.graph.loops import Loop, ancestors, rewritten, upward
-from adaptive_dp.graph.nodes import Node, Structure, described, digest
+from adaptive_dp.graph.nodes import Node, Structure, describe, digest, excerpt
 from adaptive_dp.graph.operation import Operation
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.registry import Function, is_own, permitted
-from adaptive_dp.graph.registry import described as function_document
+from adaptive_dp.graph.registry import fingerprint as function_document
 from adaptive_dp.session.budget import Costs
 
 # --- What a step computes, and which part of it is paid for ------------------------------------
@@ -64,10 +63,10 @@ def required_nodes(structure: Structure, end: Node, available: Iterable[str]) ->
 
 
 def costs_for(structure: Structure, new: Iterable[Node]) -> Costs:
-    """Return what making some releases and loops costs, place by place."""
+    """Return what making some releases and loops costs, branch by branch."""
     names = {node.name for node in new}
-    charges = [c for c in releases(structure) if names & {c.node.name, *c.node.loops[:1]}]
-    return tuple(places(charges))
+    paths = [c for c in releases(structure) if names & {c.node.name, *c.node.loops[:1]}]
+    return tuple(branch_losses(paths))
 
 
 def paid_nodes(structure: Structure, digests: Sequence[str]) -> list[Node]:
@@ -90,15 +89,15 @@ def declarations(structure: Structure) -> dict[str, tuple[str, str]]:
     DeclarationError
         If one name is declared twice.
     """
-    found: dict[str, tuple[str, str]] = {}
+    declared: dict[str, tuple[str, str]] = {}
     for node in structure:
         operation = node.handle.operation
         if isinstance(operation, SourceOperation | PublicSource):
             kind = operation.neighbors if isinstance(operation, SourceOperation) else "public"
-            new = {operation.name: (digest(described(operation)), kind)}
-            check_declarations(new, found)
-            found |= new
-    return found
+            new = {operation.name: (digest(describe(operation)), kind)}
+            check_declarations(new, declared)
+            declared |= new
+    return declared
 
 
 def check_declarations(new: Declarations, earlier: Declarations) -> None:
@@ -112,8 +111,8 @@ def check_declarations(new: Declarations, earlier: Declarations) -> None:
     DeclarationError, NeighborError
         With the data sets and both declarations.
     """
-    for name, (found, kind) in new.items():
-        if name in earlier and earlier[name] != (found, kind):
+    for name, (declaration, kind) in new.items():
+        if name in earlier and earlier[name] != (declaration, kind):
             raise DeclarationError(
                 f"the session knows the data set {name!r} by another declaration "
                 f"({earlier[name][1]}, now {kind}); declare it once and reuse the handle, or open "
@@ -164,13 +163,13 @@ class SessionDigests:
 
     def _mark(self, operation: Operation) -> str:
         mechanism = operation.mechanism if isinstance(operation, Release) else None
-        found = []
+        marks = []
         for thing in (operation, mechanism):
             if thing is not None and not is_own(type(thing)):
-                found.append(self._local(type(thing)))
+                marks.append(self._local(type(thing)))
             parameters = thing.parameters() if thing is not None else {}
-            found += [self._function(v) for v in parameters.values() if isinstance(v, Function)]
-        return "".join(found)
+            marks += [self._function(v) for v in parameters.values() if isinstance(v, Function)]
+        return "".join(marks)
 
     def _function(self, function: Function) -> str:
         call = function.call
@@ -215,13 +214,13 @@ def plan_fields(plan: Pipeline, offered: Collection[str]) -> dict[str, Any]:
     """
     structure = plan.structure
     if _has_twins(structure):
-        return {"plan": to_document(plan), "reads": {}, "offers": {}}
+        return {"plan": plan.to_document(), "reads": {}, "offers": {}}
     named = {n.name: n.digest for n in structure if _is_written_once(n)}
-    held = {name for name, found in named.items() if found in offered}
+    held = {name for name, digest in named.items() if digest in offered}
     ((_, end),) = plan.outputs
     own = required_nodes(structure, structure.of(end), held)
-    document, reads = excerpt(plan, structure.nodes.keys() - own)
-    offers = {name: found for name, found in named.items() if name in own}
+    document, reads = excerpt(structure, plan.outputs, plan.delta, structure.nodes.keys() - own)
+    offers = {name: digest for name, digest in named.items() if name in own}
     return {"plan": document, "reads": reads, "offers": offers}
 
 
@@ -240,7 +239,7 @@ def _has_twins(structure: Structure) -> bool:
             if isinstance(operation, Loop):
                 reads.append(operation.result)
             above = tuple(structure.of(handle).digest for handle in reads)
-            key = (digest(described(operation)), above, len(node.loops))
+            key = (digest(describe(operation)), above, len(node.loops))
             if key in seen:
                 return True
             seen.add(key)
@@ -270,20 +269,20 @@ class LedgerPlans:
         """
         reads = _digests(entry, "reads")
         given = {}
-        for name, found in reads.items():
-            if found not in self._handles:
+        for name, node_digest in reads.items():
+            if node_digest not in self._handles:
                 raise DocumentError(
-                    f"its plan reads {name!r}, which no entry before it offers (digest {found})"
+                    f"its plan reads {name!r}, which no earlier entry offers (digest {node_digest})"
                 )
-            given[name] = self._handles[found]
+            given[name] = self._handles[node_digest]
         plan, handles = loaded(entry["plan"], self._modules, given)
         structure = plan.structure
-        for name, found in reads.items():
+        for name, node_digest in reads.items():
             handle = given[name]
             # a rank among twins is another where the twins are left out
-            if id(handle) not in structure.by_handle or structure.of(handle).digest != found:
+            if id(handle) not in structure.by_handle or structure.of(handle).digest != node_digest:
                 raise DocumentError(
-                    f"its plan says that it reads {name!r} of the digest {found!r}, and does not"
+                    f"its plan claims to read {name!r} of digest {node_digest!r}, and does not"
                 )
         self._keep(entry, structure, handles)
         return plan
@@ -304,21 +303,21 @@ class LedgerPlans:
     def _keep(
         self, entry: Mapping[str, Any], structure: Structure, handles: Mapping[str, Handle]
     ) -> None:
-        for name, found in _digests(entry, "offers").items():
+        for name, node_digest in _digests(entry, "offers").items():
             handle = handles.get(name)
             node = None
             if handle is not None and id(handle) in structure.by_handle:
                 node = structure.of(handle)
-            if node is None or node.digest != found or node.loops:
-                raise DocumentError(f"its plan has no node {name!r} of the digest {found!r}")
-            self._handles.setdefault(found, node.handle)
+            if node is None or node.digest != node_digest or node.loops:
+                raise DocumentError(f"its plan has no node {name!r} of the digest {node_digest!r}")
+            self._handles.setdefault(node_digest, node.handle)
 
 
 def _digests(entry: Mapping[str, Any], what: str) -> dict[str, str]:
-    found = entry[what]
-    if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
-        raise DocumentError(f"{what!r} must name digests, got {found!r}")
-    return found
+    digests = entry[what]
+    if not isinstance(digests, dict) or not all(isinstance(v, str) for v in digests.values()):
+        raise DocumentError(f"{what!r} must name digests, got {digests!r}")
+    return digests
 
 
 # --- The journal: all that a session has run, as handles of one plan ---------------------------
@@ -371,12 +370,12 @@ class Journal:
             if _is_sampled(old):
                 fresh.add(old)
                 continue
-            found = digests[node.name], node.digest if is_paid(node) else digests[node.name]
-            made = next((self._made[key] for key in found if key in self._made), None)
-            if made is not None and found[0] not in new:
+            keys = digests[node.name], node.digest if is_paid(node) else digests[node.name]
+            made = next((self._made[key] for key in keys if key in self._made), None)
+            if made is not None and keys[0] not in new:
                 known[old] = made
             else:
-                drawn[old] = found
+                drawn[old] = keys
         # one handle that two steps have drawn is two nodes
         again = {old for old in (*fresh, *drawn) if old in self._taken}
         copies = rewritten([handle], known=known, anew=again)

@@ -144,11 +144,11 @@ class PostgresLedger(DatabaseLedger):
         return bool(connection.closed or connection.broken)
 
     def _rows(self, connection: Any, start: int) -> Iterable[Row]:
-        found: list[Row] = connection.execute(
+        rows: list[Row] = connection.execute(
             "SELECT number, hash, entry FROM adaptive_dp_ledger WHERE number >= %s ORDER BY number",
             (start,),
         ).fetchall()
-        return found
+        return rows
 
     def _insert(self, connection: Any, row: Row) -> None:
         made = connection.execute("INSERT INTO adaptive_dp_ledger VALUES (%s, %s, %s)", row)
@@ -173,11 +173,11 @@ def _without(secret: re.Match[str]) -> str:
 
 
 def _exists(connection: Any) -> bool:
-    (found,) = connection.execute(
+    (exists,) = connection.execute(
         "SELECT EXISTS (SELECT 1 FROM pg_tables WHERE tablename = 'adaptive_dp_ledger' "
         "AND schemaname = current_schema())"
     ).fetchone()
-    return bool(found)
+    return bool(exists)
 
 
 def _is_protected(connection: Any) -> bool:

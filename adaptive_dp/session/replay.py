@@ -67,16 +67,16 @@ def values_to_json(run: Run, digests: Mapping[str, str], new: Iterable[Node]) ->
     A value with no form there, or a digest with no meaning in other processes, is left out: it is
     known to this session alone.
     """
-    found = {}
+    values = {}
     for node in new:
         key, raw = digests[node.name], run.raw.get(node.name)
         if PROCESS_LOCAL in key:
             continue
         try:
-            found[key] = value_to_json(run.opened[node.name] if raw is None else raw)
+            values[key] = value_to_json(run.opened[node.name] if raw is None else raw)
         except TypeError:
             continue
-    return found
+    return values
 
 
 class DataCache:

@@ -154,11 +154,11 @@ class SQLiteLedger(DatabaseLedger):
 
     def _check_file(self) -> None:
         """Refuse a file that was moved or replaced: what is written there would be lost."""
-        found = os.stat(self.location)
-        identity = (found.st_dev, found.st_ino)
+        status = os.stat(self.location)
+        identity = (status.st_dev, status.st_ino)
         if self._file not in (None, identity):
             raise unusable(f"{self.location} was replaced while it was in use")
-        if found.st_nlink != 1:
+        if status.st_nlink != 1:
             raise unusable(f"{self.location} has several names (hard links)")
         self._file = identity
 
@@ -194,10 +194,10 @@ class SQLiteLedger(DatabaseLedger):
             connection.execute("ROLLBACK")
 
     def _rows(self, connection: sqlite3.Connection, start: int) -> Iterable[Row]:
-        found = connection.execute(
+        cursor = connection.execute(
             "SELECT number, hash, entry FROM entries WHERE number >= ? ORDER BY number", (start,)
         )
-        return found.fetchall()
+        return cursor.fetchall()
 
     def _insert(self, connection: sqlite3.Connection, row: Row) -> None:
         connection.execute("INSERT INTO entries VALUES (?, ?, ?)", row)
@@ -237,8 +237,8 @@ def _make(path: str) -> None:
 
 
 def _schema(connection: sqlite3.Connection) -> set[str]:
-    found = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
-    return {sql for (sql,) in found}
+    statements = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
+    return {sql for (sql,) in statements}
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:

@@ -24,7 +24,7 @@ from accountants.testing import check as check_loss
 from adaptive_dp.audit import Neighbors, distinguish
 from adaptive_dp.audit.mechanisms import Values
 from adaptive_dp.audit.mechanisms import mechanism as audit_mechanism
-from adaptive_dp.audit.neighbors import query_value, released
+from adaptive_dp.audit.neighbors import query_value, release_of
 from adaptive_dp.audit.pairs import DataPair, gallery, search
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.compile import releases
@@ -162,7 +162,7 @@ def _zero_distance_problems(mechanism: Mechanism) -> Iterator[str]:
     except Exception as error:
         yield f"loss(0) raises {type(error).__name__}; a query may have sensitivity 0"
         return
-    lower = _epsilon_bounds(loss, loss.failure())[0] if loss.failure() < 1 else 0.0
+    lower = _epsilon_bounds(loss, loss.delta_floor())[0] if loss.delta_floor() < 1 else 0.0
     if lower > 1e-9 and mechanism.norm != 0:
         yield f"loss(0) needs epsilon {lower:.6g}, though equal values cannot be told apart"
 
@@ -246,7 +246,7 @@ def _extreme_problems(
         return
     try:
         loss = loss_of(changed, distance)
-        for functional in ("pure", "rho", "mu", "failure"):
+        for functional in ("pure", "rho", "mu", "delta_floor"):
             number = getattr(loss, functional)()
             if number is not None and not number >= 0:
                 yield f"promises {functional} = {number}"
@@ -530,13 +530,13 @@ NORMS = (1, 2, math.inf)
 
 def declared_sensitivities(plan: Pipeline, query: Handle) -> dict[float, float]:
     """Return a query's declared sensitivity in each norm in which it declares one."""
-    release, _ = released(plan, query)
+    release, _ = release_of(plan, query)
     name = plan.structure.of(release).name
-    charge = next(c for c in releases(plan.structure) if c.node.name == name)
+    path = next(c for c in releases(plan.structure) if c.node.name == name)
     sensitivities = {}
     for norm in NORMS:
         try:
-            sensitivities[norm] = compiler.distance(charge, norm)
+            sensitivities[norm] = compiler.distance(path, norm)
         except (DeclarationError, AccountingError, NotImplementedError):
             continue
     return sensitivities
