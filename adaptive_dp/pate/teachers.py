@@ -556,9 +556,8 @@ def _assign_teachers(
     if folder is None:
         return draw_parts(stream, shares, examples.count)[examples.units]
     # by the data set's own unit numbers, which filters and samples leave unchanged
-    return draw_parts(folder.stream("split"), shares, int(rows.units.max(initial=-1)) + 1)[
-        rows.units
-    ]
+    count = int(rows.units.max(initial=-1)) + 1
+    return draw_parts(folder.stream("split"), shares, count)[rows.units]
 
 
 @frozen(eq=False, repr=False)
