@@ -141,6 +141,6 @@ class RunError(PlanError, RuntimeError):
     Traceback (most recent call last):
         ...
     adaptive_dp.graph.errors.RunError: node 'share' failed (ZeroDivisionError in <lambda>, line 1
-    of ...); its message is withheld, since a function may know more than released values. Nothing
+    of ...); its message is withheld, since a function may hold more than released values. Nothing
     was released: call it on made-up values to find out.
     """

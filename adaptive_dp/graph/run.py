@@ -608,7 +608,7 @@ def read(
     source, data
         What is bound to what.
     copied
-        Whether arrays are copied, so that nobody else can change them.
+        Whether arrays are copied, so that no one else can change them.
     """
     stopped, failed = False, ""
     try:
