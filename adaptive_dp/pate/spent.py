@@ -35,6 +35,7 @@ from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.run import private_values
 from adaptive_dp.graph.values import POSITIVE, number, positive, whole
+from adaptive_dp.mechanisms.propose_test_release import is_far
 from adaptive_dp.mechanisms.smooth_sensitivity import (
     charged_epsilon,
     delta_parameter,
