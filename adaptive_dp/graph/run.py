@@ -405,6 +405,7 @@ def execute(
     Everything that can fail for the schema fails before the first release is drawn.
     """
     structure = plan.structure
+    # 1. Certify, before any data is read: a run without a guarantee must not begin.
     _check_nothing_free(plan)
     plan_certificate = plan._run_certificate(seed)
     if seed is None and math.isinf(plan_certificate.epsilon):
@@ -414,9 +415,12 @@ def execute(
             "nothing (Gaussian noise, for one, has no finite epsilon at delta = 0); choose a delta "
             "with plan.with_delta(1e-6) ('delta' in a plan document), or calibrate the plan"
         )
+    # 2. What can fail whatever the data fails now, and so do data that do not fit: after the first
+    #    release, an error would come when budget is spent.
     rehearse(structure)
     run = Run(structure, seed, watch)
     run.bind(bind_sources(structure, data))
+    # 3. Compute. An interrupt keeps what was released, under a certificate of just that.
     stopped = False
     try:
         run.all()
