@@ -144,7 +144,7 @@ LIMIT = math.sqrt(math.log(2 / 1e-7) / 2 / SIZE)
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0])
-def test_integer_noise_has_its_law(epsilon: float) -> None:
+def test_geometric_noise_has_its_law(epsilon: float) -> None:
     stream = SeededStream(4)
     draws = np.array([two_sided_geometric(epsilon, stream) for _ in range(SIZE)])
 
