@@ -183,7 +183,7 @@ def sanitized(
     >>> from adaptive_dp.pate import Ballots, BallotsSource, GNMax
     >>> ballots = Ballots(BallotsSource("votes", teachers=250, questions=100, classes=10))
     >>> sanitized(ballots, GNMax(sigma=40.0), order=20.0, sigma=10.0)
-    <released spent_upper>
+    <released spent_upper_bound>
     """
     is_real = isinstance(failure, int | float) and not isinstance(failure, bool)
     if not (is_real and 1e-300 <= failure < 1):
