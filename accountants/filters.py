@@ -211,6 +211,7 @@ class SumFilter(ExactSums):
         BudgetError
             If it does not fit; the state is a value and stays what it was.
         """
+        # exact rationals: what is admitted does not depend on how the spends were split
         after = self._after(state, loss, times)
         # the check precedes the spend: on no path does a sum pass its budget, not even once
         if not self.within_budget(after):
@@ -227,6 +228,7 @@ class SumFilter(ExactSums):
 
     def spent(self, state: SpentSums) -> UnitTotals:
         """Return the sums, rounded up; infinite where a cost was beyond every budget."""
+        # shown, never compared: rounded up, so that no more was spent than is shown
         return UnitTotals(tuple(ceiling(s) for s in state.sums), ceiling(state.delta_floor))
 
     def remaining(self, state: SpentSums) -> UnitTotals:
@@ -237,6 +239,7 @@ class SumFilter(ExactSums):
 
     def fitting(self, state: SpentSums, loss: PrivacyLoss) -> int:
         """Return the largest number of times that ``loss`` fits (at most 10**300)."""
+        # floor((budget - sum) / cost), in rationals: one more would pass the budget
         counts = []
         for sum_, cost, budget in zip(state.sums, self.costs(loss), self.budgets(), strict=True):
             counts.append(_count(budget - sum_, cost))
@@ -262,8 +265,9 @@ class UnionFilter(SumFilter):
 
     def guarantee(self, delta: float) -> EpsilonDelta:
         """Return epsilon at every delta from its own on."""
-        kept = probability("delta", delta) >= self.delta
-        return EpsilonDelta(self.epsilon if kept else math.inf, delta)
+        # the shares of delta are fixed: below their sum nothing is proven, above it nothing better
+        covered = probability("delta", delta) >= self.delta
+        return EpsilonDelta(self.epsilon if covered else math.inf, delta)
 
 
 def _count(remaining: Fraction, cost: Fraction) -> int:
@@ -316,6 +320,7 @@ def _largest(
     if not name:
         return None
     low = 0.0
+    # halved 60 times, to less than a float's precision of the request
     for _ in range(60):
         middle = (low + high) / 2
         fits = filter_.admits(state, _evolved(loss, name, middle), times)
@@ -359,6 +364,7 @@ def largest_budget(epsilon_of: Callable[[float], float], epsilon: float) -> floa
     ``epsilon_of`` is a proven upper bound, rising; the answer has been evaluated. 0 where no
     budget above 1e-300 keeps it.
     """
+    # doubled and halved until epsilon_of(low) <= epsilon < epsilon_of(high), both evaluated
     high = 1.0
     while epsilon_of(high) <= epsilon and high < 1e300:
         high *= 2
@@ -368,6 +374,7 @@ def largest_budget(epsilon_of: Callable[[float], float], epsilon: float) -> floa
         if low < 1e-300:
             return 0.0
     high = 2 * low
+    # bisection keeps epsilon_of(low) <= epsilon, whatever rounding does to epsilon_of
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if epsilon_of(middle) <= epsilon else (low, middle)
@@ -375,7 +382,8 @@ def largest_budget(epsilon_of: Callable[[float], float], epsilon: float) -> floa
 
 
 # -----------------------------------------------------------------------------
-# The privacy filter of basic composition: pure epsilons add up.
+# Basic composition: pure epsilons add up on every path (Rogers, Roth, Ullman and Vadhan 2016,
+# Thm 3.6). The one filter that needs no delta.
 
 
 def _pure_cost(value: float) -> float:
@@ -438,11 +446,13 @@ class PureFilter(SumFilter):
 
     def converted(self, delta: float) -> float:
         """Return epsilon, where ``delta`` covers the reserve."""
+        # delta is here what is left beside the reserve: negative where F alone exceeds it
         return self.epsilon if delta >= 0 else math.inf
 
 
 # -----------------------------------------------------------------------------
-# The privacy filter of zero-concentrated DP: rhos add up.
+# Zero-concentrated DP: rhos add up. It is the supermartingale of the module at every order at once,
+# since ``D_a <= a rho`` (Feldman and Zrnic 2021), converted as with parameters fixed in advance.
 
 
 def _zcdp_cost(value: float) -> float:
@@ -518,6 +528,7 @@ def rho_cost(loss: PrivacyLoss) -> Fraction:
 
 def rho_epsilon(rho: float, delta: float) -> float:
     """Return the epsilon of rho-zCDP at ``delta``; infinite at 0 and below, but for rho 0."""
+    # delta 1 promises nothing, and at rho 0 the two laws are equal
     if delta >= 1 or (rho == 0 and delta >= 0):
         return 0.0
     if delta <= 0:
@@ -542,7 +553,8 @@ def largest_rho(epsilon: float, delta: float) -> float:
 
 
 # -----------------------------------------------------------------------------
-# The privacy filter of advanced composition, as tight as with parameters fixed in advance.
+# Advanced composition: a path ends within a sum of epsilons or within a sum of rhos, and only the
+# second needs delta (Whitehouse, Ramdas, Rogers and Wu 2023).
 
 
 def _approximate_cost(value: float) -> float:
@@ -573,7 +585,7 @@ class ApproximateFilter(UnionFilter):
     epsilon, delta
         The guarantee.
     delta_reserve
-        The part of delta that is kept for ``sum delta_t``; half of it by default.
+        The part of delta that is set aside for ``sum delta_t``; half of it by default.
 
     References
     ----------
@@ -609,6 +621,7 @@ class ApproximateFilter(UnionFilter):
 
     def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, where there is one, and rho."""
+        # without a pure epsilon the first sum ends; paths go on within the second
         return rational_cost(loss.pure()), rho_cost(loss)
 
     def budgets(self) -> tuple[Fraction, ...]:
@@ -617,7 +630,8 @@ class ApproximateFilter(UnionFilter):
 
 
 # -----------------------------------------------------------------------------
-# The privacy filter of Gaussian DP: squares of mu add up, as with parameters fixed in advance.
+# Gaussian DP: squares of mu add up (Smith and Thakurta 2022). The tightest filter of Gaussian
+# noise, since the whole is exactly mu-GDP and not a Renyi curve that is converted.
 
 
 def _gdp_cost(value: float) -> float:
@@ -696,6 +710,7 @@ class GaussianFilter(SumFilter):
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return the square of mu."""
+        # the square of a float is a rational: the comparison with the sum is exact
         return (Fraction(self.mu) ** 2,)
 
     def converted(self, delta: float) -> float:
@@ -712,13 +727,15 @@ def mu_square_cost(loss: PrivacyLoss) -> Fraction:
 
 def _mu_epsilon(mu: float, delta: float) -> float:
     """Return the epsilon of mu-GDP at ``delta``; infinite at 0 and below, but for mu 0."""
+    # delta 1 promises nothing, and at mu 0 the two laws are equal
     if delta >= 1 or (mu == 0 and delta >= 0):
         return 0.0
     return gdp_epsilon(mu, delta).upper if delta > 0 else math.inf
 
 
 # -----------------------------------------------------------------------------
-# Privacy filters of Renyi DP: at every order of a curve, or at some order of a grid.
+# Renyi DP: within the budget at every order of a curve (`RenyiFilter`), or at some order of a grid,
+# each with its share of delta (`SomeOrderFilter`).
 
 
 ORDERS = tuple(1 + 2.0**k for k in range(-1, 9))
@@ -803,6 +820,7 @@ class RenyiFilter(SumFilter):
         epsilon, left = nonnegative("epsilon", epsilon), delta_beside_reserve(delta, delta_reserve)
         rho = largest_rho(epsilon, left)
         if order is None:
+            # Gaussian losses have D_a = a rho, so the best order of that line is best for them
             order = zcdp_epsilon(rho, left)[1]
         (chosen,) = checked_orders("order", order)
         budget = divergence_budget(chosen, epsilon, left)
@@ -829,6 +847,7 @@ class RenyiFilter(SumFilter):
         """Return the best order's epsilon at ``delta``; every order's bound holds at once."""
         if not 0 < delta < 1:
             return 0.0 if delta >= 1 else math.inf
+        # no union bound: each order's budget holds on every path, so the least bound does too
         values = renyi_to_epsilon(np.array(self.curve), np.array(self.orders), delta)
         return max(0.0, float(values.min()))
 
@@ -900,7 +919,7 @@ class SomeOrderFilter(UnionFilter):
         return rational_cost(loss.pure()), *divergence_costs(loss, self.orders)
 
     def budgets(self) -> tuple[Fraction, ...]:
-        """Return epsilon and the orders' budgets; a negative one is never kept."""
+        """Return epsilon and the orders' budgets; a negative one admits nothing."""
         return Fraction(self.epsilon), *(Fraction(bound) for bound in self.curve)
 
 
@@ -932,7 +951,8 @@ def _units(orders: tuple[float, ...]) -> tuple[str, ...]:
 
 
 # -----------------------------------------------------------------------------
-# The privacy filter of whichever unit lasts longest: epsilons, squares of mu, a divergence.
+# The union of three filters: epsilons, squares of mu, and divergences at one order. It is what a
+# session takes by default, where the noise of later steps is not yet chosen.
 
 
 GAUSSIAN_SHARE = 2 / 3
@@ -949,16 +969,16 @@ class BestFilter(UnionFilter):
     none), all fixed in advance, and the sums only grow: one that is passed stays passed. So a path
     of outcomes ends within budget i exactly if i's own filter would have let all of it through.
 
-    Which sum is kept may depend on the outcomes, and no filter's theorem is about such a choice.
+    Which sum lasts may depend on the outcomes, and no filter's theorem is about such a choice.
     But let L be the log-likelihood ratio of a path, and L_i that of its beginning, up to where
     budget i would be passed: the filter's theorem for the interaction that stops there is
     ``E_P (1 - e^{epsilon - L_i})_+ <= delta_i``. Paths that end within budget i have ``L = L_i``,
     every path ends within some budget, and nothing is negative, so
 
-    ``E_P (1 - e^{epsilon - L})_+ <= sum_i E_P [(1 - e^{epsilon - L_i})_+; i is kept] <= delta``
+    ``E_P (1 - e^{epsilon - L})_+ <= sum_i E_P [(1 - e^{epsilon - L_i})_+; i lasts] <= delta``
 
     (own proof; the same holds with P and Q exchanged). That delta need not be shared at all, as if
-    the sum that is kept were known in advance, is not proven and not claimed.
+    the sum that lasts were known in advance, is not proven and not claimed.
 
     What it costs not to know the best unit in advance is the share of delta: at delta = 1e-6, 4%
     of the answers that the best sum alone would admit with Gaussian noise, and 9% with small
@@ -1005,11 +1025,9 @@ class BestFilter(UnionFilter):
         epsilon, delta = nonnegative("epsilon", self.epsilon), probability("delta", self.delta)
         delta_reserve = checked_reserve("BestFilter", self.delta_reserve, delta)
         mine, others = delta_shares(delta, delta_reserve)
-        mu, order, divergence = (
-            _NO_BUDGET,
-            2.0,
-            _NO_BUDGET,
-        )  # at delta 0 only the sum of epsilons admits
+        # without a delta only the sum of epsilons admits: the other two have negative budgets
+        mu, order, divergence = _NO_BUDGET, 2.0, _NO_BUDGET
+        # each filter with its own share of delta, as in the proof above
         if mine > 0 and others > 0:
             mu = GaussianFilter.within(epsilon, mine).mu
             order = zcdp_epsilon(largest_rho(epsilon, others), others)[1]
@@ -1031,7 +1049,7 @@ class BestFilter(UnionFilter):
         )
 
     def budgets(self) -> tuple[Fraction, ...]:
-        """Return epsilon, the square of mu and the divergence; a negative one is never kept."""
+        """Return epsilon, the square of mu and the divergence; a negative one admits nothing."""
         square = Fraction(self.mu) ** 2 if self.mu >= 0 else Fraction(_NO_BUDGET)
         return Fraction(self.epsilon), square, Fraction(self.divergence)
 
@@ -1045,6 +1063,7 @@ def delta_shares(delta: float, delta_reserve: float) -> tuple[float, float]:
 
 def cost_or_unpayable(cost: Callable[[], Fraction]) -> Fraction:
     """Return a cost; `UNPAYABLE` every budget where a loss has none in the accounting unit."""
+    # a loss without a cost in one unit is not refused: that sum ends, the union goes on
     try:
         return cost()
     except InapplicableError:
@@ -1052,7 +1071,7 @@ def cost_or_unpayable(cost: Callable[[], Fraction]) -> Fraction:
 
 
 # -----------------------------------------------------------------------------
-# The privacy filter that keeps a budget in an accountant's unit, where a theorem has one.
+# Which filter keeps a budget in the unit of an accountant; those without a theorem are refused.
 
 
 _FILTERS: dict[str, Callable[[float, float, float], SumFilter]] = {
@@ -1107,12 +1126,6 @@ def filter_for(
         "(Tran, Koskela, Raisa and Honkela 2026), and for others none is proven; the "
         f"accounting units with a theorem are {', '.join(_FILTERS)}"
     )
-
-
-# -----------------------------------------------------------------------------
-# Privacy filters: budgets for analyses that choose their privacy parameters as they run.
-#
-# One filter for each accounting unit with a proven theorem; `filter_for` says which.
 
 
 __all__ = [

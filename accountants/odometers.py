@@ -62,6 +62,7 @@ class Odometer(ExactSums):
         kind = type(self).__name__
         delta = probability(f"{kind}.delta", self.delta)
         delta_reserve = checked_reserve(kind, self.delta_reserve, delta)
+        # delta' = (delta - F) / (1 - F) is all that the statements about L_t may use
         if not 0 < delta_beside_reserve(delta, delta_reserve) < 1:
             raise InapplicableError(
                 f"{kind} needs a delta beside the reserve, in (0, 1), got "
@@ -147,6 +148,7 @@ class PureOdometer(Odometer):
 
     def epsilon(self, state: SpentSums) -> float:
         """Return the sum."""
+        # it holds on every path, so there is no union and no conversion; the rational is rounded up
         return ceiling(state.sums[0])
 
 
@@ -170,11 +172,12 @@ class _OrdersOdometer(Odometer):
     def epsilon(self, state: SpentSums) -> float:
         """Return the least of the bounds; all of them hold at once."""
         total, *others = state.sums
+        # all sums are rounded up, as the bounds rise in them
         epsilon, divergences = ceiling(total), self.divergences(tuple(others))
         orders = np.array(self.orders)
-        share = down(
-            delta_beside_reserve(self.delta, self.delta_reserve) / len(orders), 2
-        )  # a union over the orders
+        # a union bound: each order has the share delta' / k, rounded down so that they fit
+        share = down(delta_beside_reserve(self.delta, self.delta_reserve) / len(orders), 2)
+        # a share that underflows proves nothing; the sum of epsilons needs none
         if not share > 0:
             return epsilon
         if self.uniform:
@@ -183,6 +186,7 @@ class _OrdersOdometer(Odometer):
         else:
             # optional stopping: E e^{(a-1) (L_tau - sum D_a,i)} <= 1, converted at the share
             values = renyi_to_epsilon(divergences, orders, share)
+        # the sum of epsilons holds on every path, so it may be taken without a share of delta
         return max(0.0, min(epsilon, float(values.min())))
 
 
@@ -274,6 +278,7 @@ class ConcentratedOdometer(_OrdersOdometer):
     def divergences(self, sums: tuple[Fraction, ...]) -> Array:
         """Return the line ``a sum rho_i``."""
         (rho,) = sums
+        # D_a <= a rho for every loss with that rho, and so for the sums; rounded up
         with np.errstate(over="ignore"):
             return up(np.array(self.orders) * ceiling(rho))
 
@@ -354,6 +359,7 @@ class GaussianOdometer(Odometer):
         budgets = (self.first * self.ratio**j for j in range(self.count))
         # the first budget that the sum does not pass: compared exactly, as the filter j would
         mu = next((m for m in budgets if state.sums[0] <= Fraction(m) ** 2), math.inf)
+        # a union over the filters of the grid, each with an equal share of delta'
         share = down(delta_beside_reserve(self.delta, self.delta_reserve) / self.count, 2)
         return gdp_epsilon(mu, share).upper if share > 0 else math.inf
 
@@ -400,6 +406,7 @@ class BestOdometer(Odometer):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
+        # the two odometers have no reserve of their own: they share what is left beside this one
         mine, others = delta_shares(self.delta, self.delta_reserve)
         object.__setattr__(self, "gaussian", GaussianOdometer(mine))
         object.__setattr__(self, "renyi", RenyiOdometer(others, uniform=False))
@@ -420,6 +427,7 @@ class BestOdometer(Odometer):
     def epsilon(self, state: SpentSums) -> float:
         """Return the least of the bounds."""
         square, *others = state.sums
+        # (1 - e^{min_i eps_i - L})_+ is at most the sum of the (1 - e^{eps_i - L})_+
         return min(
             self.gaussian.epsilon(SpentSums((square,))),
             self.renyi.epsilon(SpentSums(tuple(others))),

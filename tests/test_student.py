@@ -165,13 +165,13 @@ class TestPlan:
     def test_it_costs_nothing_and_is_trained_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         taught, pool = world()
         calls: Counter[int] = Counter()
-        learnt = Learn._learnt
+        learnt = Learn._train
 
         def counted(self: Learn, x: Any, y: Any) -> Student:
             calls[len(x)] += 1
             return learnt(self, x, y)
 
-        monkeypatch.setattr(Learn, "_learnt", counted)
+        monkeypatch.setattr(Learn, "_train", counted)
         labels = taught.votes(pool).release(dp.pate.GNMax(sigma=5.0))
         bare = dp.Pipeline(labels=labels).with_delta(1e-6)
         plan = dp.Pipeline(labels=labels, student=dp.pate.student(pool, labels, BAYES))

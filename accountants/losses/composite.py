@@ -106,12 +106,13 @@ class Composite(PrivacyLoss):
             from accountants.losses.given import implied  # here: seldom needed
 
             return implied(self)
-        # attained only where the root of the sum of squares is a float itself
+        # tight only where the root of the sum of squares is a float itself
         square = sum((Fraction(loss.mu() or 0.0) ** 2 * n for loss, n in self.spends), Fraction())
         return GaussianPair(mu, tight=Fraction(mu) ** 2 == square)
 
     def delta_floor(self) -> float:
         """Return the sum of the delta floors, at most 1."""
+        # a union bound over the losses' coins, rounded up
         return min(1.0, _sum((s.delta_floor(), n) for s, n in self.spends))
 
     def pure(self) -> float | None:
@@ -141,9 +142,10 @@ class Composite(PrivacyLoss):
             every = [(gdp_mu(s), n) for s, n in self.spends]
         except InapplicableError:
             return None
+        # beyond that the square overflows a float
         if not all(mu <= LARGEST_MU for mu, _ in every):
             return math.inf
-        # exact; then the root, rounded up
+        # G_a (x) G_b = G_sqrt(a^2 + b^2): the sum of squares is exact; its root is rounded up
         square = sum((Fraction(mu) ** 2 * n for mu, n in every), Fraction())
         return up(math.sqrt(ceiling(square)), 2) if square else 0.0
 
@@ -172,6 +174,7 @@ class Composite(PrivacyLoss):
     def dominates(self, other: PrivacyLoss) -> bool:
         """Compare spend by spend; see `covers`."""
         inner = other.spends if isinstance(other, Composite) else ((other, 1),)
+        # composition keeps domination: Gaussian pairs by their exact sum, other losses one by one
         large, square = split(self.spends)
         small, other_square = split(inner)
         return square >= other_square and covers(large, small, lambda a, b: a.dominates(b))

@@ -215,8 +215,7 @@ def refuse_unless_positive(name: str, value: float) -> None:
 # -----------------------------------------------------------------------------
 # The certificate of suboptimality, which uses nothing that the search knows.
 #
-# F is mu-strongly convex on the closed convex set C, P the projection on C, w* the minimizer
-# over C.
+# F is mu-strongly convex on the closed convex set C, P the projection on C, w* the minimizer on C.
 #
 # **Residual.** *Let q = P(u) for any point u, g a subgradient of F at q, and s >= 0. Then*
 # ``mu |q - w*| <= |g + s (u - q)|``.
@@ -240,8 +239,7 @@ def refuse_unless_positive(name: str, value: float) -> None:
 # of the u that was given to it. The proof holds for q, with ``|g(q) - g(w+)| <= beta e`` and
 # ``|s (u - q) - s (u - w+)| <= s e``; and ``|w+ - w*| <= e + |q - w*|``. Hence
 # ``(beta + s + mu) e`` is added, besides the gradient's own error (`Objective.rounding`) and that
-# of
-# the norm's computation.
+# of the norm's computation.
 #
 # **Gap.** Where F has kinks the gradient need not become small. There an objective may bound
 # ``F(w) - min F`` from its dual problem, and ``mu/2 |w - w*|^2 <= F(w) - F(w*)`` for w in C gives

@@ -528,13 +528,12 @@ class StableVotes(Mechanism):
     (epsilon, failure)-DP for one teacher that changes, however many questions there are, where
     ``epsilon = 1/b + 2c / (b (2c)^(1/3))``.
 
-    Proof. One vote that changes alters a gap by at most 2, d by at most 1. Where neighbours have
+    Proof. One vote that changes alters a gap by at most 2, d by at most 1. If neighbours have
     different answers, in whichever way ties are broken, both gaps are at most 2, so that both d are
     0. Take two neighbours, and let B be the event that one of the questions where they differ
     passes: of probability at most ``failure`` on both. The bits "passed" or "failed" are those of a
     sparse vector on -d that stops after c "above", which are the failed ones (Lyu, Su and Li 2017,
-    Alg. 7; the d may change in either direction): epsilon. Outside B what is released is one and
-    the
+    Alg. 7; the d may change in either direction): epsilon. Outside B the output is one and the
     same function of the bits, so
 
         ``P(S) <= P(S without B) + failure <= e^epsilon P'(S) + failure``.

@@ -1,8 +1,9 @@
-"""Training in silence, with one thread each: what models print would tell of their rows.
+"""Teachers' models: what may be one, and training them without output and with seeded generators.
 
-Warnings, log records and what Python code prints are dropped while any model is trained or asked,
-in all threads of the process; in a worker process also what compiled code prints. (What compiled
-code prints in the process of the run itself, ``verbose=1`` of liblinear, say, is not.)
+The output of a model in training may depend on private rows. So warnings, log records and the
+output of Python code are dropped while any model is trained or predicts, in all threads of the
+process; in a worker process the output of compiled code too. (In the process of the run itself the
+output of compiled code, such as liblinear's with ``verbose=1``, is not dropped.)
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ _CLEANUP = contextlib.ExitStack()
 
 
 class NullOutput(io.TextIOBase):
-    """Takes every text, and keeps none."""
+    """A text stream that drops what is written."""
 
     def write(self, text: str) -> int:
-        """Return the length of what is dropped."""
+        """Return the length of the dropped str."""
         return len(text)
 
     def writable(self) -> bool:
@@ -49,12 +50,12 @@ class NullOutput(io.TextIOBase):
 
 @contextlib.contextmanager
 def quiet(run: int) -> Iterator[None]:
-    """Drop what is printed, warned of and logged; the last of several threads to leave undoes it.
+    """Drop output, warnings and log records; the last of several threads to leave restores them.
 
     Parameters
     ----------
     run
-        The number of the process that the run is in.
+        The process id of the run.
     """
     with _LOCK:
         if not _USERS:
@@ -88,7 +89,7 @@ def _silence(run: int) -> None:
 
 
 def _reset_after_fork() -> None:
-    """Leave a forked worker silent, as its parent was, and let it close its own outputs too."""
+    """Reset the state in a forked worker: it stays silent, and closes its own outputs."""
     global _LOCK, _GENERATOR_LOCK  # another thread of the parent may have held them
     _LOCK, _GENERATOR_LOCK = threading.Lock(), threading.RLock()
     _USERS.clear()
@@ -104,17 +105,17 @@ def _close_outputs() -> None:
     _CLEANUP.callback(os.close, null)
     for output in (1, 2):
         with contextlib.suppress(OSError):  # there may be none
-            kept = os.dup(output)
-            _CLEANUP.callback(os.close, kept)
-            _CLEANUP.callback(os.dup2, kept, output)
+            duplicate = os.dup(output)
+            _CLEANUP.callback(os.close, duplicate)
+            _CLEANUP.callback(os.dup2, duplicate, output)
             os.dup2(null, output)
 
 
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed the generators that all of a process share, and put their states back.
+    """Seed the generators that all of a process share, and restore their states.
 
-    A model that draws from them would else hang on what was trained before it, or is trained at
+    Else a model that draws from them would depend on what was trained before it, or is trained at
     the same time by another thread: so threads take turns.
     """
     with _GENERATOR_LOCK, contextlib.ExitStack() as undo:
@@ -130,13 +131,13 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 # -----------------------------------------------------------------------------
-# What a teacher is: a classifier of scikit-learn's kind, or a function that makes one.
+# A teacher: a classifier with the interface of scikit-learn, or a function that trains one.
 
 
 Predict = Callable[[NDArray[np.float64]], Any]
 Points = NDArray[np.float64]
 FAILURES = (Exception, SystemExit)
-"""What training in the open may end with."""
+"""The errors of training on public rows that are reported."""
 
 FUNCTION_REMEDY = (
     "write a function of (x, y, seed) that makes, fits and returns it, at the top level of a "
@@ -145,12 +146,12 @@ FUNCTION_REMEDY = (
 
 
 def describe_model(model: Any) -> tuple[Function, dict[str, Any]]:
-    """Return what makes a teacher's model, and the parameters that an instance has.
+    """Return the function that makes a teacher's model, and the parameters of an instance.
 
     Raises
     ------
     DeclarationError
-        If it is none of what `adaptive_dp.pate.teachers` takes.
+        If it is not one of the forms that `adaptive_dp.pate.teachers` takes.
     """
     if isinstance(model, str):
         model = _import_model(model)
@@ -187,21 +188,23 @@ def _import_model(text: str) -> Any:
     model = find_attribute(module, name) if name else None
     if model is None:
         raise DeclarationError(
-            f"the model {text!r} is not there: module {module!r} has no {name!r}; write it as "
+            f"the model {text!r} was not found: module {module!r} has no {name!r}; write it as "
             "'module:name'"
         )
     return model
 
 
 def _instance_parameters(model: Any) -> dict[str, Any]:
-    """Return the parameters of an instance that are not those of a new one."""
-    kind, own = type(model), model.get_params(deep=False)
+    """Return the parameters of an instance that differ from the defaults."""
+    kind, values = type(model), model.get_params(deep=False)
     try:
-        usual = kind().get_params(deep=False)
+        defaults = kind().get_params(deep=False)
     except TypeError:  # some have to be given
-        usual = {}
-    taken = {k: v for k, v in own.items() if k not in usual or not _equal_values(v, usual[k])}
-    return check_settings(taken, kind.__name__)
+        defaults = {}
+    changed = {
+        k: v for k, v in values.items() if k not in defaults or not _equal_values(v, defaults[k])
+    }
+    return check_settings(changed, kind.__name__)
 
 
 def _equal_values(a: Any, b: Any) -> bool:
@@ -209,23 +212,23 @@ def _equal_values(a: Any, b: Any) -> bool:
 
 
 def check_settings(values: Mapping[str, Any], of: str) -> dict[str, Any]:
-    """Return a model's parameters as numbers, texts, lists and mappings of such.
+    """Return a model's parameters as numbers, str, lists and mappings of these.
 
     Raises
     ------
     DeclarationError
         If one is anything else, such as another estimator, or a generator of random numbers.
     """
-    kept = {}
+    checked = {}
     for name, value in values.items():
         try:
-            kept[str(name)] = plain(value, f"parameter {name} of {of}")
+            checked[str(name)] = plain(value, f"parameter {name} of {of}")
         except DeclarationError as error:
             raise DeclarationError(
-                f"{error}: a plan is written down as a document, which cannot hold it. To train "
-                f"one with it (a pipeline, say), {FUNCTION_REMEDY}"
+                f"{error}: a plan is stored as a document, which cannot contain it. To train a "
+                f"model with it (such as a pipeline), {FUNCTION_REMEDY}"
             ) from None
-    return kept
+    return checked
 
 
 def fit_model(
@@ -235,12 +238,12 @@ def fit_model(
     y: NDArray[np.int64],
     seed: int,
 ) -> Predict:
-    """Return what predicts class positions, trained on x of shape (n, p) and y of shape (n,)."""
+    """Return a function that predicts class positions, trained on x (n, p) and y (n,)."""
     kind: Any = make
     with seeded(seed):
         if not inspect.isclass(make):
-            made = kind(x, y, seed, **parameters)
-            return made if callable(made) else made.predict  # type: ignore[no-any-return]
+            model = kind(x, y, seed, **parameters)
+            return model if callable(model) else model.predict  # type: ignore[no-any-return]
         classifier, state = kind(**parameters), {"random_state": seed % 2**31}  # C's int
         if "random_state" in parameters:
             pass
@@ -261,18 +264,18 @@ def _accepts(make: Callable[..., Any], name: str) -> bool:
 
 
 def predictions(predict: Predict, points: Points) -> NDArray[Any]:
-    """Return what a model predicts for points of shape (m, p); a column as shape (m,)."""
+    """Return a model's predictions for points of shape (m, p); a column as shape (m,)."""
     votes = np.asarray(predict(points))
     return votes[:, 0] if votes.ndim == 2 and votes.shape[1] == 1 else votes
 
 
 def predicted_positions(votes: NDArray[Any], size: int, classes: int) -> NDArray[np.int64] | None:
-    """Return predictions as positions of classes, or None where they are no such array."""
+    """Return predictions as positions of classes, or None where they cannot be."""
     if votes.shape != (size,) or votes.dtype.kind not in "biufUSO":
         return None
     try:
         return class_positions(votes, classes)
-    except (TypeError, ValueError):  # texts that are no numbers
+    except (TypeError, ValueError):  # str that are not numbers
         return None
 
 
@@ -285,11 +288,11 @@ class Model:
     classes
         How many there are.
     predict
-        What it has learned; None where it votes for one class always.
+        The trained prediction function; None where it always votes for one class.
     always
-        That class.
+        The position of that class.
     seed
-        What randomness in its predictions is drawn from.
+        Of the random numbers that its predictions draw.
     """
 
     classes: int
@@ -308,12 +311,12 @@ class Model:
         try:
             with seeded(self.seed):
                 votes = predictions(self.predict, points)
-            found = predicted_positions(votes, len(points), self.classes)
+            positions = predicted_positions(votes, len(points), self.classes)
         except KeyboardInterrupt:
             raise
-        except BaseException:  # a teacher that fails still votes: nobody learns that it failed
+        except BaseException:  # a failing teacher still votes, so that failures are not observable
             return fallback
-        return fallback if found is None else found
+        return fallback if positions is None else positions
 
 
 def train_model(
@@ -324,10 +327,10 @@ def train_model(
     seed: int,
     classes: int,
 ) -> Model:
-    """Return a teacher of the rows: a constant where they show one class, or training fails."""
-    seen = np.unique(y)
-    if len(seen) < 2:
-        return Model(classes, None, int(seen[0]) if len(seen) else 0)
+    """Return a teacher trained on rows: a constant where they have one class, or training fails."""
+    labels = np.unique(y)
+    if len(labels) < 2:
+        return Model(classes, None, int(labels[0]) if len(labels) else 0)
     try:
         return Model(classes, fit_model(make, parameters, x, y, seed), 0, seed)
     except KeyboardInterrupt:

@@ -27,7 +27,7 @@ from adaptive_dp.pate.ballots import Ballots, spent_epsilon, spent_upper_bound
 from adaptive_dp.pate.spent import Spending, Spent, fixed_questions, spent
 
 ROUNDING = 1e-12
-"""An upper bound of the rounding error of S, its logarithm and its products."""
+"""An upper bound of the rounding errors of S, log S and their products, relative or absolute."""
 
 
 def _check_smoothness(instance: Any, attribute: Any, value: Any) -> None:
@@ -40,7 +40,7 @@ def _check_smoothness(instance: Any, attribute: Any, value: Any) -> None:
 
 
 class Sanitized(Mechanism):
-    r"""Release a private number with Gaussian noise at its smooth sensitivity, and the latter.
+    r"""Release a private number with noise at its smooth sensitivity, and that sensitivity.
 
     With S a beta-smooth sensitivity of f, ``f + S sigma Z_1`` and ``log S + beta spread Z_2`` are
     released, Z_1 and Z_2 standard normal: both, since the error of the first cannot be bounded
@@ -117,9 +117,8 @@ class Sanitized(Mechanism):
                 raise DeclarationError(
                     f"Sanitized.{name} must be at most 2^49, got {getattr(self, name):g}"
                 )
-        # several teachers: c S is a (t beta)-smooth sensitivity, c = (e^{t beta} - 1) / (e^beta -
-        # 1)
-        # sigma relative to it is sigma / c, rounded down
+        # several teachers: with c = (e^{t beta} - 1) / (e^beta - 1), c S is a (t beta)-smooth
+        # sensitivity, and sigma relative to it is sigma / c, rounded down
         beta = up((self.beta + ROUNDING) * times, 4)
         if not (beta <= 300):
             raise DeclarationError(

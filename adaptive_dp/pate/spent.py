@@ -1,4 +1,4 @@
-"""Data-dependent loss of answers: a private number, and a private test that it is small."""
+"""The data-dependent loss of answers: a private number, and a private test that it is small."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.run import private_values
 from adaptive_dp.graph.values import POSITIVE, number, positive, whole
+from adaptive_dp.mechanisms.propose_test_release import is_far
 from adaptive_dp.mechanisms.smooth_sensitivity import (
     charged_epsilon,
     delta_parameter,
@@ -439,11 +440,10 @@ class TestedGNMax(Mechanism):
 
     Let b(D) be the bound, in both directions, of the Renyi divergence at ``order`` of the answers
     to all questions on the votes D (`accountants.GaussianVotes.both`), and d(D) the smallest number
-    of teachers whose votes must change to bring it above ``budget``. The votes pass if ``d + N >
-    T``, N with
-    masses proportional to ``e^{-epsilon |k|}``, T the least with ``P(N > T) <= failure``. Then all
-    questions are answered, else none: NaN. Unlike what `sanitized` publishes, this is a guarantee
-    for all data sets.
+    of teachers whose votes must change to bring it above ``budget``. The votes pass if
+    ``d + N > T``, N with masses proportional to ``e^{-epsilon |k|}``, T the least with
+    ``P(N > T) <= failure``. Then all questions are answered, else none: NaN. Unlike what
+    `sanitized` publishes, this is a guarantee for all data sets.
 
     Proof. If the budget holds at D or at D', it bounds the divergences of the pair in both
     directions, and the test, of sensitivity 1 in d, adds a pure epsilon. If it is exceeded at both,
