@@ -51,8 +51,8 @@ TOP = {
 MOST_FILES = 230
 """Product files in all: more capability should not need many more of them."""
 MOST_IN_A_ROOM = {"accountants": 30}
-"""Files in one folder, 18 where none is said: a newcomer reads their names in one look. The ground of
-`accountants` is one floor of an accountant, a contract or an engine a file."""
+"""Files in one folder, 18 where none is said: a newcomer reads their names in one look. The ground
+of `accountants` has a file for each accountant, contract and engine."""
 
 
 def modules() -> dict[str, Path]:
