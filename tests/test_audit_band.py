@@ -18,7 +18,7 @@ import adaptive_dp as dp
 from accountants.guarantee import implied, most
 from adaptive_dp import audit
 from adaptive_dp.audit import distinguishing
-from adaptive_dp.audit.confidence import Band, counted, marks
+from adaptive_dp.audit.confidence import Band, choose_thresholds, count_at_or_above
 from adaptive_dp.audit.distinguishing import Event
 
 REPEATS = 2_000
@@ -49,7 +49,7 @@ def misses(law: str, *, spread: bool) -> int:
     levels: dict[Any, tuple[float, ...]] = {}
     found = 0
     for _ in range(REPEATS):
-        one, two = (counted(each, GRID) for each in drawn(rng, law, 300))
+        one, two = (count_at_or_above(each, GRID) for each in drawn(rng, law, 300))
         right, wrong = [], []
         for hits, other in [*zip(one, two, strict=True), *zip(300 - two, 300 - one, strict=True)]:
             key = (int(hits), int(other))
@@ -104,18 +104,20 @@ def test_a_corner_has_the_bounds_of_clopper_and_pearson() -> None:
 def test_counts_are_those_of_a_plain_comparison() -> None:
     rng = np.random.default_rng(0)
     scores, thresholds = rng.integers(0, 9, 500).astype(float), np.array([-1.0, 0.0, 4.0, 8.5])
-    assert counted(scores, thresholds).tolist() == [(scores >= t).sum() for t in thresholds]
-    assert counted(scores, np.zeros(0)).tolist() == []
+    assert count_at_or_above(scores, thresholds).tolist() == [
+        (scores >= t).sum() for t in thresholds
+    ]
+    assert count_at_or_above(scores, np.zeros(0)).tolist() == []
 
 
 def test_thresholds_reach_into_both_tails() -> None:
     cuts = np.linspace(0, 1, 1001)
-    found = marks(cuts, 1 - cuts, 10_000, (0.123456, math.inf, -math.inf))
+    found = choose_thresholds(cuts, 1 - cuts, 10_000, (0.123456, math.inf, -math.inf))
     assert 0.123456 in found
     assert 20 < len(found) <= 33
     assert found.min() <= 0.01
     assert found.max() >= 0.99
-    assert len(marks(np.array([5.0]), np.array([1.0]), 100)) == 0
+    assert len(choose_thresholds(np.array([5.0]), np.array([1.0]), 100)) == 0
 
 
 def laplace(epsilon: float) -> float:
@@ -205,12 +207,12 @@ def test_a_point_implies_no_more_than_its_worst_mechanism_does(delta: float) -> 
 
 def test_a_claim_that_the_band_goes_beyond_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the event that was chosen never guesses: the witness is a threshold then."""
-    chosen = distinguishing.choose
+    chosen = distinguishing.choose_event
 
     def blind(*given: Any) -> Event:
         return attrs.evolve(chosen(*given), high=math.inf, low=-math.inf, epsilon=1.0)
 
-    monkeypatch.setattr(distinguishing, "choose", blind)
+    monkeypatch.setattr(distinguishing, "choose_event", blind)
     found = audit.distinguish(prey.response(2.0), 1.0, samples=3_000, seed=1)
     assert found.verdict == "violation"
     assert 1.6 < found.epsilon_lower <= 2.0

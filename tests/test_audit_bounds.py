@@ -85,7 +85,7 @@ def test_power_is_what_it_says(delta: float, way: bounds.Way) -> None:
     """At the epsilon that it names, nine of ten audits find a violation: by simulation."""
     rng = np.random.default_rng(5)
     seen, share, claimed = Guesses(2600, 1000, 10_000), 0.05, 1.0
-    named = bounds.detectable(seen, claimed, delta, share, way)
+    named = bounds.detectable_epsilon(seen, claimed, delta, share, way)
     rate = 0.36
     w = (rate - delta) / (1 + math.exp(named))
     draws = rng.multinomial(10_000, [rate - w, w, 1 - rate], size=2000)
@@ -98,8 +98,8 @@ def test_power_is_what_it_says(delta: float, way: bounds.Way) -> None:
 
 
 def test_power_is_infinite_where_nothing_could_be_found() -> None:
-    assert bounds.detectable(Guesses(20, 0, 50), 5.0, 0.0, 0.05, "ratio") == math.inf
-    assert bounds.detectable(Guesses(0, 0, 50), 0.1, 0.0, 0.05, "ratio") == math.inf
+    assert bounds.detectable_epsilon(Guesses(20, 0, 50), 5.0, 0.0, 0.05, "ratio") == math.inf
+    assert bounds.detectable_epsilon(Guesses(0, 0, 50), 0.1, 0.0, 0.05, "ratio") == math.inf
 
 
 def test_bounds_of_nothing_are_nothing() -> None:

@@ -10,7 +10,7 @@ import pytest
 from scipy import special
 
 from adaptive_dp.audit import confidence as bounds
-from adaptive_dp.audit.distinguishing import Event, Rates, choose
+from adaptive_dp.audit.distinguishing import Event, Rates, choose_event
 from adaptive_dp.audit.scores import Scorer
 
 POINTS = ((1.0, 0.0), (0.8, 1e-3), (0.2, 0.05), (3.0, 0.0), (0.0, 0.3))
@@ -26,7 +26,7 @@ def rates(law: str, known: bool = False) -> Rates:
         first, second = np.round(first), np.round(second)
     if law == "alike":
         first = second = np.zeros(900)
-    return Rates(first, second, known=known)
+    return Rates(first, second, known_ratio=known)
 
 
 def foreseen(found: Rates, event: Event) -> float:
@@ -40,17 +40,17 @@ def foreseen(found: Rates, event: Event) -> float:
             (at,) = np.flatnonzero(found.cuts == cut)
             right, wrong = right + c[at], wrong + w[at]
     many = 1 / (1 / TRIES + 3 / found.drawn)
-    least = event.delta / (3 - event.sides)
+    least = event.delta / (3 - event.directions)
     rate = np.array([right]), np.array([wrong])
-    return float(bounds.foreseen(*rate, many, least, -float(special.ndtri(SHARE)))[0])
+    return float(bounds.predicted_epsilon(*rate, many, least, -float(special.ndtri(SHARE)))[0])
 
 
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("law", ["smooth", "whole", "alike"])
 def test_of_several_points_each_is_looked_at_as_if_alone(law: str, known: bool) -> None:
     found = rates(law, known)
-    alone = [choose(SCORER, found, (point,), TRIES, SHARE) for point in POINTS]
-    whole = choose(SCORER, found, POINTS, TRIES, SHARE)
+    alone = [choose_event(SCORER, found, (point,), TRIES, SHARE) for point in POINTS]
+    whole = choose_event(SCORER, found, POINTS, TRIES, SHARE)
     best = max(event.value for event in alone)
     (same,) = (e for e in alone if (e.epsilon, e.delta) == (whole.epsilon, whole.delta))
     assert whole.value == best
@@ -70,11 +70,11 @@ def test_no_pair_of_thresholds_beside_the_chosen_one_is_better(law: str) -> None
     """Nor any single threshold: the search takes each in turn while the other is held."""
     found = rates(law)
     for epsilon, delta in POINTS:
-        event = choose(SCORER, found, ((epsilon, delta),), TRIES, SHARE)
+        event = choose_event(SCORER, found, ((epsilon, delta),), TRIES, SHARE)
         reached = foreseen(found, event)
         for cut in map(float, found.cuts):
             others = [(cut, -math.inf), (math.inf, cut)]
-            if event.sides == 2:
+            if event.directions == 2:
                 others += [
                     (high, low) for high, low in ((event.high, cut), (cut, event.low)) if low < high
                 ]

@@ -14,7 +14,7 @@ import accountants
 import adaptive_dp as dp
 from accountants.errors import DomainError
 from adaptive_dp import audit
-from adaptive_dp.audit.one_run import chance, gaussian_mu, least_epsilon
+from adaptive_dp.audit.one_run import gaussian_mu, guess_probability, least_epsilon
 from adaptive_dp.audit.pipelines import Transcripts
 
 EPSILON, DELTA = 4.98, 1e-5
@@ -33,8 +33,10 @@ def test_the_bound_is_exact_for_randomized_response(epsilon: float) -> None:
     for told in itertools.product((0, 1), repeat=m):
         masses[sum(told)] += math.prod(q if t else 1 - q for t in told)
     for right in range(m + 1):
-        assert chance(right, m, m, epsilon, 0.0) == pytest.approx(tail(masses, right), rel=1e-7)
-        assert chance(right, m, m, epsilon, 0.0) >= tail(masses, right) * (1 - 1e-12)
+        assert guess_probability(right, m, m, epsilon, 0.0) == pytest.approx(
+            tail(masses, right), rel=1e-7
+        )
+        assert guess_probability(right, m, m, epsilon, 0.0) >= tail(masses, right) * (1 - 1e-12)
 
 
 @pytest.mark.parametrize("delta", [1e-3, 0.02, 0.2])
@@ -44,7 +46,7 @@ def test_the_bound_covers_failures(epsilon: float, delta: float) -> None:
     m, q = 10, 1 / (1 + math.exp(-epsilon))
     plain = stats.binom.pmf(np.arange(m + 1), m, q)
     for right in range(m + 1):
-        bound = chance(right, m, m, epsilon, delta)
+        bound = guess_probability(right, m, m, epsilon, delta)
         together = delta + (1 - delta) * tail(plain, right)
         apart = stats.binom.sf(right - 1, m, delta + (1 - delta) * q)
         assert bound >= min(1.0, max(together, apart)) * (1 - 1e-12)
@@ -57,7 +59,11 @@ def test_the_bound_covers_failures(epsilon: float, delta: float) -> None:
 
 def test_the_least_epsilon_is_where_the_chance_is() -> None:
     found = least_epsilon(80, 100, 100, 1e-5, 0.05)
-    assert chance(80, 100, 100, found, 1e-5) <= 0.05 <= chance(80, 100, 100, found + 1e-3, 1e-5)
+    assert (
+        guess_probability(80, 100, 100, found, 1e-5)
+        <= 0.05
+        <= guess_probability(80, 100, 100, found + 1e-3, 1e-5)
+    )
     assert least_epsilon(50, 100, 100, 0.0, 0.05) == 0.0
     most = -math.log(0.05 ** (-1 / 2000) - 1)  # where q^2000 = 0.05
     assert least_epsilon(2000, 2000, 2000, 0.0, 0.05) == pytest.approx(most, abs=1e-5)
@@ -118,7 +124,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(DomainError):
         audit.one_run(lambda included: included, 30, accountants.Gaussian(1.0))
     with pytest.raises(DomainError, match="right <= made"):
-        chance(3, 2, 2, 1.0, 0.0)
+        guess_probability(3, 2, 2, 1.0, 0.0)
 
 
 def test_the_text_says_what_is_assumed_of_mu() -> None:

@@ -293,7 +293,7 @@ def test_numbers_of_runs_are_whole(samples: Any) -> None:
         plan.audit(samples=samples, seed=1)
     with pytest.raises(DomainError, match=r"\blimit\b"):
         audit.pipeline(plan, limit=-1)
-    with pytest.raises(dp.DeclarationError, match="of a Pipeline"):
+    with pytest.raises(dp.DeclarationError, match="PrivateQuery"):
         audit.pipeline(count())  # type: ignore[arg-type]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.linalg import hadamard
 import adaptive_dp as dp
 from accountants.errors import DomainError
 from adaptive_dp import audit
-from adaptive_dp.audit.planted import Planted, products
+from adaptive_dp.audit.planted import Planted, gradient_products
 from adaptive_dp.data.examples import Examples, make_examples
 from adaptive_dp.graph.errors import DataError, DeclarationError
 from adaptive_dp.noise.stream import SeededStream
@@ -72,7 +73,7 @@ def test_products_are_those_of_each_row_alone(network: bool, clip: float | None)
     at, direction = draw.normal(size=size), draw.normal(size=size)
     query, beside = ClippedSum(clip), [] if clip is not None else [0.07]
     gradients = of.run([rows, at], SeededStream(0))
-    found = products(gradients, clip or 0.07, direction, relative=clip is None)
+    found = gradient_products(gradients, clip or 0.07, direction, relative=clip is None)
     for i in range(len(rows)):
         one = of.run([rows.only(np.array([i])), at], SeededStream(0))
         alone = query.run([one, *beside], SeededStream(0)) @ direction
@@ -283,7 +284,7 @@ def test_teachers_that_keep_their_promise_are_not_accused(sigma: float, teachers
 
 def test_teachers_whose_votes_get_no_noise_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two teachers one has the canary and votes as it says; ties go to the smaller digit."""
-    monkeypatch.setattr(gnmax, "noisy", lambda counts, sigma, stream: counts)
+    monkeypatch.setattr(gnmax, "noisy_counts", lambda counts, sigma, stream: counts)
     found = wrongly(voted(50.0, 2))
     assert found.verdict == "violation"
     assert found.witness.right >= 90
@@ -312,7 +313,7 @@ def test_what_fails_while_scores_are_made_tells_nothing(monkeypatch: pytest.Monk
     def leaks(*_: Any, **__: Any) -> Any:
         raise ValueError("the third person's income is 7231")
 
-    monkeypatch.setattr("adaptive_dp.audit.planted.products", leaks)
+    monkeypatch.setattr(sys.modules["adaptive_dp.audit.planted"], "gradient_products", leaks)
     with pytest.raises(dp.RunError) as caught:
         audit.planted(learner(), canaries(), data={"people": crowd()}, seed=1)
     assert "7231" not in str(caught.value)

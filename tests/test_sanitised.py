@@ -23,7 +23,7 @@ from adaptive_dp.pate.ballots import (
     BallotsSource,
     VoteCounts,
     spent_epsilon,
-    spent_upper,
+    spent_upper_bound,
 )
 from adaptive_dp.pate.sanitized import Sanitized
 from adaptive_dp.pate.spent import Spending, Spent, fixed_questions
@@ -189,15 +189,15 @@ class TestSanitised:
         known = Known.of(value, 0.05)
         for i in range(many):
             released = mechanism.release(known, SeededStream(9, i))
-            upper = spent_upper(released, 1.0, 0.05, 2.0, failure=failure, worst=value.worst)
+            upper = spent_upper_bound(released, 1.0, 0.05, 2.0, failure=failure, worst=value.worst)
             missed += upper < truth
             assert upper <= value.worst
         assert missed <= stats.binom.ppf(1 - 1e-7, many, failure)
 
     def test_it_bounds_at_the_edges(self) -> None:
         worst = 4.0
-        assert spent_upper([4.0, 9.0], 1.0, 0.1, 1.0, failure=0.1, worst=worst) == worst
-        assert spent_upper([0.0, -99.0], 1.0, 0.1, 1.0, failure=0.1, worst=worst) > 0
+        assert spent_upper_bound([4.0, 9.0], 1.0, 0.1, 1.0, failure=0.1, worst=worst) == worst
+        assert spent_upper_bound([0.0, -99.0], 1.0, 0.1, 1.0, failure=0.1, worst=worst) > 0
 
     def test_the_loss_is_that_of_both_numbers(self) -> None:
         loss = Sanitized(sigma=10.0, beta=0.01, spread=8.0).loss(1.0)

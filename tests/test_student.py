@@ -14,7 +14,14 @@ import adaptive_dp as dp
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.pate.active import Disagreement
-from adaptive_dp.pate.ballots import NEVER, at_random, known, noted, picked, unasked
+from adaptive_dp.pate.ballots import (
+    NEVER,
+    known_answers,
+    random_positions,
+    record_answers,
+    select_points,
+    unasked,
+)
 from adaptive_dp.pate.student import Learn, Student
 
 pytest.importorskip("sklearn")
@@ -158,13 +165,13 @@ class TestPlan:
     def test_it_costs_nothing_and_is_trained_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         taught, pool = world()
         calls: Counter[int] = Counter()
-        learnt = Learn._learnt
+        learnt = Learn._train
 
         def counted(self: Learn, x: Any, y: Any) -> Student:
             calls[len(x)] += 1
             return learnt(self, x, y)
 
-        monkeypatch.setattr(Learn, "_learnt", counted)
+        monkeypatch.setattr(Learn, "_train", counted)
         labels = taught.votes(pool).release(dp.pate.GNMax(sigma=5.0))
         bare = dp.Pipeline(labels=labels).with_delta(1e-6)
         plan = dp.Pipeline(labels=labels, student=dp.pate.student(pool, labels, BAYES))
@@ -244,10 +251,10 @@ class TestPassive:
 
     def test_functions(self) -> None:
         assert unasked(3.0).tolist() == [NEVER] * 3  # type: ignore[arg-type]
-        assert sorted(at_random(5, size=5, seed=1)) == [0, 1, 2, 3, 4]
-        assert picked([[1], [2], [3]], [2, 0]).tolist() == [[3], [1]]
-        assert noted([-2, 0, -2], [2, 0], [1, -1]).tolist() == [-1, 0, 1]
-        assert known([-2, -1, 0, 3]).tolist() == [-1, -1, 0, 3]
+        assert sorted(random_positions(5, size=5, seed=1)) == [0, 1, 2, 3, 4]
+        assert select_points([[1], [2], [3]], [2, 0]).tolist() == [[3], [1]]
+        assert record_answers([-2, 0, -2], [2, 0], [1, -1]).tolist() == [-1, 0, 1]
+        assert known_answers([-2, -1, 0, 3]).tolist() == [-1, -1, 0, 3]
 
 
 class TestActive:

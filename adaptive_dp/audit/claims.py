@@ -1,8 +1,8 @@
-"""What an audit holds a mechanism to: points (epsilon, delta) that must hold together.
+"""Claims that an audit tests: points (epsilon, delta) that must hold together.
 
 A claim may be an epsilon, a pair (epsilon, delta), a `PrivacyLoss`, an `accountants.Guarantee`, or
-a certificate. Of a whole curve, so many points are looked at; the learning half of the draws
-chooses the one that the other half tests.
+a certificate. Of a curve some points are taken; the learning draws choose which of them the fresh
+draws test, so that the choice costs no confidence.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from adaptive_dp.graph.certificate import Certificate
 Claimed = PrivacyLoss | Guarantee | Certificate | tuple[float, float] | float
 
 _DELTAS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.2, 0.4)
-"""At these deltas a curve is tested, and at 0 where it is pure."""
+"""The deltas at which a curve is tested, beside 0."""
 
 
-def allowed(confidence: float) -> float:
+def allowed_error(confidence: float) -> float:
     """Return the probability of an error that a confidence allows.
 
     Raises
     ------
     DomainError
-        If the confidence is no number between 0 and 1, both excluded.
+        If the confidence is not a number between 0 and 1, both excluded.
     """
-    bad = isinstance(confidence, bool | str | bytes)
+    is_text = isinstance(confidence, bool | str | bytes)
     try:
-        level = math.nan if bad else float(confidence)
+        level = math.nan if is_text else float(confidence)
     except (TypeError, ValueError, OverflowError):
         level = math.nan
     if not 0 < level < 1:
@@ -51,12 +51,18 @@ class Claim:
     Parameters
     ----------
     words
-        What is claimed.
+        The claim as a sentence.
     points
         Pairs (epsilon, delta), epsilon in nats: for every event S, in both directions,
         ``P(S) <= e^epsilon Q(S) + delta``.
     mu
-        The parameter where the claim is Gaussian DP.
+        The parameter, where the claim is Gaussian DP.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> dp.audit.claim(1.0).points
+    ((1.0, 0.0),)
     """
 
     words: str
@@ -65,7 +71,19 @@ class Claim:
 
 
 def claim(claimed: Claimed | Claim, delta: float | None = None) -> Claim:
-    """Return a claim; at one delta only where that is given.
+    """Return what a mechanism is said to keep, as points (epsilon, delta).
+
+    Parameters
+    ----------
+    claimed
+        An epsilon, (epsilon, delta), a `PrivacyLoss`, a `Guarantee`, a certificate, or a `Claim`.
+    delta
+        Of a curve, take the point at this delta alone; by default, points at several.
+
+    Returns
+    -------
+    Claim
+        Its points.
 
     Raises
     ------
@@ -85,42 +103,52 @@ def claim(claimed: Claimed | Claim, delta: float | None = None) -> Claim:
     if isinstance(claimed, Claim):
         return claimed
     if isinstance(claimed, Certificate):
-        return _point(claimed.epsilon, claimed.delta, delta, "certified: ")
+        return _point_claim(claimed.epsilon, claimed.delta, delta, "certified: ")
     if isinstance(claimed, PrivacyLoss | Guarantee):
-        return _curve(claimed, delta)
+        return _curve_claim(claimed, delta)
     if isinstance(claimed, tuple):
         if len(claimed) != 2:
             raise DomainError(f"a claim must be (epsilon, delta), got {len(claimed)} numbers")
-        return _point(*claimed, delta)
-    return _point(claimed, 0.0, delta)
+        return _point_claim(*claimed, delta)
+    return _point_claim(claimed, 0.0, delta)
 
 
-def _point(epsilon: Any, found: Any, delta: float | None, says: str = "") -> Claim:
-    eps, at = nonnegative("the claim's epsilon", epsilon), probability("the claim's delta", found)
-    if at >= 1:
-        raise DomainError("a claim with delta 1 promises nothing; there is nothing to audit")
-    if delta is not None and delta != at:
+def _point_claim(epsilon: Any, claimed_delta: Any, delta: float | None, prefix: str = "") -> Claim:
+    claimed_epsilon, point_delta = (
+        nonnegative("the claim's epsilon", epsilon),
+        probability("the claim's delta", claimed_delta),
+    )
+    if point_delta >= 1:
         raise DomainError(
-            f"the claim is for delta {at:g} alone, got delta={delta!r}; leave it out, or claim a "
+            "a claim at delta 1 promises nothing, so there is nothing to audit; claim a delta "
+            "below 1"
+        )
+    if delta is not None and delta != point_delta:
+        raise DomainError(
+            f"the claim is for delta {point_delta:g} alone, got delta={delta!r}; leave it out, or "
+            "claim a "
             "privacy loss"
         )
-    return Claim(f"{says}epsilon {shown(eps, upward=True)} at delta {at:g}", ((eps, at),))
+    return Claim(
+        f"{prefix}epsilon {shown(claimed_epsilon, upward=True)} at delta {point_delta:g}",
+        ((claimed_epsilon, point_delta),),
+    )
 
 
-def _curve(claimed: PrivacyLoss | Guarantee, delta: float | None) -> Claim:
-    whole = claimed if isinstance(claimed, Guarantee) else Guarantee(Spend(claimed))
+def _curve_claim(claimed: PrivacyLoss | Guarantee, delta: float | None) -> Claim:
+    guarantee = claimed if isinstance(claimed, Guarantee) else Guarantee(Spend(claimed))
     mu = claimed.mu() if isinstance(claimed, PrivacyLoss) else None
     deltas = (0.0, *_DELTAS) if delta is None else (probability("delta", delta),)
     points: list[tuple[float, float]] = []
-    for each in deltas:
-        epsilon = whole.epsilon(each).upper
-        if epsilon == 0 and points:
+    for point_delta in deltas:
+        epsilon = guarantee.epsilon(point_delta).upper
+        if epsilon == 0 and points:  # at larger deltas it is 0 as well
             break
-        if epsilon < math.inf and each < 1:
-            points.append((epsilon, each))
+        if epsilon < math.inf and point_delta < 1:
+            points.append((epsilon, point_delta))
     if not points:
         raise DomainError(
-            f"{claimed!r} promises no finite epsilon at delta {deltas[0]:g}; there is nothing to "
-            "audit"
+            f"{claimed!r} promises no finite epsilon at delta {deltas[0]:g}, so there is nothing "
+            "to audit; claim a larger delta"
         )
     return Claim(repr(claimed), tuple(points), mu)

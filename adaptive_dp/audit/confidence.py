@@ -1,4 +1,4 @@
-"""Exact confidence bounds: from guesses at one threshold, and for all thresholds at once."""
+"""Exact lower confidence bounds on epsilon, delta and mu, from guesses by an auditor."""
 
 from __future__ import annotations
 
@@ -14,33 +14,35 @@ from accountants.confidence import lower, odds, upper
 from accountants.numerics import Array
 
 # -----------------------------------------------------------------------------
-# Exact confidence bounds from guesses: how much better than a claim allows they are.
+# Lower bounds from guesses at one event.
 #
-# Nouns. A *try* is one run of a side that a fair coin chose. The auditor guesses the side, or
-# abstains. Tries are independent; a try is guessed right with probability c, wrong with w. Let the
-# outcomes where "first" is guessed be E1, and E0 those of "second"; first and second have laws P,
-# Q.
+# The definitions of all functions of this part. A *try* is one run of the mechanism on one of two
+# neighbouring data sets, which a fair coin chose. The auditor guesses which of the two it was, or
+# abstains. Tries are independent; a try is guessed right with probability c and wrong with
+# probability w. "first" is guessed on the event E1 and "second" on the event E0, disjoint from it;
+# the outcomes of the first data set have law P, those of the second have law Q.
 #
-# *Claims in terms of c and w.* ``c = (P(E1) + Q(E0)) / 2`` and ``w = (Q(E1) + P(E0)) / 2``. If
-# ``P(S) <= e^eps Q(S) + delta`` and the same with P and Q exchanged for all events S, then
-# ``c <= e^eps w + d``, d = delta; or d = delta / 2 where only one of the two guesses is ever made.
-# So ``eps >= log((c - d) / w)``: both directions speak through one event, and need no union bound.
+# *(epsilon, delta)-DP in terms of c and w.* ``c = (P(E1) + Q(E0)) / 2`` and
+# ``w = (Q(E1) + P(E0)) / 2``. If ``P(S) <= e^eps Q(S) + delta`` and the same with P and Q exchanged
+# for all events S, then ``c <= e^eps w + d``, where d = delta, or d = delta / 2 where only one of
+# the two guesses is ever made. So ``eps >= log((c - d) / w)``: one event speaks for both
+# directions, and no union bound over the directions is needed.
 #
-# *Two ways to bound it*, from R right and W wrong guesses in T tries:
+# *Two ways to bound it* from R right and W wrong guesses in T tries, with error probability a
+# (``share``):
 #
-# * apart: ``R ~ Bin(T, c)``, ``W ~ Bin(T, w)``, half of the error for each bound;
-# * ratio: given that a guess was made it is right with ``r = c / (c + w)``, so ``R ~ Bin(R + W,
-# r)``
-#   exactly, and ``(c - d) / w = (1 - d / c) r / (1 - r)``, which grows in c and in r. A tenth of
-#   the
-#   error is for c; where d = 0 nothing of it is.
+# * "apart": ``R ~ Bin(T, c)`` and ``W ~ Bin(T, w)``, a / 2 for each bound (union bound);
+# * "ratio": given that a guess was made, it is right with ``r = c / (c + w)``, so that
+#   ``R ~ Bin(R + W, r)`` exactly, and ``(c - d) / w = (1 - d / c) r / (1 - r)``, which grows in c
+#   and in r. A tenth of a is for the bound of c; where d = 0 none is needed.
 #
-# *Gaussian DP.* If the laws are mu-GDP then ``P(S) <= G(Q(S))`` with ``G(x) = Phi(Phi^-1(x) + mu)``
-# for all S, both ways, G concave: ``c <= G(w)`` by Jensen with both guesses, ``2c <= G(2w)`` with
-# one. Hence ``mu >= Phi^-1(kc) - Phi^-1(kw)``, k = 1 or 2 (Dong, Roth and Su 2022, section 2.2, for
-# the trade-off; the averaging is our own proof). Where no try abstains, w = 1 - c: one bound does.
+# *Gaussian DP.* If the two laws are mu-GDP then ``P(S) <= G(Q(S))`` with
+# ``G(x) = Phi(Phi^-1(x) + mu)`` for all S, in both directions, and G is concave: ``c <= G(w)`` by
+# Jensen's inequality with both guesses, ``2c <= G(2w)`` with one. Hence
+# ``mu >= Phi^-1(kc) - Phi^-1(kw)``, k = 1 or 2 (Dong, Roth and Su 2022, section 2.2, for the
+# trade-off; the averaging is our own proof). Where no try abstains, w = 1 - c: one bound suffices.
 #
-# All bounds of probabilities are Clopper and Pearson's (1934).
+# All bounds of probabilities are those of Clopper and Pearson (1934), `accountants.confidence`.
 
 
 Way = Literal["apart", "ratio"]
@@ -49,146 +51,192 @@ _SLACK = 1e-9
 """Relative rounding error granted to the quantiles, outward; theirs is about 1e-12."""
 
 _FOR_C = 0.1
-"""The part of the error that bounds c in the ratio's way."""
+"""The part of the error probability that is spent on the bound of c in the way "ratio"."""
 
 
 @frozen
 class Guesses:
-    """Right and wrong guesses in so many tries; ``sides`` is how many sides were ever guessed."""
+    """How many guesses were right and wrong.
+
+    Parameters
+    ----------
+    right, wrong, tries
+        R, W and T; on the other tries no guess was made.
+    directions
+        2 where both guesses were possible, 1 where only one of "first" and "second" was.
+    """
 
     right: int
     wrong: int
     tries: int
-    sides: int = 2
+    directions: int = 2
 
     def factor(self) -> float:
-        """Return k: 1 for both sides, 2 for one."""
-        return 2.0 / self.sides
+        """Return k: 1 where both guesses were possible, 2 where only one was."""
+        return 2.0 / self.directions
 
 
-def epsilon(seen: Guesses, delta: float, share: float, way: Way) -> float:
-    """Return a lower bound of epsilon at ``delta``, at least 0."""
-    least = delta / seen.factor()
+def epsilon(guesses: Guesses, delta: float, share: float, way: Way) -> float:
+    """Return a lower bound of epsilon at ``delta``, at least 0.
+
+    Parameters
+    ----------
+    guesses
+        What was counted.
+    delta
+        Of the tested point of the claim.
+    share
+        The probability with which the bound may be wrong.
+    way
+        "apart" or "ratio"; fixed before the tries.
+
+    References
+    ----------
+    Clopper and Pearson 1934; the ratio's law is derived above.
+    """
+    slack = delta / guesses.factor()  # d: delta, or half of it where one guess alone is possible
     if way == "ratio":
-        part = _FOR_C if least > 0 else 0.0
-        most = lower(seen.right, seen.tries, part * share) if part else math.inf
-        value = odds(seen.right, seen.right + seen.wrong, (1 - part) * share)
-        value *= max(0.0, 1 - least / most) if most > 0 else 0.0
+        part_for_c = _FOR_C if slack > 0 else 0.0
+        c_lower = (
+            lower(guesses.right, guesses.tries, part_for_c * share) if part_for_c else math.inf
+        )
+        # P(R >= right) given R + W: a lower bound of r / (1 - r)
+        ratio = odds(guesses.right, guesses.right + guesses.wrong, (1 - part_for_c) * share)
+        # (1 - d / c) r / (1 - r) grows in c: the lower bound of c makes it smaller, as it must
+        ratio *= max(0.0, 1 - slack / c_lower) if c_lower > 0 else 0.0
     else:
-        excess = lower(seen.right, seen.tries, share / 2) - least
-        value = max(0.0, excess) / upper(seen.wrong, seen.tries, share / 2)
-    return max(0.0, math.log(value) * (1 - _SLACK)) if value > 1 else 0.0
+        # (c - d) / w is bounded by a lower c and an upper w, half of the error for each
+        excess = lower(guesses.right, guesses.tries, share / 2) - slack
+        ratio = max(0.0, excess) / upper(guesses.wrong, guesses.tries, share / 2)
+    # a lower bound must not be rounded up: the slack is above the quantiles' own error
+    return max(0.0, math.log(ratio) * (1 - _SLACK)) if ratio > 1 else 0.0
 
 
-def delta(seen: Guesses, epsilon: float, share: float, way: Way) -> float:
+def delta(guesses: Guesses, epsilon: float, share: float, way: Way) -> float:
     """Return a lower bound of delta at ``epsilon``, at least 0."""
-    grows = math.exp(min(epsilon, 700.0))
+    factor = math.exp(min(epsilon, 700.0))  # e^epsilon, without overflow
     if way == "ratio":
-        ratio = odds(seen.right, seen.right + seen.wrong, (1 - _FOR_C) * share)
-        most = lower(seen.right, seen.tries, _FOR_C * share)
-        value = most * (1 - grows / ratio) if ratio > 0 else 0.0
+        odds_lower = odds(guesses.right, guesses.right + guesses.wrong, (1 - _FOR_C) * share)
+        c_lower = lower(guesses.right, guesses.tries, _FOR_C * share)
+        # c - e^eps w = c (1 - e^eps (1 - r) / r), which grows in c where it is positive, and in r
+        value = c_lower * (1 - factor / odds_lower) if odds_lower > 0 else 0.0
     else:
-        value = lower(seen.right, seen.tries, share / 2)
-        value -= grows * upper(seen.wrong, seen.tries, share / 2)
-    return min(1.0, max(0.0, seen.factor() * value * (1 - _SLACK)))
+        value = lower(guesses.right, guesses.tries, share / 2)
+        # c - e^eps w, from a lower c and an upper w
+        value -= factor * upper(guesses.wrong, guesses.tries, share / 2)
+    return min(1.0, max(0.0, guesses.factor() * value * (1 - _SLACK)))
 
 
-def mu(seen: Guesses, share: float) -> float:
-    """Return a lower bound of the least mu for which the sides are mu-GDP, at least 0."""
-    k = seen.factor()
-    low = min(1.0, k * lower(seen.right, seen.tries, share / 2))
-    high = min(1.0, k * upper(seen.wrong, seen.tries, share / 2))
-    return _mu(low, high)
+def mu(guesses: Guesses, share: float) -> float:
+    """Return a lower bound of the least mu for which the two laws are mu-GDP, at least 0.
+
+    References
+    ----------
+    Dong, Roth and Su 2022, Section 2.2 (the Gaussian trade-off); Jensen's inequality, see above.
+    """
+    k = guesses.factor()
+    low = min(1.0, k * lower(guesses.right, guesses.tries, share / 2))
+    high = min(1.0, k * upper(guesses.wrong, guesses.tries, share / 2))
+    return _gaussian_mu(low, high)
 
 
 def mu_of_all(right: int, tries: int, share: float) -> float:
     """Return `mu` for a rule, fixed before the tries, that guesses at every one of them."""
-    low = lower(right, tries, share)
-    return _mu(low, 1 - low)
+    # no try abstains, so w = 1 - c and one bound serves for both
+    right_lower = lower(right, tries, share)
+    return _gaussian_mu(right_lower, 1 - right_lower)
 
 
-def _mu(low: float, high: float) -> float:
-    if low <= high:
+def _gaussian_mu(right_lower: float, wrong_upper: float) -> float:
+    if right_lower <= wrong_upper:
         return 0.0
-    return max(0.0, float(special.ndtri(low) - special.ndtri(high)) * (1 - _SLACK))
+    return max(0.0, float(special.ndtri(right_lower) - special.ndtri(wrong_upper)) * (1 - _SLACK))
 
 
-def detectable(seen: Guesses, claimed: float, delta: float, share: float, way: Way) -> float:
+def detectable_epsilon(
+    guesses: Guesses, claimed: float, delta: float, share: float, way: Way
+) -> float:
     """Return the least epsilon at ``delta`` that would have been shown to exceed ``claimed``.
 
-    With probability about 0.9, by an event on which as many guesses are made: then
-    ``c + w`` is what was seen, ``c - d = e^eps w``. Infinite where there is none up to 100.
+    With probability about 0.9, by an event on which as many guesses are made: ``c + w`` is then the
+    rate that was seen, and ``c - d = e^eps w``. Infinite where no epsilon up to 100 would be shown.
+    It says how strong the audit was, and is no bound.
     """
-    made, least = seen.right + seen.wrong, delta / seen.factor()
-    rate = made / seen.tries
-    if made == 0 or rate <= least:
+    guess_count, slack = guesses.right + guesses.wrong, delta / guesses.factor()
+    rate = guess_count / guesses.tries
+    if guess_count == 0 or rate <= slack:
         return math.inf
 
-    def found(value: float) -> bool:
-        wrong = (rate - least) / (1 + math.exp(value))
-        bad = _quantile(0.9, made, wrong / rate)
-        again = Guesses(made - bad, bad, seen.tries, seen.sides)
-        return epsilon(again, delta, share, way) > claimed
+    def exceeds_claim(value: float) -> bool:
+        # from c + w = rate and c - d = e^value w
+        wrong = (rate - slack) / (1 + math.exp(value))
+        wrong_count = _quantile(0.9, guess_count, wrong / rate)
+        simulated = Guesses(
+            guess_count - wrong_count, wrong_count, guesses.tries, guesses.directions
+        )
+        return epsilon(simulated, delta, share, way) > claimed
 
     low, high = claimed, 100.0
-    if low >= high or not found(high):
+    if low >= high or not exceeds_claim(high):
         return math.inf
     while high - low > 1e-4 * (1 + low):
         middle = (low + high) / 2
-        low, high = (low, middle) if found(middle) else (middle, high)
+        low, high = (low, middle) if exceeds_claim(middle) else (middle, high)
     return high
 
 
-def _quantile(level: float, tries: int, chance: float) -> int:
+def _quantile(level: float, tries: int, probability: float) -> int:
     """Return the least k with ``P(Bin(tries, chance) <= k) >= level``."""
     low, high = -1, tries
     while high - low > 1:
         k = (low + high) // 2
-        reached = special.betainc(tries - k, k + 1, 1 - chance) >= level
-        low, high = (low, k) if reached else (k, high)
+        # P(Bin(n, p) <= k) = I_{1-p}(n - k, k + 1), the regularised incomplete beta function
+        enough = special.betainc(tries - k, k + 1, 1 - probability) >= level
+        low, high = (low, k) if enough else (k, high)
     return high
 
 
-def foreseen(
-    right: np.ndarray, wrong: np.ndarray, tries: float, least: np.ndarray | float, normal: float
+def predicted_epsilon(
+    right: np.ndarray, wrong: np.ndarray, tries: float, slack: np.ndarray | float, normal: float
 ) -> np.ndarray:
-    """Return about what `epsilon` will be, for arrays of rates c and w; -inf where nothing.
+    """Return approximately what `epsilon` will be, for arrays of rates c and w; -inf where nothing.
 
-    Normal approximations, Wilson and Hilferty's for few wrong guesses. For choosing an event only.
+    By normal approximations, that of Wilson and Hilferty (1931) where wrong guesses are few. It
+    only chooses the event that fresh draws test, so an error of it costs power, never validity.
     """
-    many = wrong * tries + 1
-    most = many * (1 - 1 / (9 * many) + normal / (3 * np.sqrt(many))) ** 3
-    excess = right - least
+    wrong_count = wrong * tries + 1
+    # Wilson and Hilferty: an upper bound of a Poisson mean from a count, by a cubed normal quantile
+    wrong_upper = (
+        wrong_count * (1 - 1 / (9 * wrong_count) + normal / (3 * np.sqrt(wrong_count))) ** 3
+    )
+    excess = right - slack
     with np.errstate(divide="ignore", invalid="ignore"):
-        spread = np.log(most / np.maximum(wrong * tries, 0.5)) ** 2
+        spread = np.log(wrong_upper / np.maximum(wrong * tries, 0.5)) ** 2
         spread = spread + normal**2 * right / (tries * excess**2)
         value = np.log(excess * tries / np.maximum(wrong * tries, 0.5)) - np.sqrt(spread)
     return np.where((excess > 0) & (right * tries >= 1), value, -np.inf)
 
 
 # -----------------------------------------------------------------------------
-# All thresholds of a score at once: a band of the trade-off curve and of the privacy profile.
+# Lower bounds from all thresholds of a score at once: a band of the trade-off curve.
 #
-# Nouns. P and Q are the laws of the first side and of the second. A *corner* is an event "the score
-# is at least t" (who sees it guesses "first") or "the score is below t" ("second"): it has a lower
-# bound of the probability that the guess is made where it is right, and an upper bound of the
-# probability that it is made where it is wrong.
+# P and Q are the laws of the first and of the second data set's scores. A *corner* is an event "the
+# score is at least t" (on which "first" is guessed) or "the score is below t" ("second"), with a
+# lower bound of its probability where the guess is right, and an upper bound of its probability
+# where the guess is wrong.
 #
 # *Validity.* The score and the K thresholds ``t_1 < ... < t_K`` were fixed before the draws, of
-# which
-# m are of P and n of Q; m may be random, if it does not depend on the scores. So the number of
-# draws
-# of P at or above t_k is ``Bin(m, P(s >= t_k))``, and Clopper and Pearson's (1934) one-sided bound
-# of
-# it is wrong with probability at most ``a = share / (2K)``; the same for Q. All 2K bounds hold
-# together with probability at least ``1 - share``, by the union bound. Then, and at once,
+# which m are of P and n of Q; m may be random, if it does not depend on the scores. So the number
+# of draws of P at or above t_k is ``Bin(m, P(s >= t_k))``, and Clopper and Pearson's (1934)
+# one-sided bound of it is wrong with probability at most ``a = share / (2K)``; the same for Q. All
+# 2K bounds hold together with probability at least ``1 - share``, by the union bound. It then holds
+# at once
 #
-# * both guesses at each threshold: ``P(s < t) <= 1 - low`` and ``Q(s < t) >= 1 - high`` are the
-# same
-#   2K statements, read from the other side;
-# * all thresholds t, also those between: ``P(s >= t) >= P(s >= t_k+1)`` and
+# * for both guesses at each threshold: ``P(s < t) <= 1 - low`` and ``Q(s < t) >= 1 - high`` are the
+#   same 2K statements about the complements;
+# * for all thresholds t, also those between: ``P(s >= t) >= P(s >= t_k+1)`` and
 #   ``Q(s >= t) <= Q(s >= t_k)`` for ``t_k <= t <= t_k+1``;
-# * all epsilon: the hockey-stick divergence is a supremum over events, so it is at least
+# * for all epsilon: the hockey-stick divergence is a supremum over events, so it is at least
 #   ``right - e^epsilon wrong`` of each corner.
 #
 # *Why these thresholds.* Own measurements, of Laplace and Gaussian laws, lower bounds of delta: 32
@@ -197,8 +245,7 @@ def foreseen(
 # level takes a recursion quadratic in the draws; 8 lose up to 0.03 in the middle, 256 up to 0.007.
 # Dvoretzky, Kiefer and Wolfowitz's inequality with Massart's (1990) constant is up to 0.007 better
 # in the middle, but its width does not shrink in the tails, where an event decides at larger
-# epsilon:
-# there it shows 0 where these show more.
+# epsilon: there it shows 0 where these show more.
 
 
 THRESHOLDS = 32
@@ -229,6 +276,7 @@ class Corner:
 
     def delta(self, epsilon: float) -> float:
         """Return a lower bound of delta at ``epsilon``, at least 0."""
+        # one event of the supremum that the hockey-stick divergence is
         value = self.right - math.exp(min(epsilon, 700.0)) * self.wrong
         return min(1.0, max(0.0, value * (1 - _BAND_SLACK)))
 
@@ -264,20 +312,26 @@ class Band:
 
     @property
     def level(self) -> float:
-        """The part of ``share`` of each single bound."""
+        """The error probability of each single bound: ``share`` over 2K (union bound)."""
         return self.share / (2 * max(1, len(self.thresholds)))
 
     def corners(self) -> tuple[Corner, ...]:
-        """Return two corners for each threshold: those of one guess, then those of the other."""
+        """Return two corners for each threshold: those of "first", then those of "second"."""
         return (*self._guesses(0), *self._guesses(1))
 
-    def _guesses(self, side: int) -> Iterator[Corner]:
-        (m, n), a = self.draws, self.level
-        for t, one, two in zip(self.thresholds, self.first, self.second, strict=True):
-            if side == 0:
-                yield Corner("first", t, lower(one, m, a), upper(two, n, a))
+    def _guesses(self, direction: int) -> Iterator[Corner]:
+        (m, n), level = self.draws, self.level
+        for t, first_count, second_count in zip(
+            self.thresholds, self.first, self.second, strict=True
+        ):
+            if direction == 0:
+                yield Corner(
+                    "first", t, lower(first_count, m, level), upper(second_count, n, level)
+                )
             else:
-                yield Corner("second", t, lower(n - two, n, a), upper(m - one, m, a))
+                yield Corner(
+                    "second", t, lower(n - second_count, n, level), upper(m - first_count, m, level)
+                )
 
     def guesses(self, corner: Corner) -> tuple[int, int]:
         """Return how many guesses by a corner were right, and wrong."""
@@ -287,32 +341,35 @@ class Band:
         return self.draws[1] - self.second[k], self.draws[0] - self.first[k]
 
 
-def marks(cuts: Array, above: Array, draws: int, more: tuple[float, ...] = ()) -> Array:
-    """Return the thresholds of a band.
+def choose_thresholds(
+    cuts: Array, above: Array, draws: int, extra: tuple[float, ...] = ()
+) -> Array:
+    """Return the thresholds of a band, chosen on the learning draws alone.
 
     Parameters
     ----------
     cuts, above
-        Candidates, ascending, and which part of some learning draws of both sides scores at least
-        so much.
+        Candidates, ascending, and the fraction of the learning draws of both data sets whose score
+        is at least that much.
     draws
         How many learning draws there are.
-    more
+    extra
         Others to take, where they are finite.
     """
+    # half of the ranks evenly, a quarter geometrically into each tail
     tails = THRESHOLDS // 4
     even = np.linspace(0, 1, THRESHOLDS - 2 * tails + 2)[1:-1]
     tail = np.geomspace(min(3 / draws, even[0] / 2), even[0], tails, endpoint=False)
-    wanted = np.concatenate([even, tail, 1 - tail])
-    places = np.searchsorted(-above, -wanted)
-    found = cuts[np.unique(places[places < len(cuts)])]
-    extra = [each for each in more if math.isfinite(each)]
-    chosen: Array = np.unique(np.concatenate([found, np.asarray(extra, dtype=np.float64)]))
-    return chosen
+    ranks = np.concatenate([even, tail, 1 - tail])
+    positions = np.searchsorted(-above, -ranks)
+    quantiles = cuts[np.unique(positions[positions < len(cuts)])]
+    finite = [each for each in extra if math.isfinite(each)]
+    thresholds: Array = np.unique(np.concatenate([quantiles, np.asarray(finite, dtype=np.float64)]))
+    return thresholds
 
 
-def counted(scores: Array, thresholds: Array) -> np.ndarray:
+def count_at_or_above(scores: Array, thresholds: Array) -> np.ndarray:
     """Return how many scores are at or above each threshold; those are ascending."""
-    places = np.searchsorted(thresholds, scores, side="right")
-    cells = np.bincount(places, minlength=len(thresholds) + 1)
+    positions = np.searchsorted(thresholds, scores, side="right")
+    cells = np.bincount(positions, minlength=len(thresholds) + 1)
     return np.cumsum(cells[::-1])[::-1][1:]

@@ -1,4 +1,4 @@
-"""The event by which an auditor guesses: thresholds on a score, chosen on learning draws."""
+"""Audits of two samplers: an event is learned on some draws, and tested on fresh ones."""
 
 from __future__ import annotations
 
@@ -13,22 +13,30 @@ from scipy import special
 from accountants.errors import DomainError, whole
 from accountants.numerics import Array
 from adaptive_dp.audit import confidence as bounds
-from adaptive_dp.audit.claims import Claim, Claimed, allowed
+from adaptive_dp.audit.claims import Claim, Claimed, allowed_error
 from adaptive_dp.audit.claims import claim as as_claim
-from adaptive_dp.audit.confidence import Band, Corner, Guesses, Way, counted, marks
-from adaptive_dp.audit.neighbors import LogRatio, Neighbors, Outcomes, Sampler, checked, stream
+from adaptive_dp.audit.confidence import (
+    Band,
+    Corner,
+    Guesses,
+    Way,
+    choose_thresholds,
+    count_at_or_above,
+)
+from adaptive_dp.audit.neighbors import LogRatio, Neighbors, Outcomes, Sampler, check_seed, stream
 from adaptive_dp.audit.result import Audit, Outcome, Witness
 from adaptive_dp.audit.scores import Scorer, Table, scorers, table
 from adaptive_dp.noise.stream import Stream
 
 _CUTS = 400
+"""At most so many candidate thresholds are compared."""
 
 _NEVER = -1
-"""The place, among the cuts, of a threshold that no score reaches."""
+"""The index, among the cuts, of a threshold that no score reaches."""
 
-_DOUBT = 3.0
-"""Rates at the best of many thresholds are taken to be as uncertain as those of a third of the
-draws that they were learned from."""
+_SELECTION_DOUBT = 3.0
+"""The rates at the best of many thresholds are optimistic: they count as estimated from a third of
+the draws that they were learned from. It affects the choice of the event alone."""
 
 
 @frozen(eq=False)
@@ -38,11 +46,11 @@ class Event:
     Parameters
     ----------
     epsilon, delta
-        The point of the claim that it is to test.
+        The point of the claim that it tests.
     way
-        How its guesses are bounded.
+        How the bounds are made from its guesses; see `adaptive_dp.audit.confidence`.
     value
-        By how much its bound was foreseen to exceed the claimed epsilon, in parts of that.
+        By how much its bound was predicted to exceed the claimed epsilon, relative to that.
     """
 
     scorer: Scorer
@@ -54,12 +62,12 @@ class Event:
     value: float = -math.inf
 
     @property
-    def sides(self) -> int:
-        """How many sides are ever guessed."""
+    def directions(self) -> int:
+        """How many of the two guesses, "first" and "second", the event can lead to; at least 1."""
         return max(1, int(self.high < math.inf) + int(self.low > -math.inf))
 
     def words(self) -> str:
-        """Return the event as a sentence."""
+        """Return the event as a phrase for the result."""
         parts = []
         if self.high < math.inf:
             parts.append(f"first where it is at least {self.high:.6g}")
@@ -68,8 +76,8 @@ class Event:
         return f"by {self.scorer.words}: {', '.join(parts) or 'no guess'}"
 
 
-def guessed(event: Event, first: Array, second: Array) -> tuple[int, int]:
-    """Return how many guesses are right and wrong, from the scores of both sides' draws."""
+def count_guesses(event: Event, first: Array, second: Array) -> tuple[int, int]:
+    """Return how many guesses are right and wrong, from the scores of both data sets' draws."""
     right = np.count_nonzero(first >= event.high) + np.count_nonzero(second <= event.low)
     wrong = np.count_nonzero(second >= event.high) + np.count_nonzero(first <= event.low)
     return int(right), int(wrong)
@@ -80,73 +88,83 @@ class Rates:
 
     Parameters
     ----------
-    known
-        True where the score is said to be the log-likelihood ratio L: wrong guesses are then
-        weighed from the right ones, ``w(E) = E[e^-|L|; right in E]``, where counts do not
-        contradict that.
+    known_ratio
+        True where the score is said to be the log-likelihood ratio L: the rate of wrong guesses is
+        then computed from the right ones, ``w(E) = E[e^-|L|; right in E]`` (a change of measure),
+        where the counts do not contradict that.
     """
 
-    def __init__(self, first: Array, second: Array, *, known: bool) -> None:
-        both = np.concatenate([first, second])
-        if len(np.unique(both[: 4 * _CUTS])) <= _CUTS and len(np.unique(both)) <= _CUTS:
-            self.cuts = np.unique(both)
+    def __init__(self, first: Array, second: Array, *, known_ratio: bool) -> None:
+        scores = np.concatenate([first, second])
+        if len(np.unique(scores[: 4 * _CUTS])) <= _CUTS and len(np.unique(scores)) <= _CUTS:
+            self.cuts = np.unique(scores)
         else:
-            near = np.linspace(0, 1, _CUTS - 60)
-            tail = np.geomspace(1 / len(both), 2 / _CUTS, 30)
-            ranks = np.concatenate([near, tail, 1 - tail])
-            self.cuts = np.unique(np.quantile(both, ranks, method="higher"))
-        tries = len(both)
+            even = np.linspace(0, 1, _CUTS - 60)
+            tail = np.geomspace(1 / len(scores), 2 / _CUTS, 30)
+            ranks = np.concatenate([even, tail, 1 - tail])
+            self.cuts = np.unique(np.quantile(scores, ranks, method="higher"))
+        tries = len(scores)
         self.draws = tries
-        self.drawn = math.inf if known else float(tries)
-        self.counted = _above(first, second, self.cuts, tries, known=False)
-        self.high = _above(first, second, self.cuts, tries, known=True) if known else self.counted
-        self.low = _above(-second, -first, -self.cuts, tries, known=known)
+        self.drawn = math.inf if known_ratio else float(tries)
+        self.counted = _rates_above(first, second, self.cuts, tries, known_ratio=False)
+        self.high = (
+            _rates_above(first, second, self.cuts, tries, known_ratio=True)
+            if known_ratio
+            else self.counted
+        )
+        self.low = _rates_above(-second, -first, -self.cuts, tries, known_ratio=known_ratio)
 
-    def sums(self, spot: str, others: Array | None) -> tuple[Array, Array]:
+    def sums(self, threshold: str, others: Array | None) -> tuple[Array, Array]:
         """Return rates with all cuts for one threshold, and the other at some of them, or never.
 
         Parameters
         ----------
-        spot
+        threshold
             "high" or "low": the threshold that takes all cuts.
         others
-            The other's indices; a row for each. Where it is None there is one row.
+            Indices of the other threshold; a row for each. None for one row, without the other.
         """
-        own, other = (self.high, self.low) if spot == "high" else (self.low, self.high)
+        free, held = (self.high, self.low) if threshold == "high" else (self.low, self.high)
         if others is None:
-            return own
-        return own[0] + other[0][others, None], own[1] + other[1][others, None]
+            return free
+        return free[0] + held[0][others, None], free[1] + held[1][others, None]
 
 
-def _above(
-    hits: Array, misses: Array, cuts: Array, tries: int, *, known: bool
+def _rates_above(
+    hits: Array, misses: Array, cuts: Array, tries: int, *, known_ratio: bool
 ) -> tuple[Array, Array]:
-    """Return the rates of hits and misses at or above each cut."""
-    up, down = np.sort(hits), np.sort(misses)
-    at = np.searchsorted(up, cuts, side="left")
-    right = len(up) - at
-    wrong = (len(down) - np.searchsorted(down, cuts, side="left")).astype(np.float64)
-    if known:
-        weight = np.concatenate([np.cumsum(np.exp(-np.clip(up, -50.0, 700.0))[::-1])[::-1], [0.0]])
-        weighed = weight[at]
-        wrong = np.where(np.abs(wrong - weighed) < 5 * np.sqrt(weighed) + 5, weighed, wrong)
+    """Return the rates of right and wrong guesses at or above each cut."""
+    sorted_hits, sorted_misses = np.sort(hits), np.sort(misses)
+    positions = np.searchsorted(sorted_hits, cuts, side="left")
+    right = len(sorted_hits) - positions
+    wrong = (len(sorted_misses) - np.searchsorted(sorted_misses, cuts, side="left")).astype(
+        np.float64
+    )
+    if known_ratio:
+        weight = np.concatenate(
+            [np.cumsum(np.exp(-np.clip(sorted_hits, -50.0, 700.0))[::-1])[::-1], [0.0]]
+        )
+        weighted = weight[positions]
+        # less variance than counting; where the two differ by 5 standard deviations, the score is
+        # not the ratio that it is said to be, and the counts are taken
+        wrong = np.where(np.abs(wrong - weighted) < 5 * np.sqrt(weighted) + 5, weighted, wrong)
     return right / tries, wrong / tries
 
 
-def choose(
+def choose_event(
     scorer: Scorer,
     rates: Rates,
     points: tuple[tuple[float, float], ...],
     tries: int,
     share: float,
 ) -> Event:
-    """Return the event whose bound is foreseen to exceed a point of the claim by the most."""
-    best, place = Event(scorer, math.inf, -math.inf), (_NEVER, _NEVER)
-    gains, highs, lows = _thresholds(rates, points, tries, share)
+    """Return the event whose bound is predicted to exceed a point of the claim by the most."""
+    best, indices = Event(scorer, math.inf, -math.inf), (_NEVER, _NEVER)
+    gains, highs, lows = _best_thresholds(rates, points, tries, share)
     for i, (epsilon, delta) in enumerate(points):
         value = (float(gains[i]) - epsilon) / max(epsilon, 0.05)
         if value > best.value or best.value == -math.inf:
-            place = high, low = int(highs[i]), int(lows[i])
+            indices = high, low = int(highs[i]), int(lows[i])
             best = Event(
                 scorer,
                 math.inf if high == _NEVER else float(rates.cuts[high]),
@@ -156,39 +174,40 @@ def choose(
                 "ratio",
                 value,
             )
-    return evolve(best, way=_way(rates, *place, best, tries, share))
+    return evolve(best, way=_choose_way(rates, *indices, best, tries, share))
 
 
-def _thresholds(
+def _best_thresholds(
     rates: Rates, points: Sequence[tuple[float, float]], tries: int, share: float
 ) -> tuple[Array, Array, Array]:
-    """Return of each point the epsilon that is foreseen, and which cuts are high and low.
+    """Return for each point the predicted epsilon, and the indices of its two thresholds.
 
-    One side alone (the other is `_NEVER`), or both, each in turn while the other is held.
+    One threshold alone (the other is `_NEVER`), or both: each is optimised in turn while the other
+    is held fixed.
     """
     normal = abs(float(special.ndtri(share)))
-    many = 1 / (1 / tries + _DOUBT / rates.drawn)
+    effective_tries = 1 / (1 / tries + _SELECTION_DOUBT / rates.drawn)
     deltas, row = np.array([[delta] for _, delta in points]), np.arange(len(points))
 
     def best(spot: str, others: Array | None) -> tuple[Array, Array]:
         right, wrong = rates.sums(spot, others)
-        least = deltas / 2 if others is None else deltas
-        gains = bounds.foreseen(right, wrong, many, least, normal)
+        slack = deltas / 2 if others is None else deltas
+        gains = bounds.predicted_epsilon(right, wrong, effective_tries, slack, normal)
         if others is not None:  # the two regions must not meet
             apart = rates.cuts - rates.cuts[others, None]
             gains = np.where(apart > 0 if spot == "high" else apart < 0, gains, -np.inf)
-        at = np.argmax(gains, axis=1)
-        return gains[row, at], at
+        best_index = np.argmax(gains, axis=1)
+        return gains[row, best_index], best_index
 
-    def both(spot: str, begin: Array, other: str) -> tuple[Array, Array, Array]:
-        at = begin
+    def both(spot: str, start: Array, other: str) -> tuple[Array, Array, Array]:
+        best_index = start
         for _ in range(3):
-            held = best(other, at)[1]
-            gain, moved = best(spot, held)
-            if np.array_equal(moved, at):
-                break  # it would go on like that
-            at = moved
-        return gain, moved, held
+            other_index = best(other, best_index)[1]
+            gain, next_index = best(spot, other_index)
+            if np.array_equal(next_index, best_index):
+                break  # a fixed point of the alternation
+            best_index = next_index
+        return gain, next_index, other_index
 
     alone, high = best("high", None)
     other, low = best("low", None)
@@ -201,53 +220,57 @@ def _thresholds(
     return gains[chosen], highs[chosen], lows[chosen]
 
 
-def _way(rates: Rates, high: int, low: int, event: Event, tries: int, share: float) -> Way:
-    """Return the way with the better bound at the foreseen numbers of guesses."""
-    guesses = [(rates.high, high), (rates.low, low)]
-    right = sum(side[0][i] for side, i in guesses if i != _NEVER)
-    wrong = sum(side[1][i] for side, i in guesses if i != _NEVER)
-    seen = Guesses(round(right * tries), round(wrong * tries), tries, event.sides)
+def _choose_way(rates: Rates, high: int, low: int, event: Event, tries: int, share: float) -> Way:
+    """Return the way with the better bound at the expected numbers of guesses."""
+    chosen_rates = [(rates.high, high), (rates.low, low)]
+    right = sum(side[0][i] for side, i in chosen_rates if i != _NEVER)
+    wrong = sum(side[1][i] for side, i in chosen_rates if i != _NEVER)
+    guesses = Guesses(round(right * tries), round(wrong * tries), tries, event.directions)
     ways: tuple[Way, Way] = ("ratio", "apart")
-    return max(ways, key=lambda way: bounds.epsilon(seen, event.delta, share, way))
+    return max(ways, key=lambda way: bounds.epsilon(guesses, event.delta, share, way))
 
 
-def split(rates: Rates, tries: int, share: float) -> tuple[float, float]:
-    """Return a threshold for guessing at every try, and the mu it is foreseen to show."""
+def choose_split(rates: Rates, tries: int, share: float) -> tuple[float, float]:
+    """Return a threshold for guessing at every try, and the mu that it is predicted to show."""
     c = rates.counted[0] + 0.5 - rates.counted[1]
-    drawn = tries if math.isinf(rates.drawn) else 1 / (1 / tries + _DOUBT / rates.drawn)
+    effective_tries = (
+        tries if math.isinf(rates.drawn) else 1 / (1 / tries + _SELECTION_DOUBT / rates.drawn)
+    )
     best = int(np.argmax(c))
-    right = round(float(c[best]) * drawn)
-    return float(rates.cuts[best]), bounds.mu_of_all(right, round(drawn), share)
+    right = round(float(c[best]) * effective_tries)
+    return float(rates.cuts[best]), bounds.mu_of_all(right, round(effective_tries), share)
 
 
 # -----------------------------------------------------------------------------
-# Try to tell two samplers apart better than a claim allows.
+# The protocol: which draws learn, and which test.
 #
-# Half by half: on the learning draws of each pair, scores are trained, and an event and a point of
-# the claim's curve are chosen; then the most promising pair alone is tested, with that one event,
-# on
-# fresh draws. So nothing is chosen on the draws that certify, and the confidence is spent once,
-# however many pairs, scores, events and directions were looked at.
+# 1. On the learning draws of each pair, scores are trained on one part, and an event and a point of
+#    the claim's curve are chosen on the other part (`_learn`).
+# 2. The most promising pair alone is tested, with that one event, on fresh draws (`_test`).
 #
-# Nine tenths of the error that the confidence allows are the event's; the last is that of a band
-# over
-# all thresholds of the event's score, which looks at all points of the claim. Either may refute it:
-# by the union bound, one of them accuses what keeps its claim with at most the allowed probability.
+# The fresh draws choose nothing: given the learning draws, the event is fixed, and the exact bounds
+# of `adaptive_dp.audit.confidence` hold. So the confidence is spent once, however many pairs,
+# scores, events and directions were compared.
+#
+# Nine tenths of the error that the confidence allows are for the event; the last tenth is for a
+# band over all thresholds of the event's score, which covers all points of the claim. Either may
+# refute it: by the union bound, a true claim is refuted with at most the allowed probability.
 
 
-_LEARN = {False: 0.4, True: 0.1}
-"""The part of the draws that is learned from, up to `_ENOUGH`; beyond, a tenth; by whether the
-likelihood is known."""
+_LEARNING_PART = {False: 0.4, True: 0.1}
+"""The part of the draws that is learned from, by whether the likelihood ratio is known."""
 
-_ENOUGH = 100_000
-_TRAIN = 100_000
-"""At most so many draws a side train a score; the others of the learning draws choose the event."""
+_LEARNING_DRAWS = 100_000
+"""At most so many draws are learned from, or a tenth of all where that is more."""
 
-_BAND = 0.1
-"""The part of the allowed error that is the band's."""
+_TRAINING_DRAWS = 100_000
+"""At most so many draws of each data set train scores; the others choose the event."""
 
-_CHUNK = 1 << 22
-"""About so many numbers are held at once."""
+_BAND_PART = 0.1
+"""The part of the allowed error that is spent on the band."""
+
+_CHUNK_NUMBERS = 1 << 22
+"""At most about so many numbers are in memory at once."""
 
 
 def distinguish(
@@ -269,17 +292,22 @@ def distinguish(
     claim
         An epsilon, (epsilon, delta), a `PrivacyLoss`, a `Guarantee` or a certificate.
     samples
-        Runs on each side of each pair, on average; at least 100. Of pairs but the most promising
-        only the learning draws are made, four tenths of these or fewer.
+        Runs on each data set of each pair, on average; at least 100. Of all pairs but the most
+        promising only the learning draws are made, four tenths of these or fewer.
     confidence
-        The probability with which each bound, and the whole band, holds, and with which what keeps
-        its claim is not accused, however many pairs there are.
+        The probability with which each bound, and the whole band, holds, and with which a true
+        claim is not refuted, however many pairs there are.
     delta
-        At which point of a curve to test; by default the learning draws choose.
+        The delta at which a curve is tested; by default the learning draws choose.
     seed
         For reproducible audits; by default the operating system's randomness, as in a run.
     assumptions
-        Sentences to carry into the result.
+        Sentences that the result repeats: premises that the audit cannot check.
+
+    Returns
+    -------
+    Audit
+        Its bounds rest on fresh draws alone.
 
     Raises
     ------
@@ -288,8 +316,8 @@ def distinguish(
 
     References
     ----------
-    Clopper and Pearson 1934, of guesses on draws that chose nothing; see the docstrings of
-    `adaptive_dp.audit.confidence` and `adaptive_dp.audit.confidence`.
+    Clopper and Pearson 1934 (the bounds, on draws that chose nothing); the statements in terms of
+    guesses are proven in `adaptive_dp.audit.confidence`.
 
     Examples
     --------
@@ -302,78 +330,99 @@ def distinguish(
     >>> distinguish(pair, claim=1.0987, samples=10_000, seed=0).verdict  # the truth is log(3)
     'consistent'
     """
-    begun = time.perf_counter()
-    many = [pairs] if isinstance(pairs, Neighbors) else list(pairs)
-    if not many:
+    started = time.perf_counter()
+    all_pairs = [pairs] if isinstance(pairs, Neighbors) else list(pairs)
+    if not all_pairs:
         raise DomainError("an audit needs at least one pair of neighbouring data sets")
     runs = whole("samples", samples, least=100)
-    error, seed = allowed(confidence), checked(seed)
-    held, share = as_claim(claim, delta), (1 - _BAND) * error
-    part = _LEARN[all(each.log_ratio is not None for each in many)]
-    learn = min(round(part * runs), max(_ENOUGH, runs // 10))
+    error, seed = allowed_error(confidence), check_seed(seed)
+    tested_claim, share = as_claim(claim, delta), (1 - _BAND_PART) * error
+    learning_part = _LEARNING_PART[all(candidate.log_ratio is not None for candidate in all_pairs)]
+    learn = min(round(learning_part * runs), max(_LEARNING_DRAWS, runs // 10))
     tries = 2 * (runs - learn)
-    plans = [_learned(pair, held, learn, tries, share, seed, i) for i, pair in enumerate(many)]
-    best = max(range(len(many)), key=lambda i: plans[i].event.value)
-    plan, pair = plans[best], many[best]
-    seen, all_right, band = _tested(plan, pair, tries, _BAND * error, seed, best)
-    event = plan.event
-    epsilon = bounds.epsilon(seen, event.delta, share, event.way)
-    power = bounds.detectable(seen, event.epsilon, event.delta, share, event.way)
+    # first all learning draws, then the choice of one pair, then the fresh draws of that pair alone
+    learned = [
+        _learn(pair, tested_claim, learn, tries, share, seed, i) for i, pair in enumerate(all_pairs)
+    ]
+    best = max(range(len(all_pairs)), key=lambda i: learned[i].event.value)
+    best_learned, pair = learned[best], all_pairs[best]
+    guesses, all_right, band = _test(best_learned, pair, tries, _BAND_PART * error, seed, best)
+    event = best_learned.event
+    epsilon = bounds.epsilon(guesses, event.delta, share, event.way)
+    # the guesses' error is (1 - _BAND_PART) of what is allowed, the band's the rest: union bound
+    power = bounds.detectable_epsilon(guesses, event.epsilon, event.delta, share, event.way)
     verdict: Outcome = "consistent" if power <= 2 * event.epsilon + 1 else "underpowered"
-    found = Audit(
-        claim=held.words,
+    result = Audit(
+        claim=tested_claim.words,
         epsilon=event.epsilon,
         delta=event.delta,
         epsilon_lower=epsilon,
-        delta_lower=bounds.delta(seen, event.epsilon, share, event.way),
+        delta_lower=bounds.delta(guesses, event.epsilon, share, event.way),
         mu_lower=bounds.mu_of_all(all_right, tries, error),
         confidence=confidence,
         samples=runs,
-        pairs=tuple(each.words for each in many),
-        witness=Witness(pair.words, event.words(), seen.right, seen.wrong, seen.tries),
+        pairs=tuple(candidate.words for candidate in all_pairs),
+        witness=Witness(pair.words, event.words(), guesses.right, guesses.wrong, guesses.tries),
         verdict="violation" if epsilon > event.epsilon else verdict,
         power=power,
         assumptions=tuple(assumptions),
-        seconds=time.perf_counter() - begun,
+        seconds=time.perf_counter() - started,
         seed=seed,
-        claimed=held.points,
+        claimed=tested_claim.points,
         band=band,
     )
-    return found if found.verdict == "violation" else _pierced(found, band, event.scorer.words)
+    if result.verdict == "violation":
+        return result
+    return _refuted_by_band(result, band, event.scorer.words)
 
 
-def _pierced(found: Audit, band: Band, scorer: str) -> Audit:
+def _refuted_by_band(result: Audit, band: Band, scorer: str) -> Audit:
     """Return a violation where the band goes beyond a point of the claim, else the same audit."""
 
-    def beyond(option: tuple[Corner, float, float]) -> float:
+    def excess(option: tuple[Corner, float, float]) -> float:
         corner, epsilon, delta = option
         return (corner.epsilon(delta) - epsilon) / max(epsilon, 0.05)
 
-    options = [(c, *point) for c in band.corners() for point in found.claimed]
-    best = max(options, key=beyond, default=None)
-    if best is None or beyond(best) <= 0:
-        return found
+    options = [(c, *point) for c in band.corners() for point in result.claimed]
+    best = max(options, key=excess, default=None)
+    if best is None or excess(best) <= 0:
+        return result
     corner, epsilon, delta = best
+    # all corners hold together, so the best of them may be chosen on the very draws that it bounds
     right, wrong = band.guesses(corner)
-    seen = Guesses(right, wrong, sum(band.draws), sides=1)
-    power = bounds.detectable(seen, epsilon, delta, 2 * band.level, "apart")
-    where = "at least" if corner.guess == "first" else "below"
-    words = f"by {scorer}: {corner.guess} where it is {where} {corner.threshold:.6g}"
+    guesses = Guesses(right, wrong, sum(band.draws), directions=1)
+    power = bounds.detectable_epsilon(guesses, epsilon, delta, 2 * band.level, "apart")
+    relation = "at least" if corner.guess == "first" else "below"
+    words = f"by {scorer}: {corner.guess} where it is {relation} {corner.threshold:.6g}"
     return evolve(
-        found,
+        result,
         epsilon=epsilon,
         delta=delta,
         epsilon_lower=corner.epsilon(delta),
         delta_lower=corner.delta(epsilon),
-        witness=Witness(found.witness.pair, words, right, wrong, seen.tries),
+        witness=Witness(result.witness.pair, words, right, wrong, guesses.tries),
         verdict="violation",
         power=power,
     )
 
 
 @frozen(eq=False)
-class _Plan:
-    """What was learned of a pair: the event, thresholds for the band, a score and middle for mu."""
+class _LearnedPair:
+    """What was learned of a pair.
+
+    Parameters
+    ----------
+    event
+        The one to test.
+    thresholds
+        Of the event's score, for the band.
+    scorer, middle
+        A score and its threshold for guesses at every try, which bound mu.
+    width
+        How many columns outcomes have as a table.
+    log_ratio
+        Where the likelihood is known.
+    """
 
     event: Event
     thresholds: Array
@@ -384,116 +433,139 @@ class _Plan:
 
     def scores(self, outcomes: Outcomes) -> dict[int, Array]:
         """Return the scores of outcomes, by the identity of their scorers."""
-        found: dict[int, Array] = {}
+        scores: dict[int, Array] = {}
         features: Table | None = None
-        for each in (self.event.scorer, self.scorer):
-            if id(each) in found:
+        for scorer in (self.event.scorer, self.scorer):
+            if id(scorer) in scores:
                 continue
-            if each.words == _KNOWN:
+            if scorer.words == _RATIO_WORDS:
                 assert self.log_ratio is not None
-                found[id(each)] = _ratio(self.log_ratio, outcomes)
+                scores[id(scorer)] = _ratio_scores(self.log_ratio, outcomes)
             else:
                 features = table(outcomes, self.width) if features is None else features
-                found[id(each)] = each.score(features)
-        return found
+                scores[id(scorer)] = scorer.score(features)
+        return scores
 
 
-_KNOWN = "the mechanism's own log-likelihood ratio"
+_RATIO_WORDS = "the mechanism's own log-likelihood ratio"
 
 
-def _ratio(log_ratio: LogRatio, outcomes: Outcomes) -> Array:
-    found = np.asarray(log_ratio(outcomes), dtype=np.float64)
-    if found.shape != (len(outcomes),):
+def _ratio_scores(log_ratio: LogRatio, outcomes: Outcomes) -> Array:
+    ratios = np.asarray(log_ratio(outcomes), dtype=np.float64)
+    if ratios.shape != (len(outcomes),):
         raise DomainError(
             f"a log-ratio must return one number for each of {len(outcomes)} outcomes, got an "
-            f"array of shape {found.shape}"
+            f"array of shape {ratios.shape}"
         )
-    return np.nan_to_num(found, nan=0.0, posinf=1e300, neginf=-1e300)
+    return np.nan_to_num(ratios, nan=0.0, posinf=1e300, neginf=-1e300)
 
 
-def _learned(
+def _learn(
     pair: Neighbors,
-    held: Claim,
+    tested_claim: Claim,
     learn: int,
     tries: int,
     share: float,
     seed: int | None,
-    place: int,
-) -> _Plan:
-    """Train scores on some draws, and choose an event by the others."""
-    one = _drawn(pair.first, learn, stream(seed, place, 0))
-    two = _drawn(pair.second, learn, stream(seed, place, 1))
-    tables = [table(one), table(two)]
+    pair_index: int,
+) -> _LearnedPair:
+    """Train scores on some of the learning draws, and choose an event on the others."""
+    first_outcomes = _draw(pair.first, learn, stream(seed, pair_index, 0))
+    second_outcomes = _draw(pair.second, learn, stream(seed, pair_index, 1))
+    tables = [table(first_outcomes), table(second_outcomes)]
     width = max(each.numbers.shape[1] for each in tables)
-    first, second = (_widened(each, width) for each in tables)
-    cut = min(round(0.6 * learn), _TRAIN)
-    rng = np.random.default_rng(np.frombuffer(stream(seed, place, 2).words(4), dtype=np.uint64))
+    first, second = (_pad_columns(each, width) for each in tables)
+    cut = min(round(0.6 * learn), _TRAINING_DRAWS)
+    rng = np.random.default_rng(
+        np.frombuffer(stream(seed, pair_index, 2).words(4), dtype=np.uint64)
+    )
     learners = scorers(first.rows(slice(cut)), second.rows(slice(cut)), rng)
-    found: list[tuple[Event, Rates, float, float]] = []
+    candidates: list[tuple[Event, Rates, float, float]] = []
 
-    def consider(scorer: Scorer, a: Array, b: Array, known: bool) -> None:
-        rates = Rates(a, b, known=known)
-        event = choose(scorer, rates, held.points, tries, share)
-        found.append((event, rates, *split(rates, tries, share)))
+    def consider(scorer: Scorer, a: Array, b: Array, is_ratio: bool) -> None:
+        rates = Rates(a, b, known_ratio=is_ratio)
+        event = choose_event(scorer, rates, tested_claim.points, tries, share)
+        candidates.append((event, rates, *choose_split(rates, tries, share)))
 
     if pair.log_ratio is not None:
-        known = Scorer(_KNOWN, lambda _: np.zeros(0))
-        consider(known, _ratio(pair.log_ratio, one), _ratio(pair.log_ratio, two), True)
-    rest = slice(cut, None) if pair.log_ratio is None else slice(cut, cut + _TRAIN)
+        ratio_scorer = Scorer(_RATIO_WORDS, lambda _: np.zeros(0))
+        consider(
+            ratio_scorer,
+            _ratio_scores(pair.log_ratio, first_outcomes),
+            _ratio_scores(pair.log_ratio, second_outcomes),
+            True,
+        )
+    rest = slice(cut, None) if pair.log_ratio is None else slice(cut, cut + _TRAINING_DRAWS)
     a, b = first.rows(rest), second.rows(rest)
     for scorer in learners:
         consider(scorer, scorer.score(a), scorer.score(b), False)
-    if not found:
+    if not candidates:
         constant = Scorer("nothing: all outcomes are alike", lambda t: np.zeros(len(t)))
         consider(constant, np.zeros(len(a)), np.zeros(len(b)), False)
-    event, rates, *_ = max(found, key=lambda each: each[0].value)
+    event, rates, *_ = max(candidates, key=lambda each: each[0].value)
     above = rates.counted[0] + rates.counted[1]
     low = float(np.nextafter(event.low, np.inf)) if event.low > -np.inf else event.low
-    thresholds = marks(rates.cuts, above, rates.draws, (event.high, low))  # "second" up to its low
-    halved, _, middle, _ = max(found, key=lambda each: each[3])
-    return _Plan(event, thresholds, halved.scorer, middle, width, pair.log_ratio)
+    # the event guesses "second" up to and with its low threshold, a corner strictly below its own
+    thresholds = choose_thresholds(rates.cuts, above, rates.draws, (event.high, low))
+    halved, _, middle, _ = max(candidates, key=lambda each: each[3])
+    return _LearnedPair(event, thresholds, halved.scorer, middle, width, pair.log_ratio)
 
 
-def _widened(found: Table, width: int) -> Table:
-    missing = width - found.numbers.shape[1]
+def _pad_columns(features: Table, width: int) -> Table:
+    missing = width - features.numbers.shape[1]
     return (
-        Table(found.patterns, np.pad(found.numbers, ((0, 0), (0, missing)))) if missing else found
+        Table(features.patterns, np.pad(features.numbers, ((0, 0), (0, missing))))
+        if missing
+        else features
     )
 
 
-def _tested(
-    plan: _Plan, pair: Neighbors, tries: int, share: float, seed: int | None, place: int
+def _test(
+    learned: _LearnedPair,
+    pair: Neighbors,
+    tries: int,
+    share: float,
+    seed: int | None,
+    pair_index: int,
 ) -> tuple[Guesses, int, Band]:
-    """Return the guesses in fresh tries, how many are right of those at every try, and a band."""
-    coins = stream(seed, place, 3)
-    rng = np.random.default_rng(np.frombuffer(coins.words(4), dtype=np.uint64))
-    heads = int(rng.binomial(tries, 0.5))
+    """Return the guesses in fresh tries, how many of those at every try are right, and the band."""
+    # as many runs of the first data set as fair coins say: the tries are independent, and the
+    # number of runs does not depend on the scores, as the band's proof needs
+    coin_stream = stream(seed, pair_index, 3)
+    rng = np.random.default_rng(np.frombuffer(coin_stream.words(4), dtype=np.uint64))
+    first_count = int(rng.binomial(tries, 0.5))
     right = wrong = all_right = 0
-    nothing = np.zeros(0)
-    above_each = np.zeros((2, len(plan.thresholds)), dtype=np.int64)
-    for side, (sampler, count) in enumerate(((pair.first, heads), (pair.second, tries - heads))):
-        source = stream(seed, place, 4 + side)
-        for outcomes in _chunks(sampler, count, source, plan.width):
-            scores = plan.scores(outcomes)
-            mine = scores[id(plan.event.scorer)]
-            hit, miss = guessed(plan.event, *((nothing, mine) if side else (mine, nothing)))
-            right, wrong = right + hit, wrong + miss
-            above_each[side] += counted(mine, plan.thresholds)
-            above = int(np.count_nonzero(scores[id(plan.scorer)] >= plan.middle))
-            all_right += len(mine) - above if side else above
-    first, second = (tuple(each) for each in above_each.tolist())
-    band = Band(tuple(plan.thresholds.tolist()), first, second, (heads, tries - heads), share)
-    return Guesses(right, wrong, tries, plan.event.sides), all_right, band
+    none = np.zeros(0)
+    counts_above = np.zeros((2, len(learned.thresholds)), dtype=np.int64)
+    for side, (sampler, count) in enumerate(
+        ((pair.first, first_count), (pair.second, tries - first_count))
+    ):
+        source = stream(seed, pair_index, 4 + side)
+        for outcomes in _chunks(sampler, count, source, learned.width):
+            scores = learned.scores(outcomes)
+            event_scores = scores[id(learned.event.scorer)]
+            right_here, wrong_here = count_guesses(
+                learned.event, *((none, event_scores) if side else (event_scores, none))
+            )
+            right, wrong = right + right_here, wrong + wrong_here
+            counts_above[side] += count_at_or_above(event_scores, learned.thresholds)
+            above = int(np.count_nonzero(scores[id(learned.scorer)] >= learned.middle))
+            all_right += len(event_scores) - above if side else above
+    first, second = (tuple(each) for each in counts_above.tolist())
+    band = Band(
+        tuple(learned.thresholds.tolist()), first, second, (first_count, tries - first_count), share
+    )
+    return Guesses(right, wrong, tries, learned.event.directions), all_right, band
 
 
 def _chunks(sampler: Sampler, count: int, source: Stream, width: int) -> Iterator[Outcomes]:
-    most = max(1000, _CHUNK // max(1, width))
-    for start in range(0, count, most):
-        yield _drawn(sampler, min(most, count - start), source)
+    chunk = max(1000, _CHUNK_NUMBERS // max(1, width))
+    for start in range(0, count, chunk):
+        yield _draw(sampler, min(chunk, count - start), source)
 
 
-def _drawn(sampler: Sampler, count: int, source: Stream) -> Outcomes:
-    found = sampler(count, source)
-    if len(found) != count:
-        raise DomainError(f"a sampler was asked for {count} outcomes and returned {len(found)}")
-    return found
+def _draw(sampler: Sampler, count: int, source: Stream) -> Outcomes:
+    outcomes = sampler(count, source)
+    if len(outcomes) != count:
+        raise DomainError(f"a sampler was asked for {count} outcomes and returned {len(outcomes)}")
+    return outcomes

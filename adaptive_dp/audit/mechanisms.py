@@ -1,6 +1,6 @@
-"""Log-likelihood ratios of mechanisms whose law is known.
+"""The audit of one mechanism, and the log-likelihood ratios of mechanisms whose law is known.
 
-A mechanism of one's own may define ``log_likelihood(value, outcomes)``: for a query's value and
+A user's own mechanism may define ``log_likelihood(value, outcomes)``: for a query's value and
 outcomes of shape (n, ...), the log-density (or log-mass) of each, up to a constant that does not
 depend on the value; shape (n,).
 """
@@ -16,7 +16,7 @@ import numpy as np
 from accountants import PrivacyLoss
 from accountants.errors import DomainError
 from accountants.numerics import Array, up
-from adaptive_dp.audit.claims import Claim, Claimed, allowed
+from adaptive_dp.audit.claims import Claim, Claimed, allowed_error
 from adaptive_dp.audit.claims import claim as as_claim
 from adaptive_dp.audit.distinguishing import distinguish
 from adaptive_dp.audit.neighbors import LogRatio, Neighbors, Outcomes, Sampler
@@ -27,50 +27,60 @@ from adaptive_dp.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from adaptive_dp.noise.stream import SecureStream, Stream
 
 INDEPENDENT = (Laplace, Gaussian, DiscreteLaplace, DiscreteGaussian)
-"""They add independent noise to each coordinate: a release of many copies is many releases."""
+"""Mechanisms with independent noise on each coordinate: one release of many copies of a value is as
+many releases."""
 
 
 def log_ratio(mechanism: Mechanism, first: Any, second: Any) -> LogRatio | None:
     """Return the log-likelihood ratio of a mechanism's outcomes; None where it is not known."""
-    kind = type(mechanism)  # a subclass may release what it likes
-    own = getattr(mechanism, "log_likelihood", None)
-    if own is not None:
-        return lambda outcomes: np.asarray(own(first, outcomes)) - np.asarray(own(second, outcomes))
+    kind = type(mechanism)  # not isinstance: a subclass may have another law
+    log_likelihood = getattr(mechanism, "log_likelihood", None)
+    if log_likelihood is not None:
+        return lambda outcomes: (
+            np.asarray(log_likelihood(first, outcomes))
+            - np.asarray(log_likelihood(second, outcomes))
+        )
     if kind in (Laplace, DiscreteLaplace):
         scale = float(mechanism.parameters()["scale"])
-        return _moved(first, second, kind is DiscreteLaplace, lambda away: np.abs(away) / scale)
+        return _additive_ratio(
+            first, second, kind is DiscreteLaplace, lambda distance: np.abs(distance) / scale
+        )
     if kind in (Gaussian, DiscreteGaussian):
         sigma = float(mechanism.parameters()["sigma"])
-        return _moved(first, second, kind is DiscreteGaussian, lambda away: (away / sigma) ** 2 / 2)
+        return _additive_ratio(
+            first, second, kind is DiscreteGaussian, lambda distance: (distance / sigma) ** 2 / 2
+        )
     return None
 
 
-def _moved(first: Any, second: Any, whole: bool, energy: Callable[[Array], Array]) -> LogRatio:
-    """Return the difference of the energies of the noise, summed over coordinates."""
+def _additive_ratio(
+    first: Any, second: Any, integers: bool, energy: Callable[[Array], Array]
+) -> LogRatio:
+    """Return the log-ratio of densities proportional to ``exp(-energy(noise))`` per coordinate."""
     a, b = (np.ravel(np.asarray(each, dtype=np.float64)) for each in (first, second))
-    if whole:
+    if integers:
         a, b = np.round(a), np.round(b)
 
     def ratio(outcomes: Outcomes) -> Array:
-        seen = np.asarray(outcomes, dtype=np.float64).reshape(len(outcomes), -1)
-        found: Array = (energy(seen - b) - energy(seen - a)).sum(axis=1)
-        return found
+        numbers = np.asarray(outcomes, dtype=np.float64).reshape(len(outcomes), -1)
+        difference: Array = (energy(numbers - b) - energy(numbers - a)).sum(axis=1)
+        return difference
 
     return ratio
 
 
 # -----------------------------------------------------------------------------
-# The audit of one mechanism.
+# The audit of one mechanism, on values of a query that neighbouring data sets can have.
 
 
 Values = tuple[Any, Any]
 """The query's value on one data set, and on a neighbour of it."""
 
-LOOPED = 100_000
-"""Runs on each side where each takes a call."""
+LOOPED_SAMPLES = 100_000
+"""Runs on each data set where each takes a call."""
 
-LEAST, MOST = 1_000_000, 10_000_000
-"""Runs on each side where one call makes many; as many as a claim of a large epsilon takes."""
+MIN_SAMPLES, MAX_SAMPLES = 1_000_000, 10_000_000
+"""Runs on each data set where one call makes many; the more, the larger the claimed epsilon."""
 
 
 def mechanism(
@@ -99,29 +109,34 @@ def mechanism(
         A pair of values (a tuple of two), or a list of pairs, each of values that neighbours
         could have.
     claim
-        By default the mechanism's own loss at the largest distance of a pair, in its norm. Where
-        that cannot be read from the values (a norm of 0 counts rows), one row is taken.
+        By default the mechanism's own loss at the largest distance of a pair, in its norm; at
+        distance 1 where the values do not tell it (a norm of 0 counts rows).
     samples
-        Runs on each side; by default 100,000, and a million or more, for a large epsilon up to ten,
-        where one call makes many.
+        Runs on each value; by default 100,000, and where one call makes many, a million (up to ten
+        million for a large claimed epsilon).
     confidence, delta, seed
         As for `distinguish`.
     given
-        The released values that `release` gets beside the stream.
+        The released values that `release` takes after the stream.
     independent
         Whether coordinates get independent noise of one law, so that one call on many copies of
-        the value is as many runs. By default it is, for the four additive noises of the library.
-        To say so of another mechanism is an assumption of the audit.
+        the value is as many runs. By default True for the four additive mechanisms of the library,
+        else False. For another mechanism it is an assumption, which the result states.
+
+    Returns
+    -------
+    Audit
+        As `distinguish` returns it.
 
     Raises
     ------
     DomainError
-        If a parameter is free, the values' shapes differ, or as `distinguish` says.
+        If a parameter is free, the shapes of a pair's values differ, or as for `distinguish`.
 
     References
     ----------
-    Clopper and Pearson 1934, of guesses on draws that chose nothing; see the docstrings of
-    `adaptive_dp.audit.confidence` and `adaptive_dp.audit.confidence`.
+    Clopper and Pearson 1934 (the bounds, on draws that chose nothing); the statements in terms of
+    guesses are proven in `adaptive_dp.audit.confidence`.
 
     Examples
     --------
@@ -130,116 +145,124 @@ def mechanism(
     >>> found.verdict, found.epsilon_lower > 1.8
     ('violation', True)
     """
-    allowed(confidence)
+    allowed_error(confidence)
     if audited.free():
         names = ", ".join(sorted(audited.free()))
         raise DomainError(f"{type(audited).__name__} has free parameters: {names}; give numbers")
-    listed = isinstance(values, Sequence) and not isinstance(values, tuple)
-    pairs: list[Any] = list(values) if listed else [values]
+    is_list = isinstance(values, Sequence) and not isinstance(values, tuple)
+    pairs: list[Any] = list(values) if is_list else [values]
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2:
-            raise DomainError(
-                "values must be a pair of two values as a tuple, or a list of such pairs"
-            )
-    proven = type(audited) in INDEPENDENT
-    batched = proven if independent is None else independent
-    sides = [_sides(audited, one, two, tuple(given), batched) for one, two in pairs]
-    held = as_claim(_own(audited, pairs) if claim is None else claim, delta)
+            raise DomainError("values must be a tuple of two values, or a list of such tuples")
+    is_known = type(audited) in INDEPENDENT
+    is_independent = is_known if independent is None else independent
+    neighbors = [
+        _neighbors(audited, first, second, tuple(given), is_independent) for first, second in pairs
+    ]
+    tested_claim = as_claim(_declared_loss(audited, pairs) if claim is None else claim, delta)
     width = max((np.size(each) for pair in pairs for each in pair), default=1)
-    assumed = "coordinates get independent noise of one law" if batched and not proven else None
+    assumption = (
+        "coordinates get independent noise of one law" if is_independent and not is_known else None
+    )
     return distinguish(
-        sides,
-        held,
-        samples=_samples(held, batched, width) if samples is None else samples,
+        neighbors,
+        tested_claim,
+        samples=_default_samples(tested_claim, is_independent, width)
+        if samples is None
+        else samples,
         confidence=confidence,
         seed=seed,
-        assumptions=[assumed] if assumed else [],
+        assumptions=[assumption] if assumption else [],
     )
 
 
-def _samples(held: Claim, batched: bool, width: int) -> int:
-    if not batched:
-        return LOOPED
-    largest = max(epsilon for epsilon, _ in held.points)
-    wanted = min(MOST, max(LEAST, 1000 * math.exp(min(largest, 20.0))))
-    return max(LOOPED, round(wanted / max(1, width)))
+def _default_samples(tested_claim: Claim, is_independent: bool, width: int) -> int:
+    if not is_independent:
+        return LOOPED_SAMPLES
+    largest = max(epsilon for epsilon, _ in tested_claim.points)
+    samples = min(MAX_SAMPLES, max(MIN_SAMPLES, 1000 * math.exp(min(largest, 20.0))))
+    return max(LOOPED_SAMPLES, round(samples / max(1, width)))
 
 
-def _own(audited: Mechanism, pairs: Sequence[Values]) -> PrivacyLoss:
+def _declared_loss(audited: Mechanism, pairs: Sequence[Values]) -> PrivacyLoss:
     """Return the loss that the mechanism declares, at the largest distance of a pair."""
-    if audited.norm == 0 or not all(_numeric(each) for pair in pairs for each in pair):
+    if audited.norm == 0 or not all(_is_numeric(each) for pair in pairs for each in pair):
         return audited.loss(1)
-    moves = [np.ravel(np.asarray(a, float) - np.asarray(b, float)) for a, b in pairs]
-    distance = max(_norm(each, audited.norm) for each in moves)
+    differences = [np.ravel(np.asarray(a, float) - np.asarray(b, float)) for a, b in pairs]
+    distance = max(_norm(each, audited.norm) for each in differences)
     if audited.uses_span:
-        span = max(float(each.max(initial=0.0) - each.min(initial=0.0)) for each in moves)
+        span = max(float(each.max(initial=0.0) - each.min(initial=0.0)) for each in differences)
         return audited.loss(distance, up(max(span, distance), 4))  # type: ignore[call-arg]
-    whole = all(bool(np.all(np.asarray(e, float) % 1 == 0)) for pair in pairs for e in pair)
-    return audited.cost(distance, max(len(each) for each in moves), 1.0 if whole else 0.0)
+    integers = all(bool(np.all(np.asarray(e, float) % 1 == 0)) for pair in pairs for e in pair)
+    return audited.cost(distance, max(len(each) for each in differences), 1.0 if integers else 0.0)
 
 
-def _norm(move: Any, norm: float) -> float:
-    size = float(np.linalg.norm(move, ord=norm)) if len(move) else 0.0
-    return size if size == round(size) else up(size, 4 + 2 * len(move))
+def _norm(difference: Any, norm: float) -> float:
+    length = float(np.linalg.norm(difference, ord=norm)) if len(difference) else 0.0
+    return length if length == round(length) else up(length, 4 + 2 * len(difference))
 
 
-def _numeric(value: Any) -> bool:
+def _is_numeric(value: Any) -> bool:
     return np.asarray(value).dtype.kind in "fiub"
 
 
-def _sides(
-    audited: Mechanism, first: Any, second: Any, given: tuple[Any, ...], batched: bool
+def _neighbors(
+    audited: Mechanism, first: Any, second: Any, given: tuple[Any, ...], is_independent: bool
 ) -> Neighbors:
-    if _numeric(first) and _numeric(second) and np.shape(first) != np.shape(second):
+    if _is_numeric(first) and _is_numeric(second) and np.shape(first) != np.shape(second):
         raise DomainError(
             f"the values of a pair must have one shape, got {np.shape(first)} and "
             f"{np.shape(second)}; pad them"
         )
-    words = f"{_said(first)} against {_said(second)}"
-    make = _batched if batched else _looped
-    if not batched:
-        _runs(audited, first, second, given)
+    words = f"{_format_value(first)} against {_format_value(second)}"
+    make_sampler = _batch_sampler if is_independent else _loop_sampler
+    if not is_independent:
+        _check_runs(audited, first, second, given)
     return Neighbors(
         words,
-        make(audited, first, given),
-        make(audited, second, given),
+        make_sampler(audited, first, given),
+        make_sampler(audited, second, given),
         log_ratio(audited, first, second),
     )
 
 
-def _said(value: Any) -> str:
+def _format_value(value: Any) -> str:
     text = repr(value.tolist() if isinstance(value, np.ndarray) else value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _batched(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sampler:
-    one = np.asarray(value, dtype=np.float64)
+def _batch_sampler(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sampler:
+    array = np.asarray(value, dtype=np.float64)
 
     def sample(count: int, stream: Stream) -> Outcomes:
-        many = np.broadcast_to(one, (count, *one.shape)).copy()
-        return np.asarray(audited.release(many, stream, *given))
+        copies = np.broadcast_to(array, (count, *array.shape)).copy()
+        return np.asarray(audited.release(copies, stream, *given))
 
     return sample
 
 
-def _looped(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sampler:
-    plain = _numeric(value)
-    one = np.asarray(value, dtype=np.float64) if plain else value
+def _loop_sampler(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sampler:
+    is_numeric = _is_numeric(value)
+    query_value = np.asarray(value, dtype=np.float64) if is_numeric else value
 
     def sample(count: int, stream: Stream) -> Outcomes:
-        found: list[Any] = []
+        outcomes: list[Any] = []
         for _ in range(count):
             try:
-                found.append(audited.release(one.copy() if plain else one, stream, *given))
+                outcomes.append(
+                    audited.release(
+                        query_value.copy() if is_numeric else query_value, stream, *given
+                    )
+                )
             except Exception as error:
-                found.append(_Raised(type(error).__name__))
-        return _stacked(found)
+                outcomes.append(_Raised(type(error).__name__))
+        return _stack(outcomes)
 
     return sample
 
 
 class _Raised:
-    """An outcome: the run failed. Its message is not kept."""
+    """The outcome of a run that raised: the error's class alone, since messages vary."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -248,23 +271,25 @@ class _Raised:
         return f"raised {self.name}"
 
 
-def _stacked(found: list[Any]) -> Outcomes:
-    """Return outcomes as one array where they all are numbers, or arrays of one shape."""
-    shapes = {each.shape if isinstance(each, np.ndarray | np.generic) else None for each in found}
+def _stack(outcomes: list[Any]) -> Outcomes:
+    """Return outcomes as one array where all are numbers or arrays of one shape."""
+    shapes = {
+        each.shape if isinstance(each, np.ndarray | np.generic) else None for each in outcomes
+    }
     if len(shapes) != 1 or None in shapes:
-        return found
-    many = np.array(found)
-    return many if many.dtype.kind in "fiub" else found
+        return outcomes
+    stacked = np.array(outcomes)
+    return stacked if stacked.dtype.kind in "fiub" else outcomes
 
 
-def _runs(audited: Mechanism, first: Any, second: Any, given: tuple[Any, ...]) -> None:
-    """Run once on each side; where both fail, the audit was asked for wrongly, and says why."""
-    failed: list[Exception] = []
+def _check_runs(audited: Mechanism, first: Any, second: Any, given: tuple[Any, ...]) -> None:
+    """Run once on each value; where both runs raise, the call is wrong: raise the first error."""
+    errors: list[Exception] = []
     for value in (first, second):
-        one = np.array(value, dtype=np.float64) if _numeric(value) else value
+        query_value = np.array(value, dtype=np.float64) if _is_numeric(value) else value
         try:
-            audited.release(one, SecureStream(), *given)
+            audited.release(query_value, SecureStream(), *given)
         except Exception as error:
-            failed.append(error)
-    if len(failed) == 2:
-        raise failed[0]
+            errors.append(error)
+    if len(errors) == 2:
+        raise errors[0]

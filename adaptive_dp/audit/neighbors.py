@@ -13,30 +13,28 @@ from accountants.secret import Secret
 from adaptive_dp.data import MemoryRows, Reading, Rows, open_rows, read_rows
 from adaptive_dp.graph.handles import Handle, Release
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.graph.run import Run, bound
+from adaptive_dp.graph.run import Run, bind_sources
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
 
 # -----------------------------------------------------------------------------
-# What an audit runs: a mechanism on each of two neighbouring data sets.
-#
-# A *sampler* runs it so many times on one data set and returns the outcomes; a *side* is a sampler;
-# the two sides of a `Neighbors` are the laws that a claim says can hardly be told apart.
+# Samplers: each runs a mechanism many times on one data set. The claim that an audit tests bounds
+# how well the two samplers of a `Neighbors` can be told apart by their outcomes.
 
 
 Outcomes = Array | Sequence[Any]
 """Many outcomes: an array whose first axis counts them, or a sequence of any values.
 
-A value may be a number, a text, None, a bool, an array, or tuples, lists and mappings of these, of
-any length. NaN and infinity are values like others.
+A value may be a number, a str, None, a bool, an array, or tuples, lists and mappings of these, of
+any length. NaN and infinity are allowed.
 """
 
 Sampler = Callable[[int, Stream], Outcomes]
 """``sampler(count, stream)``: as many independent outcomes, all randomness from the stream."""
 
 LogRatio = Callable[[Outcomes], Array]
-"""The log-likelihood ratio of outcomes, first side against second, shape (count,).
+"""The log-likelihood ratio of outcomes, first data set against second, shape (count,).
 
-It decides how much is found, never whether what is found is true: a wrong one costs power alone.
+A wrong one costs power, never validity: bounds rest on counts of fresh draws.
 """
 
 
@@ -47,8 +45,8 @@ class Neighbors:
     Parameters
     ----------
     words
-        What the two data sets are, for the reader of the audit. Synthetic or public data only: the
-        words, and how often each outcome was seen, are part of the result.
+        A description of the two data sets for the reader of the audit. Synthetic or public data
+        only: the description and counts of outcomes are part of the result.
     first, second
         The samplers. The claim must hold in both directions.
     log_ratio
@@ -70,35 +68,35 @@ class Neighbors:
     log_ratio: LogRatio | None = None
 
 
-def checked(seed: int | None) -> int | None:
+def check_seed(seed: int | None) -> int | None:
     """Return a seed as an int, or None.
 
     Raises
     ------
     DomainError
-        If it is no whole number of at least 0.
+        If it is not an int of at least 0.
     """
     if seed is None:
         return None
     number = None if isinstance(seed, bool) or not hasattr(seed, "__index__") else seed.__index__()
     if number is None or number < 0:
-        raise DomainError(f"seed must be a whole number of at least 0, or None, got {seed!r}")
+        raise DomainError(f"seed must be an int of at least 0, or None, got {seed!r}")
     return number
 
 
 def stream(seed: int | None, *place: int) -> Stream:
-    """Return the operating system's randomness, or for a seed a stream of its own per place."""
+    """Return secure randomness, or for a seed the stream of its own for this place."""
     return SecureStream() if seed is None else SeededStream(seed, *place)
 
 
 # -----------------------------------------------------------------------------
-# A query's private value on a data set, for audits and tests on made-up data.
+# The private value of a query on made-up data, for searches and tests.
 
 
-def released(plan: Pipeline, query: Handle | None = None) -> tuple[Handle, Handle]:
-    """Return the release of a query in a plan, and the query; of the only one by default."""
-    found = [n.handle for n in plan.structure if isinstance(n.handle.operation, Release)]
-    release = next(h for h in found if query is None or h.inputs[0] is query)
+def release_of(plan: Pipeline, query: Handle | None = None) -> tuple[Handle, Handle]:
+    """Return the release of a query in a plan, and the query; by default the first release."""
+    releases = [n.handle for n in plan.structure if isinstance(n.handle.operation, Release)]
+    release = next(h for h in releases if query is None or h.inputs[0] is query)
     return release, release.inputs[0]
 
 
@@ -118,7 +116,7 @@ def query_value(plan: Pipeline, query: Handle, data: Mapping[str, Any], seed: in
     """
     structure = plan.structure
     run = Run(structure, seed)
-    run.bind(bound(structure, {name: Secret(each) for name, each in data.items()}))
+    run.bind(bind_sources(structure, {name: Secret(each) for name, each in data.items()}))
     target = structure.of(query)
     for node in structure:
         if not node.loops:
@@ -129,32 +127,32 @@ def query_value(plan: Pipeline, query: Handle, data: Mapping[str, Any], seed: in
 
 
 # -----------------------------------------------------------------------------
-# Given data that many runs of an audit read, each in turn: from a file once.
+# Data of the user that many runs of an audit read: opened once.
 
 
 @define(eq=False, repr=False)
-class Given:
-    """Data that are opened once: rows in memory are kept, and shared by all who read them.
+class FixedData:
+    """Data that are opened once; all runs share the rows that are in memory.
 
     Files that a plan reads in batches are opened once too, and read anew by each pass over them.
 
     Parameters
     ----------
     data
-        What a data set reads.
+        Whatever a data set can be bound to.
     """
 
     data: Any
-    _found: dict[Any, Rows] = field(factory=dict, init=False)
+    _opened: dict[Any, Rows] = field(factory=dict, init=False)
 
     def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> Rows:
         """Return the rows as a data set reads them; nothing ever writes to their columns."""
         key = (tuple(columns.items()), unit)
-        if key not in self._found:
-            self._found[key] = open_rows(self.data, columns, unit)
-        return self._found[key]
+        if key not in self._opened:
+            self._opened[key] = open_rows(self.data, columns, unit)
+        return self._opened[key]
 
     def in_memory(self, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
         """Return the rows in memory; those that a plan reads in batches are not kept there."""
-        found = self.open_rows(columns, unit)
-        return found if isinstance(found, MemoryRows) else read_rows(self.data, columns, unit)
+        rows = self.open_rows(columns, unit)
+        return rows if isinstance(rows, MemoryRows) else read_rows(self.data, columns, unit)

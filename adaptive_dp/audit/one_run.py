@@ -1,7 +1,7 @@
-"""Rows that stand out, for audits by one run: each is planted, or left out, by a coin of its own.
+"""Audits by one run: canaries, and the theorem that bounds how many can be guessed.
 
-None of them changes what an audit may conclude. They change how much it finds: best are rows whose
-gradients are long and at right angles to each other, or that move an answer by themselves.
+Which rows are canaries affects the power of an audit, not its validity: best are rows whose
+gradients are long and orthogonal to each other, or that change an answer by themselves.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from scipy import special
 from accountants.errors import DomainError, whole
 from accountants.numerics import Array
 from adaptive_dp.audit import confidence as bounds
-from adaptive_dp.audit.claims import Claim, Claimed, allowed
+from adaptive_dp.audit.claims import Claim, Claimed, allowed_error
 from adaptive_dp.audit.claims import claim as as_claim
-from adaptive_dp.audit.neighbors import checked, stream
+from adaptive_dp.audit.neighbors import check_seed, stream
 from adaptive_dp.audit.result import Audit, Outcome, Witness
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Handle
@@ -30,19 +30,19 @@ Canaries = dict[str, NDArray[Any]]
 
 
 def corners(table: Handle, count: int, *, seed: int | None = None) -> Canaries:
-    """Return rows at random corners of what a data set declares; they know no data.
+    """Return canaries at random corners of a data set's declared domain; no data is read.
 
-    A number is its lower or upper bound, a category any of the declared, each with equal chances:
-    of many numbers, gradients then point in random directions, nearly at right angles.
+    A number is its lower or upper bound, a category any of the declared ones, with equal
+    probabilities: with many numeric columns, gradients are then nearly orthogonal.
 
     Parameters
     ----------
     table
-        A data set, all of whose columns but the unit's have bounds or categories.
+        A data set; all columns but the unit's have bounds or categories.
     count
-        m, how many rows.
+        m, the number of rows.
     seed
-        Of the choices.
+        Of the random choices.
 
     Returns
     -------
@@ -63,24 +63,24 @@ def corners(table: Handle, count: int, *, seed: int | None = None) -> Canaries:
     """
     domain = table.domain
     if not isinstance(domain, Table):
-        raise DeclarationError(f"corners are of a data set's rows, got {table!r}")
-    m, draw = whole("count", count, least=1), np.random.default_rng(checked(seed))
-    found = {}
-    for name, declared in domain.columns.items():
+        raise DeclarationError(f"corners needs a data set (dp.dataset), got {table!r}")
+    m, draw = whole("count", count, least=1), np.random.default_rng(check_seed(seed))
+    columns = {}
+    for name, column in domain.columns.items():
         if name == domain.unit:
             continue
-        if declared is None:
+        if column is None:
             raise DeclarationError(
                 f"column {name!r} of {domain.name!r} has neither bounds nor categories, so it has "
-                "no corners; declare them, or make canaries of your own"
+                "no corners; declare them, or pass rows of your own as canaries"
             )
         values: Sequence[Any] = ()
-        if isinstance(declared, Interval):
-            values = (declared.lower, declared.upper)
-        elif isinstance(declared, Categories):
-            values = declared.values
-        found[name] = np.asarray(values)[draw.integers(len(values), size=m)]
-    return found
+        if isinstance(column, Interval):
+            values = (column.lower, column.upper)
+        elif isinstance(column, Categories):
+            values = column.values
+        columns[name] = np.asarray(values)[draw.integers(len(values), size=m)]
+    return columns
 
 
 def mislabeled(
@@ -91,23 +91,28 @@ def mislabeled(
     *,
     seed: int | None = None,
 ) -> Canaries:
-    """Return copies of rows with a label that is not theirs.
+    """Return canaries that are copies of rows with a wrong label.
 
-    For learners, copies of the data's own rows; for teachers that vote, copies of the questions,
-    where one teacher's vote is to be moved.
+    For learners, copies of the data's own rows; for PATE, copies of the questions, so that the
+    vote of one teacher changes.
 
     Parameters
     ----------
     rows
-        Columns by name, each of shape (n,), the label's among them.
+        Columns by name, each of shape (n,), including the label's.
     target
         The label's column.
     values
-        The labels that there are, at least two.
+        All labels, at least two.
     count
-        m, how many: each of another row, in random order; at most n.
+        m, the number of canaries, copies of different rows in random order; at most n.
     seed
-        Of the choices.
+        Of the random choices.
+
+    Returns
+    -------
+    dict
+        Columns of shape (m,), by name.
 
     Raises
     ------
@@ -122,102 +127,116 @@ def mislabeled(
     columns = {name: np.asarray(column) for name, column in rows.items()}
     if target not in columns:
         raise DomainError(f"the label {target!r} is not among the columns {sorted(columns)}")
-    known = list(values)
+    labels = list(values)
     size, m = len(columns[target]), whole("count", count, least=1)
-    if len(known) < 2 or len(set(known)) < len(known):
-        raise DomainError(f"values must be at least two different labels, got {len(known)}")
+    if len(labels) < 2 or len(set(labels)) < len(labels):
+        raise DomainError(f"values must be at least two different labels, got {len(labels)}")
     if m > size:
         raise DomainError(f"count must be at most the number of rows, {size}, got {m}")
-    if not set(columns[target].tolist()) <= set(known):
-        raise DomainError(f"values must hold every label of the rows, got {len(known)} values")
-    draw = np.random.default_rng(checked(seed))
-    which = draw.permutation(size)[:m]
-    found = {name: column[which] for name, column in columns.items()}
-    steps = draw.integers(1, len(known), size=m)
-    place = {label: i for i, label in enumerate(known)}
-    pairs = zip(found[target].tolist(), steps.tolist(), strict=True)
-    wrong = [known[(place[label] + step) % len(known)] for label, step in pairs]
-    return {**found, target: np.asarray(wrong)}
+    if not set(columns[target].tolist()) <= set(labels):
+        raise DomainError(f"values must hold every label of the rows, got {len(labels)} values")
+    draw = np.random.default_rng(check_seed(seed))
+    chosen = draw.permutation(size)[:m]
+    copies = {name: column[chosen] for name, column in columns.items()}
+    steps = draw.integers(1, len(labels), size=m)
+    position = {label: i for i, label in enumerate(labels)}
+    pairs = zip(copies[target].tolist(), steps.tolist(), strict=True)
+    wrong = [labels[(position[label] + step) % len(labels)] for label, step in pairs]
+    return {**copies, target: np.asarray(wrong)}
 
 
 # -----------------------------------------------------------------------------
 # Audits by one run: many canaries, each in the data or not by a fair coin of its own.
 #
-# The auditor guesses of each canary, or of some, whether it was in. If the mechanism is
-# (epsilon, delta)-DP for each canary, in or out, of v right guesses of r, among m canaries,
+# The order of the protocol: the coins are drawn first; the mechanism runs once on the canaries that
+# are in; a score for each canary is computed from the released values, which does not know the
+# coins; then the auditor guesses of each canary, or of those with the clearest scores, whether it
+# was in. The coins are compared with the guesses last.
+#
+# *Theorem* (Steinke, Nasr and Jagielski 2023, "Privacy auditing with one (1) training run", the
+# main theorem and its algorithm). If the mechanism is (epsilon, delta)-DP for each canary, in or
+# out, then of v right guesses out of r, among m canaries,
 #
 # ``P[right >= v] <= P[B >= v] + 2 m delta max_i P[v > B >= v - i] / i``, B ~ Bin(r, q),
 #
-# with ``q = 1 / (1 + e^-epsilon)``, whatever function of the released values guesses (Steinke, Nasr
-# and Jagielski 2023, "Privacy auditing with one (1) training run", the main theorem and its
-# algorithm). For delta = 0, in short: given all that was released and the canaries before, each
-# coin
-# is known no better than with the odds e^epsilon, so right guesses are stochastically below B.
+# with ``q = 1 / (1 + e^-epsilon)``, whatever function of the released values guesses. For
+# delta = 0, in short: given all that was released and the earlier canaries, each coin is known no
+# better than with odds e^epsilon, so the number of right guesses is stochastically below B.
 #
-# *The reading as Gaussian DP* takes more for granted: that pairs of a coin and a score are
-# independent of each other. Given all scores, coins then are independent, each known with a chance
-# that its own score alone decides; so whatever rule guesses by the scores, also one that is fitted
-# to
-# them, right guesses are stochastically below the best rule's, one for each canary, and under mu-
-# GDP
-# these are Bernoulli with at most ``Phi(mu / 2)`` (own proof). That a claim (epsilon, delta) is
-# that
-# of a mu takes the trade-off to be Gaussian. It is evidence, and never makes a verdict.
+# *Gaussian DP* takes more for granted: that pairs of a coin and a score are independent of each
+# other. Given all scores, coins then are independent, each with a conditional law that its own
+# score alone decides; so whatever rule guesses by the scores, also one that is fitted to them, the
+# number of right guesses is stochastically below that of the best rule, a sum of one Bernoulli
+# variable for each canary, and under mu-GDP each of these has probability at most ``Phi(mu / 2)``
+# (own proof). That a claim (epsilon, delta) is that of a mu takes the trade-off to be Gaussian. It
+# is evidence, and never decides the verdict.
 
 
 Train = Callable[[NDArray[np.bool_]], ArrayLike]
-"""``train(included)``: one run on the canaries that are in; a score for each, larger where in."""
+"""``train(included)``: run once on the included canaries; return a score for each of all canaries.
 
-PARTS = (1.0, 0.5, 0.1)
-"""Guesses are made of all canaries, and of these parts with the clearest scores."""
+Scores must be larger where a canary seems to be in.
+"""
 
-INDEPENDENT = (
+GUESSED_PARTS = (1.0, 0.5, 0.1)
+"""Guesses are made for these fractions of the canaries, those with the clearest scores; the error
+probability is divided among the fractions (union bound)."""
+
+INDEPENDENCE = (
     "of the reading as Gaussian DP alone: canaries are independent, and the trade-off is Gaussian"
 )
-_MOST = 60.0
+_MAX_EPSILON = 60.0
 _SLACK = 1 + 1e-9
 
 
-def chance(right: int, made: int, canaries: int, epsilon: float, delta: float) -> float:
-    """Return a bound of the probability of so many right guesses under (epsilon, delta)-DP.
+def guess_probability(
+    right: int, guessed: int, canaries: int, epsilon: float, delta: float
+) -> float:
+    """Return an upper bound of the probability of so many right guesses under (epsilon, delta)-DP.
 
     Parameters
     ----------
     right, made, canaries
-        v, r and m: whole numbers, ``0 <= right <= made <= canaries``.
+        v, r and m: ints, ``0 <= right <= made <= canaries``.
     epsilon, delta
         The claim for each canary.
 
     Examples
     --------
-    >>> chance(2, 2, 2, epsilon=0.0, delta=0.0)
+    >>> guess_probability(2, 2, 2, epsilon=0.0, delta=0.0)
     0.25000000...
     """
     from scipy import stats  # here: it takes long to import
 
-    if not 0 <= right <= made <= canaries:
+    if not 0 <= right <= guessed <= canaries:
         raise DomainError(
-            f"guesses must be 0 <= right <= made <= canaries, got {right}, {made}, {canaries}"
+            f"guesses must be 0 <= right <= made <= canaries, got {right}, {guessed}, {canaries}"
         )
     q = 1 / (1 + math.exp(-epsilon))
-    found = float(stats.binom.sf(right - 1, made, q))
+    bound = float(stats.binom.sf(right - 1, guessed, q))
     if delta > 0 and right > 0:
-        masses = stats.binom.pmf(np.arange(right - 1, -1, -1), made, q)
+        # the theorem's second term: masses[i - 1] = P[B = v - i], so that the cumulative sum is
+        # P[v > B >= v - i], and its largest mean over i is the maximum
+        masses = stats.binom.pmf(np.arange(right - 1, -1, -1), guessed, q)
         rates = np.cumsum(masses) / np.arange(1, right + 1)
-        found += 2 * canaries * delta * float(rates.max())
-    return min(1.0, found * _SLACK)
+        bound += 2 * canaries * delta * float(rates.max())
+    return min(1.0, bound * _SLACK)  # rounded up: the bound is an upper one
 
 
-def least_epsilon(right: int, made: int, canaries: int, delta: float, share: float) -> float:
-    """Return the epsilon below which so many right guesses have a chance of at most ``share``."""
-    if chance(right, made, canaries, 0.0, delta) > share:
+def least_epsilon(right: int, guessed: int, canaries: int, delta: float, share: float) -> float:
+    """Return the epsilon below which so many right guesses have probability at most ``share``.
+
+    By bisection; the lower end is returned, at which the guesses refute the claim. What keeps a
+    smaller epsilon keeps this one too, so with confidence 1 - share the true epsilon is larger.
+    """
+    if guess_probability(right, guessed, canaries, 0.0, delta) > share:
         return 0.0
-    low, high = 0.0, _MOST
-    if chance(right, made, canaries, high, delta) <= share:
+    low, high = 0.0, _MAX_EPSILON
+    if guess_probability(right, guessed, canaries, high, delta) <= share:
         return high
     while high - low > 1e-7:
         middle = (low + high) / 2
-        refuted = chance(right, made, canaries, middle, delta) <= share
+        refuted = guess_probability(right, guessed, canaries, middle, delta) <= share
         low, high = (middle, high) if refuted else (low, middle)
     return low
 
@@ -226,14 +245,16 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu for which Gaussian DP gives (epsilon, delta) (Balle and Wang 2018)."""
     from scipy import optimize  # here: it takes long to import
 
-    def over(mu: float) -> float:
+    def excess_delta(mu: float) -> float:
         a, b = special.log_ndtr(mu / 2 - epsilon / mu), special.log_ndtr(-mu / 2 - epsilon / mu)
         return float(math.exp(a) - math.exp(epsilon + b)) - delta
 
-    least = 1e-12
-    if over(least) >= 0:
-        return least
-    return float(optimize.brentq(over, least, 2 * math.sqrt(epsilon + 1) + 40, xtol=1e-12))
+    smallest = 1e-12
+    if excess_delta(smallest) >= 0:
+        return smallest
+    return float(
+        optimize.brentq(excess_delta, smallest, 2 * math.sqrt(epsilon + 1) + 40, xtol=1e-12)
+    )
 
 
 def one_run(
@@ -249,13 +270,13 @@ def one_run(
     Parameters
     ----------
     train
-        Runs once on the canaries that are in, and returns a score for each canary, shape (m,): such
-        as the product of its gradient and the sum of all updates. The scores must come from what is
-        released, and know nothing else of who is in.
+        Runs once on the included canaries, a bool array of shape (m,), and returns a score for each
+        canary, shape (m,), such as the inner product of its gradient and the sum of all updates.
+        Scores must be functions of released values, and know nothing else of who is included.
     canaries
-        m, how many: a thousand show an epsilon up to about 5, whatever the truth.
+        m, their number: a thousand can show an epsilon of at most about 5, whatever the truth.
     claim
-        (epsilon, delta), or a certificate, for one canary that is in or out.
+        (epsilon, delta), or a certificate, for the presence of one canary.
     confidence
         Of the lower bound on epsilon.
     seed
@@ -264,7 +285,7 @@ def one_run(
     Returns
     -------
     Audit
-        Its verdict rests on the theorem above alone. `mu_lower` and a note on it assume more.
+        Its verdict rests on the theorem alone. `mu_lower` and a note on it assume more.
 
     Raises
     ------
@@ -284,36 +305,37 @@ def one_run(
     >>> one_run(respond, 1000, (1.0, 0.0), seed=0).verdict
     'violation'
     """
-    begun = time.perf_counter()
+    started = time.perf_counter()
     m = whole("canaries", canaries, least=10)
-    held = as_claim(claim)
-    if len(held.points) != 1:
+    tested_claim = as_claim(claim)
+    if len(tested_claim.points) != 1:
         raise DomainError(
-            f"one run tests one point, got {held.words}, which is a curve; claim (epsilon, delta) "
-            "at a delta of it"
+            f"one run tests one point, got {tested_claim.words}, which is a curve; claim (epsilon, "
+            "delta) at a delta of it"
         )
-    epsilon, delta = held.points[0]
-    error, seed = allowed(confidence), checked(seed)
+    epsilon, delta = tested_claim.points[0]
+    error, seed = allowed_error(confidence), check_seed(seed)
+    # the coins come first, from a stream of their own; train gets a copy, so it cannot change them
     included = stream(seed, 0).bernoulli(0.5, m)
-    scores = _numbers(train(included.copy()), m)
-    away = scores - _middle(scores)
-    right = (away > 0) == included
-    order = np.argsort(-np.abs(away), kind="stable")
-    share = error / len(PARTS)
-    tried = []
-    for part in PARTS:
-        made = max(1, round(part * m))
-        hits = int(np.count_nonzero(right[order[:made]]))
-        tried.append((least_epsilon(hits, made, m, delta, share), hits, made))
-    lower, hits, made = max(tried)
+    scores = _check_scores(train(included.copy()), m)
+    distances = scores - _midpoint(scores)
+    right = (distances > 0) == included
+    order = np.argsort(-np.abs(distances), kind="stable")
+    share = error / len(GUESSED_PARTS)  # union bound: the best of the fractions is reported
+    options = []
+    for part in GUESSED_PARTS:
+        guessed = max(1, round(part * m))
+        hits = int(np.count_nonzero(right[order[:guessed]]))
+        options.append((least_epsilon(hits, guessed, m, delta, share), hits, guessed))
+    lower, hits, guessed = max(options)
     mu = bounds.mu_of_all(int(np.count_nonzero(right)), m, error)
-    power = _power(m, epsilon, delta, share)
+    power = _detectable_epsilon(m, epsilon, delta, share)
     verdict: Outcome = "consistent" if power <= 2 * epsilon + 1 else "underpowered"
     notes = [f"one run shows an epsilon of {least_epsilon(m, m, m, delta, share):.3g} at most"]
     if epsilon > 0 and 0 < delta < 1:
         limit = gaussian_mu(epsilon, delta)
-        word = "evidence against the claim, no proof" if mu > limit else "no evidence"
-        notes.append(f"{word}: mu is at least {mu:.4g}, the claim would be that of {limit:.4g}")
+        evidence = "evidence against the claim, no proof" if mu > limit else "no evidence"
+        notes.append(f"{evidence}: mu is at least {mu:.4g}, the claim would be that of {limit:.4g}")
     return Audit(
         claim=f"epsilon {epsilon:g} at delta {delta:g} for each canary",
         epsilon=epsilon,
@@ -326,41 +348,41 @@ def one_run(
         pairs=(f"each of {m} canaries in or out",),
         witness=Witness(
             f"each of {m} canaries in or out",
-            f"the {made} canaries with the clearest scores: in where above the middle",
+            f"the {guessed} canaries with the clearest scores: in where above the middle",
             hits,
-            made - hits,
+            guessed - hits,
             m,
         ),
         verdict="violation" if lower > epsilon else verdict,
         power=power,
-        assumptions=("the scores are made from released values alone", INDEPENDENT),
+        assumptions=("the scores are made from released values alone", INDEPENDENCE),
         notes=tuple(notes),
-        seconds=time.perf_counter() - begun,
+        seconds=time.perf_counter() - started,
         seed=seed,
         tried="canaries",
-        claimed=held.points,
+        claimed=tested_claim.points,
     )
 
 
-def _numbers(scores: ArrayLike, m: int) -> Array:
-    """Return scores that can be added up; NaN is the least."""
-    rule, uneven = f"train must return {m} scores, real numbers", False
+def _check_scores(scores: ArrayLike, m: int) -> Array:
+    """Return finite scores of shape (m,); NaN becomes the smallest."""
+    rule, is_ragged = f"train must return {m} scores, real numbers", False
     try:
-        found = np.asarray(scores)
+        array = np.asarray(scores)
     except ValueError:
-        uneven = True
-    if uneven:
+        is_ragged = True
+    if is_ragged:
         raise DomainError(f"{rule}, got lists of different lengths")
-    if found.shape != (m,):
-        raise DomainError(f"{rule}, got an array of shape {found.shape}")
-    if found.dtype.kind not in "biuf":
-        raise DomainError(f"{rule}, got values of type {found.dtype}")
-    numbers: Array = np.nan_to_num(found.astype(np.float64), nan=-1e300)
+    if array.shape != (m,):
+        raise DomainError(f"{rule}, got an array of shape {array.shape}")
+    if array.dtype.kind not in "biuf":
+        raise DomainError(f"{rule}, got values of type {array.dtype}")
+    numbers: Array = np.nan_to_num(array.astype(np.float64), nan=-1e300)
     return np.clip(numbers, -1e300, 1e300)
 
 
-def _middle(scores: Array) -> float:
-    """Return the middle between two clusters of scores: where two means meet."""
+def _midpoint(scores: Array) -> float:
+    """Return the midpoint between two clusters of scores (2-means); it may depend on all scores."""
     middle = float(np.median(scores))
     below = scores[scores < middle]
     if len(below) and not (scores > middle).any():  # most scores are equal, and the largest
@@ -369,25 +391,28 @@ def _middle(scores: Array) -> float:
         above = scores > middle
         if above.all() or not above.any():
             break
-        again = float(scores[above].mean() / 2 + scores[~above].mean() / 2)
-        if again == middle:
+        next_middle = float(scores[above].mean() / 2 + scores[~above].mean() / 2)
+        if next_middle == middle:
             break
-        middle = again
+        middle = next_middle
     return middle
 
 
-def _power(m: int, claimed: float, delta: float, share: float) -> float:
-    """Return the least epsilon of randomized responses that all guesses would mostly show."""
+def _detectable_epsilon(m: int, claimed: float, delta: float, share: float) -> float:
+    """Return the least epsilon of randomized response that guesses of all canaries would show.
+
+    With probability 0.9; infinite where there is none up to `_MAX_EPSILON`.
+    """
     from scipy import stats  # here: it takes long to import
 
-    def shown(value: float) -> bool:
+    def exceeds_claim(value: float) -> bool:
         hits = int(stats.binom.ppf(0.1, m, 1 / (1 + math.exp(-value))))
-        return chance(hits, m, m, claimed, delta) <= share
+        return guess_probability(hits, m, m, claimed, delta) <= share
 
-    low, high = claimed, _MOST
-    if low >= high or not shown(high):
+    low, high = claimed, _MAX_EPSILON
+    if low >= high or not exceeds_claim(high):
         return math.inf
     while high - low > 1e-4 * (1 + low):
         middle = (low + high) / 2
-        low, high = (low, middle) if shown(middle) else (middle, high)
+        low, high = (low, middle) if exceeds_claim(middle) else (middle, high)
     return high

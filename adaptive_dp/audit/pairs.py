@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 from attrs import evolve, field, frozen
 
-from adaptive_dp.audit.neighbors import Given
+from adaptive_dp.audit.neighbors import FixedData
 from adaptive_dp.data import MemoryRows, Reading, read_rows
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import BoundOperation
@@ -23,120 +23,135 @@ from adaptive_dp.queries.domains import Ball, Categories, Column, ColumnOf, Inte
 from adaptive_dp.queries.source import Source
 
 # -----------------------------------------------------------------------------
-# Where a plan treats a row's values differently: the cells on which neighbours are told apart.
+# Cells at which a plan may treat rows differently: bounds, thresholds, and undeclared values.
 
 
-MOST = 12
-"""So many marks of a column are used."""
+MAX_CONSTANTS = 12
+"""At most so many constants of the plan are used for a column."""
 
 UNKNOWN = "no such category"
-_NONE = -987_654_321
+_UNKNOWN_NUMBER = -987_654_321
 
 
 def cells(structure: Structure, source: Source) -> dict[str, tuple[Any, ...]]:
-    """Return for each declared column the cells worth trying: bounds, thresholds, bad values."""
-    marks = _marks(structure, source)
+    """Return for each declared column the cells to try: bounds, thresholds, undeclared values."""
+    constants = _plan_constants(structure, source)
     return {
-        name: _distinct([*_declared(column), *_around(marks.get(name, ()), column)])
+        name: _distinct(
+            [*_declared_cells(column), *_nearby_values(constants.get(name, ()), column)]
+        )
         for name, column in source.columns.items()
     }
 
 
-def _marks(structure: Structure, source: Source) -> dict[str, list[Any]]:
-    """Return by column the constants of the plan's operations that look at it."""
-    found: dict[str, list[Any]] = {}
+def _plan_constants(structure: Structure, source: Source) -> dict[str, list[Any]]:
+    """Return by column the constants of the plan's operations that read it."""
+    constants_of: dict[str, list[Any]] = {}
     for node in structure:
         if node.handle.visibility != "private":
             continue
-        line = structure.lineage(node)
-        if line[0].handle.operation is not source and line[0].handle.operation != source:
+        lineage = structure.lineage(node)
+        if lineage[0].handle.operation is not source and lineage[0].handle.operation != source:
             continue
-        for name in _columns(node, line):
+        for name in _columns_read(node, lineage):
             if name in source.columns:
                 constants = _constants(node, structure)
-                found.setdefault(name, []).extend(v for v in constants if v not in source.columns)
-    return found
+                constants_of.setdefault(name, []).extend(
+                    v for v in constants if v not in source.columns
+                )
+    return constants_of
 
 
-def _columns(node: Node, line: list[Node]) -> set[str]:
-    """Return the columns that an operation looks at."""
+def _columns_read(node: Node, lineage: list[Node]) -> set[str]:
+    """Return the columns that an operation reads."""
     parameters = node.handle.operation.parameters()
     names = {v for k, v in parameters.items() if k in ("by", "column") and isinstance(v, str)}
     names |= {c[0] for c in parameters.get("conditions", ()) if isinstance(c, tuple)}
-    steps = [step.handle.operation for step in line]
+    steps = [step.handle.operation for step in lineage]
     names |= {step.name for step in steps if isinstance(step, ColumnOf)}
     domain = node.handle.inputs[0].domain if node.handle.inputs else None
     return names | set(domain.names if isinstance(domain, Ball) else ())
 
 
 def _constants(node: Node, structure: Structure) -> Iterator[Any]:
-    """Yield the numbers and texts among an operation's parameters, and its constant operands."""
-    yield from _leaves(list(node.handle.operation.parameters().values()))
+    """Yield numbers and str among an operation's parameters, and its constant operands."""
+    yield from _constant_leaves(list(node.handle.operation.parameters().values()))
     for name in node.inputs[1:]:
         value = structure.nodes[name].handle.operation
         if value.kind == "public":
-            yield from _leaves(list(value.parameters().values()))
+            yield from _constant_leaves(list(value.parameters().values()))
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def _constant_leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, bool) or value is None or isinstance(value, Mechanism):
         return
     if isinstance(value, int | float | str):
         yield value
     elif isinstance(value, Mapping):
-        yield from _leaves(list(value.values()))
+        yield from _constant_leaves(list(value.values()))
     elif isinstance(value, list | tuple):
         for each in value:
-            yield from _leaves(each)
+            yield from _constant_leaves(each)
     elif isinstance(value, Interval | Categories):
-        yield from _leaves(list(attrs.asdict(value, recurse=False).values()))
+        yield from _constant_leaves(list(attrs.asdict(value, recurse=False).values()))
 
 
-def _around(marks: Any, column: Column) -> Iterator[Any]:
-    """Yield each mark, and the numbers next to it on both sides."""
-    texts = column is None or isinstance(column, Categories)
-    known = column.values if isinstance(column, Categories) else ()
-    numbers = not known or not isinstance(known[0], str)
-    for mark in list(dict.fromkeys(marks))[:MOST]:
-        if isinstance(mark, str):
-            if texts and (column is None or mark in known):
-                yield mark
-        elif numbers and math.isfinite(mark) and abs(mark) < 1e290:
+def _nearby_values(constants: Any, column: Column) -> Iterator[Any]:
+    """Yield each constant, and the floats next to it below and above."""
+    allows_str = column is None or isinstance(column, Categories)
+    categories = column.values if isinstance(column, Categories) else ()
+    allows_numbers = not categories or not isinstance(categories[0], str)
+    for constant in list(dict.fromkeys(constants))[:MAX_CONSTANTS]:
+        if isinstance(constant, str):
+            if allows_str and (column is None or constant in categories):
+                yield constant
+        elif allows_numbers and math.isfinite(constant) and abs(constant) < 1e290:
             yield from (
-                float(mark),
-                math.nextafter(mark, -math.inf),
-                math.nextafter(mark, math.inf),
+                float(constant),
+                math.nextafter(constant, -math.inf),
+                math.nextafter(constant, math.inf),
             )
 
 
-def _declared(column: Column) -> list[Any]:
-    """Return cells of a column, the most telling first."""
+def _declared_cells(column: Column) -> list[Any]:
+    """Return cells of a column, those that most often break an analysis first."""
     if isinstance(column, Interval):
         low, high = column.lower, column.upper
-        wide = 10 * (high - low) + 1
-        near = [low + (high - low) / 2, math.nextafter(low, high), math.nextafter(high, low)]
-        return [low, high, *near, 0.0, low - wide, high + wide, math.nan, math.inf, -math.inf, None]
+        outside = 10 * (high - low) + 1
+        inside = [low + (high - low) / 2, math.nextafter(low, high), math.nextafter(high, low)]
+        return [
+            low,
+            high,
+            *inside,
+            0.0,
+            low - outside,
+            high + outside,
+            math.nan,
+            math.inf,
+            -math.inf,
+            None,
+        ]
     if isinstance(column, Categories):
-        strange = UNKNOWN if isinstance(column.values[0], str) else _NONE
-        return [*column.values[:MOST], column.values[-1], strange, None]
+        undeclared = UNKNOWN if isinstance(column.values[0], str) else _UNKNOWN_NUMBER
+        return [*column.values[:MAX_CONSTANTS], column.values[-1], undeclared, None]
     return [0.0, 1.0, -1.0, math.nan, math.inf, UNKNOWN, None]
 
 
 def _distinct(values: list[Any]) -> tuple[Any, ...]:
-    """Return the values without repetitions; 0, False and -0.0 are one, NaN is itself."""
-    found: dict[Any, Any] = {}
+    """Return the values without repetitions; 0, False and -0.0 are equal, NaN equals itself."""
+    distinct: dict[Any, Any] = {}
     for value in values:
-        found.setdefault(repr(value) if value != value else value, value)
-    return tuple(found.values())
+        distinct.setdefault(repr(value) if value != value else value, value)
+    return tuple(distinct.values())
 
 
 # -----------------------------------------------------------------------------
-# Data in which one unit counts as zero, though the number of units is declared.
+# Data under zero_out: one unit has no rows, yet it counts among the public number of units.
 
 
 @frozen(eq=False, repr=False)
-class Counted(MemoryRows):
-    """Rows among a declared number of units, of which one may have none."""
+class FixedSizeRows(MemoryRows):
+    """Rows of a declared number of units, some of which may have none."""
 
     declared: int
 
@@ -146,8 +161,8 @@ class Counted(MemoryRows):
 
 
 @frozen
-class Zeroed:
-    """Rows of all units but the zeroed one, which still counts among the declared number.
+class ZeroOutData:
+    """Rows of all units but one, which is zeroed out and still counts among the declared number.
 
     Parameters
     ----------
@@ -162,20 +177,20 @@ class Zeroed:
 
     def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
         """Return the rows as a data set reads them."""
-        found = read_rows(self.data, columns, unit)
-        return Counted(found.columns, found.units, self.size)
+        rows = read_rows(self.data, columns, unit)
+        return FixedSizeRows(rows.columns, rows.units, self.size)
 
 
 # -----------------------------------------------------------------------------
-# Pairs of neighbouring data sets on which private analyses break, from what a plan declares.
+# The gallery: pairs of neighbouring data sets on which private analyses often break.
 #
-# A gallery is public: it comes from the declared columns, the neighbour relation and the constants
-# of the plan alone (bounds, clips, thresholds, edges, keys), never from data. `search` starts from
-# it and climbs to a pair on which some measure is larger.
+# It is public: it is made of the declared columns, the neighbour relation and the constants of the
+# plan (bounds, clips, thresholds, edges, keys), never of data. `search` starts from it and changes
+# pairs at random to enlarge a measure.
 
 
 Row = Mapping[str, Any]
-Own = tuple[Row, ...]
+UnitRows = tuple[Row, ...]
 """The rows of one unit."""
 
 UNIT = "the unit"
@@ -184,7 +199,7 @@ UNIT = "the unit"
 
 @frozen
 class DataPair:
-    """Two neighbouring data sets: the others' rows, and the one unit's before and after.
+    """Two neighbouring data sets: the rows of one unit before and after, among those of others.
 
     ``plan.run(**pair.first)`` and ``plan.run(**pair.second)`` run a plan on them.
 
@@ -196,25 +211,26 @@ class DataPair:
         The rows of the other units, each a unit of its own.
     before, after
         The unit's rows in the first data set and in the second; none where it is absent, or
-        zeroed.
+        zeroed out.
     title
         What is special about the pair.
-    beside
-        Other data sets of the plan, the same on both sides, by name.
+    fixed_data
+        Other data sets of the plan by name, equal in both.
     """
 
     source: Source
-    others: Own
-    before: Own
-    after: Own
+    others: UnitRows
+    before: UnitRows
+    after: UnitRows
     title: str = ""
-    beside: Mapping[str, Any] = field(factory=dict, repr=False)
+    fixed_data: Mapping[str, Any] = field(factory=dict, repr=False)
 
     @property
     def words(self) -> str:
-        """The pair, for the reader of an audit."""
-        who = f"{self.source.name!r}: " + (f"{self.title}; " if self.title else "")
-        return f"{who}{_told(self.before)} against {_told(self.after)}, beside {_told(self.others)}"
+        """A description of the pair for the reader of an audit."""
+        prefix = f"{self.source.name!r}: " + (f"{self.title}; " if self.title else "")
+        before, after = _format_rows(self.before), _format_rows(self.after)
+        return f"{prefix}{before} against {after}, beside {_format_rows(self.others)}"
 
     @property
     def first(self) -> dict[str, Any]:
@@ -223,50 +239,60 @@ class DataPair:
 
     @property
     def second(self) -> dict[str, Any]:
-        """The same with the unit's rows exchanged, removed or zeroed."""
+        """The same with the unit's rows exchanged, removed or zeroed out."""
         return self._data(self.after)
 
-    def _data(self, own: Own) -> dict[str, Any]:
+    def _data(self, unit_rows: UnitRows) -> dict[str, Any]:
         source = self.source
-        half = len(self.others) // 2  # neither the first nor the last in the data
-        rows = [*self.others[:half], *own, *self.others[half:]]
-        found: dict[str, Any] = {name: [row[name] for row in rows] for name in source.columns}
+        middle = len(self.others) // 2  # neither the first nor the last in the data
+        rows = [*self.others[:middle], *unit_rows, *self.others[middle:]]
+        columns: dict[str, Any] = {name: [row[name] for row in rows] for name in source.columns}
         if source.unit is not None:
-            places = [*range(half), *([-1] * len(own)), *range(half, len(self.others))]
-            found[source.unit] = [UNIT if i < 0 else f"unit {i}" for i in places]
-        elif not found:  # a table without columns has rows to count
-            found["row"] = list(range(len(rows)))
-        if source.size is not None and not own:
-            return {**self.beside, source.name: Zeroed(found, source.size)}
-        return {**self.beside, source.name: found}
+            units = [*range(middle), *([-1] * len(unit_rows)), *range(middle, len(self.others))]
+            columns[source.unit] = [UNIT if i < 0 else f"unit {i}" for i in units]
+        elif not columns:  # a table without columns has rows to count
+            columns["row"] = list(range(len(rows)))
+        if source.size is not None and not unit_rows:
+            return {**self.fixed_data, source.name: ZeroOutData(columns, source.size)}
+        return {**self.fixed_data, source.name: columns}
 
 
-def _told(rows: Own) -> str:
+def _format_rows(rows: UnitRows) -> str:
     if not rows:
         return "no rows"
-    counted: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for row in rows:
-        text = "(" + ", ".join(f"{k}={v!r}" for k, v in row.items()) + ")"
-        counted[text] = counted.get(text, 0) + 1
-    shown = [text if n == 1 else f"{n} times {text}" for text, n in counted.items()]
-    more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
-    return ", ".join(shown[:3]) + more
+        line = "(" + ", ".join(f"{k}={v!r}" for k, v in row.items()) + ")"
+        counts[line] = counts.get(line, 0) + 1
+    shown = [line if n == 1 else f"{n} times {line}" for line, n in counts.items()]
+    rest = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
+    return ", ".join(shown[:3]) + rest
 
 
 def gallery(plan: Pipeline, *, limit: int = 200) -> list[DataPair]:
     """Return adversarial neighbouring pairs for each private data set of a plan.
 
-    The first pairs are those that break the most: extreme corners, alone, in a crowd, and at a
-    tie; then rows of missing, infinite and undeclared cells; units with more rows than are
-    allowed, and rows spread over the parts of partitions; then each threshold and the numbers
-    next to it.
+    The first pairs are those that break most analyses: extreme corners, alone, among others, and
+    at a tie; then rows of missing, infinite and undeclared cells; units with more rows than are
+    allowed, and rows spread over the parts of partitions; then each threshold and the floats next
+    to it.
 
     Parameters
     ----------
     plan
-        Of which the declarations and constants are used. Public data sets are not in the pairs.
+        Its declarations and constants are used. Public data sets are not in the pairs.
     limit
-        At most so many pairs for each data set.
+        The most pairs for each data set.
+
+    Returns
+    -------
+    list of DataPair
+        The pairs, data set by data set.
+
+    Raises
+    ------
+    DeclarationError
+        If the plan reads no declared table.
 
     Examples
     --------
@@ -276,47 +302,48 @@ def gallery(plan: Pipeline, *, limit: int = 200) -> list[DataPair]:
     >>> pairs[0].first, pairs[0].second
     ({'people': {'age': [0.0]}}, {'people': {'age': []}})
     """
-    structure, found = plan.structure, []
-    all_of = _sources(structure)
-    for source in all_of:
-        beside = {s.name: _crowd_data(s, structure) for s in all_of if s is not source}
-        several = (evolve(pair, beside=beside) for pair in _pairs(structure, source))
-        found += list(itertools.islice(several, limit))
-    return found
+    structure, pairs = plan.structure, []
+    sources = _sources(structure)
+    for source in sources:
+        fixed_data = {s.name: _crowd_data(s, structure) for s in sources if s is not source}
+        candidates = (evolve(pair, fixed_data=fixed_data) for pair in _pairs(structure, source))
+        pairs += list(itertools.islice(candidates, limit))
+    return pairs
 
 
 def _sources(structure: Structure) -> list[Source]:
-    found = [n.handle.operation for n in structure if isinstance(n.handle.operation, Source)]
-    if not found:
+    sources = [n.handle.operation for n in structure if isinstance(n.handle.operation, Source)]
+    if not sources:
         raise DeclarationError(
-            "the plan reads no table that dataset(...) declares, so there are no neighbours"
+            "the plan reads no table declared by dp.dataset(...), so it has no neighbouring data "
+            "sets; pass pairs of your own"
         )
-    return found
+    return sources
 
 
 def _crowd_data(source: Source, structure: Structure) -> Any:
-    rows = _filled(_Kit.of(structure, source).ordinary, source.size or 3)
+    rows = _cycled(_PairMaker.of(structure, source).ordinary, source.size or 3)
     return DataPair(source, rows, (), ()).first[source.name]
 
 
 @frozen
-class _Kit:
-    """What pairs of one data set are made of."""
+class _PairMaker:
+    """Rows of which the pairs of one data set are made, from its cells."""
 
     source: Source
     cells: Mapping[str, tuple[Any, ...]]
     most: int
 
     @classmethod
-    def of(cls, structure: Structure, source: Source) -> _Kit:
-        most = 1
+    def of(cls, structure: Structure, source: Source) -> _PairMaker:
+        row_bound = 1
         for node in structure:
             operation = node.handle.operation
             if not isinstance(operation, BoundOperation):
                 continue
             if structure.lineage(node)[0].handle.operation == source:
-                most = max(most, operation.rows)
-        return cls(source, cells(structure, source), min(most, 50))
+                row_bound = max(row_bound, operation.rows)
+        return cls(source, cells(structure, source), min(row_bound, 50))
 
     def row(self, pick: Callable[[int, tuple[Any, ...]], Any]) -> Row:
         return {name: pick(i, values) for i, (name, values) in enumerate(self.cells.items())}
@@ -333,15 +360,15 @@ class _Kit:
 
     @property
     def bad(self) -> list[tuple[str, Row]]:
-        back = {"missing": -1, "minus infinity": -2, "infinity": -3, "not a number": -4}
-        ends = {name: self._tail(name) for name in self.cells}
+        positions = {"missing": -1, "minus infinity": -2, "infinity": -3, "not a number": -4}
+        tails = {name: self._tail(name) for name in self.cells}
         return [
-            (title, {name: tail[max(k, -len(tail))] for name, tail in ends.items()})
-            for title, k in back.items()
+            (title, {name: tail[max(k, -len(tail))] for name, tail in tails.items()})
+            for title, k in positions.items()
         ]
 
     def _tail(self, name: str) -> tuple[Any, ...]:
-        """Return the bad cells of a column, missing last."""
+        """Return the undeclared cells of a column, the missing one last."""
         if isinstance(self.source.columns[name], Categories):
             return tuple(v for v in self.cells[name] if v not in self._keys(name))
         bad = [
@@ -356,8 +383,8 @@ class _Kit:
         return column.values if isinstance(column, Categories) else ()
 
     @property
-    def ordinary(self) -> Own:
-        """One row for each category or threshold in turn: a crowd that ties."""
+    def ordinary(self) -> UnitRows:
+        """One row for each category or threshold in turn, so that counts tie."""
         width = max((len(values) for values in self.cells.values()), default=1)
         return tuple(self.row(lambda i, v, k=k: v[k % len(v)]) for k in range(min(width, 12)))  # type: ignore[misc]
 
@@ -371,12 +398,12 @@ class _Kit:
 
 
 def _pairs(structure: Structure, source: Source) -> Iterator[DataPair]:
-    kit = _Kit.of(structure, source)
+    maker = _PairMaker.of(structure, source)
     seen: set[str] = set()
-    for pair in _candidates(kit):
+    for pair in _candidates(maker):
         others = pair.others
         if source.size is not None:
-            others = _filled(others or kit.ordinary[:1], source.size - 1)
+            others = _cycled(others or maker.ordinary[:1], source.size - 1)
         pair = evolve(pair, others=others)
         key = repr((pair.others, pair.before, pair.after))
         if key not in seen and repr(pair.before) != repr(pair.after):
@@ -384,46 +411,46 @@ def _pairs(structure: Structure, source: Source) -> Iterator[DataPair]:
             yield pair
 
 
-def _filled(rows: Own, count: int) -> Own:
+def _cycled(rows: UnitRows, count: int) -> UnitRows:
     return tuple(itertools.islice(itertools.cycle(rows), count))
 
 
-def _candidates(kit: _Kit) -> Iterator[DataPair]:
-    """Yield pairs, the most telling first; some twice."""
-    source, unit = kit.source, kit.source.unit is not None
-    corners, bad = kit.corners, kit.bad
-    crowds: list[Own] = [(), kit.ordinary, (corners[0][1],) * 3, (corners[1][1],) * 3]
+def _candidates(maker: _PairMaker) -> Iterator[DataPair]:
+    """Yield pairs, those that most often break an analysis first; some twice."""
+    source, unit = maker.source, maker.source.unit is not None
+    corners, bad = maker.corners, maker.bad
+    crowds: list[UnitRows] = [(), maker.ordinary, (corners[0][1],) * 3, (corners[1][1],) * 3]
 
-    def shaped(rows: Sequence[Row]) -> Own:
+    def limited(rows: Sequence[Row]) -> UnitRows:
         return tuple(rows) if unit else tuple(rows[:1])
 
-    def pairs(title: str, own: Own, crowd: Own) -> Iterator[DataPair]:
+    def pairs(title: str, unit_rows: UnitRows, crowd: UnitRows) -> Iterator[DataPair]:
         if source.neighbors != "replace_one":
-            yield DataPair(source, crowd, own, (), title)
+            yield DataPair(source, crowd, unit_rows, (), title)
             return
         for other in (corners[0][1], corners[1][1]):
-            yield DataPair(source, crowd, own, shaped([other] * kit.most), title)
+            yield DataPair(source, crowd, unit_rows, limited([other] * maker.most), title)
 
     for crowd in crowds:
         for title, row in corners:
-            yield from pairs(title, shaped([row] * kit.most), crowd)
+            yield from pairs(title, limited([row] * maker.most), crowd)
     for title, row in bad:
         for crowd in crowds[:2]:
-            yield from pairs(title, shaped([row] * kit.most), crowd)
+            yield from pairs(title, limited([row] * maker.most), crowd)
     for title, row in corners[:2]:  # the same row many times: a tie, or a count at its threshold
         for count in (1, 2, 5, 10):
             yield from pairs(
-                f"{title}, as {count} others", shaped([row] * kit.most), (row,) * count
+                f"{title}, as {count} others", limited([row] * maker.most), (row,) * count
             )
     if unit:
-        spread = _filled(kit.ordinary, kit.most)
-        yield from pairs("rows spread over categories", spread, kit.ordinary)
-        over = _filled(kit.ordinary, kit.most + 2)
-        yield from pairs("more rows than are allowed", over, kit.ordinary)
-        yield from pairs("one row", shaped(spread[:1]), kit.ordinary)
-    for crowd in (kit.ordinary, ()):
-        for title, row in kit.singles():
-            yield from pairs(title, shaped([row] * kit.most), crowd)
+        spread = _cycled(maker.ordinary, maker.most)
+        yield from pairs("rows spread over categories", spread, maker.ordinary)
+        over = _cycled(maker.ordinary, maker.most + 2)
+        yield from pairs("more rows than are allowed", over, maker.ordinary)
+        yield from pairs("one row", limited(spread[:1]), maker.ordinary)
+    for crowd in (maker.ordinary, ()):
+        for title, row in maker.singles():
+            yield from pairs(title, limited([row] * maker.most), crowd)
 
 
 def search(
@@ -435,24 +462,24 @@ def search(
     limit: int = 60,
     seed: int = 0,
 ) -> tuple[DataPair, float]:
-    """Climb from the gallery to a pair on which a measure is as large as is found.
+    """Return a pair on which a measure is large, by random changes of the gallery's best.
 
     Parameters
     ----------
     plan
         As for `gallery`.
     measure
-        The larger, the better the two data sets are told apart: the move of a value, or the lower
-        bound that a small audit gives. NaN counts as nothing. What a noisy measure found must be
-        confirmed by fresh runs.
+        A function of a pair, larger where the two data sets are easier to tell apart: the change of
+        a value, or the lower bound of a small audit. NaN counts as minus infinity. A noisy measure
+        is largest where its noise is: confirm the result by an audit with fresh runs.
     rounds
-        Changes that are tried, beside the gallery.
+        The number of changes that are tried after the gallery.
     keep
-        So many of the best pairs are changed in turn.
+        How many of the best pairs are changed in turn.
     limit
-        So many pairs of each gallery are measured first.
+        How many pairs of each data set's gallery are measured first.
     seed
-        Of the search.
+        Of the random changes.
 
     Returns
     -------
@@ -473,102 +500,105 @@ def search(
     """
     if rounds < 0 or keep < 1 or limit < 1:
         raise DeclarationError("search needs rounds >= 0, keep >= 1 and limit >= 1")
-    chance, structure = random.Random(seed), plan.structure
+    random_source, structure = random.Random(seed), plan.structure
 
     def scored(pair: DataPair) -> tuple[DataPair, float]:
-        found = float(measure(pair))
-        return pair, (found if found == found else -float("inf"))
+        value = float(measure(pair))
+        return pair, (value if value == value else -float("inf"))
 
     best = [scored(pair) for pair in gallery(plan, limit=limit)]
     best = sorted(best, key=lambda p: -p[1])[:keep]
-    kits = {s.name: _Kit.of(structure, s) for s in _sources(structure)}
+    makers = {s.name: _PairMaker.of(structure, s) for s in _sources(structure)}
     for k in range(rounds):
         pair = best[k % len(best)][0]
-        other = scored(_changed(pair, kits[pair.source.name], chance))
-        if all(repr(other[0]) != repr(known) for known, _ in best):
+        other = scored(_mutate(pair, makers[pair.source.name], random_source))
+        if all(repr(other[0]) != repr(kept_pair) for kept_pair, _ in best):
             best = sorted([*best, other], key=lambda p: -p[1])[:keep]
     return best[0]
 
 
-def _changed(pair: DataPair, kit: _Kit, chance: random.Random) -> DataPair:
+def _mutate(pair: DataPair, maker: _PairMaker, random_source: random.Random) -> DataPair:
     """Return a neighbouring pair with something changed."""
     pair = evolve(pair, title="found by search")
-    for _ in range(chance.choice((1, 1, 2, 3))):
-        sides = ["others", "before"] + ["after"] * (pair.source.neighbors == "replace_one")
-        side = chance.choice(sides)
-        rows = list(getattr(pair, side))
-        move = chance.choice(("cell", "cell", "cell", "add", "drop", "double"))
-        fixed = pair.source.size is not None if side == "others" else pair.source.unit is None
-        if move == "cell" and rows and kit.cells:
-            i, name = chance.randrange(len(rows)), chance.choice(list(kit.cells))
-            rows[i] = {**rows[i], name: _cell(rows[i][name], kit.cells[name], chance)}
-        elif move == "add" and not fixed:
-            rows.append(kit.row(lambda _, values: chance.choice(values)))
-        elif move == "drop" and not fixed and len(rows) > (side != "others"):
-            rows.pop(chance.randrange(len(rows)))
-        elif move == "double" and not fixed and len(rows) < 64:
-            rows += rows if side == "others" else rows[:1]
-        changed: dict[str, Any] = {side: tuple(rows)}
-        pair = evolve(pair, **changed)
+    for _ in range(random_source.choice((1, 1, 2, 3))):
+        parts = ["others", "before"] + ["after"] * (pair.source.neighbors == "replace_one")
+        part = random_source.choice(parts)
+        rows = list(getattr(pair, part))
+        change = random_source.choice(("cell", "cell", "cell", "add", "drop", "double"))
+        is_fixed = pair.source.size is not None if part == "others" else pair.source.unit is None
+        if change == "cell" and rows and maker.cells:
+            i, name = random_source.randrange(len(rows)), random_source.choice(list(maker.cells))
+            rows[i] = {
+                **rows[i],
+                name: _mutate_cell(rows[i][name], maker.cells[name], random_source),
+            }
+        elif change == "add" and not is_fixed:
+            rows.append(maker.row(lambda _, values: random_source.choice(values)))
+        elif change == "drop" and not is_fixed and len(rows) > (part != "others"):
+            rows.pop(random_source.randrange(len(rows)))
+        elif change == "double" and not is_fixed and len(rows) < 64:
+            rows += rows if part == "others" else rows[:1]
+        fields: dict[str, Any] = {part: tuple(rows)}
+        pair = evolve(pair, **fields)
     return pair
 
 
-def _cell(now: Any, values: tuple[Any, ...], chance: random.Random) -> Any:
-    """Return another cell: one of the list, or a number on the way to one of them."""
-    other = chance.choice(values)
-    numbers = isinstance(now, float) and isinstance(other, float)
-    if numbers and abs(now) < 1e290 and abs(other) < 1e290 and chance.random() < 0.6:
-        return now + (other - now) * chance.random() * 2.0 ** -chance.randrange(12)
+def _mutate_cell(cell: Any, values: tuple[Any, ...], random_source: random.Random) -> Any:
+    """Return another cell: a listed one, or a number between the current one and it."""
+    other = random_source.choice(values)
+    are_floats = isinstance(cell, float) and isinstance(other, float)
+    if are_floats and abs(cell) < 1e290 and abs(other) < 1e290 and random_source.random() < 0.6:
+        return cell + (other - cell) * random_source.random() * 2.0 ** -random_source.randrange(12)
     return other
 
 
 # -----------------------------------------------------------------------------
-# A unit of a gallery put among the rows of given data.
+# Mixed data: the unit of a gallery's pair among the rows of the user's data.
 
 
 @frozen(eq=False, repr=False)
-class Beside:
-    """Given data with the rows of one more unit; where the number of units is public, of one else.
+class MixedData:
+    """The user's data with one more unit, in place of another where the number is public.
 
     Parameters
     ----------
     data
-        What the data set reads.
+        The user's data.
     own
-        The unit's rows.
+        The rows of the added unit.
     size
-        The public number of units: the first unit of the data makes room then.
+        The public number of units: the first unit of the data is left out then. None if private.
     """
 
-    data: Given
-    own: Own
+    data: FixedData
+    own: UnitRows
     size: int | None
 
     def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
         """Return the rows as a data set reads them."""
-        found = self.data.in_memory(columns, unit)
-        if self.size is not None and len(found.units):
-            found = found.take(found.units != found.units[0])
+        rows = self.data.in_memory(columns, unit)
+        if self.size is not None and len(rows.units):
+            rows = rows.take(rows.units != rows.units[0])
         if self.own and columns:
-            more = {name: [row[name] for row in self.own] for name in columns}
-            added = read_rows(more, columns, None).columns
+            own_columns = {name: [row[name] for row in self.own] for name in columns}
+            added = read_rows(own_columns, columns, None).columns
         else:
-            added = {name: column[:0] for name, column in found.columns.items()}
+            added = {name: column[:0] for name, column in rows.columns.items()}
             if self.own:  # a table without columns has rows to count
-                added = {name: np.zeros(len(self.own), dtype=np.int64) for name in found.columns}
-        fresh = int(found.units.max(initial=-1)) + 1
-        units = np.concatenate([found.units, np.full(len(self.own), fresh, dtype=np.int64)])
-        joined = {name: np.concatenate([c, added[name]]) for name, c in found.columns.items()}
+                added = {name: np.zeros(len(self.own), dtype=np.int64) for name in rows.columns}
+        new_unit = int(rows.units.max(initial=-1)) + 1
+        units = np.concatenate([rows.units, np.full(len(self.own), new_unit, dtype=np.int64)])
+        joined = {name: np.concatenate([c, added[name]]) for name, c in rows.columns.items()}
         if self.size is not None and not self.own:
-            return Counted(joined, units, self.size)
+            return FixedSizeRows(joined, units, self.size)
         return MemoryRows(joined, units)
 
 
-def beside(pair: DataPair, data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return both data sets of a pair, its unit among given data instead of the pair's others."""
+def mixed_data(pair: DataPair, data: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return both data sets of a pair, its unit among the user's data, not the pair's others."""
     source = pair.source
-    one, two = (
-        {**data, source.name: Beside(data[source.name], own, source.size)}
-        for own in (pair.before, pair.after)
+    first, second = (
+        {**data, source.name: MixedData(data[source.name], unit_rows, source.size)}
+        for unit_rows in (pair.before, pair.after)
     )
-    return one, two
+    return first, second

@@ -1,8 +1,8 @@
-"""Runs of a plan on made-up data, many times, with all that each of them releases.
+"""Audits of a whole plan: many runs on neighbouring data sets, with all that each run releases.
 
-The transcript of a run is every release in it, each round of a loop for itself, then the outputs
-that are no release: what an onlooker may see by the certificate. Releases inside of a selection
-stay hidden, as in a run; what it chose is seen. A run that fails shows where.
+The transcript of a run is every release in it, those of each round of a loop by themselves, and the
+outputs that are not releases: what the certificate says an observer may see. Releases inside a
+selection stay hidden, as in a run; the selected value is seen. A run that fails ends there.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from attrs import evolve, frozen
 from accountants import Guarantee
 from accountants.errors import DomainError, whole
 from accountants.secret import Secret
-from adaptive_dp.audit.claims import Claim, Claimed, allowed
+from adaptive_dp.audit.claims import Claim, Claimed, allowed_error
 from adaptive_dp.audit.claims import claim as as_claim
 from adaptive_dp.audit.distinguishing import distinguish
 from adaptive_dp.audit.mechanisms import INDEPENDENT, log_ratio
 from adaptive_dp.audit.neighbors import (
-    Given,
+    FixedData,
     LogRatio,
     Neighbors,
     Outcomes,
     Sampler,
-    checked,
+    check_seed,
     stream,
 )
-from adaptive_dp.audit.pairs import DataPair, beside, gallery
+from adaptive_dp.audit.pairs import DataPair, gallery, mixed_data
 from adaptive_dp.audit.result import Audit
 from adaptive_dp.audit.scores import table
 from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
@@ -40,7 +40,7 @@ from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.registry import Function, is_own
-from adaptive_dp.graph.run import Run, bound, rehearsed
+from adaptive_dp.graph.run import Run, bind_sources, rehearse
 from adaptive_dp.graph.values import fresh
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
 from adaptive_dp.queries.source import Source
@@ -48,11 +48,24 @@ from adaptive_dp.queries.source import Source
 
 @frozen(eq=False)
 class Transcripts:
-    """A plan bound to one data set, to be run again and again.
+    """A plan bound to one data set, to be run many times.
 
-    What is not random and comes from no loop, release or foreign code is computed once; rows that
-    no run reads after that are let go. The library's additive noises on such values are drawn for
-    many runs by one call, each release from a stream of its own.
+    Values that are not random, and depend on no loop, release or foreign code, are computed once;
+    rows that no run reads after that are dropped. The library's additive noise on such values is
+    drawn for many runs by one call, each release from a stream of its own.
+
+    Parameters
+    ----------
+    structure
+        The plan's.
+    base
+        A run that holds the values that are computed once.
+    shown
+        Names of the nodes in the transcript.
+    numeric
+        Whether the transcript consists of releases alone, so of numbers.
+    drawn
+        Nodes whose noise is drawn for many runs at once.
     """
 
     structure: Structure
@@ -71,118 +84,123 @@ class Transcripts:
             If the data does not fit.
         """
         structure = plan.structure
-        rehearsed(structure)
+        rehearse(structure)
         base = Run(structure, 0)
-        base.bind(bound(structure, {name: Secret(each) for name, each in data.items()}))
+        base.bind(bind_sources(structure, {name: Secret(each) for name, each in data.items()}))
         for node in structure:
-            if _fixed(node, base):
+            if _is_fixed(node, base):
                 base.value(node)
-        shown = tuple(node.name for node in structure if _shown(structure, node))
+        shown = tuple(node.name for node in structure if _is_shown(structure, node))
         releases = all(isinstance(structure.nodes[n].handle.operation, Release) for n in shown)
-        drawn = tuple(node for node in structure if _additive(structure, node, base))
+        drawn = tuple(node for node in structure if _is_additive(structure, node, base))
         read = {n for node in structure if node.name not in base.secrets for n in node.inputs}
         for name in base.secrets.keys() - read:  # what no run reads again: rows, as a rule
             base.secrets[name] = Secret(None)
         return cls(structure, base, shown, releases, drawn)
 
-    def one(self, seed: int | None, given: Mapping[str, Any] | None = None) -> list[Any]:
-        """Return what one run shows; ``seed`` None takes the operating system's randomness.
+    def one(self, seed: int | None, predrawn: Mapping[str, Any] | None = None) -> list[Any]:
+        """Return the transcript of one run; ``seed`` None takes the operating system's randomness.
 
-        What some releases give may be drawn already.
+        Parameters
+        ----------
+        seed
+            Of the run.
+        predrawn
+            Noisy values of some releases by node name, which the run takes as they are.
         """
-        run = Recorded(self.structure, seed, frozenset(self.shown), given or {})
+        run = RecordedRun(self.structure, seed, frozenset(self.shown), predrawn or {})
         self.begin(run)
         try:
             run.all()
         except RunError:
-            run.told.append("failed")
-        return run.told
+            run.transcript.append("failed")
+        return run.transcript
 
     def begin(self, run: Run) -> None:
-        """Give a run what is computed once."""
+        """Copy the values that are computed once into a run."""
         run.secrets.update(self.base.secrets)
         run.opened.update(self.base.opened)
         run.raw.update(self.base.raw)
 
     def sampler(self, width: int) -> Sampler:
-        """Return the sampler; of numbers alone, rows of ``width`` where they end or fail early."""
-        apart = {node.name for node in self.drawn} != set(self.shown)
+        """Return the sampler; numeric transcripts are rows of ``width``, padded by infinity."""
+        draws_by_run = {node.name for node in self.drawn} != set(self.shown)
 
         def sample(count: int, stream: Stream) -> Outcomes:
-            ahead = self._ahead(count, stream)
-            if not apart:
-                return np.hstack([ahead[name].reshape(count, -1) for name in self.shown])
+            predrawn = self._ahead(count, stream)
+            if not draws_by_run:
+                return np.hstack([predrawn[name].reshape(count, -1) for name in self.shown])
             runs = (
-                self.one(each, {name: many[i] for name, many in ahead.items()})
-                for i, each in enumerate(seeds(stream, count))
+                self.one(seed, {name: values[i] for name, values in predrawn.items()})
+                for i, seed in enumerate(run_seeds(stream, count))
             )
             if not self.numeric:
-                return [tuple(told) for told in runs]
-            found = np.full((count, width), np.inf)
-            for row, told in zip(found, runs, strict=True):
-                numbers = flat(told)[:width]
+                return [tuple(transcript) for transcript in runs]
+            matrix = np.full((count, width), np.inf)
+            for row, transcript in zip(matrix, runs, strict=True):
+                numbers = flat_numbers(transcript)[:width]
                 row[: len(numbers)] = numbers
-            return found
+            return matrix
 
         return sample
 
     def _ahead(self, count: int, stream: Stream) -> dict[str, Any]:
         """Return additive releases for so many runs, in their first axis."""
-        (seed,) = seeds(stream, 1)
-        found = {}
+        (seed,) = run_seeds(stream, 1)
+        releases = {}
         for node in self.drawn:
             value, operation = self._value(node), node.handle.operation
             assert isinstance(operation, Release)
-            many = np.broadcast_to(value, (count, *value.shape)).copy()
+            copies = np.broadcast_to(value, (count, *value.shape)).copy()
             source = SecureStream() if seed is None else SeededStream(seed, *node.key)
-            found[node.name] = np.asarray(operation.mechanism.release(many, source))
-        return found
+            releases[node.name] = np.asarray(operation.mechanism.release(copies, source))
+        return releases
 
     def _value(self, node: Node) -> np.ndarray:
         query = self.structure.of(node.handle.inputs[0]).name
         return np.array(self.base.secrets[query].reveal(), dtype=np.float64)
 
     def log_ratio(self, other: Transcripts) -> LogRatio | None:
-        """Return the log-likelihood ratio against the other side, where all of it is known."""
+        """Return the log-likelihood ratio against other data, if known for all releases."""
         if {node.name for node in self.drawn} != set(self.shown):
             return None
-        parts, at = [], 0
-        mine = {node.name: node for node in self.drawn}
+        parts, start = [], 0
+        nodes = {node.name: node for node in self.drawn}
         for name in self.shown:
-            a, b = self._value(mine[name]), other._value(mine[name])
-            operation = mine[name].handle.operation
+            a, b = self._value(nodes[name]), other._value(nodes[name])
+            operation = nodes[name].handle.operation
             assert isinstance(operation, Release)
             ratio = log_ratio(operation.mechanism, a, b)
             if ratio is None or a.shape != b.shape:
                 return None
-            parts.append((slice(at, at + a.size), ratio))
-            at += a.size
+            parts.append((slice(start, start + a.size), ratio))
+            start += a.size
 
-        def added(outcomes: Outcomes) -> np.ndarray:
+        def summed(outcomes: Outcomes) -> np.ndarray:
             rows = np.asarray(outcomes)
-            each = np.array([ratio(rows[:, where]) for where, ratio in parts])
-            return np.asarray(each.sum(axis=0))
+            ratios = np.array([ratio(rows[:, where]) for where, ratio in parts])
+            return np.asarray(ratios.sum(axis=0))
 
-        return added
+        return summed
 
     def width(self, runs: int = 5) -> int:
-        """Return how many numbers a run shows: the most of some, for one may end early."""
-        return max(1, *(len(flat(self.one(seed))) for seed in range(runs)))
+        """Return how many numbers a transcript has: the most of several runs."""
+        return max(1, *(len(flat_numbers(self.one(seed))) for seed in range(runs)))
 
 
-class Recorded(Run):
-    """A run that remembers what it shows, in order."""
+class RecordedRun(Run):
+    """A run that records its transcript, in order."""
 
     def __init__(
         self,
         structure: Structure,
         seed: int | None,
         shown: frozenset[str],
-        given: Mapping[str, Any],
+        predrawn: Mapping[str, Any],
     ) -> None:
         super().__init__(structure, seed)
-        self.shown, self.given = shown, given
-        self.told: list[Any] = []
+        self.shown, self.predrawn = shown, predrawn
+        self.transcript: list[Any] = []
         self._watcher: Callable[[Node, Run], None] | None = None
 
     def watch_releases(self, watcher: Callable[[Node, Run], None]) -> None:
@@ -190,44 +208,46 @@ class Recorded(Run):
         self._watcher = watcher
 
     def value(self, node: Node) -> None:
-        """Compute a node's value, and note it if it is new and shown."""
+        """Compute a node's value, and record it if it is new and in the transcript."""
         if node.name in self.opened or node.name in self.secrets:
             return
-        if node.name in self.given:
+        if node.name in self.predrawn:
             self._take(node)
         else:
             super().value(node)
         if node.name in self.shown:
-            raw = isinstance(node.handle.operation, Release)
-            self.told.append(self.raw[node.name] if raw else fresh(self.opened[node.name]))
-            if raw and self._watcher is not None:
+            is_release = isinstance(node.handle.operation, Release)
+            self.transcript.append(
+                self.raw[node.name] if is_release else fresh(self.opened[node.name])
+            )
+            if is_release and self._watcher is not None:
                 self._watcher(node, self)
 
     def _take(self, node: Node) -> None:
         operation, query = node.handle.operation, node.handle.inputs[0].operation
         assert isinstance(operation, Release)
         assert isinstance(query, Query)
-        self.raw[node.name] = np.array(self.given[node.name], dtype=np.float64)
+        self.raw[node.name] = np.array(self.predrawn[node.name], dtype=np.float64)
         self.opened[node.name] = operation.presented(query, self.raw[node.name])
 
 
-def flat(told: list[Any]) -> np.ndarray:
-    """Return the numbers of a transcript in a row; other values are left out."""
-    parts = [np.ravel(each) for each in told if isinstance(each, np.ndarray)]
+def flat_numbers(transcript: list[Any]) -> np.ndarray:
+    """Return the numbers of a transcript as one array; other values are left out."""
+    parts = [np.ravel(each) for each in transcript if isinstance(each, np.ndarray)]
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
-def seeds(stream: Stream, count: int) -> list[int | None]:
-    """Return a seed for each run, from a seeded stream; None where randomness is real."""
+def run_seeds(stream: Stream, count: int) -> list[int | None]:
+    """Return a seed for each run from a seeded stream; None for secure randomness."""
     if isinstance(stream, SecureStream):
         return [None] * count
     return [int(word) for word in stream.words(count)]
 
 
-def _fixed(node: Node, base: Run) -> bool:
-    """Say whether a node's value is the same in each run, so that it is computed once.
+def _is_fixed(node: Node, base: Run) -> bool:
+    """Return whether a node's value is the same in each run, so that it is computed once.
 
-    Foreign operations and functions may be random without saying so.
+    Operations and functions that are not the library's may be random without declaring it.
     """
     operation = node.handle.operation
     if node.loops or operation.random or isinstance(operation, Loop | Release):
@@ -238,13 +258,13 @@ def _fixed(node: Node, base: Run) -> bool:
         or node.name in base.secrets
     ):
         return False
-    foreign = any(isinstance(each, Function) for each in operation.parameters().values())
-    there = [name in base.opened or name in base.secrets for name in node.inputs]
-    return is_own(type(operation)) and not foreign and all(there)
+    is_foreign = any(isinstance(each, Function) for each in operation.parameters().values())
+    available = [name in base.opened or name in base.secrets for name in node.inputs]
+    return is_own(type(operation)) and not is_foreign and all(available)
 
 
-def _additive(structure: Structure, node: Node, base: Run) -> bool:
-    """Say whether many runs' releases may be drawn together: additive noise on what is fixed."""
+def _is_additive(structure: Structure, node: Node, base: Run) -> bool:
+    """Return whether one call may draw many runs' releases: additive noise on a fixed value."""
     operation = node.handle.operation
     if node.loops or not isinstance(operation, Release):
         return False
@@ -254,10 +274,10 @@ def _additive(structure: Structure, node: Node, base: Run) -> bool:
     return query in base.secrets and operation.mechanism.input_type is np.ndarray
 
 
-def _shown(structure: Structure, node: Node) -> bool:
-    around = [structure.nodes[name].handle.operation for name in node.loops]
+def _is_shown(structure: Structure, node: Node) -> bool:
+    loops = [structure.nodes[name].handle.operation for name in node.loops]
     operation = node.handle.operation
-    if any(isinstance(each, Select) for each in around):
+    if any(isinstance(each, Select) for each in loops):
         return False
     if isinstance(operation, Release | Select):
         return True
@@ -265,18 +285,18 @@ def _shown(structure: Structure, node: Node) -> bool:
 
 
 # -----------------------------------------------------------------------------
-# The audit of a whole plan, from the data to all that it releases.
+# The audit of a whole plan: choose pairs by a quick look, then `distinguish` them by fresh runs.
 
 
 Data = Mapping[str, Any]
 Pair = DataPair | tuple[Data, Data]
 """Two neighbouring data sets: from a gallery, or each as what ``plan.run(**data)`` takes."""
 
-KEPT = 3
-"""So many pairs of a gallery are audited, the most promising of a quick look."""
+AUDITED_PAIRS = 3
+"""How many pairs are audited: the most promising of a quick look."""
 
-SCREEN = 1 << 20
-"""Streams of the quick look are apart from those of the audit."""
+QUICK_LOOK = 1 << 20
+"""The quick look's streams are different from those of the audit, whose draws must be fresh."""
 
 
 def pipeline(
@@ -291,7 +311,7 @@ def pipeline(
     seed: int | None = None,
     limit: int = 40,
 ) -> Audit:
-    """Audit a plan end to end, by all that its runs release on neighbouring data sets.
+    """Audit a whole plan by all that its runs release on neighbouring data sets.
 
     Parameters
     ----------
@@ -304,17 +324,22 @@ def pipeline(
         By default what the accountants certify: at the plan's delta and, where that is not 0 with
         a finite epsilon, at larger ones, of which the audit chooses one.
     data
-        Data among which the gallery's units are put, by the data sets' names. What the audit says
-        then depends on the data, so it is as private as the data are. Of public data sets alone:
-        they stand beside the gallery's own.
+        Data into which the gallery's units are put, by the data sets' names. The result then
+        depends on the data, so it is as private as they are. If only public data sets are named,
+        they complete the gallery's own data.
     samples
-        Runs on each side of a pair, on average.
+        Runs on each data set of a pair, on average.
     confidence, seed
         As for `distinguish`.
     delta
-        Where the claim is tested; by default the audit chooses, from certified points alone.
+        The delta at which the claim is tested; by default the audit chooses among certified points.
     limit
-        So many pairs of each data set's gallery are looked at.
+        How many pairs of each data set's gallery get a quick look.
+
+    Returns
+    -------
+    Audit
+        As `distinguish` returns it, with notes on the pairs.
 
     Raises
     ------
@@ -327,8 +352,8 @@ def pipeline(
 
     References
     ----------
-    Clopper and Pearson 1934, of guesses on draws that chose nothing; see the docstrings of
-    `adaptive_dp.audit.confidence` and `adaptive_dp.audit.confidence`.
+    Clopper and Pearson 1934 (the bounds, on draws that chose nothing); the statements in terms of
+    guesses are proven in `adaptive_dp.audit.confidence`.
 
     Examples
     --------
@@ -338,123 +363,135 @@ def pipeline(
     >>> dp.audit.pipeline(plan, samples=2_000, seed=0).verdict
     'consistent'
     """
-    allowed(confidence)
+    allowed_error(confidence)
     samples, limit = whole("samples", samples, least=100), whole("limit", limit)
-    seed = checked(seed)
+    seed = check_seed(seed)
     if not isinstance(plan, Pipeline):
-        raise DeclarationError(f"an audit is of a Pipeline, got {type(plan).__name__}")
-    private = data is not None and not set(data) <= _public(plan)
-    if data is not None and private:
+        raise DeclarationError(f"audit.pipeline needs a Pipeline, got {type(plan).__name__}")
+    is_private = data is not None and not set(data) <= _public_names(plan)
+    if data is not None and is_private:
         missing = {p.source.name for p in gallery(plan, limit=1)} - set(data)
         if missing:
             raise DataError(f"data is missing for {', '.join(sorted(missing))}")
     if data is not None:
-        tables = _names(plan, Source)
-        data = {name: Given(each) if name in tables else each for name, each in data.items()}
-    held = _claim(plan, delta) if claim is None else as_claim(claim, delta)
-    made = pairs is None
+        tables = _source_names(plan, Source)
+        data = {name: FixedData(each) if name in tables else each for name, each in data.items()}
+    tested_claim = _certified_claim(plan, delta) if claim is None else as_claim(claim, delta)
+    from_gallery = pairs is None
     if pairs is None:
         chosen: list[Pair] = [*gallery(plan, limit=limit)]
     else:
         if data is not None:
             raise DeclarationError(
-                "data are for pairs of the gallery; put them into the given pairs"
+                "data is for the gallery's pairs, and pairs were given; put the data into the pairs"
             )
         chosen = [pairs] if isinstance(pairs, DataPair | tuple) else list(pairs)
-    bound, refused, why = [], 0, "an audit needs at least one pair of neighbouring data sets"
+    bound_pairs, refused_count, reason = (
+        [],
+        0,
+        "an audit needs at least one pair of neighbouring data sets",
+    )
     for each in chosen:
         try:
-            bound.append(_bound(plan, each, data))
+            bound_pairs.append(_bind_pair(plan, each, data))
         except DataError as error:
-            if not made:
+            if not from_gallery:
                 raise
-            refused, why = refused + 1, str(error)
-    if refused and not bound:
-        raise DataError(why)
-    if not bound:
-        raise DomainError(why)
-    looked = len(bound)
-    if looked > KEPT:
-        runs = min(40, max(8, samples // (2 * looked)))
-        sizes = [_promise(one, two, runs, seed, i) for i, (_, one, two) in enumerate(bound)]
-        order = sorted(range(looked), key=lambda i: -sizes[i])
-        bound = [bound[i] for i in order[:KEPT]]
-    found = distinguish(
-        [_neighbors(*each) for each in bound],
-        held,
+            refused_count, reason = refused_count + 1, str(error)
+    if refused_count and not bound_pairs:
+        raise DataError(reason)
+    if not bound_pairs:
+        raise DomainError(reason)
+    compared = len(bound_pairs)
+    if compared > AUDITED_PAIRS:
+        runs = min(40, max(8, samples // (2 * compared)))
+        distances = [
+            _quick_distance(one, two, runs, seed, i) for i, (_, one, two) in enumerate(bound_pairs)
+        ]
+        order = sorted(range(compared), key=lambda i: -distances[i])
+        bound_pairs = [bound_pairs[i] for i in order[:AUDITED_PAIRS]]
+    result = distinguish(
+        [_neighbors(*each) for each in bound_pairs],
+        tested_claim,
         samples=samples,
         confidence=confidence,
         seed=seed,
-        assumptions=() if made else ("the given data sets are neighbours",),
+        assumptions=() if from_gallery else ("the given data sets are neighbours",),
     )
-    notes = [f"{looked} pairs were looked at, {len(bound)} of them audited"]
-    if refused:
-        notes.append(f"{refused} pairs of the gallery are refused as data")
-    if private:
+    notes = [f"{compared} pairs were looked at, {len(bound_pairs)} of them audited"]
+    if refused_count:
+        notes.append(f"{refused_count} pairs of the gallery are refused as data")
+    if is_private:
         notes.append("made with given data: this audit is as private as they are")
-    return evolve(found, notes=(*found.notes, *notes))
+    return evolve(result, notes=(*result.notes, *notes))
 
 
-def _claim(plan: Pipeline, delta: float | None) -> Claim:
+def _certified_claim(plan: Pipeline, delta: float | None) -> Claim:
     """Return what is certified, at the plan's own delta (or the given one) and at others."""
-    paper = plan.certify(delta)
-    if delta is not None or (paper.delta == 0 and paper.epsilon < math.inf):
-        return as_claim(paper)
+    certificate = plan.certify(delta)
+    if delta is not None or (certificate.delta == 0 and certificate.epsilon < math.inf):
+        return as_claim(certificate)
     curve = as_claim(Guarantee(plan.term))
-    if math.isinf(paper.epsilon):
+    if math.isinf(certificate.epsilon):
         return evolve(curve, words="what is certified at each delta")
-    own = as_claim(paper)
-    points = dict.fromkeys((*own.points, *curve.points))
-    return Claim(own.words + ", and what is certified at other deltas", tuple(points))
+    certified = as_claim(certificate)
+    points = dict.fromkeys((*certified.points, *curve.points))
+    return Claim(certified.words + ", and what is certified at other deltas", tuple(points))
 
 
-def _bound(plan: Pipeline, pair: Pair, data: Data | None) -> tuple[str, Transcripts, Transcripts]:
+def _bind_pair(
+    plan: Pipeline, pair: Pair, data: Data | None
+) -> tuple[str, Transcripts, Transcripts]:
     if isinstance(pair, DataPair):
-        alone = data is None or set(data) <= _public(plan)
-        one, two = _sides(pair, data or {}, alone)
-        bare = evolve(pair, others=()).words.removesuffix("no rows")
-        words = pair.words if alone else f"{bare}the given data"
+        without_data = data is None or set(data) <= _public_names(plan)
+        first, second = _pair_data(pair, data or {}, without_data)
+        unit_words = evolve(pair, others=()).words.removesuffix("no rows")
+        words = pair.words if without_data else f"{unit_words}the given data"
     else:
         if not (len(pair) == 2 and all(isinstance(each, Mapping) for each in pair)):
             raise DeclarationError(
                 "a pair must be two mappings from data sets' names to data, such as "
                 "({'people': frame}, {'people': neighbour})"
             )
-        one, two = pair
+        first, second = pair
         words = "the given pair"
-    return words, Transcripts.of(plan, one), Transcripts.of(plan, two)
+    return words, Transcripts.of(plan, first), Transcripts.of(plan, second)
 
 
-def _sides(pair: DataPair, data: Data, alone: bool) -> tuple[Data, Data]:
-    return ({**pair.first, **data}, {**pair.second, **data}) if alone else beside(pair, data)
+def _pair_data(pair: DataPair, data: Data, alone: bool) -> tuple[Data, Data]:
+    return ({**pair.first, **data}, {**pair.second, **data}) if alone else mixed_data(pair, data)
 
 
-def _public(plan: Pipeline) -> set[str]:
+def _public_names(plan: Pipeline) -> set[str]:
     """Return the names of the plan's public data sets."""
-    return _names(plan, PublicSource)
+    return _source_names(plan, PublicSource)
 
 
-def _names(plan: Pipeline, kind: type[Source] | type[PublicSource]) -> set[str]:
+def _source_names(plan: Pipeline, kind: type[Source] | type[PublicSource]) -> set[str]:
     operations = [node.handle.operation for node in plan.structure]
     return {each.name for each in operations if isinstance(each, kind)}
 
 
-def _promise(one: Transcripts, two: Transcripts, runs: int, seed: int | None, place: int) -> float:
-    """Return how far apart runs on both sides are by the same noise, in standard deviations.
+def _quick_distance(
+    first: Transcripts, second: Transcripts, runs: int, seed: int | None, place: int
+) -> float:
+    """Return how far apart runs on the two data sets are by equal noise, in standard deviations.
 
-    For choosing pairs only: the noise is that of fixed seeds, drawn for this.
+    It only chooses pairs, by seeds drawn for this; the audit's own draws are fresh.
     """
-    drawn = (SecureStream() if seed is None else stream(seed, SCREEN, place)).words(runs)
-    tried = [int(word) for word in drawn]
-    sides = [[tuple(side.one(each)) for each in tried] for side in (one, two)]
-    a, b = (table(side) for side in sides)
+    random_words = (SecureStream() if seed is None else stream(seed, QUICK_LOOK, place)).words(runs)
+    seeds = [int(word) for word in random_words]
+    transcripts = [[tuple(side.one(each)) for each in seeds] for side in (first, second)]
+    a, b = (table(side) for side in transcripts)
     if a.numbers.shape != b.numbers.shape:
         return math.inf
-    moves = np.abs(a.numbers - b.numbers).mean(axis=0)
+    differences = np.abs(a.numbers - b.numbers).mean(axis=0)
     spread = a.numbers.std(axis=0) + 1e-12 * (1 + np.abs(a.numbers).max(axis=0, initial=0.0))
-    return float(np.hypot.reduce(moves / spread, initial=0.0) + np.mean(a.patterns != b.patterns))
+    return float(
+        np.hypot.reduce(differences / spread, initial=0.0) + np.mean(a.patterns != b.patterns)
+    )
 
 
-def _neighbors(words: str, one: Transcripts, two: Transcripts) -> Neighbors:
-    width = max(one.width(), two.width())
-    return Neighbors(words, one.sampler(width), two.sampler(width), one.log_ratio(two))
+def _neighbors(words: str, first: Transcripts, second: Transcripts) -> Neighbors:
+    width = max(first.width(), second.width())
+    return Neighbors(words, first.sampler(width), second.sampler(width), first.log_ratio(second))

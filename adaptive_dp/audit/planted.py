@@ -1,15 +1,15 @@
-"""Scores of canaries along a plan's released sums of clipped gradients.
+"""Audits of a whole plan by one run: canaries planted among the rows, and their gradient scores.
 
-At a round's released parameters canary i has the clipped gradient g_i. The round releases
-``r = sum over those sampled + noise``; its score is ``<g_i, r - q (B + S / 2)>`` with q the rate of
-samples, B the sum of the other rows' clipped gradients and S that of all canaries: what the round
-would release on average, each canary in by a fair coin. With gradients at right angles, all rows in
-each round and Gaussian noise of one size it is, but for a factor, the log-likelihood ratio of in
+*Gradient scores.* At a round's released parameters canary i has the clipped gradient g_i. The round
+releases ``r = sum over those sampled + noise``; its score is ``<g_i, r - q (B + S / 2)>`` with q
+the sampling rate, B the sum of the other rows' clipped gradients and S that of all canaries: the
+expected release where each canary is in by a fair coin. With orthogonal gradients, all rows in each
+round and Gaussian noise of one size, the score is proportional to the log-likelihood ratio of in
 against out. It is a function of released values, the other rows and the canaries, never of the
 coins. Scores of rounds are added.
 
-Nothing hangs on the score being right but how much is found. Where rounds are samples, the other
-rows' own coins are noise as well: fewer other rows then show more.
+The score affects the power of the audit alone, not its validity. Where rounds are samples, the
+sampling of the other rows is noise as well: fewer other rows then give more power.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from attrs import evolve, field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from accountants.numerics import Array
-from adaptive_dp.audit.claims import allowed
-from adaptive_dp.audit.neighbors import checked, stream
+from adaptive_dp.audit.claims import allowed_error
+from adaptive_dp.audit.neighbors import check_seed, stream
 from adaptive_dp.audit.one_run import one_run
-from adaptive_dp.audit.pairs import Counted
-from adaptive_dp.audit.pipelines import Recorded, Transcripts, seeds
+from adaptive_dp.audit.pairs import FixedSizeRows
+from adaptive_dp.audit.pipelines import RecordedRun, Transcripts, run_seeds
 from adaptive_dp.audit.result import Audit
 from adaptive_dp.data import MemoryRows, Reading, Rows, cells, read_rows
 from adaptive_dp.data.cells import columns_of
@@ -43,7 +43,7 @@ from adaptive_dp.graph.handles import (
 )
 from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.graph.run import Run, guarded, released
+from adaptive_dp.graph.run import Run, released_values, run_guarded
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.queries.gradients import (
     ClippedSum,
@@ -55,15 +55,15 @@ from adaptive_dp.queries.source import Source
 
 
 @frozen(eq=False)
-class Along:
-    """Adds up the scores while a plan runs; call it at each release.
+class GradientScores:
+    """Gradient scores that are added up while a plan runs; called at each release.
 
     Parameters
     ----------
     structure
         The plan's.
     others, canaries
-        What private values are computed from: `Side`s of the other rows, and of all canaries.
+        Private values of the other rows, and of all canaries.
     sums
         Names of the releases of clipped sums.
     scores
@@ -71,8 +71,8 @@ class Along:
     """
 
     structure: Structure
-    others: Side
-    canaries: Side
+    others: PrivateValues
+    canaries: PrivateValues
     sums: frozenset[str]
     scores: Array
 
@@ -84,72 +84,99 @@ class Along:
         source: Source,
         others: Rows,
         canaries: Rows,
-    ) -> Along:
-        """Return scores of a plan, all 0; ``shown`` are the nodes that a run shows.
+    ) -> GradientScores:
+        """Return scores that are all 0; ``shown`` are the nodes in the plan's transcript.
 
         Raises
         ------
         DeclarationError
             If the plan releases no sum of clipped gradients of the data set.
         """
-        sums = frozenset(n.name for n in structure if n.name in shown and _summed(n, source))
-        if not (len(sums) > 0):
+        sums = frozenset(
+            n.name for n in structure if n.name in shown and _is_clipped_sum(n, source)
+        )
+        if not sums:
             raise DeclarationError(
                 f"the plan releases no sum of clipped gradients of {source.name!r}, by which "
                 "canaries are scored by default; give a score, a function of what the run shows"
             )
         return cls(
             structure,
-            Side(structure, others),
-            Side(structure, canaries),
+            PrivateValues(structure, others),
+            PrivateValues(structure, canaries),
             sums,
             np.zeros(canaries.size()),
         )
 
     def __call__(self, node: Node, run: Run) -> None:
-        """Take in a release."""
+        """Add the scores of one release.
+
+        Raises
+        ------
+        DeclarationError
+            If the plan's own steps leave out some of the canaries.
+        """
         if node.name not in self.sums:
             return
         query = node.handle.inputs[0]
         operation = query.operation
         assert isinstance(operation, ClippedSum)
-        (gradients, *beside), opened = query.inputs, run.open
-        bounds = [opened(self.structure.of(each).name) for each in beside]
+        (gradients, *bound_handles), open_value = query.inputs, run.open
+        bounds = [
+            open_value(self.structure.of(gradients_of).name) for gradients_of in bound_handles
+        ]
         bound = released_bound(bounds[0]) if bounds else operation.bound
-        of = [side.value(gradients, run) for side in (self.others, self.canaries)]
+        both_gradients = [side.value(gradients, run) for side in (self.others, self.canaries)]
 
-        def added() -> Array:
-            others, every = (operation.run([each, *bounds], SeededStream(0)) for each in of)
-            rest = np.ravel(run.raw[node.name]) - _rate(gradients) * (others + every / 2)
-            return products(of[1], bound, rest, relative=bool(bounds))
+        def round_scores() -> Array:
+            other_sum, canary_sum = (
+                operation.run([gradients_of, *bounds], SeededStream(0))
+                for gradients_of in both_gradients
+            )
+            residual = np.ravel(run.raw[node.name]) - _sampling_rate(gradients) * (
+                other_sum + canary_sum / 2
+            )
+            return gradient_products(both_gradients[1], bound, residual, relative=bool(bounds))
 
-        found = guarded(node.name, added)
-        if found.shape != self.scores.shape:
+        scores = run_guarded(node.name, round_scores)
+        if scores.shape != self.scores.shape:
             raise DeclarationError(
                 "some canaries are left out by the plan's own steps (a filter, a label that is no "
                 "declared category, parts); plant rows that all go on, or give a score"
             )
-        np.add(self.scores, found, out=self.scores)
+        np.add(self.scores, scores, out=self.scores)
 
 
 @frozen(eq=False)
-class Side:
-    """Private values of a plan, computed from other rows than the run's; samples are everybody."""
+class PrivateValues:
+    """Private values of a plan on given rows, with samples that contain every row.
+
+    The canaries' scores need these at the run's released parameters, whatever its coins are.
+
+    Parameters
+    ----------
+    structure
+        The plan's.
+    rows
+        What the private data set reads.
+    computed
+        Values that depend on no release, by node name.
+    """
 
     structure: Structure
     rows: Any
-    known: dict[str, Any] = field(factory=dict)
+    computed: dict[str, Any] = field(factory=dict)
 
     def value(self, handle: Handle, run: Run) -> Any:
-        """Return a private value, at what the run has released so far."""
+        """Return a private value, at the values that the run has released so far."""
         handle, node = meant(handle), self.structure.of(handle)
         if handle.visibility != "private":
             return run.open(node.name)
         operation = handle.operation
         if isinstance(operation, SourceOperation):
             return self.rows
-        if node.name in self.known:
-            return self.known[node.name]
+        if node.name in self.computed:
+            return self.computed[node.name]
         inputs = [self.value(each, run) for each in handle.inputs]
         if isinstance(operation, SampleOperation):
             return inputs[0]
@@ -158,52 +185,63 @@ class Side:
                 f"{node.name!r} treats units at random, so that canaries have no gradients of "
                 "their own; give a score, a function of what the run shows"
             )
-        found = guarded(node.name, lambda: operation.run(inputs, SeededStream(0)))
+        value = run_guarded(node.name, lambda: operation.run(inputs, SeededStream(0)))
         if not node.loops and all(each.visibility == "private" for each in handle.inputs):
-            self.known[node.name] = found
-        return found
+            self.computed[node.name] = value
+        return value
 
 
-def products(gradients: Any, bound: float, direction: Array, *, relative: bool) -> Array:
-    """Return each row's clipped gradient times a direction, shape (n,).
+def gradient_products(gradients: Any, bound: float, direction: Array, *, relative: bool) -> Array:
+    """Return the inner product of each row's clipped gradient and a direction, shape (n,).
 
     Parameters
     ----------
     gradients
         `LinearGradients` or `LayerGradients`.
     bound
-        To which gradients are clipped.
+        The norm to which gradients are clipped.
     direction
         Shape (d,).
     relative
         Whether gradients are then divided by the bound.
     """
-    kind: Callable[..., Array] = _linear if isinstance(gradients, LinearGradients) else _layered
+    product: Callable[..., Array] = (
+        _linear_products if isinstance(gradients, LinearGradients) else _layered_products
+    )
     with np.errstate(all="ignore"):
-        return np.nan_to_num(kind(gradients, bound, direction, 1.0 if relative else bound))
+        return np.nan_to_num(product(gradients, bound, direction, 1.0 if relative else bound))
 
 
-def _linear(gradients: LinearGradients, bound: float, direction: Array, most: float) -> Array:
-    along = direction.reshape(gradients.parameters.shape) * gradients.examples.unit
-    found = []
+def _linear_products(
+    gradients: LinearGradients, bound: float, direction: Array, scale_bound: float
+) -> Array:
+    direction_steps = direction.reshape(gradients.parameters.shape) * gradients.examples.unit
+    products = []
     for where, block in gradients.examples.in_memory().blocks():
-        a, lengths = gradients.slopes(where, block)
-        scale = (most / bound) * np.where(lengths > bound, bound / lengths, 1.0)
-        found.append(((along @ block.T) * a).sum(axis=0) * scale)
-    return np.concatenate(found) if found else np.zeros(0)
+        slopes, lengths = gradients.slopes(where, block)
+        scale = (scale_bound / bound) * np.where(lengths > bound, bound / lengths, 1.0)
+        products.append(((direction_steps @ block.T) * slopes).sum(axis=0) * scale)
+    return np.concatenate(products) if products else np.zeros(0)
 
 
-def _layered(gradients: LayerGradients, bound: float, direction: Array, most: float) -> Array:
+def _layered_products(
+    gradients: LayerGradients, bound: float, direction: Array, scale_bound: float
+) -> Array:
     first, second = gradients.network.layers(direction, gradients.examples.width)
-    natural, found = gradients.hidden_unit * most / bound, []
-    for block, each in gradients.passes():
-        g = np.minimum(np.ldexp(natural, each.exponents), most / np.maximum(each.lengths, 1e-30))
-        into = ((first @ block.T) * each.back).sum(axis=0) * gradients.ratio
-        found.append(g * (into + ((second @ each.hidden) * each.slopes).sum(axis=0)))
-    return np.concatenate(found) if found else np.zeros(0)
+    natural, products = gradients.hidden_unit * scale_bound / bound, []
+    for block, layer_pass in gradients.passes():
+        weights = np.minimum(
+            np.ldexp(natural, layer_pass.exponents),
+            scale_bound / np.maximum(layer_pass.lengths, 1e-30),
+        )
+        first_layer = ((first @ block.T) * layer_pass.back).sum(axis=0) * gradients.ratio
+        products.append(
+            weights * (first_layer + ((second @ layer_pass.hidden) * layer_pass.slopes).sum(axis=0))
+        )
+    return np.concatenate(products) if products else np.zeros(0)
 
 
-def _summed(node: Node, source: Source) -> bool:
+def _is_clipped_sum(node: Node, source: Source) -> bool:
     handle = node.handle
     if not isinstance(handle.operation, Release):
         return False
@@ -213,44 +251,42 @@ def _summed(node: Node, source: Source) -> bool:
     return source in [each.operation for each in lineage(query)]
 
 
-def _rate(handle: Handle) -> float:
-    """Return the chance with which a unit is in the samples that gradients are made from."""
+def _sampling_rate(handle: Handle) -> float:
+    """Return the probability that a unit is in the samples that gradients are computed from."""
     rates = [h.operation.rate for h in lineage(handle) if isinstance(h.operation, SampleOperation)]
     return float(np.prod(rates))
 
 
 # -----------------------------------------------------------------------------
-# The audit of a whole plan by one run, with canaries planted among its rows.
+# The protocol: coins, one run of the plan as it is declared, scores of what it released.
 #
-# Each canary is a unit of one row, in or out by a fair coin of its own; the plan runs once, as it
-# is
-# declared, and all that the run releases is scored. By the theorem of `adaptive_dp.audit.one_run`
-# (Steinke, Nasr and Jagielski 2023) the claim must hold wherever one coin is turned and all else
-# stays: that a unit comes or goes (``add_remove``), or is zeroed while the number of units stays
-# (``zero_out``). It is what the plan's certificate says, for one unit. Under ``replace_one`` no
-# unit
-# comes or goes, and a certificate of it promises nothing of that: such plans are refused.
+# Each canary is a unit of one row, in or out by a fair coin of its own. By the theorem of
+# `adaptive_dp.audit.one_run` (Steinke, Nasr and Jagielski 2023) the claim must hold where one coin
+# is turned and all else stays: where a unit is added or removed (``add_remove``), or zeroed out
+# while the public number of units stays (``zero_out``). That is what the plan's certificate says of
+# one unit. Under ``replace_one`` no unit is added or removed, and a certificate says nothing of it:
+# such plans are refused.
 #
-# Nothing outside of the plan hangs on how many canaries are in: a learner that divides by the
-# number
-# of rows has released it, with noise that its certificate pays for. A canary in a sampled round is
-# drawn by the plan's own coins. Other data stay as they are on all sides, so a score may know them.
+# Nothing outside the plan depends on how many canaries are in: a learner that divides by the number
+# of rows has released it, with noise that its certificate counts. Whether an included canary is in
+# a sampled round is decided by the plan's own sampling. Other data are the same whichever canaries
+# are in, so a score may use them.
 
 
-RUN = 1
-"""The stream of the run's seed; the coins have another."""
+RUN_STREAM = 1
+"""The stream of the run's seed; the coins have another, so that the run is independent of them."""
 
 
 @frozen
 class Seen:
-    """All that one run shows.
+    """All that one run releases.
 
     Parameters
     ----------
     released
         The outputs by name, as a run returns them.
     transcript
-        Every release in order, each round of a loop for itself, then outputs that are none.
+        Every release in order, those of each round of a loop by themselves, and other outputs.
 
     Examples
     --------
@@ -267,23 +303,23 @@ class Seen:
 
 
 Score = Callable[[Seen], ArrayLike]
-"""``score(seen)``: a number for each canary, larger where it seems to be in."""
+"""``score(seen)``: a number for each canary, larger where it seems to be included."""
 
 
 @frozen(eq=False, repr=False)
 class Planted:
-    """Data with some canaries, each a unit of its own, behind the others' rows.
+    """Data with the included canaries, each a unit of its own, after the other rows.
 
     Parameters
     ----------
     data
-        The others' rows, as a data set reads them; None for none.
+        The other rows, as a data set reads them; None for none.
     canaries
-        A mapping of columns, a structured array or a frame: a canary a row.
+        A mapping of columns, a structured array or a frame, one row for each canary.
     included
         Which of them are in, shape (m,).
     size
-        The public number of units, out ones included; None where it is private.
+        The public number of units, which counts excluded canaries too; None where it is private.
     """
 
     data: Any
@@ -293,38 +329,39 @@ class Planted:
 
     def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
         """Return the rows as a data set reads them."""
-        added = read_rows(_identified(self.canaries, columns, unit), columns, None).take(
+        added = read_rows(_with_unit_ids(self.canaries, columns, unit), columns, None).take(
             self.included
         )
         if self.data is None:
             joined, units = added.columns, np.arange(len(added.units), dtype=np.int64)
         else:
-            found = read_rows(self.data, columns, unit)
-            fresh = int(found.units.max(initial=-1)) + 1
-            units = np.concatenate([found.units, fresh + np.arange(len(added.units))])
+            rows = read_rows(self.data, columns, unit)
+            first_unit = int(rows.units.max(initial=-1)) + 1
+            units = np.concatenate([rows.units, first_unit + np.arange(len(added.units))])
             joined = {
-                name: _joined(found.columns[name], added.columns[name]) for name in added.columns
+                name: _concatenate(rows.columns[name], added.columns[name])
+                for name in added.columns
             }
         if self.size is None:
             return MemoryRows(joined, units)
-        out = int(np.count_nonzero(~self.included))
-        return Counted(joined, units, len(np.unique(units)) + out)
+        excluded = int(np.count_nonzero(~self.included))
+        return FixedSizeRows(joined, units, len(np.unique(units)) + excluded)
 
 
-def _identified(canaries: Any, columns: Mapping[str, Reading], unit: str | None) -> Any:
-    """Return canaries with a unit's column where one is declared, and they have none."""
-    rest = {name: reading for name, reading in columns.items() if name != unit}
-    if len(rest) == len(columns) or isinstance(canaries, str | os.PathLike):
+def _with_unit_ids(canaries: Any, columns: Mapping[str, Reading], unit: str | None) -> Any:
+    """Return canaries with a unit column where one is declared and they have none."""
+    readings = {name: reading for name, reading in columns.items() if name != unit}
+    if len(readings) == len(columns) or isinstance(canaries, str | os.PathLike):
         return canaries
     if unit in columns_of(canaries, [str(unit)]):
         return canaries
-    count = len(read_rows(canaries, rest, None).units)
+    count = len(read_rows(canaries, readings, None).units)
     names = [f"canary {i}" for i in range(count)]
-    return {**columns_of(canaries, list(rest)), str(unit): names}
+    return {**columns_of(canaries, list(readings)), str(unit): names}
 
 
-def _joined(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
-    """Return two columns as one; of different types, as cells: none must change what others are."""
+def _concatenate(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
+    """Return two columns as one; of different types as objects, so that no cell is converted."""
     if first.dtype.kind != second.dtype.kind:
         first, second = (cells.objects(each.tolist()) for each in (first, second))
     return np.concatenate([first, second])
@@ -351,14 +388,14 @@ def planted(
         m rows of the data set, a mapping of columns or a frame: see `corners` and `mislabeled`.
         Each becomes a unit of its own; a unit's column is not needed.
     score
-        What is made of all that the run shows: a number for each canary, shape (m,), larger where
-        it seems to be in; it may know all rows, and must not know which canaries are in. By default
-        the products of each canary's clipped gradients and the plan's released sums of gradients,
-        round by round, less what the other rows and half of the canaries would add.
+        A function of all that the run releases that returns a number for each canary, shape (m,),
+        larger where it seems to be in; it may know all rows, and must not know which canaries are
+        in. By default the gradient scores: inner products of each canary's clipped gradients and
+        the plan's released sums of gradients, less what the other rows and half of the canaries
+        would contribute, added over rounds.
     data
-        What the plan reads beside the canaries, by the data sets' names. What the audit says is
-        then as private as the data are. The canaries' data set may be left out: then it has none
-        but canaries.
+        The other data that the plan reads, by the data sets' names. The result is then as private
+        as the data are. The canaries' data set may be left out: it then holds canaries alone.
     into
         The name of the data set that gets the canaries, where the plan reads several.
     confidence
@@ -397,8 +434,8 @@ def planted(
     >>> dp.audit.planted(plan, canaries, seed=0).verdict != "violation"
     True
     """
-    allowed(confidence)
-    seed = checked(seed)
+    allowed_error(confidence)
+    seed = check_seed(seed)
     if not isinstance(plan, Pipeline):
         raise DeclarationError(f"planted audits a Pipeline, got {type(plan).__name__}")
     if data is not None and not isinstance(data, Mapping):
@@ -409,71 +446,72 @@ def planted(
         raise DeclarationError(
             f"score must be a function of what the run shows, got {type(score).__name__}"
         )
-    source = _source(plan, into)
+    source = _canary_source(plan, into)
     if plan.free:
         raise DeclarationError(
             f"parameters are still free: {', '.join(sorted(plan.free))}; calibrate the plan first"
         )
-    paper = plan.certify()
-    if not math.isfinite(paper.epsilon):
+    certificate = plan.certify()
+    if not math.isfinite(certificate.epsilon):
         raise DeclarationError(
             f"no epsilon is certified at delta = {plan.delta:g}, so there is nothing to audit; "
             "choose "
             "a delta with plan.with_delta(1e-6)"
         )
-    given = dict(data or {})
-    others = given.pop(source.name, None)
-    m = _count(canaries, source)
-    _sized(source, others, m)
+    fixed_data = dict(data or {})
+    others = fixed_data.pop(source.name, None)
+    m = _count_canaries(canaries, source)
+    _check_size(source, others, m)
 
     def train(included: NDArray[np.bool_]) -> ArrayLike:
-        def filled(rest: Any, which: NDArray[np.bool_]) -> dict[str, Any]:
-            return {**given, source.name: Planted(rest, canaries, which, source.size)}
+        def bind_canaries(other_rows: Any, present: NDArray[np.bool_]) -> dict[str, Any]:
+            return {**fixed_data, source.name: Planted(other_rows, canaries, present, source.size)}
 
-        told = Transcripts.of(plan, filled(others, included))
-        (drawn,) = seeds(stream(seed, RUN), 1)
-        run = Recorded(plan.structure, drawn, frozenset(told.shown), {})
-        along = None
+        transcripts = Transcripts.of(plan, bind_canaries(others, included))
+        (run_seed,) = run_seeds(stream(seed, RUN_STREAM), 1)
+        run = RecordedRun(plan.structure, run_seed, frozenset(transcripts.shown), {})
+        gradient_scores = None
         if score is None:
-            nobody, everybody = np.zeros(m, dtype=np.bool_), np.ones(m, dtype=np.bool_)
-            alone = evolve(source, size=None)
-            along = Along.of(
+            none, every = np.zeros(m, dtype=np.bool_), np.ones(m, dtype=np.bool_)
+            unsized = evolve(source, size=None)
+            gradient_scores = GradientScores.of(
                 plan.structure,
-                told.shown,
+                transcripts.shown,
                 source,
-                alone.bind(Planted(others, canaries, nobody)),
-                alone.bind(Planted(None, canaries, everybody)),
+                unsized.bind(Planted(others, canaries, none)),
+                unsized.bind(Planted(None, canaries, every)),
             )
-            run.watch_releases(along)
-        told.begin(run)
+            run.watch_releases(gradient_scores)
+        transcripts.begin(run)
         run.all()
-        if along is not None:
-            return along.scores
+        # scores are functions of releases, the other rows and all canaries, never of the coins
+        if gradient_scores is not None:
+            return gradient_scores.scores
         assert score is not None
-        return score(Seen(released(plan, run), tuple(run.told)))
+        return score(Seen(released_values(plan, run), tuple(run.transcript)))
 
-    found = one_run(train, m, paper, confidence=confidence, seed=seed)
+    result = one_run(train, m, certificate, confidence=confidence, seed=seed)
     notes = [f"a canary is a unit of {source.name!r} with one row ({source.neighbors})"]
     if data:
         notes.append("made with given data: this audit is as private as they are")
-    return evolve(found, notes=(*found.notes, *notes))
+    return evolve(result, notes=(*result.notes, *notes))
 
 
-def _count(canaries: Any, source: Source) -> int:
-    """Return how many canaries there are."""
+def _count_canaries(canaries: Any, source: Source) -> int:
+    """Return the number of canaries."""
     columns = {name: each for name, each in source.columns.items() if name != source.unit}
     return evolve(source, unit=None, size=None, columns=columns).bind(canaries).size()
 
 
-def _source(plan: Pipeline, into: str | None) -> Source:
-    """Return the data set that gets the canaries; refuse exchanges."""
+def _canary_source(plan: Pipeline, into: str | None) -> Source:
+    """Return the data set that gets the canaries; refuse replace_one."""
     operations = [node.handle.operation for node in plan.structure]
-    found = {each.name: each for each in operations if isinstance(each, Source)}
-    if not (any(into == name for name in found) if into is not None else len(found) == 1):
+    sources = {each.name: each for each in operations if isinstance(each, Source)}
+    if not (any(into == name for name in sources) if into is not None else len(sources) == 1):
         raise DeclarationError(
-            f"into must name one of the plan's data sets of rows, {sorted(found)}, got {into!r}"
+            f"into must name one of the plan's data sets of rows, {sorted(sources)}, got {into!r}"
         )
-    source = found[into if into is not None else next(iter(found))]
+    source = sources[into if into is not None else next(iter(sources))]
     if source.neighbors == "replace_one":
         raise DeclarationError(
             f"{source.name!r} has replace_one neighbours, of which a certificate promises nothing "
@@ -482,11 +520,11 @@ def _source(plan: Pipeline, into: str | None) -> Source:
     return source
 
 
-def _sized(source: Source, others: Any, canaries: int) -> None:
+def _check_size(source: Source, others: Any, canaries: int) -> None:
     if source.size is None:
         return
-    bound = None if others is None else evolve(source, size=None).bind(others)
-    units = canaries if bound is None else bound.size() + canaries
+    rows = None if others is None else evolve(source, size=None).bind(others)
+    units = canaries if rows is None else rows.size() + canaries
     if units != source.size:
         raise DataError(
             f"{source.name!r} declares {source.size} units, but those of the data and the "

@@ -1,15 +1,15 @@
-"""What an audit found: a lower bound, its witness, and what the audit could have found."""
+"""The result of an audit: lower bounds, the event that shows them, and the audit's power."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import asdict, field, frozen
 
+from accountants.document import write_float
 from accountants.errors import nonnegative
 from accountants.guarantee import Points, implied, most
 from accountants.numerics import shown
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 FORMAT = "adaptive-dp/audit/1"
 
 Outcome = Literal["violation", "consistent", "underpowered"]
-"""A claim is refuted; or not, by an audit that would have found worse; or by one too weak."""
+"""The claim is refuted ("violation"); not refuted by an audit that would have refuted a much larger
+epsilon ("consistent"); or the audit was too weak to tell ("underpowered")."""
 
 
 @frozen
 class Witness:
-    """The event that tells the two sides apart the best.
+    """The event on which the bounds of an audit rest, and how often guesses by it were right.
 
     Parameters
     ----------
@@ -36,9 +37,9 @@ class Witness:
     event
         The outcomes by which the auditor guesses, in words.
     right, wrong, tries
-        How many of so many fresh runs, each of a side that a fair coin chose, the auditor guessed
-        right, and wrong; on the others no guess was made. Of an audit by one run, how many of so
-        many canaries.
+        Numbers of fresh runs: on how many the auditor guessed the data set, which a fair coin had
+        chosen, right and wrong, and how many there were; on the others no guess was made. Of an
+        audit by one run, numbers of canaries.
 
     Examples
     --------
@@ -57,16 +58,16 @@ class Witness:
 
 @frozen
 class ProfilePoint:
-    """One epsilon, with what was shown and what is claimed of delta.
+    """A point of the privacy profile: the delta that was shown, and the one claimed, at an epsilon.
 
     Parameters
     ----------
     epsilon
         In nats.
     shown
-        A lower bound of delta. Those of all epsilon hold together with the audit's confidence.
+        A lower bound of delta. Those at all epsilon hold together with the audit's confidence.
     claimed
-        At most this follows from the claim.
+        The upper bound of delta that follows from the claim.
 
     Examples
     --------
@@ -83,18 +84,19 @@ class ProfilePoint:
 
 @frozen
 class TradeoffPoint:
-    """A threshold on the audit's score, as an event by which to guess a side.
+    """A point of the trade-off curve: how often guesses by one threshold are right and wrong.
 
     Parameters
     ----------
     guess, threshold
         "first" where the score is at least the threshold, "second" where it is below.
     wrong, right
-        At most so often the guess is made on the other side, and at least so often on its own. The
-        bounds of all thresholds hold together with the audit's confidence.
+        An upper bound of the probability of the guess on the other data set, and a lower bound of
+        its probability on its own. The bounds of all thresholds hold together with the audit's
+        confidence.
     claimed
-        By the claim, what happens at most as often as ``wrong`` on one side happens at most so
-        often on the other: where ``right`` is more, the claim is refuted.
+        The largest probability that the claim allows, on one data set, for an event of probability
+        ``wrong`` on the other: where ``right`` is larger, the claim is refuted.
 
     Examples
     --------
@@ -113,15 +115,15 @@ class TradeoffPoint:
 
 @frozen(repr=False)
 class Audit:
-    """The result of an audit. It never says "private": only what was, or could have been, found.
+    """The result of an audit: lower bounds on what a mechanism leaks. It never proves privacy.
 
     Parameters
     ----------
     claim
-        What was claimed, in words.
+        The claim as a sentence.
     epsilon, delta
-        The point of the claim that was tested; epsilon in nats. Of a curve, the learning draws
-        chose it.
+        The point of the claim that was tested; epsilon in nats. Of a curve, the point that the
+        learning draws chose.
     epsilon_lower
         With the confidence, the true epsilon at ``delta`` is at least this; in nats.
     delta_lower
@@ -130,11 +132,11 @@ class Audit:
         With the confidence, the mechanism is mu-GDP for no smaller mu; of an audit by one run only
         if the canaries are independent of each other. Never used in the verdict.
     confidence
-        Over all pairs: that a claim that is kept is not refuted; of the lower bounds of epsilon and
-        of mu, each by itself; and of that of delta and all points of `profile` and `tradeoff`,
-        together.
+        Over all pairs, the probability that a true claim is not refuted; that the lower bound of
+        epsilon holds, and that of mu, each by itself; and that the lower bound of delta and all
+        points of `profile` and `tradeoff` hold together.
     samples
-        Runs on each side of each pair, on average; 1 of an audit by one run.
+        Runs on each data set of each pair, on average; 1 of an audit by one run.
     pairs
         All pairs tried, in words.
     witness
@@ -143,22 +145,22 @@ class Audit:
         "violation" where the claim is refuted with the confidence; "underpowered" where even an
         epsilon of twice the claimed one (and one more) would have been missed; else "consistent".
     power
-        The least epsilon at ``delta`` that this event, at so many samples, would have shown to
-        exceed the claim with probability 0.9; infinite where none.
+        The least true epsilon at ``delta`` that this event, with as many samples, would have shown
+        to exceed the claim with probability 0.9; infinite where there is none.
     assumptions
-        What the audit took for granted.
+        Premises of the bounds that the audit could not check.
     notes
-        What else it saw.
+        Other remarks.
     seconds
         The time it took.
     seed
         The seed of its randomness; None where that was the operating system's.
     tried
-        What the tries are: "runs", or "canaries" of one run.
+        What `witness` counts: "runs", or "canaries" of one run.
     claimed
         All points (epsilon, delta) of the claim.
     band
-        How many of the fresh runs score at least each threshold; None of an audit by one run.
+        How many of the fresh runs score at least each threshold; None for an audit by one run.
 
     Examples
     --------
@@ -190,13 +192,12 @@ class Audit:
 
     def __bool__(self) -> bool:
         """Refuse: an audit is not a yes or no."""
-        raise TypeError("an audit is no yes or no; look at its verdict")
+        raise TypeError("an audit has no truth value; use its verdict")
 
     def tradeoff(self) -> tuple[TradeoffPoint, ...]:
-        """Return what was shown of the trade-off: how often guesses are right, and how often wrong.
+        """Return bounds of the trade-off curve: a point for each threshold and each guess.
 
-        A corner for each threshold of the band and each guess. Where one goes beyond what is
-        claimed there, the verdict is a violation.
+        Where the lower bound ``right`` is above ``claimed``, the claim is refuted.
 
         Examples
         --------
@@ -215,7 +216,7 @@ class Audit:
         )
 
     def profile(self, epsilons: Sequence[float] | None = None) -> tuple[ProfilePoint, ...]:
-        """Return what was shown of the privacy profile: delta at each epsilon.
+        """Return lower bounds of the privacy profile: delta at each epsilon.
 
         Parameters
         ----------
@@ -235,8 +236,8 @@ class Audit:
         True
         """
         corners = self._corners()
-        asked = self._epsilons() if epsilons is None else epsilons
-        points = [nonnegative("epsilon", each) for each in asked]
+        chosen = self._epsilons() if epsilons is None else epsilons
+        points = [nonnegative("epsilon", each) for each in chosen]
         return tuple(
             ProfilePoint(e, self._delta(e, corners), implied(self.claimed, e)) for e in points
         )
@@ -249,30 +250,34 @@ class Audit:
         return sorted({*(highest * k / 40 for k in range(41)), self.epsilon})
 
     def _delta(self, epsilon: float, corners: tuple[Corner, ...]) -> float:
-        """Return the most that is shown: by the band, or by the event, for delta falls."""
-        found = max((each.delta(epsilon) for each in corners), default=0.0)
+        """Return the larger of the band's and the event's lower bounds of delta."""
+        largest = max((each.delta(epsilon) for each in corners), default=0.0)
+        # the privacy profile falls in epsilon: a lower bound at one epsilon holds at smaller ones
         if epsilon <= self.epsilon:
-            found = max(found, self.delta_lower)
-        return max(found, self.delta) if epsilon < self.epsilon_lower else found
+            largest = max(largest, self.delta_lower)
+        return max(largest, self.delta) if epsilon < self.epsilon_lower else largest
 
     def document(self) -> dict[str, Any]:
-        """Return everything as JSON values; infinity is the text "inf"."""
-        found: dict[str, Any] = {"format": FORMAT, **asdict(self)}
-        found["tradeoff"] = [asdict(each) for each in self.tradeoff()]
-        found["profile"] = [asdict(each) for each in self.profile()]
+        """Return all fields, the trade-off and the profile as JSON values.
+
+        Floats are written by `accountants.document.write_float`: infinity is ``{"float": "inf"}``.
+        """
+        fields: dict[str, Any] = {"format": FORMAT, **asdict(self)}
+        fields["tradeoff"] = [asdict(point) for point in self.tradeoff()]
+        fields["profile"] = [asdict(point) for point in self.profile()]
         return {
-            name: "inf" if isinstance(value, float) and value == math.inf else value
-            for name, value in found.items()
+            name: write_float(value) if isinstance(value, float) else value
+            for name, value in fields.items()
         }
 
     def to_json(self) -> str:
-        """Return the JSON text."""
+        """Return the document as a JSON str."""
         return json.dumps(self.document(), sort_keys=True, indent=1, allow_nan=False) + "\n"
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return what `__str__` shows: names and texts."""
-        seen = self.witness
-        many = self.tried == "runs"
+        """Return the lines that `__str__` shows: pairs of a name and a str."""
+        witness = self.witness
+        is_repeated = self.tried == "runs"
         mu = shown(self.mu_lower, upward=False)
         epsilon, delta = (shown(bound, upward=True) for bound in (self.epsilon, self.delta))
         count = f"{self.samples} of each of {len(self.pairs)} pair(s)"
@@ -282,13 +287,19 @@ class Audit:
             ("tested at", f"epsilon {epsilon}, delta {delta}"),
             ("epsilon is at least", shown(self.epsilon_lower, upward=False)),
             ("delta is at least", shown(self.delta_lower, upward=False)),
-            ("mu is at least", mu if many else f"{mu}, if canaries are independent of each other"),
+            (
+                "mu is at least",
+                mu if is_repeated else f"{mu}, if canaries are independent of each other",
+            ),
             ("confidence", f"{self.confidence:g}"),
             ("would have found", f"epsilon {shown(self.power, upward=True)}, with probability 0.9"),
-            ("pair", seen.pair),
-            ("event", seen.event),
-            ("guesses", f"{seen.right} right, {seen.wrong} wrong, of {seen.tries} {self.tried}"),
-            ("runs on each side", count) if many else ("runs", "1"),
+            ("pair", witness.pair),
+            ("event", witness.event),
+            (
+                "guesses",
+                f"{witness.right} right, {witness.wrong} wrong, of {witness.tries} {self.tried}",
+            ),
+            ("runs on each data set", count) if is_repeated else ("runs", "1"),
         ]
         rows += [("assumes", text) for text in self.assumptions]
         rows += [("note", text) for text in self.notes]
@@ -313,7 +324,7 @@ class Audit:
         return f"<table>{cells}</table>"
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw what is claimed, what was shown, and what would have been found.
+        """Draw the claimed epsilon, its lower bound, and the least that would have been found.
 
         Needs matplotlib: ``pip install "adaptive-dp[report]"``.
         """

@@ -14,23 +14,21 @@ from accountants.numerics import Array
 from adaptive_dp.audit.neighbors import Outcomes
 
 # -----------------------------------------------------------------------------
-# Outcomes of any kind as numbers: a pattern that is compared as a whole, and columns.
+# Outcomes of any kind as a table: a pattern for each, compared as a whole, and columns of numbers.
 #
-# Whatever is no number (a text, None, a bool, NaN, an infinity, a length) is part of the pattern,
-# and so is a column with few values. A bool is a column too, 1 or -1, so that answers that add up
-# are
-# learned from far fewer runs than all of their patterns. Patterns are kept as 64-bit hashes: that
-# two
-# may share one costs power, never truth.
+# Whatever is not a finite number (a str, None, a bool, NaN, an infinity, a length) is part of the
+# pattern, and so is a column with few values. A bool is a column too, 1 or -1, so that sums of
+# answers are learned from far fewer runs than all of their patterns. Patterns are stored as 64-bit
+# hashes: a collision costs power, never validity.
 
 
 Hashes = NDArray[np.uint64]
 
-_FEW = 50
-"""A column with at most so many values is part of the pattern."""
+_MAX_DISCRETE = 50
+"""A column with at most so many different values is part of the pattern."""
 
-_WIDE = 64
-"""In outcomes of more columns, none is."""
+_MAX_COLUMNS = 64
+"""With more columns than this, none is part of the pattern."""
 
 
 @frozen(eq=False)
@@ -50,19 +48,19 @@ class Table:
 
 def table(outcomes: Outcomes, width: int | None = None) -> Table:
     """Return outcomes as a table, with ``width`` columns where that is given."""
-    found = _plain(outcomes)
-    if found is None:
-        found = _rows([_flat(each) for each in outcomes], width)
-    numbers = found.numbers
+    converted = _numeric_table(outcomes)
+    if converted is None:
+        converted = _mixed_table([_flatten(each) for each in outcomes], width)
+    numbers = converted.numbers
     if width is not None and numbers.shape[1] != width:
         fitted = np.zeros((len(numbers), width))
-        some = min(width, numbers.shape[1])
-        fitted[:, :some] = numbers[:, :some]
+        shared = min(width, numbers.shape[1])
+        fitted[:, :shared] = numbers[:, :shared]
         numbers = fitted
-    return _finite(Table(found.patterns, numbers))
+    return _finite_table(Table(converted.patterns, numbers))
 
 
-def _plain(outcomes: Outcomes) -> Table | None:
+def _numeric_table(outcomes: Outcomes) -> Table | None:
     """Return an array of numbers as a table; None for anything else."""
     if not isinstance(outcomes, np.ndarray) or outcomes.dtype.kind not in "fiub":
         return None
@@ -70,23 +68,23 @@ def _plain(outcomes: Outcomes) -> Table | None:
     return Table(np.zeros(len(outcomes), dtype=np.uint64), numbers)
 
 
-def _rows(flat: list[tuple[str, list[float]]], width: int | None) -> Table:
-    most = max((len(numbers) for _, numbers in flat), default=0) if width is None else width
-    matrix = np.zeros((len(flat), most))
-    known: dict[str, int] = {}
+def _mixed_table(flat: list[tuple[str, list[float]]], width: int | None) -> Table:
+    columns = max((len(numbers) for _, numbers in flat), default=0) if width is None else width
+    matrix = np.zeros((len(flat), columns))
+    hashes: dict[str, int] = {}
     patterns = np.empty(len(flat), dtype=np.uint64)
     for i, (pattern, numbers) in enumerate(flat):
-        if pattern not in known:
-            known[pattern] = int.from_bytes(
+        if pattern not in hashes:
+            hashes[pattern] = int.from_bytes(
                 hashlib.blake2b(pattern.encode(errors="replace"), digest_size=8).digest()
             )
-        patterns[i] = known[pattern]
-        some = numbers[:most]
-        matrix[i, : len(some)] = some
+        patterns[i] = hashes[pattern]
+        kept_numbers = numbers[:columns]
+        matrix[i, : len(kept_numbers)] = kept_numbers
     return Table(patterns, matrix)
 
 
-def _flat(value: Any) -> tuple[str, list[float]]:
+def _flatten(value: Any) -> tuple[str, list[float]]:
     """Return a value's pattern, and the numbers in it, in order."""
     numbers: list[float] = []
     return _pattern(value, numbers), numbers
@@ -121,80 +119,81 @@ def _pattern(value: Any, numbers: list[float]) -> str:
     return f"{type(value).__name__} {value!r}"
 
 
-def _finite(found: Table) -> Table:
+def _finite_table(features: Table) -> Table:
     """Return the table with NaN and infinities as part of the pattern."""
-    numbers = found.numbers
-    strange = ~np.isfinite(numbers)
-    if not strange.any():
-        return found
-    kinds = np.where(np.isnan(numbers), 1.0, np.where(numbers > 0, 2.0, 3.0)) * strange
-    return Table(mixed(found.patterns, kinds), np.where(strange, 0.0, numbers))
+    numbers = features.numbers
+    not_finite = ~np.isfinite(numbers)
+    if not not_finite.any():
+        return features
+    kinds = np.where(np.isnan(numbers), 1.0, np.where(numbers > 0, 2.0, 3.0)) * not_finite
+    return Table(hash_columns(features.patterns, kinds), np.where(not_finite, 0.0, numbers))
 
 
-def mixed(patterns: Hashes, columns: Array) -> Hashes:
+def hash_columns(patterns: Hashes, columns: Array) -> Hashes:
     """Return hashes of patterns together with the values in some columns."""
-    found = patterns.copy()
+    hashes = patterns.copy()
     values = np.ascontiguousarray(columns + 0.0)  # one zero
     for column in values.T:
         word = np.ascontiguousarray(column).view(np.uint64)
-        found = (found ^ word) * np.uint64(0x9E3779B97F4A7C15)
-        found ^= found >> np.uint64(29)
-        found *= np.uint64(0xBF58476D1CE4E5B9)
-        found ^= found >> np.uint64(32)
-    return found
+        hashes = (hashes ^ word) * np.uint64(0x9E3779B97F4A7C15)
+        hashes ^= hashes >> np.uint64(29)
+        hashes *= np.uint64(0xBF58476D1CE4E5B9)
+        hashes ^= hashes >> np.uint64(32)
+    return hashes
 
 
-def few(both: Array) -> NDArray[np.bool_]:
-    """Return which columns have few values, from the numbers of both sides."""
+def discrete_columns(both: Array) -> NDArray[np.bool_]:
+    """Return which columns have few different values, from the numbers of both data sets."""
     width = both.shape[1]
-    if width > _WIDE:
+    if width > _MAX_COLUMNS:
         return np.zeros(width, dtype=np.bool_)
-    return np.array([len(np.unique(both[:, j])) <= _FEW for j in range(width)], dtype=np.bool_)
+    return np.array(
+        [len(np.unique(both[:, j])) <= _MAX_DISCRETE for j in range(width)], dtype=np.bool_
+    )
 
 
 # -----------------------------------------------------------------------------
 # Scores by which an auditor guesses: learned log-likelihood ratios of first against second.
 #
-# Each learner takes tables of both sides and returns `Scorer`s: a function from a table to a score
-# for each row, with words for it. Scores need not be right, only useful: the events that they
-# define
-# are certified on draws that the learners never saw.
+# Each learner takes the tables of both data sets' training draws and returns a `Scorer`, a function
+# from a table to a score for each row. A score need not be a likelihood ratio, only useful: the
+# events that it defines are tested on fresh draws that no learner has seen.
 
 
 _BINS = 128
-"""At most so many cells a column."""
+"""At most so many histogram cells for a column."""
 
-_CELL = 25
-"""At least so many training rows a cell, on average."""
+_ROWS_PER_CELL = 25
+"""At least so many training rows for a cell, on average."""
 
 
 @frozen(eq=False)
 class Scorer:
-    """A score and what it is."""
+    """A score for each row of a table, and its description for the result."""
 
     words: str
     score: Callable[[Table], Array]
 
 
 def scorers(first: Table, second: Table, rng: np.random.Generator) -> Iterator[Scorer]:
-    """Return the scores learned from both sides' tables."""
+    """Return the scores learned from the tables of both data sets."""
     numbers = np.concatenate([first.numbers, second.numbers])
     width = numbers.shape[1]
-    discrete = few(numbers)
-    key = _Key(discrete)
+    discrete = discrete_columns(numbers)
+    key = _PatternKey(discrete)
     keys = np.unique(np.concatenate([key(first), key(second)]))
-    varied = width > 0 and not discrete.all()
+    has_continuous = width > 0 and not discrete.all()
     if len(keys) > 1:
-        score = _patterns(key, first, second)
+        score = _pattern_ratio(key, first, second)
         yield Scorer("the ratio of how often this very outcome was seen", score)
-        if varied:
+        if has_continuous:
             yield Scorer(
                 "its pattern's ratio, and the histograms of its numbers within the pattern",
-                _within(key, keys, first, second),
+                _pattern_histograms(key, keys, first, second),
             )
     if width:
         name = "the histogram of the value" if width == 1 else "histograms of each coordinate"
-        yield Scorer(name, _additive(first.numbers, second.numbers))
+        yield Scorer(name, _histogram_sum(first.numbers, second.numbers))
         for j in range(min(width, 16)):
             where = "the value" if width == 1 else f"coordinate {j}"
             yield Scorer(where, _column(j))
@@ -219,62 +218,66 @@ def scorers(first: Table, second: Table, rng: np.random.Generator) -> Iterator[S
 # --- patterns
 
 
-class _Key:
+class _PatternKey:
     """The pattern of a row, with its columns of few values."""
 
     def __init__(self, discrete: np.ndarray) -> None:
         self.discrete = discrete
 
-    def __call__(self, found: Table) -> Hashes:
-        return mixed(found.patterns, found.numbers[:, self.discrete])
+    def __call__(self, features: Table) -> Hashes:
+        return hash_columns(features.patterns, features.numbers[:, self.discrete])
 
 
-def _patterns(key: _Key, first: Table, second: Table) -> Callable[[Table], Array]:
-    lookup = _counted(key(first), key(second))
+def _pattern_ratio(key: _PatternKey, first: Table, second: Table) -> Callable[[Table], Array]:
+    lookup = _frequency_ratio(key(first), key(second))
     return lambda found: lookup(key(found))
 
 
-def _counted(first: Hashes, second: Hashes) -> Callable[[Hashes], Array]:
+def _frequency_ratio(first: Hashes, second: Hashes) -> Callable[[Hashes], Array]:
     """Return the log-ratio of how often a key was seen; 0 for a key that never was."""
-    keys, place = np.unique(np.concatenate([first, second]), return_inverse=True)
-    a = np.bincount(place[: len(first)], minlength=len(keys))
-    b = np.bincount(place[len(first) :], minlength=len(keys))
-    ratios = _ratio(a, b, len(first), len(second))
+    keys, inverse = np.unique(np.concatenate([first, second]), return_inverse=True)
+    a = np.bincount(inverse[: len(first)], minlength=len(keys))
+    b = np.bincount(inverse[len(first) :], minlength=len(keys))
+    ratios = _log_ratio(a, b, len(first), len(second))
 
-    def score(asked: Hashes) -> Array:
-        at = np.minimum(np.searchsorted(keys, asked), max(0, len(keys) - 1))
-        return np.where(keys[at] == asked, ratios[at], 0.0)
+    def score(wanted: Hashes) -> Array:
+        positions = np.minimum(np.searchsorted(keys, wanted), max(0, len(keys) - 1))
+        return np.where(keys[positions] == wanted, ratios[positions], 0.0)
 
     return score
 
 
-def _ratio(a: np.ndarray, b: np.ndarray, first: int, second: int) -> Array:
-    """Return log-ratios of frequencies, half a row added to each."""
-    found: Array = np.log((a + 0.5) / (first + 1)) - np.log((b + 0.5) / (second + 1))
-    return found
+def _log_ratio(a: np.ndarray, b: np.ndarray, first: int, second: int) -> Array:
+    """Return log-ratios of frequencies, with half a row added to each count so that none is 0."""
+    ratio: Array = np.log((a + 0.5) / (first + 1)) - np.log((b + 0.5) / (second + 1))
+    return ratio
 
 
-_LEAST = 200
-"""A pattern with fewer training rows on a side gets no histograms of its own."""
+_MIN_PATTERN_ROWS = 200
+"""A pattern with fewer training rows of a data set gets no histograms of its own."""
 
 
-def _within(key: _Key, keys: Hashes, first: Table, second: Table) -> Callable[[Table], Array]:
-    lookup = _counted(key(first), key(second))
-    free = np.flatnonzero(~key.discrete)
-    inner: dict[int, Callable[[Array], Array]] = {}
+def _pattern_histograms(
+    key: _PatternKey, keys: Hashes, first: Table, second: Table
+) -> Callable[[Table], Array]:
+    lookup = _frequency_ratio(key(first), key(second))
+    continuous = np.flatnonzero(~key.discrete)
+    learned_by_pattern: dict[int, Callable[[Array], Array]] = {}
     a, b = key(first), key(second)
-    for each in keys.tolist():
-        one, two = first.numbers[a == each], second.numbers[b == each]
-        if min(len(one), len(two)) >= _LEAST:
-            inner[each] = _histograms(one[:, free], two[:, free])
+    for pattern in keys.tolist():
+        first_rows, second_rows = first.numbers[a == pattern], second.numbers[b == pattern]
+        if min(len(first_rows), len(second_rows)) >= _MIN_PATTERN_ROWS:
+            learned_by_pattern[pattern] = _histograms(
+                first_rows[:, continuous], second_rows[:, continuous]
+            )
 
-    def score(found: Table) -> Array:
-        asked = key(found)
-        total = lookup(asked)
-        for each, learned in inner.items():
-            mine = asked == np.uint64(each)
-            if mine.any():
-                total[mine] += learned(found.numbers[mine][:, free])
+    def score(features: Table) -> Array:
+        patterns = key(features)
+        total = lookup(patterns)
+        for pattern, learned in learned_by_pattern.items():
+            matches = patterns == np.uint64(pattern)
+            if matches.any():
+                total[matches] += learned(features.numbers[matches][:, continuous])
         return total
 
     return score
@@ -283,7 +286,7 @@ def _within(key: _Key, keys: Hashes, first: Table, second: Table) -> Callable[[T
 # --- columns
 
 
-def _additive(first: Array, second: Array) -> Callable[[Table], Array]:
+def _histogram_sum(first: Array, second: Array) -> Callable[[Table], Array]:
     learned = _histograms(first, second)
     return lambda found: learned(found.numbers)
 
@@ -303,16 +306,16 @@ def _histograms(first: Array, second: Array) -> Callable[[Array], Array]:
 
 def _histogram(first: Array, second: Array) -> Callable[[Array], Array]:
     both = np.concatenate([first, second])
-    cells = int(np.clip(len(both) / _CELL, 2, _BINS))
+    cells = int(np.clip(len(both) / _ROWS_PER_CELL, 2, _BINS))
     edges = np.unique(np.quantile(both, np.linspace(0, 1, cells + 1)[1:-1], method="higher"))
 
     def place(numbers: Array) -> np.ndarray:
-        """Return the cell: a value equal to an edge is above it; each edge has a cell below."""
+        """Return the index of each number's cell; a number equal to an edge is above it."""
         return np.searchsorted(edges, numbers, side="right")
 
     a = np.bincount(place(first), minlength=len(edges) + 1)
     b = np.bincount(place(second), minlength=len(edges) + 1)
-    ratios = _ratio(a, b, len(first), len(second))
+    ratios = _log_ratio(a, b, len(first), len(second))
     return lambda numbers: ratios[place(numbers)]
 
 
@@ -326,22 +329,25 @@ def _column(j: int) -> Callable[[Table], Array]:
 
 
 def _bits(j: int, first: Table, second: Table) -> Callable[[Table], Array]:
-    """Return the log-ratio of the exponents of the last bits (Mironov 2012: they may tell all)."""
+    """Return the log-ratio of the exponents of the last set bits.
+
+    Of naive floating-point noise they can reveal the value (Mironov 2012).
+    """
     learned = _histogram(_last_bit(first.numbers[:, j]), _last_bit(second.numbers[:, j]))
     return lambda found: learned(_last_bit(found.numbers[:, j]))
 
 
 def _last_bit(numbers: Array) -> Array:
     """Return the exponent of each float's last bit that is set; 0 for zero."""
-    part, exponent = np.frexp(numbers)
-    mantissa = np.abs(part * 2.0**53).astype(np.int64)
+    fraction, exponent = np.frexp(numbers)
+    mantissa = np.abs(fraction * 2.0**53).astype(np.int64)
     last = (mantissa & -mantissa).astype(np.float64)
-    found: Array = np.where(mantissa == 0, 0.0, exponent - 53 + np.log2(np.maximum(last, 1.0)))
-    return found
+    exponents: Array = np.where(mantissa == 0, 0.0, exponent - 53 + np.log2(np.maximum(last, 1.0)))
+    return exponents
 
 
 def _linear(first: Array, second: Array) -> Callable[[Table], Array]:
-    """Return Fisher's discriminant, of ranks' tails cut, ridge-regularised."""
+    """Return Fisher's linear discriminant of clipped numbers, ridge-regularised."""
     both = np.concatenate([first, second])
     low, high = np.quantile(both, [0.001, 0.999], axis=0)
     a, b = np.clip(first, low, high), np.clip(second, low, high)
@@ -359,13 +365,13 @@ def _linear(first: Array, second: Array) -> Callable[[Table], Array]:
 def _projected(
     direction: Array, first: Table, second: Table, centre: Array | None = None
 ) -> Callable[[Table], Array]:
-    def onto(numbers: Array) -> Array:
-        moved = numbers if centre is None else np.abs(numbers - centre)
-        found: Array = moved @ direction
-        return found
+    def project(numbers: Array) -> Array:
+        centred = numbers if centre is None else np.abs(numbers - centre)
+        projected: Array = centred @ direction
+        return projected
 
-    learned = _histogram(onto(first.numbers), onto(second.numbers))
-    return lambda found: learned(onto(found.numbers))
+    learned = _histogram(project(first.numbers), project(second.numbers))
+    return lambda projected: learned(project(projected.numbers))
 
 
 # --- a tree
@@ -373,16 +379,16 @@ def _projected(
 
 _DEPTH = 7
 _CUTS = 15
-_LEAF = 100
+_MIN_LEAF = 100
 
 
 def _tree(first: Array, second: Array) -> Callable[[Table], Array]:
-    """Return the log-ratio of the leaf, in a tree that is grown by the gain in likelihood."""
-    grown = _grow(first, second, len(first), len(second), _DEPTH)
+    """Return the log-ratio of a row's leaf, in a tree grown by the gain in log-likelihood."""
+    tree = _grow_tree(first, second, len(first), len(second), _DEPTH)
 
-    def score(found: Table) -> Array:
-        result = np.zeros(len(found))
-        _fall(grown, found.numbers, np.arange(len(found)), result)
+    def score(features: Table) -> Array:
+        result = np.zeros(len(features))
+        _descend(tree, features.numbers, np.arange(len(features)), result)
         return result
 
     return score
@@ -391,53 +397,59 @@ def _tree(first: Array, second: Array) -> Callable[[Table], Array]:
 _Tree = tuple[int, float, "_Tree", "_Tree"] | float
 
 
-def _grow(first: Array, second: Array, m: int, n: int, depth: int) -> _Tree:
-    leaf = float(_ratio(np.array(len(first)), np.array(len(second)), m, n))
-    if depth == 0 or len(first) + len(second) < 2 * _LEAF:
+def _grow_tree(first: Array, second: Array, m: int, n: int, depth: int) -> _Tree:
+    leaf = float(_log_ratio(np.array(len(first)), np.array(len(second)), m, n))
+    if depth == 0 or len(first) + len(second) < 2 * _MIN_LEAF:
         return leaf
     best = (1e-9, -1, 0.0)
-    many = min(first.shape[1], 24)
-    for j in range(many):
-        best = max(best, _cut(first[:, j], second[:, j], j))
-    _, j, at = best
+    columns = min(first.shape[1], 24)
+    for j in range(columns):
+        best = max(best, _best_cut(first[:, j], second[:, j], j))
+    _, j, threshold = best
     if j < 0:
         return leaf
-    above, beside = first[:, j] >= at, second[:, j] >= at
+    first_above, second_above = first[:, j] >= threshold, second[:, j] >= threshold
     return (
         j,
-        at,
-        _grow(first[~above], second[~beside], m, n, depth - 1),
-        _grow(first[above], second[beside], m, n, depth - 1),
+        threshold,
+        _grow_tree(first[~first_above], second[~second_above], m, n, depth - 1),
+        _grow_tree(first[first_above], second[second_above], m, n, depth - 1),
     )
 
 
-def _cut(first: Array, second: Array, j: int) -> tuple[float, int, float]:
-    """Return the gain, the column and the place of its best cut."""
+def _best_cut(first: Array, second: Array, j: int) -> tuple[float, int, float]:
+    """Return the gain, the column and the threshold of its best cut."""
     both = np.concatenate([first, second])
     cuts = np.unique(np.quantile(both, np.linspace(0, 1, _CUTS + 2)[1:-1], method="higher"))
     a = np.searchsorted(np.sort(first), cuts, side="left").astype(np.float64)
     b = np.searchsorted(np.sort(second), cuts, side="left").astype(np.float64)
     m, n = len(first), len(second)
-    big = np.minimum(a + b, m + n - a - b) >= _LEAF
-    if not big.any():
+    large_enough = np.minimum(a + b, m + n - a - b) >= _MIN_LEAF
+    if not large_enough.any():
         return 0.0, -1, 0.0
-    gain = np.where(big, _told(a, b) + _told(m - a, n - b) - _told(np.array(m), np.array(n)), 0.0)
-    at = int(np.argmax(gain))
-    return float(gain[at]), j, float(cuts[at])
+    gain = np.where(
+        large_enough,
+        _log_likelihood(a, b)
+        + _log_likelihood(m - a, n - b)
+        - _log_likelihood(np.array(m), np.array(n)),
+        0.0,
+    )
+    best = int(np.argmax(gain))
+    return float(gain[best]), j, float(cuts[best])
 
 
-def _told(a: Array, b: Array) -> Array:
-    """Return the log-likelihood of the sides of a + b rows, at their own frequency."""
+def _log_likelihood(a: Array, b: Array) -> Array:
+    """Return the log-likelihood of a rows of the first and b of the second data set in one cell."""
     total = a + b + 1.0
-    found: Array = (a + 0.5) * np.log((a + 0.5) / total) + (b + 0.5) * np.log((b + 0.5) / total)
-    return found
+    value: Array = (a + 0.5) * np.log((a + 0.5) / total) + (b + 0.5) * np.log((b + 0.5) / total)
+    return value
 
 
-def _fall(tree: _Tree, numbers: Array, rows: np.ndarray, result: Array) -> None:
+def _descend(tree: _Tree, numbers: Array, rows: np.ndarray, result: Array) -> None:
     if isinstance(tree, float):
         result[rows] = tree
         return
-    j, at, below, above = tree
-    up = numbers[rows, j] >= at
-    _fall(below, numbers, rows[~up], result)
-    _fall(above, numbers, rows[up], result)
+    j, threshold, below, above = tree
+    is_above = numbers[rows, j] >= threshold
+    _descend(below, numbers, rows[~is_above], result)
+    _descend(above, numbers, rows[is_above], result)

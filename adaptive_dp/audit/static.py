@@ -1,7 +1,7 @@
-"""What can be seen wrong with a plan, or worth a second look, without running it.
+"""Static audits: what looks wrong with a plan, found without running it.
 
-A finding is no proof of a leak, and no finding no proof of none: functions and mechanisms of one's
-own can do what no reading finds.
+A finding does not prove a leak, and the absence of findings does not prove that there is none:
+functions and mechanisms that are not the library's may leak in ways that no inspection finds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from attrs import asdict, frozen
 
-from adaptive_dp.graph.compile import Charge, releases
+from adaptive_dp.graph.compile import ReleasePath, releases
 from adaptive_dp.graph.handles import Release
 from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.plan import Pipeline
@@ -30,11 +30,11 @@ FORMAT = "adaptive-dp/static-audit/1"
 Severity = Literal["error", "warning", "note"]
 _ORDER = ("error", "warning", "note")
 
-LARGE = 10.0
-"""An epsilon above this hides little: one event may be e^10 times as likely."""
+LARGE_EPSILON = 10.0
+"""An epsilon above this protects little: one event may be e^10 times as likely on a neighbour."""
 
-LOOSE = 1.05
-"""An upper bound so many times the lower one leaves something to gain."""
+LOOSE_RATIO = 1.05
+"""Where the upper bound on epsilon is more than so many times the lower one, a finding says so."""
 
 
 @frozen
@@ -44,12 +44,12 @@ class Finding:
     Parameters
     ----------
     node
-        Where; empty for the plan as a whole.
+        The node's name; empty for the plan as a whole.
     severity
-        "error" where the plan promises nothing or seems to leak, "warning" where its promise rests
-        on what nobody checked, "note" where something could be better.
+        "error" where the plan promises nothing or seems to leak, "warning" where its certificate
+        rests on something unchecked, "note" where something could be better.
     text
-        What was seen.
+        What was found.
     remedy
         What to do.
     """
@@ -62,7 +62,7 @@ class Finding:
 
 @frozen(repr=False)
 class StaticAudit:
-    """All findings, the gravest first."""
+    """The findings of a static audit, the most severe first."""
 
     findings: tuple[Finding, ...]
 
@@ -74,14 +74,14 @@ class StaticAudit:
 
     def __bool__(self) -> bool:
         """Refuse: an audit is not a yes or no."""
-        raise TypeError("an audit is no yes or no; look at its findings")
+        raise TypeError("an audit has no truth value; use its findings")
 
     def document(self) -> dict[str, Any]:
         """Return the findings as JSON values."""
         return {"format": FORMAT, "findings": [asdict(each) for each in self.findings]}
 
     def to_json(self) -> str:
-        """Return the JSON text."""
+        """Return the document as a JSON str."""
         return json.dumps(self.document(), sort_keys=True, indent=1, allow_nan=False) + "\n"
 
     def __str__(self) -> str:
@@ -92,8 +92,8 @@ class StaticAudit:
         return "\n".join(lines) if lines else "nothing was found, which proves nothing"
 
     def __repr__(self) -> str:
-        counted = {s: sum(f.severity == s for f in self.findings) for s in _ORDER}
-        return f"<static audit: {', '.join(f'{n} {s}s' for s, n in counted.items())}>"
+        counts = {s: sum(f.severity == s for f in self.findings) for s in _ORDER}
+        return f"<static audit: {', '.join(f'{n} {s}s' for s, n in counts.items())}>"
 
     def _repr_html_(self) -> str:
         rows = "".join(
@@ -109,12 +109,17 @@ class StaticAudit:
 
 
 def static(plan: Pipeline) -> StaticAudit:
-    """Look through a plan without running it.
+    """Inspect a plan without running it.
 
     Parameters
     ----------
     plan
         Any plan, also with free parameters.
+
+    Returns
+    -------
+    StaticAudit
+        The findings, the most severe first.
 
     Examples
     --------
@@ -126,13 +131,18 @@ def static(plan: Pipeline) -> StaticAudit:
             release it once and use the value twice, or average on purpose
     """
     structure = plan.structure
-    found = [*_foreign(structure), *_twins(structure), *_assumed(structure), *_adaptive(structure)]
-    found += _free(plan) if plan.free else _certified(plan)
-    return StaticAudit(tuple(sorted(found, key=lambda each: _ORDER.index(each.severity))))
+    findings = [
+        *_foreign_code(structure),
+        *_repeated_queries(structure),
+        *_assumptions(structure),
+        *_adaptive_steps(structure),
+    ]
+    findings += _free_noise(plan) if plan.free else _certificate_findings(plan)
+    return StaticAudit(tuple(sorted(findings, key=lambda each: _ORDER.index(each.severity))))
 
 
-def _foreign(structure: Structure) -> Iterator[Finding]:
-    """Find operations, mechanisms and functions that are none of the library's."""
+def _foreign_code(structure: Structure) -> Iterator[Finding]:
+    """Find operations, mechanisms and functions that are not the library's."""
     for node in structure:
         operation = node.handle.operation
         if isinstance(operation, Release) and not is_own(type(operation.mechanism)):
@@ -140,40 +150,41 @@ def _foreign(structure: Structure) -> Iterator[Finding]:
             yield Finding(
                 node.name,
                 "warning",
-                f"{name} is a mechanism from outside of the library: nobody checked that what it "
-                "releases loses no more than it declares",
+                f"{name} is a mechanism from outside of the library: it is not checked that what "
+                "it releases loses no more than it declares",
                 "audit it: adaptive_dp.audit.mechanism, and audit.pipeline for what it does here",
             )
         if not is_own(type(operation)):
             yield Finding(
                 node.name,
                 "warning",
-                f"{type(operation).__name__} is an operation from outside of the library: nobody "
-                "checked the sensitivity that it declares",
+                f"{type(operation).__name__} is an operation from outside of the library: the "
+                "sensitivity that it declares is not checked",
                 "search for neighbours that move it further: adaptive_dp.audit.search",
             )
         for each in operation.parameters().values():
             if isinstance(each, Function):
-                yield from _function(node, each)
+                yield from _function_findings(node, each)
 
 
-def _function(node: Node, function: Function) -> Iterator[Finding]:
+def _function_findings(node: Node, function: Function) -> Iterator[Finding]:
     if function.name in FUNCTIONS:
         return
-    held = sorted(set(_held(function.call))) if function.call is not None else []
-    if held:
+    captured = sorted(set(_captured_data(function.call))) if function.call is not None else []
+    if captured:
         yield Finding(
             node.name,
             "error",
-            f"the function {_named(function)} can reach what looks like data ({', '.join(held)}): "
-            "if any of it is private, the output leaks it",
+            f"the function {_function_name(function)} can reach what looks like data "
+            f"({', '.join(captured)}): if any of it is private, the output leaks it",
             "pass released values and public constants as arguments, and nothing else",
         )
     elif function.call is None:
         yield Finding(
             node.name,
             "warning",
-            f"the function {_named(function)} is named by the document and was not looked at",
+            f"the function {_function_name(function)} is named by the document and was not looked "
+            "at",
             "read it, and load the plan with allow=[its module]",
         )
     elif function.name.startswith("lambda:"):
@@ -185,11 +196,11 @@ def _function(node: Node, function: Function) -> Iterator[Finding]:
         )
 
 
-def _named(function: Function) -> str:
+def _function_name(function: Function) -> str:
     return function.name.partition(":")[2] if ":" in function.name else function.name
 
 
-def _held(call: Any, depth: int = 0) -> Iterator[str]:
+def _captured_data(call: Any, depth: int = 0) -> Iterator[str]:
     """Yield the names under which a function holds tables, arrays or long lists.
 
     As deep as three calls, so that a function may hold itself.
@@ -197,10 +208,10 @@ def _held(call: Any, depth: int = 0) -> Iterator[str]:
     if isinstance(call, functools.partial):
         values: dict[str, Any] = {f"argument {i}": v for i, v in enumerate(call.args)}
         values |= call.keywords
-        yield from _held(call.func, depth + 1) if depth < 3 else ()
+        yield from _captured_data(call.func, depth + 1) if depth < 3 else ()
     elif isinstance(call, types.MethodType):
         values = {"self": call.__self__}
-        yield from _held(call.__func__, depth)
+        yield from _captured_data(call.__func__, depth)
     elif isinstance(call, types.FunctionType):
         values = {}
         cells = call.__closure__ or ()
@@ -209,24 +220,24 @@ def _held(call: Any, depth: int = 0) -> Iterator[str]:
                 values[name] = cell.cell_contents
             except ValueError:  # not filled yet
                 continue
-        for name in _names(call.__code__):
+        for name in _global_names(call.__code__):
             if name in call.__globals__:
                 values[name] = call.__globals__[name]
-        named = {**(call.__kwdefaults__ or {})}
-        values |= named | {f"default {i}": v for i, v in enumerate(call.__defaults__ or ())}
+        defaults = {**(call.__kwdefaults__ or {})}
+        values |= defaults | {f"default {i}": v for i, v in enumerate(call.__defaults__ or ())}
     else:
         values = _attributes(call)
-        own = inspect.getattr_static(type(call), "__call__", None)
-        if isinstance(own, types.FunctionType):
-            yield from _held(own, depth)
+        method = inspect.getattr_static(type(call), "__call__", None)
+        if isinstance(method, types.FunctionType):
+            yield from _captured_data(method, depth)
     for name, value in values.items():
-        if _data(value):
+        if _looks_like_data(value):
             yield name
         elif callable(value) and depth < 3 and not isinstance(value, type):
-            home = getattr(value, "__module__", "") or ""
-            if home == getattr(call, "__module__", None):
-                yield from _held(value, depth + 1)
-        elif type(value).__module__ == getattr(call, "__module__", None) and _data(
+            module = getattr(value, "__module__", "") or ""
+            if module == getattr(call, "__module__", None):
+                yield from _captured_data(value, depth + 1)
+        elif type(value).__module__ == getattr(call, "__module__", None) and _looks_like_data(
             _attributes(value)
         ):
             yield name
@@ -236,36 +247,36 @@ def _attributes(instance: Any) -> dict[str, Any]:
     """Return what an object holds, in its dictionary and in its slots."""
     slots = [getattr(kind, "__slots__", ()) for kind in type(instance).__mro__]
     names = [s for each in slots for s in ((each,) if isinstance(each, str) else each)]
-    held = {name: getattr(instance, name, None) for name in names if not name.startswith("__")}
-    return held | dict(getattr(instance, "__dict__", {}))
+    values = {name: getattr(instance, name, None) for name in names if not name.startswith("__")}
+    return values | dict(getattr(instance, "__dict__", {}))
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
+def _global_names(code: types.CodeType) -> Iterator[str]:
     """Yield the global names that code loads; of an attribute the name says nothing."""
     loads = ("LOAD_GLOBAL", "LOAD_NAME")
     yield from (str(each.argval) for each in dis.get_instructions(code) if each.opname in loads)
     for each in code.co_consts:
         if isinstance(each, types.CodeType):
-            yield from _names(each)
+            yield from _global_names(each)
 
 
 _SMALL = 64
-"""A list, a mapping or an array of at most so many values may well be a table of constants."""
+"""A list, a mapping or an array of at most so many values may be a table of constants."""
 
 
-def _data(value: Any) -> bool:
-    """Say whether a value looks like data, or holds such; each container is looked at once."""
-    seen: set[int] = set()
-    todo = [value]
-    while todo:
-        each = todo.pop()
-        if isinstance(each, np.ndarray | list | tuple | set | frozenset | Mapping):
-            if (each.size if isinstance(each, np.ndarray) else len(each)) > _SMALL:
+def _looks_like_data(value: Any) -> bool:
+    """Return whether a value looks like data or contains some; each container is visited once."""
+    visited: set[int] = set()
+    remaining = [value]
+    while remaining:
+        item = remaining.pop()
+        if isinstance(item, np.ndarray | list | tuple | set | frozenset | Mapping):
+            if (item.size if isinstance(item, np.ndarray) else len(item)) > _SMALL:
                 return True
-            if id(each) not in seen:  # it may hold itself
-                seen.add(id(each))
-                todo += _parts(each)
-        elif type(each).__name__ in _TABLES:
+            if id(item) not in visited:  # it may hold itself
+                visited.add(id(item))
+                remaining += _elements(item)
+        elif type(item).__name__ in _TABLES:
             return True
     return False
 
@@ -276,13 +287,13 @@ _TABLES = (
 )
 
 
-def _parts(held: Any) -> list[Any]:
-    if isinstance(held, np.ndarray):
-        return held.ravel().tolist() if held.dtype == object else []
-    return list(held.values() if isinstance(held, Mapping) else held)
+def _elements(container: Any) -> list[Any]:
+    if isinstance(container, np.ndarray):
+        return container.ravel().tolist() if container.dtype == object else []
+    return list(container.values() if isinstance(container, Mapping) else container)
 
 
-def _twins(structure: Structure) -> Iterator[Finding]:
+def _repeated_queries(structure: Structure) -> Iterator[Finding]:
     """Find queries that are released more than once."""
     by_query: dict[str, list[Node]] = {}
     for node in structure:
@@ -300,34 +311,37 @@ def _twins(structure: Structure) -> Iterator[Finding]:
             )
 
 
-def _assumed(structure: Structure) -> Iterator[Finding]:
-    """Find operations that rest on what no program can check."""
+def _assumptions(structure: Structure) -> Iterator[Finding]:
+    """Find operations that rest on assumptions which no program can check."""
     for node in structure:
-        text = node.handle.operation.assumes()
-        if text:
+        assumption = node.handle.operation.assumes()
+        if assumption:
             yield Finding(
-                node.name, "note", f"it is assumed, not checked: {text}", "make sure that it holds"
+                node.name,
+                "note",
+                f"it is assumed, not checked: {assumption}",
+                "make sure that it holds",
             )
 
 
-def _adaptive(structure: Structure) -> Iterator[Finding]:
+def _adaptive_steps(structure: Structure) -> Iterator[Finding]:
     """Find private steps that read released values."""
     for node in structure:
         if node.handle.visibility != "private":
             continue
-        read = [
+        released_inputs = [
             name for name in node.inputs if structure.nodes[name].handle.visibility == "released"
         ]
-        if read:
+        if released_inputs:
             yield Finding(
                 node.name,
                 "note",
-                f"what is asked depends on released values ({', '.join(sorted(read))})",
+                f"what is asked depends on released values ({', '.join(sorted(released_inputs))})",
                 "the certificate covers this; check that they are what you mean to follow",
             )
 
 
-def _free(plan: Pipeline) -> Iterator[Finding]:
+def _free_noise(plan: Pipeline) -> Iterator[Finding]:
     names = ", ".join(sorted(plan.free))
     yield Finding(
         "",
@@ -337,23 +351,26 @@ def _free(plan: Pipeline) -> Iterator[Finding]:
     )
 
 
-def _certified(plan: Pipeline) -> Iterator[Finding]:
-    """Find what the certificate tells."""
-    paper = plan.certify()
-    yield from _claimed(paper.epsilon, paper.delta, releases(plan.structure))
-    lower = max((each.lower for each in paper.bounds.values()), default=0.0)
-    if paper.delta > 0 and lower > 0 and paper.epsilon < math.inf:  # at 0, sums are the truth
-        ratio = paper.epsilon / lower
-        if ratio > LOOSE:
+def _certificate_findings(plan: Pipeline) -> Iterator[Finding]:
+    """Find what is notable in the certificate."""
+    certificate = plan.certify()
+    yield from _claim_findings(certificate.epsilon, certificate.delta, releases(plan.structure))
+    lower = max((each.lower for each in certificate.bounds.values()), default=0.0)
+    if (
+        certificate.delta > 0 and lower > 0 and certificate.epsilon < math.inf
+    ):  # at 0, sums are the truth
+        ratio = certificate.epsilon / lower
+        if ratio > LOOSE_RATIO:
             yield Finding(
                 "",
                 "note",
-                f"the accountants bracket epsilon between {lower:.4g} and {paper.epsilon:.4g} (by "
-                f"{paper.accountant}): up to {100 * (ratio - 1):.0f}% may be lost to bounds",
+                f"the accountants bracket epsilon between {lower:.4g} and "
+                f"{certificate.epsilon:.4g} (by "
+                f"{certificate.accountant}): up to {100 * (ratio - 1):.0f}% may be lost to bounds",
                 "ask accountants with finer grids: plan.certify(accountants=[...])",
             )
-    for row in paper.nodes:
-        if len(paper.nodes) > 2 and row.share > 0.5:
+    for row in certificate.nodes:
+        if len(certificate.nodes) > 2 and row.share > 0.5:
             yield Finding(
                 row.node,
                 "note",
@@ -364,7 +381,7 @@ def _certified(plan: Pipeline) -> Iterator[Finding]:
             yield Finding(
                 row.node,
                 "note",
-                "it is not in the worst world: those whom it touches lose less than is certified",
+                "it is not in the worst world: units that it affects lose less than is certified",
                 "its noise could be less at no cost to the certificate",
             )
         if "float64" in row.sampler:
@@ -377,7 +394,7 @@ def _certified(plan: Pipeline) -> Iterator[Finding]:
             )
 
 
-def _claimed(epsilon: float, delta: float, charges: list[Charge]) -> Iterator[Finding]:
+def _claim_findings(epsilon: float, delta: float, paths: list[ReleasePath]) -> Iterator[Finding]:
     if epsilon == math.inf:
         yield Finding(
             "",
@@ -385,7 +402,7 @@ def _claimed(epsilon: float, delta: float, charges: list[Charge]) -> Iterator[Fi
             f"no accountant bounds epsilon at delta = {delta:g}: the plan promises nothing",
             "choose a delta with plan.with_delta(1e-6), or noise with a bounded loss",
         )
-    elif epsilon > LARGE:
+    elif epsilon > LARGE_EPSILON:
         yield Finding(
             "",
             "warning",
@@ -393,7 +410,7 @@ def _claimed(epsilon: float, delta: float, charges: list[Charge]) -> Iterator[Fi
             f"a factor of e^{epsilon:.3g}",
             "calibrate to less, or say why so much is acceptable",
         )
-    sizes = [getattr(charge.source, "size", None) for charge in charges]
+    sizes = [getattr(path.source, "size", None) for path in paths]
     size = max((each for each in sizes if each is not None), default=None)
     if size is not None and delta * size > 0.1:
         yield Finding(

@@ -141,7 +141,7 @@ def _values(
 
 
 def _flat(value: Any) -> TypeGuard[list[Any]]:
-    """Whether a value is a list of numbers and texts, and has any."""
+    """Whether a value is a non-empty list of numbers and str."""
     return (
         isinstance(value, list)
         and bool(value)

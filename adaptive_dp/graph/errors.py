@@ -1,4 +1,4 @@
-"""Typed errors. Messages name the place, the value, the rule and the cure; none carries data."""
+"""Typed errors. Messages name place, value, rule and remedy; none contains private data."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class PluginError(PlanError):
 
 
 class RunError(PlanError, RuntimeError):
-    """A step failed on private data; its cause is withheld, since it may carry data.
+    """A step failed on private data; its cause is withheld, since it may contain data.
 
     Examples
     --------
@@ -141,6 +141,6 @@ class RunError(PlanError, RuntimeError):
     Traceback (most recent call last):
         ...
     adaptive_dp.graph.errors.RunError: node 'share' failed (ZeroDivisionError in <lambda>, line 1
-    of ...); its message is withheld, since a function may know more than released values. Nothing
+    of ...); its message is withheld, since a function may hold more than released values. Nothing
     was released: call it on made-up values to find out.
     """

@@ -16,7 +16,7 @@ from adaptive_dp.pate.aggregators import (
 )
 from adaptive_dp.pate.ballots import Ballots, BallotsSource, VoteCounts, ballots
 from adaptive_dp.pate.sanitized import Sanitized, sanitized, sanitized_epsilon
-from adaptive_dp.pate.saved_teachers import kept
+from adaptive_dp.pate.saved_teachers import saved
 from adaptive_dp.pate.spent import Spending, TestedGNMax, private_epsilon, spent
 from adaptive_dp.pate.student import Student, student
 from adaptive_dp.pate.teachers import Teachers, teachers
@@ -38,11 +38,11 @@ __all__ = [
     "VoteCounts",
     "active",
     "ballots",
-    "kept",
     "passive",
     "private_epsilon",
     "sanitized",
     "sanitized_epsilon",
+    "saved",
     "spent",
     "student",
     "teachers",

@@ -1,12 +1,13 @@
-"""Which questions to ask: some at random (`passive`), or what students disagree on (`active`).
+"""Which questions to ask: at random (`passive`), or those that students disagree on (`active`).
 
-Both are post-processing of answers that are released: what is asked hangs on public points and on
-earlier answers alone. So a certificate has as many questions as are asked, whichever they are.
+Both are post-processing of released answers: the choice of questions depends on public points and
+on earlier answers alone. So a certificate counts the questions, whichever they are.
 
 Passive and active student queries (PSQ, ASQ) are compared by Liu, Zhu, Chaudhuri and Wang 2021
 (Revisiting model-agnostic private learning: faster rates and active learning). Their active queries
 go through the points one by one and ask where hypotheses that agree with the answers disagree; here
-answers are noisy, so hypotheses are students of resampled answers, and a round asks where most do.
+answers are noisy, so hypotheses are students of resampled answers, and a round asks the points on
+which they disagree most.
 """
 
 from __future__ import annotations
@@ -27,30 +28,37 @@ from adaptive_dp.graph.operation import Operation, Visibility
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.graph.values import number, whole
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.pate.ballots import NEVER, at_random, known, noted, picked, unasked
-from adaptive_dp.pate.model import described, settings, taught
+from adaptive_dp.pate.ballots import (
+    NEVER,
+    known_answers,
+    random_positions,
+    record_answers,
+    select_points,
+    unasked,
+)
+from adaptive_dp.pate.model import check_settings, describe_model, train_model
 from adaptive_dp.pate.teachers import PointsDomain, Teachers
 from adaptive_dp.queries.labeled import open_handle
 
 Labels = NDArray[np.int64]
 
 
-def _settings(value: Mapping[str, Any]) -> dict[str, Any]:
-    return settings(dict(value), "a committee's model")
+def _check_settings(value: Mapping[str, Any]) -> dict[str, Any]:
+    return check_settings(dict(value), "a committee's model")
 
 
 @frozen
 class Disagreement(Operation):
-    """Choose points that a committee disagrees on most, none that was asked before.
+    """Choose the points that a committee of models disagrees on most, none that was asked before.
 
-    Its members are trained on answers drawn with replacement. Points are ordered by how far the
-    class of most members is ahead of the next; equals, all of them where there are no answers yet,
-    are in random order.
+    Its members are trained on answers resampled with replacement. Points are ordered by the gap
+    between the votes of the top two classes; ties (all points while there are no answers) are in
+    random order.
 
     Parameters
     ----------
     model
-        What a member is.
+        The model of a member.
     classes
         How many there are.
     batch
@@ -58,7 +66,7 @@ class Disagreement(Operation):
     members
         How many members there are.
     seed
-        Of the draws, which are public: the same for all data.
+        Of the resampling, which is public: the same for all data.
     settings
         Keyword arguments of the model.
     """
@@ -71,7 +79,7 @@ class Disagreement(Operation):
     batch: int = field(converter=number)
     members: int = field(default=10, converter=number)
     seed: int = field(default=0, converter=number)
-    settings: Mapping[str, Any] = field(factory=dict, converter=_settings)
+    settings: Mapping[str, Any] = field(factory=dict, converter=_check_settings)
 
     def __attrs_post_init__(self) -> None:
         for name, least, most in (
@@ -80,14 +88,14 @@ class Disagreement(Operation):
             ("members", 2, 10**4),
             ("seed", 0, 2**63 - 1),
         ):
-            _whole(f"active: {name}", getattr(self, name), least, most)
+            _check_int(f"active: {name}", getattr(self, name), least, most)
 
     def label(self) -> str:
-        """Return what is chosen."""
+        """Return the label."""
         return f"{self.batch} questions"
 
     def detail(self) -> str:
-        """Return who chooses."""
+        """Return the size and the model of the committee."""
         return f"on which {self.members} {self.model.name.partition(':')[2]} disagree"
 
     def domain(self, inputs: Sequence[Any]) -> None:
@@ -97,35 +105,40 @@ class Disagreement(Operation):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Labels:
         """Return the positions of the points, shape (batch,)."""
-        at, answers = np.array(inputs[0], dtype=np.float64), np.asarray(inputs[1])
-        left, seen = np.flatnonzero(answers == NEVER), np.flatnonzero(answers >= 0)
-        if answers.shape != at.shape[:1] or len(left) < self.batch:
+        points, answers = np.array(inputs[0], dtype=np.float64), np.asarray(inputs[1])
+        unasked_points, answered = np.flatnonzero(answers == NEVER), np.flatnonzero(answers >= 0)
+        if answers.shape != points.shape[:1] or len(unasked_points) < self.batch:
             raise RunError(
-                f"{self.batch} questions are to be chosen among {len(left)} points that were not "
-                "asked yet; ask fewer, or in fewer rounds"
+                f"{self.batch} questions are to be chosen among {len(unasked_points)} points that "
+                "were not asked yet; ask fewer, or in fewer rounds"
             )
-        draw = np.random.default_rng([self.seed, len(left)])
-        left = draw.permutation(left)
-        votes = np.zeros((len(left), self.classes))
+        draw = np.random.default_rng([self.seed, len(unasked_points)])
+        unasked_points = draw.permutation(unasked_points)
+        votes = np.zeros((len(unasked_points), self.classes))
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            for _ in range(self.members if len(seen) else 0):
-                mine = draw.choice(seen, len(seen))
-                seed, said = int(draw.integers(2**31)), answers[mine].astype(np.int64)
-                member = taught(
-                    self.model.resolve(), self.settings, at[mine], said, seed, self.classes
+            for _ in range(self.members if len(answered) else 0):
+                resampled = draw.choice(answered, len(answered))
+                seed, labels = int(draw.integers(2**31)), answers[resampled].astype(np.int64)
+                member = train_model(
+                    self.model.resolve(),
+                    self.settings,
+                    points[resampled],
+                    labels,
+                    seed,
+                    self.classes,
                 )
-                votes[np.arange(len(left)), member.votes(at[left])] += 1
-        return left[np.argsort(_lead(votes), kind="stable")[: self.batch]]
+                votes[np.arange(len(unasked_points)), member.votes(points[unasked_points])] += 1
+        return unasked_points[np.argsort(_vote_gaps(votes), kind="stable")[: self.batch]]
 
 
-def _lead(votes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return by how much the first of each row is ahead of the second."""
+def _vote_gaps(votes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the gap between the top two counts of each row."""
     if votes.shape[1] == 1:
         return votes[:, 0]
-    top = np.partition(votes, -2, axis=1)
-    lead: NDArray[np.float64] = top[:, -1] - top[:, -2]
-    return lead
+    top_two = np.partition(votes, -2, axis=1)
+    gaps: NDArray[np.float64] = top_two[:, -1] - top_two[:, -2]
+    return gaps
 
 
 def active(
@@ -148,7 +161,7 @@ def active(
     Parameters
     ----------
     teachers
-        Who votes.
+        The teachers that answer.
     points
         As `Teachers.points` gives them.
     mechanism
@@ -161,7 +174,7 @@ def active(
     members
         How many students choose.
     seed
-        Of the public randomness of their choice.
+        Of the public randomness of the choice.
     parameters
         Of the model.
 
@@ -178,19 +191,29 @@ def active(
     >>> [round(plan.certify().epsilon, 6) for plan in plans]
     [10.577203, 10.577203]
     """
-    at = open_handle("active: points", points)
-    size = _size("active", teachers, at, _whole("active: rounds", rounds, 1, 10**9) * _one(batch))
-    function, taken = described(model)
-    choose = Disagreement(
-        function, len(teachers.domain.classes), batch, members, seed, {**taken, **parameters}
+    point_handle = open_handle("active: points", points)
+    size = _check_size(
+        "active",
+        teachers,
+        point_handle,
+        _check_int("active: rounds", rounds, 1, 10**9) * _check_questions(batch),
+    )
+    function, model_settings = describe_model(model)
+    choice = Disagreement(
+        function,
+        len(teachers.domain.classes),
+        batch,
+        members,
+        seed,
+        {**model_settings, **parameters},
     )
 
     def ask(state: Released[Any]) -> Released[Any]:
-        chosen: Released[Any] = Released(choose, (at, state))
-        votes = teachers.votes(post(picked, at, chosen), size=batch)  # type: ignore[arg-type]
-        return post(noted, state, chosen, votes.release(mechanism))
+        chosen: Released[Any] = Released(choice, (point_handle, state))
+        votes = teachers.votes(post(select_points, point_handle, chosen), size=batch)  # type: ignore[arg-type]
+        return post(record_answers, state, chosen, votes.release(mechanism))
 
-    return post(known, repeat(ask, rounds, start=post(unasked, public(size))))
+    return post(known_answers, repeat(ask, rounds, start=post(unasked, public(size))))
 
 
 def passive(
@@ -223,34 +246,38 @@ def passive(
     >>> dp.Pipeline(labels=labels).certify(delta=1e-6).epsilon < 2  # of 100 answers, not of 1,000
     True
     """
-    at = open_handle("passive: points", points)
-    count = public(_size("passive", teachers, at, _one(size)))
-    chosen = post(at_random, count, size=size, seed=_whole("passive: seed", seed, 0, 2**63 - 1))
-    votes = teachers.votes(post(picked, at, chosen), size=size)  # type: ignore[arg-type]
-    return post(known, post(noted, post(unasked, count), chosen, votes.release(mechanism)))
+    point_handle = open_handle("passive: points", points)
+    pool_size = public(_check_size("passive", teachers, point_handle, _check_questions(size)))
+    chosen = post(
+        random_positions, pool_size, size=size, seed=_check_int("passive: seed", seed, 0, 2**63 - 1)
+    )
+    votes = teachers.votes(post(select_points, point_handle, chosen), size=size)  # type: ignore[arg-type]
+    return post(
+        known_answers,
+        post(record_answers, post(unasked, pool_size), chosen, votes.release(mechanism)),
+    )
 
 
-def _one(value: Any) -> int:
-    return _whole("the number of questions", value, 1, 10**9)
+def _check_questions(value: Any) -> int:
+    return _check_int("the number of questions", value, 1, 10**9)
 
 
-def _whole(what: str, value: Any, least: int, most: int) -> int:
-    found = whole(value)
-    if not (found is not None and least <= found <= most):
-        raise DeclarationError(
-            f"{what} must be a whole number from {least} to {most}, got {value!r}"
-        )
-    assert found is not None
-    return found
+def _check_int(name: str, value: Any, lowest: int, highest: int) -> int:
+    integer = whole(value)
+    if not (integer is not None and lowest <= integer <= highest):
+        raise DeclarationError(f"{name} must be an int from {lowest} to {highest}, got {value!r}")
+    return integer
 
 
-def _size(what: str, teachers: Any, points: Any, asked: int) -> int:
+def _check_size(name: str, teachers: Any, points: Any, questions: int) -> int:
     if not (isinstance(teachers, Teachers) and isinstance(points.domain, PointsDomain)):
         raise DeclarationError(
-            f"{what} needs teachers (dp.pate.teachers) and points (teachers.points), got "
+            f"{name} needs teachers (dp.pate.teachers) and points (teachers.points), got "
             f"{teachers!r} and {points!r}"
         )
     size: int = points.domain.size
-    if not (asked <= size):
-        raise DeclarationError(f"{what} would ask {asked} questions of {size} points; ask fewer")
+    if not (questions <= size):
+        raise DeclarationError(
+            f"{name} would ask {questions} questions of {size} points; ask fewer"
+        )
     return size

@@ -28,32 +28,33 @@ from adaptive_dp.graph.values import number, whole
 from adaptive_dp.mechanisms.selection import EXACT_CHOICE
 from adaptive_dp.mechanisms.smooth_sensitivity import (
     charged_epsilon,
-    failure_parameter,
-    steps_loss,
-    usable,
+    delta_parameter,
+    group_loss,
+    noise_epsilon,
 )
-from adaptive_dp.mechanisms.sparse_vector import SparseVector, counted, finite_threshold
+from adaptive_dp.mechanisms.sparse_vector import SparseVector, check_count, check_threshold
 from adaptive_dp.noise import lattice
 from adaptive_dp.noise.gaussian import rounded_gaussian
 from adaptive_dp.noise.laplace import rounded_laplace
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.pate.ballots import BallotsDomain, VoteCounts, checked_probabilities
+from adaptive_dp.pate.ballots import BallotsDomain, VoteCounts, check_probabilities
 
 # -----------------------------------------------------------------------------
-# Noise on counts in whole steps, added and compared as integers.
+# Noise on counts in multiples of a step, added and compared as integers.
 #
-# A step is a power of two that divides 1, so that counts are whole steps, and at least `FINEST`:
-# 2^30
-# votes are 2^50 steps, and the noise, clamped to 2^62 steps, can be added to them in 64 bits.
+# A step is a power of two that divides 1, so that counts are multiples of it, and at least
+# `FINEST`: 2^30 votes are 2^50 steps, and noise, clamped to 2^62 steps, is added to them in 64
+# bits. So the comparisons of the proofs below are exact.
 
 
 Steps = NDArray[np.int64]
 
 FINEST = 2.0**-20
-"""Votes; finer noise would say nothing more about whole numbers."""
+"""The finest step, in votes: counts are integers, so finer noise would make no difference."""
 
 MAX_SCALE = 2.0**40
-"""Noise beyond this drowns all votes there can be (and at it, 2^62 steps are 2^22 scales)."""
+"""The largest scale of noise, in votes, above any number of teachers; 2^62 steps are 2^22 scales of
+it, so that clamping has negligible probability."""
 
 
 def step(scale: float) -> float:
@@ -61,22 +62,29 @@ def step(scale: float) -> float:
     return min(max(lattice.step(scale), FINEST), 1.0)
 
 
-def steps(counts: NDArray[Any], unit: float) -> Steps:
-    """Return counts of at most 2^30 as whole steps."""
+def to_steps(counts: NDArray[Any], unit: float) -> Steps:
+    """Return counts of at most 2^30 as numbers of steps."""
     return counts.astype(np.int64) * int(1 / unit)
 
 
-def reaching(values: Steps, threshold: float, unit: float) -> NDArray[np.bool_]:
+def reaches(values: Steps, threshold: float, unit: float) -> NDArray[np.bool_]:
     """Return which values, in steps, are at least a threshold in votes."""
-    least = min(max(math.ceil(threshold / unit), -(2**63)), 2**63 - 1)
-    return values >= np.int64(least)
+    threshold_steps = min(max(math.ceil(threshold / unit), -(2**63)), 2**63 - 1)
+    return values >= np.int64(threshold_steps)
 
 
-def require_noise(scale: float, what: str) -> None:
-    """Refuse noise that drowns any number of votes."""
+def check_noise(scale: float, what: str) -> None:
+    """Raise for a scale above `MAX_SCALE`.
+
+    Raises
+    ------
+    DeclarationError
+        If the scale is too large.
+    """
     if not (scale <= MAX_SCALE):
         raise DeclarationError(
-            f"noise of {what} = {scale:g} drowns any number of votes; use at most {MAX_SCALE:g}"
+            f"{what} must be at most {MAX_SCALE:g}, got {scale:g}: no votes would be seen through "
+            "it"
         )
 
 
@@ -85,14 +93,16 @@ def require_noise(scale: float, what: str) -> None:
 
 
 MAX_SIGMA = 2.0**49
-"""Noise beyond this drowns all votes there can be, and has no exact sampler."""
+"""The largest sigma, in votes; beyond it there is no exact sampler."""
 
 
 class GNMax(Mechanism):
     """Add N(0, sigma^2) to the votes of each class, and release which has the most.
 
-    One teacher moves one vote, by sqrt 2 in l2: ``mu = sqrt(2) / sigma`` for each question. It is a
-    bound: of the noisy counts no more is released than which is largest.
+    One teacher changes one vote: one count falls by 1 and another rises by 1, an l2 sensitivity of
+    sqrt 2, so ``mu = sqrt(2) / sigma`` for each question by the Gaussian mechanism. It is an upper
+    bound, since of the noisy counts only the position of the largest is released
+    (post-processing).
 
     Parameters
     ----------
@@ -119,7 +129,7 @@ class GNMax(Mechanism):
 
     def release(self, value: VoteCounts, stream: Stream) -> NDArray[np.float64]:
         """Return the class of most votes after noise, the first of equals; shape (questions,)."""
-        return most(value.counts, self.sigma, stream)
+        return noisy_argmax(value.counts, self.sigma, stream)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss of one question where ``distance`` teachers change."""
@@ -134,15 +144,15 @@ class GNMax(Mechanism):
         return GaussianVotes(self.sigma, classes, teachers)
 
 
-def most(counts: NDArray[Any], sigma: float, stream: Stream) -> NDArray[np.float64]:
+def noisy_argmax(counts: NDArray[Any], sigma: float, stream: Stream) -> NDArray[np.float64]:
     """Return the position of the largest of ``counts + N(0, sigma^2)``, along the last axis."""
-    return np.asarray(np.argmax(noisy(counts, sigma, stream), axis=-1), dtype=np.float64)
+    return np.asarray(np.argmax(noisy_counts(counts, sigma, stream), axis=-1), dtype=np.float64)
 
 
-def noisy(counts: NDArray[Any], sigma: float, stream: Stream) -> NDArray[np.float64]:
-    """Return whole numbers with N(0, sigma^2), rounded to a power of two that divides 1.
+def noisy_counts(counts: NDArray[Any], sigma: float, stream: Stream) -> NDArray[np.float64]:
+    """Return integer counts plus N(0, sigma^2), rounded to a power of two that divides 1.
 
-    A function of the exact sums, so that no rounding moves neighbours apart.
+    Rounding is a function of the exact sums (post-processing), so it does not add to the loss.
     """
     unit = min(lattice.step(sigma), 1.0)
     noise = rounded_gaussian(stream, sigma / unit, counts.size)
@@ -150,21 +160,21 @@ def noisy(counts: NDArray[Any], sigma: float, stream: Stream) -> NDArray[np.floa
 
 
 def argmax_mu(teachers: float, sigma: float) -> float:
-    """Return mu of counts among which so many votes move: ``teachers sqrt(2) / sigma``."""
+    """Return mu of noisy counts where so many votes change: ``teachers sqrt(2) / sigma``."""
     if not (sigma <= MAX_SIGMA):
         raise DeclarationError(
-            f"noise of sigma = {sigma:g} drowns any number of votes; use at most {MAX_SIGMA:g}"
+            f"sigma must be at most {MAX_SIGMA:g}, got {sigma:g}: no votes would be seen through it"
         )
-    return up(changed(teachers) * math.sqrt(2) / sigma, 4)
+    return up(changed_teachers(teachers) * math.sqrt(2) / sigma, 4)
 
 
-def changed(distance: float) -> int:
-    """Return the number of teachers that change; it arrives rounded up by a few last places."""
+def changed_teachers(distance: float) -> int:
+    """Return the number of teachers that change, from a distance rounded up by a few ulps."""
     return math.ceil(distance * (1 - 1e-12))
 
 
-def several(loss: PrivacyLoss, questions: int) -> PrivacyLoss:
-    """Return what so many questions cost, each as much as ``loss``."""
+def repeated_loss(loss: PrivacyLoss, questions: int) -> PrivacyLoss:
+    """Return the loss of so many questions with the same loss each."""
     if loss.pure() == 0:
         return Pure(0.0)
     return loss if questions == 1 else Composite({loss: questions})
@@ -179,12 +189,13 @@ class LNMax(Mechanism):
 
     ``epsilon = 2 t / b`` for each question, where t teachers change.
 
-    Proof. A vote that moves takes 1 from one count and gives 1 to another, so that t of them move
-    no two counts apart by more than 2 t. Hold the noise of all classes but one fixed: it wins where
-    its own noise is at least some x, and the neighbour moves x by at most 2 t. Noise is rounded to
-    steps that divide 1, so x is a whole number of them (and a half: continuous noise is rounded to
-    the nearest), as are its moves; the probability of at least x falls by a factor of at most
-    ``e^{2 t / b}`` (see `accountants.losses.selection`).
+    Proof (the vote-gap argument). A vote that changes takes 1 from one count and adds 1 to another,
+    so t of them change the gap between two counts by at most 2 t. Hold the noise of all classes but
+    one fixed: this class wins where its own noise is at least some x, and on the neighbour x
+    differs by at most 2 t. Noise is rounded to steps that divide 1, so x is an integer number of
+    steps (and a half: continuous noise is rounded to the nearest), as is its change; the
+    probability of at least x falls by a factor of at most ``e^{2 t / b}`` (see
+    `accountants.losses.selection`).
 
     Parameters
     ----------
@@ -213,16 +224,19 @@ class LNMax(Mechanism):
         """Return the class of most votes after noise, the first of equals; shape (questions,)."""
         counts, unit = value.counts, step(self.scale)
         noise = rounded_laplace(stream, self.scale / unit, counts.size).reshape(counts.shape)
-        return np.asarray(np.argmax(steps(counts, unit) + noise, axis=1), dtype=np.float64)
+        return np.asarray(np.argmax(to_steps(counts, unit) + noise, axis=1), dtype=np.float64)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss of one question where ``distance`` teachers change."""
-        require_noise(self.scale, "scale")
-        return report_noisy_max(self.scale, 2 * changed(distance), noise="laplace", monotone=True)
+        check_noise(self.scale, "scale")
+        # t votes change gaps by at most 2 t: noisy max with sensitivity 2 t, one-sided
+        return report_noisy_max(
+            self.scale, 2 * changed_teachers(distance), noise="laplace", monotone=True
+        )
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss of ``dimension`` questions."""
-        return several(self.loss(distance), dimension)
+        return repeated_loss(self.loss(distance), dimension)
 
     def votes(self, teachers: int, classes: int) -> LaplaceVotes:
         """Return the loss of one question, as a function of its counts."""
@@ -230,14 +244,14 @@ class LNMax(Mechanism):
 
 
 # -----------------------------------------------------------------------------
-# Plurality: what teachers say, without noise; for comparison.
+# Plurality: the class with the most votes without noise, for comparison.
 
 
 class Plurality(Mechanism):
-    """Release which class has the most votes, as it is: not private, and certified so.
+    """Release the class with the most votes without noise: not private, and certified so.
 
-    One vote may decide a question, so no epsilon holds, with any delta below 1: a certificate says
-    infinity, `Pipeline.run` refuses, and `Pipeline.simulate` shows what the noise of others costs.
+    One vote may decide a question, so no epsilon holds at any delta below 1: the certificate says
+    infinity, `Pipeline.run` refuses, and `Pipeline.simulate` compares utility.
 
     Examples
     --------
@@ -255,29 +269,29 @@ class Plurality(Mechanism):
         return np.asarray(np.argmax(value.counts, axis=1), dtype=np.float64)
 
     def loss(self, distance: float) -> PrivacyLoss:
-        """Return what promises nothing, unless nobody changes."""
-        return Approximate(0.0, 1.0) if changed(distance) else Pure(0.0)
+        """Return a loss of delta 1, or 0 where no teacher changes."""
+        return Approximate(0.0, 1.0) if changed_teachers(distance) else Pure(0.0)
 
 
 # -----------------------------------------------------------------------------
-# Confident-GNMax: answers only where the teachers agree, and a cheap test whether they do.
+# Confident-GNMax: answers only where the largest count passes a noisy threshold.
 
 
 SAMPLER = "Gaussian, exact, rounded to a power-of-two step"
 
 
-def _answers(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    found = whole(value)
-    if value is not None and not (found is not None and 1 <= found <= 10**9):
+def _check_answers(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    limit = whole(value)
+    if value is not None and not (limit is not None and 1 <= limit <= 10**9):
         raise DeclarationError(
-            f"{type(instance).__name__}.answers must be a whole number of at least 1, or None to "
+            f"{type(instance).__name__}.answers must be an int of at least 1, or None to "
             f"answer every question that passes, got {value!r}"
         )
 
 
 def answers_parameter() -> Any:
-    """Declare how many questions are answered at most; None for all."""
-    return attrs.field(default=None, converter=number, validator=_answers)
+    """Return the field of the largest number of answered questions; None for all."""
+    return attrs.field(default=None, converter=number, validator=_check_answers)
 
 
 class ConfidentGNMax(Mechanism):
@@ -288,19 +302,19 @@ class ConfidentGNMax(Mechanism):
 
         ``mu^2 = m t^2 / sigma_1^2 + min(c, m) 2 t^2 / sigma_2^2``.
 
-    Proof. The largest count moves by at most t, all counts by at most ``t sqrt 2`` in l2: so each
+    Proof. The largest count changes by at most t, all counts by at most ``t sqrt 2`` in l2: so each
     check is Gaussian with ``mu_i <= t / sigma_1``, each answer with ``t sqrt 2 / sigma_2``. Which
-    of them are made depends on earlier outcomes, but the sum of their mu_i^2 is at most mu^2 for
-    certain, and that suffices: take two neighbours, and a Brownian motion W whose drift is 0 for
-    one of them, 1 for the other, seen up to time mu^2. Each step takes the next ``mu_i^2`` of the
+    of them are made depends on earlier outcomes, but the sum of their mu_i^2 is always at most
+    mu^2, and that suffices: take two neighbours, and a Brownian motion W whose drift is 0 for one
+    of them, 1 for the other, observed up to time mu^2. Each step takes the next ``mu_i^2`` of the
     time. W grows in it by N(0, mu_i^2) or N(mu_i^2, mu_i^2): divided by mu_i, this is the step's
-    noisy value along the direction in which the neighbours differ, and the rest of the noise is
-    drawn apart. So what is released is a function of W up to mu^2, of which its end, N(0, mu^2)
-    against N(mu^2, mu^2), tells all: a pair of Gaussians mu apart. (This is how GDP adds up under
-    full adaptivity: Smith and Thakurta 2022.)
+    noisy value in the direction in which the neighbours differ; the noise in other directions is
+    independent of them. So the output is a function of W up to mu^2, whose end, N(0, mu^2) against
+    N(mu^2, mu^2), is a sufficient statistic: a pair of Gaussians mu apart. (This is full adaptive
+    composition of GDP: Smith and Thakurta 2022.)
 
-    What is not answered is -1. Once c questions are answered, the rest are neither checked nor
-    answered.
+    A question that is not answered gives -1. Once c questions are answered, the rest are neither
+    checked nor answered.
 
     Parameters
     ----------
@@ -328,7 +342,7 @@ class ConfidentGNMax(Mechanism):
     theorem: ClassVar[str] = "Confident-GNMax: Papernot et al. 2018; Smith & Thakurta 2022"
     sampler: ClassVar[str] = SAMPLER
 
-    threshold: float = attrs.field(converter=number, validator=finite_threshold)
+    threshold: float = attrs.field(converter=number, validator=check_threshold)
     sigma_check: float = noise_parameter("sigma_check")
     sigma: float = noise_parameter("sigma")
     answers: int | None = answers_parameter()
@@ -336,9 +350,9 @@ class ConfidentGNMax(Mechanism):
     def release(self, value: VoteCounts, stream: Stream) -> NDArray[np.float64]:
         """Return answers, NaN for none; shape (questions,)."""
         unit = step(self.sigma_check)
-        largest = steps(value.counts.max(axis=1), unit)
-        passed = checked(self, largest, unit, stream)
-        return answered(self, value, passed, stream)
+        largest = to_steps(value.counts.max(axis=1), unit)
+        passed = check_questions(self, largest, unit, stream)
+        return answer_passed(self, value, passed, stream)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss of one question where ``distance`` teachers change."""
@@ -346,20 +360,22 @@ class ConfidentGNMax(Mechanism):
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss of ``dimension`` questions."""
-        return checks_loss(self, distance, dimension)
+        return confident_loss(self, distance, dimension)
 
     def votes(self, teachers: int, classes: int) -> ConfidentVotes:
         """Return the loss of one question, as a function of its counts.
 
         Noise is rounded to the nearest step, so a question passes where continuous noise reaches a
-        threshold that is a half step below a whole one. What is not checked loses nothing.
+        threshold half a step below a multiple of it. A question that is not checked loses nothing.
         """
         unit = step(self.sigma_check)
         threshold = (math.ceil(self.threshold / unit) - 0.5) * unit
         return ConfidentVotes(threshold, self.sigma_check, self.sigma, classes, teachers)
 
 
-def checked(mechanism: Any, values: Steps, unit: float, stream: Stream) -> NDArray[np.bool_]:
+def check_questions(
+    mechanism: Any, values: Steps, unit: float, stream: Stream
+) -> NDArray[np.bool_]:
     """Return which questions pass: ``value + N(0, sigma_1^2) >= T``, the first ``answers`` of them.
 
     Parameters
@@ -367,33 +383,36 @@ def checked(mechanism: Any, values: Steps, unit: float, stream: Stream) -> NDArr
     mechanism
         With ``threshold``, ``sigma_check`` and ``answers``.
     values
-        Whole steps, shape (questions,).
+        Numbers of steps, shape (questions,).
     unit
         The step, in votes.
     stream
-        Where noise comes from.
+        The source of randomness.
     """
     noise = rounded_gaussian(stream, mechanism.sigma_check / unit, len(values))
-    passed = reaching(values + noise, mechanism.threshold, unit)
-    if mechanism.answers is not None:
+    passed = reaches(values + noise, mechanism.threshold, unit)
+    if mechanism.answers is not None:  # the proof paths at most c answers
         passed &= np.cumsum(passed) <= mechanism.answers
     return passed
 
 
-def answered(
+def answer_passed(
     mechanism: Any, value: VoteCounts, passed: NDArray[np.bool_], stream: Stream
 ) -> NDArray[np.float64]:
     """Return GNMax's answers to the questions that passed, NaN for the others."""
-    found = np.full(len(value.counts), np.nan)
-    found[passed] = most(value.counts[passed], mechanism.sigma, stream)
-    return found
+    released = np.full(len(value.counts), np.nan)
+    released[passed] = noisy_argmax(value.counts[passed], mechanism.sigma, stream)
+    return released
 
 
-def checks_loss(mechanism: Any, distance: float, questions: int) -> PrivacyLoss:
-    """Return the loss of so many checks, and as many answers as there may be."""
-    require_noise(mechanism.sigma_check, "sigma_check")
-    require_noise(mechanism.sigma, "sigma")
-    teachers, limit = changed(distance), mechanism.answers
+def confident_loss(mechanism: Any, distance: float, questions: int) -> PrivacyLoss:
+    """Return the loss of so many checks, and of the largest number of answers.
+
+    ``mu^2 = m t^2 / sigma_1^2 + min(c, m) 2 t^2 / sigma_2^2``; see `ConfidentGNMax`.
+    """
+    check_noise(mechanism.sigma_check, "sigma_check")
+    check_noise(mechanism.sigma, "sigma")
+    teachers, limit = changed_teachers(distance), mechanism.answers
     if teachers == 0:
         return Pure(0.0)
     most_answers = questions if limit is None else min(limit, questions)
@@ -404,20 +423,19 @@ def checks_loss(mechanism: Any, distance: float, questions: int) -> PrivacyLoss:
 
 
 # -----------------------------------------------------------------------------
-# Interactive-GNMax: answers only where the teachers differ from what the student says already.
+# Interactive-GNMax: answers by votes only where the teachers contradict the student.
 
 
-def _confidence(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    real = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (real and 0 <= value <= 1):
+def _check_confidence(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    is_real = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (is_real and 0 <= value <= 1):
         raise DeclarationError(
-            f"InteractiveGNMax.confidence must be a probability from 0 to 1, got {value!r}; a "
-            "student that is surer than that keeps its own label, and 1 leaves it none"
+            f"InteractiveGNMax.confidence must be a number from 0 to 1, got {value!r}"
         )
 
 
 class InteractiveGNMax(Mechanism):
-    """Answer by GNMax where the teachers contradict the student; else take what it is sure of.
+    """Answer by GNMax where the teachers contradict the student, else by the student's own class.
 
     With K teachers, votes n and the student's probabilities p, which are released: a question
     passes if ``max_j (n_j - K p_j) + N(0, sigma_1^2) >= T``, and is answered by GNMax with fresh
@@ -425,8 +443,8 @@ class InteractiveGNMax(Mechanism):
     probable class if its probability is above ``confidence`` (which reads no votes), else -1.
 
     It costs what `ConfidentGNMax` does, by the same proof: p is the same for both neighbours, so
-    the largest of ``n_j - K p_j`` moves by at most 1 for each teacher that changes. ``K p_j`` is
-    rounded to whole steps before the votes come in.
+    the largest of ``n_j - K p_j`` changes by at most 1 for each teacher that changes. ``K p_j`` is
+    rounded to a multiple of the step before votes are added.
 
     Parameters
     ----------
@@ -458,28 +476,31 @@ class InteractiveGNMax(Mechanism):
     theorem: ClassVar[str] = "Interactive-GNMax: Papernot et al. 2018; Smith & Thakurta 2022"
     sampler: ClassVar[str] = SAMPLER
 
-    threshold: float = attrs.field(converter=number, validator=finite_threshold)
+    threshold: float = attrs.field(converter=number, validator=check_threshold)
     sigma_check: float = noise_parameter("sigma_check")
     sigma: float = noise_parameter("sigma")
-    confidence: float = attrs.field(converter=number, validator=_confidence)
+    confidence: float = attrs.field(converter=number, validator=_check_confidence)
     answers: int | None = answers_parameter()
 
     def admissible(self, given: Released[Any], ballots: BallotsDomain) -> Released[Any]:
-        """Return the probabilities, checked in the open when the plan runs."""
+        """Return the probabilities, checked as released values when the plan runs."""
         sizes = {"questions": ballots.questions, "classes": ballots.classes}
-        return post(checked_probabilities, given, **sizes)
+        return post(check_probabilities, given, **sizes)
 
     def release(self, value: VoteCounts, stream: Stream, *given: Any) -> NDArray[np.float64]:
         """Return answers, NaN for none; shape (questions,)."""
         counts, unit = value.counts, step(self.sigma_check)
         sizes = {"questions": counts.shape[0], "classes": counts.shape[1]}
-        student = checked_probabilities(given[0], **sizes)
+        student = check_probabilities(given[0], **sizes)
+        # K p_j in steps: a function of released values, the same for neighbours
         expected = np.rint(value.teachers * student / unit).astype(np.int64)
-        passed = checked(self, (steps(counts, unit) - expected).max(axis=1), unit, stream)
-        found = answered(self, value, passed, stream)
-        own = ~passed & (student.max(axis=1) > self.confidence)
-        found[own] = np.argmax(student[own], axis=1)
-        return found
+        passed = check_questions(
+            self, (to_steps(counts, unit) - expected).max(axis=1), unit, stream
+        )
+        released = answer_passed(self, value, passed, stream)
+        use_own = ~passed & (student.max(axis=1) > self.confidence)
+        released[use_own] = np.argmax(student[use_own], axis=1)
+        return released
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss of one question where ``distance`` teachers change."""
@@ -487,18 +508,18 @@ class InteractiveGNMax(Mechanism):
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss of ``dimension`` questions."""
-        return checks_loss(self, distance, dimension)
+        return confident_loss(self, distance, dimension)
 
 
 # -----------------------------------------------------------------------------
-# Exact answers where few votes could not change them: sparse vector on distances.
+# Exact answers where they are stable: a sparse vector on distances to instability.
 
 
 class StableVotes(Mechanism):
-    """Release the class of most votes itself where it is far from changing; pay where it is not.
+    """Release the exact class of most votes where it is stable under few changed votes.
 
     With the gap between the two largest counts, a question's distance to instability is ``d =
-    max(0, ceil(gap / 2) - 1)``: so many votes can move and leave the answer as it is. A question
+    max(0, ceil(gap / 2) - 1)``: so many votes can change without a change of the answer. A question
     *passes* if ``d + nu > T + rho``, and is answered exactly; else it *fails*, and the answer is
     -1. Laplace noise rho, of scale b, is drawn once, nu, of scale ``b (2c)^(1/3)``, for each
     question. After c failures no more are answered. T is the least (by a bound) for which m
@@ -507,12 +528,12 @@ class StableVotes(Mechanism):
     (epsilon, failure)-DP for one teacher that changes, however many questions there are, where
     ``epsilon = 1/b + 2c / (b (2c)^(1/3))``.
 
-    Proof. One vote that moves changes a gap by at most 2, and d by at most 1. Where neighbours have
+    Proof. One vote that changes alters a gap by at most 2, d by at most 1. If neighbours have
     different answers, in whichever way ties are broken, both gaps are at most 2, so that both d are
     0. Take two neighbours, and let B be the event that one of the questions where they differ
     passes: of probability at most ``failure`` on both. The bits "passed" or "failed" are those of a
-    sparse vector on -d that stops after c "above", which is failed (Lyu, Su and Li 2017, Alg. 7;
-    the d may move in any direction, apart by 2): epsilon. Outside B what is released is one and the
+    sparse vector on -d that stops after c "above", which are the failed ones (Lyu, Su and Li 2017,
+    Alg. 7; the d may change in either direction): epsilon. Outside B the output is one and the
     same function of the bits, so
 
         ``P(S) <= P(S without B) + failure <= e^epsilon P'(S) + failure``.
@@ -525,7 +546,7 @@ class StableVotes(Mechanism):
     epsilon, failure
         For one changed teacher.
     failures
-        c. The budget is for these, not for questions.
+        c. The budget is spent on these, not on questions.
 
     References
     ----------
@@ -547,8 +568,8 @@ class StableVotes(Mechanism):
     sampler: ClassVar[str] = f"sparse vector, continuous Laplace noise, {EXACT_CHOICE}"
 
     epsilon: float = budget_parameter("epsilon")
-    failure: float = failure_parameter()
-    failures: int = attrs.field(default=1, converter=number, validator=counted)
+    failure: float = delta_parameter()
+    failures: int = attrs.field(default=1, converter=number, validator=check_count)
 
     def release(self, value: VoteCounts, stream: Stream) -> NDArray[np.float64]:
         """Return answers, NaN for none; shape (questions,)."""
@@ -558,20 +579,23 @@ class StableVotes(Mechanism):
         return np.where(passed, np.argmax(counts, axis=1), np.nan)
 
     def sparse_vector(self, questions: int) -> SparseVector:
-        """Return what reads -d and says where it is above -T: which questions fail."""
-        moved = 2.0 * self.failures
-        scale = (1 + math.cbrt(moved) ** 2) / usable(self.epsilon) * (1 + 1e-12)
-        plain = SparseVector(scale, 0.0, self.failures)
-        wide = plain.query_scale()
-        odds = questions * wide**2 / (2 * (wide**2 - scale**2) * self.failure)
-        threshold = wide * max(0.0, math.log(odds) + 1e-12) * (1 + 1e-12)
+        """Return the sparse vector on -d that is "above" -T where a question fails."""
+        doubled_limit = 2.0 * self.failures
+        # epsilon = 1/b + 2c / (b (2c)^(1/3)) = (1 + (2c)^(2/3)) / b, solved for b and rounded up
+        scale = (1 + math.cbrt(doubled_limit) ** 2) / noise_epsilon(self.epsilon) * (1 + 1e-12)
+        untested = SparseVector(scale, 0.0, self.failures)
+        query_scale = untested.query_scale()
+        ratio = questions * query_scale**2 / (2 * (query_scale**2 - scale**2) * self.failure)
+        # m P(b_2 X + b Y > T) <= failure by the bound of T above, solved for T and rounded up
+        threshold = query_scale * max(0.0, math.log(ratio) + 1e-12) * (1 + 1e-12)
         return SparseVector(scale, -threshold, self.failures)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss of any number of questions where ``distance`` teachers change."""
+        # the queries -d change in either direction, by 1 each: apart by at most 2
         epsilon = self.sparse_vector(1).loss(1.0, 2.0).pure()
         assert epsilon is not None
-        return steps_loss(
+        return group_loss(
             Approximate(max(epsilon, charged_epsilon(self.epsilon)), self.failure), distance
         )
 
@@ -579,9 +603,9 @@ class StableVotes(Mechanism):
 def distances(counts: NDArray[Any]) -> NDArray[np.int64]:
     """Return the distances to instability of counts of shape (m, classes); shape (m,).
 
-    One class alone has nobody beside it: a second that gets no votes stands for that.
+    A single class is compared with a second one that gets no votes.
     """
     if counts.shape[1] == 1:
         counts = np.column_stack([counts, np.zeros_like(counts)])
-    top = np.partition(counts.astype(np.int64), -2, axis=1)[:, -2:]
-    return np.asarray(np.maximum(0, (top[:, 1] - top[:, 0] + 1) // 2 - 1), dtype=np.int64)
+    top_two = np.partition(counts.astype(np.int64), -2, axis=1)[:, -2:]
+    return np.asarray(np.maximum(0, (top_two[:, 1] - top_two[:, 0] + 1) // 2 - 1), dtype=np.int64)

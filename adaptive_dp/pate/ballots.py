@@ -1,4 +1,4 @@
-"""Functions of released values that plans of the library call."""
+"""Votes of teachers as private counts, and functions of released values that PATE plans call."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from adaptive_dp.graph.handles import Private, PrivateQuery, Released, SourceOpe
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import NEIGHBORS, Change, Neighbors, Operation, Query
 from adaptive_dp.graph.values import number, whole
-from adaptive_dp.mechanisms.smooth_sensitivity import step
+from adaptive_dp.mechanisms.smooth_sensitivity import grid_step
 from adaptive_dp.noise import lattice
 from adaptive_dp.noise.stream import Stream
 
 Labels = NDArray[np.int64]
 
 
-def checked_points(at: Any, *, size: int, width: int) -> Any:
-    """Return rows to vote on, or refuse what does not have the declared shape.
+def check_points(at: Any, *, size: int, width: int) -> Any:
+    """Return rows to vote on as float64, of the declared shape.
 
     Raises
     ------
     RunError
         If it is not ``size`` rows of ``width`` numbers.
     """
-    found = np.asarray(at)
-    if found.dtype.kind not in "biuf" or found.shape != (size, width):
+    rows = np.asarray(at)
+    if rows.dtype.kind not in "biuf" or rows.shape != (size, width):
         raise RunError(
-            f"votes are declared on {size} rows of {width} features, got shape {found.shape}; "
+            f"votes are declared on {size} rows of {width} features, got shape {rows.shape}; "
             "choose so many rows of the points, or declare votes(..., size=...) as they are"
         )
-    return found.astype(np.float64)
+    return rows.astype(np.float64)
 
 
 NEVER = -2
-"""The answer of a point that was not asked."""
+"""The answer of a point that was never asked."""
 
 
 def unasked(size: int) -> Labels:
@@ -50,54 +50,54 @@ def unasked(size: int) -> Labels:
     return np.full(int(size), NEVER, dtype=np.int64)
 
 
-def at_random(count: int, *, size: int, seed: int) -> Labels:
+def random_positions(count: int, *, size: int, seed: int) -> Labels:
     """Return ``size`` different positions among ``count``, drawn by a public seed."""
     return np.random.default_rng(seed).permutation(int(count))[:size]
 
 
-def picked(points: Any, chosen: Any) -> Any:
+def select_points(points: Any, chosen: Any) -> Any:
     """Return the points at some positions."""
     return np.asarray(points)[np.asarray(chosen)]
 
 
-def noted(answers: Any, chosen: Any, said: Any) -> Labels:
-    """Return answers, with what was said on the points at some positions."""
-    found = np.array(answers, dtype=np.int64)
-    found[np.asarray(chosen)] = np.asarray(said)
-    return found
+def record_answers(answers: Any, chosen: Any, new_answers: Any) -> Labels:
+    """Return answers with new ones written at some positions."""
+    updated = np.array(answers, dtype=np.int64)
+    updated[np.asarray(chosen)] = np.asarray(new_answers)
+    return updated
 
 
-def known(answers: Any) -> Labels:
+def known_answers(answers: Any) -> Labels:
     """Return answers, -1 where there is none."""
     return np.maximum(np.asarray(answers, dtype=np.int64), -1)
 
 
-def checked_probabilities(given: Any, *, questions: int, classes: int) -> Any:
-    """Return the student's probabilities, or refuse what are none.
+def check_probabilities(given: Any, *, questions: int, classes: int) -> Any:
+    """Return the student's probabilities as float64, of the declared shape.
 
     Raises
     ------
     RunError
         If they are not ``questions`` rows of ``classes`` numbers from 0 to 1.
     """
-    found = np.asarray(given)
-    if found.dtype.kind not in "biuf" or found.shape != (questions, classes):
+    probabilities = np.asarray(given)
+    if probabilities.dtype.kind not in "biuf" or probabilities.shape != (questions, classes):
         raise RunError(
             f"probabilities are of shape {(questions, classes)} (questions, classes), got shape "
-            f"{found.shape}; give one for each class of each question"
+            f"{probabilities.shape}; give one for each class of each question"
         )
-    found = found.astype(np.float64)
-    if not ((found >= 0) & (found <= 1)).all():
-        raise RunError(
-            "probabilities must be numbers from 0 to 1; what is given has others, or NaN among them"
-        )
-    return found
+    probabilities = probabilities.astype(np.float64)
+    if not ((probabilities >= 0) & (probabilities <= 1)).all():
+        raise RunError("probabilities must be numbers from 0 to 1, and not NaN")
+    return probabilities
 
 
-def spent_upper(
+def spent_upper_bound(
     released: Any, sigma: float, beta: float, spread: float, *, failure: float, worst: float
 ) -> float:
-    """Return what is at least f, but with probability ``failure``: see `pate.Sanitized`.
+    """Return an upper bound of f that is wrong with probability at most ``failure``.
+
+    See `adaptive_dp.pate.Sanitized`.
 
     Parameters
     ----------
@@ -109,10 +109,11 @@ def spent_upper(
         The worst case, which f does not exceed.
     """
     bound, logarithm = (float(v) for v in released)
-    # rounding to the grids, and that of S sigma; cuts at bounds make neither too small
-    bound, logarithm = bound + step(0.0, worst), logarithm + lattice.step(beta * spread) + 1e-9
-    found = Sanitization(sigma, beta, spread).upper(bound, logarithm, failure)
-    return min(found, worst)
+    # the errors of rounding to the grids, and of S sigma, are added: the bound stays an upper one;
+    # clipping at the public bounds makes neither number too small
+    bound, logarithm = bound + grid_step(0.0, worst), logarithm + lattice.step(beta * spread) + 1e-9
+    upper = Sanitization(sigma, beta, spread).upper(bound, logarithm, failure)
+    return min(upper, worst)
 
 
 def spent_epsilon(bound: float, *, order: float, delta: float, beside: float) -> float:
@@ -125,9 +126,8 @@ def spent_epsilon(bound: float, *, order: float, delta: float, beside: float) ->
 # Ballots: for each question, one vote of each teacher.
 #
 # Neighbouring data sets differ in the votes of some *teachers*, one where units are split at random
-# (`adaptive_dp.pate.teachers`), in any number of questions. Everybody votes, so that the counts of
-# a
-# question add up to the number of teachers, and one teacher moves one vote in each of them.
+# (`adaptive_dp.pate.teachers`), on any number of questions. Every teacher votes, so the counts of a
+# question sum to the number of teachers, and one teacher changes one vote in each of them.
 
 
 @frozen
@@ -141,7 +141,7 @@ class BallotsDomain:
 
 @frozen(eq=False, repr=False)
 class VoteCounts:
-    """Private counts: what aggregators read.
+    """Private vote counts of each question, the input of aggregators.
 
     Parameters
     ----------
@@ -174,26 +174,26 @@ def require_data(condition: bool, message: str) -> None:
         raise DataError(message)
 
 
-def positions(votes: NDArray[Any], classes: int) -> NDArray[np.int64]:
-    """Return votes as positions of classes; what is none counts as the first class's."""
+def class_positions(votes: NDArray[Any], classes: int) -> NDArray[np.int64]:
+    """Return votes as positions of classes; any other value counts as the first class."""
     with np.errstate(all="ignore"):
-        exact = votes.astype(np.float64)
-        good = (exact >= 0) & (exact < classes) & (exact == np.floor(exact))
-        return np.where(good, exact, 0.0).astype(np.int64)
+        floats = votes.astype(np.float64)
+        valid = (floats >= 0) & (floats < classes) & (floats == np.floor(floats))
+        return np.where(valid, floats, 0.0).astype(np.int64)
 
 
 def tally(votes: NDArray[Any], classes: int) -> NDArray[np.int64]:
-    """Return how many vote for each class: votes of shape (k, m) in, counts of (m, classes) out."""
+    """Return counts of shape (m, classes) from votes of shape (k, m)."""
     size = votes.shape[1]
     flat = votes.astype(np.int64) + classes * np.arange(size)
     return np.bincount(flat.reshape(-1), minlength=size * classes).reshape(size, classes)
 
 
 @frozen
-class Ask(Operation):
+class AskTeachers(Operation):
     """The teachers' votes on public or released rows.
 
-    A prediction that is no class's position counts as one for the first class.
+    A prediction that is not a position of a class counts as a vote for the first class.
 
     Parameters
     ----------
@@ -212,13 +212,16 @@ class Ask(Operation):
 
     def domain(self, inputs: Sequence[Any]) -> BallotsDomain:
         """Return the size of the ballots."""
-        of = inputs[0] if inputs else None
-        teachers, classes = getattr(of, "count", None), getattr(of, "classes", None)
+        teachers_domain = inputs[0] if inputs else None
+        teachers, classes = (
+            getattr(teachers_domain, "count", None),
+            getattr(teachers_domain, "classes", None),
+        )
         if not (teachers is not None and classes is not None and len(inputs) == 2):
             raise DeclarationError("votes read teachers and the rows to vote on")
         assert teachers is not None
         assert classes is not None
-        return BallotsDomain(teachers, _size(self.size, "votes"), len(classes))
+        return BallotsDomain(teachers, _check_size(self.size, "votes"), len(classes))
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> VoteCounts:
         """Return the counts."""
@@ -226,22 +229,22 @@ class Ask(Operation):
         return teachers.counts(np.asarray(at, dtype=np.float64))  # type: ignore[no-any-return]
 
 
-def _size(value: Any, of: str) -> int:
-    found = whole(value)
-    if not (found is not None and 1 <= found <= 10**9):
+def _check_size(value: Any, of: str) -> int:
+    size = whole(value)
+    if not (size is not None and 1 <= size <= 10**9):
         raise DeclarationError(
-            f"{of}: the number of questions must be a whole number of at least 1, got {value!r}"
+            f"{of}: the number of questions must be an int of at least 1, got {value!r}"
         )
-    assert found is not None
-    return found
+    assert size is not None
+    return size
 
 
 @frozen
 class BallotsSource(SourceOperation):
     """Votes from outside: what teachers that were trained elsewhere have answered.
 
-    What is bound is an array of class positions, shape (teachers, questions), in which what is no
-    position counts as the first class's; or ``{"counts": array}``, shape (questions, classes),
+    It is bound to an array of class positions, shape (teachers, questions), in which any other
+    value counts as the first class; or ``{"counts": array}``, shape (questions, classes),
     whose rows add up to the number of teachers.
 
     Parameters
@@ -278,11 +281,11 @@ class BallotsSource(SourceOperation):
     def __attrs_post_init__(self) -> None:
         bindable("ballots", self.name)
         for what in ("teachers", "questions", "classes"):
-            given = getattr(self, what)
-            found = whole(given)
-            if not (found is not None and 1 <= found <= 10**9):
+            size = getattr(self, what)
+            integer = whole(size)
+            if not (integer is not None and 1 <= integer <= 10**9):
                 raise DeclarationError(
-                    f"ballots' {what} must be a whole number of at least 1, got {given!r}"
+                    f"ballots' {what} must be an int of at least 1, got {size!r}"
                 )
         if self.neighbors not in NEIGHBORS:
             raise DeclarationError(
@@ -298,7 +301,7 @@ class BallotsSource(SourceOperation):
         return f"{self.teachers} teachers, {self.questions} questions, {self.classes} classes"
 
     def assumes(self) -> str:
-        """Return what the one who trained the teachers answers for."""
+        """Return the assumption on how the teachers were trained."""
         return (
             f"The votes in {self.name!r} are of teachers trained on disjoint data, so that one "
             "unit changes the votes of one teacher alone."
@@ -318,8 +321,8 @@ class BallotsSource(SourceOperation):
         Raises
         ------
         DataError
-            If the array has another shape, or counts are negative, no whole numbers, or do not add
-            up; no vote is told.
+            If the array has another shape, or counts are negative, not integers, or do not sum to
+            the number of teachers; the message holds no vote.
         """
         if isinstance(data, Mapping):
             return VoteCounts(self._counts(data.get("counts")), self.teachers)
@@ -329,7 +332,7 @@ class BallotsSource(SourceOperation):
             f"ballots {self.name!r} must be positions of classes, of shape {shape} (teachers, "
             'questions), or {"counts": ...} of shape ' + f"{(self.questions, self.classes)}",
         )
-        return VoteCounts(tally(positions(votes, self.classes), self.classes), self.teachers)
+        return VoteCounts(tally(class_positions(votes, self.classes), self.classes), self.teachers)
 
     def _counts(self, data: Any) -> NDArray[np.int64]:
         counts, shape = np.asarray(data), (self.questions, self.classes)
@@ -337,12 +340,12 @@ class BallotsSource(SourceOperation):
         if fits:
             fits = bool(((counts >= 0) & (counts <= self.teachers)).all())
             fits = fits and bool((counts == np.floor(counts)).all())
-            # once none is large: sums of bytes, or of unsigned words, would wrap around
+            # after the bounds: sums of narrow or unsigned integers could wrap around
             fits = fits and bool((counts.astype(np.int64).sum(axis=1) == self.teachers).all())
         require_data(
             fits,
-            f"counts of ballots {self.name!r} must be whole numbers of shape {shape} (questions, "
-            f"classes), none negative, and those of a question must add up to {self.teachers}, the "
+            f"counts of ballots {self.name!r} must be integers of shape {shape} (questions, "
+            f"classes), none negative, and those of a question must sum to {self.teachers}, the "
             "number of teachers",
         )
         return counts.astype(np.int64)
@@ -353,7 +356,7 @@ class BallotsSource(SourceOperation):
 
 
 @frozen
-class Counted(Query):
+class CountVotes(Query):
     """The counts of the votes, for aggregators."""
 
     kind: ClassVar[str] = "vote_counts"
@@ -361,7 +364,7 @@ class Counted(Query):
     output_type: ClassVar[type] = VoteCounts
 
     def label(self) -> str:
-        """Return what is counted."""
+        """Return the label."""
         return "votes of each class"
 
     def domain(self, inputs: Sequence[Any]) -> BallotsDomain:
@@ -404,7 +407,7 @@ class Ballots(Private[Any]):
 
     def counts(self) -> PrivateQuery[Any]:
         """Return the counts of each question as a query, for aggregators to release."""
-        return PrivateQuery(Counted(), (self,))
+        return PrivateQuery(CountVotes(), (self,))
 
     def release(
         self, mechanism: Mechanism, *, given: Sequence[Released[Any]] = (), name: str = ""

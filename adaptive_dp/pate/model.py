@@ -1,8 +1,9 @@
-"""Training in silence, with one thread each: what models print would tell of their rows.
+"""Teachers' models: what may be one, and training them without output and with seeded generators.
 
-Warnings, log records and what Python code prints are dropped while any model is trained or asked,
-in all threads of the process; in a worker process also what compiled code prints. (What compiled
-code prints in the process of the run itself, ``verbose=1`` of liblinear, say, is not.)
+The output of a model in training may depend on private rows. So warnings, log records and the
+output of Python code are dropped while any model is trained or predicts, in all threads of the
+process; in a worker process the output of compiled code too. (In the process of the run itself the
+output of compiled code, such as liblinear's with ``verbose=1``, is not dropped.)
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import plain
-from adaptive_dp.graph.registry import Function, found
-from adaptive_dp.pate.ballots import positions
+from adaptive_dp.graph.registry import Function, find_attribute
+from adaptive_dp.pate.ballots import class_positions
 
 _LOCK = threading.Lock()
-_TURN = threading.RLock()
+_GENERATOR_LOCK = threading.RLock()
 _USERS: list[None] = []
-_UNDO = contextlib.ExitStack()
+_CLEANUP = contextlib.ExitStack()
 
 
-class Nowhere(io.TextIOBase):
-    """Takes every text, and keeps none."""
+class NullOutput(io.TextIOBase):
+    """A text stream that drops what is written."""
 
     def write(self, text: str) -> int:
-        """Return the length of what is dropped."""
+        """Return the length of the dropped str."""
         return len(text)
 
     def writable(self) -> bool:
@@ -49,12 +50,12 @@ class Nowhere(io.TextIOBase):
 
 @contextlib.contextmanager
 def quiet(run: int) -> Iterator[None]:
-    """Drop what is printed, warned of and logged; the last of several threads to leave undoes it.
+    """Drop output, warnings and log records; the last of several threads to leave restores them.
 
     Parameters
     ----------
     run
-        The number of the process that the run is in.
+        The process id of the run.
     """
     with _LOCK:
         if not _USERS:
@@ -67,16 +68,16 @@ def quiet(run: int) -> Iterator[None]:
         with _LOCK:
             _USERS.pop()
             if not _USERS:
-                _UNDO.close()
+                _CLEANUP.close()
 
 
 def _silence(run: int) -> None:
-    _UNDO.enter_context(warnings.catch_warnings())
+    _CLEANUP.enter_context(warnings.catch_warnings())
     warnings.simplefilter("ignore")
-    nowhere: Any = Nowhere()
-    _UNDO.enter_context(contextlib.redirect_stdout(nowhere))
-    _UNDO.enter_context(contextlib.redirect_stderr(nowhere))
-    _UNDO.callback(logging.disable, logging.root.manager.disable)
+    nowhere: Any = NullOutput()
+    _CLEANUP.enter_context(contextlib.redirect_stdout(nowhere))
+    _CLEANUP.enter_context(contextlib.redirect_stderr(nowhere))
+    _CLEANUP.callback(logging.disable, logging.root.manager.disable)
     logging.disable(logging.CRITICAL)
     if os.getpid() != run:
         _close_outputs()
@@ -84,40 +85,40 @@ def _silence(run: int) -> None:
         from threadpoolctl import threadpool_limits
 
         # sums may round otherwise with another number of threads, and small ones wait for them
-        _UNDO.enter_context(threadpool_limits(1))
+        _CLEANUP.enter_context(threadpool_limits(1))
 
 
-def _forked() -> None:
-    """Leave a forked worker silent, as its parent was, and let it close its own outputs too."""
-    global _LOCK, _TURN  # another thread of the parent may have held them
-    _LOCK, _TURN = threading.Lock(), threading.RLock()
+def _reset_after_fork() -> None:
+    """Reset the state in a forked worker: it stays silent, and closes its own outputs."""
+    global _LOCK, _GENERATOR_LOCK  # another thread of the parent may have held them
+    _LOCK, _GENERATOR_LOCK = threading.Lock(), threading.RLock()
     _USERS.clear()
-    _UNDO.pop_all()
+    _CLEANUP.pop_all()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 def _close_outputs() -> None:
     null = os.open(os.devnull, os.O_WRONLY)
-    _UNDO.callback(os.close, null)
+    _CLEANUP.callback(os.close, null)
     for output in (1, 2):
         with contextlib.suppress(OSError):  # there may be none
-            kept = os.dup(output)
-            _UNDO.callback(os.close, kept)
-            _UNDO.callback(os.dup2, kept, output)
+            duplicate = os.dup(output)
+            _CLEANUP.callback(os.close, duplicate)
+            _CLEANUP.callback(os.dup2, duplicate, output)
             os.dup2(null, output)
 
 
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed the generators that all of a process share, and put their states back.
+    """Seed the generators that all of a process share, and restore their states.
 
-    A model that draws from them would else hang on what was trained before it, or is trained at
+    Else a model that draws from them would depend on what was trained before it, or is trained at
     the same time by another thread: so threads take turns.
     """
-    with _TURN, contextlib.ExitStack() as undo:
+    with _GENERATOR_LOCK, contextlib.ExitStack() as undo:
         undo.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002
         undo.callback(random.setstate, random.getstate())
         np.random.seed(seed % 2**32)  # noqa: NPY002
@@ -130,30 +131,30 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 # -----------------------------------------------------------------------------
-# What a teacher is: a classifier of scikit-learn's kind, or a function that makes one.
+# A teacher: a classifier with the interface of scikit-learn, or a function that trains one.
 
 
 Predict = Callable[[NDArray[np.float64]], Any]
 Points = NDArray[np.float64]
 FAILURES = (Exception, SystemExit)
-"""What training in the open may end with."""
+"""The errors of training on public rows that are reported."""
 
-WRITE_A_FUNCTION = (
+FUNCTION_REMEDY = (
     "write a function of (x, y, seed) that makes, fits and returns it, at the top level of a "
     "module, and pass that"
 )
 
 
-def described(model: Any) -> tuple[Function, dict[str, Any]]:
-    """Return what makes a teacher's model, and the parameters that an instance has.
+def describe_model(model: Any) -> tuple[Function, dict[str, Any]]:
+    """Return the function that makes a teacher's model, and the parameters of an instance.
 
     Raises
     ------
     DeclarationError
-        If it is none of what `adaptive_dp.pate.teachers` takes.
+        If it is not one of the forms that `adaptive_dp.pate.teachers` takes.
     """
     if isinstance(model, str):
-        model = _named(model)
+        model = _import_model(model)
     if inspect.isclass(model):
         missing = [m for m in ("fit", "predict") if not callable(getattr(model, m, None))]
         if missing:
@@ -165,7 +166,7 @@ def described(model: Any) -> tuple[Function, dict[str, Any]]:
     if inspect.isroutine(model):
         return Function.of(model), {}
     if callable(getattr(model, "fit", None)) and callable(getattr(model, "get_params", None)):
-        return Function.of(type(model)), _own(model)
+        return Function.of(type(model)), _instance_parameters(model)
     fits = callable(getattr(model, "fit", None))
     raise DeclarationError(
         f"a teacher's model must be a classifier with fit and predict (its class, an instance that "
@@ -175,7 +176,7 @@ def described(model: Any) -> tuple[Function, dict[str, Any]]:
     )
 
 
-def _named(text: str) -> Any:
+def _import_model(text: str) -> Any:
     module, _, name = text.partition(":")
     try:
         importlib.import_module(module)
@@ -184,95 +185,97 @@ def _named(text: str) -> Any:
             f"the model {text!r} cannot be imported ({error}); write it as 'module:name', and "
             "install its package"
         ) from None
-    model = found(module, name) if name else None
+    model = find_attribute(module, name) if name else None
     if model is None:
         raise DeclarationError(
-            f"the model {text!r} is not there: module {module!r} has no {name!r}; write it as "
+            f"the model {text!r} was not found: module {module!r} has no {name!r}; write it as "
             "'module:name'"
         )
     return model
 
 
-def _own(model: Any) -> dict[str, Any]:
-    """Return the parameters of an instance that are not those of a new one."""
-    kind, own = type(model), model.get_params(deep=False)
+def _instance_parameters(model: Any) -> dict[str, Any]:
+    """Return the parameters of an instance that differ from the defaults."""
+    kind, values = type(model), model.get_params(deep=False)
     try:
-        usual = kind().get_params(deep=False)
+        defaults = kind().get_params(deep=False)
     except TypeError:  # some have to be given
-        usual = {}
-    taken = {k: v for k, v in own.items() if k not in usual or not _same(v, usual[k])}
-    return settings(taken, kind.__name__)
+        defaults = {}
+    changed = {
+        k: v for k, v in values.items() if k not in defaults or not _equal_values(v, defaults[k])
+    }
+    return check_settings(changed, kind.__name__)
 
 
-def _same(a: Any, b: Any) -> bool:
+def _equal_values(a: Any, b: Any) -> bool:
     return a is b or (type(a) is type(b) and repr(a) == repr(b))
 
 
-def settings(values: Mapping[str, Any], of: str) -> dict[str, Any]:
-    """Return a model's parameters as numbers, texts, lists and mappings of such.
+def check_settings(values: Mapping[str, Any], of: str) -> dict[str, Any]:
+    """Return a model's parameters as numbers, str, lists and mappings of these.
 
     Raises
     ------
     DeclarationError
         If one is anything else, such as another estimator, or a generator of random numbers.
     """
-    kept = {}
+    checked = {}
     for name, value in values.items():
         try:
-            kept[str(name)] = plain(value, f"parameter {name} of {of}")
+            checked[str(name)] = plain(value, f"parameter {name} of {of}")
         except DeclarationError as error:
             raise DeclarationError(
-                f"{error}: a plan is written down as a document, which cannot hold it. To train "
-                f"one with it (a pipeline, say), {WRITE_A_FUNCTION}"
+                f"{error}: a plan is stored as a document, which cannot contain it. To train a "
+                f"model with it (such as a pipeline), {FUNCTION_REMEDY}"
             ) from None
-    return kept
+    return checked
 
 
-def fitted(
+def fit_model(
     make: Callable[..., Any],
     parameters: Mapping[str, Any],
     x: Points,
     y: NDArray[np.int64],
     seed: int,
 ) -> Predict:
-    """Return what predicts class positions, trained on x of shape (n, p) and y of shape (n,)."""
+    """Return a function that predicts class positions, trained on x (n, p) and y (n,)."""
     kind: Any = make
     with seeded(seed):
         if not inspect.isclass(make):
-            made = kind(x, y, seed, **parameters)
-            return made if callable(made) else made.predict  # type: ignore[no-any-return]
+            model = kind(x, y, seed, **parameters)
+            return model if callable(model) else model.predict  # type: ignore[no-any-return]
         classifier, state = kind(**parameters), {"random_state": seed % 2**31}  # C's int
         if "random_state" in parameters:
             pass
         elif callable(getattr(make, "set_params", None)):
             if "random_state" in classifier.get_params(deep=False):
                 classifier.set_params(**state)
-        elif _takes(make, "random_state"):
+        elif _accepts(make, "random_state"):
             classifier = kind(**parameters, **state)
         classifier.fit(x, y)  # some return nothing
         return classifier.predict  # type: ignore[no-any-return]
 
 
-def _takes(make: Callable[..., Any], name: str) -> bool:
+def _accepts(make: Callable[..., Any], name: str) -> bool:
     try:
         return name in inspect.signature(make).parameters
     except (TypeError, ValueError):  # compiled classes need not tell
         return False
 
 
-def answers(predict: Predict, points: Points) -> NDArray[Any]:
-    """Return what a model predicts for points of shape (m, p); a column as shape (m,)."""
+def predictions(predict: Predict, points: Points) -> NDArray[Any]:
+    """Return a model's predictions for points of shape (m, p); a column as shape (m,)."""
     votes = np.asarray(predict(points))
     return votes[:, 0] if votes.ndim == 2 and votes.shape[1] == 1 else votes
 
 
-def positions_of(votes: NDArray[Any], size: int, classes: int) -> NDArray[np.int64] | None:
-    """Return predictions as positions of classes, or None where they are no such array."""
+def predicted_positions(votes: NDArray[Any], size: int, classes: int) -> NDArray[np.int64] | None:
+    """Return predictions as positions of classes, or None where they cannot be."""
     if votes.shape != (size,) or votes.dtype.kind not in "biufUSO":
         return None
     try:
-        return positions(votes, classes)
-    except (TypeError, ValueError):  # texts that are no numbers
+        return class_positions(votes, classes)
+    except (TypeError, ValueError):  # str that are not numbers
         return None
 
 
@@ -285,11 +288,11 @@ class Model:
     classes
         How many there are.
     predict
-        What it has learned; None where it votes for one class always.
+        The trained prediction function; None where it always votes for one class.
     always
-        That class.
+        The position of that class.
     seed
-        What randomness in its predictions is drawn from.
+        Of the random numbers that its predictions draw.
     """
 
     classes: int
@@ -307,16 +310,16 @@ class Model:
             return fallback
         try:
             with seeded(self.seed):
-                votes = answers(self.predict, points)
-            found = positions_of(votes, len(points), self.classes)
+                votes = predictions(self.predict, points)
+            positions = predicted_positions(votes, len(points), self.classes)
         except KeyboardInterrupt:
             raise
-        except BaseException:  # a teacher that fails still votes: nobody learns that it failed
+        except BaseException:  # a failing teacher still votes, so that failures are not observable
             return fallback
-        return fallback if found is None else found
+        return fallback if positions is None else positions
 
 
-def taught(
+def train_model(
     make: Callable[..., Any],
     parameters: Mapping[str, Any],
     x: Points,
@@ -324,12 +327,12 @@ def taught(
     seed: int,
     classes: int,
 ) -> Model:
-    """Return a teacher of the rows: a constant where they show one class, or training fails."""
-    seen = np.unique(y)
-    if len(seen) < 2:
-        return Model(classes, None, int(seen[0]) if len(seen) else 0)
+    """Return a teacher trained on rows: a constant where they have one class, or training fails."""
+    labels = np.unique(y)
+    if len(labels) < 2:
+        return Model(classes, None, int(labels[0]) if len(labels) else 0)
     try:
-        return Model(classes, fitted(make, parameters, x, y, seed), 0, seed)
+        return Model(classes, fit_model(make, parameters, x, y, seed), 0, seed)
     except KeyboardInterrupt:
         raise
     except BaseException:

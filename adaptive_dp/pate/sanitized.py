@@ -1,4 +1,4 @@
-"""Publishing what answers lose on the votes at hand: Gaussian noise at its smooth sensitivity."""
+"""Sanitised data-dependent loss: Gaussian noise at the smooth sensitivity of the Renyi bound."""
 
 from __future__ import annotations
 
@@ -22,34 +22,35 @@ from adaptive_dp.graph.values import number
 from adaptive_dp.noise import lattice
 from adaptive_dp.noise.continuous import nearest, normal
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.pate.aggregators import MAX_SIGMA, changed
-from adaptive_dp.pate.ballots import Ballots, spent_epsilon, spent_upper
+from adaptive_dp.pate.aggregators import MAX_SIGMA, changed_teachers
+from adaptive_dp.pate.ballots import Ballots, spent_epsilon, spent_upper_bound
 from adaptive_dp.pate.spent import Spending, Spent, fixed_questions, spent
 
 ROUNDING = 1e-12
-"""More than float64 makes S, its logarithm and its products wrong, relatively or by itself."""
+"""An upper bound of the rounding errors of S, log S and their products, relative or absolute."""
 
 
-def _smoothness(instance: Any, attribute: Any, value: Any) -> None:
-    real = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (real and 1e-9 <= value <= 1):
+def _check_smoothness(instance: Any, attribute: Any, value: Any) -> None:
+    is_real = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (is_real and 1e-9 <= value <= 1):
         raise DeclarationError(
             f"Sanitized.beta must be a number from 1e-9 to 1, got {value!r}; it is declared, not "
-            "calibrated: 0.2 / order, say"
+            "calibrated; use 0.2 / order, for example"
         )
 
 
 class Sanitized(Mechanism):
-    r"""Release a private number and the scale of its noise: ``f + S sigma Z_1``, ``log S + ...``.
+    r"""Release a private number with noise at its smooth sensitivity, and that sensitivity.
 
     With S a beta-smooth sensitivity of f, ``f + S sigma Z_1`` and ``log S + beta spread Z_2`` are
-    released, Z_1 and Z_2 standard normal: both of them, since who does not know S cannot tell how
-    wrong the first is. ``log S`` moves by at most beta, and the first is a `SmoothSanitization`.
+    released, Z_1 and Z_2 standard normal: both, since the error of the first cannot be bounded
+    without S. ``log S`` changes by at most beta between neighbours (Def. 2.1), so the second is a
+    Gaussian mechanism of mu 1 / spread; the loss of the first is a `SmoothSanitization`.
 
-    *Numbers of float64.* The noise is drawn exactly, bit by bit (`adaptive_dp.noise.continuous`),
-    and what is released is the exact sum rounded to a grid, and cut to bounds, that are public: a
-    function of the two normal laws in the theorem, with S and f the floats that they are. What
-    these are wrong by is charged, as `ROUNDING` in beta and sigma.
+    *Floating point.* The noise is drawn exactly, bit by bit (`adaptive_dp.noise.continuous`), and
+    the exact sum is rounded to a public grid and clipped to public bounds: post-processing of the
+    two normal variables of the theorem, with S and f the computed floats. Their rounding errors are
+    charged, as `ROUNDING` in beta and sigma.
 
     *Several teachers.* Along t steps ``|f - f'| <= S (1 + e^beta + ... + e^{(t-1) beta}) = S c``,
     and ``S <= e^{t beta} S'``: so ``c S`` is a ``t beta``-smooth sensitivity, and sigma is
@@ -86,27 +87,29 @@ class Sanitized(Mechanism):
     sampler: ClassVar[str] = "Gaussian, exact, rounded to public grids"
 
     sigma: float = noise_parameter("sigma")
-    beta: float = field(converter=number, validator=_smoothness, metadata={"symbol": "beta"})
+    beta: float = field(converter=number, validator=_check_smoothness, metadata={"symbol": "beta"})
     spread: float = noise_parameter("spread")
 
     def release(self, value: Spending, stream: Stream) -> NDArray[np.float64]:
-        """Return the number and the logarithm of S, with noise, on grids inside their bounds."""
+        """Return noisy f and noisy log S, on public grids inside public bounds; shape (2,)."""
         bound, smooth = value.smooth(self.beta)
-        unit, fine = value.least, lattice.step(self.beta * self.spread)
-        low, high = math.log(value.least), math.log(value.worst + value.least)
-        first = nearest(bound, smooth * self.sigma, normal(stream), unit)
-        second = nearest(math.log(smooth), self.beta * self.spread, normal(stream), fine)
-        first = min(max(first, 0), math.floor(value.worst / unit))
-        second = min(max(second, math.floor(low / fine)), math.ceil(high / fine))
-        return np.array([first * unit, second * fine])
+        grid, log_grid = value.least, lattice.step(self.beta * self.spread)
+        log_least, log_worst = math.log(value.least), math.log(value.worst + value.least)
+        bound_steps = nearest(bound, smooth * self.sigma, normal(stream), grid)
+        log_steps = nearest(math.log(smooth), self.beta * self.spread, normal(stream), log_grid)
+        bound_steps = min(max(bound_steps, 0), math.floor(value.worst / grid))
+        log_steps = min(
+            max(log_steps, math.floor(log_least / log_grid)), math.ceil(log_worst / log_grid)
+        )
+        return np.array([bound_steps * grid, log_steps * log_grid])
 
     def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
-        """Return that of two numbers."""
+        """Return (2,)."""
         return (2,)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss of both numbers where ``distance`` teachers change."""
-        times = changed(distance)
+        times = changed_teachers(distance)
         if times == 0:
             return Pure(0.0)
         for name in ("sigma", "spread"):
@@ -114,13 +117,16 @@ class Sanitized(Mechanism):
                 raise DeclarationError(
                     f"Sanitized.{name} must be at most 2^49, got {getattr(self, name):g}"
                 )
+        # several teachers: with c = (e^{t beta} - 1) / (e^beta - 1), c S is a (t beta)-smooth
+        # sensitivity, and sigma relative to it is sigma / c, rounded down
         beta = up((self.beta + ROUNDING) * times, 4)
         if not (beta <= 300):
             raise DeclarationError(
-                f"{times} teachers change, too many for Sanitized.beta; take less"
+                f"{times} teachers change, too many for Sanitized.beta = {self.beta:g}; use a "
+                "smaller beta"
             )
-        far = up(math.expm1(beta) / math.expm1(self.beta), 8) if times > 1 else 1.0
-        sigma = down(self.sigma * (1 - ROUNDING) / far, 4)
+        group_factor = up(math.expm1(beta) / math.expm1(self.beta), 8) if times > 1 else 1.0
+        sigma = down(self.sigma * (1 - ROUNDING) / group_factor, 4)
         mu = up(beta / self.beta / self.spread, 8)
         return Composite({SmoothSanitization(sigma, beta): 1, GaussianLoss(mu): 1})
 
@@ -146,13 +152,13 @@ def sanitized(
 ) -> Released[float]:
     r"""Return a published bound of the Renyi divergence of an aggregator's answers.
 
-    What the number u says: let M be the answers of ``mechanism`` to all questions of ``ballots``,
-    and D the votes at hand. Then ``D_a(M(D) || M(D')) <= u`` and ``D_a(M(D') || M(D)) <= u`` at
-    ``a = order``, for every D' in which one teacher votes otherwise, but with probability
-    ``failure`` over the noise in u. So it speaks of *these* data, with the teachers as they were
-    split and trained, in both directions, and anybody may see it: what that costs, the loss of
+    Let M be the answers of ``mechanism`` to all questions of ``ballots``, D the votes at hand, and
+    u the published number. Then ``D_a(M(D) || M(D')) <= u`` and ``D_a(M(D') || M(D)) <= u`` at
+    ``a = order``, for every D' in which one teacher votes differently, except with probability
+    ``failure`` over the noise in u. So u is about *these* data, with the teachers as they were
+    split and trained, in both directions, and may be published: the cost of that, the loss of
     `Sanitized`, is in the plan's certificate. The certificate's own epsilon holds for all data
-    sets, and so stays the worst case of the labels, plus the cost of publishing.
+    sets: it is the worst case of the labels, plus the cost of publishing.
 
     Each bound may fail by itself: of k of them (of several rounds, aggregators or orders) one or
     another fails with probability up to ``k failure``, and so does the least of them. Inside
@@ -170,17 +176,17 @@ def sanitized(
     sigma, beta, spread
         Of `Sanitized`. By default ``beta = 0.2 / order`` and ``spread = sigma``.
     failure
-        With which probability the bound may fail (not of privacy).
+        The probability with which the bound may be wrong (a failure probability, not a delta).
 
     Examples
     --------
     >>> from adaptive_dp.pate import Ballots, BallotsSource, GNMax
     >>> ballots = Ballots(BallotsSource("votes", teachers=250, questions=100, classes=10))
     >>> sanitized(ballots, GNMax(sigma=40.0), order=20.0, sigma=10.0)
-    <released spent_upper>
+    <released spent_upper_bound>
     """
-    real = isinstance(failure, int | float) and not isinstance(failure, bool)
-    if not (real and 1e-300 <= failure < 1):
+    is_real = isinstance(failure, int | float) and not isinstance(failure, bool)
+    if not (is_real and 1e-300 <= failure < 1):
         raise DeclarationError(
             f"sanitized: failure must be a probability above 0, below 1, got {failure!r}"
         )
@@ -191,7 +197,7 @@ def sanitized(
     spread = sigma if spread is None else spread
     noisy = query.release(Sanitized(sigma=sigma, beta=beta, spread=spread))
     return post(
-        spent_upper,
+        spent_upper_bound,
         noisy,
         parameter(noisy, "sigma"),
         parameter(noisy, "beta"),
@@ -206,9 +212,9 @@ def sanitized_epsilon(
 ) -> Released[float]:
     """Return the epsilon at delta that a published bound proves of these data, both ways.
 
-    Of the labels, of the bound's own publishing, and of what is ``beside``, together: ``P(S) <=
-    e^epsilon P'(S) + delta`` for the data at hand and each neighbour, in both directions, but
-    with the bound's probability of failure. See `sanitized` for what it does not say.
+    It covers the labels, the publishing of the bound, and the losses in ``beside``: ``P(S) <=
+    e^epsilon P'(S) + delta`` for the data at hand and each neighbour, in both directions, except
+    with the bound's failure probability. See `sanitized` for its limits.
 
     Parameters
     ----------
@@ -217,8 +223,8 @@ def sanitized_epsilon(
     delta
         Above 0, below 1.
     beside
-        What else the plan releases costs, at worst: ``dp.pate.GNMax(sigma=40).cost(1, 100, 1)``.
-        A loss with a failure probability takes its share of delta.
+        The worst-case losses of all other releases of the plan, such as
+        ``dp.pate.GNMax(sigma=40).cost(1, 100, 1)``. Their delta masses are subtracted from delta.
 
     References
     ----------
@@ -238,7 +244,7 @@ def sanitized_epsilon(
     >>> bool(found["epsilon"] < found.certificate.epsilon / 4)
     True
     """
-    published = isinstance(bound, Handle) and _published(bound)
+    published = isinstance(bound, Handle) and _is_published_bound(bound)
     noisy = bound.inputs[0] if published and bound.inputs else None
     mechanism = noisy.domain if noisy is not None else None
     if not isinstance(mechanism, Sanitized):
@@ -257,22 +263,25 @@ def sanitized_epsilon(
     for loss in beside:
         if not isinstance(loss, PrivacyLoss):
             raise DeclarationError(f"beside must be privacy losses, got {loss!r}")
-    real = isinstance(delta, int | float) and not isinstance(delta, bool) and 0 < delta < 1
-    left = delta - up(math.fsum(loss.delta_floor() for loss in losses), 4) if real else 0.0
-    if not (left > 0):
+    is_real = isinstance(delta, int | float) and not isinstance(delta, bool) and 0 < delta < 1
+    delta_left = delta - up(math.fsum(loss.delta_floor() for loss in losses), 4) if is_real else 0.0
+    if not (delta_left > 0):
         raise DeclarationError(
             "sanitized_epsilon's delta must be above 0 and below 1, and above what releases "
             f"beside may fail by, got {delta!r}"
         )
     order = np.array([float(query.order)])
-    rest = float(renyi_total([(loss, 1) for loss in losses], order)[0])
-    return post(spent_epsilon, bound, order=float(query.order), delta=down(left, 4), beside=rest)
+    other_divergence = float(renyi_total([(loss, 1) for loss in losses], order)[0])
+    return post(
+        spent_epsilon,
+        bound,
+        order=float(query.order),
+        delta=down(delta_left, 4),
+        beside=other_divergence,
+    )
 
 
-def _published(bound: Handle) -> bool:
-    """Whether it is `sanitized` that made it: another function of the two numbers bounds nothing.
-
-    The raw number lies below f as often as above.
-    """
+def _is_published_bound(bound: Handle) -> bool:
+    """Return whether `sanitized` made it: the raw number is below f as often as above."""
     operation = bound.operation
-    return isinstance(operation, Post) and operation.function == Function.of(spent_upper)
+    return isinstance(operation, Post) and operation.function == Function.of(spent_upper_bound)

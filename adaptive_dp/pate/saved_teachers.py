@@ -1,29 +1,29 @@
-"""Keeping trained teachers in a folder, so that a run which was stopped goes on where it was.
+"""Saving trained teachers in a folder, so that a run which was stopped can resume.
 
 Teachers are as private as their rows. A folder that only its owner can open holds
 
 * ``key``: 32 secret random bytes, made with the folder;
-* ``dataset``: the name of the one data set whose teachers lie there, and its unit column;
+* ``dataset``: the name of the one data set whose teachers are in it, and its unit column;
 * for each teacher a file, named by an HMAC of all that it was trained on (rows, labels, model,
-  parameters, seed), so that names tell nothing to who does not know the key, and what has changed
-  is trained anew. It begins with an HMAC of its content: nothing is unpickled that was not written
-  with this key.
+  parameters, seed), so that names reveal nothing without the key, and a teacher whose input has
+  changed is trained anew. It begins with an HMAC of its content: nothing is unpickled that was not
+  written with this key.
 
-A file is written beside its place, and moved there when it is complete: whoever stops the run, be
-it the machine's power, loses the teachers that were being trained, and no more.
+A file is written under a temporary name, and renamed when it is complete: a run that is killed, or
+a power failure, loses the teachers that were being trained, and no more.
 
-**The split.** To find its teachers again, a run must split the units as the last one did. So the
-unit with number u of the data set goes to the teacher that the u-th word of a keystream under the
-folder's key says, in every run; teachers' seeds are words of another. (A simulation has all this
-from its seed.) To use one split in several runs is private: let A be the split, a function that
-the key draws uniformly and independently of the data. Given A, the units that D and its neighbour
-D' share have the same teachers in all runs on them (those of D' are numbered anew if one is
-missing, which moves their words along; words are independent and equal in law, so that A has the
-same law on both). Hence each run, given A and what earlier runs released, answers from ensembles of
-which one teacher differs: it costs what its certificate says, and costs of several runs compose as
-they do for any one fixed split. A itself is never released. This is said of one data set in
-several runs. If its units change, or their order, use a new folder: where two data sets number the
-same people otherwise, one split ties together whom neighbours untie.
+**The split.** To find its teachers again, a run must split the units as the last one did. So unit
+number u of the data set goes to the teacher given by the u-th word of a keystream under the
+folder's key, in every run; teachers' seeds are words of another. (A simulation derives both from
+its seed.) Using one split in several runs is private: let A be the split, a function that the key
+draws uniformly and independently of the data. Given A, the units that D and its neighbour D' share
+have the same teachers in all runs (if one unit is missing, those of D' are renumbered, which shifts
+their words; words are independent and identically distributed, so A has the same law on both).
+Hence each run, given A and what earlier runs released, answers from ensembles that differ in one
+teacher: it costs what its certificate says, and costs of several runs compose as for any fixed
+split. A itself is never released. This holds for one data set in several runs. If its units or
+their order change, use a new folder: where two data sets number the same people differently, one
+split puts units together that a neighbour would separate.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from attrs import field, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DataError
-from adaptive_dp.graph.registry import described, home
+from adaptive_dp.graph.registry import fingerprint, home
 from adaptive_dp.noise.stream import Stream
 
 TAG = 32
@@ -74,32 +74,40 @@ class Keystream(Stream):
 
 @frozen
 class Folder:
-    """A folder of trained teachers; see the module."""
+    """A folder of trained teachers.
+
+    Parameters
+    ----------
+    path
+        Its place.
+    key
+        The secret under which files are named and authenticated.
+    """
 
     path: Path
     key: bytes = field(repr=False)
 
     def claim(self, dataset: str, unit: str | None = None) -> None:
-        """Note whose teachers lie here.
+        """Reserve the folder for one data set.
 
         Raises
         ------
         DataError
-            If they are of a data set with another name or other units, or nothing can be written.
+            If it has teachers of a data set with another name or other units, or is not writable.
         """
         dataset = dataset if unit is None else f"{dataset}, units by {unit}"
-        note = self.path / "dataset"
-        if not note.exists():
+        owner_file = self.path / "dataset"
+        if not owner_file.exists():
             try:
-                written(note, dataset.encode())
+                write_file(owner_file, dataset.encode())
             except OSError as error:
                 raise DataError(
                     f"the folder {str(self.path)!r} cannot be written to ({error.strerror})"
                 ) from None
-        of = note.read_text("utf-8", "replace")
-        if of != dataset:
+        owner = owner_file.read_text("utf-8", "replace")
+        if owner != dataset:
             raise DataError(
-                f"the folder {str(self.path)!r} keeps teachers of {of!r}; use another one for "
+                f"the folder {str(self.path)!r} holds teachers of {owner!r}; use another one for "
                 f"{dataset!r}: a folder splits the units of one data set"
             )
 
@@ -114,33 +122,30 @@ class Folder:
         what: tuple[Any, ...],
         arrays: Sequence[NDArray[Any]],
     ) -> str:
-        """Return the name of a teacher's file: an HMAC of all that it is trained from."""
+        """Return the name of a teacher's file: an HMAC of everything that it is trained on."""
         package = sys.modules.get(str(home(make)).partition(".")[0])
         versions = (sys.version_info[:2], np.__version__, getattr(package, "__version__", ""))
         settings = json.dumps(dict(parameters), sort_keys=True)
-        found = hmac.new(self.key, b"name", hashlib.sha256)
-        found.update(repr((home(make), described(make), versions, settings, what)).encode())
+        mac = hmac.new(self.key, b"name", hashlib.sha256)
+        mac.update(repr((home(make), fingerprint(make), versions, settings, what)).encode())
         for array in arrays:
-            found.update(f"{array.dtype.str}{array.shape}".encode())
-            found.update(array.tobytes())
-        return found.hexdigest()
+            mac.update(f"{array.dtype.str}{array.shape}".encode())
+            mac.update(array.tobytes())
+        return mac.hexdigest()
 
     def load(self, name: str) -> Any:
-        """Return the teacher of that name; None if there is none that was written with the key."""
-        with contextlib.suppress(Exception):  # what is damaged is trained anew
+        """Return the teacher of that name; None if there is no file authenticated by the key."""
+        with contextlib.suppress(Exception):  # a damaged file is ignored, its teacher trained anew
             content = (self.path / f"{name}{ENDING}").read_bytes()
             if hmac.compare_digest(content[:TAG], self._tag(name, content[TAG:])):
                 return pickle.loads(content[TAG:])
         return None
 
     def save(self, name: str, teacher: Any) -> None:
-        """Write a teacher, so that it is there as a whole or not at all.
-
-        One that cannot be pickled, or for which there is no space, is not kept.
-        """
+        """Write a teacher's file atomically; one that cannot be pickled or stored is skipped."""
         with contextlib.suppress(Exception):
-            content = _pickled(teacher)
-            written(self.path / f"{name}{ENDING}", self._tag(name, content) + content)
+            content = _pickle(teacher)
+            write_file(self.path / f"{name}{ENDING}", self._tag(name, content) + content)
 
     def _tag(self, name: str, content: bytes) -> bytes:
         return hmac.digest(self.key, b"content" + name.encode() + content, "sha256")
@@ -149,94 +154,94 @@ class Folder:
 _CURRENT: ContextVar[Folder | None] = ContextVar("adaptive_dp_teachers", default=None)
 
 
-def current() -> Folder | None:
-    """Return the folder of the block that the run is in."""
+def current_folder() -> Folder | None:
+    """Return the folder of the enclosing `saved` block, or None."""
     return _CURRENT.get()
 
 
 @contextlib.contextmanager
-def kept(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """Keep trained teachers in a folder while a block runs, and take those that lie there.
+def saved(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Save trained teachers in a folder while a block runs, and reuse those that are there.
 
-    The folder is private: it holds what was learned from each group of people, and the key to who
-    is in which. Delete it when it is no longer needed. All runs of one data set may use it; its
-    units are then split once for all of them (see `adaptive_dp.pate.saved_teachers`, the module,
-    for why
-    that is private). Units are known by their number, so that each run must be given the same rows
-    in the same order: use a new folder when someone joins or leaves, or rows come in another order
-    (a database returns them in any, unless it is told), or else no certificate covers the runs
-    together. Never use a folder that somebody else has made: what lies in it is unpickled, which
+    The folder is private: it holds what was learned from each group of people, and the key that
+    assigns people to groups. Delete it when it is no longer needed. All runs of one data set may
+    use it; its units are then split once for all of them (the module's docstring proves why that is
+    private). Units are known by their number, so that each run must be given the same rows in the
+    same order: use a new folder when someone joins or leaves, or rows come in another order (a
+    database returns them in any order unless it is told one), or else no certificate covers the
+    runs together. Never use a folder that somebody else has made: its files are unpickled, which
     can run any code.
 
     Parameters
     ----------
     folder
-        Its path; it is made if it is not there, and nobody else may open it.
+        Its path; created if missing, and accessible to its owner alone.
 
     Raises
     ------
     DataError
-        If it cannot be made, or others may open it.
+        If it cannot be created, or others may open it.
 
     Examples
     --------
     >>> import tempfile
-    >>> with kept(tempfile.mkdtemp()):
+    >>> with saved(tempfile.mkdtemp()):
     ...     pass  # plan.run(people=frame, pool=points)
     """
-    token = _CURRENT.set(opened(Path(folder)))
+    token = _CURRENT.set(open_folder(Path(folder)))
     try:
         yield
     finally:
         _CURRENT.reset(token)
 
 
-def opened(path: Path) -> Folder:
-    """Return the folder, with a key of its own, made anew where it is not there."""
+def open_folder(path: Path) -> Folder:
+    """Return the folder with its key; both are created if missing."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_owner(path, os.stat(path), "folder")
         key = path / "key"
         if not key.exists():
-            written(key, os.urandom(TAG), new=True)
+            write_file(key, os.urandom(TAG), new=True)
         _check_owner(path, os.lstat(key), "key in the folder")
-        found = key.read_bytes()
-        for left in path.glob("*.part"):  # of a run that was killed
-            left.unlink(missing_ok=True)
+        key_bytes = key.read_bytes()
+        for partial in path.glob("*.part"):  # of a run that was killed
+            partial.unlink(missing_ok=True)
     except OSError as error:
         raise DataError(
-            f"the folder {str(path)!r} cannot be used to keep teachers ({error.strerror}); give a "
+            f"the folder {str(path)!r} cannot be used to save teachers ({error.strerror}); give a "
             "folder that you can write to"
         ) from None
-    if len(found) != TAG:
+    if len(key_bytes) != TAG:
         raise DataError(f"the key in the folder {str(path)!r} is damaged; use a new folder")
-    return Folder(path, found)
+    return Folder(path, key_bytes)
 
 
-def _check_owner(path: Path, found: os.stat_result, what: str) -> None:
+def _check_owner(path: Path, status: os.stat_result, what: str) -> None:
     if not hasattr(os, "geteuid"):  # such a system has no modes
         return
-    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+    if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
         raise DataError(
-            f"the {what} {str(path)!r} belongs to somebody else or is open to others: teachers are "
-            "private, and what lies there is unpickled; use a folder of your own, mode 0700"
+            f"the {what} {str(path)!r} belongs to another user or is accessible to others: "
+            "teachers are private, and its files are unpickled; use a folder of your own, mode "
+            "0700"
         )
 
 
-def written(path: Path, content: bytes, *, new: bool = False) -> None:
-    """Write a file that only its owner can read, as a whole or not at all.
+def write_file(path: Path, content: bytes, *, new: bool = False) -> None:
+    """Write a file that only its owner can read, atomically.
 
     Parameters
     ----------
     path
         Its place.
     content
-        What is written.
+        The bytes.
     new
-        Leave the file that is there already.
+        Keep a file that already exists.
     """
-    beside = path.with_name(f"{path.name}.{os.urandom(8).hex()}.part")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    temporary = path.with_name(f"{path.name}.{os.urandom(8).hex()}.part")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -244,11 +249,11 @@ def written(path: Path, content: bytes, *, new: bool = False) -> None:
             os.fsync(file.fileno())
         if new:
             with contextlib.suppress(FileExistsError):  # another process was first
-                os.link(beside, path)
+                os.link(temporary, path)
         else:
-            os.replace(beside, path)
+            os.replace(temporary, path)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # not every system lets one open a folder
         folder = os.open(path.parent, os.O_RDONLY)
         try:
@@ -257,7 +262,7 @@ def written(path: Path, content: bytes, *, new: bool = False) -> None:
             os.close(folder)
 
 
-def _pickled(teacher: Any) -> bytes:
+def _pickle(teacher: Any) -> bytes:
     try:
         return pickle.dumps(teacher)
     except Exception:  # a function inside a function

@@ -1,4 +1,4 @@
-"""What answers lose on the votes at hand: private numbers, and a private test of them."""
+"""The data-dependent loss of answers: a private number, and a private test that it is small."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from accountants.definitions import renyi_divergence
 from accountants.errors import probability
 from accountants.losses.votes import Votes
 from accountants.numerics import up
-from adaptive_dp.graph.compile import Charge, distance, paid, regions, releases
+from adaptive_dp.graph.compile import ReleasePath, distance, regions, release_losses, releases
 from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.graph.handles import Handle, PrivateQuery, Release, meant
 from adaptive_dp.graph.loops import Loop, State, upward
@@ -35,24 +35,24 @@ from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.run import private_values
 from adaptive_dp.graph.values import POSITIVE, number, positive, whole
-from adaptive_dp.mechanisms.propose_test_release import passes
+from adaptive_dp.mechanisms.propose_test_release import is_far
 from adaptive_dp.mechanisms.smooth_sensitivity import (
     charged_epsilon,
-    failure_parameter,
-    step,
-    usable,
+    delta_parameter,
+    grid_step,
+    noise_epsilon,
 )
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.pate.aggregators import GNMax, argmax_mu, changed, most
+from adaptive_dp.pate.aggregators import GNMax, argmax_mu, changed_teachers, noisy_argmax
 from adaptive_dp.pate.ballots import Ballots, BallotsDomain, VoteCounts
 
 # -----------------------------------------------------------------------------
-# What an aggregator's answers lose on the votes at hand: from the aggregator to `accountants`.
+# The data-dependent loss of an aggregator: `accountants.losses.votes` of its parameters.
 
 
 @runtime_checkable
 class Bounded(Protocol):
-    """An aggregator of which more is proven than its worst case."""
+    """An aggregator with a proven data-dependent bound of its loss."""
 
     def votes(self, teachers: int, classes: int) -> Votes:
         """Return the loss of one question, as a function of its counts.
@@ -62,13 +62,13 @@ class Bounded(Protocol):
         ...
 
 
-def votes_of(mechanism: Mechanism, domain: BallotsDomain) -> Votes:
-    """Return what is proven of an aggregator's answers on given counts.
+def votes_loss(mechanism: Mechanism, domain: BallotsDomain) -> Votes:
+    """Return the data-dependent loss of an aggregator's answers, as a function of counts.
 
     Raises
     ------
     DeclarationError
-        If nothing is, or its parameters are free, or too large.
+        If none is proven, or its parameters are free, or too large.
     """
     name = type(mechanism).__name__
     if mechanism.free():
@@ -78,8 +78,7 @@ def votes_of(mechanism: Mechanism, domain: BallotsDomain) -> Votes:
         )
     if not isinstance(mechanism, Bounded):
         raise DeclarationError(
-            f"nothing is proven of what {name} loses on the votes at hand; use an aggregator such "
-            "as dp.pate.GNMax"
+            f"{name} has no proven data-dependent loss; use an aggregator such as dp.pate.GNMax"
         )
     try:
         return mechanism.votes(domain.teachers, max(2, domain.classes))
@@ -87,44 +86,44 @@ def votes_of(mechanism: Mechanism, domain: BallotsDomain) -> Votes:
         raise DeclarationError(f"{name}: {error}") from None
 
 
-def table(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return counts of shape (questions, classes), with a class that nobody votes for beside one.
+def with_two_classes(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return counts of shape (questions, classes), a single class with a second one of no votes.
 
-    What is proven is proven for two classes or more; that of one class is a function of it.
+    The bounds are proven for two classes or more; one class is post-processing of such an answer.
     """
     return np.pad(counts, ((0, 0), (0, 1))) if counts.shape[1] == 1 else counts
 
 
 def fixed_questions(handle: Handle) -> bool:
-    """Whether what a handle reads depends on no released value.
+    """Return whether the private value of a handle depends on no released value.
 
-    Else the questions are those of one course of events among many, and what they lose on the data
-    bounds nothing: with other answers others would have been asked.
+    If it does, other answers would have led to other questions, so the loss of these questions on
+    these votes does not bound the loss of the adaptive analysis.
     """
-    # of a loop's own table it is the table that is read, in the same way in each round
-    read = upward([meant(handle)], lambda h: [meant(each) for each in h.inputs])
-    return not any(isinstance(each.operation, Release | Loop | State) for each in read)
+    # `meant` resolves the copy of a table inside a loop to the table, the same in each round
+    ancestors = upward([meant(handle)], lambda h: [meant(each) for each in h.inputs])
+    return not any(isinstance(each.operation, Release | Loop | State) for each in ancestors)
 
 
-def order_known(value: Any) -> bool:
-    """Whether a value is an order at which divergences are taken: above 1, at most 10^6."""
+def is_order(value: Any) -> bool:
+    """Return whether a value is a Renyi order above 1 and at most 10^6."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 1 < value <= 1e6
 
 
 # -----------------------------------------------------------------------------
-# What answering the questions loses on the votes at hand, as a private number to be released.
+# A bound of the Renyi divergence on the votes at hand, as a private query with smooth sensitivity.
 
 
 @frozen(eq=False, repr=False)
 class Spending:
-    """A private number f in [0, worst], and how it moves between neighbours.
+    """A private number f in [0, worst] with its smooth sensitivity.
 
     Parameters
     ----------
     votes, counts, order
         f is the bound ``votes.both(counts, order)``.
     worst
-        What the answers lose on every data set; it does not depend on the votes.
+        The worst-case divergence over all data sets; it does not depend on the votes.
 
     Examples
     --------
@@ -149,8 +148,9 @@ class Spending:
     def smooth(self, beta: float) -> tuple[float, float]:
         """Return f, and a beta-smooth sensitivity S of it that is never 0.
 
-        For all neighbours, ``|f - f'| <= S`` and ``S <= e^beta S'``: both are kept by a cut at the
-        worst case, and by a constant that is added (`least`). Off by a relative 2^-50 at most.
+        For all neighbours, ``|f - f'| <= S`` and ``S <= e^beta S'`` (Nissim, Raskhodnikova and
+        Smith 2007, Def. 2.1). Both survive a minimum with the worst case (a constant), and the
+        addition of a constant (`least`). The relative error of rounding is at most 2^-50.
         """
         bound, scale = self.votes.smooth(self.counts, self.order, beta)  # type: ignore[attr-defined]
         bound, scale = (float(np.nan_to_num(v, nan=self.worst)) for v in (bound, scale))
@@ -158,8 +158,8 @@ class Spending:
 
     @property
     def least(self) -> float:
-        """The least S: a step of the grid of f's bounds."""
-        return step(0.0, self.worst)
+        """The smallest S: one step of the grid on which f is released."""
+        return grid_step(0.0, self.worst)
 
 
 @frozen
@@ -191,7 +191,7 @@ class Spent(Query):
                 "spent needs an aggregator such as dp.pate.GNMax(sigma=40), got "
                 f"{type(self.mechanism).__name__}"
             )
-        if not order_known(self.order):
+        if not is_order(self.order):
             raise DeclarationError(
                 f"spent needs an order above 1, at most 1e6, got {self.order!r}; near 1 + sqrt(2 "
                 "log(1/delta) / divergence) is good"
@@ -207,28 +207,28 @@ class Spent(Query):
 
     def domain(self, inputs: Sequence[Any]) -> BallotsDomain:
         """Return the size of the ballots."""
-        of: BallotsDomain = inputs[0]
-        self._votes(of)
-        if not (0 < self.worst(of) < math.inf):
+        ballots: BallotsDomain = inputs[0]
+        self._votes(ballots)
+        if not (0 < self.worst(ballots) < math.inf):
             raise DeclarationError(
                 f"{self.mechanism} has no finite divergence at order {self.order:g} at worst, so "
                 "that "
                 "nothing bounds it; take a lower order"
             )
-        return of
+        return ballots
 
-    def _votes(self, of: BallotsDomain) -> Votes:
-        found = votes_of(self.mechanism, of)
-        if not callable(getattr(found, "smooth", None)):
+    def _votes(self, ballots: BallotsDomain) -> Votes:
+        votes = votes_loss(self.mechanism, ballots)
+        if not callable(getattr(votes, "smooth", None)):
             raise DeclarationError(
                 f"nothing is proven of how {type(self.mechanism).__name__}'s divergence moves "
                 "between data sets, in both directions; use an aggregator such as dp.pate.GNMax"
             )
-        return found
+        return votes
 
-    def worst(self, of: BallotsDomain) -> float:
+    def worst(self, ballots: BallotsDomain) -> float:
         """Return the divergence on every data set, of all questions: a public number."""
-        loss = self.mechanism.cost(1.0, of.questions, 1.0)
+        loss = self.mechanism.cost(1.0, ballots.questions, 1.0)
         return float(renyi_divergence(loss, np.array([float(self.order)]))[0])
 
     def sensitivity(self, domain: BallotsDomain, change: Change, norm: float) -> float:
@@ -250,8 +250,13 @@ class Spent(Query):
         """Return the private number."""
         votes: VoteCounts = inputs[0]
         questions, classes = votes.counts.shape
-        of = BallotsDomain(votes.teachers, questions, classes)
-        return Spending(self._votes(of), table(votes.counts), float(self.order), self.worst(of))
+        ballots = BallotsDomain(votes.teachers, questions, classes)
+        return Spending(
+            self._votes(ballots),
+            with_two_classes(votes.counts),
+            float(self.order),
+            self.worst(ballots),
+        )
 
 
 def spent(ballots: Ballots, mechanism: Mechanism, *, order: float) -> PrivateQuery[Any]:
@@ -280,20 +285,21 @@ def spent(ballots: Ballots, mechanism: Mechanism, *, order: float) -> PrivateQue
 
 
 # -----------------------------------------------------------------------------
-# What a plan's answers lose on the data at hand: a private number, for who may see the data.
+# The data-dependent epsilon of a plan: a private number, for those who may see the data.
 
 
 def private_epsilon(
     plan: Pipeline, /, *, delta: float, seed: int | None = None, **data: Any
 ) -> Secret[float]:
-    """Return the epsilon at delta that a plan costs on the data at hand: itself private.
+    """Return the data-dependent epsilon at delta of a plan on the data at hand: itself private.
 
-    It composes Renyi curves: of each aggregator that has one (`GNMax`, ...) that of the very votes,
-    of all else, and where it is less, the worst case. The votes are those of ``plan.simulate`` with
-    the same seed; without one, teachers are split and trained anew.
+    It composes Renyi curves: for aggregators with a data-dependent bound (`GNMax`, ...) the curve
+    of these votes, or the worst case where that is less; for all other releases the worst case.
+    The votes are those of ``plan.simulate`` with the same seed; without one, teachers are split and
+    trained anew.
 
-    **It is no guarantee, and must not be published**: it is a function of the data, and tells of
-    them; and it bounds one direction, ``P(S) <= e^eps P'(S) + delta`` with P the law on the data at
+    **It is not a guarantee, and must not be published**: it is a function of the private data; and
+    it bounds one direction, ``P(S) <= e^eps P'(S) + delta`` with P the law on the data at
     hand, P' on a neighbour's. What may be published is `adaptive_dp.pate.sanitized`.
 
     Parameters
@@ -321,7 +327,7 @@ def private_epsilon(
 
     References
     ----------
-    Papernot et al. 2017 and 2018 (data-dependent accounting), each direction by itself.
+    Papernot et al. 2017 (LNMax); Papernot et al. 2018, Thm 6 (GNMax); each direction by itself.
 
     Examples
     --------
@@ -336,94 +342,92 @@ def private_epsilon(
     probability("delta", delta)
     number = whole(seed)
     if seed is not None and not (number is not None and number >= 0):
-        raise DeclarationError(
-            f"private_epsilon's seed must be a whole number of at least 0, got {seed!r}"
-        )
-    charges = releases(plan.structure)
-    for charge in charges:
-        _refuse(charge)
-    wanted = {c.chain[-1].name: c for c in charges if _own(c)}
-    hidden = {name: Secret(value) for name, value in data.items()}  # for tracebacks
+        raise DeclarationError(f"private_epsilon's seed must be an int of at least 0, got {seed!r}")
+    paths = releases(plan.structure)
+    for path in paths:
+        _check_release(path)
+    wanted_votes = {c.steps[-1].name: c for c in paths if _has_vote_bound(c)}
+    hidden_data = {name: Secret(value) for name, value in data.items()}  # for tracebacks
     del data
-    votes = private_values(plan, hidden, number, set(wanted))
+    votes = private_values(plan, hidden_data, number, set(wanted_votes))
     accountant = DataDependentRenyi()
     state = accountant.start()
-    for charge in charges:
-        worst, _ = paid([charge])[charge.node.name]
+    for path in paths:
+        worst, _ = release_losses([path])[path.node.name]
         loss: PrivacyLoss = worst
-        if _own(charge):
-            loss = DataDependent(worst, Secret(_curve(charge, votes[charge.chain[-1].name])))
+        if _has_vote_bound(path):
+            loss = DataDependent(worst, Secret(_private_curve(path, votes[path.steps[-1].name])))
         state = accountant.compose(state, loss)
-    return _guarded(lambda: accountant.private_epsilon(state, delta))
+    return _withhold_errors(lambda: accountant.private_epsilon(state, delta))
 
 
-def _refuse(charge: Charge) -> None:
-    """Raise unless a release is one whose losses add up to what the plan loses."""
-    around = regions(charge)
-    if around:
+def _check_release(path: ReleasePath) -> None:
+    """Raise unless the data-dependent losses of such releases compose to the plan's."""
+    loops = regions(path)
+    if loops:
         raise DeclarationError(
-            f"{charge.node.name}: private_epsilon treats no loops, samples and parts, here "
-            f"{', '.join(around)}; ask it of a plan without them"
+            f"{path.node.name}: private_epsilon treats no loops, samples and parts, here "
+            f"{', '.join(loops)}; ask it of a plan without them"
         )
-    if charge.mechanism.free():
+    if path.mechanism.free():
         raise DeclarationError(
-            f"{charge.node.name}: its noise is still free; call plan.calibrate(...) first"
+            f"{path.node.name}: its noise is still free; call plan.calibrate(...) first"
         )
-    if _own(charge) and not fixed_questions(charge.chain[-1].handle):
+    if _has_vote_bound(path) and not fixed_questions(path.steps[-1].handle):
         raise DeclarationError(
-            f"{charge.node.name}: its questions depend on released values (points chosen by "
+            f"{path.node.name}: its questions depend on released values (points chosen by "
             "earlier answers); on other answers others would have been asked, so that what these "
             "votes lose bounds nothing; ask on points that are fixed beforehand"
         )
 
 
-def _own(charge: Charge) -> bool:
-    """Whether a release is an aggregator's of which more is proven than the worst case.
+def _has_vote_bound(path: ReleasePath) -> bool:
+    """Return whether a release is by an aggregator with a data-dependent bound.
 
-    That is where one teacher changes; of more the worst case is charged.
+    It is proven where one teacher changes; where more do, the worst case is charged.
     """
-    mechanism = charge.mechanism
-    known = isinstance(mechanism, Bounded) and mechanism.input_type is VoteCounts
-    return known and distance(charge, 0) <= 1
+    mechanism = path.mechanism
+    is_bounded = isinstance(mechanism, Bounded) and mechanism.input_type is VoteCounts
+    return is_bounded and distance(path, 0) <= 1
 
 
-def _curve(charge: Charge, votes: Secret[Any]) -> Callable[[Any], Any]:
-    domain: BallotsDomain = charge.chain[-1].handle.domain
-    own = votes_of(charge.mechanism, domain)
-    return lambda orders: own.curve(table(votes.reveal().counts), orders)
+def _private_curve(path: ReleasePath, votes: Secret[Any]) -> Callable[[Any], Any]:
+    domain: BallotsDomain = path.steps[-1].handle.domain
+    votes_bound = votes_loss(path.mechanism, domain)
+    return lambda orders: votes_bound.curve(with_two_classes(votes.reveal().counts), orders)
 
 
-def _guarded(compute: Callable[[], Secret[float]]) -> Secret[float]:
-    stopped = False
+def _withhold_errors(compute: Callable[[], Secret[float]]) -> Secret[float]:
+    interrupted = False
     try:
         with np.errstate(all="ignore"):  # a warning would tell of the data
             return compute()
     except KeyboardInterrupt:
-        stopped = True
+        interrupted = True
     except BaseException:
         pass
-    if stopped:  # outside of the handler, so that no traceback holds the data
+    if interrupted:  # outside of the handler, so that no traceback holds the data
         raise KeyboardInterrupt
     raise RunError("private_epsilon failed; the cause is withheld, since it may carry private data")
 
 
 # -----------------------------------------------------------------------------
-# GNMax behind a test: all questions are answered if these votes lose little, else none is.
+# GNMax after a private test: propose-test-release on the data-dependent loss.
 
 
-LEAST, MOST = 1e-9, 1e12
-"""Noise for which bounds are known, in votes."""
+LEAST_SIGMA, MOST_SIGMA = 1e-9, 1e12
+"""The range of sigma, in votes, for which data-dependent bounds are proven."""
 
 
-def _order(instance: Any, attribute: Any, value: Any) -> None:
-    if not order_known(value):
+def _check_order(instance: Any, attribute: Any, value: Any) -> None:
+    if not is_order(value):
         raise DeclarationError(
             f"TestedGNMax.order must be a number above 1, at most 1e6, got {value!r}; it is "
             "declared, not calibrated"
         )
 
 
-def _budget(instance: Any, attribute: Any, value: Any) -> None:
+def _check_budget(instance: Any, attribute: Any, value: Any) -> None:
     if not positive(value):
         raise DeclarationError(
             f"TestedGNMax.budget must be a {POSITIVE}, got {value!r}; it is a Renyi divergence, "
@@ -432,28 +436,29 @@ def _budget(instance: Any, attribute: Any, value: Any) -> None:
 
 
 class TestedGNMax(Mechanism):
-    """Answer by `GNMax` if the votes pass a private test that they lose little, else not at all.
+    """Answer all questions by `GNMax` if a private test finds their loss small, else none.
 
-    Let b(D) be the bound, of both directions, of what answering all questions loses on the votes D
-    (`accountants.GaussianVotes.both`) at ``order``, and d(D) the number of teachers that must vote
-    otherwise, at least, to bring it above ``budget``. The votes pass if ``d + N > T``, N with
-    masses proportional to ``e^{-epsilon |k|}``, T the least with ``P(N > T) <= failure``. Then all
-    questions are answered, else none: NaN. Unlike what `sanitized` publishes, this is a guarantee
-    for all data sets.
+    Let b(D) be the bound, in both directions, of the Renyi divergence at ``order`` of the answers
+    to all questions on the votes D (`accountants.GaussianVotes.both`), and d(D) the smallest number
+    of teachers whose votes must change to bring it above ``budget``. The votes pass if
+    ``d + N > T``, N with masses proportional to ``e^{-epsilon |k|}``, T the least with
+    ``P(N > T) <= failure``. Then all questions are answered, else none: NaN. Unlike what
+    `sanitized` publishes, this is a guarantee for all data sets.
 
-    Where the budget holds at D or at D', it bounds the pair in both directions, whichever of the
-    two it is, and the test adds a pure epsilon. Where it is exceeded at both, both d are 0, and
-    each passes with the same probability, at most ``failure``. See `accountants.Tested`.
+    Proof. If the budget holds at D or at D', it bounds the divergences of the pair in both
+    directions, and the test, of sensitivity 1 in d, adds a pure epsilon. If it is exceeded at both,
+    both d are 0, and each passes with the same probability, at most ``failure``. See
+    `accountants.Tested`.
 
     Parameters
     ----------
     sigma
         The noise of the answers, in votes.
     order, budget
-        The Renyi divergence that the answers may lose, in nats; chosen without looking at the
-        votes.
+        The largest Renyi divergence of the answers, in nats, and its order; chosen without looking
+        at the votes.
     epsilon, failure
-        Of the test.
+        The privacy parameter of the test, and the delta mass of passing wrongly.
 
     References
     ----------
@@ -467,7 +472,7 @@ class TestedGNMax(Mechanism):
     """
 
     __test__: ClassVar[bool] = False
-    """It is no test of pytest's."""
+    """Tells pytest that this class is not a test."""
 
     norm: ClassVar[float] = 0
     input_type: ClassVar[type] = VoteCounts
@@ -479,20 +484,20 @@ class TestedGNMax(Mechanism):
     )
 
     sigma: float = noise_parameter("sigma")
-    order: float = field(converter=number, validator=_order, metadata={"symbol": "order"})
-    budget: float = field(converter=number, validator=_budget, metadata={"symbol": "budget"})
+    order: float = field(converter=number, validator=_check_order, metadata={"symbol": "order"})
+    budget: float = field(converter=number, validator=_check_budget, metadata={"symbol": "budget"})
     epsilon: float = budget_parameter("epsilon")
-    failure: float = failure_parameter()
+    failure: float = delta_parameter()
 
     def release(self, value: VoteCounts, stream: Stream) -> NDArray[np.float64]:
         """Return the class of most votes after noise, or NaN for all questions."""
-        counts = table(value.counts)
-        far = 0  # noise of which no bound is known fails the test
-        if LEAST <= self.sigma <= MOST:
+        counts = with_two_classes(value.counts)
+        distance = 0  # outside the proven range the test must fail: d = 0
+        if LEAST_SIGMA <= self.sigma <= MOST_SIGMA:
             votes = GaussianVotes(self.sigma, counts.shape[1], value.teachers)
-            far = votes.distance(counts, float(self.order), self.budget)
-        if passes(far, usable(self.epsilon), self.failure, stream):
-            return most(value.counts, self.sigma, stream)
+            distance = votes.distance(counts, float(self.order), self.budget)
+        if is_far(distance, noise_epsilon(self.epsilon), self.failure, stream):
+            return noisy_argmax(value.counts, self.sigma, stream)
         return np.full(len(counts), math.nan)
 
     def loss(self, distance: float) -> PrivacyLoss:
@@ -502,10 +507,10 @@ class TestedGNMax(Mechanism):
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss of the test and ``dimension`` questions.
 
-        The budget bounds what one teacher changes; of more the worst case is charged, and the test
-        at their number.
+        The budget bounds the answers where one teacher changes; where more do, the worst case is
+        charged, and the test by group privacy.
         """
-        times = changed(distance)
+        times = changed_teachers(distance)
         if times == 0:
             return Pure(0.0)
         worst = GaussianLoss(up(argmax_mu(distance, self.sigma) * math.sqrt(dimension), 4))
@@ -515,7 +520,7 @@ class TestedGNMax(Mechanism):
         return Tested(test, self.failure, float(self.order), self.budget, worst)
 
     def premises(self, release: Any) -> None:
-        """Refuse more teachers, or classes, than bounds are known for."""
-        of = release.inputs[0].domain
-        if isinstance(of, BallotsDomain):
-            votes_of(GNMax(1.0), of)
+        """Refuse more teachers, or classes, than the bounds are proven for."""
+        domain = release.inputs[0].domain
+        if isinstance(domain, BallotsDomain):
+            votes_loss(GNMax(1.0), domain)

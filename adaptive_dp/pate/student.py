@@ -1,4 +1,4 @@
-"""The student: a model of public rows and released answers, which costs nothing more."""
+"""The student: a model trained on public rows and released answers, by post-processing."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from adaptive_dp.pate.ballots import BallotsSource
 from adaptive_dp.pate.model import (
     FAILURES,
     Predict,
-    answers,
-    described,
-    fitted,
-    positions_of,
-    settings,
+    check_settings,
+    describe_model,
+    fit_model,
+    predicted_positions,
+    predictions,
 )
-from adaptive_dp.pate.teachers import Points, TeachersDomain, featured
+from adaptive_dp.pate.teachers import Points, TeachersDomain, make_features
 from adaptive_dp.queries import domains
 from adaptive_dp.queries.domains import Column
 from adaptive_dp.queries.labeled import open_handle
@@ -35,28 +35,28 @@ from adaptive_dp.queries.labeled import open_handle
 Array = NDArray[np.float64]
 
 SEED = 20_170
-"""Of the student's own randomness: public, the same for all data."""
+"""The seed of the student's training: public, the same for all data."""
 
 
 @frozen(eq=False, repr=False)
 class Student:
-    """A classifier that was trained on answers; released, to be used on anything.
+    """A released classifier that was trained on answers.
 
     Parameters
     ----------
     model
-        The name of what was trained.
+        The name of the model.
     classes
         The target's categories.
     answers
-        From how many answers it has learned.
+        How many answers it was trained on.
     predictor
-        Returns class positions of features; None where it says one class always: there were no
-        answers or of one class alone, or training failed.
+        A function from features to class positions; None where one class is always predicted:
+        there were no answers, or of one class alone, or training failed.
     always
         The position of that class.
     failed
-        What error training raised, if it did.
+        The error that training raised; empty for none.
     features, norm, columns
         How rows in the data's own units are made into features.
 
@@ -78,12 +78,12 @@ class Student:
     columns: Mapping[str, Column] = field(factory=dict)
 
     def __repr__(self) -> str:
-        what = self.model
+        name = self.model
         if self.predictor is None:
-            what = f"always {self.classes[self.always]!r}"
+            name = f"always {self.classes[self.always]!r}"
         if self.failed:
-            what += f", since training failed ({self.failed.partition(':')[0]})"
-        return f"<student: {what}; {len(self.classes)} classes, {self.answers} answers>"
+            name += f", since training failed ({self.failed.partition(':')[0]})"
+        return f"<student: {name}; {len(self.classes)} classes, {self.answers} answers>"
 
     def predict(self, data: Any) -> NDArray[Any]:
         """Return the class of each row, one of the target's categories.
@@ -94,32 +94,33 @@ class Student:
             A frame or a mapping of the features to columns, in the data's own units; or features
             as `Teachers.points` makes them, an array of shape (n, p).
         """
-        found: NDArray[Any] = np.asarray(self.classes)[self.positions(data)]
-        return found
+        labels: NDArray[Any] = np.asarray(self.classes)[self.positions(data)]
+        return labels
 
     def positions(self, data: Any) -> NDArray[np.int64]:
         """Return the position of each row's class, shape (n,)."""
         x = self._features(data)
         if self.predictor is None:
             return np.full(len(x), self.always, dtype=np.int64)
-        found = positions_of(answers(self.predictor, x), len(x), len(self.classes))
-        if found is None:
+        positions = predicted_positions(predictions(self.predictor, x), len(x), len(self.classes))
+        if positions is None:
             raise RunError(f"the student's model {self.model} gave no class position for each row")
-        return found
+        return positions
 
     def probabilities(self, data: Any) -> Array:
         """Return the probability of each class for each row, shape (n, classes).
 
-        A model without ``predict_proba`` is as sure as can be of what it predicts.
+        A model without ``predict_proba`` gives probability 1 to the class that it predicts.
         """
         x = self._features(data)
-        found = np.zeros((len(x), len(self.classes)))
-        classifier = getattr(self.predictor, "__self__", None)
+        probabilities = np.zeros((len(x), len(self.classes)))
+        classifier: Any = getattr(self.predictor, "__self__", None)
         if hasattr(classifier, "predict_proba"):
-            found[:, np.asarray(classifier.classes_).astype(np.int64)] = classifier.predict_proba(x)  # type: ignore[union-attr]
+            known_classes = np.asarray(classifier.classes_).astype(np.int64)
+            probabilities[:, known_classes] = classifier.predict_proba(x)
         else:
-            found[np.arange(len(x)), self.positions(x)] = 1
-        return found
+            probabilities[np.arange(len(x)), self.positions(x)] = 1
+        return probabilities
 
     def _features(self, data: Any) -> Array:
         if type(data) is np.ndarray and data.dtype.names is None:
@@ -131,14 +132,14 @@ class Student:
             return data.astype(np.float64)
         if not self.features:
             raise DeclarationError(
-                "this student has learned from points of which no columns are known; pass "
-                "features, an array of shape (rows, features)"
+                "this student was trained on points whose columns are not known; pass features, "
+                "an array of shape (rows, features)"
             )
-        return featured(data, self.features, self.norm, self.columns)
+        return make_features(data, self.features, self.norm, self.columns)
 
 
-def _settings(value: Mapping[str, Any]) -> dict[str, Any]:
-    return settings(dict(value), "a student's model")
+def _check_settings(value: Mapping[str, Any]) -> dict[str, Any]:
+    return check_settings(dict(value), "a student's model")
 
 
 @frozen
@@ -148,15 +149,15 @@ class Learn(Operation):
     Parameters
     ----------
     model
-        What is trained.
+        The model's class or function.
     classes
         The target's categories.
     settings
         Keyword arguments of the model.
     unlabeled
-        Pass all points, those without an answer as of class -1.
+        Whether training gets all points, those without an answer with class -1.
     features, norm, columns
-        How the points' features are made; none where that is not known.
+        How the points' features are computed; empty where that is not known.
     """
 
     kind: ClassVar[str] = "student"
@@ -164,7 +165,7 @@ class Learn(Operation):
 
     model: Function
     classes: tuple[Any, ...] = field(converter=anything)
-    settings: Mapping[str, Any] = field(factory=dict, converter=_settings)
+    settings: Mapping[str, Any] = field(factory=dict, converter=_check_settings)
     unlabeled: bool = False
     features: tuple[str, ...] = field(default=(), converter=texts)
     norm: float | None = field(default=None, converter=number)
@@ -179,7 +180,7 @@ class Learn(Operation):
             )
 
     def label(self) -> str:
-        """Return that it is a student."""
+        """Return the label."""
         return "student"
 
     def detail(self) -> str:
@@ -193,7 +194,7 @@ class Learn(Operation):
             raise DeclarationError("a student reads points, and answers on them")
 
     def rehearse(self, inputs: Sequence[Any]) -> None:
-        """Train on made-up rows, so that what fails does so before anything is paid for.
+        """Train on made-up rows, so that errors appear before any budget is spent.
 
         Raises
         ------
@@ -206,44 +207,55 @@ class Learn(Operation):
         y = np.arange(len(x)) % len(self.classes)
         if self.unlabeled:
             y[len(y) // 2 :] = -1
-        made = self._learnt(x, y)
-        if made.failed:
+        trained = self._train(x, y)
+        if trained.failed:
             raise RunError(
                 f"the student's model {self.model.name} cannot be trained on made-up rows: "
-                f"{made.failed}"
+                f"{trained.failed}"
             )
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Student:
-        """Return the student; what fails here makes it a constant, for answers are paid for."""
-        at, said = np.array(inputs[0], dtype=np.float64), np.asarray(inputs[1])
-        if at.ndim != 2 or said.shape != at.shape[:1] or said.dtype.kind not in "biuf":
+        """Return the student: a constant if training fails, since the budget is spent already."""
+        points, given_answers = np.array(inputs[0], dtype=np.float64), np.asarray(inputs[1])
+        if (
+            points.ndim != 2
+            or given_answers.shape != points.shape[:1]
+            or given_answers.dtype.kind not in "biuf"
+        ):
             raise RunError(
                 "a student needs points of shape (n, features) and n answers, class positions or "
-                f"-1; got points of shape {at.shape} and answers of shape {said.shape}"
+                f"-1; got points of shape {points.shape} and answers of shape {given_answers.shape}"
             )
-        known = np.isfinite(said) & (said >= 0) & (said < len(self.classes))
-        return self._learnt(at, np.where(known, said, -1).astype(np.int64))
+        is_answer = (
+            np.isfinite(given_answers) & (given_answers >= 0) & (given_answers < len(self.classes))
+        )
+        return self._train(points, np.where(is_answer, given_answers, -1).astype(np.int64))
 
-    def _learnt(self, x: Array, y: NDArray[np.int64]) -> Student:
-        seen = y >= 0
-        counts = np.bincount(y[seen], minlength=len(self.classes))
+    def _train(self, x: Array, y: NDArray[np.int64]) -> Student:
+        has_answer = y >= 0
+        counts = np.bincount(y[has_answer], minlength=len(self.classes))
         name = self.model.name.partition(":")[2]
-        found, failed = None, ""
+        predictor, failed = None, ""
         if np.count_nonzero(counts) > 1:
-            keep = np.ones(len(y), bool) if self.unlabeled else seen
+            used = np.ones(len(y), bool) if self.unlabeled else has_answer
             try:
                 with warnings.catch_warnings(), np.errstate(all="ignore"):
                     warnings.simplefilter("ignore")
-                    found = fitted(self.model.resolve(), self.settings, x[keep], y[keep], SEED)
-                    if positions_of(answers(found, x[:1]), 1, len(self.classes)) is None:
-                        found, failed = None, "it gives no class position for each row"
+                    predictor = fit_model(
+                        self.model.resolve(), self.settings, x[used], y[used], SEED
+                    )
+                    if (
+                        predicted_positions(predictions(predictor, x[:1]), 1, len(self.classes))
+                        is None
+                    ):
+                        predictor, failed = None, "it gives no class position for each row"
             except FAILURES as error:
-                found, failed = None, f"{type(error).__name__}: {error}"
+                predictor, failed = None, f"{type(error).__name__}: {error}"
         return Student(
             name,
             self.classes,
-            int(seen.sum()),
-            found,
+            int(has_answer.sum()),
+            predictor,
             int(counts.argmax()),
             failed,
             self.features,
@@ -260,18 +272,18 @@ def student(
     unlabeled: bool = False,
     **parameters: Any,
 ) -> Released[Student]:
-    """Return a classifier that learns from public points and released answers: it costs nothing.
+    """Return a classifier trained on public points and released answers: post-processing.
 
     Its value is a `Student`, whose ``predict`` takes rows in the data's own units. Without answers,
-    or with answers of one class alone, it says that class (or the first) always.
+    or with answers of one class alone, it always predicts the first class, or that class.
 
     Parameters
     ----------
     points
         Rows of shape (n, features): from `Teachers.points`, or computed from such.
     labels
-        A class position for each, -1 for none: what an aggregator releases, or `passive` and
-        `active` return.
+        A class position for each, -1 for none: the release of an aggregator, or the result of
+        `passive` or `active`.
     model
         As `adaptive_dp.pate.teachers` takes it.
     unlabeled
@@ -291,29 +303,36 @@ def student(
     >>> dp.pate.student(pool, labels, bayes)
     <released student GaussianNB>
     """
-    at, said = open_handle("student: points", points), open_handle("student: labels", labels)
-    function, taken = described(model)
-    made = next((h.operation for h in ancestors(at) if isinstance(h.operation, Points)), None)
+    point_handle, label_handle = (
+        open_handle("student: points", points),
+        open_handle("student: labels", labels),
+    )
+    function, parameters_of_model = describe_model(model)
+    source = next(
+        (h.operation for h in ancestors(point_handle) if isinstance(h.operation, Points)), None
+    )
     operation = Learn(
         function,
-        classes(said),
-        {**taken, **parameters},
+        label_classes(label_handle),
+        {**parameters_of_model, **parameters},
         unlabeled,
-        made.features if made else (),
-        made.norm if made else None,
-        made.columns if made else {},
+        source.features if source else (),
+        source.norm if source else None,
+        source.columns if source else {},
     )
-    return Released(operation, (at, said))
+    return Released(operation, (point_handle, label_handle))
 
 
-def classes(labels: Handle) -> tuple[Any, ...]:
-    """Return the classes that answers are positions of: as the teachers name them, or numbers."""
-    named = {h.domain.classes for h in ancestors(labels) if isinstance(h.domain, TeachersDomain)}
-    counted = [h.operation for h in ancestors(labels) if isinstance(h.operation, BallotsSource)]
-    named |= {tuple(range(source.classes)) for source in counted}
-    if len(named) != 1:
+def label_classes(labels: Handle) -> tuple[Any, ...]:
+    """Return the classes of answers: the categories of the teachers' target, or positions."""
+    all_classes = {
+        h.domain.classes for h in ancestors(labels) if isinstance(h.domain, TeachersDomain)
+    }
+    sources = [h.operation for h in ancestors(labels) if isinstance(h.operation, BallotsSource)]
+    all_classes |= {tuple(range(source.classes)) for source in sources}
+    if len(all_classes) != 1:
         raise DeclarationError(
-            "a student learns from answers of teachers that tell the same classes apart; these "
-            f"come from {'teachers of different classes' if named else 'no votes'}"
+            "a student needs answers of teachers with the same classes; these "
+            f"come from {'teachers of different label_classes' if all_classes else 'no votes'}"
         )
-    return named.pop()
+    return all_classes.pop()

@@ -18,22 +18,22 @@ from adaptive_dp.graph.operation import UNBOUNDED, Change, Operation
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.graph.values import number, texts, whole
 from adaptive_dp.noise.stream import SeededStream, Stream
-from adaptive_dp.pate.ballots import Ask, Ballots, VoteCounts, checked_points
+from adaptive_dp.pate.ballots import AskTeachers, Ballots, VoteCounts, check_points
 from adaptive_dp.pate.model import (
     FAILURES,
     Model,
-    answers,
-    described,
-    fitted,
-    positions_of,
+    check_settings,
+    describe_model,
+    fit_model,
+    predicted_positions,
+    predictions,
     quiet,
-    settings,
-    taught,
+    train_model,
 )
-from adaptive_dp.pate.saved_teachers import Folder, current
+from adaptive_dp.pate.saved_teachers import Folder, current_folder
 from adaptive_dp.queries import domains
 from adaptive_dp.queries.domains import Categories, Column, Table
-from adaptive_dp.queries.examples import ExamplesOf, declarations, drawn
+from adaptive_dp.queries.examples import ExamplesOf, declarations, draw_parts
 from adaptive_dp.queries.labeled import open_handle
 from adaptive_dp.queries.source import reading
 from adaptive_dp.queries.transforms import category_index
@@ -74,11 +74,9 @@ class Points(PublicSource):
 
     def __attrs_post_init__(self) -> None:
         bindable("points", self.name)
-        found = whole(self.size)
-        if not (found is not None and 1 <= found <= 10**9):
-            raise DeclarationError(
-                f"points' size must be a whole number of at least 1, got {self.size!r}"
-            )
+        size = whole(self.size)
+        if not (size is not None and 1 <= size <= 10**9):
+            raise DeclarationError(f"points' size must be an int of at least 1, got {self.size!r}")
         missing = [name for name in self.features if self.columns.get(name) is None]
         if not (bool(self.features) and not missing):
             raise DeclarationError(
@@ -98,8 +96,8 @@ class Points(PublicSource):
         """Return how many there are, of how many features."""
         if inputs:
             raise DeclarationError("points have no inputs")
-        made = _examples(self.features, self.norm, self.columns)
-        return PointsDomain(self.size, len(made.scales()[0]))
+        examples = _examples(self.features, self.norm, self.columns)
+        return PointsDomain(self.size, len(examples.scales()[0]))
 
     def bind(self, data: Any) -> NDArray[np.float64]:
         """Return the features, shape (size, width).
@@ -110,15 +108,15 @@ class Points(PublicSource):
             If columns are missing, or there are more or fewer rows.
         """
         try:
-            made = featured(data, self.features, self.norm, self.columns)
+            features = make_features(data, self.features, self.norm, self.columns)
         except SchemaError as error:
             raise DataError(f"points {self.name!r}: {error}") from None
-        if len(made) != self.size:
+        if len(features) != self.size:
             raise DataError(
-                f"points {self.name!r} are declared as {self.size} rows, got {len(made)}; pass so "
-                "many, or declare the plan with another size"
+                f"points {self.name!r} are declared as {self.size} rows, got {len(features)}; pass "
+                "so many, or declare the plan with another size"
             )
-        return made
+        return features
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
         """Refuse: the executor binds data."""
@@ -132,7 +130,7 @@ def _examples(
     return ExamplesOf(features, features[0], "class", norm, False, columns)
 
 
-def featured(
+def make_features(
     data: Any, features: tuple[str, ...], norm: float | None, columns: Mapping[str, Column]
 ) -> NDArray[np.float64]:
     """Return the features of rows in the data's own units, as teachers read them.
@@ -142,39 +140,40 @@ def featured(
     SchemaError
         If columns are missing.
     """
-    found = read_rows(data, {name: reading(known) for name, known in columns.items()}, None)
-    made = _examples(features, norm, columns)
-    scales, norm = made.scales(), made.radius
-    steps = found.integer_rows(lambda block: grid.ball_steps(made.vectors(block, scales), norm)[0])
+    rows = read_rows(data, {name: reading(column) for name, column in columns.items()}, None)
+    examples = _examples(features, norm, columns)
+    scales, norm = examples.scales(), examples.radius
+    steps = rows.integer_rows(
+        lambda block: grid.ball_steps(examples.vectors(block, scales), norm)[0]
+    )
     return np.asarray(steps * grid.ball(np.zeros((1, 1)), norm)[1], dtype=np.float64)
 
 
 # -----------------------------------------------------------------------------
 # Training an ensemble: each teacher by itself, on its own rows alone.
 #
-# A teacher's rows lie in memory of their own that starts at a multiple of 64 bytes, and it computes
-# with one thread: what it learns is a function of its rows and its seed, wherever it is trained.
-# (Where a model's own code puts what it allocates is up to the system; a library whose sums round
-# otherwise at another address is beyond this.)
+# A teacher's rows are in memory of their own, aligned to 64 bytes, and it computes with one thread:
+# what it learns is a function of its rows and its seed, wherever it is trained. (A library whose
+# rounding depends on the addresses of its own allocations is beyond this.)
 
 
-LINE = 64
-"""Bytes: the longest vectors and the cache's lines."""
+ALIGNMENT = 64
+"""Bytes: the length of the widest vector registers and of a cache line."""
 
-TOGETHER = 16
-"""Teachers that are asked in one task: the points are sent once for all of them."""
+TEACHERS_PER_TASK = 16
+"""How many teachers vote in one task: the points are sent once for all of them."""
 
 Rounds = Callable[[int], Iterable[int]]
 
 
 @frozen(eq=False, repr=False)
-class Part:
-    """A teacher's rows, and what its randomness is drawn from.
+class TeacherRows:
+    """The rows of one teacher, and the seed of its randomness.
 
     Parameters
     ----------
     steps
-        Shape (n, p), whole numbers; features are ``steps * unit``.
+        Shape (n, p), integers; features are ``steps * unit``.
     y
         Positions of classes, shape (n,).
     """
@@ -190,7 +189,7 @@ class Part:
 
 @frozen(eq=False, repr=False)
 class Recipe:
-    """What is trained for each teacher, and which classes it tells apart."""
+    """The model that is trained for each teacher, its parameters, and the number of classes."""
 
     make: Callable[..., Any]
     parameters: Mapping[str, Any]
@@ -209,56 +208,61 @@ class Ensemble:
 
     def counts(self, points: NDArray[np.float64]) -> VoteCounts:
         """Return how many teachers vote for each class on points of shape (m, p)."""
-        groups = [self.models[i : i + TOGETHER] for i in range(0, len(self.models), TOGETHER)]
-        run = os.getpid()
-        found = np.zeros((len(points), self.classes), dtype=np.int64)
-        with quiet(run):
-            for part in map_unordered(
-                asked, ((group, points, self.classes, run) for group in groups)
+        groups = [
+            self.models[i : i + TEACHERS_PER_TASK]
+            for i in range(0, len(self.models), TEACHERS_PER_TASK)
+        ]
+        process = os.getpid()
+        counts = np.zeros((len(points), self.classes), dtype=np.int64)
+        with quiet(process):
+            for group_counts in map_unordered(
+                count_votes, ((group, points, self.classes, process) for group in groups)
             ):
-                found += part
-        return VoteCounts(found, len(self.models))
+                counts += group_counts
+        return VoteCounts(counts, len(self.models))
 
 
-def aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+def aligned_empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """Return an empty array in memory of its own that starts at a multiple of `LINE`."""
-    kind = np.dtype(dtype)
-    size = int(np.prod(shape)) * kind.itemsize
-    memory = np.empty(size + LINE, dtype=np.uint8)
-    start = -memory.ctypes.data % LINE
-    found: NDArray[Any] = memory[start : start + size].view(kind).reshape(shape)
-    return found
+    item_type = np.dtype(dtype)
+    size = int(np.prod(shape)) * item_type.itemsize
+    memory = np.empty(size + ALIGNMENT, dtype=np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    array: NDArray[Any] = memory[start : start + size].view(item_type).reshape(shape)
+    return array
 
 
-def copied(values: NDArray[Any]) -> NDArray[Any]:
+def aligned_copy(values: NDArray[Any]) -> NDArray[Any]:
     """Return a copy that starts at a multiple of `LINE`."""
-    found = aligned(values.shape, values.dtype)
-    found[...] = values
-    return found
+    copy = aligned_empty(values.shape, values.dtype)
+    copy[...] = values
+    return copy
 
 
-def train(recipe: Recipe, part: Part, run: int) -> Model:
+def train_teacher(recipe: Recipe, part: TeacherRows, run: int) -> Model:
     """Return a teacher of its rows."""
     with quiet(run):
-        x = aligned(part.steps.shape, np.float64)
+        x = aligned_empty(part.steps.shape, np.float64)
         np.multiply(part.steps, part.unit, out=x, dtype=np.float64)
-        return taught(recipe.make, recipe.parameters, x, copied(part.y), part.seed, recipe.classes)
+        return train_model(
+            recipe.make, recipe.parameters, x, aligned_copy(part.y), part.seed, recipe.classes
+        )
 
 
-def asked(
+def count_votes(
     models: list[Model], points: NDArray[np.float64], classes: int, run: int
 ) -> NDArray[np.int64]:
     """Return how many of the models vote for each class, shape (m, classes)."""
-    found = np.zeros((len(points), classes), dtype=np.int64)
-    every = np.arange(len(points))
+    counts = np.zeros((len(points), classes), dtype=np.int64)
+    rows = np.arange(len(points))
     with quiet(run):
         for model in models:
-            found[every, model.votes(copied(points))] += 1
-    return found
+            counts[rows, model.votes(aligned_copy(points))] += 1
+    return counts
 
 
-def trained(
-    part: Callable[[int], Part],
+def train_teachers(
+    part: Callable[[int], TeacherRows],
     count: int,
     recipe: Recipe,
     rounds: Rounds,
@@ -269,27 +273,27 @@ def trained(
     Parameters
     ----------
     part
-        Makes a teacher's rows when they are needed, so that never all lie there as float64.
+        Returns a teacher's rows when they are needed, so that not all are in memory as float64.
     count
         The number of teachers.
     recipe
-        What is trained.
+        The model that is trained.
     rounds
-        Yields 0, ..., n - 1, and may show how far it is.
+        Yields 0, ..., n - 1, and may show progress.
     folder
-        Where trained teachers are kept.
+        Where trained teachers are saved; None for nowhere.
     """
     run = os.getpid()
     models: dict[int, Model] = {}
     steps = iter(rounds(count))  # while there is a standard error to show bars on
     with quiet(run):
-        names = _names(part, count, recipe, folder)
+        names = _file_names(part, count, recipe, folder)
         for i, name in names.items():
             model = None if folder is None else folder.load(name)
             if isinstance(model, Model) and model.classes == recipe.classes:
                 models[i] = model
         missing = [i for i in range(count) if i not in models]
-        done = map_unordered(_numbered, ((i, recipe, part(i), run) for i in missing))
+        done = map_unordered(_train_numbered, ((i, recipe, part(i), run) for i in missing))
         for _ in models:
             next(steps)
         for _, (i, model) in zip(steps, done, strict=True):
@@ -299,26 +303,26 @@ def trained(
     return Ensemble([models[i] for i in range(count)], recipe.classes)
 
 
-def _numbered(i: int, recipe: Recipe, part: Part, run: int) -> tuple[int, Model]:
-    return i, train(recipe, part, run)
+def _train_numbered(i: int, recipe: Recipe, part: TeacherRows, run: int) -> tuple[int, Model]:
+    return i, train_teacher(recipe, part, run)
 
 
-def _names(
-    part: Callable[[int], Part], count: int, recipe: Recipe, folder: Folder | None
+def _file_names(
+    part: Callable[[int], TeacherRows], count: int, recipe: Recipe, folder: Folder | None
 ) -> dict[int, str]:
     if folder is None:
         return {}
-    found = {}
+    names = {}
     for i in range(count):
-        mine = part(i)
-        what = (recipe.classes, mine.seed, mine.unit, mine.steps.shape)
-        arrays = (mine.steps, mine.y)
-        found[i] = folder.name(recipe.make, recipe.parameters, what, arrays)
-    return found
+        teacher_rows = part(i)
+        settings = (recipe.classes, teacher_rows.seed, teacher_rows.unit, teacher_rows.steps.shape)
+        arrays = (teacher_rows.steps, teacher_rows.y)
+        names[i] = folder.name(recipe.make, recipe.parameters, settings, arrays)
+    return names
 
 
-def rehearsed(recipe: Recipe, width: int) -> None:
-    """Train and ask a model on rows made up of nothing, so that its errors come in the open.
+def rehearse_model(recipe: Recipe, width: int) -> None:
+    """Train a model on made-up rows and let it predict, so that its errors are public.
 
     Raises
     ------
@@ -331,13 +335,13 @@ def rehearsed(recipe: Recipe, width: int) -> None:
     y = np.arange(len(x)) % recipe.classes
     try:
         with quiet(os.getpid()):
-            predict = fitted(recipe.make, recipe.parameters, copied(x), copied(y), 0)
-            votes = answers(predict, copied(x[:3]))
+            predict = fit_model(recipe.make, recipe.parameters, aligned_copy(x), aligned_copy(y), 0)
+            votes = predictions(predict, aligned_copy(x[:3]))
     except FAILURES as error:
         raise RunError(
             f"a teacher's model cannot be trained on made-up rows: {type(error).__name__}: {error}"
         ) from error
-    if positions_of(votes, 3, recipe.classes) is None:
+    if predicted_positions(votes, 3, recipe.classes) is None:
         raise RunError(
             "a teacher's model must predict one class position for each row, an array of shape "
             f"(rows,); of 3 made-up rows it gave {votes.dtype} of shape {votes.shape}"
@@ -345,24 +349,21 @@ def rehearsed(recipe: Recipe, width: int) -> None:
 
 
 # -----------------------------------------------------------------------------
-# Teachers: one classifier for each of several disjoint groups of people.
+# The split: one unit changes one teacher.
 #
-# Each unit goes to one teacher by its own uniform draw, from a law that no data touches, so that
-# nobody's teacher hangs on anyone else's presence. Let D and D' be neighbours that differ in the
-# unit
+# Each unit goes to one teacher by its own uniform draw, which no data affects, so that a unit's
+# teacher does not depend on who else is in the data. Let D and D' be neighbours that differ in unit
 # u. Given all draws, the rows of every teacher but u's are the same, and so is the law of what it
 # learns: each is trained on its own rows, with randomness of its own. So one unit changes *one
-# teacher*, whatever it has of rows, and however the neighbour relation changes them. (Shuffling
-# units
-# into groups of equal size would not do: one more unit moves others.)
+# teacher*, however many rows it has, and whatever the neighbour relation does to them. (Shuffling
+# units into groups of equal size would not do: one more unit would move others.)
 #
-# With ``by`` each category of a column has a teacher of its own, a hospital, say. A unit's rows may
-# then be with several teachers: one that has up to r rows changes up to r of them (2 r where the
-# rows
-# are exchanged, less where there are fewer teachers).
+# With ``by`` each category of a column, such as a hospital, has a teacher of its own. A unit's rows
+# may then be with several teachers: a unit of up to r rows changes up to r of them (2 r where the
+# rows are exchanged, fewer where there are fewer teachers).
 
 
-MOST = 100_000
+MAX_TEACHERS = 100_000
 """Teachers, at most."""
 
 
@@ -375,9 +376,11 @@ class TeachersDomain:
     count
         How many.
     classes
-        The target's categories, in order; teachers vote for one by its position.
+        The target's categories, in order; teachers vote for positions.
     examples
-        How features are made of columns.
+        How features are computed from columns.
+    width
+        The number of features.
     """
 
     count: int
@@ -386,13 +389,13 @@ class TeachersDomain:
     width: int
 
 
-def _settings(value: Mapping[str, Any]) -> dict[str, Any]:
-    return settings(dict(value), "a teacher's model")
+def _check_settings(value: Mapping[str, Any]) -> dict[str, Any]:
+    return check_settings(dict(value), "a teacher's model")
 
 
 @frozen
 class Teach(Operation):
-    """Train a classifier on each of ``count`` disjoint groups of units; see the module.
+    """Train a classifier on each of ``count`` disjoint groups of units.
 
     Features are made as those of `ExamplesOf`: numbers mapped from their bounds onto [-1, 1],
     categories onto 0 and 1. A teacher that has no rows, or whose training fails, votes for the
@@ -403,7 +406,7 @@ class Teach(Operation):
     features, target
         Columns with bounds or categories, and the column of classes.
     model
-        What is trained: see `adaptive_dp.pate.teachers`.
+        The model: see `adaptive_dp.pate.teachers`.
     settings
         Keyword arguments of the model.
     count
@@ -411,7 +414,7 @@ class Teach(Operation):
     by
         A column with categories, each of which has a teacher.
     norm
-        To which longer rows are scaled down; None for none.
+        The l2 norm to which longer rows are scaled down; None for none.
     columns
         The columns' declarations.
     """
@@ -423,18 +426,18 @@ class Teach(Operation):
     features: tuple[str, ...] = field(converter=texts)
     target: str
     model: Function
-    settings: Mapping[str, Any] = field(factory=dict, converter=_settings)
+    settings: Mapping[str, Any] = field(factory=dict, converter=_check_settings)
     count: int | None = field(default=None, converter=number)
     by: str | None = None
     norm: float | None = field(default=None, converter=number)
     columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
 
     def label(self) -> str:
-        """Return how many there are, or of what."""
+        """Return the number of teachers, or the column that groups them."""
         return f"{self.count} teachers" if self.by is None else f"a teacher for each {self.by}"
 
     def detail(self) -> str:
-        """Return what they learn, and by which model."""
+        """Return the target and the model."""
         return f"{self.target} by {len(self.features)} columns, {self.model.name.partition(':')[2]}"
 
     def examples(self) -> ExamplesOf:
@@ -443,16 +446,16 @@ class Teach(Operation):
         return ExamplesOf(self.features, self.target, "class", self.norm, False, inside)
 
     def domain(self, inputs: Sequence[Any]) -> TeachersDomain:
-        """Return how many teachers there are, and what they tell apart."""
+        """Return the number of teachers, and their classes."""
         table: Table = inputs[0]
         if (self.count is None) == (self.by is None):
             raise DeclarationError(
                 "teachers need a count (units are then split at random) or by (a column, each "
                 "category of which has a teacher), one of the two"
             )
-        made = self.examples()
-        width = made.domain([table]).width
-        found = whole(self.count)
+        examples = self.examples()
+        width = examples.domain([table]).width
+        teacher_count = whole(self.count)
         if self.by is not None:
             if self.by in (*self.features, self.target):
                 raise DeclarationError(
@@ -468,18 +471,17 @@ class Teach(Operation):
                 raise DeclarationError(
                     f"the column {self.by!r} must be declared as {table.name!r} declares it"
                 )
-            found = len(groups.values)
-        if not (found is not None and 1 <= found <= MOST):
+            teacher_count = len(groups.values)
+        if not (teacher_count is not None and 1 <= teacher_count <= MAX_TEACHERS):
             raise DeclarationError(
-                f"teachers' count must be a whole number from 1 to {MOST}, got {self.count!r}"
+                f"teachers' count must be an int from 1 to {MAX_TEACHERS}, got {self.count!r}"
             )
-        goal = self.columns[self.target]
-        assert isinstance(goal, Categories)
-        assert found is not None
-        return TeachersDomain(found, tuple(goal.values), made, width)
+        target_column = self.columns[self.target]
+        assert isinstance(target_column, Categories)
+        return TeachersDomain(teacher_count, tuple(target_column.values), examples, width)
 
     def change(self, change: Change) -> Change:
-        """Return how many teachers change: a teacher that changes is one exchanged."""
+        """Return how many teachers change; each that changes is replaced by another."""
         if self.by is None:
             return Change(True, 1, True)
         if change.rows == UNBOUNDED:
@@ -490,9 +492,9 @@ class Teach(Operation):
         return Change(True, min(rows, len(groups.values)), True)
 
     def rehearse(self, inputs: Sequence[Any]) -> None:
-        """Train one teacher on made-up rows, and see to the folder; see `rehearsed`."""
-        rehearsed(self._recipe(), self.domain(inputs).width)
-        folder = current()
+        """Train one teacher on made-up rows, and reserve the folder; see `rehearse_model`."""
+        rehearse_model(self._recipe(), self.domain(inputs).width)
+        folder = current_folder()
         if folder is not None:
             folder.claim(inputs[0].name, inputs[0].unit)
 
@@ -504,23 +506,23 @@ class Teach(Operation):
         """Return the trained teachers, and show how many there are."""
         rows = self._usable(inputs[0])
         examples = self.examples().run([rows], stream).in_memory()
-        # a simulation has its split from its seed, which a second one has too
-        folder = None if isinstance(stream, SeededStream) else current()
+        # a simulation derives its split from its seed, so a second one has the same
+        folder = None if isinstance(stream, SeededStream) else current_folder()
         if self.by is not None:
-            whose, count = self._groups(rows), len(self._categories(self.by))
+            teacher_of_row, count = self._groups(rows), len(self._categories(self.by))
         else:
             assert self.count is not None
-            whose, count = _split(stream, examples, rows, self.count), self.count
+            teacher_of_row, count = _assign_teachers(stream, examples, rows, self.count), self.count
         seeds = (stream if folder is None else folder.stream("seeds")).words(count)
-        order = np.argsort(whose, kind="stable")
-        ends = np.searchsorted(whose[order], np.arange(count + 1))
+        order = np.argsort(teacher_of_row, kind="stable")
+        ends = np.searchsorted(teacher_of_row[order], np.arange(count + 1))
 
-        def part(i: int) -> Part:
-            mine = order[ends[i] : ends[i + 1]]
-            labels = examples.labels[mine].astype(np.int64)
-            return Part(examples.steps[mine], examples.unit, labels, int(seeds[i]))
+        def part(i: int) -> TeacherRows:
+            own_rows = order[ends[i] : ends[i + 1]]
+            labels = examples.labels[own_rows].astype(np.int64)
+            return TeacherRows(examples.steps[own_rows], examples.unit, labels, int(seeds[i]))
 
-        return trained(part, count, self._recipe(), rounds, current())
+        return train_teachers(part, count, self._recipe(), rounds, current_folder())
 
     def _recipe(self) -> Recipe:
         classes = len(self._categories(self.target))
@@ -532,7 +534,7 @@ class Teach(Operation):
         return tuple(declared.values)
 
     def _usable(self, rows: Rows) -> Rows:
-        """Return the rows whose class, and group, is one of the declared."""
+        """Return the rows whose class, and group, are declared."""
         for name in (self.target, *(() if self.by is None else (self.by,))):
             values = self._categories(name)
             rows = rows.where(lambda c, n=name, v=values: category_index(c[n], v) >= 0)  # type: ignore[misc]
@@ -545,19 +547,22 @@ class Teach(Operation):
         return index.astype(np.int64)
 
 
-def _split(stream: Stream, examples: Examples, rows: Rows, count: int) -> NDArray[np.int64]:
+def _assign_teachers(
+    stream: Stream, examples: Examples, rows: Rows, count: int
+) -> NDArray[np.int64]:
     """Return each row's teacher, which is its unit's."""
-    folder = None if isinstance(stream, SeededStream) else current()
+    folder = None if isinstance(stream, SeededStream) else current_folder()
     shares = [1 / count] * count
     if folder is None:
-        return drawn(stream, shares, examples.count)[examples.units]
-    # the data set's own numbers, which its filters and samples leave as they are
-    return drawn(folder.stream("split"), shares, int(rows.units.max(initial=-1)) + 1)[rows.units]
+        return draw_parts(stream, shares, examples.count)[examples.units]
+    # by the data set's own unit numbers, which filters and samples leave unchanged
+    count = int(rows.units.max(initial=-1)) + 1
+    return draw_parts(folder.stream("split"), shares, count)[rows.units]
 
 
 @frozen(eq=False, repr=False)
 class Teachers(Private[Any]):
-    """Classifiers of disjoint groups of people; private, as their votes are.
+    """Classifiers trained on disjoint groups of people; private, as are their votes.
 
     Examples
     --------
@@ -580,9 +585,9 @@ class Teachers(Private[Any]):
         size
             How many rows.
         """
-        made: ExamplesOf = self.domain.examples
-        inside = {name: made.columns[name] for name in made.features}
-        return Released(Points(name, size, made.features, made.norm, inside))
+        examples: ExamplesOf = self.domain.examples
+        columns = {name: examples.columns[name] for name in examples.features}
+        return Released(Points(name, size, examples.features, examples.norm, columns))
 
     def votes(self, at: Released[Any], *, size: int | None = None) -> Ballots:
         """Return each teacher's vote on each of the rows; private.
@@ -610,13 +615,13 @@ class Teachers(Private[Any]):
         assert size is not None
         width = self.domain.width
         if known is None:
-            at = post(checked_points, at, size=size, width=width)
+            at = post(check_points, at, size=size, width=width)
         elif handle.domain.width != width:
             raise DeclarationError(
                 f"votes: the points have {handle.domain.width} features, the teachers {width}; "
                 "take teachers.points(...)"
             )
-        return Ballots(Ask(size), (self, at))
+        return Ballots(AskTeachers(size), (self, at))
 
 
 def teachers(
@@ -644,12 +649,12 @@ def teachers(
         A classifier with fit and predict, as scikit-learn's: its class, which is made with
         ``parameters``; an instance, whose parameters are taken (not what it has learned); or its
         name as ``"module:name"``. Or a function of ``(x, y, seed, **parameters)`` that returns what
-        it has trained, a function of x or an object with predict (a pipeline, say): with x of shape
-        (n, p), y of class positions of shape (n,), and a whole number to draw randomness from. It
-        is called once for each teacher, possibly in other processes, and must keep nothing from one
-        call to the next: the shared generators of NumPy, ``random`` and torch are seeded for each
-        call, any other is to be made from ``seed``. A teacher that has no rows, or whose model
-        fails, votes for the first class.
+        it has trained, a function of x or an object with predict (such as a pipeline): with x of
+        shape (n, p), y of class positions of shape (n,), and an int to seed randomness. It is
+        called once for each teacher, possibly in other processes, and must keep no state between
+        calls: the shared generators of NumPy, ``random`` and torch are seeded for each call, any
+        other is to be made from ``seed``. A teacher that has no rows, or whose model fails, votes
+        for the first class.
     count
         The number of teachers, among whom units are split at random.
     by
@@ -657,18 +662,18 @@ def teachers(
     norm
         To which longer rows are scaled down; None for none.
     parameters
-        Of the model: numbers, texts, lists and mappings of such.
+        Of the model: numbers, str, lists and mappings of these.
 
     Notes
     -----
     Teachers are trained, and asked, by the workers that are set around the run with joblib (extra
-    ``pate``), on this machine or by Dask on others; what is released does not hang on how many
-    there are. Threads of one process take turns, since they share generators of random numbers:
-    processes are faster. `kept` keeps trained teachers, so that a run that was stopped goes on.
+    ``pate``), on this machine or by Dask on others; what is released does not depend on their
+    number. Threads of one process take turns, since they share generators of random numbers:
+    processes are faster. `saved` stores trained teachers, so that a run that was stopped resumes.
 
     .. code-block:: python
 
-        with joblib.parallel_config(backend="loky", n_jobs=4), dp.pate.kept("teachers"):
+        with joblib.parallel_config(backend="loky", n_jobs=4), dp.pate.saved("teachers"):
             result = plan.run(people=frame, pool=points, progress=True)
 
     With ``dask.distributed.Client(...)`` and ``backend="dask"`` the rows of each teacher, and what
@@ -682,8 +687,8 @@ def teachers(
     <private 10 teachers y by 1 columns, GaussianNB>
     """
     declared = declarations(table.domain, (*features, target, *(() if by is None else (by,))))
-    function, taken = described(model)
+    function, model_settings = describe_model(model)
     operation = Teach(
-        features, target, function, {**taken, **parameters}, count, by, norm, declared
+        features, target, function, {**model_settings, **parameters}, count, by, norm, declared
     )
     return Teachers(operation, (table,))

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from attrs import evolve
 
+from accountants.document import write_float
 from accountants.numerics import COSTS, shown
 from adaptive_dp.graph.certificate import Certificate, LossRow, Protected, ReleaseRow
 
@@ -44,13 +45,16 @@ NEIGHBORS = {
 
 # --- Numbers ---
 
+INFINITY = write_float(math.inf)
+"""Infinity as it stands in a document."""
+
 
 def number(value: object) -> str:
     """Format a number with five significant digits; anything else as it reads.
 
     Examples
     --------
-    >>> number(1.23456789), number(None), number("inf"), number(120_000)
+    >>> number(1.23456789), number(None), number({"float": "inf"}), number(120_000)
     ('1.2346', '—', '∞', '120,000')
     """
     if value is None:
@@ -59,7 +63,7 @@ def number(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    if value in ("inf", math.inf):
+    if value in (math.inf, INFINITY):
         return "∞"
     if isinstance(value, float) and 1000 <= abs(value) < 1e15:
         text = f"{value:,.{max(0, 4 - math.floor(math.log10(abs(value))))}f}"
@@ -82,7 +86,7 @@ def outward(bound: object, *, upward: bool) -> str:
 
 def exact(value: object) -> str:
     """Format a number of the claim, in full."""
-    return "∞" if value in ("inf", math.inf) else NONE if value is None else str(value)
+    return "∞" if value in (math.inf, INFINITY) else NONE if value is None else str(value)
 
 
 def power(value: object) -> str:

@@ -22,7 +22,7 @@ from accountants.document import NOT_FINITE, Codec, keyed, parameters
 from adaptive_dp.graph import registry
 from adaptive_dp.graph.certificate import CODEC, Certificate
 from adaptive_dp.graph.certificate import FORMAT as CERTIFICATE_FORMAT
-from adaptive_dp.graph.codec import FORMAT, plan_codec
+from adaptive_dp.graph.document import FORMAT, plan_codec
 from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.loops import Loop
 from adaptive_dp.graph.mechanism import Mechanism

@@ -46,12 +46,12 @@ from accountants.odometers import (
     PureOdometer,
     RenyiOdometer,
 )
-from adaptive_dp.graph.compile import Where
+from adaptive_dp.graph.compile import Branch
 from adaptive_dp.graph.errors import DeclarationError, LedgerError
 from adaptive_dp.graph.values import number
 
-Costs = tuple[tuple[Where, PrivacyLoss], ...]
-"""Losses, each with the place (a chain of parts of partitions) whose units it touches."""
+Costs = tuple[tuple[Branch, PrivacyLoss], ...]
+"""Losses, each with the branch (nested parts of partitions) whose units it concerns."""
 
 PartPath = tuple[tuple[str, float], ...]
 """A part of a session: the names and shares of the parts around it and its own, outermost first;
@@ -315,7 +315,7 @@ class WorldSums(Generic[Meter]):
         """Return the largest sums of any world, in each accounting unit by itself."""
         return self._root.below()
 
-    def maximum_at(self, place: Where) -> SpentSums:
+    def maximum_at(self, place: Branch) -> SpentSums:
         """Return the largest sums of the worlds that a place lies in."""
         total, here = self.meter.start(), self._root
         for step in place:
@@ -360,7 +360,7 @@ class WorldSums(Generic[Meter]):
             cost = zero.add(self.meter.costs(loss), loss.delta_floor(), 1)
             self._set(place, _plus(self._own(place), cost))
 
-    def _own(self, place: Where) -> SpentSums:
+    def _own(self, place: Branch) -> SpentSums:
         here = self._root
         for step in place:
             if step not in here.parts:
@@ -368,7 +368,7 @@ class WorldSums(Generic[Meter]):
             here = here.parts[step]
         return here.own
 
-    def _set(self, place: Where, own: SpentSums) -> None:
+    def _set(self, place: Branch, own: SpentSums) -> None:
         way, here = [self._root], self._root
         for step in place:
             here = here.parts.setdefault(step, _Place(self.meter.start()))
@@ -483,7 +483,8 @@ class Totals:
 def spent_share(limit: SumFilter, spent: SpentSums) -> Fraction:
     """Return the share of a filter's budget that is spent, exact; above 1 where it is passed.
 
-    Where a filter needs one of its sums to stay within its budget, the share of the smallest; where
+    Branch a filter needs one of its sums to stay within its budget, the share of the smallest;
+    where
     it needs all, of the largest. A sum whose budget is 0 counts as wholly spent by anything.
     Failures have a budget of their own, and limit as well: where more of it is spent, that share
     counts, though steps without a delta floor may still fit.

@@ -28,7 +28,7 @@ from adaptive_dp.session.budget import (
     accounting_unit,
     readings,
 )
-from adaptive_dp.session.individual import individual_charges
+from adaptive_dp.session.individual import individual_releases
 from adaptive_dp.session.plans import costs_for, is_paid, required_nodes
 
 # -----------------------------------------------------------------------------
@@ -313,7 +313,7 @@ def _replayed(
             if unit.individual is None:
                 sums.filter_sums.check(costs)
             else:
-                individual_charges(plan.structure, nodes, {}, unit.individual)
+                individual_releases(plan.structure, nodes, {}, unit.individual)
         except InapplicableError as error:
             return again, [f"{name!r} is no step of this accountant: {error}"]
         except AccountingError:

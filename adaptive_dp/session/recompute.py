@@ -42,7 +42,7 @@ from adaptive_dp.session.entries import (
     in_edition,
     part_in,
 )
-from adaptive_dp.session.individual import individual_charges
+from adaptive_dp.session.individual import individual_releases
 from adaptive_dp.session.plans import (
     LedgerPlans,
     check_declarations,
@@ -330,7 +330,7 @@ class _Audit:
         if entry["edition"] != self.edition:
             reasons.append(f"its edition is not that of the spends before it, {self.edition!r}")
         try:
-            individual_charges(structure, new, self.declared, keeps)
+            individual_releases(structure, new, self.declared, keeps)
         except (PlanError, AccountingError) as error:
             reasons.append(str(error))
         return reasons

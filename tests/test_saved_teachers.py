@@ -1,4 +1,4 @@
-"""Teachers kept in a folder: what is found again, what is refused, and what a stopped run loses."""
+"""Teachers saved in a folder: what is reused, what is refused, and what a stopped run loses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from teaching import slow
 
 import adaptive_dp as dp
 from adaptive_dp.graph.errors import DataError
-from adaptive_dp.pate.saved_teachers import opened
+from adaptive_dp.pate.saved_teachers import open_folder
 
 COLUMNS: dict[str, Any] = {"x": (0, 1), "y": ["a", "b", "c"]}
 DATA = {"x": np.linspace(0, 1, 60), "y": np.array(["a", "b", "c"] * 20)}
@@ -32,8 +32,8 @@ import signal, sys, numpy as np
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background ignores
 sys.path.insert(0, {tests!r})
 import adaptive_dp as dp
-from test_kept import DATA, POOL, plan
-with dp.pate.kept({folder!r}):
+from test_saved_teachers import DATA, POOL, plan
+with dp.pate.saved({folder!r}):
     print(plan({log!r}, {pause}).run(people=DATA, pool=POOL)["labels"].tolist())
 """
 
@@ -80,7 +80,7 @@ def keyed(path: Path, first: int) -> Path:
 def test_a_second_run_trains_nobody(folder: Path, log: Path) -> None:
     alone = simulated(plan(log))
     assert trained(log) == TEACHERS
-    with dp.pate.kept(folder):
+    with dp.pate.saved(folder):
         assert simulated(plan(log)) == alone
         assert trained(log) == 2 * TEACHERS
         assert simulated(plan(log)) == alone  # and the seed of a simulation splits as ever
@@ -90,27 +90,27 @@ def test_a_second_run_trains_nobody(folder: Path, log: Path) -> None:
 
 
 def test_a_run_splits_as_the_last_one_did(folder: Path, log: Path) -> None:
-    with dp.pate.kept(folder):
+    with dp.pate.saved(folder):
         plan(log).run(people=DATA, pool=POOL)
         plan(log).run(people=DATA, pool=POOL)
     assert trained(log) == TEACHERS
     other = keyed(folder.with_name("other"), 1)
-    with dp.pate.kept(other):
+    with dp.pate.saved(other):
         plan(log).run(people=DATA, pool=POOL)
     assert trained(log) == 2 * TEACHERS
     assert not teachers_in(folder).keys() & teachers_in(other).keys()
 
 
 def test_a_new_folder_has_a_key_of_its_own(tmp_path: Path) -> None:
-    keys = {opened(tmp_path / name / "below").key for name in ("a", "b")}
+    keys = {open_folder(tmp_path / name / "below").key for name in ("a", "b")}
     assert len(keys) == 2
     assert {len(key) for key in keys} == {32}
-    assert opened(tmp_path / "a" / "below").key in keys
+    assert open_folder(tmp_path / "a" / "below").key in keys
 
 
 def test_units_keep_their_teachers_where_others_are_filtered(folder: Path) -> None:
     """A unit's word is that of its number in the data set, whatever else is left out."""
-    held = opened(folder)
+    held = open_folder(folder)
     words = held.stream("split").words(60)
     assert (held.stream("split").words(7) == words[:7]).all()
     assert (held.stream("seeds").words(60) != words).all()
@@ -124,7 +124,7 @@ def test_units_keep_their_teachers_where_others_are_filtered(folder: Path) -> No
         sizes = dp.Pipeline(
             v=made.votes(made.points("pool", 40)).release(dp.pate.GNMax(sigma=1e-3))
         ).with_delta(1e-6)
-        with dp.pate.kept(folder):
+        with dp.pate.saved(folder):
             sizes.run(people=DATA, pool=POOL)
         models = [pickle.loads(c[32:]) for c in teachers_in(folder).values()]
         found[name] = sorted(m.predict.rows for m in models if m.predict is not None)
@@ -138,7 +138,7 @@ def test_units_keep_their_teachers_where_others_are_filtered(folder: Path) -> No
 
 
 def test_what_has_changed_is_trained_anew(folder: Path, log: Path) -> None:
-    with dp.pate.kept(folder):
+    with dp.pate.saved(folder):
         simulated(plan(log))
         for i, made in enumerate((plan(log, pause=1e-9), plan(log, count=5))):
             before = trained(log)
@@ -153,7 +153,7 @@ def test_what_has_changed_is_trained_anew(folder: Path, log: Path) -> None:
 
 
 def test_what_was_tampered_with_is_trained_anew(folder: Path, log: Path) -> None:
-    with dp.pate.kept(folder):
+    with dp.pate.saved(folder):
         alone = simulated(plan(log))
         for damage in ("bit", "short", "empty", "swap", "code"):
             files = sorted(folder.glob("*.teacher"))
@@ -188,7 +188,7 @@ def test_only_its_owner_can_read_it(folder: Path, log: Path) -> None:
     folder = folder.with_name("new")
     mask = os.umask(0)
     try:
-        with dp.pate.kept(folder):
+        with dp.pate.saved(folder):
             simulated(plan(log))
     finally:
         os.umask(mask)
@@ -197,13 +197,13 @@ def test_only_its_owner_can_read_it(folder: Path, log: Path) -> None:
     assert set(modes.values()) == {0o600}
     assert len(modes) == TEACHERS + 2
     key = (folder / "key").read_bytes()
-    assert repr(opened(folder)).find(repr(key)) < 0
+    assert repr(open_folder(folder)).find(repr(key)) < 0
     assert not any(key in content for content in teachers_in(folder).values())
 
 
 @pytest.mark.parametrize("what", ["folder", "key", "short", "file"])
 def test_folders_that_are_refused(what: str, folder: Path) -> None:
-    with dp.pate.kept(folder):
+    with dp.pate.saved(folder):
         pass
     if what == "folder":
         folder.chmod(0o750)
@@ -214,12 +214,12 @@ def test_folders_that_are_refused(what: str, folder: Path) -> None:
     else:
         shutil.rmtree(folder)
         folder.write_text("")
-    with pytest.raises(DataError, match="folder"), dp.pate.kept(folder):
+    with pytest.raises(DataError, match="folder"), dp.pate.saved(folder):
         pass
 
 
 def test_a_folder_is_for_one_data_set(folder: Path, log: Path) -> None:
-    with dp.pate.kept(folder):
+    with dp.pate.saved(folder):
         simulated(plan(log))
         with pytest.raises(DataError, match="'people'"):
             plan(log, name="patients").run(patients=DATA, pool=POOL)
@@ -231,7 +231,7 @@ def test_a_folder_is_for_one_kind_of_unit(folder: Path, log: Path) -> None:
     made = dp.pate.teachers(table, ["x"], "y", slow, count=TEACHERS)
     labels = made.votes(made.points("pool", 40)).release(dp.pate.GNMax(sigma=1e-3))
     by_person = dp.Pipeline(labels=labels).with_delta(1e-6)
-    with dp.pate.kept(folder):
+    with dp.pate.saved(folder):
         simulated(plan(log))
         with pytest.raises(DataError, match="'people, units by id'"):
             by_person.run(people={**DATA, "id": np.arange(60) // 2}, pool=POOL)
@@ -239,7 +239,7 @@ def test_a_folder_is_for_one_kind_of_unit(folder: Path, log: Path) -> None:
 
 def test_functions_inside_functions_are_kept_or_not(folder: Path) -> None:
     generator = (i for i in range(3))  # nothing pickles one
-    with dp.pate.kept(folder):
+    with dp.pate.saved(folder):
         for held in (None, generator):
             simulated(
                 plan(model=lambda x, y, s, held=held, **_: lambda at: (at[:, 0] * 0, held)[0])
@@ -272,7 +272,7 @@ def test_a_stopped_run_goes_on(sign: int, folder: Path, log: Path) -> None:
     there = teachers_in(folder)
     assert 2 <= len(there) < TEACHERS
     assert begun <= len(there) + 1  # the one in flight
-    with dp.pate.kept(folder):
+    with dp.pate.saved(folder):
         resumed = plan(log, 0.3).run(people=DATA, pool=POOL)["labels"].tolist()
     assert trained(log) <= begun + TEACHERS - len(there)
     assert there.items() <= teachers_in(folder).items()
@@ -280,7 +280,7 @@ def test_a_stopped_run_goes_on(sign: int, folder: Path, log: Path) -> None:
 
     # as a run that nobody stopped, with the same key
     whole = keyed(folder.with_name("whole"), 0)
-    with dp.pate.kept(whole):
+    with dp.pate.saved(whole):
         other = plan(log, 0.3).run(people=DATA, pool=POOL)["labels"].tolist()
     assert teachers_in(whole) == teachers_in(folder)
     votes = [pickle.loads(c[32:]).votes(np.zeros((1, 1)))[0] for c in teachers_in(whole).values()]
