@@ -104,10 +104,10 @@ def locate(place: str) -> Any:
         If there is no such module or object.
     """
     module, _, name = place.partition(":")
-    found = sys.modules.get(module) or import_module(module)
+    target = sys.modules.get(module) or import_module(module)
     for part in name.split("."):
-        found = getattr(found, part)
-    return found
+        target = getattr(target, part)
+    return target
 
 
 def place_of(thing: Any) -> str:
@@ -180,11 +180,12 @@ def loads(text: str) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    # JSON allows a key twice, and parsers differ in which they take: refused
+    if len(members) < len(pairs):
         twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
         raise ValueError(f"the key {twice!r} stands twice in one object")
-    return found
+    return members
 
 
 def _constant(text: str) -> float:
@@ -211,11 +212,11 @@ def parameters(cls: Any) -> Mapping[str, Field]:
 @cache
 def _parameters(cls: Any) -> Mapping[str, Field]:
     try:
-        found = get_type_hints(cls)
+        annotations = get_type_hints(cls)
     except Exception:  # a third party's annotation may name anything
-        found = {}
+        annotations = {}
     fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(cls)
-    return {(f.alias or f.name): (f, found.get(f.name, Any)) for f in fields if f.init}
+    return {(f.alias or f.name): (f, annotations.get(f.name, Any)) for f in fields if f.init}
 
 
 def write_float(value: float) -> Any:
@@ -303,10 +304,10 @@ class Codec:
 
     def _written(self, value: Any, place: str) -> dict[str, Any]:
         key = keyed(type(value))
-        found = self.fields(value, place)
+        fields = self.fields(value, place)
         if key is None:
-            return found
-        return {key: list(found.values()) if len(found) > 1 else next(iter(found.values()))}
+            return fields
+        return {key: list(fields.values()) if len(fields) > 1 else next(iter(fields.values()))}
 
     def fields(self, value: Any, place: str) -> dict[str, Any]:
         """Return the fields of an attrs value as JSON, by the names of its parameters."""
@@ -356,10 +357,9 @@ class Codec:
     def _of_base(self, kind: Any) -> Callable[[Any, str], Any] | None:
         """Return the reader of a class's base, whose value must be of the class."""
         bases = kind.__mro__ if isinstance(kind, type) and get_origin(kind) is None else ()
-        found = next((self.readers[base] for base in bases if base in self.readers), None)
-        if found is None:
+        reader = next((self.readers[base] for base in bases if base in self.readers), None)
+        if reader is None:
             return None
-        reader = found
 
         def read(value: Any, place: str) -> Any:
             made = reader(value, place)
@@ -398,9 +398,9 @@ class Codec:
         if isinstance(value, Mapping) and kind in (float, Fraction):
             if set(value) == {"fraction"}:
                 return self._fraction(value["fraction"], f"{place}.fraction")
-            found = self.constant(value, place)
-            if isinstance(found, float):
-                return found
+            number = self.constant(value, place)
+            if isinstance(number, float):
+                return number
         accepted = (int, float) if kind is float else kind
         if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
             raise self.error(f"{place} must be {kind.__name__}, got {type(value).__name__}")
@@ -459,10 +459,10 @@ class Codec:
         Exception
             The codec's, if it is not an object, has an unknown key, or lacks one.
         """
-        named, found = parameters(cls), dict(given or {})
-        needed = {name for name, (f, _) in named.items() if self.needs(f)} - set(found)
+        named, arguments = parameters(cls), dict(given or {})
+        needed = {name for name, (f, _) in named.items() if self.needs(f)} - set(arguments)
         self.only(value, {*named, *beside}, needed, place)
-        return found | {
+        return arguments | {
             name: self.read(kind, value[name], f"{place}.{name}")
             for name, (_, kind) in named.items()
             if name in value

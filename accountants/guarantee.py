@@ -110,19 +110,20 @@ def quiet(profile: Profile) -> Profile:
 
     Epsilons are asked in rising order, some at a time.
     """
-    found = [(math.inf, 0.0)]
+    # from this epsilon on the profile is at most this delta: it falls
+    negligible = [(math.inf, 0.0)]
 
     def bounds(epsilons: Array) -> tuple[Array, Array]:
         order = np.argsort(epsilons)
         lower, upper = np.zeros(len(order)), np.zeros(len(order))
         for part in np.array_split(order, max(1, len(order) // 4)):
-            beyond, upper[part] = found[0]
+            beyond, upper[part] = negligible[0]
             asked = part[epsilons[part] < beyond]
             if len(asked):
                 lower[asked], upper[asked] = profile(epsilons[asked])
                 small = asked[upper[asked] <= _QUIET]
                 if len(small):
-                    found[0] = (float(epsilons[small[0]]), float(upper[small[0]]))
+                    negligible[0] = (float(epsilons[small[0]]), float(upper[small[0]]))
         return lower, upper
 
     return bounds

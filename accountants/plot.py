@@ -143,8 +143,8 @@ def accountants(
     logarithmic
         Whether the axis is; for deltas.
     """
-    found = {name: answer.bounds for name, answer in answers.items() if answer.bounds}
-    return brackets(found, title=title, logarithmic=logarithmic, ax=ax)
+    named = {name: answer.bounds for name, answer in answers.items() if answer.bounds}
+    return brackets(named, title=title, logarithmic=logarithmic, ax=ax)
 
 
 def brackets(

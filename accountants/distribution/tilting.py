@@ -123,11 +123,12 @@ def _sketch(pair: Pair, low: float, high: float) -> tuple[Array, Array]:
     edges = np.concatenate([[edges[0] - 1e-9 * full], edges])
     p, q = (-np.diff(tail) for tail in pair.above(edges))
     p = np.where(edges[1:] < middle, np.diff(pair.below(edges)[0]), p)
-    kept = p > 0
+    occupied = p > 0
     with np.errstate(all="ignore"):
+        # log(p / q) is the loss of a cell's mean ratio, which lies within the cell
         means = np.where(q > 0, np.log(p) - np.log(q), edges[1:])
-        losses = np.clip(means, edges[:-1], edges[1:])[kept]
-    return losses, np.log(p[kept])
+        losses = np.clip(means, edges[:-1], edges[1:])[occupied]
+    return losses, np.log(p[occupied])
 
 
 def best_tilt(
@@ -136,6 +137,7 @@ def best_tilt(
     """Return the c > 0 of least ``score(c, K(c))``, and that score."""
     best = least = 0.0
     grid = np.geomspace(1e-4, 1e10, 220) / scale
+    # a grid, refined around its best point; any c gives a valid bound, so no optimum is needed
     for _ in range(3):
         with np.errstate(all="ignore"):
             values = score(grid, sum_(grid))
@@ -173,7 +175,7 @@ def best_window(
     low = min(max(low, 0.0, span[0]), span[1])
     high = max(low, mean)
     if not math.isfinite(low + mean + spread) or not spread > 0:
-        raise InapplicableError("no window of losses can be found: their moments are not known")
+        raise InapplicableError("there is no window of losses: their moments are not finite")
     rates = np.geomspace(0.02 / max(spread, 1 / tilt), 60 / spread, 100)
     base = float(sum_(np.array([tilt]))[0])
     # Chernoff under the tilted law: P~(L > x) <= e^{up - r x}, P~(L < x) <= e^{down + r x}
@@ -184,11 +186,13 @@ def best_window(
     margins = spread * np.array([0.0, 0.5, 1, 2, 3, 4, 6, 8, 10, 14, 20, 40])
     # and from below; the best rate and the best margin are searched over grids
     behind = [_behind(down, rates, tilt, low - margin, high).min() for margin in margins]
+    # the narrowest window that satisfies all three conditions
     widths = np.maximum(np.maximum(ahead.min(), behind), beyond + margins)
     at = int(np.argmin(widths))
     start, width = float(low - margins[at]), float(widths[at])
     if width >= span[1] - span[0]:
         start, width = span[0], span[1] - span[0]
+    # Chernoff's exponents at this width: the best rate for each of the three tails
     held = np.minimum(rates, tilt)
     end, right, left = (
         float(rates[int(np.argmin(exponents))])
@@ -203,6 +207,7 @@ def best_window(
 
 def _behind(down: Array, rates: Array, tilt: float, start: float, high: float) -> Array:
     """Return the widths at which what lies below the window does not matter, by exponent."""
+    # negligible once excess <= held * width: what lies below is folded up by the width
     held = np.minimum(rates, tilt)
     excess = down + (rates - held) * start + held * high + _NEGLIGIBLE
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -234,6 +239,7 @@ def median_loss(pair: Pair) -> float:
 
 def tilted_floor(pair: Pair, tilt: float, low: float, high: float, share: float) -> float:
     """Return a loss below which the pair has at most a ``share`` of its tilted mass."""
+    # the tilt weighs all losses nearly alike: nothing is negligible
     if tilt * (high - low) < 40:
         return low
     points = np.linspace(low, high, 129)
@@ -252,10 +258,8 @@ def tilted_floor(pair: Pair, tilt: float, low: float, high: float, share: float)
 
 # -----------------------------------------------------------------------------
 # Which lattice serves a composition: its step, each pair's part of it, the transform's length.
+# These choices move the answer's width alone: `lattice` bounds the error of whatever is chosen.
 
-
-_Counts = Sequence[tuple[Pair, int]]
-_Ends = Sequence[tuple[float, float]]
 
 _SHORT = 2**13
 """A transform of this length costs nothing beside the rest."""
@@ -278,7 +282,7 @@ class Lattice:
     slacks: list[float]
 
 
-def finest_step(ends: _Ends) -> float:
+def finest_step(ends: Ends) -> float:
     """Return the least useful step: in finer cells rounding moves the means too far."""
     widest = max(high - low for low, high in ends)
     # the mean of a cell is off by about 16 units of the widest loss over its width h; equal to h^2
@@ -286,7 +290,7 @@ def finest_step(ends: _Ends) -> float:
     return min(float(np.cbrt(16 * UNIT * widest)), widest / 1024)
 
 
-def choose_lattice(counts: _Counts, ends: _Ends, around: Window, longest: int) -> Lattice:
+def choose_lattice(counts: Spends, ends: Ends, around: Window, longest: int) -> Lattice:
     """Return the finest lattice that a transform of at most ``longest`` points allows.
 
     Parameters
@@ -297,13 +301,13 @@ def choose_lattice(counts: _Counts, ends: _Ends, around: Window, longest: int) -
     total = sum(times for _, times in counts)
     # less than a rounding of the answer, over all mechanisms together
     share = math.exp(-45) / total
-    kept = [
+    reached = [
         (tilted_floor(pair, around.tilt, low, high, share), high)
         for (pair, _), (low, high) in zip(counts, ends, strict=True)
     ]
     size = _length(len(counts), longest)
     spare = min(size // 2, 6 * total + 8)  # each law is some points longer than its pair
-    widest = max(high - low for low, high in kept)
+    widest = max(high - low for low, high in reached)
     # the window must fit into the transform, each law into CELLS, and means into floats
     step = max(around.width / (size - spare), widest / CELLS, finest_step(ends))
     shared = _common([pair.spacing() for pair, _ in counts])
@@ -316,11 +320,11 @@ def choose_lattice(counts: _Counts, ends: _Ends, around: Window, longest: int) -
     # one step of the lattice must not change the tilted mass by more than a factor e
     around = evolve(around, tilt=min(around.tilt, 1 / step))
     support = sum(
-        n * ((high - low) / step + 6) for (low, high), (_, n) in zip(kept, counts, strict=True)
+        n * ((high - low) / step + 6) for (low, high), (_, n) in zip(reached, counts, strict=True)
     )
     points = support if support < _SHORT else min(around.width / step + spare, support)
     grids, slacks = [], []
-    for (pair, _), (low, high) in zip(counts, kept, strict=True):
+    for (pair, _), (low, high) in zip(counts, reached, strict=True):
         anchored = pair.spacing() is not None
         grids.append(_grid(0.0 if anchored else median_loss(pair), step, low, high))
         # an atom that is off its lattice point by rounding must lie below it, not spread to the
@@ -345,10 +349,12 @@ def _common(spacings: Sequence[float | None]) -> float | None:
     if not known:
         return None
     shared = Fraction(1)
-    for one in known[1:]:
-        ratio = Fraction(one / known[0]).limit_denominator(1000)
-        if abs(one / known[0] - float(ratio)) > 1e-15 * float(ratio):
+    for spacing in known[1:]:
+        # a ratio of small integers, within the rounding of one division
+        ratio = Fraction(spacing / known[0]).limit_denominator(1000)
+        if abs(spacing / known[0] - float(ratio)) > 1e-15 * float(ratio):
             return None
+        # the greatest common divisor of two fractions
         a, b = shared.as_integer_ratio()
         c, d = ratio.as_integer_ratio()
         shared = Fraction(math.gcd(a * d, c * b), b * d)

@@ -77,6 +77,7 @@ class Pure(PrivacyLoss):
 
     def grouped(self, size: int) -> Pure:
         """Return ``Pure(size * epsilon)`` (Dwork and Roth 2014, Thm 2.2)."""
+        # k neighbours in a row: the log-ratios add, each at most epsilon
         k = whole("group size", size)
         return Pure(up(self.epsilon * k, 2) if k > 1 else self.epsilon)
 
@@ -143,15 +144,18 @@ def _above(eps: float, loss: Array) -> tuple[Array, Array]:
 
 def _log_moment(eps: Array, z: Complex) -> tuple[Complex, Array]:
     """Return log-moments, (n, m) for n losses at m points, and bounds of their errors."""
+    # the pair is symmetric, so the moment at z is that at -1 - z: Re z >= -1/2 without loss
     z, slip = right_half(z)
     every = eps[:, None].astype(np.complex128)
     more, less = 1 / (1 + np.exp(-every.real)), np.exp(-every.real) / (1 + np.exp(-every.real))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        # the moment less 1, for small exponents: p (e^{z eps} - 1) + (1 - p) (e^{-z eps} - 1)
         grow, fall = more * expm1(z * every), less * expm1(-z * every)
         reach = 64 + 4 * np.abs(z) * every.real
         # an exponent's own rounding counts even where its exponential is next to 1
         wrong = reach * (np.abs(grow) + np.abs(fall)) + 4 * np.abs(z) * every.real
         near, near_error = log1p(grow + fall, wrong * UNIT)
+        # for large ones e^{z eps} is taken out, so that nothing overflows
         rest = more + less * np.exp(-2 * z * every)
         far = z * every + np.log(rest)
         moved = reach * UNIT * (more + less) / np.abs(rest)

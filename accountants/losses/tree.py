@@ -67,6 +67,7 @@ def tree_aggregation(noise_multiplier: float, rounds: int, *, padded: bool = Tru
     5.5
     """
     sigma = positive("tree_aggregation's noise_multiplier", noise_multiplier)
+    # a unit is in one row: it moves each node above that row by at most 1, mu = sqrt(nodes) / sigma
     return Gaussian(up(math.sqrt(tree_nodes(rounds, padded=padded)) / sigma))
 
 
@@ -82,6 +83,7 @@ def column_sensitivity(encoder: ArrayLike) -> float:
     >>> round(column_sensitivity([[1, 0], [1, 1]]), 9)
     1.414213562
     """
+    # a unit that takes part once moves the stream in one row, of norm 1: C moves by one column
     c = _encoder(encoder)
     return _root(float((c * c).sum(axis=0).max()), len(c))
 
@@ -194,6 +196,7 @@ def _company(x: Array, k: int, b: int) -> Array:
     for m in range(1, k):
         before.append(_until(x, m, b))
         after.append(_until(x[::-1, ::-1], m, b)[::-1])
+    # m rounds before i and k - 1 - m after it, for the best m
     both = [left + right for left, right in zip(before, reversed(after), strict=True)]
     return np.asarray(np.diagonal(x) + np.max(both, axis=0), dtype=np.float64)
 
@@ -212,6 +215,7 @@ def _heaviest(x: Array, m: int, b: int) -> Array:
     """
     best = np.zeros((x.shape[0], x.shape[1] + 1))
     for _ in range(m):
+        # either column j is taken, on top of the best b columns before it, or it is not
         taken = np.concatenate([np.zeros((x.shape[0], 1)), x + _after_gap(best, b)], axis=1)
         best = np.maximum.accumulate(taken, axis=1)
     return best

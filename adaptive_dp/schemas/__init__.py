@@ -44,8 +44,8 @@ SIMPLE: Mapping[Any, Schema] = {
 
 def record(properties: Mapping[str, Any], required: Sequence[str], description: str = "") -> Schema:
     """Return the schema of an object that has these properties and no others."""
-    found = {"description": description} if description else {}
-    return found | {
+    head = {"description": description} if description else {}
+    return head | {
         "type": "object",
         "properties": dict(properties),
         "required": list(required),
@@ -117,9 +117,9 @@ class Schemas:
             return dict(SIMPLE[kind])
         origin, inner = get_origin(kind), get_args(kind)
         if origin in (Union, types.UnionType):
-            found = [self.of(each) for each in inner]
+            choices = [self.of(each) for each in inner]
             empty = {"type": "object", "maxProperties": 0}  # none, in TOML
-            return {"anyOf": [*found, empty] if types.NoneType in inner else found}
+            return {"anyOf": [*choices, empty] if types.NoneType in inner else choices}
         if origin is Literal:
             return {"enum": list(inner)}
         if origin in (tuple, list, Sequence):
