@@ -12,7 +12,7 @@ import pytest
 import accountants
 import adaptive_dp as dp
 from adaptive_dp import audit
-from adaptive_dp.audit import static as statics
+from adaptive_dp.audit.static import _looks_like_data
 
 PEOPLE = dp.dataset("people", columns={"age": (0, 100)})
 SECRETS = np.arange(1000.0)
@@ -137,8 +137,8 @@ def test_shared_parts_are_looked_at_once() -> None:
     nest: Any = [1.0]
     for _ in range(30):
         nest = [nest] * 60
-    assert not statics._looks_like_data(nest)
-    assert statics._looks_like_data([nest, [SECRETS]])
+    assert not _looks_like_data(nest)
+    assert _looks_like_data([nest, [SECRETS]])
 
 
 def test_an_attribute_is_no_global_of_its_name() -> None:
