@@ -114,11 +114,10 @@ class Student:
         """
         x = self._features(data)
         probabilities = np.zeros((len(x), len(self.classes)))
-        classifier = getattr(self.predictor, "__self__", None)
+        classifier: Any = getattr(self.predictor, "__self__", None)
         if hasattr(classifier, "predict_proba"):
-            probabilities[:, np.asarray(classifier.classes_).astype(np.int64)] = (
-                classifier.predict_proba(x)
-            )  # type: ignore[union-attr]
+            seen = np.asarray(classifier.classes_).astype(np.int64)
+            probabilities[:, seen] = classifier.predict_proba(x)
         else:
             probabilities[np.arange(len(x)), self.positions(x)] = 1
         return probabilities
