@@ -3,7 +3,6 @@
 from accountants.accountant import Accountant as Accountant
 from accountants.advanced import Advanced as Advanced
 from accountants.basic import Basic as Basic
-from accountants.bounds import Bounds as Bounds
 from accountants.calibration import Calibration as Calibration
 from accountants.calibration import Division as Division
 from accountants.calibration import calibrate as calibrate
@@ -34,7 +33,7 @@ from accountants.filters import PureFilter as PureFilter
 from accountants.filters import RenyiFilter as RenyiFilter
 from accountants.filters import SomeOrderFilter as SomeOrderFilter
 from accountants.filters import filter_for as filter_for
-from accountants.finite import Atoms as Atoms
+from accountants.finite import FinitePair as FinitePair
 from accountants.finite import from_profile as from_profile
 from accountants.gaussian import GaussianDP as GaussianDP
 from accountants.gaussian import central_limit_estimate as central_limit_estimate
@@ -83,6 +82,7 @@ from accountants.losses import tree_nodes as tree_nodes
 from accountants.losses import votes_curve as votes_curve
 from accountants.losses import with_total_variation as with_total_variation
 from accountants.losses.votes import noisy_argmax as noisy_argmax
+from accountants.numerics import Bounds as Bounds
 from accountants.odometers import BestOdometer as BestOdometer
 from accountants.odometers import ConcentratedOdometer as ConcentratedOdometer
 from accountants.odometers import GaussianOdometer as GaussianOdometer

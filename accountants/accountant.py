@@ -17,7 +17,6 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 from attrs import field, frozen
 
-from accountants.bounds import Bounds
 from accountants.definitions import (
     LARGEST_MU,
     approximate_epsilon,
@@ -29,7 +28,7 @@ from accountants.definitions import (
 )
 from accountants.errors import InapplicableError, nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.numerics import UNIT, Array, ceiling, crossing, flooring, up
+from accountants.numerics import UNIT, Array, Bounds, ceiling, crossing, flooring, up
 
 Cost = Callable[[PrivacyLoss], float]
 
@@ -42,48 +41,50 @@ class PruningBound:
     ----------
     cost
         What a loss adds to the sum; an upper bound, infinite where nothing is known.
-    failure
-        What it adds to the probability on which nothing is promised.
+    delta_floor
+        What it adds to the delta below which nothing is promised.
     epsilon
-        Upper bounds of epsilon from sums of costs and of failures (shapes (worlds,), both rounded
-        up), infinite where nothing follows.
+        Upper bounds of epsilon from sums of costs and of delta floors (shapes (worlds,), both
+        rounded up), infinite where nothing follows.
     """
 
     cost: Cost
-    failure: Cost
+    delta_floor: Cost
     epsilon: Callable[[Array, Array], Array]
 
 
-def order_bound(cost: Cost, failure: Cost, order: float, delta: float) -> PruningBound:
+def order_bound(cost: Cost, delta_floor: Cost, order: float, delta: float) -> PruningBound:
     """Return the pruning bound of a Renyi order: divergences add up, and convert at what is left.
 
-    With failures F that is ``(delta - F) / (1 - F)`` (`accountants.accountant.remaining_delta`).
+    With delta floors that sum to F that is ``(delta - F) / (1 - F)`` (`remaining_delta`).
     """
     orders = np.array([order])
 
-    def epsilon(sums: Array, failures: Array) -> Array:
+    def epsilon(sums: Array, floors: Array) -> Array:
         # delta' = (delta - F) / (1 - F), rounded down
-        left = delta - failures - 8 * UNIT * delta
-        rest = left / np.maximum(1 - failures, UNIT) * (1 - 8 * UNIT)
-        known = (rest > 0) & (failures < 1)
+        left = delta - floors - 8 * UNIT * delta
+        rest = left / np.maximum(1 - floors, UNIT) * (1 - 8 * UNIT)
+        known = (rest > 0) & (floors < 1)
         # the conversion at delta' is that at delta plus log(delta / delta') / (alpha - 1), rounded
         # up
         less = np.maximum(0.0, -np.log(np.where(known, rest, delta) / delta)) / (order - 1)
         bound = renyi_to_epsilon(sums, orders, delta) + up(less + 8 * UNIT / (order - 1), 16)
-        # where the failures take all of delta nothing follows
+        # where the floors take all of delta nothing follows
         return np.where(known, np.maximum(0.0, up(bound)), np.inf)
 
-    return PruningBound(cost, failure, epsilon)
+    return PruningBound(cost, delta_floor, epsilon)
 
 
-def pure_sum_bound(cost: Cost, failure: Cost, delta: float) -> PruningBound:
-    """Return the pruning bound of pure epsilons: their sum, while failures are within ``delta``."""
-    return PruningBound(cost, failure, lambda sums, fails: np.where(fails <= delta, sums, np.inf))
+def pure_sum_bound(cost: Cost, delta_floor: Cost, delta: float) -> PruningBound:
+    """Return the bound of pure epsilons: their sum, while the floors are within ``delta``."""
+    return PruningBound(
+        cost, delta_floor, lambda sums, floors: np.where(floors <= delta, sums, np.inf)
+    )
 
 
 def delta_floor_of(loss: PrivacyLoss) -> float:
     """Return the probability on which nothing is promised."""
-    return loss.failure()
+    return loss.delta_floor()
 
 
 def pure_or_infinite(loss: PrivacyLoss) -> float:
@@ -106,11 +107,11 @@ def divergence_cost(order: float) -> Cost:
 
 
 SHARE_PARTS = (1 - 1e-12, 3 / 4, 1 / 2, 1 / 4, 1 / 16)
-"""At less than its whole share of delta a loss costs more, but more other failures are allowed."""
+"""At less than its whole share of delta a loss costs more, but more other floors are allowed."""
 
 
 def share_costs(share: float) -> tuple[Cost, Cost]:
-    """Return the costs and failures of losses as approximate DP.
+    """Return the costs and delta floors of losses as approximate DP.
 
     A loss has its pure epsilon, or without one that of its profile at a share of delta, by which
     it then fails; without a share nothing.
@@ -120,10 +121,10 @@ def share_costs(share: float) -> tuple[Cost, Cost]:
         eps = pure_or_infinite(loss)
         return approximate_epsilon(loss, share) if loss.pure() is None and share > 0 else eps
 
-    def failure(loss: PrivacyLoss) -> float:
-        return loss.failure() + (share if loss.pure() is None else 0.0)
+    def delta_floor(loss: PrivacyLoss) -> float:
+        return loss.delta_floor() + (share if loss.pure() is None else 0.0)
 
-    return cost, failure
+    return cost, delta_floor
 
 
 # -----------------------------------------------------------------------------
@@ -249,7 +250,7 @@ class Floor:
         if times == 0:
             return self
         # only a pair that some mechanism attains exactly bounds from below
-        mu = loss.mu() if loss.gaussian_pair else None
+        mu = loss.mu() if loss.is_gaussian_pair else None
         if mu is not None:  # G_m for m <= mu is a post-processing of G_mu: a smaller mu is sound
             square = Fraction(min(mu, LARGEST_MU)) ** 2
             return Floor(self.square + square * times, self.dearest, self.rank)
@@ -281,7 +282,7 @@ class Composed(Protocol):
     """The part of an accountant's state from which `AdditiveAccountant` reads brackets."""
 
     @property
-    def failure(self) -> Fraction:
+    def delta_floor(self) -> Fraction:
         """The exact sum of the losses' probabilities on which nothing is promised."""
         ...
 
@@ -315,16 +316,16 @@ class AdditiveAccountant(Generic[C]):
     def delta(self, state: C, epsilon: float) -> Bounds:
         """Return a bracket of the tight delta at ``epsilon``: the least delta with that bound."""
         epsilon = nonnegative("epsilon", epsilon)
-        failure = min(1.0, ceiling(state.failure))
-        return delta_by_search(lambda d: self.upper(state, d), epsilon, state.floor, failure)
+        delta_floor = min(1.0, ceiling(state.delta_floor))
+        return delta_by_search(lambda d: self.upper(state, d), epsilon, state.floor, delta_floor)
 
 
 @frozen
 class SumState:
-    """The exact sums of one additive parameter and of the failures."""
+    """The exact sums of one additive parameter and of the delta floors."""
 
     total: Fraction = Fraction()
-    failure: Fraction = Fraction()
+    delta_floor: Fraction = Fraction()
     floor: Floor = field(factory=Floor)
 
 
@@ -334,7 +335,7 @@ class SumAccountant(AdditiveAccountant[SumState]):
     __slots__ = ()
 
     def cost(self, loss: PrivacyLoss) -> Fraction | None:
-        """Return the loss's parameter outside of its failure; None where it is not finite."""
+        """Return the loss's parameter beside its delta floor; None where it is not finite."""
         raise NotImplementedError
 
     def converted(self, total: Fraction, delta: float) -> float:
@@ -346,40 +347,40 @@ class SumAccountant(AdditiveAccountant[SumState]):
         return SumState()
 
     def compose(self, state: SumState, loss: PrivacyLoss, times: int = 1) -> SumState:
-        """Add the loss's parameter and failure, ``times`` times."""
+        """Add the loss's parameter and delta floor, ``times`` times."""
         times = whole("times", times, least=0)
-        cost, failure = self.cost(loss), loss.failure()
+        cost, delta_floor = self.cost(loss), loss.delta_floor()
         if cost is None:  # no finite parameter promises anything: it fails with probability 1
-            cost, failure = Fraction(), 1.0
+            cost, delta_floor = Fraction(), 1.0
         return SumState(
             state.total + cost * times,
-            state.failure + Fraction(failure) * times,
+            state.delta_floor + Fraction(delta_floor) * times,
             state.floor.add(loss, times),
         )
 
     def upper(self, state: SumState, delta: float) -> float:
-        """Return the epsilon that the sum proves at what the failures leave of ``delta``."""
+        """Return the epsilon that the sum proves at what the floors leave of ``delta``."""
         if delta >= 1:  # (0, 1)-DP holds always
             return 0.0
-        rest = remaining_delta(delta, state.failure)
+        rest = remaining_delta(delta, state.delta_floor)
         if rest >= 1 or (state.total == 0 and rest >= 0):
             return 0.0
         return self.converted(state.total, rest) if rest > 0 else math.inf
 
 
-def remaining_delta(delta: float, failure: Fraction) -> float:
-    """Return the delta that is left for the rest when all failures together take ``failure``.
+def remaining_delta(delta: float, delta_floor: Fraction) -> float:
+    """Return the delta that is left for the rest when the losses' floors sum to ``delta_floor``.
 
     With probability at most F some loss fails; otherwise the rest holds at delta':
     ``F + (1 - F) delta' <= delta``. Rounded down; -1 where F is above delta.
     """
-    if failure >= 1 or failure > Fraction(delta):
+    if delta_floor >= 1 or delta_floor > Fraction(delta):
         return -1.0
-    return flooring((Fraction(delta) - failure) / (1 - failure))
+    return flooring((Fraction(delta) - delta_floor) / (1 - delta_floor))
 
 
 def delta_by_search(
-    epsilon_at: Callable[[float], float], target: float, floor: Floor, failure: float
+    epsilon_at: Callable[[float], float], target: float, floor: Floor, delta_floor: float
 ) -> Bounds:
     """Return a bracket of delta at epsilon ``target`` by a root in log delta.
 
@@ -387,8 +388,8 @@ def delta_by_search(
     delta at which it is at most ``target``, or 1, which always holds.
     """
     lower = min(1.0, floor.delta(target))
-    if epsilon_at(failure) <= target:
-        return Bounds(min(lower, failure), failure)
+    if epsilon_at(delta_floor) <= target:
+        return Bounds(min(lower, delta_floor), delta_floor)
     if epsilon_at(0.999999) > target:
         return Bounds(lower, 1.0)
 
@@ -398,9 +399,9 @@ def delta_by_search(
             return min(-1e-300, value - target)
         return 1e6 if math.isinf(value) else value - target
 
-    least = math.log(max(failure, 5e-324))
-    if excess(least) <= 0:  # at e^least, which may be a unit above the failure
-        return bracket(lower, max(failure, min(1.0, math.exp(least))))
+    least = math.log(max(delta_floor, 5e-324))
+    if excess(least) <= 0:  # at e^least, which may be a unit above the delta floor
+        return bracket(lower, max(delta_floor, min(1.0, math.exp(least))))
     # `right` has been evaluated: there the upper bound of epsilon is at most the target
     _, right = crossing(excess, least, math.log(0.999999))
     return bracket(lower, min(1.0, math.exp(right) * (1 + 2**-50)))

@@ -39,12 +39,11 @@ from accountants.accountant import (
     share_costs,
     total_variation,
 )
-from accountants.bounds import Bounds
 from accountants.definitions import approximate_epsilon, renyi_epsilon, renyi_total
 from accountants.errors import InapplicableError, positive, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.pure import Pure
-from accountants.numerics import UNIT, Array, ceiling, down, up
+from accountants.numerics import UNIT, Array, Bounds, ceiling, down, up
 
 _BINOMIAL = 10**10
 _CELLS = 16384
@@ -53,12 +52,12 @@ _WORK = 2**26
 
 @frozen
 class AdvancedState:
-    """The losses with a pure epsilon, those without, and the sum of failures."""
+    """The losses with a pure epsilon, those without, and the sum of the delta floors."""
 
     bounded: Chain = field(factory=Chain)
     unbounded: Chain = field(factory=Chain)
     count: int = 0
-    failure: Fraction = Fraction()
+    delta_floor: Fraction = Fraction()
     floor: Floor = field(factory=Floor)
 
 
@@ -105,12 +104,12 @@ class Advanced(AdditiveAccountant[AdvancedState]):
             state.bounded if eps is None else state.bounded.add(loss, times),
             state.unbounded.add(loss, times) if eps is None else state.unbounded,
             state.count + (times if eps is None else 0),
-            state.failure + Fraction(loss.failure()) * times,
+            state.delta_floor + Fraction(loss.delta_floor()) * times,
             state.floor.add(loss, times),
         )
 
     def epsilon(self, state: AdvancedState, delta: float) -> Bounds:
-        """Return the least of the three bounds at what the failures leave of ``delta``."""
+        """Return the least of the three bounds at what the delta floors leave of ``delta``."""
         delta = probability("delta", delta)
         pairs, rest = _pairs(state, delta)
         upper = _upper(pairs, rest, delta)
@@ -124,7 +123,7 @@ class Advanced(AdditiveAccountant[AdvancedState]):
         return bracket(lower, upper)
 
     def upper(self, state: AdvancedState, delta: float) -> float:
-        """Return the least of the three bounds at what the failures leave of ``delta``."""
+        """Return the least of the three bounds at what the delta floors leave of ``delta``."""
         return _upper(*_pairs(state, delta), delta)
 
     def pruning_bounds(self, state: AdvancedState, delta: float) -> Iterator[PruningBound]:
@@ -141,10 +140,10 @@ class Advanced(AdditiveAccountant[AdvancedState]):
         if 0 < rest < 1:
             order = renyi_epsilon(lambda orders: renyi_total(responses, orders), rest)[1]
         for part in SHARE_PARTS:
-            cost, failure = share_costs(share * part)
-            yield pure_sum_bound(cost, failure, delta)
+            cost, delta_floor = share_costs(share * part)
+            yield pure_sum_bound(cost, delta_floor, delta)
             if order < math.inf:
-                yield order_bound(_response(cost, order), failure, order, delta)
+                yield order_bound(_response(cost, order), delta_floor, order, delta)
 
     def price(self, state: AdvancedState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the variance that each loss adds to the privacy loss (its mean's order too)."""
@@ -187,22 +186,22 @@ def textbook(epsilon: float, times: int, slack: float) -> float:
 def _is_response(state: AdvancedState) -> bool:
     """Whether it is one loss that is its own dominating pair: then the optimum is the truth."""
     losses = state.bounded.items()
-    return not state.count and len(losses) == 1 and all(loss.response_pair for loss in losses)
+    return not state.count and len(losses) == 1 and all(loss.is_response_pair for loss in losses)
 
 
 def _most_left(state: AdvancedState, delta: float) -> float:
-    """Return an upper bound of the delta left by the failures of one repeated loss.
+    """Return an upper bound of the delta left by the delta floors of one repeated loss.
 
-    ``state.failure`` adds them up, which is more than the chance ``F = 1 - (1 - f)^k`` that any
+    ``state.delta_floor`` adds them up, which is more than the chance ``F = 1 - (1 - f)^k`` that any
     of them happens: right for an upper bound of epsilon, wrong for a lower one. The exact
     remainder ``(delta - F) / (1 - F)`` falls in F, so F is rounded down.
     """
     ((loss, times),) = state.bounded.items().items()
-    each = loss.failure()
+    each = loss.delta_floor()
     if each >= 1:
         return 0.0
-    failure = -math.expm1(times * math.log1p(-each)) * (1 - 16 * UNIT)
-    return min(1.0, up((delta - failure) / (1 - failure), 8))
+    delta_floor = -math.expm1(times * math.log1p(-each)) * (1 - 16 * UNIT)
+    return min(1.0, up((delta - delta_floor) / (1 - delta_floor), 8))
 
 
 def _response(epsilon: Cost, order: float) -> Cost:
@@ -217,19 +216,19 @@ def _response(epsilon: Cost, order: float) -> Cost:
 
 
 def _share(state: AdvancedState, delta: float) -> float:
-    rest = remaining_delta(delta, state.failure)
+    rest = remaining_delta(delta, state.delta_floor)
     return max(0.0, down(rest / (2 * max(1, state.count)), 4))
 
 
 def _pairs(state: AdvancedState, delta: float) -> tuple[dict[float, int] | None, float]:
     """Return each randomized response with its count, and the delta left for their sum."""
-    failure, share = state.failure, _share(state, delta)
+    delta_floor, share = state.delta_floor, _share(state, delta)
     if state.count:
         if share == 0:
             return None, -1.0
         # the losses without a pure epsilon fail with their share each
-        failure += Fraction(share) * state.count
-    rest = remaining_delta(delta, failure)
+        delta_floor += Fraction(share) * state.count
+    rest = remaining_delta(delta, delta_floor)
     pairs: dict[float, int] = {}
     for loss, times in state.bounded.items().items():
         eps = loss.pure()
@@ -325,7 +324,7 @@ def _solve(losses: Array, mass: Array, delta: float, error: float, lost: float) 
     error
         Relative error of the masses, positive for an upper bound, negative for a lower one.
     lost
-        Mass outside of the atoms, which counts as failure.
+        Mass outside of the atoms, which counts as delta floor.
     """
     # between two atoms delta(eps) = A - e^eps B, A the mass above and B its mass under Q
     # delta(eps) = A - e^eps B: A moved up and B down for an upper bound, the reverse for a lower
@@ -366,7 +365,7 @@ def _lattice(
     X under Q. The hockey-stick ``E_Q (X - e^eps)_+`` is convex in X, so it grows, and a product
     of spreads is a spread of the product: the composition dominates. Losses below the
     lattice move up to its lower end, which grows the hockey-stick too; mass above its upper
-    end counts as failure. All masses are sums of products of positive numbers, computed
+    end counts as delta floor. All masses are sums of products of positive numbers, computed
     directly, so their relative error is at most the number of operations times 2^-53.
     """
     # Hoeffding: outside of mean +- radius lies at most 1e-6 delta
@@ -386,7 +385,7 @@ def _lattice(
         losses, mass, rounding, left_out = _responses(eps, times, delta)
         index, weights = _split(losses, mass, step, cells)
         density, spilled = _convolve(density, index, weights)
-        # mass above the lattice counts as failure
+        # mass above the lattice counts as delta floor
         lost += spilled + left_out
         error += rounding + 4 * (len(losses) + len(weights) + 4) * UNIT
     error = math.expm1(error)

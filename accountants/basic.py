@@ -26,10 +26,10 @@ from accountants.numerics import ceiling, down, flooring
 
 @frozen
 class BasicState:
-    """Exact sums of pure epsilons and failures, and the losses that have no pure epsilon."""
+    """Exact sums of pure epsilons and delta floors, and the losses that have no pure epsilon."""
 
     epsilon: Fraction = Fraction()
-    failure: Fraction = Fraction()
+    delta_floor: Fraction = Fraction()
     unbounded: Chain = field(factory=Chain)
     count: int = 0
     infinite: bool = False
@@ -41,7 +41,7 @@ class Basic(AdditiveAccountant[BasicState]):
     """``epsilon = sum eps_i``, ``delta = sum delta_i``.
 
     A loss without a pure epsilon (the Gaussian) is paid at a delta of its own: what the
-    failures leave of ``delta``, in equal parts.
+    floors leave of ``delta``, in equal parts.
 
     References
     ----------
@@ -66,10 +66,10 @@ class Basic(AdditiveAccountant[BasicState]):
         return BasicState()
 
     def compose(self, state: BasicState, loss: PrivacyLoss, times: int = 1) -> BasicState:
-        """Add the loss's epsilon and failure, ``times`` times."""
+        """Add the loss's epsilon and delta floor, ``times`` times."""
         times = whole("times", times, least=0)
-        # the union bound: failures add
-        failure = state.failure + Fraction(loss.failure()) * times
+        # the union bound: delta floors add
+        delta_floor = state.delta_floor + Fraction(loss.delta_floor()) * times
         floor = state.floor.add(loss, times)
         eps = loss.pure()
         if eps is None:
@@ -79,18 +79,18 @@ class Basic(AdditiveAccountant[BasicState]):
                 )
             chain = state.unbounded.add(loss, times)
             return BasicState(
-                state.epsilon, failure, chain, state.count + times, state.infinite, floor
+                state.epsilon, delta_floor, chain, state.count + times, state.infinite, floor
             )
         if math.isinf(eps):
-            return BasicState(state.epsilon, failure, state.unbounded, state.count, True, floor)
+            return BasicState(state.epsilon, delta_floor, state.unbounded, state.count, True, floor)
         total = state.epsilon + Fraction(eps) * times
-        return BasicState(total, failure, state.unbounded, state.count, state.infinite, floor)
+        return BasicState(total, delta_floor, state.unbounded, state.count, state.infinite, floor)
 
     def upper(self, state: BasicState, delta: float) -> float:
-        """Return the sum at ``delta``; infinite where the failures alone exceed it."""
+        """Return the sum at ``delta``; infinite where the delta floors alone exceed it."""
         if delta == 1:  # (0, 1)-DP holds always
             return 0.0
-        if state.failure > Fraction(delta) or state.infinite:
+        if state.delta_floor > Fraction(delta) or state.infinite:
             return math.inf
         total = state.epsilon
         if state.count:
@@ -108,7 +108,7 @@ class Basic(AdditiveAccountant[BasicState]):
     def pruning_bounds(self, state: BasicState, delta: float) -> Iterator[PruningBound]:
         """Yield pruning bounds, at this state's share of ``delta`` for each loss, and at less."""
         share = _share(state, probability("delta", delta))
-        # at less than the whole share a loss costs more, but more other failures are allowed
+        # at less than the whole share a loss costs more, but more other floors are allowed
         for part in SHARE_PARTS:
             if share > 0 or not state.count:
                 yield pure_sum_bound(*share_costs(share * part), delta)
@@ -133,5 +133,5 @@ class Basic(AdditiveAccountant[BasicState]):
 
 
 def _share(state: BasicState, delta: float) -> float:
-    """Return each unbounded loss's part of what the failures leave of ``delta``, rounded down."""
-    return max(0.0, down(flooring((Fraction(delta) - state.failure) / max(1, state.count)), 2))
+    """Return each unbounded loss's share of what the floors leave of ``delta``, rounded down."""
+    return max(0.0, down(flooring((Fraction(delta) - state.delta_floor) / max(1, state.count)), 2))

@@ -16,12 +16,11 @@ from typing import Any, Literal
 from attrs import define, evolve, field, frozen
 
 from accountants.accountant import Accountant
-from accountants.bounds import Bounds
 from accountants.certification import Answer, measure
 from accountants.definitions import gdp_epsilon
 from accountants.errors import DomainError, positive, probability
 from accountants.guarantee import Chosen, applicable
-from accountants.numerics import to_digits
+from accountants.numerics import Bounds, to_digits
 from accountants.terms import Sequential, Term
 from accountants.world import worlds
 
@@ -173,6 +172,7 @@ def _narrowed(search: Search, seen: list[Point], dear: Point, safe: Point) -> tu
     widths = [math.inf] * 3
     while not _narrow(search, dear, safe):
         width = safe.at - dear.at
+        # three steps that did not halve the bracket: bisect, so that it ends in any case
         slow = width > widths[-3] / 2
         at = (dear.at + safe.at) / 2 if slow else _guess(search, seen, dear, safe)
         # `safe` is only ever replaced by an evaluated value within the target
@@ -209,6 +209,7 @@ def _guess(search: Search, seen: Sequence[Point], dear: Point, safe: Point) -> f
     the target; it is missed on purpose, by about its error, on the side of the farther end, so
     that both ends come closer.
     """
+    # only a guess: both ends are evaluated before they are believed
     width, middle = safe.at - dear.at, (dear.at + safe.at) / 2
     known = sorted((p for p in seen if math.isfinite(p.gap)), key=lambda p: abs(p.gap))[:3]
     line = _line(known[0], known[1]) if len(known) > 1 else math.nan
@@ -236,8 +237,10 @@ def _parabola(points: Sequence[Point]) -> float:
     if len({a.gap, b.gap, c.gap}) < 3 or len({a.at, b.at, c.at}) < 3:
         return _line(a, b)
     first, second = (b.at - a.at) / (b.gap - a.gap), (c.at - b.at) / (c.gap - b.gap)
+    # the cost falls along places, so both chords must; rounding may say otherwise
     if not (first < 0 and second < 0):
         return _line(a, b)
+    # Newton's divided differences of the place as a function of the gap, evaluated at gap 0
     bend = (second - first) / (c.gap - a.gap)
     return a.at - a.gap * first + a.gap * b.gap * bend
 
@@ -245,10 +248,8 @@ def _parabola(points: Sequence[Point]) -> float:
 # -----------------------------------------------------------------------------
 # Solving one free number of a term, on the certified upper bound.
 #
-# The answer is a value that was itself evaluated and found to be within the target, near one that
-# was
-# not. Nothing is extrapolated, so the target is not exceeded by a single unit in the last
-# place.
+# The answer is a value that was itself evaluated and is within the target, near one that is not.
+# Nothing is extrapolated, so the target is not exceeded by a single unit in the last place.
 
 
 @frozen
@@ -274,8 +275,8 @@ class Calibration:
     --------
     >>> from accountants import GaussianDP, Gaussian, Repeated, Spend
     >>> ten = lambda sigma: Repeated(Spend(Gaussian(mu=1 / sigma)), 10)
-    >>> found = calibrate(ten, epsilon=1.0, delta=1e-6, accountant=GaussianDP())
-    >>> round(found.value, 3), found.accountant, found.epsilon.upper <= 1.0
+    >>> solved = calibrate(ten, epsilon=1.0, delta=1e-6, accountant=GaussianDP())
+    >>> round(solved.value, 3), solved.accountant, solved.epsilon.upper <= 1.0
     (13.36, 'gaussian', True)
     """
 
@@ -338,11 +339,11 @@ def calibrate(
     Examples
     --------
     >>> from accountants import Gaussian, GaussianDP, Repeated, Spend
-    >>> found = calibrate(
+    >>> solved = calibrate(
     ...     lambda sigma: Repeated(Spend(Gaussian(mu=1 / sigma)), 100),
     ...     epsilon=1.0, delta=1e-5, accountant=GaussianDP(),
     ... )
-    >>> round(found.value, 6), found.epsilon.upper <= 1.0
+    >>> round(solved.value, 6), solved.epsilon.upper <= 1.0
     (37.306316, True)
     """
     target, delta = positive("epsilon", epsilon), probability("delta", delta)
@@ -499,7 +500,7 @@ def least_noise(
     if solution is None:
         raise DomainError(
             f"no noise up to 1e12 times the weights reaches epsilon <= {target}: releases "
-            "whose noise is fixed, or failures, already cost more; free more of them"
+            "whose noise is fixed, or delta floors, already cost more; free more of them"
         )
     return solution.value
 
@@ -559,10 +560,10 @@ class Division:
     --------
     >>> from accountants import Laplace, Spend
     >>> parts = {name: lambda b: Spend(Laplace(epsilon=1 / b)) for name in ("count", "sum")}
-    >>> found = share(parts, {"count": 1, "sum": 3}, epsilon=1.0, delta=0.0)
-    >>> {name: round(value, 4) for name, value in found.values.items()}
+    >>> solved = share(parts, {"count": 1, "sum": 3}, epsilon=1.0, delta=0.0)
+    >>> {name: round(value, 4) for name, value in solved.values.items()}
     {'count': 4.0, 'sum': 1.3333}
-    >>> found.epsilon.upper <= 1.0
+    >>> solved.epsilon.upper <= 1.0
     True
     """
 
@@ -618,9 +619,9 @@ def share(
     ...     "histogram": lambda z: Spend(Gaussian(mu=1 / z)),
     ...     "model": lambda z: Repeated(Spend(Gaussian(mu=1 / z)), 100),
     ... }
-    >>> found = share(parts, {"histogram": 0.2, "model": 0.8}, epsilon=1.0, delta=1e-5,
+    >>> solved = share(parts, {"histogram": 0.2, "model": 0.8}, epsilon=1.0, delta=1e-5,
     ...               accountant=GaussianDP())
-    >>> {name: round(value, 4) for name, value in found.values.items()}
+    >>> {name: round(value, 4) for name, value in solved.values.items()}
     {'histogram': 8.3419, 'model': 41.7097}
     """
     given = _numbers("share", parts, shares)
@@ -643,7 +644,7 @@ def share(
                 )
                 for name, part in parts.items()
             }
-        return Sequential([found.term for found in solved[budget].values()])
+        return Sequential([answer.term for answer in solved[budget].values()])
 
     whole = calibrate(
         term,
@@ -654,7 +655,7 @@ def share(
         start=_first_budget(target, delta),
         digits=digits,
     )
-    values = {name: found.value for name, found in solved[whole.value].items()}
+    values = {name: answer.value for name, answer in solved[whole.value].items()}
     return Division(values, whole.term, whole.epsilon, delta, whole.accountant)
 
 

@@ -16,13 +16,12 @@ from attrs import frozen
 from accountants.accountant import Accountant
 from accountants.advanced import Advanced
 from accountants.basic import Basic
-from accountants.bounds import Bounds
 from accountants.concentrated import Concentrated
 from accountants.distribution import Distribution
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
 from accountants.gaussian import GaussianDP
 from accountants.loss import PrivacyLoss
-from accountants.numerics import Array, ceiling, up
+from accountants.numerics import Array, Bounds, ceiling, up
 from accountants.renyi import Renyi, curve
 from accountants.terms import Term
 from accountants.world import World, Worlds, fold, maximum_over_worlds, worlds
@@ -208,11 +207,12 @@ def term_states(accountant: Accountant[Any], every: Worlds) -> list[Any]:
     """
     common = fold(accountant, accountant.start(), every.common)
     folded = [fold(accountant, common, world.spends) for world in every.alternatives]
-    # with a failure none of these notions holds, at any parameter
-    failure = max((state.failure for state in folded), default=Fraction())
-    if failure > 0:
+    # with a delta floor none of these notions holds, at any parameter
+    delta_floor = max((state.delta_floor for state in folded), default=Fraction())
+    if delta_floor > 0:
         raise InapplicableError(
-            f"with probability up to {ceiling(failure):.3g} nothing is promised, or nothing finite "
-            f"is known, so the {accountant.name} notion does not hold; ask for epsilon at a delta"
+            f"with probability up to {ceiling(delta_floor):.3g} nothing is promised, or nothing "
+            f"finite is known, so the {accountant.name} notion does not hold; ask for epsilon at a "
+            "delta"
         )
     return folded

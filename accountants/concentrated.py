@@ -55,7 +55,7 @@ class Concentrated(SumAccountant):
 
     def pruning_bounds(self, state: SumState, delta: float) -> Sequence[PruningBound]:
         """Return the pruning bound of the order that certifies: divergences ``rho alpha``."""
-        rest = remaining_delta(probability("delta", delta), state.failure)
+        rest = remaining_delta(probability("delta", delta), state.delta_floor)
         if not 0 < rest < 1:
             return []
         # the order that certifies this state; a bound at it holds for every other composition

@@ -36,16 +36,16 @@ def lower(hits: int, tries: int, share: float) -> float:
     """
     if hits <= 0:
         return 0.0
-    found = float(special.betaincinv(hits, tries - hits + 1, share))
-    return max(0.0, found * (1 - _SLACK))
+    quantile = float(special.betaincinv(hits, tries - hits + 1, share))
+    return max(0.0, quantile * (1 - _SLACK))
 
 
 def upper(hits: int, tries: int, share: float) -> float:
     """Return an upper bound of a probability, wrong with probability at most ``share``."""
     if hits >= tries:
         return 1.0
-    found = float(special.betainccinv(hits + 1, tries - hits, share))
-    return min(1.0, found * (1 + _SLACK))
+    quantile = float(special.betainccinv(hits + 1, tries - hits, share))
+    return min(1.0, quantile * (1 + _SLACK))
 
 
 def odds(hits: int, tries: int, share: float) -> float:

@@ -22,11 +22,10 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants.accountant import remaining_delta
-from accountants.bounds import Bounds
 from accountants.definitions import Curve, renyi_divergence, renyi_to_epsilon, renyi_total
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
 from accountants.loss import PrivacyLoss
-from accountants.numerics import Array, ceiling, up
+from accountants.numerics import Array, Bounds, ceiling, up
 from accountants.pair import Pair
 from accountants.renyi import Renyi, RenyiState
 from accountants.secret import Secret
@@ -83,9 +82,9 @@ class DataDependent(PrivacyLoss):
         worst = renyi_divergence(self.worst, orders)
         return self.curve.map(lambda curve: _least(curve(orders), worst))
 
-    def failure(self) -> float:
+    def delta_floor(self) -> float:
         """Return the worst case's."""
-        return self.worst.failure()
+        return self.worst.delta_floor()
 
     def pair(self) -> Pair | None:
         """Return the worst case's."""
@@ -191,8 +190,8 @@ class DataDependentRenyi:
 
         P is the law of the outcomes on the data at hand, Q on a neighbour. Private.
         """
-        # as for the worst case: the failures first
-        left = remaining_delta(probability("delta", delta), state.failure)
+        # as for the worst case: the delta floors first
+        left = remaining_delta(probability("delta", delta), state.delta_floor)
         if not 0 < left < 1:
             return Secret(0.0 if left >= 1 else float("inf"))
 

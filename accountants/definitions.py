@@ -13,10 +13,9 @@ from functools import lru_cache
 import numpy as np
 
 from accountants import special
-from accountants.bounds import Bounds
 from accountants.errors import InapplicableError
 from accountants.loss import PrivacyLoss
-from accountants.numerics import UNIT, Array, around, crossing, up
+from accountants.numerics import UNIT, Array, Bounds, around, crossing, up
 
 # -----------------------------------------------------------------------------
 # Pure DP: the log-likelihood ratio of neighbours is at most epsilon, everywhere.
@@ -27,7 +26,7 @@ from accountants.numerics import UNIT, Array, around, crossing, up
 
 
 def pure_epsilon(loss: PrivacyLoss) -> float:
-    """Return the loss's pure epsilon outside of its failure.
+    """Return the loss's pure epsilon beside its delta floor.
 
     Raises
     ------
@@ -93,7 +92,7 @@ def pure_to_gdp(eps: float) -> float:
 
 
 def zcdp_rho(loss: PrivacyLoss) -> float:
-    """Return the loss's rho outside of its failure: its own, or from its mu or pure epsilon.
+    """Return the loss's rho beside its delta floor: its own, or from its mu or pure epsilon.
 
     Raises
     ------
@@ -128,7 +127,7 @@ LARGEST_MU = 1e150
 
 
 def gdp_mu(loss: PrivacyLoss) -> float:
-    """Return mu of a loss, outside of its failure: its own, or from its pure epsilon.
+    """Return mu of a loss, beside its delta floor: its own, or from its pure epsilon.
 
     Raises
     ------
@@ -273,7 +272,7 @@ _GRID = np.log(np.geomspace(1e-3, 1e9, 41))
 
 
 def renyi_divergence(loss: PrivacyLoss, orders: Array) -> Array:
-    """Return the loss's curve, outside of its failure, at real orders (shape as ``orders``).
+    """Return the loss's curve, beside its delta floor, at real orders (shape as ``orders``).
 
     Its own, or what its mu, its rho or its pure epsilon imply, in this order. Where a formula
     has no finite value, as at order infinity, it is the pure epsilon, or infinite without one.

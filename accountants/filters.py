@@ -13,13 +13,13 @@ step has ``E_P[e^{(a-1) L_t} | past] <= e^{(a-1) D_t}`` with D_t known before th
 ``exp((a-1) (L - sum D_t))`` is a supermartingale, so that ``E_P e^{(a-1) L} <= e^{(a-1) B}``
 wherever ``sum D_t <= B`` on every path: what a sum of fixed divergences would give.
 
-Failures. A loss with failure f is a coin: with probability f anything may happen. The coins
-are the same under P and Q, so with failures that sum to at most F on every path,
+Delta floors. A loss with delta floor f is a coin: with probability f anything may happen. The
+coins are the same under P and Q, so with floors that sum to at most F on every path,
 
 ``delta <= 1 - E_P[prod (1 - f_t) min(1, e^{eps - L})] <= F + (1 - F) delta'``,
 
-where delta' is that of the outcomes without failures. F is set aside in advance: a filter
-that reads delta' from what adaptively chosen failures leave has no such proof.
+where delta' is that of the outcomes when no coin falls. F, the ``delta_reserve``, is set aside
+in advance: a filter that reads delta' from what adaptively chosen floors leave has no such proof.
 
 Why rationals. A budget that is compared with a rounded sum could be passed by the sum of many
 roundings; sums and budgets are `fractions.Fraction`, so what is admitted is exact, and numbers
@@ -61,7 +61,7 @@ from accountants.numerics import UNIT, Array, ceiling, down, flooring, shown
 
 S = TypeVar("S")
 
-BEYOND = Fraction(10) ** 400
+UNPAYABLE = Fraction(10) ** 400
 """The cost of a loss that no budget admits: larger than every float."""
 
 
@@ -74,14 +74,14 @@ class EpsilonDelta:
 
 
 @frozen
-class Amount:
-    """One number for each of a filter's accounting units, and one for the failures.
+class UnitTotals:
+    """One number for each of a filter's accounting units, and one for the delta floors.
 
     What is spent (rounded up) or what remains (rounded down).
     """
 
     costs: tuple[float, ...]
-    failure: float
+    delta_floor: float
 
 
 class Filter(Protocol[S]):
@@ -114,11 +114,11 @@ class Filter(Protocol[S]):
         """Return the state after paying, or raise `BudgetError` and change nothing."""
         ...
 
-    def spent(self, state: S) -> Amount:
+    def spent(self, state: S) -> UnitTotals:
         """Return what is spent, rounded up."""
         ...
 
-    def remaining(self, state: S) -> Amount:
+    def remaining(self, state: S) -> UnitTotals:
         """Return what is left, rounded down."""
         ...
 
@@ -128,25 +128,25 @@ class Filter(Protocol[S]):
 
 
 @frozen
-class Spent:
-    """The state of a filter or odometer: an exact sum for each accounting unit, and of failures.
+class SpentSums:
+    """The state of a filter or odometer: an exact sum for each accounting unit and of floors.
 
     Its size does not grow with the number of spends.
     """
 
     sums: tuple[Fraction, ...]
-    failure: Fraction = Fraction()
+    delta_floor: Fraction = Fraction()
 
-    def add(self, prices: tuple[Fraction, ...], failure: float, times: int) -> Spent:
+    def add(self, costs: tuple[Fraction, ...], delta_floor: float, times: int) -> SpentSums:
         """Return the state after spending ``times`` times."""
         # exact: no rounding error, whatever the number of spends
-        sums = (s + p * times for s, p in zip(self.sums, prices, strict=True))
-        return Spent(tuple(sums), self.failure + Fraction(failure) * times)
+        sums = (s + p * times for s, p in zip(self.sums, costs, strict=True))
+        return SpentSums(tuple(sums), self.delta_floor + Fraction(delta_floor) * times)
 
 
-def rational_cost(price: float | None) -> Fraction:
-    """Return the cost as a rational; `BEYOND` where it is infinite or unknown."""
-    return Fraction(price) if price is not None and math.isfinite(price) else BEYOND
+def rational_cost(cost: float | None) -> Fraction:
+    """Return the cost as a rational; `UNPAYABLE` where it is infinite or unknown."""
+    return Fraction(cost) if cost is not None and math.isfinite(cost) else UNPAYABLE
 
 
 class ExactSums:
@@ -158,25 +158,25 @@ class ExactSums:
     theorem: ClassVar[str] = ""
     adaptive: ClassVar[bool] = True
 
-    failures: float
+    delta_reserve: float
 
     def units(self) -> tuple[str, ...]:
         """Return the name of each accounting unit."""
         raise NotImplementedError
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
-        """Return the loss's cost in each accounting unit, outside of its failure."""
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+        """Return the loss's cost in each accounting unit, beside its delta floor."""
         raise NotImplementedError
 
-    def start(self) -> Spent:
+    def start(self) -> SpentSums:
         """Return the state in which nothing is spent."""
-        return Spent((Fraction(),) * len(self.units()))
+        return SpentSums((Fraction(),) * len(self.units()))
 
-    def _after(self, state: Spent, loss: PrivacyLoss, times: int) -> Spent:
+    def _after(self, state: SpentSums, loss: PrivacyLoss, times: int) -> SpentSums:
         if not isinstance(loss, PrivacyLoss):
             raise DomainError(f"{type(self).__name__} adds up privacy losses, got {loss!r}")
         count = whole("times", times, least=0)
-        return state.add(self.prices(loss), loss.failure(), count)
+        return state.add(self.costs(loss), loss.delta_floor(), count)
 
 
 class SumFilter(ExactSums):
@@ -184,7 +184,7 @@ class SumFilter(ExactSums):
 
     __slots__ = ()
 
-    every: ClassVar[bool] = True
+    needs_every_unit: ClassVar[bool] = True
     """Whether every sum must stay within its budget, or only some sum."""
 
     def budgets(self) -> tuple[Fraction, ...]:
@@ -192,18 +192,18 @@ class SumFilter(ExactSums):
         raise NotImplementedError
 
     def converted(self, delta: float) -> float:
-        """Return the epsilon of the budgets at ``delta``, the failures aside; any real number."""
+        """Return the epsilon of the budgets at ``delta`` beside the reserve; any real number."""
         raise NotImplementedError
 
     def guarantee(self, delta: float) -> EpsilonDelta:
         """Return the epsilon that all that it admits keeps at ``delta``."""
-        return EpsilonDelta(self.converted(delta_beside_failures(delta, self.failures)), delta)
+        return EpsilonDelta(self.converted(delta_beside_reserve(delta, self.delta_reserve)), delta)
 
-    def admits(self, state: Spent, loss: PrivacyLoss, times: int = 1) -> bool:
+    def admits(self, state: SpentSums, loss: PrivacyLoss, times: int = 1) -> bool:
         """Whether ``loss``, spent ``times`` times, fits."""
-        return self.holds(self._after(state, loss, times))
+        return self.within_budget(self._after(state, loss, times))
 
-    def spend(self, state: Spent, loss: PrivacyLoss, times: int = 1) -> Spent:
+    def spend(self, state: SpentSums, loss: PrivacyLoss, times: int = 1) -> SpentSums:
         """Return the state after spending ``loss`` ``times`` times.
 
         Raises
@@ -211,36 +211,43 @@ class SumFilter(ExactSums):
         BudgetError
             If it does not fit; the state is a value and stays what it was.
         """
+        # exact rationals: what is admitted does not depend on how the spends were split
         after = self._after(state, loss, times)
         # the check precedes the spend: on no path does a sum pass its budget, not even once
-        if not self.holds(after):
+        if not self.within_budget(after):
             raise _refusal(self, state, after, loss, times)
         return after
 
-    def holds(self, state: Spent) -> bool:
+    def within_budget(self, state: SpentSums) -> bool:
         """Whether a state's sums are within the budgets: all of them, or some of a union's."""
         fits = (s <= b for s, b in zip(state.sums, self.budgets(), strict=True))
-        # the failures have a budget in any case
-        return state.failure <= Fraction(self.failures) and (all if self.every else any)(fits)
+        # the delta floors have a budget in any case: F must hold on every path
+        return state.delta_floor <= Fraction(self.delta_reserve) and (
+            all if self.needs_every_unit else any
+        )(fits)
 
-    def spent(self, state: Spent) -> Amount:
+    def spent(self, state: SpentSums) -> UnitTotals:
         """Return the sums, rounded up; infinite where a cost was beyond every budget."""
-        return Amount(tuple(ceiling(s) for s in state.sums), ceiling(state.failure))
+        # shown, never compared: rounded up, so that no more was spent than is shown
+        return UnitTotals(tuple(ceiling(s) for s in state.sums), ceiling(state.delta_floor))
 
-    def remaining(self, state: Spent) -> Amount:
-        """Return what remains of each budget and for failures, rounded down; never below 0."""
+    def remaining(self, state: SpentSums) -> UnitTotals:
+        """Return what remains of each budget and of the reserve, rounded down; never below 0."""
         left = zip(self.budgets(), state.sums, strict=True)
         costs = tuple(max(0.0, flooring(b - s)) for b, s in left)
-        return Amount(costs, flooring(Fraction(self.failures) - state.failure))
+        return UnitTotals(costs, flooring(Fraction(self.delta_reserve) - state.delta_floor))
 
-    def fitting(self, state: Spent, loss: PrivacyLoss) -> int:
+    def fitting(self, state: SpentSums, loss: PrivacyLoss) -> int:
         """Return the largest number of times that ``loss`` fits (at most 10**300)."""
+        # floor((budget - sum) / cost), in rationals: one more would pass the budget
         counts = []
-        for sum_, price, budget in zip(state.sums, self.prices(loss), self.budgets(), strict=True):
-            counts.append(_count(budget - sum_, price))
-        failing = _count(Fraction(self.failures) - state.failure, Fraction(loss.failure()))
-        # every sum must have room, or some; and the failures
-        return max(0, min(failing, min(counts) if self.every else max(counts)))
+        for sum_, cost, budget in zip(state.sums, self.costs(loss), self.budgets(), strict=True):
+            counts.append(_count(budget - sum_, cost))
+        floors = _count(
+            Fraction(self.delta_reserve) - state.delta_floor, Fraction(loss.delta_floor())
+        )
+        # every sum must have room, or some; and the delta floors in any case
+        return max(0, min(floors, min(counts) if self.needs_every_unit else max(counts)))
 
 
 class UnionFilter(SumFilter):
@@ -251,15 +258,16 @@ class UnionFilter(SumFilter):
 
     __slots__ = ()
 
-    every: ClassVar[bool] = False
+    needs_every_unit: ClassVar[bool] = False
 
     epsilon: float
     delta: float
 
     def guarantee(self, delta: float) -> EpsilonDelta:
         """Return epsilon at every delta from its own on."""
-        kept = probability("delta", delta) >= self.delta
-        return EpsilonDelta(self.epsilon if kept else math.inf, delta)
+        # the shares of delta are fixed: below their sum nothing is proven, above it nothing better
+        covered = probability("delta", delta) >= self.delta
+        return EpsilonDelta(self.epsilon if covered else math.inf, delta)
 
 
 def _count(remaining: Fraction, cost: Fraction) -> int:
@@ -270,25 +278,25 @@ def _count(remaining: Fraction, cost: Fraction) -> int:
 
 
 def _refusal(
-    filter_: SumFilter, state: Spent, after: Spent, loss: PrivacyLoss, times: int
+    filter_: SumFilter, state: SpentSums, after: SpentSums, loss: PrivacyLoss, times: int
 ) -> BudgetError:
     """Return the error of a spend that does not fit: what it asks for, remains, and would fit."""
     left, fitting = filter_.remaining(state), filter_.fitting(state, loss)
     asked = [ceiling(a - s) for a, s in zip(after.sums, state.sums, strict=True)]
     rows = list(zip(filter_.units(), asked, left.costs, filter_.budgets(), strict=True))
     # a union's sum without a share of delta has a negative budget, which admits nothing
-    open_ = [row for row in rows if filter_.every or row[3] >= 0]
+    open_ = [row for row in rows if filter_.needs_every_unit or row[3] >= 0]
     ranked = sorted(open_ or rows, key=lambda row: row[1] / row[2] if row[2] else math.inf)
-    nearest = ranked if filter_.every else ranked[:3]
+    nearest = ranked if filter_.needs_every_unit else ranked[:3]
     terms = [
         f"{unit} {shown(cost, upward=True)} of {shown(rest_, upward=False)} left"
         for unit, cost, rest_, _ in nearest
     ]
-    if loss.failure():
-        failing = shown(ceiling(after.failure - state.failure), upward=True)
-        terms.append(f"failure {failing} of {shown(left.failure, upward=False)} left")
+    if loss.delta_floor():
+        floors = shown(ceiling(after.delta_floor - state.delta_floor), upward=True)
+        terms.append(f"delta floor {floors} of {shown(left.delta_floor, upward=False)} left")
     largest = _largest(filter_, state, loss, times)
-    join = ", " if filter_.every else ", or "
+    join = ", " if filter_.needs_every_unit else ", or "
     often = f" {times} times" if times != 1 else ""
     fits = f"it fits {fitting} times" if fitting else "it does not fit even once" if often else ""
     if largest is not None:
@@ -304,12 +312,15 @@ def _refusal(
     return BudgetError(message, loss, times, fitting, largest)
 
 
-def _largest(filter_: SumFilter, state: Spent, loss: PrivacyLoss, times: int) -> PrivacyLoss | None:
+def _largest(
+    filter_: SumFilter, state: SpentSums, loss: PrivacyLoss, times: int
+) -> PrivacyLoss | None:
     """Return the loss scaled down in its mu or epsilon until it fits; what is returned does."""
     name, high = _scaled(loss)
     if not name:
         return None
     low = 0.0
+    # halved 60 times, to less than a float's precision of the request
     for _ in range(60):
         middle = (low + high) / 2
         fits = filter_.admits(state, _evolved(loss, name, middle), times)
@@ -331,18 +342,18 @@ def _evolved(loss: Any, name: str, value: float) -> PrivacyLoss:
     return evolved
 
 
-def delta_beside_failures(delta: float, failures: float) -> float:
-    """Return delta' with ``F + (1 - F) delta' <= delta``; negative where the failures exceed it."""
-    return remaining_delta(probability("delta", delta), Fraction(failures))
+def delta_beside_reserve(delta: float, delta_reserve: float) -> float:
+    """Return delta' with ``F + (1 - F) delta' <= delta``; negative where the reserve exceeds it."""
+    return remaining_delta(probability("delta", delta), Fraction(delta_reserve))
 
 
-def checked_failures(what: str, failures: float, delta: float) -> float:
-    """Return ``failures``, or raise `DomainError` unless it is a probability up to ``delta``."""
-    value = probability(f"{what}.failures", failures)
+def checked_reserve(what: str, delta_reserve: float, delta: float) -> float:
+    """Return the reserve, or raise `DomainError` unless it is a probability up to ``delta``."""
+    value = probability(f"{what}.delta_reserve", delta_reserve)
     if value > delta:
         raise DomainError(
-            f"{what}.failures must be at most delta, got {failures!r} of {delta!r}; it is the "
-            "part of delta that is kept for what losses fail with"
+            f"{what}.delta_reserve must be at most delta, got {delta_reserve!r} of {delta!r}; "
+            "it is the part of delta that is set aside for the losses' delta floors"
         )
     return value
 
@@ -353,6 +364,7 @@ def largest_budget(epsilon_of: Callable[[float], float], epsilon: float) -> floa
     ``epsilon_of`` is a proven upper bound, rising; the answer has been evaluated. 0 where no
     budget above 1e-300 keeps it.
     """
+    # doubled and halved until epsilon_of(low) <= epsilon < epsilon_of(high), both evaluated
     high = 1.0
     while epsilon_of(high) <= epsilon and high < 1e300:
         high *= 2
@@ -362,6 +374,7 @@ def largest_budget(epsilon_of: Callable[[float], float], epsilon: float) -> floa
         if low < 1e-300:
             return 0.0
     high = 2 * low
+    # bisection keeps epsilon_of(low) <= epsilon, whatever rounding does to epsilon_of
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if epsilon_of(middle) <= epsilon else (low, middle)
@@ -369,7 +382,8 @@ def largest_budget(epsilon_of: Callable[[float], float], epsilon: float) -> floa
 
 
 # -----------------------------------------------------------------------------
-# The privacy filter of basic composition: pure epsilons add up.
+# Basic composition: pure epsilons add up on every path (Rogers, Roth, Ullman and Vadhan 2016,
+# Thm 3.6). The one filter that needs no delta.
 
 
 def _pure_cost(value: float) -> float:
@@ -377,12 +391,12 @@ def _pure_cost(value: float) -> float:
 
 
 def _pure_delta(value: float) -> float:
-    return probability("PureFilter.failures", value)
+    return probability("PureFilter.delta_reserve", value)
 
 
 @frozen
 class PureFilter(SumFilter):
-    """Admits while ``sum eps_t <= epsilon`` and ``sum delta_t <= failures``.
+    """Admits while ``sum eps_t <= epsilon`` and ``sum delta_t <= delta_reserve``.
 
     The log-likelihood ratio of all outcomes is the sum of the steps' ratios, each at most its
     eps_t whatever came before, so on every path it is at most the sum of the epsilons.
@@ -391,8 +405,8 @@ class PureFilter(SumFilter):
     ----------
     epsilon
         The budget, in nats.
-    failures
-        The budget of what losses fail with, and the delta of the guarantee.
+    delta_reserve
+        The budget of the losses' delta floors, and the delta of the guarantee.
 
     References
     ----------
@@ -411,18 +425,18 @@ class PureFilter(SumFilter):
     theorem: ClassVar[str] = "a sum is a filter: Rogers, Roth, Ullman & Vadhan 2016, Thm 3.6"
 
     epsilon: float = field(converter=_pure_cost)
-    failures: float = field(default=0.0, converter=_pure_delta)
+    delta_reserve: float = field(default=0.0, converter=_pure_delta)
 
     @classmethod
     def within(cls, epsilon: float, delta: float) -> PureFilter:
-        """Return the filter with all of ``delta`` for failures."""
+        """Return the filter with all of ``delta`` for delta floors."""
         return cls(epsilon, delta)
 
     def units(self) -> tuple[str, ...]:
         """Return epsilon."""
         return ("epsilon",)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon."""
         return (rational_cost(pure_epsilon(loss)),)
 
@@ -431,12 +445,14 @@ class PureFilter(SumFilter):
         return (Fraction(self.epsilon),)
 
     def converted(self, delta: float) -> float:
-        """Return epsilon, where ``delta`` covers the failures."""
+        """Return epsilon, where ``delta`` covers the reserve."""
+        # delta is here what is left beside the reserve: negative where F alone exceeds it
         return self.epsilon if delta >= 0 else math.inf
 
 
 # -----------------------------------------------------------------------------
-# The privacy filter of zero-concentrated DP: rhos add up.
+# Zero-concentrated DP: rhos add up. It is the supermartingale of the module at every order at once,
+# since ``D_a <= a rho`` (Feldman and Zrnic 2021), converted as with parameters fixed in advance.
 
 
 def _zcdp_cost(value: float) -> float:
@@ -444,7 +460,7 @@ def _zcdp_cost(value: float) -> float:
 
 
 def _zcdp_delta(value: float) -> float:
-    return probability("ConcentratedFilter.failures", value)
+    return probability("ConcentratedFilter.delta_reserve", value)
 
 
 @frozen
@@ -455,8 +471,8 @@ class ConcentratedFilter(SumFilter):
     ----------
     rho
         The budget.
-    failures
-        The budget of what losses fail with.
+    delta_reserve
+        The budget of the losses' delta floors.
 
     References
     ----------
@@ -475,20 +491,22 @@ class ConcentratedFilter(SumFilter):
     theorem: ClassVar[str] = "zCDP filter: Feldman & Zrnic 2021; Whitehouse et al. 2023"
 
     rho: float = field(converter=_zcdp_cost)
-    failures: float = field(default=0.0, converter=_zcdp_delta)
+    delta_reserve: float = field(default=0.0, converter=_zcdp_delta)
 
     @classmethod
-    def within(cls, epsilon: float, delta: float, failures: float = 0.0) -> ConcentratedFilter:
+    def within(cls, epsilon: float, delta: float, delta_reserve: float = 0.0) -> ConcentratedFilter:
         """Return the filter with the largest rho that keeps ``(epsilon, delta)``."""
-        failures = checked_failures("ConcentratedFilter", failures, probability("delta", delta))
+        delta_reserve = checked_reserve(
+            "ConcentratedFilter", delta_reserve, probability("delta", delta)
+        )
         epsilon = nonnegative("epsilon", epsilon)
-        return cls(largest_rho(epsilon, delta_beside_failures(delta, failures)), failures)
+        return cls(largest_rho(epsilon, delta_beside_reserve(delta, delta_reserve)), delta_reserve)
 
     def units(self) -> tuple[str, ...]:
         """Return rho."""
         return ("rho",)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return rho."""
         return (rho_cost(loss),)
 
@@ -510,6 +528,7 @@ def rho_cost(loss: PrivacyLoss) -> Fraction:
 
 def rho_epsilon(rho: float, delta: float) -> float:
     """Return the epsilon of rho-zCDP at ``delta``; infinite at 0 and below, but for rho 0."""
+    # delta 1 promises nothing, and at rho 0 the two laws are equal
     if delta >= 1 or (rho == 0 and delta >= 0):
         return 0.0
     if delta <= 0:
@@ -527,14 +546,15 @@ def largest_rho(epsilon: float, delta: float) -> float:
     """
     if delta <= 0:
         raise InapplicableError(
-            "this filter needs a delta beside the failures: zCDP, Renyi DP and Gaussian DP have no "
+            "this filter needs a delta beside the reserve: zCDP, Renyi DP and Gaussian DP have no "
             "finite epsilon at delta 0; use PureFilter, or a larger delta"
         )
     return largest_budget(lambda rho: rho_epsilon(rho, delta), epsilon)
 
 
 # -----------------------------------------------------------------------------
-# The privacy filter of advanced composition, as tight as with parameters fixed in advance.
+# Advanced composition: a path ends within a sum of epsilons or within a sum of rhos, and only the
+# second needs delta (Whitehouse, Ramdas, Rogers and Wu 2023).
 
 
 def _approximate_cost(value: float) -> float:
@@ -564,8 +584,8 @@ class ApproximateFilter(UnionFilter):
     ----------
     epsilon, delta
         The guarantee.
-    failures
-        The part of delta that is kept for ``sum delta_t``; half of it by default.
+    delta_reserve
+        The part of delta that is set aside for ``sum delta_t``; half of it by default.
 
     References
     ----------
@@ -584,23 +604,24 @@ class ApproximateFilter(UnionFilter):
 
     epsilon: float = field(converter=_approximate_cost)
     delta: float = field(converter=_approximate_delta)
-    failures: float = None  # type: ignore[assignment]
+    delta_reserve: float = None  # type: ignore[assignment]
     rho: float = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        share = self.delta / 2 if self.failures is None else self.failures
-        failures = checked_failures("ApproximateFilter", share, self.delta)
-        left = delta_beside_failures(self.delta, failures)
-        object.__setattr__(self, "failures", failures)
-        # the first case adds nothing to delta, so all that the failures leave is the second's
+        share = self.delta / 2 if self.delta_reserve is None else self.delta_reserve
+        delta_reserve = checked_reserve("ApproximateFilter", share, self.delta)
+        left = delta_beside_reserve(self.delta, delta_reserve)
+        object.__setattr__(self, "delta_reserve", delta_reserve)
+        # the first case adds nothing to delta, so all that the reserve leaves is the second's
         object.__setattr__(self, "rho", largest_rho(self.epsilon, left) if left > 0 else 0.0)
 
     def units(self) -> tuple[str, ...]:
         """Return epsilon and rho."""
         return "epsilon", "rho"
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, where there is one, and rho."""
+        # without a pure epsilon the first sum ends; paths go on within the second
         return rational_cost(loss.pure()), rho_cost(loss)
 
     def budgets(self) -> tuple[Fraction, ...]:
@@ -609,7 +630,8 @@ class ApproximateFilter(UnionFilter):
 
 
 # -----------------------------------------------------------------------------
-# The privacy filter of Gaussian DP: squares of mu add up, as with parameters fixed in advance.
+# Gaussian DP: squares of mu add up (Smith and Thakurta 2022). The tightest filter of Gaussian
+# noise, since the whole is exactly mu-GDP and not a Renyi curve that is converted.
 
 
 def _gdp_cost(value: float) -> float:
@@ -617,7 +639,7 @@ def _gdp_cost(value: float) -> float:
 
 
 def _gdp_delta(value: float) -> float:
-    return probability("GaussianFilter.failures", value)
+    return probability("GaussianFilter.delta_reserve", value)
 
 
 @frozen
@@ -633,8 +655,8 @@ class GaussianFilter(SumFilter):
     ----------
     mu
         The budget.
-    failures
-        The budget of what losses fail with.
+    delta_reserve
+        The budget of the losses' delta floors.
 
     References
     ----------
@@ -655,37 +677,40 @@ class GaussianFilter(SumFilter):
     )
 
     mu: float = field(converter=_gdp_cost)
-    failures: float = field(default=0.0, converter=_gdp_delta)
+    delta_reserve: float = field(default=0.0, converter=_gdp_delta)
 
     @classmethod
-    def within(cls, epsilon: float, delta: float, failures: float = 0.0) -> GaussianFilter:
+    def within(cls, epsilon: float, delta: float, delta_reserve: float = 0.0) -> GaussianFilter:
         """Return the filter with the largest mu that keeps ``(epsilon, delta)``.
 
         Raises
         ------
         InapplicableError
-            If nothing of ``delta`` is left beside the failures.
+            If nothing of ``delta`` is left beside the reserve.
         """
-        failures = checked_failures("GaussianFilter", failures, probability("delta", delta))
-        epsilon, left = nonnegative("epsilon", epsilon), delta_beside_failures(delta, failures)
+        delta_reserve = checked_reserve(
+            "GaussianFilter", delta_reserve, probability("delta", delta)
+        )
+        epsilon, left = nonnegative("epsilon", epsilon), delta_beside_reserve(delta, delta_reserve)
         if left <= 0:
             raise InapplicableError(
-                "GaussianFilter needs a delta beside the failures: Gaussian DP has no finite "
+                "GaussianFilter needs a delta beside the reserve: Gaussian DP has no finite "
                 "epsilon at delta 0; use PureFilter, or a larger delta"
             )
         # the largest mu whose exact epsilon is within the target, as evaluated
-        return cls(largest_budget(lambda mu: _mu_epsilon(mu, left), epsilon), failures)
+        return cls(largest_budget(lambda mu: _mu_epsilon(mu, left), epsilon), delta_reserve)
 
     def units(self) -> tuple[str, ...]:
         """Return mu squared."""
         return ("mu^2",)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the square of mu."""
         return (mu_square_cost(loss),)
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return the square of mu."""
+        # the square of a float is a rational: the comparison with the sum is exact
         return (Fraction(self.mu) ** 2,)
 
     def converted(self, delta: float) -> float:
@@ -697,18 +722,20 @@ def mu_square_cost(loss: PrivacyLoss) -> Fraction:
     """Return the square of the loss's mu, exactly; beyond all budgets where it is too large."""
     mu = gdp_mu(loss)
     # a larger mu has no finite epsilon
-    return Fraction(mu) ** 2 if mu <= LARGEST_MU else BEYOND
+    return Fraction(mu) ** 2 if mu <= LARGEST_MU else UNPAYABLE
 
 
 def _mu_epsilon(mu: float, delta: float) -> float:
     """Return the epsilon of mu-GDP at ``delta``; infinite at 0 and below, but for mu 0."""
+    # delta 1 promises nothing, and at mu 0 the two laws are equal
     if delta >= 1 or (mu == 0 and delta >= 0):
         return 0.0
     return gdp_epsilon(mu, delta).upper if delta > 0 else math.inf
 
 
 # -----------------------------------------------------------------------------
-# Privacy filters of Renyi DP: at every order of a curve, or at some order of a grid.
+# Renyi DP: within the budget at every order of a curve (`RenyiFilter`), or at some order of a grid,
+# each with its share of delta (`SomeOrderFilter`).
 
 
 ORDERS = tuple(1 + 2.0**k for k in range(-1, 9))
@@ -734,7 +761,7 @@ def _curve(value: float | Iterable[float]) -> tuple[float, ...]:
 
 
 def _renyi_delta(value: float) -> float:
-    return probability("RenyiFilter.failures", value)
+    return probability("RenyiFilter.delta_reserve", value)
 
 
 @frozen
@@ -745,8 +772,8 @@ class RenyiFilter(SumFilter):
     ----------
     orders, curve
         An order above 1 and its budget, or several.
-    failures
-        The budget of what losses fail with.
+    delta_reserve
+        The budget of the losses' delta floors.
 
     References
     ----------
@@ -767,7 +794,7 @@ class RenyiFilter(SumFilter):
 
     orders: tuple[float, ...] = field(converter=_orders)
     curve: tuple[float, ...] = field(converter=_curve)
-    failures: float = field(default=0.0, converter=_renyi_delta)
+    delta_reserve: float = field(default=0.0, converter=_renyi_delta)
 
     def __attrs_post_init__(self) -> None:
         if len(self.orders) != len(self.curve):
@@ -778,7 +805,7 @@ class RenyiFilter(SumFilter):
 
     @classmethod
     def within(
-        cls, epsilon: float, delta: float, order: float | None = None, failures: float = 0.0
+        cls, epsilon: float, delta: float, order: float | None = None, delta_reserve: float = 0.0
     ) -> RenyiFilter:
         """Return the filter at one order that keeps ``(epsilon, delta)``.
 
@@ -789,10 +816,11 @@ class RenyiFilter(SumFilter):
         InapplicableError
             If the order is too small for ``epsilon`` and ``delta``.
         """
-        failures = checked_failures("RenyiFilter", failures, probability("delta", delta))
-        epsilon, left = nonnegative("epsilon", epsilon), delta_beside_failures(delta, failures)
+        delta_reserve = checked_reserve("RenyiFilter", delta_reserve, probability("delta", delta))
+        epsilon, left = nonnegative("epsilon", epsilon), delta_beside_reserve(delta, delta_reserve)
         rho = largest_rho(epsilon, left)
         if order is None:
+            # Gaussian losses have D_a = a rho, so the best order of that line is best for them
             order = zcdp_epsilon(rho, left)[1]
         (chosen,) = checked_orders("order", order)
         budget = divergence_budget(chosen, epsilon, left)
@@ -801,13 +829,13 @@ class RenyiFilter(SumFilter):
                 f"order {chosen} proves no epsilon as small as {epsilon} at delta {left}, whatever "
                 "is spent; choose a larger order"
             )
-        return cls(chosen, budget, failures)
+        return cls(chosen, budget, delta_reserve)
 
     def units(self) -> tuple[str, ...]:
         """Return the orders."""
         return _units(self.orders)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the divergence at each order."""
         return divergence_costs(loss, self.orders)
 
@@ -819,6 +847,7 @@ class RenyiFilter(SumFilter):
         """Return the best order's epsilon at ``delta``; every order's bound holds at once."""
         if not 0 < delta < 1:
             return 0.0 if delta >= 1 else math.inf
+        # no union bound: each order's budget holds on every path, so the least bound does too
         values = renyi_to_epsilon(np.array(self.curve), np.array(self.orders), delta)
         return max(0.0, float(values.min()))
 
@@ -840,8 +869,8 @@ class SomeOrderFilter(UnionFilter):
         The guarantee.
     orders
         Above 1; delta is shared equally between them.
-    failures
-        The part of delta that is kept for what losses fail with.
+    delta_reserve
+        The part of delta that is set aside for the losses' delta floors.
 
     References
     ----------
@@ -861,18 +890,23 @@ class SomeOrderFilter(UnionFilter):
     epsilon: float = field()
     delta: float = field()
     orders: tuple[float, ...] = field(default=ORDERS, converter=_orders)
-    failures: float = 0.0
+    delta_reserve: float = 0.0
     curve: tuple[float, ...] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         epsilon, delta = nonnegative("epsilon", self.epsilon), probability("delta", self.delta)
-        failures = checked_failures("SomeOrderFilter", self.failures, delta)
+        delta_reserve = checked_reserve("SomeOrderFilter", self.delta_reserve, delta)
         # a union bound: each order has an equal share of delta, rounded down so that they fit
-        share = max(0.0, down(delta_beside_failures(delta, failures) / len(self.orders), 2))
+        share = max(0.0, down(delta_beside_reserve(delta, delta_reserve) / len(self.orders), 2))
         curve = tuple(
             divergence_budget(a, epsilon, share) if share > 0 else -1.0 for a in self.orders
         )
-        values = {"epsilon": epsilon, "delta": delta, "failures": failures, "curve": curve}
+        values = {
+            "epsilon": epsilon,
+            "delta": delta,
+            "delta_reserve": delta_reserve,
+            "curve": curve,
+        }
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
@@ -880,12 +914,12 @@ class SomeOrderFilter(UnionFilter):
         """Return epsilon and the orders."""
         return "epsilon", *_units(self.orders)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, where there is one, and the divergence at each order."""
         return rational_cost(loss.pure()), *divergence_costs(loss, self.orders)
 
     def budgets(self) -> tuple[Fraction, ...]:
-        """Return epsilon and the orders' budgets; a negative one is never kept."""
+        """Return epsilon and the orders' budgets; a negative one admits nothing."""
         return Fraction(self.epsilon), *(Fraction(bound) for bound in self.curve)
 
 
@@ -917,7 +951,8 @@ def _units(orders: tuple[float, ...]) -> tuple[str, ...]:
 
 
 # -----------------------------------------------------------------------------
-# The privacy filter of whichever unit lasts longest: epsilons, squares of mu, a divergence.
+# The union of three filters: epsilons, squares of mu, and divergences at one order. It is what a
+# session takes by default, where the noise of later steps is not yet chosen.
 
 
 GAUSSIAN_SHARE = 2 / 3
@@ -934,16 +969,16 @@ class BestFilter(UnionFilter):
     none), all fixed in advance, and the sums only grow: one that is passed stays passed. So a path
     of outcomes ends within budget i exactly if i's own filter would have let all of it through.
 
-    Which sum is kept may depend on the outcomes, and no filter's theorem is about such a choice.
+    Which sum lasts may depend on the outcomes, and no filter's theorem is about such a choice.
     But let L be the log-likelihood ratio of a path, and L_i that of its beginning, up to where
     budget i would be passed: the filter's theorem for the interaction that stops there is
     ``E_P (1 - e^{epsilon - L_i})_+ <= delta_i``. Paths that end within budget i have ``L = L_i``,
     every path ends within some budget, and nothing is negative, so
 
-    ``E_P (1 - e^{epsilon - L})_+ <= sum_i E_P [(1 - e^{epsilon - L_i})_+; i is kept] <= delta``
+    ``E_P (1 - e^{epsilon - L})_+ <= sum_i E_P [(1 - e^{epsilon - L_i})_+; i lasts] <= delta``
 
     (own proof; the same holds with P and Q exchanged). That delta need not be shared at all, as if
-    the sum that is kept were known in advance, is not proven and not claimed.
+    the sum that lasts were known in advance, is not proven and not claimed.
 
     What it costs not to know the best unit in advance is the share of delta: at delta = 1e-6, 4%
     of the answers that the best sum alone would admit with Gaussian noise, and 9% with small
@@ -953,8 +988,8 @@ class BestFilter(UnionFilter):
     ----------
     epsilon, delta
         The guarantee.
-    failures
-        The part of delta that is kept for what losses fail with.
+    delta_reserve
+        The part of delta that is set aside for the losses' delta floors.
 
     References
     ----------
@@ -981,25 +1016,23 @@ class BestFilter(UnionFilter):
 
     epsilon: float = field()
     delta: float = field()
-    failures: float = 0.0
+    delta_reserve: float = 0.0
     mu: float = field(init=False)
     order: float = field(init=False)
     divergence: float = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         epsilon, delta = nonnegative("epsilon", self.epsilon), probability("delta", self.delta)
-        failures = checked_failures("BestFilter", self.failures, delta)
-        mine, others = delta_shares(delta, failures)
-        mu, order, divergence = (
-            _NO_BUDGET,
-            2.0,
-            _NO_BUDGET,
-        )  # at delta 0 only the sum of epsilons admits
+        delta_reserve = checked_reserve("BestFilter", self.delta_reserve, delta)
+        mine, others = delta_shares(delta, delta_reserve)
+        # without a delta only the sum of epsilons admits: the other two have negative budgets
+        mu, order, divergence = _NO_BUDGET, 2.0, _NO_BUDGET
+        # each filter with its own share of delta, as in the proof above
         if mine > 0 and others > 0:
             mu = GaussianFilter.within(epsilon, mine).mu
             order = zcdp_epsilon(largest_rho(epsilon, others), others)[1]
             divergence = divergence_budget(order, epsilon, others)
-        values = {"epsilon": epsilon, "delta": delta, "failures": failures}
+        values = {"epsilon": epsilon, "delta": delta, "delta_reserve": delta_reserve}
         for name, value in {**values, "mu": mu, "order": order, "divergence": divergence}.items():
             object.__setattr__(self, name, value)
 
@@ -1007,50 +1040,55 @@ class BestFilter(UnionFilter):
         """Return epsilon, mu squared and the order."""
         return "epsilon", "mu^2", f"divergence at order {self.order:.6g}"
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, the square of mu and the divergence, where there are any."""
         return (
             rational_cost(loss.pure()),
-            cost_or_beyond(lambda: mu_square_cost(loss)),
-            cost_or_beyond(lambda: divergence_costs(loss, (self.order,))[0]),
+            cost_or_unpayable(lambda: mu_square_cost(loss)),
+            cost_or_unpayable(lambda: divergence_costs(loss, (self.order,))[0]),
         )
 
     def budgets(self) -> tuple[Fraction, ...]:
-        """Return epsilon, the square of mu and the divergence; a negative one is never kept."""
+        """Return epsilon, the square of mu and the divergence; a negative one admits nothing."""
         square = Fraction(self.mu) ** 2 if self.mu >= 0 else Fraction(_NO_BUDGET)
         return Fraction(self.epsilon), square, Fraction(self.divergence)
 
 
-def delta_shares(delta: float, failures: float) -> tuple[float, float]:
+def delta_shares(delta: float, delta_reserve: float) -> tuple[float, float]:
     """Return the deltas of squares of mu and of divergences, rounded down."""
-    left = delta_beside_failures(delta, failures)
+    left = delta_beside_reserve(delta, delta_reserve)
     mine = down(left * GAUSSIAN_SHARE, 2)
     return mine, down(left - mine, 2)  # rounded down, so that mine + others <= delta'
 
 
-def cost_or_beyond(price: Callable[[], Fraction]) -> Fraction:
-    """Return a cost; `BEYOND` every budget where a loss has none in the accounting unit."""
+def cost_or_unpayable(cost: Callable[[], Fraction]) -> Fraction:
+    """Return a cost; `UNPAYABLE` every budget where a loss has none in the accounting unit."""
+    # a loss without a cost in one unit is not refused: that sum ends, the union goes on
     try:
-        return price()
+        return cost()
     except InapplicableError:
-        return BEYOND
+        return UNPAYABLE
 
 
 # -----------------------------------------------------------------------------
-# The privacy filter that keeps a budget in an accountant's unit, where a theorem has one.
+# Which filter keeps a budget in the unit of an accountant; those without a theorem are refused.
 
 
 _FILTERS: dict[str, Callable[[float, float, float], SumFilter]] = {
     "best": BestFilter,
-    "basic": lambda epsilon, delta, failures: PureFilter(epsilon, delta),
+    "basic": lambda epsilon, delta, delta_reserve: PureFilter(epsilon, delta),
     "advanced": ApproximateFilter,
     "concentrated": ConcentratedFilter.within,
-    "renyi": lambda epsilon, delta, failures: SomeOrderFilter(epsilon, delta, failures=failures),
+    "renyi": lambda epsilon, delta, delta_reserve: SomeOrderFilter(
+        epsilon, delta, delta_reserve=delta_reserve
+    ),
     "gaussian": GaussianFilter.within,
 }
 
 
-def filter_for(accountant: str, epsilon: float, delta: float, failures: float = 0.0) -> SumFilter:
+def filter_for(
+    accountant: str, epsilon: float, delta: float, delta_reserve: float = 0.0
+) -> SumFilter:
     """Return the filter that keeps ``(epsilon, delta)`` in the accounting unit of an accountant.
 
     Parameters
@@ -1059,8 +1097,9 @@ def filter_for(accountant: str, epsilon: float, delta: float, failures: float = 
         The accountant's name; ``"best"`` for whichever of three accounting units lasts longest.
     epsilon, delta
         The guarantee.
-    failures
-        The part of delta that is kept for what losses fail with (all of it under ``"basic"``).
+    delta_reserve
+        The part of delta that is set aside for the losses' delta floors (all of it under
+        ``"basic"``).
 
     Raises
     ------
@@ -1078,9 +1117,9 @@ def filter_for(accountant: str, epsilon: float, delta: float, failures: float = 
     if not isinstance(accountant, str):
         raise DomainError(f"filter_for needs an accountant's name, got {accountant!r}")
     epsilon, delta = nonnegative("epsilon", epsilon), probability("delta", delta)
-    failures = checked_failures("filter", failures, delta)
+    delta_reserve = checked_reserve("filter", delta_reserve, delta)
     if accountant in _FILTERS:
-        return _FILTERS[accountant](epsilon, delta, failures)
+        return _FILTERS[accountant](epsilon, delta, delta_reserve)
     raise InapplicableError(
         f"the accountant {accountant!r} has no filter: for privacy loss distributions and "
         "trade-off functions the natural one is false when parameters are chosen adaptively "
@@ -1089,14 +1128,7 @@ def filter_for(accountant: str, epsilon: float, delta: float, failures: float = 
     )
 
 
-# -----------------------------------------------------------------------------
-# Privacy filters: budgets for analyses that choose their privacy parameters as they run.
-#
-# One filter for each accounting unit with a proven theorem; `filter_for` says which.
-
-
 __all__ = [
-    "Amount",
     "ApproximateFilter",
     "BestFilter",
     "ConcentratedFilter",
@@ -1106,6 +1138,7 @@ __all__ = [
     "PureFilter",
     "RenyiFilter",
     "SomeOrderFilter",
-    "Spent",
+    "SpentSums",
+    "UnitTotals",
     "filter_for",
 ]

@@ -22,7 +22,7 @@ def _floats(values: Iterable[float]) -> tuple[float, ...]:
 
 
 @frozen(slots=False, cache_hash=True)
-class Atoms(Pair):
+class FinitePair(Pair):
     """Finitely many losses, with their masses under P and under Q.
 
     Parameters
@@ -34,8 +34,8 @@ class Atoms(Pair):
         ``e^loss q`` but for rounding, within a relative ``error``.
     error
         Relative error of each mass.
-    exact
-        Whether the pair is attained by a mechanism.
+    tight
+        Whether some mechanism has just this pair, so that lower bounds follow from it.
     multiple
         d where every loss is a whole multiple of d.
     loss_error
@@ -46,7 +46,7 @@ class Atoms(Pair):
     An answer that is told as it is with probability 3/4, and turned round with 1/4:
 
     >>> import math
-    >>> pair = Atoms([-math.log(3), math.log(3)], p=[0.25, 0.75], q=[0.75, 0.25])
+    >>> pair = FinitePair([-math.log(3), math.log(3)], p=[0.25, 0.75], q=[0.75, 0.25])
     >>> round(pair.top(), 3)  # log(3)
     1.099
     >>> low, high = pair.profile(np.array([0.5]))
@@ -58,7 +58,7 @@ class Atoms(Pair):
     p: tuple[float, ...] = field(converter=_floats)
     q: tuple[float, ...] = field(converter=_floats)
     error: float = 8 * UNIT
-    exact: bool = True
+    tight: bool = True
     multiple: float | None = None
     loss_error: float = 0.0
 
@@ -68,7 +68,7 @@ class Atoms(Pair):
         same = len(self.losses) == len(self.p) == len(self.q) > 0
         if not (same and rising and np.all(masses >= 0)):
             raise DomainError(
-                "Atoms needs rising finite losses with a non-negative mass under P and under Q "
+                "FinitePair needs rising finite losses with a non-negative mass under P and Q "
                 f"for each, got {len(self.losses)} losses, {len(self.p)} and {len(self.q)} masses"
             )
 
@@ -89,9 +89,9 @@ class Atoms(Pair):
         """Return the masses' own error and that of their sums."""
         return self.error + (len(self.losses) + 2) * UNIT
 
-    def attained(self) -> bool:
-        """Return ``exact``."""
-        return self.exact
+    def is_tight(self) -> bool:
+        """Return ``tight``."""
+        return self.tight
 
     def above(self, loss: Array) -> tuple[Array, Array]:
         """Return the sums over the atoms above."""
@@ -190,15 +190,15 @@ Guarantees = Sequence[tuple[float, Fraction]]
 
 @frozen
 class Vertex:
-    """An atom: the loss and its masses, the failure's not taken out."""
+    """An atom: the loss and its masses, the delta floor not taken out."""
 
     loss: float
     p: Fraction
     q: Fraction
 
 
-def from_profile(epsilons: Iterable[float], deltas: Iterable[float]) -> tuple[float, Atoms]:
-    """Return the failure and the pair that dominate all that keeps the guarantees given.
+def from_profile(epsilons: Iterable[float], deltas: Iterable[float]) -> tuple[float, FinitePair]:
+    """Return the delta floor and the pair that dominate all that keeps the guarantees given.
 
     Parameters
     ----------
@@ -209,9 +209,9 @@ def from_profile(epsilons: Iterable[float], deltas: Iterable[float]) -> tuple[fl
 
     Returns
     -------
-    failure : float
+    delta_floor : float
         The probability with which the two are told apart: the least delta that is of use.
-    pair : Atoms
+    pair : FinitePair
         The pair otherwise; its losses are epsilons given and their negatives.
 
     References
@@ -221,8 +221,8 @@ def from_profile(epsilons: Iterable[float], deltas: Iterable[float]) -> tuple[fl
 
     Examples
     --------
-    >>> failure, pair = from_profile([0.5, 1.0], [0.1, 1e-6])
-    >>> failure, pair.losses
+    >>> delta_floor, pair = from_profile([0.5, 1.0], [0.1, 1e-6])
+    >>> delta_floor, pair.losses
     (1e-06, (-1.0, -0.5, 0.5, 1.0))
     """
     guarantees = useful(epsilons, deltas)
@@ -233,7 +233,7 @@ def from_profile(epsilons: Iterable[float], deltas: Iterable[float]) -> tuple[fl
             return _conditional(atoms, guarantees[-1][1])
         # fewer guarantees have a higher hull
         guarantees = [g for g in guarantees if g[0] not in weak]
-    return 1.0, Atoms((0.0,), (1.0,), (1.0,), exact=False)
+    return 1.0, FinitePair((0.0,), (1.0,), (1.0,), tight=False)
 
 
 def useful(epsilons: Iterable[float], deltas: Iterable[float]) -> list[tuple[float, Fraction]]:
@@ -308,16 +308,16 @@ def _below(
     return (b[2] - a[2]) * (c[1] - a[1]) < (c[2] - a[2]) * (b[1] - a[1])
 
 
-def _conditional(hull: Sequence[Vertex], failure: Fraction) -> tuple[float, Atoms]:
-    rest = 1 - failure
-    atoms = Atoms(
+def _conditional(hull: Sequence[Vertex], delta_floor: Fraction) -> tuple[float, FinitePair]:
+    rest = 1 - delta_floor
+    atoms = FinitePair(
         [v.loss for v in hull],
         # given that the two are not told apart: divided by 1 - D
         [float(v.p / rest) for v in hull],
         [float(v.q / rest) for v in hull],
-        exact=False,
+        tight=False,
     )
-    return ceiling(failure), atoms
+    return ceiling(delta_floor), atoms
 
 
 # -----------------------------------------------------------------------------
@@ -330,8 +330,8 @@ def _conditional(hull: Sequence[Vertex], failure: Fraction) -> tuple[float, Atom
 
 
 @frozen(cache_hash=True)
-class TailedAtoms(Symmetric):
-    """Symmetric atoms, and beyond them tails that fall exponentially; not attained.
+class TailedPair(Symmetric):
+    """Symmetric atoms, and beyond them tails that fall exponentially; not tight.
 
     Parameters
     ----------
@@ -343,7 +343,7 @@ class TailedAtoms(Symmetric):
         c, positive: how fast P's upper tail falls.
     """
 
-    atoms: Atoms = field()
+    atoms: FinitePair = field()
     mass: float
     rate: float
 
@@ -351,7 +351,7 @@ class TailedAtoms(Symmetric):
         """Return the atoms', and that of an exponential which is above 1e-300."""
         return self.atoms.tail_error() + 4096 * UNIT
 
-    def attained(self) -> bool:
+    def is_tight(self) -> bool:
         """Return False: it bounds, and no mechanism need attain it."""
         return False
 
@@ -372,7 +372,7 @@ class TailedAtoms(Symmetric):
         return p, self.mass * (c / (1 + c)) * math.exp(-start) * np.exp(-(1 + c) * beyond)
 
 
-def with_tails(guarantees: Guarantees, rate: float) -> TailedAtoms | None:
+def with_tails(guarantees: Guarantees, rate: float) -> TailedPair | None:
     """Return the pair of guarantees the last of which, (s, y), goes on as ``y e^{-rate (l - s)}``.
 
     The slope of the hull must not be above that of the tail where it ends; guarantees before
@@ -391,17 +391,17 @@ def with_tails(guarantees: Guarantees, rate: float) -> TailedAtoms | None:
                 Vertex(last.loss, last.p - tail, last.q - tail / t),
             )
             mass = float(tail + kept[-1][1])
-            return TailedAtoms(_atoms([ends[0], *atoms[1:-1], ends[1]]), mass, rate)
+            return TailedPair(_atoms([ends[0], *atoms[1:-1], ends[1]]), mass, rate)
         kept = [*kept[:-2], kept[-1]] if len(kept) > 1 else []
     return None
 
 
-def _atoms(hull: Sequence[Vertex]) -> Atoms:
-    return Atoms(
+def _atoms(hull: Sequence[Vertex]) -> FinitePair:
+    return FinitePair(
         [v.loss for v in hull],
         [float(v.p) for v in hull],
         [float(v.q) for v in hull],
-        exact=False,
+        tight=False,
     )
 
 

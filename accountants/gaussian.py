@@ -61,7 +61,7 @@ class GaussianDP(SumAccountant):
 
     def pruning_bounds(self, state: SumState, delta: float) -> Sequence[PruningBound]:
         """Return the pruning bounds of the sum of squares, and of the Renyi order of this state."""
-        rest = remaining_delta(probability("delta", delta), state.failure)
+        rest = remaining_delta(probability("delta", delta), state.delta_floor)
         if not 0 < rest < 1:
             return []
 
@@ -69,15 +69,13 @@ class GaussianDP(SumAccountant):
             mu = gdp_mu(loss)
             return up(mu * mu)
 
-        most, fails, upper = (
-            flooring(state.total),
-            flooring(state.failure),
-            self.upper(state, delta),
-        )
+        # rounded down: only sums that are certainly no larger take this state's epsilon
+        most, least_floor = flooring(state.total), flooring(state.delta_floor)
+        upper = self.upper(state, delta)
 
-        def no_more(squares: Array, failures: Array) -> Array:
-            # no larger a sum of squares and no more failures: no larger an epsilon
-            return np.where((squares <= most) & (failures <= fails), upper, np.inf)
+        def no_more(squares: Array, floors: Array) -> Array:
+            # no larger a sum of squares and no larger floors: no larger an epsilon
+            return np.where((squares <= most) & (floors <= least_floor), upper, np.inf)
 
         bounds = [PruningBound(cost, delta_floor_of, no_more)]
         order = zcdp_epsilon(ceiling(state.total / 2), rest)[1]

@@ -27,11 +27,10 @@ from attrs import field, frozen
 from numpy.typing import NDArray
 
 from accountants.accountant import Accountant
-from accountants.bounds import Bounds
 from accountants.certification import ACCOUNTANTS, measure, term_mu, term_renyi, term_rho
 from accountants.distribution import Distribution
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
-from accountants.numerics import UNIT, Array, shown
+from accountants.numerics import UNIT, Array, Bounds, shown
 from accountants.terms import Term
 from accountants.world import Worlds, fold, merged, worlds
 

@@ -116,6 +116,7 @@ class IndividualFilter:
         def costs(values: Array) -> Array:
             with np.errstate(all="ignore"):
                 sizes = np.abs(_floats(values))
+                # mu = norm / sigma, and more where rounding moves values farther apart
                 ratio = sizes / scale + more
                 return np.where(sizes == 0, 0.0, up(ratio * ratio, 8))
 
@@ -131,6 +132,7 @@ class IndividualFilter:
             records with i in it, the step's outcomes on S and on S without i are mu-GDP. A cost
             that is not a number of at least 0 cannot be paid.
         """
+        # sums rounded up against a budget rounded down: no record is admitted beyond mu^2
         after = self._after(state, costs)
         limit = self._limit()
         return after.map(lambda sums: sums <= limit)
@@ -155,6 +157,7 @@ class IndividualFilter:
     def remaining(self, state: IndividualState) -> Secret[Array]:
         """Return what each record has left, rounded down; never below 0."""
         limit = self._limit()
+        # one float down covers the rounding of the difference
         return state.sums.map(lambda sums: np.maximum(0.0, np.nextafter(limit - sums, -math.inf)))
 
     def guarantee(self, delta: float) -> EpsilonDelta:

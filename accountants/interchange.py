@@ -402,7 +402,7 @@ def _grouped(term: Term, neighbors: str) -> Any:
 # ==================================  ==================================================  ========
 # event                               term                                                relation
 # ==================================  ==================================================  ========
-# NoOp, NonPrivate                    nothing; a loss with failure 1                      any
+# NoOp, NonPrivate                    nothing; a loss with delta floor 1                      any
 # Gaussian, Laplace, DiscreteLaplace  the loss of that name                               any
 # RandomizedResponse                  ``Pure`` (2 buckets), ``RandomizedResponse``        replace
 # ZCDp with xi = 0                    ``ZeroConcentrated``                                any

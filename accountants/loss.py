@@ -1,7 +1,7 @@
 """What one mechanism costs: the contract that every privacy loss keeps.
 
 A *loss* describes a pair of output distributions (P, Q), one for each of two
-neighbouring data sets, in both directions. With probability at most `failure` anything
+neighbouring data sets, in both directions. With probability at most `delta_floor` anything
 may happen (the two are told apart); outside of that event the loss offers any subset of
 exact functionals:
 
@@ -30,9 +30,8 @@ from typing import ClassVar
 import numpy as np
 from attrs import fields, has
 
-from accountants.bounds import Bounds
 from accountants.errors import InapplicableError
-from accountants.numerics import Array, down, shown, up
+from accountants.numerics import Array, Bounds, down, shown, up
 from accountants.pair import Pair
 
 
@@ -59,21 +58,21 @@ class PrivacyLoss:
     theorem: ClassVar[str] = ""
     """What the functionals rest on, with author, year and number."""
 
-    gaussian_pair: ClassVar[bool] = False
+    is_gaussian_pair: ClassVar[bool] = False
     """True where the pair is exactly N(0, 1) against N(mu, 1), which composes in closed form."""
 
-    grouped_exact: ClassVar[bool] = False
+    grouped_is_tight: ClassVar[bool] = False
     """Whether some mechanism with this loss attains `grouped`, at the distance of a group."""
 
-    response_pair: ClassVar[bool] = False
-    """True where the pair is exactly randomized response at `pure`, after `failure`."""
+    is_response_pair: ClassVar[bool] = False
+    """True where the pair is exactly randomized response at `pure`, after `delta_floor`."""
 
-    def failure(self) -> float:
+    def delta_floor(self) -> float:
         """Return the probability mass delta on which nothing is promised."""
         return 0.0
 
     def pair(self) -> Pair | None:
-        """Return the dominating pair outside of the failure, with the unit against without."""
+        """Return the dominating pair beside the delta floor, with the unit against without."""
         return None
 
     def pure(self) -> float | None:
@@ -101,12 +100,12 @@ class PrivacyLoss:
         return None
 
     def profile(self, epsilon: float) -> Bounds | None:
-        """Return delta(epsilon) of the whole loss, its failure included, as a bracket.
+        """Return delta(epsilon) of the whole loss, its delta floor included, as a bracket.
 
         By default that of the pair's costlier direction.
         """
         pair = self.pair()
-        return None if pair is None else _profile(pair, self.failure(), epsilon)
+        return None if pair is None else _profile(pair, self.delta_floor(), epsilon)
 
     def epsilon_at(self, delta: float) -> Bounds | None:
         """Return the tight epsilon at ``delta``, where that is had faster than from `profile`."""
@@ -149,16 +148,16 @@ def _renyi(pair: Pair, orders: Array) -> Array | None:
     return np.where(np.isnan(costlier), np.inf, costlier)
 
 
-def _profile(pair: Pair, failure: float, epsilon: float) -> Bounds:
+def _profile(pair: Pair, delta_floor: float, epsilon: float) -> Bounds:
     lower, upper = 0.0, 0.0
     for direction in {pair, pair.reversed()}:
         low, high = direction.profile(np.array([epsilon]))
-        lower = max(lower, float(low[0]) if pair.attained() else 0.0)
+        lower = max(lower, float(low[0]) if pair.is_tight() else 0.0)
         upper = max(upper, float(high[0]))
-    least = failure if pair.attained() else 0.0
+    least = delta_floor if pair.is_tight() else 0.0
     # F + (1 - F) delta' at both ends; below only where a mechanism attains the pair
     lower = least + (1 - least) * lower
-    return Bounds(max(0.0, down(lower)), min(1.0, up(failure + (1 - failure) * upper)))
+    return Bounds(max(0.0, down(lower)), min(1.0, up(delta_floor + (1 - delta_floor) * upper)))
 
 
 def mirrored(profile: Callable[[float], Bounds], epsilon: float) -> Bounds:

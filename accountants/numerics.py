@@ -1,4 +1,4 @@
-"""Rounding that never under-reports: every bound of this package moves outward.
+"""Numbers that never under-report: outward rounding, brackets, and roots between proven ends.
 
 A float computation of ``n`` basic steps has relative error at most about
 ``n * 2**-53``; `up` and `down` move a result past that error. Sums that decide a
@@ -15,7 +15,10 @@ from fractions import Fraction
 from typing import TypeVar
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import NDArray
+
+from accountants.errors import DomainError
 
 UNIT = 2.0**-53
 """Relative error of one correctly rounded operation (float64)."""
@@ -86,6 +89,48 @@ def quotient(value: float, by: float) -> float:
 def flooring(value: Fraction) -> float:
     """Return the greatest float that is at most the rational ``value``."""
     return -ceiling(-value) + 0.0  # not minus zero
+
+
+# -----------------------------------------------------------------------------
+# The answer of every accountant: a bracket around the tight value.
+
+
+@frozen
+class Bounds:
+    """A proven bracket ``lower <= truth <= upper``.
+
+    The truth is the tight epsilon (or delta) of the composition of the declared
+    losses; a mechanism that does not attain its declared loss may lie below.
+
+    Parameters
+    ----------
+    lower, upper
+        In nats for an epsilon, a probability for a delta. ``upper`` may be infinite.
+
+    Examples
+    --------
+    >>> from accountants import Laplace, Renyi, Repeated, Spend, measure
+    >>> bounds = measure(Repeated(Spend(Laplace(epsilon=0.1)), 100), Renyi(), delta=1e-6).bounds
+    >>> bounds.lower < bounds.upper
+    True
+    >>> print(bounds)  # the lower end rounded down, the upper end up
+    [0.0999979, 4.98418]
+    >>> Bounds(2.0, 1.0)
+    Traceback (most recent call last):
+        ...
+    accountants.errors.DomainError: bounds must satisfy lower <= upper, got 2.0 and 1.0
+    """
+
+    lower: float
+    upper: float = field()
+
+    @upper.validator
+    def _ordered(self, _: object, upper: float) -> None:
+        if math.isnan(self.lower) or math.isnan(upper) or self.lower > upper:
+            raise DomainError(f"bounds must satisfy lower <= upper, got {self.lower} and {upper}")
+
+    def __str__(self) -> str:
+        return f"[{shown(self.lower, upward=False)}, {shown(self.upper, upward=True)}]"
 
 
 # -----------------------------------------------------------------------------

@@ -2,14 +2,14 @@
 
 Losses are chosen as outcomes come in; L_t is the log-likelihood ratio of all
 outcomes up to time t, P against Q. An *odometer* reads eps_t off what was spent so far, such
-that, outside of failures, one of two statements holds (`Odometer.uniform` says which):
+that, outside of the delta floors, one of two statements holds (`Odometer.uniform` says which):
 
 * uniform: ``P(L_t > eps_t for some t) <= delta'``, the definition of Rogers et al. 2016;
 * at every stopping rule tau, whatever it looks at: ``E_P (1 - e^{eps_tau - L_tau})_+ <= delta'``,
   that is ``P(S) <= E_Q[e^{eps_tau} 1_S] + delta'`` for every event S. The first implies it.
 
-Losses may fail with probabilities that sum to at most F on every path, a part of delta that
-is set aside in advance; then ``P(S) <= E_Q[e^{eps_tau} 1_S] + F + (1 - F) delta'``.
+The losses' delta floors may sum to at most F, the ``delta_reserve``, on every path: a part of
+delta that is set aside in advance; then ``P(S) <= E_Q[e^{eps_tau} 1_S] + F + (1 - F) delta'``.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from accountants.errors import (
     whole,
 )
 from accountants.filters import (
-    BEYOND,
     ORDERS,
+    UNPAYABLE,
     ExactSums,
-    Spent,
-    checked_failures,
+    SpentSums,
     checked_orders,
-    cost_or_beyond,
-    delta_beside_failures,
+    checked_reserve,
+    cost_or_unpayable,
+    delta_beside_reserve,
     delta_shares,
     divergence_costs,
     mu_square_cost,
@@ -58,37 +58,40 @@ class Odometer(ExactSums):
     delta: float
 
     def __attrs_post_init__(self) -> None:
-        """Check delta and failures, as floats: a positive part must be left beside the failures."""
+        """Check delta and its reserve, as floats: a positive part must be left beside it."""
         kind = type(self).__name__
         delta = probability(f"{kind}.delta", self.delta)
-        failures = checked_failures(kind, self.failures, delta)
-        if not 0 < delta_beside_failures(delta, failures) < 1:
+        delta_reserve = checked_reserve(kind, self.delta_reserve, delta)
+        # delta' = (delta - F) / (1 - F) is all that the statements about L_t may use
+        if not 0 < delta_beside_reserve(delta, delta_reserve) < 1:
             raise InapplicableError(
-                f"{kind} needs a delta beside the failures, in (0, 1), got "
-                f"delta {delta!r} and failures {failures!r}; PureOdometer needs none"
+                f"{kind} needs a delta beside the reserve, in (0, 1), got "
+                f"delta {delta!r} and delta_reserve {delta_reserve!r}; PureOdometer needs none"
             )
         object.__setattr__(self, "delta", delta)
-        object.__setattr__(self, "failures", failures)
+        object.__setattr__(self, "delta_reserve", delta_reserve)
 
-    def epsilon(self, state: Spent) -> float:
+    def epsilon(self, state: SpentSums) -> float:
         """Return eps_t of the state, rounded up."""
         raise NotImplementedError
 
-    def spend(self, state: Spent, loss: PrivacyLoss, times: int = 1) -> Spent:
+    def spend(self, state: SpentSums, loss: PrivacyLoss, times: int = 1) -> SpentSums:
         """Return the state after spending ``loss`` ``times`` times.
 
         Raises
         ------
         BudgetError
-            If the losses' failures would pass their part of delta; the state stays what it was.
+            If the losses' delta floors would pass the reserve; the state stays what it was.
         """
         after = self._after(state, loss, times)
-        # F must bound the failures on every path, so they are the one sum with a budget
-        if after.failure > Fraction(self.failures):
-            fitting = (Fraction(self.failures) - state.failure) // Fraction(loss.failure())
+        # F must bound the delta floors on every path, so they are the one sum with a budget
+        if after.delta_floor > Fraction(self.delta_reserve):
+            fitting = (Fraction(self.delta_reserve) - state.delta_floor) // Fraction(
+                loss.delta_floor()
+            )
             raise BudgetError(
-                f"{loss!r}, {times} times, fails with more than what remains of the odometer's "
-                f"failures = {self.failures!r}; it fits {fitting} times",
+                f"{loss!r}, {times} times, have a delta floor above what remains of the odometer's "
+                f"delta_reserve = {self.delta_reserve!r}; it fits {fitting} times",
                 loss,
                 times,
                 fitting,
@@ -97,7 +100,7 @@ class Odometer(ExactSums):
 
 
 def _of_pure(value: float) -> float:
-    return probability("PureOdometer.failures", value)
+    return probability("PureOdometer.delta_reserve", value)
 
 
 @frozen
@@ -106,8 +109,8 @@ class PureOdometer(Odometer):
 
     Parameters
     ----------
-    failures
-        The delta for what losses fail with.
+    delta_reserve
+        The budget of the losses' delta floors.
 
     References
     ----------
@@ -125,26 +128,27 @@ class PureOdometer(Odometer):
     theorem: ClassVar[str] = "a sum is an odometer: Rogers, Roth, Ullman & Vadhan 2016"
     uniform: ClassVar[bool] = True
 
-    failures: float = field(default=0.0, converter=_of_pure)
+    delta_reserve: float = field(default=0.0, converter=_of_pure)
 
     def __attrs_post_init__(self) -> None:
-        """Check nothing: a sum of epsilons needs no delta beside the failures."""
+        """Check nothing: a sum of epsilons needs no delta beside the reserve."""
 
     @property
     def delta(self) -> float:  # type: ignore[override]
-        """The failures."""
-        return self.failures
+        """The reserve."""
+        return self.delta_reserve
 
     def units(self) -> tuple[str, ...]:
         """Return epsilon."""
         return ("epsilon",)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon."""
         return (rational_cost(pure_epsilon(loss)),)
 
-    def epsilon(self, state: Spent) -> float:
+    def epsilon(self, state: SpentSums) -> float:
         """Return the sum."""
+        # it holds on every path, so there is no union and no conversion; the rational is rounded up
         return ceiling(state.sums[0])
 
 
@@ -158,21 +162,22 @@ class _OrdersOdometer(Odometer):
 
     delta: float = field()
     orders: tuple[float, ...] = field(default=ORDERS, converter=_orders)
-    failures: float = 0.0
+    delta_reserve: float = 0.0
     uniform: bool = True
 
     def divergences(self, sums: tuple[Fraction, ...]) -> Array:
         """Return the total divergence at each order, rounded up, from the sums but epsilon's."""
         raise NotImplementedError
 
-    def epsilon(self, state: Spent) -> float:
+    def epsilon(self, state: SpentSums) -> float:
         """Return the least of the bounds; all of them hold at once."""
         total, *others = state.sums
+        # all sums are rounded up, as the bounds rise in them
         epsilon, divergences = ceiling(total), self.divergences(tuple(others))
         orders = np.array(self.orders)
-        share = down(
-            delta_beside_failures(self.delta, self.failures) / len(orders), 2
-        )  # a union over the orders
+        # a union bound: each order has the share delta' / k, rounded down so that they fit
+        share = down(delta_beside_reserve(self.delta, self.delta_reserve) / len(orders), 2)
+        # a share that underflows proves nothing; the sum of epsilons needs none
         if not share > 0:
             return epsilon
         if self.uniform:
@@ -181,6 +186,7 @@ class _OrdersOdometer(Odometer):
         else:
             # optional stopping: E e^{(a-1) (L_tau - sum D_a,i)} <= 1, converted at the share
             values = renyi_to_epsilon(divergences, orders, share)
+        # the sum of epsilons holds on every path, so it may be taken without a share of delta
         return max(0.0, min(epsilon, float(values.min())))
 
 
@@ -201,8 +207,8 @@ class RenyiOdometer(_OrdersOdometer):
         Of the statement.
     orders
         Above 1; delta is shared equally between them. Small ones serve large sums.
-    failures
-        The part of delta that is kept for what losses fail with.
+    delta_reserve
+        The part of delta that is set aside for the losses' delta floors.
     uniform
         Which of the two statements; False is tighter.
 
@@ -227,7 +233,7 @@ class RenyiOdometer(_OrdersOdometer):
         """Return epsilon and the orders."""
         return "epsilon", *(f"divergence at order {order:.6g}" for order in self.orders)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, where there is one, and the divergence at each order."""
         return rational_cost(loss.pure()), *divergence_costs(loss, self.orders)
 
@@ -242,7 +248,7 @@ class ConcentratedOdometer(_OrdersOdometer):
 
     Parameters
     ----------
-    delta, orders, failures, uniform
+    delta, orders, delta_reserve, uniform
         As there.
 
     References
@@ -252,7 +258,7 @@ class ConcentratedOdometer(_OrdersOdometer):
     Examples
     --------
     >>> from accountants.losses.pure import Approximate
-    >>> odometer = ConcentratedOdometer(delta=1e-6, failures=1e-7)
+    >>> odometer = ConcentratedOdometer(delta=1e-6, delta_reserve=1e-7)
     >>> state = odometer.spend(odometer.start(), Approximate(epsilon=0.1, delta=1e-10), 100)
     >>> round(odometer.epsilon(state), 3)
     6.524
@@ -265,13 +271,14 @@ class ConcentratedOdometer(_OrdersOdometer):
         """Return epsilon and rho."""
         return "epsilon", "rho"
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon, where there is one, and rho."""
         return rational_cost(loss.pure()), rho_cost(loss)
 
     def divergences(self, sums: tuple[Fraction, ...]) -> Array:
         """Return the line ``a sum rho_i``."""
         (rho,) = sums
+        # D_a <= a rho for every loss with that rho, and so for the sums; rounded up
         with np.errstate(over="ignore"):
             return up(np.array(self.orders) * ceiling(rho))
 
@@ -303,8 +310,8 @@ class GaussianOdometer(Odometer):
         Of the statement.
     first, ratio, count
         The grid.
-    failures
-        The part of delta that is kept for what losses fail with.
+    delta_reserve
+        The part of delta that is set aside for the losses' delta floors.
 
     References
     ----------
@@ -327,7 +334,7 @@ class GaussianOdometer(Odometer):
     first: float = field(default=2.0**-6, converter=_of_first)
     ratio: float = field(default=2.0**0.125, converter=_of_ratio)
     count: int = field(default=96, converter=_of_count)
-    failures: float = 0.0
+    delta_reserve: float = 0.0
 
     def __attrs_post_init__(self) -> None:
         if not self.ratio > 1:
@@ -343,16 +350,17 @@ class GaussianOdometer(Odometer):
         """Return mu squared."""
         return ("mu^2",)
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the square of mu."""
         return (mu_square_cost(loss),)
 
-    def epsilon(self, state: Spent) -> float:
+    def epsilon(self, state: SpentSums) -> float:
         """Return the exact epsilon of the first budget that is not passed."""
         budgets = (self.first * self.ratio**j for j in range(self.count))
         # the first budget that the sum does not pass: compared exactly, as the filter j would
         mu = next((m for m in budgets if state.sums[0] <= Fraction(m) ** 2), math.inf)
-        share = down(delta_beside_failures(self.delta, self.failures) / self.count, 2)
+        # a union over the filters of the grid, each with an equal share of delta'
+        share = down(delta_beside_reserve(self.delta, self.delta_reserve) / self.count, 2)
         return gdp_epsilon(mu, share).upper if share > 0 else math.inf
 
 
@@ -369,8 +377,8 @@ class BestOdometer(Odometer):
     ----------
     delta
         Of the statement.
-    failures
-        The part of delta that is kept for what losses fail with.
+    delta_reserve
+        The part of delta that is set aside for the losses' delta floors.
 
     References
     ----------
@@ -392,13 +400,14 @@ class BestOdometer(Odometer):
     uniform: ClassVar[bool] = False
 
     delta: float = field()
-    failures: float = 0.0
+    delta_reserve: float = 0.0
     gaussian: GaussianOdometer = field(init=False)
     renyi: RenyiOdometer = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        mine, others = delta_shares(self.delta, self.failures)
+        # the two odometers have no reserve of their own: they share what is left beside this one
+        mine, others = delta_shares(self.delta, self.delta_reserve)
         object.__setattr__(self, "gaussian", GaussianOdometer(mine))
         object.__setattr__(self, "renyi", RenyiOdometer(others, uniform=False))
 
@@ -406,18 +415,20 @@ class BestOdometer(Odometer):
         """Return mu squared, epsilon and the orders."""
         return *self.gaussian.units(), *self.renyi.units()
 
-    def prices(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the square of mu, the pure epsilon, and the divergence at each order."""
         orders = self.renyi.orders
         try:
             costs = divergence_costs(loss, orders)
         except InapplicableError:  # a loss without a curve ends these sums; the others go on
-            costs = (BEYOND,) * len(orders)
-        return cost_or_beyond(lambda: mu_square_cost(loss)), rational_cost(loss.pure()), *costs
+            costs = (UNPAYABLE,) * len(orders)
+        return cost_or_unpayable(lambda: mu_square_cost(loss)), rational_cost(loss.pure()), *costs
 
-    def epsilon(self, state: Spent) -> float:
+    def epsilon(self, state: SpentSums) -> float:
         """Return the least of the bounds."""
         square, *others = state.sums
+        # (1 - e^{min_i eps_i - L})_+ is at most the sum of the (1 - e^{eps_i - L})_+
         return min(
-            self.gaussian.epsilon(Spent((square,))), self.renyi.epsilon(Spent(tuple(others)))
+            self.gaussian.epsilon(SpentSums((square,))),
+            self.renyi.epsilon(SpentSums(tuple(others))),
         )

@@ -21,7 +21,7 @@ Three views of a pair, the first of which every pair has:
                        ``Im z = t``: where a contour integral may stop
 =====================  ==========================================================
 
-What anything may happen on (`PrivacyLoss.failure`) is not part of the pair.
+What anything may happen on (`PrivacyLoss.delta_floor`) is not part of the pair.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Pair:
         """Return the relative error of what `above` and `below` return (beside 1e-300)."""
         return 1e-13
 
-    def attained(self) -> bool:
+    def is_tight(self) -> bool:
         """Whether a mechanism attains the pair and its compositions: then it bounds from below."""
         return True
 
@@ -201,9 +201,9 @@ class Reversed(Pair):
         """Return the pair's."""
         return self.pair.tail_error()
 
-    def attained(self) -> bool:
+    def is_tight(self) -> bool:
         """As the pair."""
-        return self.pair.attained()
+        return self.pair.is_tight()
 
     def top(self) -> float:
         """Return minus the pair's bottom."""
@@ -308,12 +308,12 @@ _SUM_BATCH = 256
 
 
 @frozen
-class Unattained(Pair):
+class LooseBound(Pair):
     """The pair, as an upper bound only."""
 
     pair: Pair
 
-    def attained(self) -> bool:
+    def is_tight(self) -> bool:
         """Return False."""
         return False
 
@@ -352,7 +352,7 @@ class Unattained(Pair):
     def reversed(self) -> Pair:
         """Return the pair's, as an upper bound only."""
         other = self.pair.reversed()
-        return self if other == self.pair else Unattained(other)
+        return self if other == self.pair else LooseBound(other)
 
 
 # -----------------------------------------------------------------------------

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from accountants.bounds import Bounds
 from accountants.certification import Answer
 from accountants.errors import AccountingError, DomainError
 from accountants.guarantee import Guarantee
-from accountants.numerics import Array, shown
+from accountants.numerics import Array, Bounds, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -22,7 +22,6 @@ from accountants.accountant import (
     pure_sum_bound,
     remaining_delta,
 )
-from accountants.bounds import Bounds
 from accountants.definitions import (
     LARGEST_MU,
     Curve,
@@ -34,7 +33,7 @@ from accountants.definitions import (
 )
 from accountants.errors import nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.numerics import Array, ceiling, up
+from accountants.numerics import Array, Bounds, ceiling, up
 
 
 @frozen
@@ -44,7 +43,7 @@ class RenyiState:
     square: Fraction = Fraction()
     rest: Chain = field(factory=Chain)
     pure: Fraction | None = Fraction()
-    failure: Fraction = Fraction()
+    delta_floor: Fraction = Fraction()
     floor: Floor = field(factory=Floor)
 
 
@@ -78,9 +77,9 @@ class Renyi(AdditiveAccountant[RenyiState]):
         return RenyiState()
 
     def compose(self, state: RenyiState, loss: PrivacyLoss, times: int = 1) -> RenyiState:
-        """Add the loss's curve and failure, ``times`` times."""
+        """Add the loss's curve and delta floor, ``times`` times."""
         times = whole("times", times, least=0)
-        eps, mu = loss.pure(), loss.mu() if loss.gaussian_pair else None
+        eps, mu = loss.pure(), loss.mu() if loss.is_gaussian_pair else None
         if eps is None and mu is None:
             renyi_divergence(loss, np.array([2.0]))  # refuses here a loss that has no curve
         # such a loss stays in the list of curves, where it is infinite
@@ -93,15 +92,15 @@ class Renyi(AdditiveAccountant[RenyiState]):
             state.square + (Fraction(mu) ** 2 * times if mu is not None else 0),
             state.rest if mu is not None else state.rest.add(loss, times),
             pure,
-            state.failure + Fraction(loss.failure()) * times,
+            state.delta_floor + Fraction(loss.delta_floor()) * times,
             state.floor.add(loss, times),
         )
 
     def upper(self, state: RenyiState, delta: float) -> float:
-        """Return the best order's epsilon at what the failures leave of ``delta``."""
+        """Return the best order's epsilon at what the delta floors leave of ``delta``."""
         if delta >= 1:  # holds always, even of what surely fails
             return 0.0
-        rest = remaining_delta(delta, state.failure)
+        rest = remaining_delta(delta, state.delta_floor)
         if rest >= 1:
             return 0.0
         if rest < 0:
@@ -120,7 +119,7 @@ class Renyi(AdditiveAccountant[RenyiState]):
 
     def pruning_bounds(self, state: RenyiState, delta: float) -> Sequence[PruningBound]:
         """Return the pruning bounds of the order that certifies, and of the pure sum."""
-        rest = remaining_delta(probability("delta", delta), state.failure)
+        rest = remaining_delta(probability("delta", delta), state.delta_floor)
         bounds = [pure_sum_bound(pure_or_infinite, delta_floor_of, delta)]
         if 0 < rest < 1:
             order = renyi_epsilon(curve(state), rest)[1]
@@ -129,7 +128,7 @@ class Renyi(AdditiveAccountant[RenyiState]):
 
     def price(self, state: RenyiState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return each loss's divergence at the order that certifies."""
-        rest = remaining_delta(probability("delta", delta), state.failure)
+        rest = remaining_delta(probability("delta", delta), state.delta_floor)
         order = renyi_epsilon(curve(state), rest)[1] if 0 < rest < 1 else math.inf
         if math.isinf(order):
             return lambda loss: _or_infinite(loss.pure())
@@ -165,11 +164,11 @@ def _slope(state: RenyiState) -> float:
 
 
 def _delta(state: RenyiState, epsilon: float) -> float:
-    """Return ``F + (1 - F) delta'``: all failures, else what the curve proves at ``epsilon``."""
-    failure = min(Fraction(1), state.failure)
+    """Return ``F + (1 - F) delta'``: the floors, else what the curve proves at ``epsilon``."""
+    delta_floor = min(Fraction(1), state.delta_floor)
     if state.pure is not None and state.pure <= Fraction(epsilon):
-        return ceiling(failure)
+        return ceiling(delta_floor)
     log_rest = renyi_log_delta(curve(state), epsilon)
     # e^x of a rounded x is off by |x| units
     rest = up(math.exp(log_rest), 4 + 2 * abs(log_rest)) + 1e-323
-    return min(1.0, ceiling(failure + (1 - failure) * Fraction(rest)))
+    return min(1.0, ceiling(delta_floor + (1 - delta_floor) * Fraction(rest)))

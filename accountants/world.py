@@ -27,13 +27,12 @@ from attrs import define, field, frozen
 
 from accountants import losses
 from accountants.accountant import Accountant, Cost, Floor, PruningBound
-from accountants.bounds import Bounds
 from accountants.definitions import LARGEST_MU, approximate_epsilon_floor
 from accountants.errors import DomainError, InapplicableError
 from accountants.loss import PrivacyLoss
 from accountants.losses.composite import Composite, Envelope, covers, split
 from accountants.losses.sampling import Sampled as SampledLoss
-from accountants.numerics import Array, ceiling, up
+from accountants.numerics import Array, Bounds, ceiling, up
 from accountants.terms import (
     Allocated,
     Grouped,
@@ -94,10 +93,10 @@ class Worlds:
     --------
     >>> from accountants import Gaussian, Laplace
     >>> towns = Parallel([Spend(Laplace(epsilon=0.5)), Spend(Gaussian(mu=0.5))], ["A", "B"])
-    >>> found = worlds(Sequential([Spend(Laplace(epsilon=0.1)), towns]))
-    >>> found.common, found.exact
+    >>> possible = worlds(Sequential([Spend(Laplace(epsilon=0.1)), towns]))
+    >>> possible.common, possible.exact
     ({Laplace(epsilon=0.1): 1}, True)
-    >>> [world.labels for world in found]
+    >>> [world.labels for world in possible]
     [('A',), ('B',)]
     """
 
@@ -191,11 +190,11 @@ def _parallel(choices: list[Worlds], labels: tuple[tuple[str, ...], ...]) -> Wor
         label = labels[i] if labels else ()
         every += [World(world.spends, label + world.labels) for world in choice]
     # a unit lies in one choice, so worlds are the union of the choices' worlds
-    kept = _prune(every)
+    pruned = _prune(every)
     exact = all(choice.exact for choice in choices)
-    if len(kept) == 1:
-        return Worlds(kept[0].spends, (World({}, kept[0].labels),), exact)
-    return Worlds({}, kept, exact)
+    if len(pruned) == 1:
+        return Worlds(pruned[0].spends, (World({}, pruned[0].labels),), exact)
+    return Worlds({}, pruned, exact)
 
 
 def _repeated(inner: Worlds, times: int) -> Worlds:
@@ -218,8 +217,8 @@ def _each(inner: Worlds, change: Callable[[Composite], PrivacyLoss], times: int 
     def changed(spends: Multiset) -> Multiset:
         return {change(Composite(spends)): times} if spends else {}
 
-    kept = _prune(World(changed(world.spends), world.labels) for world in inner)
-    return Worlds({}, kept, inner.exact)
+    pruned = _prune(World(changed(world.spends), world.labels) for world in inner)
+    return Worlds({}, pruned, inner.exact)
 
 
 def _touches_alike(term: Term, part: Term) -> None:
@@ -273,9 +272,10 @@ def _group(inner: Worlds, size: int) -> Worlds:
     if len(inner.alternatives) == 1:
         (only,) = inner.alternatives
         spends = _add(inner.common, only.spends)
-        attained = inner.exact and all(loss.grouped_exact for loss in spends)
-        return Worlds(_grouped(spends, size), (World({}, only.labels),), attained)
+        tight = inner.exact and all(loss.grouped_is_tight for loss in spends)
+        return Worlds(_grouped(spends, size), (World({}, only.labels),), tight)
     every = dict(inner.common)
+    # a sequence of all losses is no smaller than any choice of them: sound, and looser.
     # the members may lie in all alternatives: their losses in sequence cover every case
     for world in inner.alternatives:
         every = _add(every, world.spends)
@@ -315,8 +315,8 @@ def _join(a: World, b: World) -> World:
 def _prune(every: Iterable[World]) -> tuple[World, ...]:
     """Drop worlds that another one covers, and equal ones but the first.
 
-    The worlds are taken from the largest `_size` down, so that each need only be compared
-    with those kept before it, and in full only where every part of its size is the smaller:
+    The worlds are taken from the largest `_size` down, so that each is compared only
+    with those retained before it, and in full only where every part of its size is the smaller:
     whatever covers it is no smaller. To keep a covered world is sound, so it does not matter
     what rounding makes of the sizes, nor that past `CAP` worlds and `_PATIENCE` comparisons
     in vain no more are made.
@@ -330,21 +330,21 @@ def _prune(every: Iterable[World]) -> tuple[World, ...]:
         return tuple(candidates)
     sizes = compare.sizes([*distinct])
     above = np.empty((CAP + 1, sizes.shape[1]))
-    kept: list[int] = []
+    undominated: list[int] = []
     # from large to small: a world can only be covered by one that comes before it
     for i in np.argsort(-sizes.sum(axis=1), kind="stable").tolist():
-        if len(kept) <= CAP and not compare.spent():
+        if len(undominated) <= CAP and not compare.spent():
             # a covering world is at least as large in each of the five sums, but for rounding
-            larger = np.flatnonzero((above[: len(kept)] >= sizes[i]).all(axis=1)).tolist()
-            if any(compare(candidates[kept[j]], candidates[i]) for j in larger):
+            larger = np.flatnonzero((above[: len(undominated)] >= sizes[i]).all(axis=1)).tolist()
+            if any(compare(candidates[undominated[j]], candidates[i]) for j in larger):
                 continue
-            above[len(kept)] = sizes[i] * (1 + 1e-12)
-        kept.append(i)
-    return tuple(candidates[i] for i in sorted(kept))
+            above[len(undominated)] = sizes[i] * (1 + 1e-12)
+        undominated.append(i)
+    return tuple(candidates[i] for i in sorted(undominated))
 
 
 class _Comparison:
-    """Whether a world covers another, with all that it learns about their losses kept."""
+    """Whether a world covers another, and remembers all that it learns about their losses."""
 
     def __init__(self) -> None:
         self._numbers: dict[PrivacyLoss, int] = {}
@@ -381,6 +381,7 @@ class _Comparison:
         numbers = np.array([number for number, _ in entries], dtype=np.intp)
         sizes = np.empty((len(every), 5))
         for i in range(5):
+            # capped: sums that overflow could not be compared
             weights = np.minimum(parts[numbers, i] * times, 1e300)
             sizes[:, i] = np.bincount(rows, weights=weights, minlength=len(every))
         return sizes
@@ -410,11 +411,11 @@ class _Comparison:
 @lru_cache(maxsize=4096)
 def _sizes(loss: PrivacyLoss) -> tuple[float, ...]:
     """Return a loss's part of each sum; a functional that it lacks counts as a large one."""
-    mu = loss.mu() if loss.gaussian_pair else None
+    mu = loss.mu() if loss.is_gaussian_pair else None
     if mu is not None and mu <= LARGEST_MU:
         # exact Gaussian pairs compose to one, so they are compared by the sum of mu squared alone
         return (mu * mu, 0.0, 0.0, 0.0, 0.0)
-    return (0.0, 1.0, loss.failure(), _large(loss.pure()), _large(loss.rho()))
+    return (0.0, 1.0, loss.delta_floor(), _large(loss.pure()), _large(loss.rho()))
 
 
 def _large(value: float | None) -> float:
@@ -426,8 +427,8 @@ def _large(value: float | None) -> float:
 #
 # A world is measured; the sums of a `PruningBound`, taken where that one attains its bound, bound
 # all others; the one whose bound is largest is measured next, until no other world's bound is above
-# what was measured. Each bound is proven, so what is
-# passed over cannot be worse. Where an accountant has no pruning bounds, every world is measured.
+# what was measured. Each bound is proven, so what is passed over cannot be worse.
+# Where an accountant has no pruning bounds, every world is measured.
 
 
 @frozen
@@ -516,6 +517,7 @@ class _Search:
         else:
             assert self.epsilon is not None
             bounds = self.accountant.delta(state, self.epsilon)
+        # the maximum over worlds is no smaller than any world's lower bound
         self.lower = max(self.lower, bounds.lower)
         # measured: it is not asked again
         self.above[at] = -math.inf
@@ -525,11 +527,10 @@ class _Search:
         if worse and self.prunable():
             delta = bounds.upper if self.delta is None else self.delta
             # the pruning bounds hold for every world, so the least of all of them does
-            for screen in self.accountant.pruning_bounds(state, delta):  # type: ignore[attr-defined]
-                self.above = np.minimum(self.above, self.sums.bounds(screen))
-                if (
-                    self.next() is None
-                ):  # the next pruning_bounds, which cost some time, are not made
+            for bound in self.accountant.pruning_bounds(state, delta):  # type: ignore[attr-defined]
+                self.above = np.minimum(self.above, self.sums.bounds(bound))
+                # the next pruning bounds cost time, and are not needed once the search has ended
+                if self.next() is None:
                     break
 
     def prunable(self) -> bool:
@@ -594,23 +595,25 @@ class Sums:
             rounded = np.where(total == 0, 0.0, up(total, 2 * self._terms + 8))
         return np.where(np.isnan(rounded), np.inf, rounded)
 
-    def bounds(self, screen: PruningBound) -> Array:
-        """Return each world's bound by a screen."""
+    def bounds(self, bound: PruningBound) -> Array:
+        """Return each world's epsilon by a pruning bound."""
         with np.errstate(over="ignore", invalid="ignore"):
-            bounds = screen.epsilon(self.of(screen.cost), self.of(screen.failure))
+            # both sums are rounded up, and the bound rises in them
+            epsilons = bound.epsilon(self.of(bound.cost), self.of(bound.delta_floor))
         # what is not a number proves nothing
-        return np.where(np.isnan(bounds), np.inf, bounds)
+        return np.where(np.isnan(epsilons), np.inf, epsilons)
 
 
 def _floor(every: Worlds, sums: Sums, delta: float | None, epsilon: float | None) -> float:
     """Return what no accountant can go below in the worst world (see `Floor`)."""
+    # any world gives a lower bound of the worst one; that of the largest sum of mu^2 a good one
     largest = every.alternatives[int(np.argmax(sums.of(_square)))]
     floor = Floor()
     for spends in (every.common, largest.spends):
         for loss, times in spends.items():
             floor = floor.add(loss, times)
     # each loss alone is a part of some world, so its own tight epsilon is a lower bound
-    others = [loss for loss in sums.losses if not loss.gaussian_pair]
+    others = [loss for loss in sums.losses if not loss.is_gaussian_pair]
     if delta is None:
         assert epsilon is not None
         known = [loss.profile(epsilon) for loss in others]
@@ -624,5 +627,5 @@ def _floor(every: Worlds, sums: Sums, delta: float | None, epsilon: float | None
 
 
 def _square(loss: PrivacyLoss) -> float:
-    mu = loss.mu() if loss.gaussian_pair else None
+    mu = loss.mu() if loss.is_gaussian_pair else None
     return 0.0 if mu is None else min(mu, LARGEST_MU) ** 2

@@ -1,20 +1,21 @@
 """Differentially private analyses as graphs: declared, certified, run and audited.
 
 Declare
-    `dataset` and what hangs on it (`Table`, `Column`, `Vectors`): transforms, and queries such as
-    ``people["income"].sum()``. A query is private until its ``.release(mechanism)``, with
-    a mechanism (`Laplace` and all the others listed in the reference) or a `Mechanism` of your own,
+    `dataset` and what is derived from it (`Table`, `Column`, `Vectors`): transforms, and queries
+    such as ``people["income"].sum()``. A query is private until its ``.release(mechanism)``, with a
+    mechanism (`Laplace` and all the others listed in the reference) or a `Mechanism` of your own,
     whose noise may be `Free`. `post`, `parameter`, `public`, `repeat`, `select` and `group` build
     on what is released; `AdaSSP` is a learner for ``people.solve(...)``.
 Certify, run, look
-    `Pipeline` is what hangs above the outputs that are wanted: ``calibrate``, ``certify``, ``run``,
-    ``simulate``, ``diff``, ``svg``, ``to_json``. `html` and `markdown` write a `Certificate` for
-    people; `verify` recomputes one; `load` reads a plan document.
+    `Pipeline` holds the wanted outputs with all that they need: ``calibrate``, ``certify``,
+    ``run``, ``simulate``, ``diff``, ``svg``, ``to_json``. `report` and `markdown` write a
+    `Certificate` for people; `verify` recomputes one; `load` reads a plan document.
 Audit
     `audit.mechanism` runs a mechanism on neighbouring values, and bounds what it leaks from below.
 Errors
     What was given, what was expected, how to fix it. All are a `PlanError`, but for the two of
-    accountants: `BudgetError` (it does not fit) and `InapplicableError` (no accountant has it).
+    accountants: `BudgetError` (a step does not fit) and `InapplicableError` (no
+    accountant has a bound).
 
 >>> import adaptive_dp as dp
 >>> people = dp.dataset("people", columns={"income": (0, 200_000)}, unit="id", rows_per_unit=5)

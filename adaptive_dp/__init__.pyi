@@ -45,8 +45,8 @@ from adaptive_dp.graph.loops import repeat as repeat
 from adaptive_dp.graph.loops import select as select
 from adaptive_dp.graph.mechanism import Choice as Choice
 from adaptive_dp.graph.mechanism import Free as Free
+from adaptive_dp.graph.mechanism import LocalSensitivity as LocalSensitivity
 from adaptive_dp.graph.mechanism import Mechanism as Mechanism
-from adaptive_dp.graph.mechanism import Stability as Stability
 from adaptive_dp.graph.mechanism import budget_parameter as budget_parameter
 from adaptive_dp.graph.mechanism import noise_parameter as noise_parameter
 from adaptive_dp.graph.operation import Operation as Operation

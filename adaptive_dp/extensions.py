@@ -1,4 +1,4 @@
-"""Functions of higher rooms that lower rooms call, without knowing these rooms.
+"""Functions of higher rooms that lower rooms call by name, without importing those rooms.
 
 Every import goes down. Where a method of a lower room is a convenience for what a higher one does
 (`Pipeline.audit`), or a message of a lower room names what a higher one offers, the lower room asks

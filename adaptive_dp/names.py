@@ -1,46 +1,50 @@
-"""Where the library's own code lives: every name that documents use, and what it stands for.
+"""The public names of the library's functions, operations and mechanisms, and where each lies.
 
 Plans, certificates and ledgers name functions (``"adassp.ridge/1"``), operations (by `kind`) and
 mechanisms (by class name). They never say which module defines them: these tables do, and nothing
 else does, so that code may move without a change of any stored fingerprint. They stand above all
-rooms, since they name all of them; `adaptive_dp.graph.registry` is given them by the package's
-face, and imports what a name stands for when it is first asked for.
+rooms, since they name all of them; the package's face hands them to `adaptive_dp.graph.registry`,
+which imports the object of a name when it is first needed.
 """
 
 from collections.abc import Mapping
 
 FUNCTIONS: Mapping[str, str] = {
-    "adaops.inverse_temperature/1": "adaptive_dp.learning.adaops:allowed_gamma",
-    "adaops.ridge/1": "adaptive_dp.learning.adaops:least_ridge",
+    "adaops.inverse_temperature/1": "adaptive_dp.learning.adaops:largest_gamma",
+    "adaops.ridge/1": "adaptive_dp.learning.adaops:balanced_ridge",
     "adassp.ridge/1": "adaptive_dp.learning.ssp:ridge",
-    "boosted_ssp.clip_norm/1": "adaptive_dp.learning.boosted_ssp:clip_now",
+    "boosted_ssp.clip_norm/1": "adaptive_dp.learning.boosted_ssp:clip_norm",
     "boosted_ssp.coefficients/1": "adaptive_dp.learning.boosted_ssp:coefficients",
-    "boosted_ssp.gradient_step/1": "adaptive_dp.learning.boosted_ssp:stepped",
-    "boosted_ssp.initial_state/1": "adaptive_dp.learning.boosted_ssp:standing",
-    "boosted_ssp.scaling/1": "adaptive_dp.learning.boosted_ssp:inverse_root",
-    "boosted_ssp.shrinkage/1": "adaptive_dp.learning.boosted_ssp:shrunk",
+    "boosted_ssp.gradient_step/1": "adaptive_dp.learning.boosted_ssp:gradient_step",
+    "boosted_ssp.initial_state/1": "adaptive_dp.learning.boosted_ssp:initial_state",
+    "boosted_ssp.scaling/1": "adaptive_dp.learning.boosted_ssp:step_scaling",
+    "boosted_ssp.shrinkage/1": "adaptive_dp.learning.boosted_ssp:shrunk_coefficients",
     "demo.ratio/1": "adaptive_dp.demo.plan:ratio",
-    "descent.adaptive_clipping_step/1": "adaptive_dp.learning.descent:moved_and_clipped",
-    "descent.clip_norm/1": "adaptive_dp.learning.descent:norm_of",
-    "descent.expected_rows/1": "adaptive_dp.learning.descent:at_least",
-    "descent.gradient_step/1": "adaptive_dp.learning.descent:moved",
-    "descent.initial_state/1": "adaptive_dp.learning.descent:standing",
-    "descent.initial_state_at/1": "adaptive_dp.learning.descent:standing_at",
+    "descent.adaptive_clipping_step/1": "adaptive_dp.learning.descent:adaptive_clipping_step",
+    "descent.clip_norm/1": "adaptive_dp.learning.descent:clip_norm",
+    "descent.expected_rows/1": "adaptive_dp.learning.descent:expected_rows",
+    "descent.gradient_step/1": "adaptive_dp.learning.descent:gradient_step",
+    "descent.initial_state/1": "adaptive_dp.learning.descent:initial_state",
+    "descent.initial_state_at/1": "adaptive_dp.learning.descent:initial_state_at",
     "descent.mean_of_last/1": "adaptive_dp.learning.descent:mean_of_last",
     "descent.parameters/1": "adaptive_dp.learning.descent:parameters",
-    "dpftrl.mean/1": "adaptive_dp.learning.follow_the_leader:averaged",
-    "dpftrl.step_size/1": "adaptive_dp.learning.follow_the_leader:divided",
+    "dpftrl.mean/1": "adaptive_dp.learning.follow_the_leader:mean_parameters",
+    "dpftrl.step_size/1": "adaptive_dp.learning.follow_the_leader:step_size",
     "finite_learner.coefficients/1": "adaptive_dp.learning.finite_learner:coefficients",
-    "linear.coefficients/1": "adaptive_dp.learning.base:coefficients",
+    "linear.coefficients/1": "adaptive_dp.learning.base:linear_coefficients",
     "linear.predict/1": "adaptive_dp.learning.networks:predict",
     "mean.ratio/1": "adaptive_dp.queries.sums:ratio",
-    "network.initial_parameters/1": "adaptive_dp.learning.networks:first",
-    "network.model/1": "adaptive_dp.learning.networks:described",
+    "network.initial_parameters/1": "adaptive_dp.learning.networks:initial_parameters",
+    "network.model/1": "adaptive_dp.learning.networks:network_model",
     "network.scores/1": "adaptive_dp.learning.networks:network_scores",
-    "objective_perturbation.concatenate/1": "adaptive_dp.learning.objective_perturbation:together",
-    "output_perturbation.divide/1": "adaptive_dp.learning.output_perturbation:over",
-    "output_perturbation.projection/1": "adaptive_dp.learning.output_perturbation:within",
-    "output_perturbation.ridge/1": "adaptive_dp.learning.output_perturbation:balanced",
+    "objective_perturbation.concatenate/1": (
+        "adaptive_dp.learning.objective_perturbation:concatenate"
+    ),
+    "output_perturbation.divide/1": "adaptive_dp.learning.output_perturbation:divide_by_ridge",
+    "output_perturbation.projection/1": (
+        "adaptive_dp.learning.output_perturbation:project_onto_ball"
+    ),
+    "output_perturbation.ridge/1": "adaptive_dp.learning.output_perturbation:balanced_ridge",
     "pate.check_points/1": "adaptive_dp.pate.ballots:check_points",
     "pate.check_probabilities/1": "adaptive_dp.pate.ballots:check_probabilities",
     "pate.known_answers/1": "adaptive_dp.pate.ballots:known_answers",
@@ -50,14 +54,14 @@ FUNCTIONS: Mapping[str, str] = {
     "pate.spent_epsilon/1": "adaptive_dp.pate.ballots:spent_epsilon",
     "pate.spent_upper_bound/1": "adaptive_dp.pate.ballots:spent_upper_bound",
     "pate.unasked/1": "adaptive_dp.pate.ballots:unasked",
-    "phased.gradient_step/1": "adaptive_dp.learning.phased:descended",
-    "phased.initial_state/1": "adaptive_dp.learning.phased:begun",
-    "phased.parameters/1": "adaptive_dp.learning.phased:current",
-    "phased.step_size/1": "adaptive_dp.learning.phased:width",
-    "phased.weighted_mean/1": "adaptive_dp.learning.phased:ended",
-    "regression.to_data_units/1": "adaptive_dp.learning.base:back",
+    "phased.gradient_step/1": "adaptive_dp.learning.phased:gradient_step",
+    "phased.initial_state/1": "adaptive_dp.learning.phased:initial_state",
+    "phased.parameters/1": "adaptive_dp.learning.phased:parameters",
+    "phased.step_size/1": "adaptive_dp.learning.phased:step_size",
+    "phased.weighted_mean/1": "adaptive_dp.learning.phased:weighted_mean",
+    "regression.to_data_units/1": "adaptive_dp.learning.base:to_data_units",
     "select.scored/1": "adaptive_dp.graph.loops:scored",
-    "ssp.coefficients/1": "adaptive_dp.learning.ssp:solved",
+    "ssp.coefficients/1": "adaptive_dp.learning.ssp:ridge_coefficients",
 }
 """Functions of released values that the library's plans call, as ``subject.what/version``."""
 

@@ -1,4 +1,4 @@
-"""What there is to choose from: the library's own parts, and the plug-ins of other distributions.
+"""What can be chosen by name: the library's own parts, and the plug-ins of other distributions.
 
 >>> from adaptive_dp import plugins
 >>> plugins.load("mechanisms", "Laplace").__name__
@@ -7,7 +7,7 @@
 Plug-ins are published by entry points in the groups ``adaptive_dp.mechanisms``, ``.accountants``,
 ``.losses``, ``.queries`` and ``.solvers``. Importing the library imports none of them: `load`
 imports one, `listed` those of a kind, to say on what theorem they rest. One that fails is named,
-and keeps nobody from the others. A name of the library's own always means the library's own.
+and does not affect the others. A name of the library's own always means the library's own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["KINDS", "Listed", "listed", "load"]
 
 @frozen
 class Listed:
-    """One part, whose it is, and on what it rests.
+    """A class or accountant that can be chosen by name, with its distribution and theorem.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ class Listed:
     name
         By which `load` finds it.
     distribution, version
-        Whose it is.
+        The distribution that contains it.
     theorem
-        What it rests on, or what it is, in one line.
+        Its theorem, or else its description, in one line.
     problem
         Why it cannot be used; empty where it can.
     """
@@ -72,20 +72,22 @@ def listed(kind: str) -> list[Listed]:
     ['AdaOPS', 'AdaSSP', 'AdaptiveOutputPerturbation']
     """
     ours = _builtin(kind)
-    found = [
-        Listed(kind, name, "adaptive-dp", dp.__version__, _line(part))
+    parts = [
+        Listed(kind, name, "adaptive-dp", dp.__version__, _summary(part))
         for name, part in sorted(ours.items())
     ]
-    every = entries(kind)
-    for entry in every:
+    published = entries(kind)
+    for entry in published:
         theorem, problem = "", ""
         try:
-            theorem = _line(_loaded(kind, entry, every))
+            theorem = _summary(_loaded(kind, entry, published))
         except PluginError as error:
             problem = str(error)
-        whose = (entry.dist.name, entry.dist.version) if entry.dist is not None else ("?", "?")
-        found.append(Listed(kind, entry.name, *whose, theorem, problem))
-    return found
+        distribution = (
+            (entry.dist.name, entry.dist.version) if entry.dist is not None else ("?", "?")
+        )
+        parts.append(Listed(kind, entry.name, *distribution, theorem, problem))
+    return parts
 
 
 def load(kind: str, name: str) -> Any:
@@ -96,7 +98,7 @@ def load(kind: str, name: str) -> Any:
     DeclarationError
         If there is no such kind, or nothing of that name.
     PluginError
-        If a plug-in of that name cannot be used: with whose it is, and why.
+        If a plug-in of that name cannot be used: with its distribution, and why.
 
     Examples
     --------
@@ -106,32 +108,32 @@ def load(kind: str, name: str) -> Any:
     ours = _builtin(kind)
     if name in ours:
         return ours[name]
-    every = entries(kind)
-    for entry in every:
+    published = entries(kind)
+    for entry in published:
         if entry.name == name:
-            return _loaded(kind, entry, every)
-    known = ", ".join(sorted([*ours, *(entry.name for entry in every)]))
+            return _loaded(kind, entry, published)
+    known = ", ".join(sorted([*ours, *(entry.name for entry in published)]))
     raise DeclarationError(f"there is no {name!r} among the {kind}; there are {known}")
 
 
-def _loaded(kind: str, entry: EntryPoint, every: list[EntryPoint]) -> Any:
-    """Return what a plug-in is, checked for its kind."""
-    problem = usable(entry, _builtin(kind), every)
+def _loaded(kind: str, entry: EntryPoint, published: list[EntryPoint]) -> Any:
+    """Return a plug-in's object, checked for its kind."""
+    problem = usable(entry, _builtin(kind), published)
     if problem is not None:
         raise problem
     if kind == "accountants":
         return accountant(entry)
-    found = resolved(entry)
+    loaded = resolved(entry)
     base = {"mechanisms": Mechanism, "losses": PrivacyLoss, "queries": Query}.get(kind)
     if base is not None:
-        fits, needs = isinstance(found, type) and issubclass(found, base), f"a {base.__name__}"
-        if kind == "queries" and inspect.isfunction(found):
+        fits, needs = isinstance(loaded, type) and issubclass(loaded, base), f"a {base.__name__}"
+        if kind == "queries" and inspect.isfunction(loaded):
             fits = True  # it makes a handle of a table or a column
     else:
-        fits, needs = callable(getattr(found, "build", None)), "a class with build(table, ...)"
+        fits, needs = callable(getattr(loaded, "build", None)), "a class with build(table, ...)"
     if not fits:
-        raise PluginError(f"{titled(entry)} must be {needs}, and is {type(found).__name__}")
-    return found
+        raise PluginError(f"{titled(entry)} must be {needs}, and is {type(loaded).__name__}")
+    return loaded
 
 
 def _builtin(kind: str) -> dict[str, Any]:
@@ -139,26 +141,28 @@ def _builtin(kind: str) -> dict[str, Any]:
     match kind:
         case "mechanisms":
             rooms = [getattr(room, name) for room in (dp, pate) for name in room.__all__]
-            return {c.__name__: c for c in rooms if _is(c, Mechanism) and c is not Mechanism}
+            return {
+                c.__name__: c for c in rooms if _is_subclass(c, Mechanism) and c is not Mechanism
+            }
         case "accountants":
             return dict(OURS)
         case "losses":
-            every = [getattr(families, name) for name in families.__all__]
-            return {c.__name__: c for c in every if _is(c, PrivacyLoss)}
+            published = [getattr(families, name) for name in families.__all__]
+            return {c.__name__: c for c in published if _is_subclass(c, PrivacyLoss)}
         case "queries":
-            return {kind: cls for kind in OPERATIONS if _is(cls := operation(kind), Query)}
+            return {kind: cls for kind in OPERATIONS if _is_subclass(cls := operation(kind), Query)}
         case "solvers":
             parts = [getattr(solvers, name) for name in solvers.__all__]
             return {c.__name__: c for c in parts if hasattr(c, "build")}
     raise DeclarationError(f"there is no kind {kind!r}; there are {', '.join(KINDS)}")
 
 
-def _is(value: Any, base: type) -> bool:
+def _is_subclass(value: Any, base: type) -> bool:
     return isinstance(value, type) and issubclass(value, base)
 
 
-def _line(part: Any) -> str:
-    """Return the theorem, or else what a part is, in one line."""
+def _summary(part: Any) -> str:
+    """Return a part's theorem, or else its description, in one line."""
     theorem = getattr(part, "theorem", "")
     text = theorem if isinstance(theorem, str) and theorem else inspect.getdoc(part) or ""
     return " ".join(text.split("\n\n")[0].split())

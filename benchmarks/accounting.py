@@ -6,8 +6,8 @@
 Peers are whatever is installed of ``pip install 'adaptive-dp[peers]'``; one that is missing, fails
 or takes longer than ``--limit`` seconds has a row that says so. Seconds are of one query in this
 process: the first, and the median of some more. Each repeat changes the noise by a billionth, so
-that nobody answers from a cache. Truths are known to the digits shown (ball arithmetic and closed
-forms); "below" marks an upper bound that is less than the truth.
+that no library answers from a cache. Tight values are known to the digits shown (ball arithmetic
+and closed forms); "below" marks an upper bound that is less than the truth.
 """
 
 # ruff: noqa: E402
@@ -37,7 +37,7 @@ import numpy as np
 from attrs import field, frozen
 
 import accountants as own
-from accountants.bounds import Bounds
+from accountants.numerics import Bounds
 
 Value = Bounds | float
 Run = Callable[[float], Value]

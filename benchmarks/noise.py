@@ -1,7 +1,7 @@
 """How fast noise is drawn: run it with ``python benchmarks/noise.py``.
 
 Prints nanoseconds a sample in one process, the fastest of the runs of a row, which take turns, and
-how many times as long others take: NumPy's generator (which is no secure one) for float Gaussians;
+how many times as long others take: NumPy's generator (which is not secure) for float Gaussians;
 OpenDP's vector calls and diffprivlib's calls for exact noise, where they are installed (``pip
 install adaptive-dp[peers]``).
 """

@@ -5,15 +5,16 @@
 
 The first prints, for digits (which scikit-learn brings) and the sets whose folders are given (see
 `classification.py`), the student's accuracy for each aggregator and amount of noise, with epsilon
-at delta = 1e-5 in three readings: the worst case over all data; sanitised, which speaks of these
-data and is published at a cost that is in it; and data-dependent, which is private itself and shown
+at delta = 1e-5 in three readings: the worst case over all data; sanitized, which is about these
+data and includes the cost of publishing it; and data-dependent, which is private itself and shown
 here because the data are public. Beside them: NoisySGD on the same rows, and the model that sees
 the private labels. Teachers are trained once, outside of plans, and vote through
 `dp.pate.ballots`. Images are averaged to 14 x 14 pixels.
 
 The second compares questions chosen at random (PSQ) with questions that students disagree on (ASQ):
-1447 and 434 of them, as in the table of Liu et al. 2021 for real-sim, a set of sparse texts that no
-package brings. In its place: even or odd digits of MNIST, 500 teachers. Everything is in one plan.
+1447 and 434 of them, as in the table of Liu et al. 2021 for real-sim, a set of sparse documents
+that no package contains. In its place: even or odd digits of MNIST, 500 teachers. Everything is in
+one plan.
 """
 
 from __future__ import annotations

@@ -3,16 +3,16 @@
     PYTHON benchmarks/peers.py learn Opacus FILE --epsilon 0.1 1 --delta 1e-5 --seeds 3
     PYTHON benchmarks/peers.py time FILE --outputs 10 --hidden 128 --batches 58 --clip 1
 
-PYTHON is an interpreter that has the peers, which need not stand the versions that we do: in an
+PYTHON is an interpreter that has the peers, which may need other versions of dependencies: in an
 environment of its own, ``pip install 'scikit-learn<1.6' diffprivlib==0.6.6 opacus``. FILE is an npz
-of rows of norm 1 that start with a constant (x), and whole labels from 0 (y); to learn, of held-out
-ones too (test_x, test_y).
+of rows of norm 1 that start with a constant (x), and integer labels from 0 (y); to learn, of
+held-out ones too (test_x, test_y).
 
 ``learn`` prints JSON for each epsilon and seed: the held-out accuracy, the epsilon and delta that
 the peer's own accountant says were spent, and the seconds of a fit. ``time`` prints JSON when it is
 ready, and then for each line that it reads the seconds of an epoch of Opacus: for ``loader`` with
-its loader, which gathers row by row, for ``index`` with its samples gathered by index. What is
-missing is said, and ends with status 3.
+its loader, which gathers row by row, for ``index`` with its samples gathered by index. If a peer
+is missing, a message says so and the status is 3.
 """
 
 # ruff: noqa: E402

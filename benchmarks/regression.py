@@ -10,14 +10,15 @@ target's variance there (1: no better than the mean), the mean over seeds. "not 
 squares on the clipped data.
 
 Bounds have to be declared without looking. Here they are each column's 1% and 99% quantiles, as
-somebody who knows the field would roughly have them: a choice for comparing learners, which all
-get the same bounds, and no part of what is private. Output perturbation's public ridge is
+a person who knows the field would roughly choose them: a choice for comparing learners, which all
+get the same bounds, and not private. Output perturbation's public ridge is
 ``3 sqrt(n)``. Delta is 1e-6; AdaSSP is calibrated as a whole, like the others. Noisy gradient
 descent has the settings of `adaptive_dp.sklearn.PrivateRidge`.
 
 With ``--cells``, BoostedSSP is set against the better of SSP and noisy gradient descent, set by set
-and epsilon by epsilon: which of them is better is read off the held-out rows, as nobody could. A
-cell is a tie where the difference of means, seed by seed, is within 2.6 of its standard errors.
+and epsilon by epsilon: which of them is better is decided on the held-out rows, which is not
+possible in practice. A cell is a tie where the difference of means, seed by seed, is within 2.6 of
+its standard errors.
 """
 
 # ruff: noqa: E402

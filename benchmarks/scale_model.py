@@ -1,4 +1,4 @@
-"""What a step costs on W workers: messages, bytes, and the critical path. A model, no measurement.
+"""What a step costs on W workers: messages, bytes, and the critical path: a model.
 
     python -m benchmarks.scale_model
 

@@ -2,10 +2,11 @@
 
 Prints, for every tenth of the releases of one session, milliseconds a release (on the clock, and of
 this process alone: the rest is the disk's), and memory; then how long it takes to open the ledger
-again, for its plan and its certificate. Linear is what stays the same from line to line.
+again, for its plan and its certificate. Times that do not grow from line to line mean linear time
+in all.
 
-``python benchmarks/sessions.py processes`` lets processes spend of one budget at once, more often
-than it allows, and checks that what they got is what there is, and recomputes it.
+``python benchmarks/sessions.py processes`` lets processes spend from one budget at once, more often
+than it allows, checks that together they did not exceed it, and recomputes the ledger.
 """
 
 # ruff: noqa: E402

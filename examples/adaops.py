@@ -3,8 +3,8 @@
     python examples/adaops.py
 
 Who sees a physician how often, in the RAND Health Insurance Experiment: one year of each person's.
-Every learner has the same budget; what AdaOPS knows of the data it first releases, and pays for.
-Of 5,912 people that is too little at epsilon 1, where AdaSSP finds most of what there is to find.
+Every learner has the same budget; AdaOPS first releases, and pays for, the facts about the data
+that it uses. With 5,912 people that costs too much at epsilon 1, where AdaSSP is more accurate.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """An adaptive analysis of the RAND Health Insurance Experiment, with a budget that stops it.
 
-Each question follows the answers so far, in what it asks and in how much noise it can do with.
+Each query depends on the answers so far, and so does the scale of its noise.
 
     python examples/adaptive_session.py
 """

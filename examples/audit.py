@@ -1,7 +1,8 @@
-"""Audit a plan whose mechanism branches on a private value, then mend it and audit again.
+"""Audit a plan whose mechanism branches on a private value, then fix it and audit again.
 
-The audit puts made-up people among those of the RAND Health Insurance Experiment and takes them
-away. Hardly any year there cost what the plan asks for: the years of one person change the noise.
+The audit adds made-up people to those of the RAND Health Insurance Experiment and removes them.
+Hardly any year there cost as much as the plan's filter requires, so that one person changes the
+noise.
 
 Run it: ``python examples/audit.py``
 """

@@ -1,12 +1,12 @@
-"""What clipping does by itself, without noise: the followed quantile beside no clipping at all.
+"""The effect of clipping without noise: adaptive clipping norms beside no clipping.
 
     python examples/clipping.py
 
 Gradients that are clipped to a quantile of their norms are biased: the rows that a model gets wrong
-are the long ones, and they lose most. In the RAND Health Insurance Experiment half of the years
+have the long ones, and are clipped most. In the RAND Health Insurance Experiment half of the years
 cost more than 35 dollars: low quantiles lose a little accuracy. One in nine cost more than 300:
 quantiles up to 0.7 find none of them, and the accuracy hardly shows it. These are simulations with
-next to no noise: their epsilon says how much they would give away.
+next to no noise: their epsilons would be very large.
 """
 
 import numpy as np

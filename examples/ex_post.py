@@ -1,4 +1,4 @@
-"""What each person lost by the theta that was released: logistic regression, perturbed objective.
+"""Ex-post losses: what each person lost by the released theta of a logistic regression.
 
 Redberg and Wang 2021: an ex-post loss is that of one outcome. It is a function of the private
 data; those of the RAND Health Insurance Experiment are public and may be shown. Whether a person's

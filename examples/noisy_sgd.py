@@ -1,10 +1,10 @@
-"""NoisySGD on real data: a followed clipping norm beside fixed ones, and a person beside a row.
+"""NoisySGD on real data: an adaptive clipping norm beside fixed ones, and a person beside a row.
 
     python examples/noisy_sgd.py
 
 Which years were costly (more than 50 dollars) in the RAND Health Insurance Experiment, whose people
 took part for up to five years. The same learner and budget protect the person, or one year of a
-person's: the second is the easier promise, and not what anybody is told.
+person's: the second is a weaker promise.
 """
 
 import csv

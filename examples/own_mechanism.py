@@ -1,4 +1,4 @@
-"""A mechanism of one's own: declared in ten lines, then certified, calibrated, run and drawn.
+"""A mechanism of your own: declared in ten lines, then certified, calibrated, run and drawn.
 
 Run it: ``python examples/own_mechanism.py``
 """

@@ -3,7 +3,7 @@
     python examples/pate.py
 
 A thousand private images teach a hundred weak teachers; a student learns from four hundred public
-ones, of which some are answered by the teachers' noisy vote. The plan is declared and certified
+ones, some with labels by the teachers' noisy vote. The plan is declared and certified
 before any data are read.
 """
 

@@ -3,8 +3,8 @@
     python examples/per_instance.py
 
 Wang 2019, Fig. 1: a ridge regression with output perturbation; then a plan of sums and counts. The
-RAND Health Insurance Experiment's data are public: elsewhere what is revealed here would be as
-private as the data.
+RAND Health Insurance Experiment's data are public: for private data the numbers shown here would be
+as private as the data.
 """
 
 import numpy as np

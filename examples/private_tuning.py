@@ -4,7 +4,7 @@
 
 From which spending on is a year of the RAND Health Insurance Experiment a costly one, so that half
 of them are? Trying every candidate and choosing by hand would cost as many runs as there are
-candidates; choosing by looking at the data would cost privacy that no certificate sees.
+candidates; choosing by looking at the data would cost privacy that is in no certificate.
 """
 
 import adaptive_dp as dp

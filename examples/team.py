@@ -1,4 +1,4 @@
-"""Two analysts, one budget, one cluster: each asks until the ledger that they share says no.
+"""Two analysts, one budget, one cluster: each asks until their common ledger refuses.
 
     python examples/team.py                                           # all on this machine
     python examples/team.py postgresql://HOST/DATABASE dask://HOST:PORT     # or on a team's

@@ -12,9 +12,13 @@ from scipy.stats import norm
 
 import adaptive_dp as dp
 from adaptive_dp.data.linear_systems import Moments, least_eigenvalue, solution
-from adaptive_dp.instance.posterior_mechanisms import bounds_of, coldest, within
+from adaptive_dp.instance.posterior_mechanisms import (
+    bounds_of,
+    is_dominated,
+    largest_dominated_gamma,
+)
 from adaptive_dp.instance.records import RidgeBounds, worst_curve
-from adaptive_dp.learning.adaops import allowed_gamma
+from adaptive_dp.learning.adaops import largest_gamma
 from adaptive_dp.learning.base import regression
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.queries.moments import (
@@ -23,7 +27,7 @@ from adaptive_dp.queries.moments import (
     CoefficientNorm,
     ExactMoments,
     LeastEigenvalue,
-    kept,
+    clamp_released,
     unit,
 )
 
@@ -142,7 +146,7 @@ class TestCoefficientNorm:
         for ridge in (math.nan, math.inf, -1.0, 0.0, 1e300):
             for bound in (math.nan, math.inf, -math.inf, -5.0, 1e300):
                 assert 0 <= norm_value(m, ridge, bound) < 2**31
-                assert all(math.isfinite(v) for v in kept(ridge, bound))
+                assert all(math.isfinite(v) for v in clamp_released(ridge, bound))
 
 
 def pair_profile(epsilon: Any, gamma: float, leverage: Any, error: Any) -> Any:
@@ -222,9 +226,9 @@ class TestPromise:
             (3.0, 1.5, 2.0, 1e-2),
         ):
             known = RidgeBounds(curvature, 1.0, 1.0, residual, removals=False)
-            gamma = coldest(known, mu, failure)
+            gamma = largest_dominated_gamma(known, mu, failure)
             assert gamma > 0
-            assert not within(gamma * 1.00001, known, mu, failure)
+            assert not is_dominated(gamma * 1.00001, known, mu, failure)
             e = np.abs(rng.normal(size=4000)) * 4 * mu + mu * mu / 2 * rng.integers(0, 2, size=4000)
             promised = norm.sf(e / mu - mu / 2) - np.exp(e) * norm.sf(e / mu + mu / 2)
             leverage = np.array([[0.01], [0.3], [1.0]]) / curvature
@@ -244,7 +248,7 @@ class TestPromise:
             bound = LeastEigenvalue().run([m], STREAM)
             ridge = max(1.0, 30.0 - bound)
             size = norm_value(m, ridge, bound)
-            gamma = allowed_gamma(ridge, bound, size, mu=mu, failure=failure)
+            gamma = largest_gamma(ridge, bound, size, mu=mu, failure=failure)
             theta = np.array([float(v) for v in solution(m, ridge)[1]])
             h = rows[:, :d].T @ rows[:, :d] + ridge * np.eye(d)
             new = [*np.eye(d), theta / max(np.linalg.norm(theta), 1e-9)]
@@ -263,8 +267,8 @@ class TestPromise:
     def test_released_values_that_tell_nothing(self) -> None:
         for ridge, bound, size in ((1.0, 0.0, 2.0**30), (1.0, 5.0, math.nan), (1.0, 0.0, 1e9)):
             assert bounds_of(ridge, bound, size) is None
-            assert allowed_gamma(ridge, bound, size, mu=1.0, failure=1e-6) == 0.0
-        assert allowed_gamma(1.0, math.nan, math.inf, mu=1.0, failure=1e-6) == 0.0
+            assert largest_gamma(ridge, bound, size, mu=1.0, failure=1e-6) == 0.0
+        assert largest_gamma(1.0, math.nan, math.inf, mu=1.0, failure=1e-6) == 0.0
 
     def test_the_printed_noise_is_not_private(self) -> None:
         """std sqrt(log(6/d)) / (eps/4) for sensitivity 1: over its delta/3 by far."""

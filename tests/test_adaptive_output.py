@@ -19,7 +19,7 @@ from test_adaops import (
 )
 
 import adaptive_dp as dp
-from adaptive_dp.instance.posterior_mechanisms import noise
+from adaptive_dp.instance.posterior_mechanisms import sigma_of_bounds
 from adaptive_dp.learning.base import regression
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.queries.moments import REACH, CoefficientNorm, ExactMoments, LeastEigenvalue
@@ -46,7 +46,7 @@ def test_two_neighbours_are_never_farther_apart_than_the_promise() -> None:
         after = np.linalg.solve(
             h + np.outer(row[0, :width], row[0, :width]), x.T @ y + row[0, :width] * row[0, width]
         )
-        sigma = noise(ridge, bound, size, mu=mu, width=width)
+        sigma = sigma_of_bounds(ridge, bound, size, mu=mu, width=width)
         cost = float(np.linalg.norm(after - before)) / sigma
         assert cost <= mu
         tightest = max(tightest, cost / mu)
@@ -61,7 +61,7 @@ def test_its_law() -> None:
     draws = np.array([mechanism.release(m, stream, ridge, bound, 0.8) for _ in range(n)])
     x, y = rows[:, :3], rows[:, 3]
     theta = np.linalg.solve(x.T @ x + ridge * np.eye(3), x.T @ y)
-    white = (draws - theta) / noise(ridge, bound, 0.8, mu=mu, width=3)
+    white = (draws - theta) / sigma_of_bounds(ridge, bound, 0.8, mu=mu, width=3)
     assert np.all(np.abs(white.mean(axis=0)) < 6 / math.sqrt(n))
     assert abs((white**2).sum() - 3 * n) < 6 * math.sqrt(6 * n)
     assert abs(((white * 1.2) ** 2).sum() - 3 * n) > 6 * math.sqrt(6 * n)

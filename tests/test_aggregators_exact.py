@@ -330,7 +330,7 @@ def test_the_budget_is_for_failures() -> None:
             spent += 2 * failures / mpmath.mpf(sparse.query_scale())
             assert epsilon * (1 - 1e-11) <= spent <= epsilon
             loss = StableVotes(epsilon, 1e-6, failures).loss(1.0)
-            assert (loss.pure(), loss.failure()) == (epsilon, 1e-6)
+            assert (loss.pure(), loss.delta_floor()) == (epsilon, 1e-6)
     assert StableVotes(1.0, 1e-6).loss(3.0).pure() == pytest.approx(3)
-    assert StableVotes(1.0, 1e-6).loss(0.0).failure() == 0
+    assert StableVotes(1.0, 1e-6).loss(0.0).delta_floor() == 0
     assert StableVotes(1e-30, 1e-6).loss(1.0).pure() == 1e-9

@@ -346,7 +346,7 @@ def test_an_interrupt_while_data_is_read_shows_none_of_it(monkeypatch: pytest.Mo
         secret = "Ann 271828"
         raise KeyboardInterrupt(secret)
 
-    monkeypatch.setattr(source, "opened", rows)
+    monkeypatch.setattr(source, "open_rows", rows)
     with pytest.raises(KeyboardInterrupt) as caught:
         plan().run(t=FRAME)
     assert caught.value.args == ()

@@ -15,7 +15,7 @@ from accountants.secret import Secret
 from adaptive_dp.audit import gallery, search
 from adaptive_dp.audit.neighbors import query_value
 from adaptive_dp.audit.pairs import UNIT, DataPair
-from adaptive_dp.graph.run import Run, bound
+from adaptive_dp.graph.run import Run, bind_sources
 
 NAMES = ("columns", "filters", "partitions", "vectors", "choices", "loops", "instances", "free")
 
@@ -65,7 +65,9 @@ def test_every_pair_can_be_run(name: str) -> None:
     for pair in gallery(plan)[::20]:
         for side in (pair.first, pair.second):
             run = Run(plan.structure, 1)
-            run.bind(bound(plan.structure, {name: Secret(each) for name, each in side.items()}))
+            run.bind(
+                bind_sources(plan.structure, {name: Secret(each) for name, each in side.items()})
+            )
             run.all()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ import pytest
 import accountants
 import adaptive_dp as dp
 from adaptive_dp import audit
-from adaptive_dp.audit.static import _looks_like_data
+
+statics = import_module("adaptive_dp.audit.static")  # the package's name is the function
 
 PEOPLE = dp.dataset("people", columns={"age": (0, 100)})
 SECRETS = np.arange(1000.0)
@@ -137,8 +139,11 @@ def test_shared_parts_are_looked_at_once() -> None:
     nest: Any = [1.0]
     for _ in range(30):
         nest = [nest] * 60
-    assert not _looks_like_data(nest)
-    assert _looks_like_data([nest, [SECRETS]])
+    beside = [nest, [SECRETS]]
+    plan = dp.Pipeline(n=dp.post(lambda noisy: nest and noisy, count()))
+    assert not says(plan, "error", "")
+    plan = dp.Pipeline(n=dp.post(lambda noisy: beside and noisy, count()))
+    assert says(plan, "error", "beside")
 
 
 def test_an_attribute_is_no_global_of_its_name() -> None:

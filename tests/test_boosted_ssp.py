@@ -157,7 +157,7 @@ def test_the_clip_balances_the_noise_of_all_steps_with_bias(sigma):
     """The noise by the recursion of its covariance matrix, the balance by a search."""
     generator = np.random.default_rng(4)
     rows = generator.uniform(-1, 1, (5000, 4)) / 4
-    gram, found = rows.T @ rows, steps.inverse_root(rows.T @ rows, sigma, square=1.0)
+    gram, found = rows.T @ rows, steps.step_scaling(rows.T @ rows, sigma, square=1.0)
     inverse = np.linalg.inv(gram + found["ridge"] * np.eye(4))
     s = 4 * sigma * math.sqrt(0.25 / (0.75 / 10 * 0.96))  # the matrix moves by 1/4, g by 1
     covariance = np.zeros((4, 4))
@@ -169,34 +169,36 @@ def test_the_clip_balances_the_noise_of_all_steps_with_bias(sigma):
     best = minimize_scalar(
         lambda c: k * c * c + math.exp(-2 * (c + 1)) / 2, bounds=(0, 20), method="bounded"
     ).x
-    assert found["reach"] == pytest.approx(max(best, 0.5), rel=1e-3)
+    assert found["clip"] == pytest.approx(max(best, 0.5), rel=1e-3)
 
 
 def test_noise_of_steps_is_what_shrinks_their_end():
     """Steps on noise alone, against a Monte Carlo of 600 runs (within 6 standard errors)."""
     generator = np.random.default_rng(5)
     rows = generator.uniform(-1, 1, (500, 3)) / 4
-    scaling = steps.inverse_root(rows.T @ rows, 1.0, square=1.0)
+    scaling = steps.step_scaling(rows.T @ rows, 1.0, square=1.0)
     ends = []
     for _ in range(600):
-        state = steps.standing(3)
+        state = steps.initial_state(3)
         for _ in range(10):
             noise = generator.normal(size=3) * 7.0  # of a gradient that is 2 G v at v
             gradient = (rows.T @ rows @ state["v"]) / 0.4 + noise
-            state = steps.stepped(state, gradient, 7.0, 0.8, scaling, radius=2.0)
+            state = steps.gradient_step(state, gradient, 7.0, 0.8, scaling, radius=2.0)
         ends.append(np.sum(scaling["values"] * (scaling["basis"].T @ state["v"]) ** 2))
     expected = np.sum(scaling["values"] * state["variances"])
     assert np.mean(ends) == pytest.approx(expected, rel=6 * np.std(ends) / np.mean(ends) / 24)
-    kept = steps.shrunk({**state, "v": 100 * np.ones(3)}, scaling, radius=2.0)
+    kept = steps.shrunk_coefficients({**state, "v": 100 * np.ones(3)}, scaling, radius=2.0)
     size = 1e4 * np.sum(rows.T @ rows)
     np.testing.assert_allclose(kept, 50 * (1 - expected / size), rtol=1e-9)
-    assert not steps.shrunk({**state, "v": 1e-6 * np.ones(3)}, scaling, radius=2.0).any()
+    assert not steps.shrunk_coefficients(
+        {**state, "v": 1e-6 * np.ones(3)}, scaling, radius=2.0
+    ).any()
 
 
 def test_the_clip_follows_the_gradients_and_stays_within_bounds():
-    scaling = {"rows": 16_000.0, "reach": 2.0}
+    scaling = {"rows": 16_000.0, "clip": 2.0}
     found = [
-        steps.clip_now(scaling, squares, 1.0, radius=3.0)
+        steps.clip_norm(scaling, squares, 1.0, radius=3.0)
         for squares in (160.0, 640.0, 1e9, -1e9, math.inf)
     ]
     assert found[0] == pytest.approx(3 * 2 * 0.1, rel=0.02)

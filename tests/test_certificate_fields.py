@@ -17,7 +17,7 @@ PEOPLE = dp.dataset("people", columns={"age": (0, 100), "town": ["A", "B"]}, uni
 ROWS = {"id": [1, 2, 3], "age": [30.0, 40.0, 50.0], "town": ["A", "B", "A"]}
 STATED = (("versions",), ("session", "ledger"), ("plan",), ("format",))
 """What nothing in a certificate tells, and the plan, whose changes change all of the rest."""
-UPPER = {"epsilon", "upper", "spent", "failed"}
+UPPER = {"epsilon", "upper", "spent", "delta_floor"}
 LOWER = {"lower", "remaining"}
 
 Path = tuple[str | int, ...]

@@ -20,7 +20,7 @@ from streams import Quick, Told
 import adaptive_dp as dp
 from adaptive_dp.data import read_rows
 from adaptive_dp.graph.operation import Change
-from adaptive_dp.mechanisms.selection import cost
+from adaptive_dp.mechanisms.selection import span_epsilon
 from adaptive_dp.noise import bernoulli, choice, continuous
 from adaptive_dp.queries.counts import Counts, Histogram
 
@@ -325,8 +325,8 @@ def test_the_printed_exponent_is_not_private() -> None:
 def test_costs_are_rounded_up() -> None:
     for distance, span, scale in itertools.product((0.1, 1 / 3, 7.0), (None, 0.1, 5.0), (0.3, 11)):
         apart = 2 * distance if span is None else min(span, 2 * distance)
-        assert Fraction(cost(distance, span, scale)) >= Fraction(apart) / Fraction(scale)
-        assert cost(distance, span, scale) <= apart / scale * (1 + 1e-15)
+        assert Fraction(span_epsilon(distance, span, scale)) >= Fraction(apart) / Fraction(scale)
+        assert span_epsilon(distance, span, scale) <= apart / scale * (1 + 1e-15)
 
 
 # --- odd scores

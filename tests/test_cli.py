@@ -579,6 +579,7 @@ class TestArguments:
             "adaptive_dp",
             "adaptive_dp.cli",
             "adaptive_dp.cli.main",
+            "adaptive_dp.extensions",
         }
 
     def test_list_knows_the_kinds_of_plugins(self) -> None:

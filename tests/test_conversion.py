@@ -102,7 +102,7 @@ def test_its_margin() -> None:
 
 def test_its_loss() -> None:
     loss = dp.LowerBound(sigma=4.0, failure=1e-7, reach=2.0).loss(1.0)
-    assert loss.failure() == 1e-7
+    assert loss.delta_floor() == 1e-7
     assert loss.mu() == pytest.approx(0.25, rel=1e-12)
     terms = Sequential([Spend(Gaussian(0.25)), Spend(Approximate(0.0, 1e-7))])
     wanted = certify(terms, 1e-6)

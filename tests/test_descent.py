@@ -270,14 +270,16 @@ class TestAdaptiveClipping:
         problem = Linear(table, rows, (), (0.0, 1.0), ())
         how = descent.Descent(400, 1.0, 0.05, 1e-12, 0.0, dp.Clipping(quantile=0.9, rate=0.2))
         expected = dp.public(2000.0)
-        start = dp.post(descent.standing, dp.public(1), clip=0.05 / problem.radius)
+        start = dp.post(descent.initial_state, dp.public(1), clip=0.05 / problem.radius)
 
         def step(state: dp.Released[Any]) -> dp.Released[Any]:
             radius = problem.radius
-            return descent._round(problem.rows, radius, Logistic(), how, state, expected, "sigma")
+            return descent.descent_round(
+                problem.rows, radius, Logistic(), how, state, expected, "sigma"
+            )
 
         state = dp.repeat(step, how.steps, start=start)
-        clip = dp.post(descent.norm_of, state, radius=problem.radius)
+        clip = dp.post(descent.clip_norm, state, radius=problem.radius)
         plan = dp.Pipeline(clip=clip).with_delta(1e-5).fix(sigma=1.0)
         # at parameters 0 a gradient is x / 2, x of [-128, 128] mapped onto [-1, 1]
         data = {"x": 2 * norms, "s": ["P"] * 2000}

@@ -522,7 +522,7 @@ WRONG_DATA: dict[str, tuple[Any, str]] = {
     "a missing column": ({"x": [1.0], "r": ["A"]}, "'t'.*'z'"),
     "texts for numbers": (
         {**FRAME, "x": np.array(["a", "b"])},
-        r"'x'.*\btexts\b",
+        r"'x'.*\bnumeric\b.*\bstrings\b",
     ),
     "objects for numbers": (
         {**FRAME, "x": np.array([1.0, "Ann"], dtype=object)},

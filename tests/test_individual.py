@@ -22,7 +22,7 @@ from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.compile import releases
 from adaptive_dp.graph.errors import DeclarationError, LedgerError, RunError
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.graph.run import Run, norms, price, release, units
+from adaptive_dp.graph.run import Run, norms, release, unit_cost, units
 from adaptive_dp.session import Budget, Session
 from adaptive_dp.session.ledger import MemoryLedger
 from adaptive_dp.session.recompute import recomputed
@@ -196,38 +196,38 @@ def test_contributions_bound_what_leaving_a_unit_out_does(name, cells):
     columns = dict(zip(("x", "y", "k", "who"), zip(*cells, strict=True), strict=False))
     data = {c: list(columns.get(c, ())) for c in ("x", "y", "k", "who")}
     structure = STRUCTURES[name]
-    (charge,) = releases(structure)
-    rows = Secret(charge.source.bind(data))
+    (path,) = releases(structure)
+    rows = Secret(path.source.bind(data))
     everyone = units(rows).reveal()
-    found = norms(structure, charge, rows, Secret(everyone)).reveal()
+    found = norms(structure, path, rows, Secret(everyone)).reveal()
     assert found.shape == everyone.shape
-    whole = _exact(structure, charge, rows.reveal())
+    whole = _exact(structure, path, rows.reveal())
     for unit, norm in zip(everyone, found, strict=True):
         rest = everyone[everyone != unit]
         less = rows.reveal().among(rest)
-        without = _exact(structure, charge, less)
+        without = _exact(structure, path, less)
         square = sum((a - b) ** 2 for a, b in zip(whole, without, strict=True))
         assert square <= Fraction(norm) ** 2
         rows_of = int((rows.reveal().units == unit).sum())
         if name in ("count", "sum", "clipped", "part"):
             assert rows_of > 1 or Fraction(norm) ** 2 == square
-        others = norms(structure, charge, Secret(less), Secret(rest)).reveal()
+        others = norms(structure, path, Secret(less), Secret(rest)).reveal()
         assert others.tolist() == found[everyone != unit].tolist()
 
 
-def _exact(structure, charge, rows):
+def _exact(structure, path, rows):
     run = Run(structure, None)
-    run.bind({charge.chain[0].name: Secret(rows)})
-    for node in charge.chain[1:]:
+    run.bind({path.steps[0].name: Secret(rows)})
+    for node in path.steps[1:]:
         run.value(node)
-    value = np.atleast_1d(run.secrets[charge.chain[-1].name].reveal())
+    value = np.atleast_1d(run.secrets[path.steps[-1].name].reveal())
     return [Fraction(float(v)) for v in value]
 
 
 def test_what_a_mechanism_rounds_is_paid_by_who_contributes_and_nobody_else():
     coarse = SHOP.count().release(dp.Gaussian(sigma=2.0**30))  # its steps are larger than 1
-    (charge,) = releases(Pipeline(value=coarse).structure)
-    assert price(charge).rounding >= 2.0**-27
+    (path,) = releases(Pipeline(value=coarse).structure)
+    assert unit_cost(path).rounding >= 2.0**-27
     session = opened(budget=Budget(1.0, 1e-6))
     session.run(dict(SHOP.partition("kind"))["a"].count().release(dp.Gaussian(sigma=2.0**30)))
     spent = session.records.reveal()
@@ -237,10 +237,10 @@ def test_what_a_mechanism_rounds_is_paid_by_who_contributes_and_nobody_else():
 
 def test_only_who_is_active_is_released():
     structure = Pipeline(value=total(0.01)).structure
-    (charge,) = releases(structure)
-    rows = Secret(charge.source.bind({"price": [1.0, 2.0, 4.0], "kind": ["a"] * 3}))
+    (path,) = releases(structure)
+    rows = Secret(path.source.bind({"price": [1.0, 2.0, 4.0], "kind": ["a"] * 3}))
     run = Run(structure, 1)
-    release(run, charge, rows, Secret(np.array([0, 2])))
+    release(run, path, rows, Secret(np.array([0, 2])))
     assert run.opened["value"] == pytest.approx(5.0, abs=0.1)
 
 
@@ -275,7 +275,7 @@ def test_what_has_no_price_for_each_record_is_refused_before_anything_is_paid():
 
 
 def test_how_it_is_opened():
-    with pytest.raises(DeclarationError, match="failures"):
+    with pytest.raises(DeclarationError, match="1e-07"):
         opened(budget=Budget(1.0, 1e-6, 1e-7))
     with pytest.raises(InapplicableError, match="delta"):
         opened(budget=Budget(1.0))

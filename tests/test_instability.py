@@ -13,7 +13,11 @@ import pytest
 import accountants
 import adaptive_dp as dp
 from adaptive_dp.graph.mechanism import FOREVER, Choice
-from adaptive_dp.mechanisms.propose_test_release import integer_noise, passes, threshold
+from adaptive_dp.mechanisms.propose_test_release import (
+    distance_threshold,
+    is_far,
+    two_sided_geometric,
+)
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.queries.order_statistics import instability
 
@@ -104,7 +108,7 @@ def tail(epsilon: float, k: int) -> float:
 @pytest.mark.parametrize("epsilon", [0.05, 0.7, 1.0, 5.0])
 def test_the_threshold_is_the_least(epsilon: float) -> None:
     for delta in (0.3, 1e-3, 1e-6, 1e-12):
-        found = threshold(epsilon, delta)
+        found = distance_threshold(epsilon, delta)
         assert tail(epsilon, found) <= delta
         assert found == 0 or tail(epsilon, found - 1) > delta
         assert found <= max(0, math.ceil(math.log(1 / (2 * delta)) / epsilon) + 1)
@@ -114,7 +118,7 @@ def test_the_threshold_is_the_least(epsilon: float) -> None:
 def test_the_test_is_private_at_all_distances(epsilon: float) -> None:
     """Exactly, over all pairs: f the same and d within 1; or f another and d = 0 at both."""
     delta = 1e-4
-    cut = threshold(epsilon, delta)
+    cut = distance_threshold(epsilon, delta)
     released = [tail(epsilon, cut - d) for d in range(3 * cut + 5)]
     for d, (p, q) in enumerate(itertools.pairwise(released)):
         for a, b in ((p, q), (q, p), (1 - p, 1 - q), (1 - q, 1 - p)):
@@ -131,7 +135,7 @@ def test_the_printed_threshold_fails() -> None:
 
 def test_far_from_instability_it_is_released() -> None:
     """At epsilon 1, delta 1e-6 and d = 30: the failure is below 1e-7."""
-    assert 1 - tail(1.0, threshold(1.0, 1e-6) - 30) < 1e-7
+    assert 1 - tail(1.0, distance_threshold(1.0, 1e-6) - 30) < 1e-7
 
 
 SIZE = 2000
@@ -140,9 +144,9 @@ LIMIT = math.sqrt(math.log(2 / 1e-7) / 2 / SIZE)
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0])
-def test_integer_noise_has_its_law(epsilon: float) -> None:
+def test_geometric_noise_has_its_law(epsilon: float) -> None:
     stream = SeededStream(4)
-    draws = np.array([integer_noise(epsilon, stream) for _ in range(SIZE)])
+    draws = np.array([two_sided_geometric(epsilon, stream) for _ in range(SIZE)])
 
     def apart(other: float) -> float:
         points = range(-40, 41)
@@ -159,8 +163,8 @@ def tail_any(epsilon: float, k: int) -> float:
 def test_it_passes_as_often_as_it_should() -> None:
     epsilon, delta, distance = 1.0, 1e-2, 4
     stream = SeededStream(9)
-    found = np.mean([passes(distance, epsilon, delta, stream) for _ in range(SIZE)])
-    cut = threshold(epsilon, delta)
+    found = np.mean([is_far(distance, epsilon, delta, stream) for _ in range(SIZE)])
+    cut = distance_threshold(epsilon, delta)
     assert abs(found - tail_any(epsilon, cut - distance)) < LIMIT
     assert abs(found - tail_any(epsilon, cut - distance + 1)) > LIMIT  # as if d were 3
 

@@ -33,7 +33,7 @@ from adaptive_dp.instance import (
 )
 from adaptive_dp.instance.plan import ORDERS, laplace_renyi
 from adaptive_dp.instance.records import posterior_pairs
-from adaptive_dp.instance.ridge import records
+from adaptive_dp.instance.ridge import leave_one_out
 
 
 def ball(rng, n, d):
@@ -58,7 +58,7 @@ def figure(n):
 def test_ridge_records_equal_leaving_each_out():
     rng = np.random.default_rng(1)
     x, y, ridge = ball(rng, 40, 3), rng.uniform(-1, 1, 40), 0.7
-    found = records(x, y, ridge)
+    found = leave_one_out(x, y, ridge)
     theta = fit(x, y, ridge)
     for i in range(40):
         keep = np.arange(40) != i
@@ -79,7 +79,7 @@ def test_ridge_records_bound_the_exact_ones_where_solving_loses_digits():
     base = rng.normal(size=8)
     x = np.stack([base, base + 1e-5 * rng.normal(size=8)], axis=1)
     y, ridge = rng.normal(size=8), 1e-9
-    found = records(x, y, ridge)
+    found = leave_one_out(x, y, ridge)
     with mp.workdps(60):
         exact = mp.matrix(x.tolist())
         h = exact.T * exact + ridge * mp.eye(2)
@@ -172,7 +172,7 @@ def test_posterior_epsilons_are_those_of_leaving_each_out():
         g = math.sqrt(gamma * m) * abs(y[i] - x[i] @ np.linalg.solve(h, x[keep].T @ y[keep]))
         assert (leverage[i], gap[i]) == pytest.approx((m, g), rel=1e-10)
         assert leverage[i] >= m * (1 - 1e-13)
-        assert found[i] == pytest.approx(float(quadratic.epsilon(1e-5, m, g)), rel=1e-8)
+        assert found[i] == pytest.approx(float(quadratic.posterior_epsilon(1e-5, m, g)), rel=1e-8)
 
 
 # -- objective perturbation ------------------------------------------------------------------------
@@ -281,7 +281,7 @@ def test_the_minimizer_moves_by_plus_the_gradient_at_the_other_minimizer():
     theta, left = fit(x, y, ridge), fit(x[:1], y[:1], ridge)
     moved = (x[1] @ theta - y[1]) * x[1] / (x[0] @ x[0] + ridge)
     assert left - theta == pytest.approx(moved, rel=1e-12)
-    assert records(x, y, ridge).influence[1] == pytest.approx(abs(moved[0]), rel=1e-12)
+    assert leave_one_out(x, y, ridge).influence[1] == pytest.approx(abs(moved[0]), rel=1e-12)
 
 
 # -- sums and composition --------------------------------------------------------------------------
@@ -319,15 +319,15 @@ def test_renyi_of_the_posterior_against_integrals():
             forward = moment(a) / (a - 1)
             back = moment(1 - a) / (a - 1)
         truth = max(forward, back)
-        found = quadratic.renyi(np.array([a]), m, g)[0]
+        found = quadratic.posterior_renyi(np.array([a]), m, g)[0]
         assert truth <= found <= truth * (1 + 1e-9)
-    assert quadratic.renyi(np.array([2.0, 3.0]), 0.6, 0.1).tolist()[1] == math.inf
+    assert quadratic.posterior_renyi(np.array([2.0, 3.0]), 0.6, 0.1).tolist()[1] == math.inf
 
 
 def test_renyi_of_the_posterior_proves_no_less_than_the_exact_epsilon():
     m, g = np.array([1e-4, 0.01, 0.0]), np.array([0.1, 0.5, 0.0])
-    proven = renyi_epsilons(quadratic.renyi(ORDERS, m, g), ORDERS, 1e-6)
-    exact = quadratic.epsilon(1e-6, m, g)
+    proven = renyi_epsilons(quadratic.posterior_renyi(ORDERS, m, g), ORDERS, 1e-6)
+    exact = quadratic.posterior_epsilon(1e-6, m, g)
     assert (proven >= exact).all()
     assert (proven <= 1.2 * exact + 1e-3).all()
 
@@ -344,9 +344,9 @@ def test_two_posterior_samples_against_an_integral_of_their_product():
         np.maximum(pp - math.exp(epsilon) * qq, 0).sum(),
         np.maximum(qq - math.exp(epsilon) * pp, 0).sum(),
     )
-    proven = renyi_epsilons(2 * quadratic.renyi(ORDERS, m, g), ORDERS, float(exact))
+    proven = renyi_epsilons(2 * quadratic.posterior_renyi(ORDERS, m, g), ORDERS, float(exact))
     assert epsilon <= proven <= 1.3 * epsilon
-    single = float(quadratic.epsilon(float(exact) / 2, m, g))
+    single = float(quadratic.posterior_epsilon(float(exact) / 2, m, g))
     assert proven < 2 * single
 
 

@@ -51,6 +51,6 @@ def test_the_table_names_every_mechanism_that_follows_the_data():
         for name in dp.__all__
         if isinstance(kind := getattr(dp, name), type)
         and issubclass(kind, dp.Mechanism)
-        and kind.input_type in (dp.Stability, dp.Choice)
+        and kind.input_type in (dp.LocalSensitivity, dp.Choice)
     }
     assert following <= named

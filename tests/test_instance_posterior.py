@@ -64,7 +64,7 @@ def test_the_profiles_against_three_hundred_digits():
         m, g = 10 ** rng.uniform(-12, 2), 10 ** rng.uniform(-8, 1.3)
         epsilon = (m + g) * 10 ** rng.uniform(-3, 1.2)
         removed, added = exact(epsilon, m, g, digits=300)
-        bounds = quadratic.removed(epsilon, m, g), quadratic.added(epsilon, m, g)
+        bounds = quadratic.removal_profile(epsilon, m, g), quadratic.addition_profile(epsilon, m, g)
         for bound, truth in zip(bounds, (removed, added), strict=True):
             assert bound >= truth
             assert bound <= truth * (1 + 1e-4) + 1e-18
@@ -77,8 +77,8 @@ def test_the_profiles_against_an_integral_of_both_densities():
         q = np.exp(-((x - g / (1 + m)) ** 2) * (1 + m) / 2) * math.sqrt((1 + m) / (2 * math.pi))
         removed = np.trapezoid(np.maximum(p - math.exp(epsilon) * q, 0), x)
         added = np.trapezoid(np.maximum(q - math.exp(epsilon) * p, 0), x)
-        assert quadratic.removed(epsilon, m, g) == pytest.approx(removed, rel=1e-6)
-        assert quadratic.added(epsilon, m, g) == pytest.approx(added, rel=1e-6)
+        assert quadratic.removal_profile(epsilon, m, g) == pytest.approx(removed, rel=1e-6)
+        assert quadratic.addition_profile(epsilon, m, g) == pytest.approx(added, rel=1e-6)
 
 
 def test_the_order_of_pairs():
@@ -96,7 +96,7 @@ def test_the_order_of_pairs():
 
 def test_epsilon_is_where_the_profile_crosses_delta():
     leverages, gaps = np.meshgrid([1e-9, 1e-3, 0.1, 3.0], [0.0, 1e-6, 0.1, 2.0])
-    epsilons = quadratic.epsilon(1e-6, leverages, gaps)
+    epsilons = quadratic.posterior_epsilon(1e-6, leverages, gaps)
     for m, g, epsilon in zip(leverages.flat, gaps.flat, epsilons.flat, strict=True):
         assert max(exact(epsilon, m, g)) <= 1e-6
         assert epsilon == 0 or max(exact(epsilon * (1 - 1e-6), m, g)) > 1e-6
@@ -105,19 +105,21 @@ def test_epsilon_is_where_the_profile_crosses_delta():
 def test_without_leverage_it_is_a_gaussian():
     for gap in (1e-3, 0.3, 2.0):
         truth = Gaussian(mu=gap).epsilon_at(1e-6)
-        assert truth.lower <= quadratic.epsilon(1e-6, 0.0, gap) <= truth.upper * (1 + 1e-6)
+        assert (
+            truth.lower <= quadratic.posterior_epsilon(1e-6, 0.0, gap) <= truth.upper * (1 + 1e-6)
+        )
 
 
 def test_extreme_pairs_are_bounded():
-    assert quadratic.epsilon(1e-6, 0.0, 0.0) == 0
-    assert quadratic.epsilon(0.0, 0.1, 0.1) == math.inf
-    assert quadratic.epsilon(1e-6, 1e308, 1e308) == math.inf
-    assert quadratic.epsilon(1e-6, math.inf, 0.0) == math.inf
+    assert quadratic.posterior_epsilon(1e-6, 0.0, 0.0) == 0
+    assert quadratic.posterior_epsilon(0.0, 0.1, 0.1) == math.inf
+    assert quadratic.posterior_epsilon(1e-6, 1e308, 1e308) == math.inf
+    assert quadratic.posterior_epsilon(1e-6, math.inf, 0.0) == math.inf
     for m, g in itertools.product((0.0, 5e-324, 1e-300, 1e-20, 1e7), (0.0, 5e-324, 1e-160, 1e7)):
-        assert 0 <= quadratic.profile(0.0, m, g) <= 1
-        assert quadratic.epsilon(1e-6, m, g) < math.inf
+        assert 0 <= quadratic.posterior_profile(0.0, m, g) <= 1
+        assert quadratic.posterior_epsilon(1e-6, m, g) < math.inf
     with pytest.raises(DomainError, match="NaN"):
-        quadratic.profile(1.0, math.nan, 0.0)
+        quadratic.posterior_profile(1.0, math.nan, 0.0)
 
 
 def test_the_loss_is_that_of_real_posteriors():
@@ -218,7 +220,7 @@ def test_no_record_of_random_data_sets_exceeds_the_worst(seed):
         z = rng.normal(size=d)
         z *= rng.choice([1.0, rng.uniform()]) / np.linalg.norm(z)
         pairs.append(pair(x, y, ridge, gamma, (z, rng.choice([-1.0, 1.0]))))
-    assert quadratic.epsilon(1e-3, *np.transpose(pairs)).max() <= 8.0
+    assert quadratic.posterior_epsilon(1e-3, *np.transpose(pairs)).max() <= 8.0
 
 
 def test_the_largest_gamma_is_attained_by_a_data_set():
@@ -230,7 +232,7 @@ def test_the_largest_gamma_is_attained_by_a_data_set():
     added = RidgeBounds(curvature=n + ridge, ridge=ridge, norm=1, residual=residual, removals=False)
     gamma = largest_gamma(1.0, 1e-6, added)
     m, g = pair(x, y, ridge, gamma, (np.ones(1), 1.0))
-    assert quadratic.epsilon(1e-6, m, g) == pytest.approx(1.0, abs=1e-9)
+    assert quadratic.posterior_epsilon(1e-6, m, g) == pytest.approx(1.0, abs=1e-9)
     assert worst_epsilon(1e-6, gamma, added) == pytest.approx(1.0, abs=1e-9)
 
 
@@ -288,7 +290,7 @@ def test_the_corrected_record_bound_holds_where_the_printed_fails():
         ours = float(closed_form.record_epsilon(delta, m, g))
         assert ours == pytest.approx(base + m * t + g * math.sqrt(2 * t), rel=1e-12)
         assert max(exact(ours, m, g)) <= delta
-        assert quadratic.epsilon(delta, m, g) <= ours
+        assert quadratic.posterior_epsilon(delta, m, g) <= ours
     assert failures == 26
     assert 40 < max(ratios) < 42
 

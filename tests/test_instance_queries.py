@@ -10,13 +10,17 @@ import pytest
 from test_smooth_sensitivity import Brute, Data, neighbours
 
 import adaptive_dp as dp
-from adaptive_dp.graph.mechanism import Stability
+from adaptive_dp.graph.mechanism import LocalSensitivity
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.queries.order_statistics import Own, Spread, Trimmed
+from adaptive_dp.queries.order_statistics import (
+    TrimmedMeanSensitivity,
+    UserSensitivity,
+    VarianceSensitivity,
+)
 
 
-def trimmed(x: Data, share: float) -> Trimmed:
-    return Trimmed(np.array(sorted(x)), 0.0, 4.0, share)
+def trimmed(x: Data, share: float) -> TrimmedMeanSensitivity:
+    return TrimmedMeanSensitivity(np.array(sorted(x)), 0.0, 4.0, share)
 
 
 def trimmed_mean(x: Data, share: float) -> float:
@@ -25,8 +29,10 @@ def trimmed_mean(x: Data, share: float) -> float:
     return sum(kept) / len(kept)
 
 
-def spread(x: Data) -> Spread:
-    return Spread(np.array([round(4 * v) for v in sorted(x)], dtype=np.int64), 16, 0.25)
+def spread(x: Data) -> VarianceSensitivity:
+    return VarianceSensitivity(
+        np.array([round(4 * v) for v in sorted(x)], dtype=np.int64), 16, 0.25
+    )
 
 
 def lawful(ours: Any, brute: Brute, exact_until: Any = None) -> None:
@@ -35,7 +41,7 @@ def lawful(ours: Any, brute: Brute, exact_until: Any = None) -> None:
         here = ours(x)
         found = [here.local(k) for k in range(len(x) + 2)]
         assert found == sorted(found)
-        assert found[-1] == found[here.last] <= here.upper - here.lower
+        assert found[-1] == found[here.max_distance] <= here.upper - here.lower
         for k, exact in enumerate(brute.locals(x, len(x))):
             assert exact <= found[k]
             if exact_until is not None and k <= exact_until(x):
@@ -66,31 +72,31 @@ def test_variances_against_brute_force(n: int) -> None:
 
 def test_a_trimmed_mean_is_steadier_than_a_mean() -> None:
     values = np.sort(np.random.default_rng(0).normal(50, 1, 1001).clip(0, 100))
-    some, none = (Trimmed(values, 0.0, 100.0, share) for share in (0.1, 0.0))
+    some, none = (TrimmedMeanSensitivity(values, 0.0, 100.0, share) for share in (0.1, 0.0))
     assert some.smooth(0.05) < none.smooth(0.05) / 10
 
 
-EMPTY: list[Stability] = [
-    Trimmed(np.array([]), 1.0, 2.0, 0.1),
-    Spread(np.array([], dtype=np.int64), 16, 0.25),
-    Own(np.array([]), 1.0, 2.0, len, lambda v, k: 0.0),
+EMPTY: list[LocalSensitivity] = [
+    TrimmedMeanSensitivity(np.array([]), 1.0, 2.0, 0.1),
+    VarianceSensitivity(np.array([], dtype=np.int64), 16, 0.25),
+    UserSensitivity(np.array([]), 1.0, 2.0, len, lambda v, k: 0.0),
 ]
 
 
-@pytest.mark.parametrize("stability", EMPTY, ids=lambda s: type(s).__name__)
-def test_no_rows(stability: Stability) -> None:
-    assert stability.lower <= stability.value <= stability.upper
-    found = float(dp.SmoothStudent(epsilon=1.0).release(stability, SeededStream(1)))
-    assert stability.lower <= found <= stability.upper
-    assert "1" not in repr(stability)
+@pytest.mark.parametrize("sensitivity", EMPTY, ids=lambda s: type(s).__name__)
+def test_no_rows(sensitivity: LocalSensitivity) -> None:
+    assert sensitivity.lower <= sensitivity.value <= sensitivity.upper
+    found = float(dp.SmoothStudent(epsilon=1.0).release(sensitivity, SeededStream(1)))
+    assert sensitivity.lower <= found <= sensitivity.upper
+    assert "1" not in repr(sensitivity)
 
 
 def test_extreme_bounds() -> None:
     low, high = -9e289, 9e289
-    huge = Trimmed(np.array([low, 0.0, high]), low, high, 0.1)
+    huge = TrimmedMeanSensitivity(np.array([low, 0.0, high]), low, high, 0.1)
     assert low <= huge.value <= high
     assert 0 < huge.local(0) <= high - low
-    narrow = Trimmed(np.array([1e9, 1e9 + 1]), 1e9, 1e9 + 1, 0.0)
+    narrow = TrimmedMeanSensitivity(np.array([1e9, 1e9 + 1]), 1e9, 1e9 + 1, 0.0)
     assert 0.5 <= narrow.local(0) <= 1
     table = dp.dataset("t", columns={"x": (0, 1e200)}, neighbors="replace_one")
     with pytest.raises(dp.DeclarationError, match="squares; rescale"):
@@ -111,11 +117,11 @@ def test_functions_of_ones_own_against_brute_force() -> None:
     """Of rows added or removed: from x within k, one more goes up, or down."""
     brute = Brute(top, range(7), exchange=False)
     for x in [y for y in brute.sets if len(y) <= 3]:
-        ours = Own(np.array(sorted(x)), 0.0, 4.0, top, top_moves)
+        ours = UserSensitivity(np.array(sorted(x)), 0.0, 4.0, top, top_moves)
         for k, exact in enumerate(brute.locals(x, 3)):
             assert exact <= ours.local(k)
         for y in neighbours(x, exchange=False):
-            other = Own(np.array(sorted(y)), 0.0, 4.0, top, top_moves)
+            other = UserSensitivity(np.array(sorted(y)), 0.0, 4.0, top, top_moves)
             assert ours.smooth(0.4) <= math.exp(0.4) * other.smooth(0.4) * (1 + 1e-12)
 
 
@@ -134,7 +140,7 @@ def broken(values: np.ndarray, k: int = 0) -> float:
     ],
 )
 def test_functions_that_fail_tell_nothing(function: Any, local: Any, value: float) -> None:
-    ours = Own(np.array([1.5]), 1.0, 2.0, function, local)
+    ours = UserSensitivity(np.array([1.5]), 1.0, 2.0, function, local)
     assert ours.value == value
     assert ours.local(0) == ours.local(9) == 1.0
 
@@ -144,7 +150,7 @@ def test_functions_cannot_change_the_data() -> None:
         values[:] = 0
         return 1.5
 
-    ours = Own(np.array([1.25, 1.75]), 1.0, 2.0, spoil, spoil)
+    ours = UserSensitivity(np.array([1.25, 1.75]), 1.0, 2.0, spoil, spoil)
     assert (ours.value, ours.local(1), ours.values.tolist()) == (1.5, 1.0, [1.25, 1.75])
 
 
@@ -176,12 +182,12 @@ def test_in_a_plan_with_what_it_assumes() -> None:
 def test_own_local_sensitivities_below_the_width_stay_lawful(n: int, exchange: bool) -> None:
     """The width that stands in far out must not come two steps sooner where a row is missing."""
 
-    def ours(rows: int) -> Own:
-        return Own(np.full(rows, 0.5), 0.0, 1.0, lambda v: 0.5, lambda v, k: 0.001)
+    def ours(rows: int) -> UserSensitivity:
+        return UserSensitivity(np.full(rows, 0.5), 0.0, 1.0, lambda v: 0.5, lambda v, k: 0.001)
 
     here, there = ours(n), ours(n if exchange else n + 1)
     for one, other in [(here, there), (there, here)]:
         assert all(one.local(k) <= other.local(k + 1) for k in range(2 * n + 8))
         assert one.smooth(0.5) <= math.exp(0.5) * other.smooth(0.5) * (1 + 1e-12)
         assert one.linear(0.1) <= other.linear(0.1) + 0.1 + 1e-12
-    assert abs(here.within(0.01) - there.within(0.01)) <= 1
+    assert abs(here.distance_above(0.01) - there.distance_above(0.01)) <= 1

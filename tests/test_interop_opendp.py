@@ -152,7 +152,7 @@ class TestRefusals:
     def test_queries_that_do_not_fit(self) -> None:
         whole = odp.m.make_laplace(I64, odp.absolute_distance(T="i64"), scale=4.0)
         for query, measurement, why in (
-            (PEOPLE["x"].sum(), whole, "numbers"),
+            (PEOPLE["x"].sum(), whole, "integers"),
             (PEOPLE["region"].histogram(), laplace(), "number"),
             (PEOPLE["region"].histogram(), gaussian(size=2), r"\b3\b"),
         ):

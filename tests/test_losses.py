@@ -308,7 +308,7 @@ def test_squared_loss_is_not_lipschitz_without_bounds() -> None:
         (lambda: pb.HuberHinge(math.inf), "HuberHinge.width"),
         (lambda: pb.SmoothedHinge(math.nan), "SmoothedHinge.width"),
         (lambda: pb.Poisson(most=-1), "Poisson.most"),
-        (lambda: pb.Multinomial(1), "from 2 on"),
+        (lambda: pb.Multinomial(1), "Multinomial.classes"),
         (
             lambda: pb.GeneralizedLinear(np.exp, np.cos, np.exp, lambda r: (0.0, math.inf)),
             r"GeneralizedLinear\.mean",

@@ -29,9 +29,9 @@ def test_the_value_is_that_of_rows_written_out(activation: str) -> None:
     w = rng.normal(size=net.size(6))
     each = [loss_of_a_row(net, w, row, int(label)) for row, label in zip(x, y, strict=True)]
     assert net.value(w, x, y) == pytest.approx(sum(each), rel=1e-12)
-    values = net.bend(x)
-    slopes = (net.bend(x + 1e-6) - net.bend(x - 1e-6)) / 2e-6
-    np.testing.assert_allclose(net.bent(values), slopes, atol=1e-8)
+    values = net.activate(x)
+    slopes = (net.activate(x + 1e-6) - net.activate(x - 1e-6)) / 2e-6
+    np.testing.assert_allclose(net.activation_slope(values), slopes, atol=1e-8)
 
 
 def test_sizes_and_refusals() -> None:

@@ -15,7 +15,7 @@ from adaptive_dp.data import grid, make_examples
 from adaptive_dp.data.examples import BLOCK, Examples, to_steps
 from adaptive_dp.erm import Constants, Logistic, Loss, Multinomial, Network, Squared
 from adaptive_dp.graph.operation import Change
-from adaptive_dp.queries.gradients import LayerGradients, slopes
+from adaptive_dp.queries.gradients import LayerGradients, slope_steps
 
 
 @frozen
@@ -156,13 +156,13 @@ def test_a_function_of_a_number_hangs_on_that_number_alone(function, kind):
 
 def test_whole_slopes():
     values = np.array([[1e-300, 0.0, math.nan, math.inf, 3.0], [0.0, 0.0, 2.0, 1.0, -1e-9]])
-    whole_numbers, exponents = slopes(values)
+    whole_numbers, exponents = slope_steps(values)
     assert (whole_numbers == np.rint(whole_numbers)).all()
     back = np.ldexp(whole_numbers, exponents)
     np.testing.assert_allclose(
         back[:, [0, 1, 2, 4]], np.nan_to_num(values[:, [0, 1, 2, 4]]), 1e-5, 1e-5
     )
-    assert np.linalg.norm(slopes(np.ones((17, 1)))[0]) <= 2**20
+    assert np.linalg.norm(slope_steps(np.ones((17, 1)))[0]) <= 2**20
 
 
 def loss_of_a_row(network, theta, row, label):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import adaptive_dp as dp
-from adaptive_dp.learning.networks import first
+from adaptive_dp.learning.networks import initial_parameters
 
 COLUMNS = {"u": (-2.0, 2.0), "v": (0.0, 4.0), "w": ["a", "b"], "s": ["N", "P"], "y": (-3.0, 5.0)}
 
@@ -87,8 +87,8 @@ def test_a_number():
 
 
 def test_the_start_is_public():
-    again = first([3, 4, 2], radius=2.0)
-    assert (again == first([3, 4, 2], radius=2.0)).all()
+    again = initial_parameters([3, 4, 2], radius=2.0)
+    assert (again == initial_parameters([3, 4, 2], radius=2.0)).all()
     assert again.shape == (3 * 4 + 2 * 4,)
 
 

@@ -11,7 +11,7 @@ from scipy import integrate, special, stats
 
 import accountants
 import adaptive_dp as dp
-from adaptive_dp.graph.compile import interpolated
+from adaptive_dp.graph.compile import interpolate_norm
 from adaptive_dp.mechanisms.additive import ball_noise
 from adaptive_dp.noise import SeededStream
 
@@ -169,13 +169,13 @@ def test_distances_between_known_norms_are_never_too_short(p):
     for d in (1, 2, 5, 50):
         for _ in range(50):
             some = generator.standard_cauchy((4, d)) * 10.0 ** generator.uniform(-100, 100)
-            bound = interpolated(
+            bound = interpolate_norm(
                 lambda n, some=some: max(float(np.linalg.norm(v, n)) for v in some), p
             )
             for v in some:
                 largest = np.abs(v).max()
                 assert largest * np.linalg.norm(v / largest, p) <= bound * (1 + 1e-12)
-    assert interpolated(lambda n: 0.0, p) == pytest.approx(0.0, abs=1e-300)
+    assert interpolate_norm(lambda n: 0.0, p) == pytest.approx(0.0, abs=1e-300)
 
 
 def test_norm_in_a_plan():

@@ -17,10 +17,10 @@ import adaptive_dp as dp
 from accountants import ObjectivePerturbation as ObjectiveLoss
 from adaptive_dp.data import grid, make_examples
 from adaptive_dp.erm import Logistic
-from adaptive_dp.learning.objective_perturbation import remaining
+from adaptive_dp.learning.objective_perturbation import split_epsilon
 from adaptive_dp.mechanisms import objective_perturbation as perturbed_minimum
 from adaptive_dp.mechanisms import objective_perturbation as primitive
-from adaptive_dp.mechanisms.objective_perturbation import Problem, minimum
+from adaptive_dp.mechanisms.objective_perturbation import Problem, minimizer
 from adaptive_dp.noise.stream import SeededStream
 
 
@@ -60,7 +60,7 @@ def test_the_gradient_is_as_small_as_promised(ridge: float) -> None:
     for seed in range(3):
         of = problem(made(seed=seed, far=10.0), ridge, seed)
         for tolerance in (1e-3, 2.0**-24):
-            assert gradient(of, minimum(of, tolerance)) <= tolerance
+            assert gradient(of, minimizer(of, tolerance)) <= tolerance
 
 
 def test_a_gradient_says_how_far_off_it_is() -> None:
@@ -68,19 +68,19 @@ def test_a_gradient_says_how_far_off_it_is() -> None:
     rng = np.random.default_rng(5)
     for size in (0.1, 30.0, 1e4):
         found = of.gradient(rng.normal(size=4) * size * of.scale)
-        exact = of.precise(found.at).slope
-        off = math.sqrt(sum((float(e) - s) ** 2 for e, s in zip(exact, found.slope, strict=True)))
-        assert off <= found.error + 1e-15 * np.linalg.norm(found.slope)
+        exact = of.precise_gradient(found.point).value
+        off = math.sqrt(sum((float(e) - s) ** 2 for e, s in zip(exact, found.value, strict=True)))
+        assert off <= found.error + 1e-15 * np.linalg.norm(found.value)
         assert found.error < 1e-9
 
 
 def test_decimals_reach_what_floats_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     of = problem(made(25), 0.5)
     tolerance = 1e-25
-    w = minimum(of, tolerance)
+    w = minimizer(of, tolerance)
     assert gradient(of, w) <= tolerance
-    monkeypatch.setattr(perturbed_minimum, "_STEPS", 0)  # from the start
-    again = minimum(of, 1e-6)
+    monkeypatch.setattr(perturbed_minimum, "_NEWTON_STEPS", 0)  # from the start
+    again = minimizer(of, 1e-6)
     assert gradient(of, again) <= 1e-6
 
 
@@ -94,13 +94,15 @@ def test_the_minimum_is_scipys() -> None:
         return float(np.logaddexp(0, -y * (x @ w)).sum() + 0.35 * w @ w + b @ w)
 
     truth = minimize(value, np.zeros(3), tol=1e-12).x
-    assert [float(v) for v in minimum(of, 1e-9)] == pytest.approx(truth, abs=1e-5)
+    assert [float(v) for v in minimizer(of, 1e-9)] == pytest.approx(truth, abs=1e-5)
 
 
 def test_no_rows_at_all() -> None:
     rows = made(1).sample(1e-9, SeededStream(1))
     of = problem(rows, 2.0)
-    assert [float(v) for v in minimum(of, 1e-9)] == pytest.approx([-float(b) / 2 for b in of.noise])
+    assert [float(v) for v in minimizer(of, 1e-9)] == pytest.approx(
+        [-float(b) / 2 for b in of.noise]
+    )
 
 
 # --- the noise
@@ -109,7 +111,7 @@ def test_no_rows_at_all() -> None:
 def test_radial_noise_has_gamma_radius_and_second_moment_1547() -> None:
     """E|b|^2 = p (p+1) scale^2: 1547 for p = 10 and 2c/eps' = 3.75 (not 11.9, as once printed)."""
     stream, p, scale, draws = SeededStream(8), 10, 3.75, 600
-    noise = np.array([[float(v) for v in primitive.radial(stream, scale, p)[0]]
+    noise = np.array([[float(v) for v in primitive.radial_noise(stream, scale, p)[0]]
                       for _ in range(draws)])  # fmt: skip
     square = (noise**2).sum(axis=1)
     assert p * (p + 1) * scale**2 == pytest.approx(1547, abs=0.5)
@@ -176,10 +178,10 @@ def test_a_pure_loss_holds_exactly_in_one_dimension() -> None:
 
 
 def test_budgets_are_those_of_the_sources() -> None:
-    assert remaining(1.0, 0.25, 1.0, logs=2) == pytest.approx((1.0, 0.5537), abs=5e-5)
-    assert remaining(1.0, 0.25, 1.0) == pytest.approx((1.0, 0.7769), abs=5e-5)
-    assert remaining(1.0, 0.25, 0.1, logs=2) == pytest.approx((0.8802, 0.5), abs=5e-5)
-    ridge, left = remaining(1.0, 0.25, 0.1)
+    assert split_epsilon(1.0, 0.25, 1.0, logs=2) == pytest.approx((1.0, 0.5537), abs=5e-5)
+    assert split_epsilon(1.0, 0.25, 1.0) == pytest.approx((1.0, 0.7769), abs=5e-5)
+    assert split_epsilon(1.0, 0.25, 0.1, logs=2) == pytest.approx((0.8802, 0.5), abs=5e-5)
+    ridge, left = split_epsilon(1.0, 0.25, 0.1)
     assert left == 0.5
     assert left + math.log1p(0.25 / ridge) <= 1.0
 
@@ -310,7 +312,7 @@ def test_newton_knows_the_curvature() -> None:
     second = problem.hessian(at * problem.scale)
     for k in range(3):
         move = np.eye(3)[k] * 1e-5
-        there = [problem.gradient((at + s * move) * problem.scale).slope for s in (1, -1)]
+        there = [problem.gradient((at + s * move) * problem.scale).value for s in (1, -1)]
         np.testing.assert_allclose(second[k], (there[0] - there[1]) / 2e-5, rtol=1e-6, atol=1e-6)
-    found = np.array([float(v) for v in perturbed_minimum.minimum(problem, 1e-8)])
-    assert np.linalg.norm(problem.gradient(found * problem.scale).slope) <= 1e-8
+    found = np.array([float(v) for v in perturbed_minimum.minimizer(problem, 1e-8)])
+    assert np.linalg.norm(problem.gradient(found * problem.scale).value) <= 1e-8

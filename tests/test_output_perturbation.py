@@ -10,7 +10,7 @@ import pytest
 
 import adaptive_dp as dp
 from adaptive_dp import erm as pb
-from adaptive_dp.learning.output_perturbation import TYPICAL, balanced, within
+from adaptive_dp.learning.output_perturbation import TYPICAL, balanced_ridge, project_onto_ball
 
 NAMES = [f"x{i}" for i in range(5)]
 
@@ -161,17 +161,17 @@ def test_odd_data() -> None:
 def test_the_balanced_ridge_is_the_least_of_bias_and_noise() -> None:
     """Against a grid of ridges, for the sum of the two that its docstring names."""
     n, s, bend, radius = 5000.0, 3.0, 0.25, 2.0
-    found = balanced(n, 1.0, spread=s, bend=bend, radius=radius)
+    found = balanced_ridge(n, 1.0, spread=s, bend=bend, radius=radius)
     ridges = np.geomspace(found / 10, found * 10, 2001)
     harm = ridges * TYPICAL**2 / (2 * radius**2) + n * bend * radius**2 * s**2 / (2 * ridges**2)
     assert ridges[harm.argmin()] == pytest.approx(found, rel=5e-3)
     for number, noise in ((-1e300, 1.0), (math.inf, 1.0), (1.0, 1e300)):
-        assert 0 < balanced(number, noise, spread=s, bend=bend, radius=radius) < math.inf
+        assert 0 < balanced_ridge(number, noise, spread=s, bend=bend, radius=radius) < math.inf
 
 
 def test_the_ball_comes_after_the_noise() -> None:
-    assert np.linalg.norm(within([3.0, 4.0], radius=1.0)) <= 1.0
-    assert np.array_equal(within([0.3, 0.4], radius=1.0), [0.3, 0.4])
+    assert np.linalg.norm(project_onto_ball([3.0, 4.0], radius=1.0)) <= 1.0
+    assert np.array_equal(project_onto_ball([0.3, 0.4], radius=1.0), [0.3, 0.4])
     solver = dp.OutputPerturbation(NAMES, "sign", radius=0.5, ridge=1.0)
     model = fit(solver, epsilon=0.01)
     assert np.linalg.norm([model[name] for name in NAMES]) <= 0.5 + 1e-9

@@ -187,7 +187,9 @@ def test_what_is_left_of_a_part_in_other_currencies(accountant: str) -> None:
         for left, gone in zip(part.remaining.costs, part.spent.costs, strict=True)
     ]
     assert 0 < found.parts["topic"].left < 1
-    assert found.parts["topic"].left == pytest.approx((min if keeps.every else max)(each), rel=1e-6)
+    assert found.parts["topic"].left == pytest.approx(
+        (min if keeps.needs_every_unit else max)(each), rel=1e-6
+    )
 
 
 def larger(entries: Entries) -> None:

@@ -10,9 +10,9 @@ import pytest
 import accountants
 import adaptive_dp as dp
 from adaptive_dp.erm import Hinge, Logistic
-from adaptive_dp.learning.phased import shares
+from adaptive_dp.learning.phased import phase_shares
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.queries.examples import drawn
+from adaptive_dp.queries.examples import draw_parts
 
 COLUMNS = {"u": (-2.0, 2.0), "v": (-2.0, 2.0), "s": ["N", "P"]}
 
@@ -23,7 +23,7 @@ def table(neighbors="add_remove", **more):
 
 def plan(source, sigmas):
     """A gradient at each phase, at parameters that follow the phase before."""
-    parts = source.examples(["u", "v"], "s", norm=1.0).phases(shares(len(sigmas)))
+    parts = source.examples(["u", "v"], "s", norm=1.0).phases(phase_shares(len(sigmas)))
     theta = dp.public([0.0, 0.0, 0.0])
     for part, sigma in zip(parts, sigmas, strict=True):
         theta = part.gradients(Logistic(), at=theta).sum(clip=1.0).release(dp.Gaussian(sigma))
@@ -66,11 +66,11 @@ def test_units_with_several_rows_lie_in_one_phase():
 
 
 def test_draws_have_their_shares():
-    found = drawn(SeededStream(4), shares(4), 60_000)
-    for i, share in enumerate(shares(4)):
+    found = draw_parts(SeededStream(4), phase_shares(4), 60_000)
+    for i, share in enumerate(phase_shares(4)):
         expected = 60_000 * share
         assert abs((found == i).sum() - expected) < 6 * math.sqrt(expected * (1 - share))
-    assert (drawn(SeededStream(4), [1.0], 100) == 0).all()
+    assert (draw_parts(SeededStream(4), [1.0], 100) == 0).all()
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])

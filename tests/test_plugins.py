@@ -92,7 +92,7 @@ Loss = their_parts.good:Loss
 [adaptive_dp.queries]
 their_mean = their_parts.good:mean
 
-[adaptive_dp.learning]
+[adaptive_dp.solvers]
 none = their_parts.good:Noisy
 """
 SECOND = "[adaptive_dp.mechanisms]\nTwice = their_parts.good:Noisy\n"

@@ -107,7 +107,7 @@ class TestRefusals:
         def body(state: dp.Released[Any], votes: Any) -> dp.Released[Any]:
             return dp.post(lambda s, _: s, state, votes.release(GNMax(sigma=40.0)))
 
-        looped = dp.Pipeline(a=dp.repeat(body, 2, start=[0.0]))
+        looped = dp.Pipeline(a=dp.repeat(body, 2, ballots(), start=[0.0]))
         with pytest.raises(dp.DeclarationError, match="private_epsilon"):
             dp.pate.private_epsilon(looped, delta=1e-5, **DATA)
 

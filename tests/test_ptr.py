@@ -11,9 +11,9 @@ from test_smooth_sensitivity import data_sets, neighbours, of, quantile
 
 import adaptive_dp as dp
 from adaptive_dp.graph.mechanism import FOREVER
-from adaptive_dp.mechanisms.propose_test_release import threshold
+from adaptive_dp.mechanisms.propose_test_release import distance_threshold
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.queries.order_statistics import Sorted
+from adaptive_dp.queries.order_statistics import QuantileSensitivity
 
 
 def mass(epsilon: float, k: int) -> float:
@@ -64,7 +64,7 @@ def exact_delta(step: float, cut: int, epsilon: float) -> float:
 def test_propose_test_release_is_as_private_as_it_says(epsilon: float) -> None:
     for delta in (1e-2, 1e-3, 1e-6):
         half = epsilon / 2
-        cut = threshold(half, delta)
+        cut = distance_threshold(half, delta)
         assert exact_delta(half, cut, epsilon) <= delta
         if cut > 0:
             assert exact_delta(half, cut, epsilon) > delta * math.exp(-half) * 0.9
@@ -78,22 +78,22 @@ def test_the_published_threshold_spends_half_of_delta() -> None:
     assert 0.5 * math.exp(-step * real) == pytest.approx(5e-4)
     ours = exact_delta(step, math.floor(real), 2 * step)
     assert ours <= delta
-    assert threshold(step, delta) < real
+    assert distance_threshold(step, delta) < real
 
 
 def test_distances_to_a_large_sensitivity_move_by_one_step() -> None:
     for exchange, bound in itertools.product((True, False), (0.0, 0.75, 2.0, 3.9)):
         for x in data_sets(range(1, 5)):
-            here = of(x, 0.5, exchange).within(bound)
+            here = of(x, 0.5, exchange).distance_above(bound)
             jumps = [abs(quantile(x, 0.5) - quantile(y, 0.5)) for y in neighbours(x, exchange)]
             assert (here == 0) == (max(jumps) > bound)
             for y in neighbours(x, exchange):
-                there = of(y, 0.5, exchange).within(bound)
+                there = of(y, 0.5, exchange).distance_above(bound)
                 assert abs(here - there) <= 1 or min(here, there) == FOREVER
 
 
 def test_it_is_released_where_the_bound_holds_far_around() -> None:
-    many = Sorted(np.linspace(0, 1, 5001), 0.0, 1.0, 0.5, False)
+    many = QuantileSensitivity(np.linspace(0, 1, 5001), 0.0, 1.0, 0.5, False)
     mechanism = dp.ProposeTestRelease(epsilon=1.0, delta=1e-6, bound=0.02)
     found = [float(mechanism.release(many, SeededStream(k))) for k in range(50)]
     assert not np.isnan(found).any()
@@ -107,7 +107,7 @@ def released_delta(levels: tuple[int, int], shift: float, apart: float, half: fl
 
     B is not released; were it, the delta would be this sum over its values.
     """
-    cut = threshold(half, 1e-2)
+    cut = distance_threshold(half, 1e-2)
     total = 0.0
     for b in range(-60, 120):  # the level of B
         p, q = (mass(half, b - cut - level) for level in levels)
@@ -143,22 +143,22 @@ def test_the_bound_covers_the_sensitivity_and_moves_by_one_level(
     for exchange in (True, False):
         for x in data_sets(range(1, 4)):
             here = of(x, 0.5, exchange)
-            bound = mechanism.bounded(here, 0)
+            bound = mechanism.sensitivity_bound(here, 0)
             assert bound >= here.local(0)
             for y in neighbours(x, exchange):
                 other = of(y, 0.5, exchange)
-                below, over = (mechanism.bounded(other, k) for k in (-1, 1))
+                below, over = (mechanism.sensitivity_bound(other, k) for k in (-1, 1))
                 assert below * (1 - 1e-12) <= bound <= over * (1 + 1e-12)
 
 
 def test_extreme_slopes_and_noises() -> None:
-    data = Sorted(np.array([0.2, 0.5, 0.9]), 0.0, 1.0, 0.5, False)
+    data = QuantileSensitivity(np.array([0.2, 0.5, 0.9]), 0.0, 1.0, 0.5, False)
     for slope, logarithmic in itertools.product((1e-300, 1e299), (True, False)):
         mechanism = dp.ReleasedSensitivity(
             epsilon=1.0, delta=1e-6, slope=slope, logarithmic=logarithmic
         )
         for moved in (-(10**9), 0, 10**9):
-            assert mechanism.bounded(data, moved) > 0
+            assert mechanism.sensitivity_bound(data, moved) > 0
         assert 0 <= float(mechanism.release(data, SeededStream(1))) <= 1
 
 

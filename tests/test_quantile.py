@@ -21,8 +21,8 @@ from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.graph.mechanism import Ranked
 from adaptive_dp.graph.operation import Change
 from adaptive_dp.mechanisms import selection as quantile
-from adaptive_dp.mechanisms.selection import points
-from adaptive_dp.queries.order_statistics import Ranks, sensitivity, share
+from adaptive_dp.mechanisms.selection import grid_points
+from adaptive_dp.queries.order_statistics import Ranks, rounded_order, score_sensitivity
 
 ALPHA = 1e-7
 
@@ -33,10 +33,10 @@ def ranks(values: Any, lower: float, upper: float, q: float) -> Ranks:
 
 def law(values: Any, lower: float, upper: float, q: float, scale: float) -> Any:
     """The chance of every point of the grid, by each point's own rank."""
-    unit, first, last = points(lower, upper)
+    unit, first, last = grid_points(lower, upper)
     grid = np.arange(first, last + 1) * unit
     inside = np.clip(np.array(values, dtype=float), lower, upper)
-    score = [-abs(int((inside < t).sum()) - share(q) * len(inside)) for t in grid]
+    score = [-abs(int((inside < t).sum()) - rounded_order(q) * len(inside)) for t in grid]
     weights = np.exp((np.array(score) - max(score)) / scale)
     return grid, weights / weights.sum()
 
@@ -44,7 +44,7 @@ def law(values: Any, lower: float, upper: float, q: float, scale: float) -> Any:
 @pytest.fixture
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """A grid of few points, so that each can be counted."""
-    monkeypatch.setattr(quantile, "POINTS", 4)
+    monkeypatch.setattr(quantile, "GRID_BITS", 4)
 
 
 CASES = [
@@ -77,7 +77,7 @@ def test_draws_have_the_law_of_every_point(case: Any) -> None:
 def test_the_loss_is_not_exceeded_on_any_neighbours(q: float, neighbours: str) -> None:
     replaced = neighbours == "replace_one"
     universe = [0.0, 0.3, 0.5, 0.7, 1.0]
-    far = sensitivity(q, Change(replaced, 1, replaced))
+    far = score_sensitivity(q, Change(replaced, 1, replaced))
     loss = dp.QuantileExponential(scale=1.5).loss(far)
     worst, grid = 0.0, np.linspace(-loss.pure(), loss.pure(), 9)
     for size in range(4):
@@ -108,7 +108,7 @@ def test_the_score_moves_by_its_sensitivity(q: float, rows: int, replaced: bool)
             appears = ((scores[0], s) for s in scores)
             for one, other in itertools.combinations(scores, 2) if replaced else appears:
                 worst = max(worst, *(abs(a - b) for a, b in zip(one, other, strict=True)))
-    declared = Fraction(sensitivity(q, Change(replaced, rows, False)))
+    declared = Fraction(score_sensitivity(q, Change(replaced, rows, False)))
     assert worst == declared
 
 
@@ -120,12 +120,12 @@ def score_at(values: Any, at: Any, q: float) -> list[Fraction]:
         i = max(0, int(np.searchsorted(edges, t, side="left")) - 1)
         found.append(Fraction(float(scores[i])))
         rank = sum(v < t for v in values)
-        assert found[-1] == -abs(rank - Fraction(share(q)) * len(values))
+        assert found[-1] == -abs(rank - Fraction(rounded_order(q)) * len(values))
     return found
 
 
 def test_scores_are_exact_for_many_rows() -> None:
-    size, q = 2**31 - 1, share(1 / 3)
+    size, q = 2**31 - 1, rounded_order(1 / 3)
     exact = abs(size // 2 - Fraction(q) * size)
     assert Fraction(abs(float(size // 2) - q * size)) == exact
     assert abs(q - 1 / 3) <= 2.0**-21
@@ -133,7 +133,7 @@ def test_scores_are_exact_for_many_rows() -> None:
 
 def test_outputs_are_the_same_points_whatever_the_data() -> None:
     lower, upper = -3.7, 11.3
-    unit, first, last = points(lower, upper)
+    unit, first, last = grid_points(lower, upper)
     assert unit == 2.0 ** (math.floor(math.log2(15)) - 30)
     assert first * unit >= lower > (first - 1) * unit
     assert last * unit <= upper < (last + 1) * unit
@@ -189,9 +189,9 @@ def test_odd_bounds(lower: float, upper: float) -> None:
 def test_uniform_points_are_uniform() -> None:
     """A word in the last, partial multiple of the count is drawn again."""
     whole = (2**64 // 3) * 3
-    assert quantile._below(3, Told([whole, 7])) == 1
-    assert quantile._below(1, Told([2**64 - 1])) == 0
-    seen = np.bincount([quantile._below(5, Quick(s)) for s in range(2_000)], minlength=5)
+    assert quantile._uniform_below(3, Told([whole, 7])) == 1
+    assert quantile._uniform_below(1, Told([2**64 - 1])) == 0
+    seen = np.bincount([quantile._uniform_below(5, Quick(s)) for s in range(2_000)], minlength=5)
     assert stats.chisquare(seen).pvalue > ALPHA
 
 
@@ -203,7 +203,7 @@ class Middle(dp.Query):
 
     def sensitivity(self, domain: Any, change: Change, norm: float) -> float:
         assert norm == math.inf
-        return sensitivity(0.5, change)
+        return score_sensitivity(0.5, change)
 
     def parameters(self) -> dict[str, Any]:
         return {}

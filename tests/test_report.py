@@ -260,10 +260,10 @@ def test_no_bound_is_shown_too_low() -> None:
     loss = {"kind": "Gaussian", "parameters": {"mu": 0.1234501}}
     session = {
         "steps": ["a"],
-        "currencies": ["mu^2"],
-        "failures": 0.0,
+        "accounting_units": ["mu^2"],
+        "delta_reserve": 0.0,
         "theorem": "f",
-        "failed": 0.0,
+        "delta_floor": 0.0,
         "ledger": {"head": "0" * 64, "entries": 2},
         "spent": [0.1234501],
         "remaining": [0.5678999],

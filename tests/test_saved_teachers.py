@@ -1,4 +1,4 @@
-"""Teachers saved in a folder: what is read again, what is refused, what a stopped run loses."""
+"""Teachers saved in a folder: what is reused, what is refused, and what a stopped run loses."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_the_number_of_runs_has_its_law(shape: float, stopping: float) -> None:
     assert misfit(stopping) > 1e-7
     assert misfit(stopping * 1.2) < 1e-7
     mean = sum(k * n for k, n in counts.items()) / 20_000
-    assert mean == pytest.approx(accountants.terms.expected(shape, stopping), rel=0.05)
+    assert mean == pytest.approx(accountants.terms.expected_runs(shape, stopping), rel=0.05)
 
 
 def test_a_score_that_is_no_number_is_the_worst() -> None:

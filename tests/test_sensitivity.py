@@ -322,12 +322,12 @@ def test_no_change_exceeds_the_declared_one(name, relation, unit, filtered):
     query = ask(kept)
     plan = dp.Pipeline(a=query.release(Bare()))
     change = changed(query)
-    (charge,) = releases(plan.structure)
+    (path,) = releases(plan.structure)
     pairs = list(largest_change(plan, relation, unit, universe, helpful, filtered))
     differences = np.array([a - b for a, b in pairs])
     for norm in NORMS:
         declared = query.operation.sensitivity(query.inputs[0].domain, change, norm)
-        assert compiler.distance(charge, norm) == declared
+        assert compiler.distance(path, norm) == declared
         sizes = np.linalg.norm(differences, ord=norm, axis=1)
         if not sizes.any():
             assert declared >= 0

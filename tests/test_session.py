@@ -14,7 +14,7 @@ import pytest
 import adaptive_dp as dp
 from accountants import Approximate, BudgetError, Gaussian, Laplace, Pure
 from accountants.errors import InapplicableError
-from accountants.filters import Spent, SumFilter
+from accountants.filters import SpentSums, SumFilter
 from accountants.losses.composite import Composite
 from accountants.losses.sampling import Sampled
 from adaptive_dp.graph.certificate import Certificate
@@ -271,9 +271,15 @@ def test_a_reading_is_never_above_the_budget_and_never_falls(accountant):
 
 
 def test_the_shares_of_filter_and_odometer_add_up_to_delta():
-    for delta, failures in ((1e-6, 0.0), (1e-6, 1e-7), (1e-300, 0.0), (0.3, 0.1), (1e-6, 1e-6)):
-        mine, others = delta_shares("best", Budget(1.0, delta, failures))
-        f = Fraction(failures)
+    for delta, delta_reserve in (
+        (1e-6, 0.0),
+        (1e-6, 1e-7),
+        (1e-300, 0.0),
+        (0.3, 0.1),
+        (1e-6, 1e-6),
+    ):
+        mine, others = delta_shares("best", Budget(1.0, delta, delta_reserve))
+        f = Fraction(delta_reserve)
         beside = [(Fraction(d) - f) / (1 - f) for d in (mine, others)]
         assert f + (1 - f) * sum(beside) <= Fraction(delta)
         assert min(beside) >= 0
@@ -348,15 +354,16 @@ def test_what_is_used_and_what_is_left_are_one_share():
     """By hand, of filters that need one sum or all, budgets of nothing, and failures."""
 
     class Keeps(SumFilter):
-        def __init__(self, every, budgets, failures=0.0):
-            self.every, self.failures, self._budgets = every, failures, budgets
+        def __init__(self, every, budgets, delta_reserve=0.0):
+            self.needs_every_unit, self.delta_reserve, self._budgets = every, delta_reserve, budgets
 
         def budgets(self):
             return tuple(map(Fraction, self._budgets))
 
-    def share(every, budgets, sums, failures=0.0, failed=0.0):
+    def share(every, budgets, sums, delta_reserve=0.0, failed=0.0):
         return spent_share(
-            Keeps(every, budgets, failures), Spent(tuple(map(Fraction, sums)), Fraction(failed))
+            Keeps(every, budgets, delta_reserve),
+            SpentSums(tuple(map(Fraction, sums)), Fraction(failed)),
         )
 
     third = Fraction(1, 3)
@@ -380,7 +387,7 @@ def test_shares_are_rounded_outward_and_failures_limit_too(accountant):
         sums = account.whole
         keeps = sums.unit.filter
         exact = spent_share(keeps, sums.filter_sums.maximum())
-        failed = Fraction(1e-7) * times / Fraction(keeps.failures)
+        failed = Fraction(1e-7) * times / Fraction(keeps.delta_reserve)
         assert Fraction(sums.spent_share()) >= exact >= failed
         assert 0 < Fraction(sums.remaining_share()) <= 1 - exact
         assert 1 - sums.spent_share() == pytest.approx(sums.remaining_share(), abs=1e-12)
@@ -388,7 +395,7 @@ def test_shares_are_rounded_outward_and_failures_limit_too(accountant):
         before = sums.remaining_share()
     if accountant == "concentrated":
         assert exact == Fraction(1e-7) * 7 / Fraction(1e-6)
-        assert "failures" in state_text(account, 7, None, closed=False).splitlines()[-1]
+        assert "delta floor" in state_text(account, 7, None, closed=False).splitlines()[-1]
 
 
 def test_parts_spend_their_share_and_the_sessions_budget():
@@ -578,16 +585,16 @@ def test_costs_are_recorded_before_the_value_is_drawn():
 def answers(accountant, losses):
     """How many steps of a cycle of losses a session answers before the first refusal."""
     keeps = accounting_unit(accountant, Budget(1.0, 1e-6)).filter
-    cycle = [keeps.prices(loss) for loss in losses]
+    cycle = [keeps.costs(loss) for loss in losses]
     most = 0
     for i, limit in enumerate(keeps.budgets()):
-        round_ = sum(prices[i] for prices in cycle)
+        round_ = sum(costs[i] for costs in cycle)
         rounds = limit // round_ if limit >= 0 else 0
         left, count = limit - rounds * round_, int(rounds) * len(cycle)
-        for prices in cycle:
-            if prices[i] > left:
+        for costs in cycle:
+            if costs[i] > left:
                 break
-            left, count = left - prices[i], count + 1
+            left, count = left - costs[i], count + 1
         most = max(most, count)
     return most
 

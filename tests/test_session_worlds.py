@@ -11,7 +11,7 @@ import pytest
 import adaptive_dp as dp
 from accountants import BudgetError, worlds
 from accountants.errors import InapplicableError
-from accountants.filters import BEYOND
+from accountants.filters import UNPAYABLE
 from adaptive_dp.graph.errors import DataError, DeclarationError, NeighborError
 from adaptive_dp.graph.loops import Loop
 from adaptive_dp.pate import teachers
@@ -45,8 +45,8 @@ def dearest(session):
     for world in found.alternatives:
         sums, failure = keeps.start().sums, Fraction()
         for loss, times in [*found.common.items(), *world.spends.items()]:
-            sums = tuple(s + p * times for s, p in zip(sums, keeps.prices(loss), strict=True))
-            failure += Fraction(loss.failure()) * times
+            sums = tuple(s + p * times for s, p in zip(sums, keeps.costs(loss), strict=True))
+            failure += Fraction(loss.delta_floor()) * times
         row = (*sums, failure)
         best = row if best is None else tuple(map(max, best, row))
     return best
@@ -54,7 +54,7 @@ def dearest(session):
 
 def charged(session):
     spent = session._account.whole.filter_sums.maximum()
-    return (*spent.sums, spent.failure)
+    return (*spent.sums, spent.delta_floor)
 
 
 def table_of(rng, table, released, depth=0):
@@ -115,8 +115,8 @@ def test_no_session_charges_less_than_its_worst_world(neighbors, rows_per_unit, 
             if not isinstance(handle.operation, Loop):
                 released.append(handle)
         for mine, plan in zip(charged(session), dearest(session), strict=True):
-            # what no budget can pay is BEYOND, however often; sums of one step are rounded once
-            assert min(mine, BEYOND) >= min(plan, BEYOND) * (1 - Fraction(1, 10**12))
+            # what no budget can pay is UNPAYABLE, however often; sums of one step are rounded once
+            assert min(mine, UNPAYABLE) >= min(plan, UNPAYABLE) * (1 - Fraction(1, 10**12))
 
 
 def test_simple_partitions_cost_just_their_worst_world():

@@ -12,7 +12,7 @@ import accountants
 import adaptive_dp as dp
 
 PAGES = Path(__file__).parent.parent / "docs"
-MODULES = {"audit", "instance", "pate", "plot", "problems", "risk", "testing"}
+MODULES = {"audit", "erm", "instance", "pate", "plot", "risk", "testing"}
 FILES = sorted(file for file in PAGES.rglob("*.md") if "_build" not in file.parts)
 
 
@@ -83,7 +83,7 @@ def test_every_public_name_has_an_example(sections):
 
 def test_pictures_are_those_of_the_room(sections):
     """`plot.tradeoff`, which draws plans too, not the one of accountants that it calls."""
-    (pictures,) = [found for title, found in sections if title == "Pictures"]
+    (pictures,) = [found for title, found in sections if title == "Plots"]
     assert {name.value for name in pictures} == {getattr(dp.plot, n) for n in dp.plot.__all__}
 
 

@@ -15,23 +15,22 @@ from test_smooth_sensitivity import Data, data_sets, neighbours, of
 
 import accountants
 import adaptive_dp as dp
-from adaptive_dp.graph.mechanism import SLACK, Stability
-from adaptive_dp.mechanisms import smooth_sensitivity as bounded_grid
+from adaptive_dp.graph.mechanism import SLACK, LocalSensitivity
 from adaptive_dp.mechanisms import smooth_sensitivity as smooth
 from adaptive_dp.mechanisms.smooth_sensitivity import (
-    SIGMA,
-    failure,
+    LOG_SIGMA,
     fine_uniform,
-    laplace,
-    laplace_lognormal,
+    laplace_delta,
+    laplace_draw,
     laplace_smoothness,
-    largest_shift,
+    lognormal_draw,
     lognormal_split,
-    smoothness,
-    student,
+    student_draw,
+    student_shift,
+    student_smoothness,
 )
 from adaptive_dp.noise.stream import SeededStream, Stream
-from adaptive_dp.queries.order_statistics import Sorted
+from adaptive_dp.queries.order_statistics import QuantileSensitivity
 
 EPSILONS = [0.01, 0.3, 1.0, 3.0, 8.0]
 WIDE = np.concatenate([np.linspace(-40, 40, 20001), *np.outer([-1, 1], np.geomspace(40, 1e9, 400))])
@@ -51,8 +50,8 @@ def log_ratio(z: np.ndarray, b: float, s: float, d: float) -> np.ndarray:
 def test_students_loss_is_epsilon_and_not_more_over_all_shifts_and_stretches(
     epsilon: float, d: float
 ) -> None:
-    for beta in (smoothness(epsilon, d), 0.02 * epsilon / d, 0.9 * epsilon / d):
-        a = largest_shift(epsilon, beta, d)
+    for beta in (student_smoothness(epsilon, d), 0.02 * epsilon / d, 0.9 * epsilon / d):
+        a = student_shift(epsilon, beta, d)
         worst = 0.0
         for b, share in itertools.product(np.linspace(-beta, beta, 21), (0.3, 1.0)):
             s = share * a * min(1.0, math.exp(b))
@@ -68,8 +67,8 @@ def test_students_loss_is_epsilon_and_not_more_over_all_shifts_and_stretches(
 def test_the_whole_release_is_private_on_all_small_data_sets(d: float, exchange: bool) -> None:
     """Before rounding: the exact densities of the median with noise, over all neighbours."""
     epsilon = 1.0
-    beta = smoothness(epsilon, d)
-    a = largest_shift(epsilon, beta, d)
+    beta = student_smoothness(epsilon, d)
+    a = student_shift(epsilon, beta, d)
     y = np.concatenate([np.linspace(-40, 40, 801), np.geomspace(40, 1e8, 60)])
 
     def log_density(x: Data) -> np.ndarray:
@@ -88,8 +87,8 @@ def test_students_loss_against_mpmath() -> None:
     """At fifty digits, where floats might hide an excess; both ends of the range of b."""
     mp.mp.dps = 50
     for d, epsilon in itertools.product((1, 3, 7), (0.2, 1.0, 5.0)):
-        beta = smoothness(epsilon, d)
-        a = mp.mpf(largest_shift(epsilon, beta, d))
+        beta = student_smoothness(epsilon, d)
+        a = mp.mpf(student_shift(epsilon, beta, d))
 
         def density(z: Any, d: int = d) -> Any:
             return (1 + z * z / d) ** (-mp.mpf(d + 1) / 2)
@@ -104,19 +103,19 @@ def test_students_loss_against_mpmath() -> None:
 def test_the_sum_of_the_parts_is_looser() -> None:
     """Bun and Steinke's weighted sum, and Nissim, Raskhodnikova and Smith's a = beta = eps/6."""
     for d, epsilon in itertools.product((1, 3, 5), (0.1, 1.0)):
-        beta = smoothness(epsilon, d)
+        beta = student_smoothness(epsilon, d)
         summed = (epsilon - d * beta) * 2 * math.sqrt(d) / (d + 1)
-        assert largest_shift(epsilon, beta, d) > 1.7 * summed
-    assert largest_shift(1.0, 1 / 6, 1) > 5.9 / 6
+        assert student_shift(epsilon, beta, d) > 1.7 * summed
+    assert student_shift(1.0, 1 / 6, 1) > 5.9 / 6
 
 
 @pytest.mark.parametrize("d", [1.0, 3.0, 10.0])
 def test_the_split_is_the_best_to_first_order(d: float) -> None:
     epsilon = 1e-3
-    best = smoothness(epsilon, d)
-    product = best * largest_shift(epsilon, best, d)
+    best = student_smoothness(epsilon, d)
+    product = best * student_shift(epsilon, best, d)
     for other in np.linspace(0.05, 0.95, 37) * epsilon / d:
-        assert other * largest_shift(epsilon, float(other), d) <= product * (1 + 1e-6)
+        assert other * student_shift(epsilon, float(other), d) <= product * (1 + 1e-6)
 
 
 def hockey_stick(b: float, s: float, epsilon: float) -> float:
@@ -148,7 +147,7 @@ def test_smooth_laplace_is_the_worst_delta_over_all_shifts_and_stretches(epsilon
     for b in np.linspace(-beta, beta, 9):
         for share in (0.0, 0.5, 1.0):
             worst = max(worst, hockey_stick(b, share * a * min(1.0, math.exp(b)), epsilon))
-    assert worst == pytest.approx(failure(epsilon, beta, a), rel=1e-5)
+    assert worst == pytest.approx(laplace_delta(epsilon, beta, a), rel=1e-5)
     assert worst == pytest.approx(delta, rel=1e-4)
     assert worst <= delta * (1 + 1e-9)  # the quadrature's own error
     assert beta > epsilon / (2 * math.log(2 / delta))  # the published choice
@@ -158,22 +157,22 @@ def test_smooth_laplace_spends_all_of_delta_but_no_more() -> None:
     for epsilon, delta in itertools.product(EPSILONS, (1e-2, 1e-6, 1e-30)):
         beta = laplace_smoothness(epsilon, delta)
         assert 0 < beta < epsilon / 2
-        assert failure(epsilon, beta, epsilon / 2) <= delta
+        assert laplace_delta(epsilon, beta, epsilon / 2) <= delta
         more = beta * (1 + 1e-6)
-        assert more > epsilon / 2 * (1 - 1e-6) or failure(epsilon, more, epsilon / 2) > delta
-    assert failure(1.0, 0.1, 1.05) == 1.0  # beyond what the formula is for
+        assert more > epsilon / 2 * (1 - 1e-6) or laplace_delta(epsilon, more, epsilon / 2) > delta
+    assert laplace_delta(1.0, 0.1, 1.05) == 1.0  # beyond what the formula is for
 
 
 def lognormal_density(z: np.ndarray) -> np.ndarray:
     y, weights = np.polynomial.hermite_e.hermegauss(120)
-    v = np.exp(-SIGMA * y)
+    v = np.exp(-LOG_SIGMA * y)
     return (weights * v * np.exp(-np.abs(z)[:, None] * v)).sum(axis=1) / 2 / math.sqrt(2 * math.pi)
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.0])
 def test_laplace_lognormal_keeps_its_renyi_divergences(epsilon: float) -> None:
     beta, a = lognormal_split(epsilon)
-    assert beta / SIGMA + math.exp(1.5 * SIGMA**2) * a == pytest.approx(epsilon, rel=1e-6)
+    assert beta / LOG_SIGMA + math.exp(1.5 * LOG_SIGMA**2) * a == pytest.approx(epsilon, rel=1e-6)
     z = np.concatenate([-np.geomspace(1e4, 1e-6, 9000), np.geomspace(1e-6, 1e4, 9000)])
     log_p = np.log(lognormal_density(z))
     largest = 0.0
@@ -191,15 +190,15 @@ def test_laplace_lognormal_keeps_its_renyi_divergences(epsilon: float) -> None:
 def test_laplace_lognormal_log_density_is_lipschitz() -> None:
     z = np.linspace(1e-9, 30, 4000)
     slope = np.abs(np.diff(np.log(lognormal_density(z))) / np.diff(z))
-    assert slope.max() <= math.exp(1.5 * SIGMA**2)
-    assert slope[0] == pytest.approx(math.exp(1.5 * SIGMA**2), rel=1e-2)
+    assert slope.max() <= math.exp(1.5 * LOG_SIGMA**2)
+    assert slope[0] == pytest.approx(math.exp(1.5 * LOG_SIGMA**2), rel=1e-2)
 
 
 DRAWS: dict[str, tuple[Callable[[Stream], float], Callable[[Any], Any]]] = {
-    "Cauchy": (lambda s: student(1, s), stats.cauchy.cdf),
-    "Student 3": (lambda s: student(3.0, s), stats.t(3).cdf),
-    "Student 30": (lambda s: student(30.0, s), stats.t(30).cdf),
-    "Laplace": (laplace, stats.laplace.cdf),
+    "Cauchy": (lambda s: student_draw(1, s), stats.cauchy.cdf),
+    "Student 3": (lambda s: student_draw(3.0, s), stats.t(3).cdf),
+    "Student 30": (lambda s: student_draw(30.0, s), stats.t(30).cdf),
+    "Laplace": (laplace_draw, stats.laplace.cdf),
     "fine uniform": (fine_uniform, stats.uniform.cdf),
 }
 SIZE = 4000
@@ -225,11 +224,11 @@ def test_draws_have_their_law(name: str) -> None:
 def test_laplace_lognormal_has_its_law() -> None:
     def cdf(z: Any) -> Any:
         y, weights = np.polynomial.hermite_e.hermegauss(60)
-        tails = stats.laplace.cdf(np.asarray(z)[:, None] * np.exp(-SIGMA * y))
+        tails = stats.laplace.cdf(np.asarray(z)[:, None] * np.exp(-LOG_SIGMA * y))
         return (tails * weights).sum(axis=1) / math.sqrt(2 * math.pi)
 
-    assert apart(laplace_lognormal, cdf) < LIMIT
-    assert apart(lambda s: 1.5 * laplace_lognormal(s), cdf) > LIMIT
+    assert apart(lognormal_draw, cdf) < LIMIT
+    assert apart(lambda s: 1.5 * lognormal_draw(s), cdf) > LIMIT
 
 
 class Words(Stream):
@@ -250,7 +249,7 @@ def test_fine_uniforms_have_53_bits_at_every_size() -> None:
     assert fine_uniform(Words(0, 2**12, 0, 2**62)) == 2.0**-130 * (1 + 2.0**-52)
     assert 0 < fine_uniform(Words(*[0] * 9)) <= 2.0**-320
     for d in (1.0, 3.0, 1000.0):
-        assert math.isfinite(student(d, Words(*[0] * 99)))
+        assert math.isfinite(student_draw(d, Words(*[0] * 99)))
 
 
 BOUNDS = [(0.0, 1.0), (-3.0, 7e5), (1e9, 1e9 + 1), (-9e289, 9e289), (0.0, 5e-324), (2.0, 2.0)]
@@ -259,7 +258,7 @@ BOUNDS = [(0.0, 1.0), (-3.0, 7e5), (1e9, 1e9 + 1), (-9e289, 9e289), (0.0, 5e-324
 @pytest.mark.parametrize("bounds", BOUNDS)
 def test_whatever_is_released_lies_on_a_grid_of_the_bounds(bounds: tuple[float, float]) -> None:
     low, high = bounds
-    unit = bounded_grid.step(low, high)
+    unit = smooth.grid_step(low, high)
     assert math.frexp(unit)[0] == 0.5
     stream = SeededStream(5)
     odd = [
@@ -275,18 +274,20 @@ def test_whatever_is_released_lies_on_a_grid_of_the_bounds(bounds: tuple[float, 
         -5e-324,
     ]
     for number in odd:
-        found = float(bounded_grid.on_grid(number, low, high, stream))
+        found = float(smooth.round_to_grid(number, low, high, stream))
         assert found % unit == 0 or high - low < unit
         assert low <= found <= high or high - low < 2 * unit
         assert math.copysign(1.0, found) == 1.0 or found < 0
 
 
 def test_every_point_of_the_grid_can_be_released() -> None:
-    unit = bounded_grid.step(0.0, 1.0)
+    unit = smooth.grid_step(0.0, 1.0)
     for word, expected in ((0, 0.0), (2**64 - 1, 1.0), (2**63, 0.5)):
-        found = float(bounded_grid.on_grid(0.3, 0.0, 1.0, Words(word, 0)))
+        found = float(smooth.round_to_grid(0.3, 0.0, 1.0, Words(word, 0)))
         assert found == pytest.approx(expected, abs=2 * unit)
-    rare = bounded_grid.on_grid(0.3, 0.0, 1.0, Words(2**63, int(bounded_grid.ANY * 2**64)))
+    rare = smooth.round_to_grid(
+        0.3, 0.0, 1.0, Words(2**63, int(smooth.UNIFORM_PROBABILITY * 2**64))
+    )
     assert float(rare) == pytest.approx(0.3, abs=unit)
 
 
@@ -306,7 +307,7 @@ def test_odd_data_can_be_released(name: str, exchange: bool) -> None:
     stream = SeededStream(7)
     for low, high in BOUNDS:
         for values in ([], [low], [high] * 3, [low, high], list(np.linspace(low, high, 9))):
-            data = Sorted(np.array(values, dtype=np.float64), low, high, 0.5, exchange)
+            data = QuantileSensitivity(np.array(values, dtype=np.float64), low, high, 0.5, exchange)
             found = float(MECHANISMS[name].release(data, stream))
             assert low <= found <= high or high - low < 1e-300
 
@@ -314,7 +315,7 @@ def test_odd_data_can_be_released(name: str, exchange: bool) -> None:
 @pytest.mark.parametrize("budget", [1e-300, 1e-9, 1e-3, 700.0, 1e299])
 def test_odd_budgets_can_be_used(budget: float) -> None:
     stream = SeededStream(3)
-    data = Sorted(np.linspace(0, 1, 9), 0.0, 1.0, 0.5, True)
+    data = QuantileSensitivity(np.linspace(0, 1, 9), 0.0, 1.0, 0.5, True)
     for mechanism in (
         dp.SmoothCauchy(epsilon=budget),
         dp.SmoothStudent(epsilon=budget, degrees=1000.0),
@@ -327,14 +328,14 @@ def test_odd_budgets_can_be_used(budget: float) -> None:
         assert math.isnan(found) or 0 <= found <= 1
         loss = mechanism.loss(1.0)
         assert budget <= (loss.pure() or math.inf)
-    assert smooth.usable(budget) <= smooth.charged_epsilon(budget)
+    assert smooth.noise_epsilon(budget) <= smooth.charged_epsilon(budget)
 
 
 def test_noise_follows_the_data() -> None:
     """With a thousand times the rows, noise is hundreds of times less."""
     wide = []
     for n in (20, 20000):
-        data = Sorted(np.linspace(0, 1, n), 0.0, 1.0, 0.5, False)
+        data = QuantileSensitivity(np.linspace(0, 1, n), 0.0, 1.0, 0.5, False)
         stream = SeededStream(1)
         found = [float(dp.SmoothStudent(epsilon=1.0).release(data, stream)) for _ in range(200)]
         wide.append(np.median(np.abs(np.array(found) - 0.5)))
@@ -455,10 +456,10 @@ def test_refusals_say_how_to_go_on(name: str) -> None:
 def test_the_slack_is_room_for_the_smoothness_that_is_computed() -> None:
     """log S is off by at most SLACK at either data set."""
     for beta in (1e-10, 0.1, 3.0):
-        assert smooth.room(beta) >= beta + 2 * SLACK
+        assert smooth.computed_smoothness(beta) >= beta + 2 * SLACK
 
 
 def test_private_values_show_nothing() -> None:
-    data: Stability = Sorted(np.array([0.25, 0.75]), 0.0, 1.0, 0.5, True)
+    data: LocalSensitivity = QuantileSensitivity(np.array([0.25, 0.75]), 0.0, 1.0, 0.5, True)
     assert "25" not in repr(data)
     assert "3" not in repr(dp.Choice(3, 3))

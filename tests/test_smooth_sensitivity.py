@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pytest
 
-from adaptive_dp.graph.mechanism import FOREVER, SLACK, Stability
-from adaptive_dp.queries.order_statistics import Sorted
+from adaptive_dp.graph.mechanism import FOREVER, SLACK, LocalSensitivity
+from adaptive_dp.queries.order_statistics import QuantileSensitivity
 
 POINTS = (0.0, 0.75, 2.5, 4.0)
 """The universe: [0, 4] with both ends, and points between."""
@@ -55,8 +55,8 @@ def quantile(x: Data, q: float) -> float:
     return (0.0, *sorted(x))[rank]
 
 
-def of(x: Data, q: float, exchange: bool) -> Sorted:
-    return Sorted(np.array(sorted(x)), 0.0, 4.0, q, exchange)
+def of(x: Data, q: float, exchange: bool) -> QuantileSensitivity:
+    return QuantileSensitivity(np.array(sorted(x)), 0.0, 4.0, q, exchange)
 
 
 QUANTILES = [0.5, 0.25, 0.9, 0.333, 0.001, 0.999]
@@ -87,10 +87,10 @@ def test_rows_added_or_removed_against_brute_force(q: float) -> None:
 def test_beyond_last_nothing_grows(n: int, exchange: bool) -> None:
     draw = np.random.default_rng(n)
     for q in (0.5, 0.05, 0.95):
-        ours = Sorted(np.sort(draw.uniform(1, 2, n)), 0.0, 4.0, q, exchange)
-        found = [ours.local(k) for k in range(ours.last + 3)]
+        ours = QuantileSensitivity(np.sort(draw.uniform(1, 2, n)), 0.0, 4.0, q, exchange)
+        found = [ours.local(k) for k in range(ours.max_distance + 3)]
         assert found == sorted(found)
-        assert found[ours.last] == 4.0
+        assert found[ours.max_distance] == 4.0
 
 
 @pytest.mark.parametrize("exchange", [True, False])
@@ -105,7 +105,7 @@ def test_smooth_sensitivity_is_the_maximum_and_smooth_on_all_neighbours(
 
     for x in data_sets(range(5)):
         ours = of(x, q, exchange)
-        exact = max(math.exp(-beta * k) * ours.local(k) for k in range(ours.last + 1))
+        exact = max(math.exp(-beta * k) * ours.local(k) for k in range(ours.max_distance + 1))
         assert exact <= smooth(x) <= exact * (1 + SLACK)
         for y in neighbours(x, exchange):
             assert smooth(x) <= math.exp(beta) * smooth(y) * (1 + SLACK)
@@ -113,7 +113,7 @@ def test_smooth_sensitivity_is_the_maximum_and_smooth_on_all_neighbours(
 
 
 def test_the_reference() -> None:
-    ours = Sorted(np.array([0.1, 0.2, 0.35, 0.5, 0.55, 0.8, 0.9]), 0.0, 1.0, 0.5, True)
+    ours = QuantileSensitivity(np.array([0.1, 0.2, 0.35, 0.5, 0.55, 0.8, 0.9]), 0.0, 1.0, 0.5, True)
     assert ours.local(0) == pytest.approx(0.15)
     assert ours.smooth(0.5) == pytest.approx(0.18196, abs=5e-6)
 
@@ -131,15 +131,15 @@ def test_the_search_finds_the_maximum_on_odd_data(beta: float, exchange: bool) -
     ]
     for values in shapes:
         for q in (0.5, 0.02):
-            ours = Sorted(values, 0.0, 1.0, q, exchange)
-            every = [ours.local(k) for k in range(ours.last + 1)]
+            ours = QuantileSensitivity(values, 0.0, 1.0, q, exchange)
+            every = [ours.local(k) for k in range(ours.max_distance + 1)]
             exact = max(math.exp(-beta * k) * a for k, a in enumerate(every))
             assert exact <= ours.smooth(beta) <= exact * (1 + SLACK)
             flat = max(a - beta * k for k, a in enumerate(every))
             assert flat <= ours.linear(beta) <= flat * (1 + SLACK) + 1e-300
             for bound in (0.0, 0.05, 0.5, 1.0):
                 first = next((k for k, a in enumerate(every) if a > bound), FOREVER)
-                assert ours.within(bound) == first
+                assert ours.distance_above(bound) == first
             assert ours.smooth(beta, least=0.7) == max(0.7, exact) * (1 + SLACK / 2)
 
 
@@ -154,11 +154,11 @@ def test_additive_envelope_moves_by_its_slope() -> None:
 
 @pytest.mark.parametrize("exchange", [True, False])
 def test_extreme_values(exchange: bool) -> None:
-    tiny = Sorted(np.array([0.0, 5e-324, 5e-324]), 0.0, 5e-324, 0.5, exchange)
+    tiny = QuantileSensitivity(np.array([0.0, 5e-324, 5e-324]), 0.0, 5e-324, 0.5, exchange)
     assert 5e-324 <= tiny.smooth(0.1) <= 1e-323
-    huge = Sorted(np.array([-9e289, 0.0, 9e289]), -9e289, 9e289, 0.5, exchange)
+    huge = QuantileSensitivity(np.array([-9e289, 0.0, 9e289]), -9e289, 9e289, 0.5, exchange)
     assert 9e289 <= huge.smooth(0.1) <= 1.8e290 * 1.01
-    point = Sorted(np.full(3, 2.0), 2.0, 2.0, 0.5, exchange)
+    point = QuantileSensitivity(np.full(3, 2.0), 2.0, 2.0, 0.5, exchange)
     assert point.smooth(0.1) == 0.0
 
 
@@ -166,7 +166,7 @@ def test_ten_million_values_take_little_time() -> None:
     """Two seconds are for the whole on one core; here twice that, on a busy machine."""
     values = np.random.default_rng(0).lognormal(3, 1, 10**7).clip(0, 100)
     start = time.process_time()
-    ours: Stability = Sorted(np.sort(values), 0.0, 100.0, 0.5, False)
+    ours: LocalSensitivity = QuantileSensitivity(np.sort(values), 0.0, 100.0, 0.5, False)
     for beta in (0.1, 1e-3):
         assert ours.smooth(beta, least=1e-7) >= ours.local(0)
     assert time.process_time() - start < 4

@@ -11,7 +11,7 @@ import pytest
 import adaptive_dp as dp
 from adaptive_dp.data import MemoryRows
 from adaptive_dp.graph.operation import Change
-from adaptive_dp.learning.ssp import edge, solved
+from adaptive_dp.learning.ssp import ridge_coefficients, spectral_edge
 from adaptive_dp.queries.domains import Interval, Selected
 from adaptive_dp.queries.moments import StackedMoments
 
@@ -122,7 +122,7 @@ def test_the_edge_is_where_the_noise_ends():
     generator = np.random.default_rng(3)
     noise = np.triu(generator.normal(size=(400, 400)), 1) / math.sqrt(2)
     noise = noise + noise.T + np.diag(generator.normal(size=400))
-    assert np.linalg.eigvalsh(3 * noise)[-1] == pytest.approx(edge(3, 400), rel=0.03)
+    assert np.linalg.eigvalsh(3 * noise)[-1] == pytest.approx(spectral_edge(3, 400), rel=0.03)
 
 
 def test_without_noise_the_fits_are_least_squares():
@@ -130,7 +130,7 @@ def test_without_noise_the_fits_are_least_squares():
     rows, theta = generator.normal(size=(300, 4)), np.array([0.3, -0.2, 0.1, 0.4])
     gram, cross = rows.T @ rows, rows.T @ (rows @ theta)
     for pure in (False, True):
-        found = solved(np.column_stack([gram, cross]), 1e-9, pure=pure)
+        found = ridge_coefficients(np.column_stack([gram, cross]), 1e-9, pure=pure)
         np.testing.assert_allclose(found, theta, atol=1e-9)
 
 

@@ -146,7 +146,9 @@ SEED = {
 
 
 def test_the_table_of_four_methods_is_in_it() -> None:
-    following = [row for row in TABLE if row.mechanism.input_type in (dp.Stability, dp.Choice)]
+    following = [
+        row for row in TABLE if row.mechanism.input_type in (dp.LocalSensitivity, dp.Choice)
+    ]
     assert {row.family.name for row in following} == set(SEED)
     for row in following:
         kind, rest, efficient = SEED[row.family.name]
@@ -154,7 +156,7 @@ def test_the_table_of_four_methods_is_in_it() -> None:
         assert rest in row.family.applies
         assert efficient in row.family.efficient
         assert "quick" in row.family.efficient
-        assert (row.mechanism.input_type is dp.Stability) == (kind == "numerical")
+        assert (row.mechanism.input_type is dp.LocalSensitivity) == (kind == "numerical")
 
 
 def test_the_first_choice() -> None:
@@ -255,7 +257,7 @@ def test_the_pages_show_the_table(page: str) -> None:
     second = lines(
         [
             [f"`{r.mechanism.__name__}`", r.family.name, r.promises,
-             ", ".join(f"`{n}`" for n in r.needs) or "-", r.good, r.but]
+             ", ".join(f"`{n}`" for n in r.required_parameters) or "-", r.strength, r.drawback]
             for r in rows
         ]
     )  # fmt: skip

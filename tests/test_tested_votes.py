@@ -126,7 +126,7 @@ class TestDeclaration:
         two = mechanism.cost(2.0, 9, 1.0)
         by_hand = accountants.Gaussian(mu=2 * math.sqrt(2) / 2.0 * 3)
         orders = np.array([2.0, 5.0])
-        assert two.failure() == 0
+        assert two.delta_floor() == 0
         assert (two.renyi(orders) >= by_hand.renyi(orders)).all()
         assert mechanism.loss(1.0) == mechanism.cost(1.0, 1, 1.0)
 

@@ -95,7 +95,7 @@ def test_every_mechanism_is_shipped_or_named() -> None:
 )
 def test_the_librarys_own_pass(name: str) -> None:
     found = shipped()[name]
-    numbers = found[0].reads is np.ndarray
+    numbers = found[0].input_type is np.ndarray
     check(*found, samples=300, only=[c for c in FAST if numbers or c not in OF_NUMBERS])
 
 
@@ -217,7 +217,7 @@ def test_a_mechanism_that_remembers_is_found() -> None:
             return super().release(value + last, stream)
 
     found = found_in(Remembers(scale=1.0), "forgetting")
-    assert "hangs on what was released before" in found
+    assert "depends on what was released before" in found
     assert "shows the value" in found
 
 
@@ -261,7 +261,7 @@ class WrongSum(Query):
         ("squares", "the value moves by 100 in l1, and 10 is declared"),
         ("raises", "raises RunError on data it should read"),
         ("nan", "not finite"),
-        ("shape", "shape hangs on the data"),
+        ("shape", "shape depends on the data"),
     ],
 )
 def test_a_query_that_moves_too_far_is_found(flaw: str, words: str) -> None:

@@ -32,13 +32,12 @@ from accountants.accountant import (
     pure_sum_bound,
     remaining_delta,
 )
-from accountants.bounds import Bounds
 from accountants.definitions import LARGEST_MU, gdp_epsilon, gdp_profile, renyi_divergence
 from accountants.distribution import contour
 from accountants.errors import InapplicableError, nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
-from accountants.numerics import UNIT, Array, ceiling, enclosure, flooring, up
+from accountants.numerics import UNIT, Array, Bounds, ceiling, enclosure, flooring, up
 from accountants.pair import Pair
 
 _Spends = tuple[tuple[Pair, int], ...]
@@ -113,10 +112,10 @@ class Distribution:
         if delta >= 1:
             return Bounds(0.0, 0.0)
         lower, upper = 0.0, math.inf
-        # the upper end: the most that failures may take of delta leaves the least
-        rest = remaining_delta(delta, directions.failure[1])
+        # the upper end: the most that the floors may take of delta leaves the least
+        rest = remaining_delta(delta, directions.delta_floor[1])
         # the lower end: the least that they surely take leaves the most
-        most = _most_remaining(delta, directions.failure[0])
+        most = _most_remaining(delta, directions.delta_floor[0])
         if rest >= 0:
             bounds = _epsilon(directions, rest)
             lower, upper = bounds.lower if most == rest else 0.0, bounds.upper
@@ -139,11 +138,11 @@ class Distribution:
         low, high = np.zeros(len(epsilons)), np.zeros(len(epsilons))
         for spends in directions.directions:
             some_low, some_high = _profile(spends, np.asarray(epsilons, dtype=np.float64))
-            attained = all(pair.attained() for pair, _ in spends)
+            tight = all(pair.is_tight() for pair, _ in spends)
             # only a pair that some mechanism attains bounds the truth from below
-            low = np.maximum(low, some_low if attained else 0.0)
+            low = np.maximum(low, some_low if tight else 0.0)
             high = np.maximum(high, some_high)
-        least, most = flooring(directions.failure[0]), ceiling(directions.failure[1])
+        least, most = flooring(directions.delta_floor[0]), ceiling(directions.delta_floor[1])
         # F + (1 - F) delta' rises in F and in delta': each end with its own, then rounded outward
         lower = np.maximum(0.0, (least + (1 - least) * low) * (1 - 8 * UNIT) - 1e-323)
         upper = np.minimum(1.0, up(most + (1 - most) * high, 8))
@@ -151,7 +150,7 @@ class Distribution:
 
     def pruning_bounds(self, state: DistributionState, delta: float) -> Sequence[PruningBound]:
         """Return Chernoff's bound at the tilt of the integral, and the sum of largest losses."""
-        rest = remaining_delta(probability("delta", delta), _directions_of(state).failure[1])
+        rest = remaining_delta(probability("delta", delta), _directions_of(state).delta_floor[1])
         bounds = [pure_sum_bound(pure_or_infinite, delta_floor_of, delta)]
         if 0 < rest < 1:
             order = _order(state, rest)
@@ -160,7 +159,7 @@ class Distribution:
 
     def price(self, state: DistributionState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return each loss's Renyi divergence at the tilt of the integral (they add up)."""
-        rest = remaining_delta(probability("delta", delta), _directions_of(state).failure[1])
+        rest = remaining_delta(probability("delta", delta), _directions_of(state).delta_floor[1])
         order = _order(state, rest) if 0 < rest < 1 else 2.0
 
         def price(loss: PrivacyLoss) -> float:
@@ -171,8 +170,8 @@ class Distribution:
     def conversion(self, loss: PrivacyLoss) -> str:
         """Name the functional read from ``loss``."""
         pair = loss.pair()
-        attained = pair is not None and pair.attained()
-        return "its dominating pair" if attained else "a pair that dominates it"
+        tight = pair is not None and pair.is_tight()
+        return "its dominating pair" if tight else "a pair that dominates it"
 
 
 def _order(state: DistributionState, rest: float) -> float:
@@ -192,7 +191,7 @@ class _Directions:
     """The pairs of each direction, and a bracket of the chance that any loss fails."""
 
     directions: tuple[_Spends, ...]
-    failure: tuple[Fraction, Fraction]
+    delta_floor: tuple[Fraction, Fraction]
 
 
 def _directions_of(state: DistributionState) -> _Directions:
@@ -215,10 +214,10 @@ def _directions_of(state: DistributionState) -> _Directions:
 
 
 def _failure(losses: dict[PrivacyLoss, int]) -> tuple[Fraction, Fraction]:
-    """Return bounds of ``1 - prod (1 - f_i)^k_i``; the lower is 0 where one is not attained."""
+    """Return bounds of ``1 - prod (1 - f_i)^k_i``; the lower is 0 where one is not tight."""
     total, logs, sure = Fraction(), 0.0, True
     for loss, times in losses.items():
-        each = loss.failure()
+        each = loss.delta_floor()
         if each == 0:
             continue
         if each >= 1:
@@ -226,10 +225,10 @@ def _failure(losses: dict[PrivacyLoss, int]) -> tuple[Fraction, Fraction]:
         total += Fraction(each) * times
         logs += times * math.log1p(-each)
         pair = loss.pair()
-        sure = sure and pair is not None and pair.attained()
+        sure = sure and pair is not None and pair.is_tight()
     if total == 0:
         return Fraction(), Fraction()
-    # the failures are independent coins: 1 - prod (1 - f_i)^k_i, computed without cancellation
+    # the delta floors are independent coins: 1 - prod (1 - f_i)^k_i, computed without cancellation
     product, slack = -math.expm1(logs), (8 + 2 * len(losses)) * UNIT
     # and never more than their sum (union bound)
     most = min(total, Fraction(product * (1 + slack)), Fraction(1))
@@ -237,10 +236,10 @@ def _failure(losses: dict[PrivacyLoss, int]) -> tuple[Fraction, Fraction]:
     return min(least, most), most
 
 
-def _most_remaining(delta: float, failure: Fraction) -> float:
-    if failure >= 1 or failure > Fraction(delta):
+def _most_remaining(delta: float, delta_floor: Fraction) -> float:
+    if delta_floor >= 1 or delta_floor > Fraction(delta):
         return -1.0
-    return ceiling((Fraction(delta) - failure) / (1 - failure))
+    return ceiling((Fraction(delta) - delta_floor) / (1 - delta_floor))
 
 
 # --- epsilon
@@ -258,21 +257,21 @@ def _epsilon(directions: _Directions, delta: float) -> Bounds:
 @lru_cache(maxsize=256)  # a plan is certified more than once: when made, when run, when verified
 def _one_way(spends: _Spends, delta: float) -> Bounds:
     """Return a bracket of epsilon in one direction; ``0 <= delta < 1``."""
-    attained = all(pair.attained() for pair, _ in spends)
+    tight = all(pair.is_tight() for pair, _ in spends)
     if not spends:
         return Bounds(0.0, 0.0)
     # delta 0 asks for the largest loss there is
     if delta == 0:
-        return _largest(spends, attained)
+        return _largest(spends, tight)
     # Gaussian pairs compose to one, with mu the root of the sum of squares: closed form
     if all(isinstance(pair, GaussianPair) for pair, _ in spends):
-        return _gaussian(spends, delta, attained)
+        return _gaussian(spends, delta, tight)
     if len(spends) == 1 and spends[0][1] == 1:
-        return _single(spends[0][0], delta, attained)
+        return _single(spends[0][0], delta, tight)
     if any(getattr(pair, "mu", 0.0) > LARGEST_MU for pair, _ in spends):
         return Bounds(0.0, math.inf)
     # no epsilon above the largest total loss is ever needed
-    most = _largest(spends, attained).upper
+    most = _largest(spends, tight).upper
     if most < _TINY:
         return Bounds(0.0, most)
     with np.errstate(all="ignore"):  # what overflows is not a bound, and is not taken for one
@@ -283,7 +282,7 @@ def _one_way(spends: _Spends, delta: float) -> Bounds:
             )
     # every method's bracket holds, so does their intersection
     upper = min(bounds.upper, most)
-    return Bounds(min(bounds.lower, upper) if attained else 0.0, upper)
+    return Bounds(min(bounds.lower, upper) if tight else 0.0, upper)
 
 
 def _wide(lower: float, upper: float) -> bool:
@@ -334,7 +333,7 @@ def _attempt(compute: Callable[[], Answer | None]) -> Answer | None:
         return None
 
 
-def _single(pair: Pair, delta: float, attained: bool) -> Bounds:
+def _single(pair: Pair, delta: float, tight: bool) -> Bounds:
     """Return the root of the pair's own profile."""
     top = max(0.0, pair.top())
     right = top if top < math.inf else 1.0
@@ -347,7 +346,7 @@ def _single(pair: Pair, delta: float, attained: bool) -> Bounds:
     if _wide(lower, upper):  # bounds far apart cross delta far apart, each at a root of its own
         lower = enclosure(lambda x: (pair.profile(x)[0],) * 2, delta, 0.0, right)[0]
         upper = enclosure(lambda x: (pair.profile(x)[1],) * 2, delta, 0.0, right)[1]
-    return bracket(lower if attained else 0.0, upper)
+    return bracket(lower if tight else 0.0, upper)
 
 
 def _narrower(first: Bounds | None, other: Callable[[], Bounds]) -> Bounds:
@@ -367,19 +366,19 @@ def _bounded(spends: contour.Spends) -> bool:
     return all(pair.top() < math.inf for pair, _ in spends)
 
 
-def _largest(spends: contour.Spends, attained: bool) -> Bounds:
+def _largest(spends: contour.Spends, tight: bool) -> Bounds:
     """Return the largest loss: nothing less holds at delta 0."""
     if not _bounded(spends):
         return Bounds(0.0, math.inf)
     total = sum((Fraction(max(0.0, p.top())) * times for p, times in spends), Fraction())
     # `top` is the essential supremum of L, rounded up by a few units: at delta 0 nothing less holds
-    lower = max(0.0, flooring(total) * (1 - 64 * UNIT)) if attained else 0.0
+    lower = max(0.0, flooring(total) * (1 - 64 * UNIT)) if tight else 0.0
     return Bounds(lower, max(0.0, ceiling(total)))
 
 
-def _gaussian(spends: contour.Spends, delta: float, attained: bool) -> Bounds:
+def _gaussian(spends: contour.Spends, delta: float, tight: bool) -> Bounds:
     least, most = _mu(spends)
-    lower = gdp_epsilon(least, delta).lower if attained else 0.0
+    lower = gdp_epsilon(least, delta).lower if tight else 0.0
     return Bounds(lower, gdp_epsilon(most, delta).upper)
 
 

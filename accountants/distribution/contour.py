@@ -29,8 +29,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from attrs import field, frozen
 
-from accountants.bounds import Bounds
-from accountants.numerics import UNIT, Array, Complex, up
+from accountants.numerics import UNIT, Array, Bounds, Complex, up
 from accountants.pair import Pair
 
 Spends = Sequence[tuple[Pair, int]]

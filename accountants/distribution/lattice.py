@@ -24,7 +24,6 @@ from fractions import Fraction
 import numpy as np
 from attrs import frozen
 
-from accountants.bounds import Bounds
 from accountants.distribution.convolution import (
     Errors,
     Profile,
@@ -50,7 +49,7 @@ from accountants.distribution.tilting import (
     upper_end,
 )
 from accountants.errors import DomainError, InapplicableError, whole
-from accountants.numerics import UNIT, Array, ceiling
+from accountants.numerics import UNIT, Array, Bounds, ceiling
 from accountants.pair import Pair
 
 _Laws = Sequence[tuple[Law, int]]
@@ -249,7 +248,7 @@ def epsilon(spends: Spends, delta: float) -> Bounds:
         raise InapplicableError(
             f"a lattice of {LENGTH} losses cannot resolve delta = {delta} for {count} mechanisms"
         )
-    return Bounds(min(lower, upper) if plan.attained else 0.0, upper)
+    return Bounds(min(lower, upper) if plan.is_tight else 0.0, upper)
 
 
 def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array]:
@@ -276,7 +275,7 @@ def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array]:
         served = [i for i in todo if points[i] <= least + around.spread]
         for i in served:
             upper[i] = above.at(float(points[i]))
-            lower[i] = min(below.at(float(points[i])), upper[i]) if plan.attained else 0.0
+            lower[i] = min(below.at(float(points[i])), upper[i]) if plan.is_tight else 0.0
         todo = todo[len(served) :]
     shape = np.shape(epsilons)
     return lower.reshape(shape), upper.reshape(shape)
@@ -290,7 +289,7 @@ class _Plan:
     cumulant: Cumulant
     span: tuple[float, float]
     top: float
-    attained: bool
+    is_tight: bool
 
     def for_delta(self, log_delta: float, low: float | None) -> tuple[Window, Ends]:
         """Return the window around the root of delta, or from ``low`` on, and the pairs' ends."""
@@ -343,8 +342,8 @@ def _plan(spends: Spends) -> _Plan:
     top = math.inf
     if all(math.isfinite(pair.top()) for pair in merged):
         top = max(0.0, ceiling(sum((Fraction(pair.top()) * n for pair, n in counts), Fraction())))
-    attained = all(pair.attained() for pair in merged)
-    return _Plan(counts, cumulant(counts, ends), (low, high), top, attained)
+    is_tight = all(pair.is_tight() for pair in merged)
+    return _Plan(counts, cumulant(counts, ends), (low, high), top, is_tight)
 
 
 def _ends(counts: list[tuple[Pair, int]], log_delta: float) -> Ends:

@@ -16,17 +16,16 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants import special
-from accountants.bounds import Bounds
 from accountants.errors import nonnegative, whole
-from accountants.finite import Atoms, spread
+from accountants.finite import FinitePair, spread
 from accountants.loss import PrivacyLoss, _profile
 from accountants.losses.composite import Composite
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.laplace import LaplacePair
 from accountants.losses.pure import ResponsePair
 from accountants.losses.sampling import body_pair, checked_body, is_single
-from accountants.numerics import UNIT, Array, up
-from accountants.pair import Pair, Unattained
+from accountants.numerics import UNIT, Array, Bounds, up
+from accountants.pair import LooseBound, Pair
 
 _FINE, _GROWTH = 1 / 64, 0.01
 """Grids are this fine at 1, in standard deviations, and grow by this share of the loss."""
@@ -155,7 +154,7 @@ def _hats(logs: Array, density: Callable[[Array], Array]) -> Array:
     return total
 
 
-def _atoms(law: _Law, top: float) -> Atoms:
+def _atoms(law: _Law, top: float) -> FinitePair:
     """Return the pair: P's masses are x times Q's.
 
     Losses are moved outward by more than the rounding of their ratios. Where the body's are
@@ -170,7 +169,7 @@ def _atoms(law: _Law, top: float) -> Atoms:
         losses = np.concatenate([[-bound], losses, [bound]])
         q, p = np.pad(q, 1, constant_values=LOST), np.pad(p, 1, constant_values=LOST)
         q[-1], p[0] = LOST * math.exp(-bound), LOST * math.exp(-bound)
-    return Atoms(losses, p, q, law.error + 2 * _MOVED, exact=False)
+    return FinitePair(losses, p, q, law.error + 2 * _MOVED, tight=False)
 
 
 def chords(mu: float, steps: int, orders: Array) -> Array:
@@ -277,11 +276,11 @@ class Allocated(PrivacyLoss):
     body: Composite = field(converter=checked_body)
     steps: int = field(converter=_steps)
 
-    def failure(self) -> float:
+    def delta_floor(self) -> float:
         """Return the body's, and what underflows of the law of an unbounded loss."""
-        failure = self.body.failure()
-        cut = isinstance(self.pair(), Atoms) and isinstance(body_pair(self.body), GaussianPair)
-        return min(1.0, up(failure + LOST)) if cut else failure
+        delta_floor = self.body.delta_floor()
+        cut = isinstance(self.pair(), FinitePair) and isinstance(body_pair(self.body), GaussianPair)
+        return min(1.0, up(delta_floor + LOST)) if cut else delta_floor
 
     def pair(self) -> Pair | None:
         """Return the pair of the mean, or the body's, which dominates it."""
@@ -289,7 +288,7 @@ class Allocated(PrivacyLoss):
         if inner is None or (self.steps == 1 and is_single(self.body)):
             return inner
         pair = inner if self.steps == 1 else allocated(inner, self.steps)
-        return Unattained(pair) if pair == inner else pair
+        return LooseBound(pair) if pair == inner else pair
 
     def profile(self, epsilon: float) -> Bounds | None:
         """Return the pair's profile, as an upper bound only."""
@@ -308,7 +307,7 @@ class Allocated(PrivacyLoss):
         Of the removal from a Gaussian body the exact moments are known (`chords`).
         """
         unsampled, inner, pair = self.body.renyi(orders), body_pair(self.body), self.pair()
-        if unsampled is None or pair is None or not isinstance(pair, Atoms):
+        if unsampled is None or pair is None or not isinstance(pair, FinitePair):
             return unsampled
         removal, addition = (_curve(one, orders) for one in (pair, pair.reversed()))
         if isinstance(inner, GaussianPair):
@@ -399,7 +398,7 @@ class Shuffled(PrivacyLoss):
         if self.reports == 1:
             return ResponsePair(self.epsilon)
         if self.epsilon > _LARGEST_LOSS:
-            return Unattained(ResponsePair(self.epsilon))
+            return LooseBound(ResponsePair(self.epsilon))
         return _pair(self.epsilon, self.reports)
 
     def pure(self) -> float:
@@ -422,7 +421,7 @@ class Shuffled(PrivacyLoss):
 @lru_cache(maxsize=64)
 def _pair(eps: float, reports: int) -> Pair:
     if eps < 1e-12:  # too small to amplify
-        return Unattained(ResponsePair(eps))
+        return LooseBound(ResponsePair(eps))
     clones, weights, steps = _clones(eps, min(reports, _MOST_REPORTS) - 1)
     laws = [_counts(eps, int(c)) for c in clones]
     losses = np.concatenate([law[0] for law in laws])
@@ -482,7 +481,9 @@ def _counts(eps: float, clones: int) -> tuple[Array, Array]:
     return np.log1p(math.tanh(eps / 2) * away / under_q), 2 * g * under_q
 
 
-def _mirrored(losses: Array, q: Array, far: float, step: float, cells: int, error: float) -> Atoms:
+def _mirrored(
+    losses: Array, q: Array, far: float, step: float, cells: int, error: float
+) -> FinitePair:
     """Return the symmetric pair on a grid, from the losses from 0 on and their masses under Q.
 
     What is off the tails, ``far`` at the reports' own loss, is randomized response: told apart.
@@ -499,4 +500,4 @@ def _mirrored(losses: Array, q: Array, far: float, step: float, cells: int, erro
     less, more = mass[kept], mass[kept] * np.exp(points)
     every = np.concatenate([-points[::-1], [0.0], points])
     p = np.concatenate([less[::-1], [middle], more])
-    return Atoms(every, p, p[::-1], error, exact=False, multiple=step)
+    return FinitePair(every, p, p[::-1], error, tight=False, multiple=step)

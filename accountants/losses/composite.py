@@ -10,7 +10,6 @@ from typing import ClassVar, TypeVar
 import numpy as np
 from attrs import field, frozen
 
-from accountants.bounds import Bounds
 from accountants.definitions import (
     LARGEST_MU,
     gdp_epsilon,
@@ -34,7 +33,7 @@ from accountants.errors import (
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.given import Curved
-from accountants.numerics import Array, ceiling, up
+from accountants.numerics import Array, Bounds, ceiling, up
 from accountants.pair import Pair
 
 T = TypeVar("T")
@@ -102,18 +101,19 @@ class Composite(PrivacyLoss):
         """Return a single loss's pair, that of Gaussians together, or what pure or mu implies."""
         if len(self.spends) == 1 and self.spends[0][1] == 1:
             return self.spends[0][0].pair()
-        mu = self.mu() if all(loss.gaussian_pair for loss, _ in self.spends) else None
+        mu = self.mu() if all(loss.is_gaussian_pair for loss, _ in self.spends) else None
         if mu is None:
             from accountants.losses.given import implied  # here: seldom needed
 
             return implied(self)
-        # attained only where the root of the sum of squares is a float itself
+        # tight only where the root of the sum of squares is a float itself
         square = sum((Fraction(loss.mu() or 0.0) ** 2 * n for loss, n in self.spends), Fraction())
-        return GaussianPair(mu, exact=Fraction(mu) ** 2 == square)
+        return GaussianPair(mu, tight=Fraction(mu) ** 2 == square)
 
-    def failure(self) -> float:
-        """Return the sum of the failures, at most 1."""
-        return min(1.0, _sum((s.failure(), n) for s, n in self.spends))
+    def delta_floor(self) -> float:
+        """Return the sum of the delta floors, at most 1."""
+        # a union bound over the losses' coins, rounded up
+        return min(1.0, _sum((s.delta_floor(), n) for s, n in self.spends))
 
     def pure(self) -> float | None:
         """Return the sum of the pure epsilons, if every loss has one."""
@@ -142,15 +142,16 @@ class Composite(PrivacyLoss):
             every = [(gdp_mu(s), n) for s, n in self.spends]
         except InapplicableError:
             return None
+        # beyond that the square overflows a float
         if not all(mu <= LARGEST_MU for mu, _ in every):
             return math.inf
-        # exact; then the root, rounded up
+        # G_a (x) G_b = G_sqrt(a^2 + b^2): the sum of squares is exact; its root is rounded up
         square = sum((Fraction(mu) ** 2 * n for mu, n in every), Fraction())
         return up(math.sqrt(ceiling(square)), 2) if square else 0.0
 
     def profile(self, epsilon: float) -> Bounds | None:
         """Return the exact profile of Gaussian pairs, or of a single loss."""
-        if all(loss.gaussian_pair for loss, _ in self.spends):
+        if all(loss.is_gaussian_pair for loss, _ in self.spends):
             mu = self.mu()
             return None if mu is None else gdp_profile(mu, epsilon)
         if len(self.spends) == 1 and self.spends[0][1] == 1:
@@ -159,7 +160,7 @@ class Composite(PrivacyLoss):
 
     def epsilon_at(self, delta: float) -> Bounds | None:
         """Return the root of the exact profile of Gaussian pairs, or what a single loss knows."""
-        if all(loss.gaussian_pair for loss, _ in self.spends):
+        if all(loss.is_gaussian_pair for loss, _ in self.spends):
             mu = self.mu()
             return None if mu is None else gdp_epsilon(mu, delta)
         if len(self.spends) == 1 and self.spends[0][1] == 1:
@@ -173,6 +174,7 @@ class Composite(PrivacyLoss):
     def dominates(self, other: PrivacyLoss) -> bool:
         """Compare spend by spend; see `covers`."""
         inner = other.spends if isinstance(other, Composite) else ((other, 1),)
+        # composition keeps domination: Gaussian pairs by their exact sum, other losses one by one
         large, square = split(self.spends)
         small, other_square = split(inner)
         return square >= other_square and covers(large, small, lambda a, b: a.dominates(b))
@@ -212,7 +214,7 @@ def split(spends: Iterable[tuple[PrivacyLoss, int]]) -> tuple[dict[PrivacyLoss, 
     rest: dict[PrivacyLoss, int] = {}
     square = Fraction()
     for loss, times in spends:
-        mu = loss.mu() if loss.gaussian_pair else None
+        mu = loss.mu() if loss.is_gaussian_pair else None
         if mu is not None and mu <= LARGEST_MU:
             square += Fraction(mu) ** 2 * times
         else:
@@ -259,9 +261,9 @@ class Envelope(PrivacyLoss):
 
     losses: tuple[PrivacyLoss, ...] = field(converter=_losses)
 
-    def failure(self) -> float:
-        """Return the largest failure."""
-        return max(loss.failure() for loss in self.losses)
+    def delta_floor(self) -> float:
+        """Return the largest delta floor."""
+        return max(loss.delta_floor() for loss in self.losses)
 
     def pair(self) -> Pair | None:
         """Return a pair that its pure epsilon or its mu implies.
@@ -348,9 +350,9 @@ def _divergence(value: float) -> float:
 def _worst(value: PrivacyLoss) -> PrivacyLoss:
     if not isinstance(value, PrivacyLoss):
         raise DomainError(f"Tested.worst must be a privacy loss, got {value!r}")
-    if value.failure() > 0:
+    if value.delta_floor() > 0:
         raise DomainError(
-            f"Tested.worst must be a loss without a failure probability, got {value!r}; give its "
+            f"Tested.worst must be a loss without a delta floor, got {value!r}; give its "
             "Renyi curve"
         )
     renyi_divergence(value, np.array([2.0]))  # refuses here a loss that has no curve
@@ -394,7 +396,7 @@ class Tested(Curved):
     --------
     >>> from accountants.losses.gaussian import Gaussian
     >>> loss = Tested(epsilon=0.1, delta=1e-6, order=8.0, divergence=0.2, worst=Gaussian(mu=1.0))
-    >>> loss.renyi(np.array([4.0, 16.0])).round(4), loss.failure()
+    >>> loss.renyi(np.array([4.0, 16.0])).round(4), loss.delta_floor()
     (array([0.2196, 8.06  ]), 1e-06)
     """
 
@@ -409,7 +411,7 @@ class Tested(Curved):
     divergence: float = field(converter=_divergence)
     worst: PrivacyLoss = field(converter=_worst)
 
-    def failure(self) -> float:
+    def delta_floor(self) -> float:
         """Return delta."""
         return self.delta
 

@@ -11,12 +11,11 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants import special
-from accountants.bounds import Bounds
 from accountants.errors import DomainError, nonnegative, positive, whole
-from accountants.finite import Atoms
+from accountants.finite import FinitePair
 from accountants.loss import PrivacyLoss
 from accountants.losses.pure import Pure, ResponsePair
-from accountants.numerics import UNIT, Array, Complex, ceiling, down, expm1, log1p, up
+from accountants.numerics import UNIT, Array, Bounds, Complex, ceiling, down, expm1, log1p, up
 from accountants.pair import Pair, Symmetric, right_half
 
 _TERMS = np.arange(1.0, 6.0)
@@ -179,7 +178,7 @@ class DiscreteGaussian(PrivacyLoss):
 
     theorem: ClassVar[str] = "discrete Gaussian: Canonne, Kamath & Steinke 2020, Thm 4"
 
-    grouped_exact: ClassVar[bool] = True
+    grouped_is_tight: ClassVar[bool] = True
 
     sigma: float = field(converter=_gaussian_sigma)
     sensitivity: int = field(default=1, converter=_gaussian_sensitivity)
@@ -333,7 +332,7 @@ class DiscreteLaplace(PrivacyLoss):
         "discrete Laplace: Ghosh, Roughgarden & Sundararajan 2009; Dong, Roth & Su 2022, Thm 2.14"
     )
 
-    grouped_exact: ClassVar[bool] = True
+    grouped_is_tight: ClassVar[bool] = True
 
     scale: float = field(converter=_laplace_scale)
     sensitivity: int = field(default=1, converter=_laplace_sensitivity)
@@ -703,11 +702,11 @@ class AnswerPair(Symmetric):
             error = 2 * moved + 8 * UNIT * (1 + np.abs(value) + np.abs(x))
         return value, np.where(moved < 0.5, error, np.inf)
 
-    def atoms(self) -> Atoms:
+    def atoms(self) -> FinitePair:
         """Return the same pair as its losses (one where epsilon is 0)."""
         if self.epsilon == 0:
-            return Atoms((0.0,), (1.0,), (1.0,))
+            return FinitePair((0.0,), (1.0,), (1.0,))
         kept, other, swapped = _masses(self.epsilon, self.categories)
         losses = (-self.epsilon, 0.0, self.epsilon)
         masses = (swapped, other, kept)
-        return Atoms(losses, masses, masses[::-1], 32 * UNIT, multiple=self.epsilon)
+        return FinitePair(losses, masses, masses[::-1], 32 * UNIT, multiple=self.epsilon)

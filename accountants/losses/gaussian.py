@@ -11,11 +11,10 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants import special
-from accountants.bounds import Bounds
 from accountants.definitions import gdp_epsilon, gdp_profile
 from accountants.errors import DomainError, nonnegative, positive, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.numerics import UNIT, Array, Complex, ceiling, up
+from accountants.numerics import UNIT, Array, Bounds, Complex, ceiling, up
 from accountants.pair import Pair, Symmetric
 from accountants.secret import Secret
 
@@ -49,8 +48,8 @@ class Gaussian(PrivacyLoss):
 
     theorem: ClassVar[str] = "Gaussian: Balle & Wang 2018, Thm 8; Bun & Steinke 2016, Prop. 1.6"
 
-    gaussian_pair: ClassVar[bool] = True
-    grouped_exact: ClassVar[bool] = True
+    is_gaussian_pair: ClassVar[bool] = True
+    grouped_is_tight: ClassVar[bool] = True
 
     mu_: float = field(alias="mu", converter=_gaussian_mu)
 
@@ -105,11 +104,11 @@ class GaussianPair(Symmetric):
     """
 
     mu: float
-    exact: bool = True
+    tight: bool = True
 
-    def attained(self) -> bool:
-        """Return ``exact``: False where mu was rounded up."""
-        return self.exact
+    def is_tight(self) -> bool:
+        """Return ``tight``: False where mu was rounded up."""
+        return self.tight
 
     def above(self, loss: Array) -> tuple[Array, Array]:
         """Return the normal tails; without a shift the loss is 0."""
@@ -198,7 +197,7 @@ class GaussianBound(PrivacyLoss):
 
     def pair(self) -> GaussianPair:
         """Return N(mu, 1) against N(0, 1), as a bound."""
-        return GaussianPair(self.mu_, exact=False)
+        return GaussianPair(self.mu_, tight=False)
 
     def pure(self) -> float | None:
         """Return 0 for mu = 0; otherwise there is no pure epsilon."""

@@ -18,15 +18,14 @@ from typing import ClassVar
 import numpy as np
 from attrs import field, frozen
 
-from accountants.bounds import Bounds
 from accountants.definitions import Curve, renyi_log_delta
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability, whole
-from accountants.finite import Atoms, from_profile, logarithm, lower_hull, with_tails
+from accountants.finite import FinitePair, from_profile, logarithm, lower_hull, with_tails
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import Gaussian, GaussianPair
 from accountants.losses.pure import Approximate, Pure, ResponsePair
-from accountants.numerics import UNIT, Array, ceiling, down, up
-from accountants.pair import Pair, Unattained
+from accountants.numerics import UNIT, Array, Bounds, ceiling, down, up
+from accountants.pair import LooseBound, Pair
 
 _ORDERS = 1 + np.geomspace(1e-3, 1e9, 1201)
 _CELLS = 320
@@ -44,7 +43,7 @@ _USELESS = -5.0
 class ResponseBound(ResponsePair):
     """Randomized response as the bound of a mechanism that need not attain it."""
 
-    def attained(self) -> bool:
+    def is_tight(self) -> bool:
         """Return False."""
         return False
 
@@ -55,14 +54,14 @@ def implied(loss: PrivacyLoss) -> Pair | None:
     eps, mu = loss.pure(), loss.mu()
     if eps is not None:
         return ResponseBound(eps)
-    return None if mu is None else Unattained(GaussianPair(mu))
+    return None if mu is None else LooseBound(GaussianPair(mu))
 
 
 @frozen
 class PureBound(Pure):
     """A pure epsilon that need not be attained: no lower bounds follow from it."""
 
-    response_pair: ClassVar[bool] = False
+    is_response_pair: ClassVar[bool] = False
 
     def pair(self) -> ResponsePair:
         """Return randomized response, as a bound."""
@@ -130,8 +129,8 @@ def _bounded(curve: Curve, pure: float) -> Pair:
     # at the pure epsilon delta is 0; before it the smaller of two proven bounds
     deltas = np.append(np.minimum(deltas, response)[:-1], 0.0)
     some = (deltas > math.exp(_REACH)) | (deltas == 0)
-    failure, pair = from_profile(epsilons[some], deltas[some])
-    return pair if failure == 0 else ResponseBound(pure)
+    delta_floor, pair = from_profile(epsilons[some], deltas[some])
+    return pair if delta_floor == 0 else ResponseBound(pure)
 
 
 def _reach(curve: Curve) -> float | None:
@@ -172,7 +171,7 @@ class Curved(PrivacyLoss):
     """A loss that defines its Renyi curve, and its pure epsilon or that it has none."""
 
     def renyi(self, orders: Array) -> Array:
-        """Return the curve, outside of the failure."""
+        """Return the curve, beside the delta floor."""
         raise NotImplementedError
 
     def pure(self) -> float | None:
@@ -188,16 +187,16 @@ class Curved(PrivacyLoss):
         return proven_pair(self)
 
     def profile(self, epsilon: float) -> Bounds | None:
-        """Return the pair's, failure included, as an upper bound."""
-        upper, failure = self._promised(epsilon), self.failure()
+        """Return the pair's, delta floor included, as an upper bound."""
+        upper, delta_floor = self._promised(epsilon), self.delta_floor()
         if upper is None:
             return None
         # F + (1 - F) delta'
-        whole = up(failure + (1 - failure) * upper, 8) if failure else upper
+        whole = up(delta_floor + (1 - delta_floor) * upper, 8) if delta_floor else upper
         return Bounds(0.0, min(1.0, whole))
 
     def _promised(self, epsilon: float) -> float | None:
-        """Return an upper bound of delta outside of the failure."""
+        """Return an upper bound of delta beside the delta floor."""
         pair = self.pair()
         return None if pair is None else float(pair.profile(np.array([epsilon]))[1][0])
 
@@ -232,7 +231,7 @@ class PrivacyProfile(PrivacyLoss):
 
     Between the points its profile lies under their convex hull in ``e^epsilon``
     (`accountants.finite`); beyond the last it is at most the last delta, which is the
-    probability of failure. One point is `Approximate`.
+    delta floor. One point is `Approximate`.
 
     Parameters
     ----------
@@ -248,7 +247,7 @@ class PrivacyProfile(PrivacyLoss):
     Examples
     --------
     >>> loss = PrivacyProfile([(0.5, 1e-2), (1.0, 1e-6)])
-    >>> loss.failure(), loss.pure(), round(loss.profile(0.5).upper, 9)
+    >>> loss.delta_floor(), loss.pure(), round(loss.profile(0.5).upper, 9)
     (1e-06, 1.0, 0.01)
     """
 
@@ -257,19 +256,19 @@ class PrivacyProfile(PrivacyLoss):
     points: Points = field(converter=_points)
 
     @cached_property
-    def _worst(self) -> tuple[float, Atoms]:
+    def _worst(self) -> tuple[float, FinitePair]:
         return from_profile([e for e, _ in self.points], [d for _, d in self.points])
 
-    def failure(self) -> float:
+    def delta_floor(self) -> float:
         """Return the least delta, at the largest epsilon of use."""
         return self._worst[0]
 
-    def pair(self) -> Atoms:
-        """Return the atoms of the hull, outside of the failure."""
+    def pair(self) -> FinitePair:
+        """Return the atoms of the hull, beside the delta floor."""
         return self._worst[1]
 
     def profile(self, epsilon: float) -> Bounds:
-        """Return the pair's with its failure, as an upper bound."""
+        """Return the pair's with its delta floor, as an upper bound."""
         known = super().profile(epsilon)
         assert known is not None
         return Bounds(0.0, known.upper)
@@ -318,7 +317,7 @@ class TradeOff(PrivacyLoss):
     ----------
     points
         Pairs (alpha, beta), ``T(alpha) >= beta``, in any order; each in both directions. The
-        failure is 1 minus the largest lower bound near alpha = 0, so give small alphas.
+        delta floor is 1 minus the largest lower bound near alpha = 0, so give small alphas.
 
     References
     ----------
@@ -328,7 +327,7 @@ class TradeOff(PrivacyLoss):
     Examples
     --------
     >>> loss = TradeOff([(0.001, 0.99), (0.3, 0.4)])
-    >>> round(loss.failure(), 6)
+    >>> round(loss.delta_floor(), 6)
     0.009009
     """
 
@@ -340,11 +339,11 @@ class TradeOff(PrivacyLoss):
     def _profile(self) -> PrivacyProfile:
         return PrivacyProfile(_guarantees(self.points))
 
-    def failure(self) -> float:
+    def delta_floor(self) -> float:
         """Return that of the profile."""
-        return self._profile.failure()
+        return self._profile.delta_floor()
 
-    def pair(self) -> Atoms:
+    def pair(self) -> FinitePair:
         """Return that of the profile."""
         return self._profile.pair()
 
@@ -445,7 +444,7 @@ class _Curve(PrivacyLoss):
     @cached_property
     def _pair(self) -> Pair | None:
         if self._nothing():
-            return Atoms((0.0,), (1.0,), (1.0,), exact=False)
+            return FinitePair((0.0,), (1.0,), (1.0,), tight=False)
         return proven_pair(self)
 
     def pure(self) -> float | None:

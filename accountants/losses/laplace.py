@@ -32,10 +32,9 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants import special
-from accountants.bounds import Bounds
 from accountants.errors import nonnegative, whole
 from accountants.loss import PrivacyLoss, mirrored
-from accountants.numerics import UNIT, Array, Complex, down, expm1, log1p, up
+from accountants.numerics import UNIT, Array, Bounds, Complex, down, expm1, log1p, up
 from accountants.pair import Pair, Symmetric, right_half, summed
 
 _DRAWS = 128

@@ -259,7 +259,7 @@ def _crossing(m: float, c: float) -> float | None:
 
 @frozen
 class ObjectivePair(Symmetric):
-    """A symmetric pair; not attained.
+    """A symmetric pair; not tight.
 
     From the loss ``switch`` on its hockey-stick is ``factor * G(eps - c; m)``, c the determinant;
     between ``start`` and there ``ratio * G(eps; m)``, ratio such that both meet; between ``-start``
@@ -274,7 +274,7 @@ class ObjectivePair(Symmetric):
     start: float
     switch: float | None = None
 
-    def attained(self) -> bool:
+    def is_tight(self) -> bool:
         """Return False."""
         return False
 

@@ -10,13 +10,12 @@ from typing import ClassVar
 import numpy as np
 from attrs import field, frozen
 
-from accountants.bounds import Bounds
 from accountants.definitions import pure_to_renyi, pure_to_zcdp
 from accountants.errors import InapplicableError, nonnegative, probability, whole
-from accountants.finite import Atoms
+from accountants.finite import FinitePair
 from accountants.loss import PrivacyLoss, mirrored
 from accountants.losses.laplace import Laplace
-from accountants.numerics import UNIT, Array, Complex, ceiling, down, expm1, log1p, up
+from accountants.numerics import UNIT, Array, Bounds, Complex, ceiling, down, expm1, log1p, up
 from accountants.pair import Pair, Symmetric, right_half, summed
 
 
@@ -46,7 +45,7 @@ class Pure(PrivacyLoss):
 
     theorem: ClassVar[str] = "pure DP: Kairouz, Oh & Viswanath 2015 (randomized response dominates)"
 
-    response_pair: ClassVar[bool] = True
+    is_response_pair: ClassVar[bool] = True
 
     epsilon: float = field(converter=_pure_epsilon)
 
@@ -126,13 +125,13 @@ class ResponsePair(Symmetric):
         """Return zeros: two losses swing for ever."""
         return np.zeros_like(beyond)
 
-    def atoms(self) -> Atoms:
+    def atoms(self) -> FinitePair:
         """Return the same pair as its two losses (one where they are equal)."""
         eps = self.epsilon
         if eps == 0:
-            return Atoms((0.0,), (1.0,), (1.0,), exact=self.attained())
+            return FinitePair((0.0,), (1.0,), (1.0,), tight=self.is_tight())
         (p,), (q,) = _above(eps, np.array([0.0]))
-        return Atoms((-eps, eps), (q, p), (p, q), 16 * UNIT, self.attained(), eps)
+        return FinitePair((-eps, eps), (q, p), (p, q), 16 * UNIT, self.is_tight(), eps)
 
 
 def _above(eps: float, loss: Array) -> tuple[Array, Array]:
@@ -180,9 +179,9 @@ class Approximate(PrivacyLoss):
     Parameters
     ----------
     epsilon
-        Non-negative, in nats; the pure epsilon outside of the failure.
+        Non-negative, in nats; the pure epsilon beside the delta floor.
     delta
-        The failure's probability, in [0, 1].
+        The delta floor, in [0, 1].
 
     References
     ----------
@@ -190,35 +189,35 @@ class Approximate(PrivacyLoss):
 
     Examples
     --------
-    >>> Approximate(epsilon=1.0, delta=1e-6).failure()
+    >>> Approximate(epsilon=1.0, delta=1e-6).delta_floor()
     1e-06
     """
 
     theorem: ClassVar[str] = "(epsilon, delta)-DP: Kairouz, Oh & Viswanath 2015, Thm 2.1"
 
-    response_pair: ClassVar[bool] = True
+    is_response_pair: ClassVar[bool] = True
 
     epsilon: float = field(converter=_approximate_epsilon)
     delta: float = field(converter=_approximate_delta)
 
-    def failure(self) -> float:
+    def delta_floor(self) -> float:
         """Return delta."""
         return self.delta
 
     def pair(self) -> ResponsePair:
-        """Return randomized response, outside of the failure."""
+        """Return randomized response, beside the delta floor."""
         return ResponsePair(self.epsilon)
 
     def pure(self) -> float:
-        """Return epsilon, which holds outside of the failure."""
+        """Return epsilon, which holds beside the delta floor."""
         return self.epsilon
 
     def renyi(self, orders: Array) -> Array:
-        """Return randomized response's divergence, outside of the failure."""
+        """Return randomized response's divergence, beside the delta floor."""
         return pure_to_renyi(self.epsilon, orders)
 
     def rho(self) -> float:
-        """Return ``epsilon tanh(epsilon / 2)``, outside of the failure."""
+        """Return ``epsilon tanh(epsilon / 2)``, beside the delta floor."""
         return pure_to_zcdp(self.epsilon)
 
     def profile(self, epsilon: float) -> Bounds:
@@ -304,7 +303,7 @@ def with_total_variation(
             "nearly sampled mechanism is to be certified"
         )
     if epsilon is None:
-        delta: float | None = loss.failure()
+        delta: float | None = loss.delta_floor()
     else:
         known = loss.profile(at)
         delta = None if known is None else known.upper

@@ -11,10 +11,9 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants import special
-from accountants.bounds import Bounds
 from accountants.definitions import LARGEST_MU
 from accountants.errors import DomainError, probability, whole
-from accountants.finite import Atoms
+from accountants.finite import FinitePair
 from accountants.loss import PrivacyLoss, _profile, mirrored
 from accountants.losses.composite import Composite
 from accountants.losses.gaussian import GaussianPair
@@ -25,8 +24,8 @@ from accountants.losses.sampled_gaussian import (
     sampled_gaussian_decay,
     sampled_gaussian_log_moment,
 )
-from accountants.numerics import UNIT, Array, Complex, ceiling, down, up
-from accountants.pair import Half, Pair, Symmetric, Unattained, convexity, symmetric_log_moment
+from accountants.numerics import UNIT, Array, Bounds, Complex, ceiling, down, up
+from accountants.pair import Half, LooseBound, Pair, Symmetric, convexity, symmetric_log_moment
 
 
 def sampled_pair(body: Pair, rate: float) -> Pair:
@@ -36,24 +35,24 @@ def sampled_pair(body: Pair, rate: float) -> Pair:
     if rate == 1:
         return body
     if isinstance(body, GaussianPair) and body.mu < 1e-100:
-        return Unattained(body)  # sampling costs no more than none
+        return LooseBound(body)  # sampling costs no more than none
     if isinstance(body, GaussianPair) and body.mu <= 1e3:
         return SampledGaussianPair(body, rate)
     if isinstance(body, ResponsePair) and body.top() < 600:
         body = body.atoms()
-    if isinstance(body, Atoms) and body.top() < 600 and not body.loss_error:
+    if isinstance(body, FinitePair) and body.top() < 600 and not body.loss_error:
         return _sampled_atoms(body, rate)
     return SampledPair(body, rate)
 
 
-def _sampled_atoms(body: Atoms, rate: float) -> Pair:
+def _sampled_atoms(body: FinitePair, rate: float) -> Pair:
     losses = [_mixture(loss, rate) for loss in body.losses]
     if any(low >= high for low, high in pairwise(losses)):
         return SampledPair(body, rate)  # too close to tell apart
     # P' = (1 - q) Q + q P, and the loss log(1 - q + q e^l)
     p = [(1 - rate) * b + rate * a for a, b in zip(body.p, body.q, strict=True)]
     error = body.error + 8 * UNIT * (1 + max(abs(body.bottom()), abs(body.top())))
-    return Atoms(losses, p, body.q, error, body.exact, loss_error=16 * UNIT + body.loss_error)
+    return FinitePair(losses, p, body.q, error, body.tight, loss_error=16 * UNIT + body.loss_error)
 
 
 @frozen
@@ -93,9 +92,9 @@ class SampledPair(Pair):
         """Return the body's and a few units."""
         return self.body.tail_error() + 8 * UNIT
 
-    def attained(self) -> bool:
+    def is_tight(self) -> bool:
         """As the body."""
-        return self.body.attained()
+        return self.body.is_tight()
 
     def top(self) -> float:
         """Return ``log(1 + q (e^top - 1))``."""
@@ -172,7 +171,7 @@ def checked_body(value: Composite) -> Composite:
 
 
 def body_pair(body: Composite) -> Pair | None:
-    """Return a pair that dominates the body outside of its failure, where one is known.
+    """Return a pair that dominates the body beside its delta floor, where one is known.
 
     Gaussian releases are one Gaussian vector; what has a pure epsilon is a post-processing of
     randomized response.
@@ -192,7 +191,7 @@ def is_single(body: Composite) -> bool:
 
 def gaussian_body_mu(body: Composite) -> float | None:
     """Return the mu of a body of Gaussian releases alone."""
-    return body.mu() if all(loss.gaussian_pair for loss, _ in body.spends) else None
+    return body.mu() if all(loss.is_gaussian_pair for loss, _ in body.spends) else None
 
 
 class Mixed(PrivacyLoss):
@@ -204,13 +203,13 @@ class Mixed(PrivacyLoss):
         """Return the loss of A against A', and of either against B; and q, rounded up."""
         raise NotImplementedError
 
-    def failure(self) -> float:
-        """Return ``q`` times the body's failure."""
+    def delta_floor(self) -> float:
+        """Return ``q`` times the body's delta floor."""
         body, rate = self.mixture()
-        failure = body.failure()
-        if rate == 0 or failure == 0:  # exactly none: delta 0 stays within reach
+        delta_floor = body.delta_floor()
+        if rate == 0 or delta_floor == 0:  # exactly none: delta 0 stays within reach
             return 0.0
-        return min(1.0, up(rate * failure, 2))
+        return min(1.0, up(rate * delta_floor, 2))
 
     def pair(self) -> Pair | None:
         """Return the pair of this module's docstring, if the body has a symmetric one."""
@@ -219,7 +218,7 @@ class Mixed(PrivacyLoss):
         if inner is None or inner.reversed() != inner:
             return None
         if rate == 1:
-            return inner if is_single(body) else Unattained(inner)
+            return inner if is_single(body) else LooseBound(inner)
         return mixed(inner, rate)
 
     def pure(self) -> float | None:
@@ -278,13 +277,13 @@ def _loss_inside(loss: Array, rate: float) -> Array:
 def mixed(inner: Pair, rate: float) -> Pair:
     """Return the dominating pair of a symmetric pair, for rates below 1."""
     if rate == 0 or inner.top() == 0:
-        return Atoms((0.0,), (1.0,), (1.0,), exact=False)
+        return FinitePair((0.0,), (1.0,), (1.0,), tight=False)
     if isinstance(inner, ResponsePair) and inner.epsilon <= LARGEST_LOSS:
         return _mixed_response(inner.epsilon, rate)
     return MixedPair(inner, rate)
 
 
-def _mixed_response(eps: float, rate: float) -> Atoms:
+def _mixed_response(eps: float, rate: float) -> FinitePair:
     """Return three atoms: of randomized response the positive loss has mass 1/(1 + e^eps)."""
     less = math.exp(-eps) / (1 + math.exp(-eps))
     loss = amplified(eps, rate)
@@ -293,10 +292,10 @@ def _mixed_response(eps: float, rate: float) -> Atoms:
     # the mass at loss 0, written without cancellation
     middle = (1 - rate) * -math.expm1(-eps) / (1 + math.exp(-eps))
     if loss == 0:
-        return Atoms((0.0,), (1.0,), (1.0,), exact=False)
+        return FinitePair((0.0,), (1.0,), (1.0,), tight=False)
     masses = (less, middle, more)
     error = (64 + 4 * eps) * UNIT
-    return Atoms((-loss, 0.0, loss), masses, masses[::-1], error, exact=False, multiple=loss)
+    return FinitePair((-loss, 0.0, loss), masses, masses[::-1], error, tight=False, multiple=loss)
 
 
 @frozen
@@ -310,7 +309,7 @@ class MixedPair(Symmetric):
         """Return the inner pair's, and that of the sum of its tails."""
         return self.inner.tail_error() * 2 + 64 * UNIT
 
-    def attained(self) -> bool:
+    def is_tight(self) -> bool:
         """No mechanism need attain its compositions."""
         return False
 
@@ -524,14 +523,14 @@ class Sampled(PrivacyLoss):
         # here: a contour's alone
 
         pair = sampled_pair(body, self.rate)
-        return Unattained(pair) if self.body.failure() > 0 else pair
+        return LooseBound(pair) if self.body.delta_floor() > 0 else pair
 
-    def failure(self) -> float:
-        """Return ``q`` times the body's failure."""
-        failure = self.body.failure()
-        if self.rate == 0 or failure == 0:  # exactly none: delta 0 stays within reach
+    def delta_floor(self) -> float:
+        """Return ``q`` times the body's delta floor."""
+        delta_floor = self.body.delta_floor()
+        if self.rate == 0 or delta_floor == 0:  # exactly none: delta 0 stays within reach
             return 0.0
-        return min(1.0, up(self.rate * failure, 2))
+        return min(1.0, up(self.rate * delta_floor, 2))
 
     def pure(self) -> float | None:
         """Return ``log(1 + q (e^eps - 1))``."""
@@ -771,10 +770,10 @@ class ReplacedSample(Mixed):
             return None
         if mu is not None:
             return ReplacedGaussianPair(mu, self.rate) if 1e-100 < mu <= _LARGEST_MU else None
-        if eps is None or not 0 < eps <= LARGEST_LOSS or self.body.failure() > 0:
+        if eps is None or not 0 < eps <= LARGEST_LOSS or self.body.delta_floor() > 0:
             return None
-        exact = is_single(self.body) and self.body.spends[0][0].response_pair
-        return _replaced_response(eps, self.rate, exact)
+        tight = is_single(self.body) and self.body.spends[0][0].is_response_pair
+        return _replaced_response(eps, self.rate, tight)
 
     def pure(self) -> float | None:
         """Return ``log((1 - q + q e^eps) / (1 - q + q e^-eps))``, if that is less."""
@@ -800,7 +799,7 @@ class ReplacedSample(Mixed):
         return self == other
 
 
-def _replaced_response(eps: float, rate: float, exact: bool) -> Atoms:
+def _replaced_response(eps: float, rate: float, tight: bool) -> FinitePair:
     """Return the three outcomes of the worst pure body."""
     less = math.exp(-eps) / (1 + math.exp(-eps))
     rise, fall = rate * math.expm1(eps), rate * math.expm1(-eps)
@@ -808,10 +807,10 @@ def _replaced_response(eps: float, rate: float, exact: bool) -> Atoms:
     loss = up(math.log1p((rise - fall) / (1 + fall)), 16)
     middle = -math.expm1(-eps) / (1 + math.exp(-eps)) * (1 + fall)
     if loss <= 1e-300:
-        return Atoms((0.0,), (1.0,), (1.0,), exact=False)
+        return FinitePair((0.0,), (1.0,), (1.0,), tight=False)
     masses = (less * (1 + fall), middle, less * (1 + rise))
     error = (64 + 4 * eps) * UNIT
-    return Atoms((-loss, 0.0, loss), masses, masses[::-1], error, exact, multiple=loss)
+    return FinitePair((-loss, 0.0, loss), masses, masses[::-1], error, tight, multiple=loss)
 
 
 @frozen

@@ -11,12 +11,11 @@ from typing import ClassVar
 import numpy as np
 from attrs import field, frozen
 
-from accountants.bounds import Bounds
 from accountants.definitions import pure_to_renyi, renyi_divergence
 from accountants.errors import DomainError, nonnegative, positive, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.given import Curved, PureBound, log_deltas, lowered
-from accountants.numerics import UNIT, Array, Complex, ceiling, down, expm1, log1p, up
+from accountants.numerics import UNIT, Array, Bounds, Complex, ceiling, down, expm1, log1p, up
 from accountants.pair import Pair, Symmetric, right_half, summed
 from accountants.terms import expected_runs, stopping_rate, stopping_shape
 
@@ -161,7 +160,7 @@ class BoundedRangePair(Symmetric):
 
     epsilon: float
 
-    def attained(self) -> bool:
+    def is_tight(self) -> bool:
         """Return that it is not."""
         return False
 
@@ -463,7 +462,7 @@ def _mean(value: float) -> float:
 
 
 class _Selection(Curved):
-    """What both families share: a failure, a curve, and all that follows from them."""
+    """What both families share: a delta floor, a curve, and all that follows from them."""
 
     base: PrivacyLoss
 
@@ -471,10 +470,10 @@ class _Selection(Curved):
         """Return the expected number of runs, rounded up."""
         raise NotImplementedError
 
-    def failure(self) -> float:
-        """Return the run's failure times the expected number of runs."""
-        failure = self.base.failure()
-        return min(1.0, up(failure * self.runs(), 4)) if failure else 0.0
+    def delta_floor(self) -> float:
+        """Return the run's delta floor times the expected number of runs."""
+        delta_floor = self.base.delta_floor()
+        return min(1.0, up(delta_floor * self.runs(), 4)) if delta_floor else 0.0
 
     def renyi(self, orders: Array) -> Array:
         """Return the theorem's bound at the order or the best of a grid of higher orders."""
@@ -613,7 +612,7 @@ class PoissonSelection(_Selection):
         return np.where(np.isnan(bound), np.inf, bound)
 
     def _deltas(self, orders: Array) -> Array:
-        """Return the run's delta at ``log(a/(a-1))``, its failure not included if that is known."""
+        """Return the run's delta at ``log(a/(a-1))``, without its delta floor where known."""
         epsilons = np.where(np.isinf(orders), 0.0, -np.log1p(-1 / orders) * (1 - 8 * UNIT))
         logs, _ = log_deltas(lambda some: renyi_divergence(self.base, some), epsilons)
         deltas = np.exp(logs) * (1 + 4 * UNIT * (1 + np.abs(logs))) + 1e-320

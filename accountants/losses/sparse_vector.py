@@ -36,14 +36,13 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from accountants import special
-from accountants.bounds import Bounds
 from accountants.definitions import pure_to_renyi
 from accountants.errors import DomainError, nonnegative, positive, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.given import Curved, ResponseBound, lowered
 from accountants.losses.laplace import Laplace
 from accountants.losses.pure import Pure
-from accountants.numerics import UNIT, Array, ceiling, down, up
+from accountants.numerics import UNIT, Array, Bounds, ceiling, down, up
 
 
 def flag(value: bool) -> bool:

@@ -102,8 +102,8 @@ def loss_problems(
         yield from ("the pair given: " + problem for problem in pair_problems(truth))
     yield from _falling(loss)
     yield from _rising(loss, orders)
-    # only an attained pair gives lower bounds that every functional must stay above
-    pairs = [x for x in (own, truth) if x is not None and x.attained()]
+    # only a tight pair gives lower bounds that every functional must stay above
+    pairs = [x for x in (own, truth) if x is not None and x.is_tight()]
     yield from _between_notions(loss, pairs, orders)
     yield from _domination(loss)
     yield from _root(loss)
@@ -113,8 +113,8 @@ def loss_problems(
 
 
 def _ranges(loss: PrivacyLoss, orders: Array) -> Iterator[str]:
-    if not 0 <= loss.failure() <= 1:
-        yield f"failure() is {loss.failure()}, not a probability"
+    if not 0 <= loss.delta_floor() <= 1:
+        yield f"delta_floor() is {loss.delta_floor()}, not a probability"
     for name in ("pure", "rho", "mu"):
         value = getattr(loss, name)()
         if value is not None and not value >= 0:
@@ -135,25 +135,25 @@ Promise = Callable[[float], float]
 
 @lru_cache(maxsize=16)
 def promises(loss: PrivacyLoss) -> Mapping[str, Promise]:
-    """Return the delta that each functional promises at an epsilon, the failure included."""
-    failure = loss.failure()
+    """Return the delta that each functional promises at an epsilon, the delta floor included."""
+    delta_floor = loss.delta_floor()
     result: dict[str, Promise] = {}
     if loss.profile(0.0) is not None:
         result["profile"] = lambda eps: _bounds(loss, eps)[1]
     if (curve := loss.renyi(_MANY)) is not None:
-        result["renyi"] = lambda eps: _with(failure, _by_curve(curve, eps))
+        result["renyi"] = lambda eps: _with(delta_floor, _by_curve(curve, eps))
     if (rho := loss.rho()) is not None:
-        result["rho"] = lambda eps: _with(failure, _by_curve(_MANY * rho, eps))
+        result["rho"] = lambda eps: _with(delta_floor, _by_curve(_MANY * rho, eps))
     if (mu := loss.mu()) is not None:
-        result["mu"] = lambda eps: _with(failure, gdp_profile(mu, eps).upper)
+        result["mu"] = lambda eps: _with(delta_floor, gdp_profile(mu, eps).upper)
     if (pure := loss.pure()) is not None and pure < math.inf:
-        result["pure"] = lambda eps: _with(failure, Pure(pure).profile(eps).upper)
+        result["pure"] = lambda eps: _with(delta_floor, Pure(pure).profile(eps).upper)
     return result
 
 
-def _with(failure: float, rest: float) -> float:
+def _with(delta_floor: float, rest: float) -> float:
     # F + (1 - F) delta'
-    return failure + (1 - failure) * min(1.0, rest)
+    return delta_floor + (1 - delta_floor) * min(1.0, rest)
 
 
 def _by_curve(curve: Array, eps: float) -> float:
@@ -174,7 +174,7 @@ def scale(loss: PrivacyLoss) -> float:
     promise = every.get("profile") or next(iter(every.values()), None)
     epsilon = 1e-12
     while epsilon < 1e6 and promise is not None:
-        if promise(epsilon) <= loss.failure() * (1 + SLACK) + 1e-25:
+        if promise(epsilon) <= loss.delta_floor() * (1 + SLACK) + 1e-25:
             break
         epsilon *= 2
     return epsilon
@@ -186,7 +186,7 @@ def _epsilons(loss: PrivacyLoss) -> list[float]:
 
 
 def _falling(loss: PrivacyLoss) -> Iterator[str]:
-    """A profile falls from at most 1 to no less than the failure."""
+    """A profile falls from at most 1 to no less than the delta floor."""
     if loss.profile(0.0) is None:
         return
     before = math.inf
@@ -194,8 +194,8 @@ def _falling(loss: PrivacyLoss) -> Iterator[str]:
         lower, upper = _bounds(loss, eps)
         if not 0 <= lower <= upper <= 1:
             yield f"the profile at {eps:.6g} is [{lower}, {upper}], outside of [0, 1]"
-        if upper < loss.failure() * (1 - SLACK):
-            yield f"the profile at {eps:.6g} is {upper}, below the failure {loss.failure()}"
+        if upper < loss.delta_floor() * (1 - SLACK):
+            yield f"the profile at {eps:.6g} is {upper}, below the delta floor {loss.delta_floor()}"
         if lower > before * (1 + SLACK):
             yield f"the profile rises: at {eps:.6g} it is {lower}, above {before} before"
         before = min(before, upper)
@@ -217,7 +217,7 @@ def _rising(loss: PrivacyLoss, orders: Array) -> Iterator[str]:
     chord = y[:-2] + (y[2:] - y[:-2]) * (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
     bent = y[1:-1] > chord * (1 + 1e-6) + 1e-300
     pair = loss.pair()
-    if np.any(bent) and (pair is None or pair.attained()):
+    if np.any(bent) and (pair is None or pair.is_tight()):
         at = float(x[1:-1][int(np.argmax(bent))])
         yield f"(a - 1) D_a is not convex: at order {at:.6g} it is above its chord"
 
@@ -253,7 +253,7 @@ def _below(loss: PrivacyLoss, name: str, promise: Promise, pairs: Sequence[Pair]
         floors = {"the profile's lower bound": _bounds(loss, eps)[0]}
         if pairs:
             least = max(_pair_floor(pair, eps) for pair in pairs)
-            floors["its pair"] = _with(loss.failure(), least)
+            floors["its pair"] = _with(loss.delta_floor(), least)
         for source, floor in floors.items():
             if floor > promise(eps) * (1 + SLACK) + 1e-300:
                 yield (
@@ -321,27 +321,27 @@ def _profile_floor(loss: PrivacyLoss, order: float) -> float:
     the reversed pair where t is below 1; the profile is the larger of the two, and the larger
     of the two directions' moments at least their mean.
     """
-    failure = loss.failure()
-    if loss.profile(0.0) is None or failure >= 1:
+    delta_floor = loss.delta_floor()
+    if loss.profile(0.0) is None or delta_floor >= 1:
         return 0.0
     a, points = order, np.array(_epsilons(loss))
     points = points[a * points < 600]
-    deltas = np.array([max(0.0, _bounds(loss, eps)[0] - failure) for eps in points])
+    deltas = np.array([max(0.0, _bounds(loss, eps)[0] - delta_floor) for eps in points])
     weight = a * np.exp((a - 1) * points) - (a - 1) * np.exp(-a * points)
     # the profile falls: on each step its right end is the least, times the integral of the weight
-    total = float(np.diff(weight) @ deltas[1:]) / (2 * (1 - failure))
+    total = float(np.diff(weight) @ deltas[1:]) / (2 * (1 - delta_floor))
     return math.log1p(total) / (a - 1)
 
 
 def _domination(loss: PrivacyLoss) -> Iterator[str]:
-    """The pair, attained or not, is no smaller than the profile."""
+    """The pair, tight or not, is no smaller than the profile."""
     pair = loss.pair()
     if pair is None:
         return
     for eps in _epsilons(loss):
         point, (lower, _) = np.array([eps]), _bounds(loss, eps)
         most = max(float(side.profile(point)[1][0]) for side in (pair, pair.reversed()))
-        if lower > _with(loss.failure(), most) * (1 + SLACK):
+        if lower > _with(loss.delta_floor(), most) * (1 + SLACK):
             yield f"its pair has delta {most:.6g} at {eps:.6g}, below the profile's {lower:.6g}"
 
 
@@ -391,8 +391,8 @@ def _order(loss: PrivacyLoss, others: Sequence[PrivacyLoss], orders: Array) -> I
 def _smaller(large: PrivacyLoss, small: PrivacyLoss, orders: Array) -> Iterator[str]:
     """Yield where ``large`` promises less than ``small`` is known to need, or promises."""
     # an order of losses is one of every functional
-    if large.failure() < small.failure() * (1 - SLACK):
-        yield f"its failure is {large.failure()}, below {small.failure()}"
+    if large.delta_floor() < small.delta_floor() * (1 - SLACK):
+        yield f"its delta floor is {large.delta_floor()}, below {small.delta_floor()}"
     for name in ("pure", "rho", "mu"):
         more, less = getattr(large, name)(), getattr(small, name)()
         if more is not None and less is not None and more < less * (1 - SLACK):

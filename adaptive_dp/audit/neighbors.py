@@ -13,7 +13,7 @@ from accountants.secret import Secret
 from adaptive_dp.data import MemoryRows, Reading, Rows, open_rows, read_rows
 from adaptive_dp.graph.handles import Handle, Release
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.graph.run import Run, bound
+from adaptive_dp.graph.run import Run, bind_sources
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
 
 # -----------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def query_value(plan: Pipeline, query: Handle, data: Mapping[str, Any], seed: in
     """
     structure = plan.structure
     run = Run(structure, seed)
-    run.bind(bound(structure, {name: Secret(each) for name, each in data.items()}))
+    run.bind(bind_sources(structure, {name: Secret(each) for name, each in data.items()}))
     target = structure.of(query)
     for node in structure:
         if not node.loops:

@@ -40,7 +40,7 @@ from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.registry import Function, is_own
-from adaptive_dp.graph.run import Run, bound, rehearsed
+from adaptive_dp.graph.run import Run, bind_sources, rehearse
 from adaptive_dp.graph.values import fresh
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
 from adaptive_dp.queries.source import Source
@@ -84,9 +84,9 @@ class Transcripts:
             If the data does not fit.
         """
         structure = plan.structure
-        rehearsed(structure)
+        rehearse(structure)
         base = Run(structure, 0)
-        base.bind(bound(structure, {name: Secret(each) for name, each in data.items()}))
+        base.bind(bind_sources(structure, {name: Secret(each) for name, each in data.items()}))
         for node in structure:
             if _is_fixed(node, base):
                 base.value(node)

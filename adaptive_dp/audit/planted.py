@@ -43,7 +43,7 @@ from adaptive_dp.graph.handles import (
 )
 from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.graph.run import Run, guarded, released
+from adaptive_dp.graph.run import Run, released_values, run_guarded
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.queries.gradients import (
     ClippedSum,
@@ -138,7 +138,7 @@ class GradientScores:
             )
             return gradient_products(both_gradients[1], bound, residual, relative=bool(bounds))
 
-        scores = guarded(node.name, round_scores)
+        scores = run_guarded(node.name, round_scores)
         if scores.shape != self.scores.shape:
             raise DeclarationError(
                 "some canaries are left out by the plan's own steps (a filter, a label that is no "
@@ -185,7 +185,7 @@ class PrivateValues:
                 f"{node.name!r} treats units at random, so that canaries have no gradients of "
                 "their own; give a score, a function of what the run shows"
             )
-        value = guarded(node.name, lambda: operation.run(inputs, SeededStream(0)))
+        value = run_guarded(node.name, lambda: operation.run(inputs, SeededStream(0)))
         if not node.loops and all(each.visibility == "private" for each in handle.inputs):
             self.computed[node.name] = value
         return value
@@ -488,7 +488,7 @@ def planted(
         if gradient_scores is not None:
             return gradient_scores.scores
         assert score is not None
-        return score(Seen(released(plan, run), tuple(run.transcript)))
+        return score(Seen(released_values(plan, run), tuple(run.transcript)))
 
     result = one_run(train, m, certificate, confidence=confidence, seed=seed)
     notes = [f"a canary is a unit of {source.name!r} with one row ({source.neighbors})"]

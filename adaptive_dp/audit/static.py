@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from attrs import asdict, frozen
 
-from adaptive_dp.graph.compile import Charge, releases
+from adaptive_dp.graph.compile import ReleasePath, releases
 from adaptive_dp.graph.handles import Release
 from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.plan import Pipeline
@@ -394,7 +394,7 @@ def _certificate_findings(plan: Pipeline) -> Iterator[Finding]:
             )
 
 
-def _claim_findings(epsilon: float, delta: float, charges: list[Charge]) -> Iterator[Finding]:
+def _claim_findings(epsilon: float, delta: float, paths: list[ReleasePath]) -> Iterator[Finding]:
     if epsilon == math.inf:
         yield Finding(
             "",
@@ -410,7 +410,7 @@ def _claim_findings(epsilon: float, delta: float, charges: list[Charge]) -> Iter
             f"a factor of e^{epsilon:.3g}",
             "calibrate to less, or say why so much is acceptable",
         )
-    sizes = [getattr(charge.source, "size", None) for charge in charges]
+    sizes = [getattr(path.source, "size", None) for path in paths]
     size = max((each for each in sizes if each is not None), default=None)
     if size is not None and delta * size > 0.1:
         yield Finding(

@@ -29,12 +29,11 @@ from accountants import (
     tightest,
     worlds,
 )
-from accountants.bounds import Bounds
 from accountants.calibration import Calibration, calibrate
 from accountants.document import from_json
 from accountants.errors import positive, probability, whole
 from accountants.guarantee import Guarantee
-from accountants.numerics import ceiling, shown
+from accountants.numerics import Bounds, ceiling, shown
 from adaptive_dp.cli.output import say, writable
 from adaptive_dp.cli.plan_files import content_of
 

@@ -1,5 +1,8 @@
 """Real numbers as integer multiples of a power of two, so that sums over rows are exact.
 
+Here the values of every private sum are clipped: those of a column by `interval`, vectors by `ball`
+(called by the queries, above all `adaptive_dp.queries.sums`).
+
 A column clipped to [lo, hi] is rounded to multiples of a step that divides the largest bound into
 2^22 to 2^23 parts, inside the bounds; a row of a vector of norm at most B is rounded to steps of
 about B / 2^19, after its norm has been clipped by as much as rounding can add. What is summed thus
@@ -53,7 +56,8 @@ def interval(values: Floats, lower: float, upper: float) -> tuple[Integers, floa
     if low > high:  # narrower than a step: one point, rounded toward 0 so as not to exceed a bound
         low = high = int((lower + upper) / 2 / unit)
     clean = np.where(np.isnan(values), min(max(0.0, lower), upper), values)
-    clipped = np.clip(clean, lower, upper)
+    clipped = np.clip(clean, lower, upper)  # the clipping to the declared bounds
+    # rounding to the nearest step may leave the bounds by half a step: clipped again, in steps
     return np.clip(np.rint(clipped / unit), low, high).astype(np.int64), unit
 
 
@@ -87,6 +91,7 @@ def ball_steps(values: Floats, radius: float) -> tuple[Floats, float]:
         factor = np.where(
             squared_norms < inner * inner * (1 - 2.0**-40), 1.0, inner / np.sqrt(squared_norms)
         )
+        # the clipping to the ball: rows longer than `inner` are scaled down to it
         steps = values * (factor / unit)[:, None]
         np.rint(steps, out=steps)
     rest = np.flatnonzero(~plain)

@@ -1,4 +1,4 @@
-"""Linear models of two classes whose rows an adversary moves."""
+"""Adversarial empirical risk: linear models of two classes whose rows an adversary moves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ NORMS = (1.0, 2.0, math.inf)
 
 @frozen(eq=False)
 class Adversarial:
-    """``F(w) = sum_i max_{|v|_q <= rho} f(w.(x_i + v), y_i) + (ridge / 2) |w|^2``.
+    """The empirical risk of rows at their worst within a distance, with a ridge.
+
+    ``F(w) = sum_i max_{|v|_q <= rho} f(w.(x_i + v), y_i) + (ridge / 2) |w|^2``.
 
     f must fall with the margin ``y z`` (a monotone loss of labels -1 and 1). The worst margin is
     ``y w.x - rho |w|_{q*}`` with ``1/q + 1/q* = 1`` (Hölder, attained), so the worst loss is f
@@ -29,12 +31,12 @@ class Adversarial:
     problem
         Rows, loss, ridge and ball.
     budget
-        rho, from 0 on, in units of x.
+        rho, at least 0, in units of x.
     norm
         q: 1, 2 or infinity.
     smoothing
-        s, from 0 on, for a q of 2: in the place of ``|w|`` stands ``sqrt(|w|^2 + s^2)``, which has
-        no kink. F then is larger by at most ``n L rho s``, and all that is said below holds of it.
+        s, at least 0, only for q = 2: ``sqrt(|w|^2 + s^2)``, which has no kink, replaces ``|w|``. F
+        is then larger by at most ``n L rho s``, and the notes hold for that F.
 
     Notes
     -----
@@ -71,12 +73,14 @@ class Adversarial:
                 "use Logistic, Hinge, SmoothedHinge or HuberHinge"
             )
         if not 0 <= self.budget < math.inf:
-            raise ValueError(f"Adversarial.budget must be from 0 on, got {self.budget!r}")
+            raise ValueError(
+                f"Adversarial.budget must be a finite number of at least 0, got {self.budget!r}"
+            )
         if self.norm not in NORMS:
             raise ValueError(f"Adversarial.norm must be 1, 2 or math.inf, got {self.norm!r}")
         if not 0 <= self.smoothing < math.inf or (self.smoothing and self.norm != 2):
             raise ValueError(
-                "Adversarial.smoothing must be from 0 on, and is for a norm of 2 alone, got "
+                "Adversarial.smoothing must be at least 0, and 0 for a norm other than 2, got "
                 f"{self.smoothing!r} at norm {self.norm!r}"
             )
 
@@ -92,7 +96,7 @@ class Adversarial:
 
     @property
     def strong(self) -> float:
-        """That of the problem's ridge; what was proven of the plain losses may not hold here."""
+        """The ridge, rounded down; `Problem.proven` need not hold for the worst losses."""
         return max(0.0, math.nextafter(self.problem.ridge, -math.inf))
 
     @property
@@ -102,23 +106,24 @@ class Adversarial:
             return self.problem.smooth
         if not self.smoothing:
             return math.inf
-        c, far = self.constants, self.longest
-        bend = above(c.lipschitz * self.budget / self.smoothing)
-        return above(self.parts * above(c.smoothness * far * far + bend) + self.problem.ridge)
+        c, longest = self.constants, self.longest
+        kink = above(c.lipschitz * self.budget / self.smoothing)  # L rho / s
+        row = above(c.smoothness * longest * longest + kink)
+        return above(self.parts * row + self.problem.ridge)
 
     @property
     def longest(self) -> float:
-        """``R + rho c``: what no moved row is longer than."""
+        """``R + rho c``, an upper bound of the norm of a moved row."""
         stretch = math.sqrt(self.width) if self.norm == math.inf else 1.0
         return above(self.problem.longest + above(self.budget * stretch))
 
     @property
     def constants(self) -> Constants:
-        """What holds for a row's loss at every margin within reach of the adversary."""
+        """The constants of a row's loss at every margin within reach of the adversary."""
         return self.problem.loss.constants(self.margin(self.problem.span))
 
     def margin(self, reach: float) -> float:
-        """Return the most that a moved row's score can be at ``|w| <= reach``."""
+        """Return an upper bound of a moved row's score at ``|w| <= reach``."""
         return above(above(reach * self.longest) + above(self.budget * self.smoothing))
 
     @property
@@ -133,93 +138,101 @@ class Adversarial:
         return above(self.parts * self.row_lipschitz + (p.ridge * p.span if p.ridge else 0.0))
 
     def rounding(self, w: Floats) -> float:
-        """Return the most, in l2 norm, by which `gradient` at w can be off."""
+        """Return an upper bound of the l2 error of the computed `gradient` at w."""
         return self.rounding_within(length(w))
 
     def rounding_within(self, reach: float) -> float:
-        """Return the most by which `gradient` can be off at any ``|w| <= reach``.
+        """Return an upper bound of the l2 error of `gradient` at any ``|w| <= reach``.
 
-        It is what that of a `Problem` of rows of ``R + rho c`` can. The norm's subgradient is exact
-        for q of 1 and infinity, off by ``gamma_{p+8}`` for 2. Where the loss has a kink, the bound
-        is 2 L a row.
+        As of a `Problem` whose rows have norm ``R + rho c``. The norm's subgradient is exact for q
+        of 1 and infinity, off by a relative ``gamma_{p+8}`` for q = 2. Where the loss has a kink,
+        a row's subgradient is off by at most 2 L.
         """
         p, n = self.problem, self.parts
         if not reach < math.inf:
             return math.inf
-        apart = above(2 * gamma(self.width + 8) * self.margin(reach))
-        c = p.loss.constants(above(self.margin(reach) + apart))
-        own = p.loss.rounding(above(self.margin(reach) + apart)).slope
-        slope = min(c.smoothness * apart if apart else 0.0, 2 * c.lipschitz) + own
+        dz = above(2 * gamma(self.width + 8) * self.margin(reach))
+        c = p.loss.constants(above(self.margin(reach) + dz))
+        own = p.loss.rounding(above(self.margin(reach) + dz)).slope
+        # the score's error by the slope's Lipschitz constant, at most 2 L; and its own computation
+        slope = min(c.smoothness * dz if dz else 0.0, 2 * c.lipschitz) + own
         total = n * self.longest * (c.lipschitz + slope)
-        summed = (sum_error(n, self.width) + gamma(n + self.width + 12)) * total
-        bent = 4 * UNIT * (total * 1.001 + 2 * p.ridge * reach)
-        return above(n * self.longest * slope + summed + bent) + TINY
+        summation = (sum_error(n, self.width) + gamma(n + self.width + 12)) * total
+        ridge = 4 * UNIT * (total * 1.001 + 2 * p.ridge * reach)
+        return above(n * self.longest * slope + summation + ridge) + TINY
 
     def value(self, w: Floats) -> float:
         """Return F(w)."""
         p, total = self.problem, 0.0
-        for some in blocks(p.x):
-            total += float(p.loss.value(self._worst(w, p.x[some], p.y[some]), p.y[some]).sum())
+        for block in blocks(p.x):
+            total += float(
+                p.loss.value(self._worst_scores(w, p.x[block], p.y[block]), p.y[block]).sum()
+            )
         return total + p.ridge / 2 * float(w @ w)
 
     def gradient(self, w: Floats) -> Floats:
         """Return a subgradient of F at w, shape (p,)."""
         p, total, weight = self.problem, np.zeros(self.width), 0.0
-        for some in blocks(p.x):
-            some_x, some_y = p.x[some], p.y[some]
-            pulled, steep = self._pulled(w, some_x, some_y)
-            total += pulled
-            weight += steep
-        return np.asarray(total + weight * (self.budget * self._bend(w)) + p.ridge * w)
+        for block in blocks(p.x):
+            row_sum, slope_sum = self._row_sums(w, p.x[block], p.y[block])
+            total += row_sum
+            weight += slope_sum
+        return np.asarray(total + weight * (self.budget * self._norm_gradient(w)) + p.ridge * w)
 
     def part(self, chosen: NDArray[np.int64], w: Floats) -> Floats:
         """Return the sum of the chosen rows' subgradients at w, each with its n-th of the ridge."""
         p = self.problem
-        pulled, weight = self._pulled(w, p.x[chosen], p.y[chosen])
+        row_sum, weight = self._row_sums(w, p.x[chosen], p.y[chosen])
         share = p.ridge * len(chosen) / max(self.parts, 1)
-        return np.asarray(pulled + weight * (self.budget * self._bend(w)) + share * w)
+        return np.asarray(row_sum + weight * (self.budget * self._norm_gradient(w)) + share * w)
 
     def project(self, w: Floats) -> Floats:
         """Return the point of the ball that is nearest to w."""
         return self.problem.project(w)
 
     def astray(self, w: Floats) -> float:
-        """Return the most, in l2 norm, by which `project` at w is off."""
+        """Return an upper bound of the l2 error of the computed `project` at w."""
         return self.problem.astray(w)
 
     def hessian(self, w: Floats) -> Floats:
         """Return the second derivative of F at w, shape (p, p), where it has one."""
         p, eye = self.problem, np.eye(self.width)
-        total, weight, towards = p.ridge * eye, 0.0, self._bend(w)
-        for some in blocks(p.x):
-            x, y = p.x[some], p.y[some]
-            z = self._worst(w, x, y)
-            along = x - (self.budget * y)[:, None] * towards
-            total += curvature(p.loss.second(z, y), along)
+        total, weight, direction = p.ridge * eye, 0.0, self._norm_gradient(w)
+        for block in blocks(p.x):
+            x, y = p.x[block], p.y[block]
+            z = self._worst_scores(w, x, y)
+            moved = x - (self.budget * y)[:, None] * direction  # the rows at their worst
+            total += curvature(p.loss.second(z, y), moved)
             weight += float(np.abs(p.loss.slope(z, y)).sum())
-        if self.norm == 2 and (far := self._long(w)):
-            total += weight * self.budget / far * (eye - np.outer(towards, towards))
+        if self.norm == 2 and (length := self._smoothed_norm(w)):
+            # the second derivative of the norm: (I - w w' / d^2) / d
+            total += weight * self.budget / length * (eye - np.outer(direction, direction))
         return total
 
-    def _long(self, w: Floats) -> float:
+    def _smoothed_norm(self, w: Floats) -> float:
+        """Return ``d(w) = sqrt(|w|^2 + s^2)``."""
         return math.hypot(norm(w), self.smoothing)
 
-    def _pulled(self, w: Floats, x: Floats, y: Floats) -> tuple[Floats, float]:
+    def _row_sums(self, w: Floats, x: Floats, y: Floats) -> tuple[Floats, float]:
         """Return ``sum s_i x_i`` and ``sum |s_i|``: each slope s_i has the sign of -y_i."""
-        slope = self.problem.loss.slope(self._worst(w, x, y), y)
+        slope = self.problem.loss.slope(self._worst_scores(w, x, y), y)
         return np.asarray((slope @ x)[0]), float(np.abs(slope).sum())
 
-    def _worst(self, w: Floats, x: Floats, y: Floats) -> Floats:
+    def _worst_scores(self, w: Floats, x: Floats, y: Floats) -> Floats:
         """Return the scores of the moved rows: their margins are smaller by ``rho |w|_{q*}``."""
-        dual = {1.0: np.max(np.abs(w), initial=0.0), 2.0: self._long(w), math.inf: np.abs(w).sum()}
+        dual = {
+            1.0: np.max(np.abs(w), initial=0.0),
+            2.0: self._smoothed_norm(w),
+            math.inf: np.abs(w).sum(),
+        }
         return scores(w[None], x) - y * (self.budget * float(dual[self.norm]))
 
-    def _bend(self, w: Floats) -> Floats:
+    def _norm_gradient(self, w: Floats) -> Floats:
         """Return a subgradient of ``|w|_{q*}``, 0 at 0."""
         if not np.any(w):
             return np.zeros_like(w)
         if self.norm == 2:
-            return np.asarray(w / self._long(w))
+            return np.asarray(w / self._smoothed_norm(w))
         if self.norm == math.inf:
             return np.sign(w)
         first = int(np.argmax(np.abs(w)))

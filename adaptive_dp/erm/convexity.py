@@ -11,7 +11,7 @@ from attrs import frozen
 from adaptive_dp.erm.loss import Floats
 
 ROUNDING = 1e-9
-"""What of the values' size a violation must exceed: the function's own rounding is far below."""
+"""The share of the values that a violation must exceed: far above the function's own rounding."""
 
 
 @frozen(eq=False)
@@ -23,9 +23,9 @@ class Witness:
     a, b
         Shape (p,).
     share
-        Of a, in (0, 1): the point is ``share a + (1 - share) b``.
+        The weight of a, in (0, 1): the point is ``share a + (1 - share) b``.
     excess
-        By how much the function is above what (strong) convexity allows there.
+        The function's value there less the largest that (strong) convexity allows.
     """
 
     a: Floats
@@ -43,27 +43,27 @@ def refute_convexity(
     tries: int = 1000,
     seed: int = 0,
 ) -> Witness | None:
-    """Return a witness that f is not convex on a box, or None where none was found.
+    """Search a witness that f is not convex on a box; return None where none was found.
 
     f is ``strength``-strongly convex where for all a, b and s in [0, 1], with c = s a + (1 - s) b,
 
         f(c) <= s f(a) + (1 - s) f(b) - (strength / 2) s (1 - s) |a - b|^2.
 
-    (Without the half, as it is sometimes printed, it is twice as strong a demand.) A witness is a
-    proof, up to the rounding that is allowed for; None proves nothing: it is no certificate.
+    (Without the half, as it is sometimes printed, it is twice as strong a condition.) A witness is
+    a proof, up to the rounding that is allowed for; None proves nothing.
 
     Parameters
     ----------
     f
-        From shape (p,) to a number; where it is not finite it is passed over.
+        From shape (p,) to a number; points where it is not finite are skipped.
     low, high
         The box, arrays of shape (p,).
     strength
-        What strong convexity to refute; 0 for convexity.
+        The strong convexity to refute; 0 for convexity.
     tries
-        Pairs of points: half of them far apart, half near one another at every scale.
+        The number of pairs of points: half of them far apart, half close together at every scale.
     seed
-        Of the search, which reads no private randomness.
+        Of the search.
 
     Examples
     --------
@@ -75,9 +75,9 @@ def refute_convexity(
     """
     low, high = np.asarray(low, float), np.asarray(high, float)
     if low.ndim != 1 or low.shape != high.shape or not np.all(low < high):
-        raise ValueError("refute_convexity wants low < high, arrays of one shape (p,)")
+        raise ValueError("refute_convexity needs low < high, arrays of one shape (p,)")
     if not np.all(np.isfinite([low, high])):
-        raise ValueError("refute_convexity wants a bounded box")
+        raise ValueError("refute_convexity needs a bounded box")
     rng = np.random.default_rng(seed)
     best: Witness | None = None
     for turn in range(tries):
@@ -93,11 +93,11 @@ def refute_convexity(
 
 
 def _excess(f: Callable[[Floats], float], a: Floats, b: Floats, s: float, mu: float) -> float:
-    """Return by how much f is above its chord, less what rounding may have done; 0 if not."""
+    """Return f at the point less its chord there, less an allowance for rounding."""
     values = [float(f(point)) for point in (s * a + (1 - s) * b, a, b)]
-    apart = float((a - b) @ (a - b))
+    squared_distance = float((a - b) @ (a - b))
     if not all(map(math.isfinite, values)):
         return 0.0
-    bend = mu / 2 * s * (1 - s) * apart
-    excess = values[0] - s * values[1] - (1 - s) * values[2] + bend
-    return excess - ROUNDING * (1e-300 + bend + max(map(abs, values)))
+    strong_term = mu / 2 * s * (1 - s) * squared_distance
+    excess = values[0] - s * values[1] - (1 - s) * values[2] + strong_term
+    return excess - ROUNDING * (1e-300 + strong_term + max(map(abs, values)))

@@ -1,6 +1,7 @@
-"""A row's loss as a function of its scores and its label, with the constants that proofs need.
+"""The base of losses: a row's loss as a function of its scores and its label.
 
-Outward rounding of those constants, the smoothing of kinks, and what labels a loss reads.
+Also the constants of a loss that proofs need (`Constants`), their outward rounding (`above`,
+`below`, `gamma`), the smoothing of kinks (`ramp`), and the labels that a loss reads.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from attrs import frozen
 from numpy.typing import NDArray
 
 # -----------------------------------------------------------------------------
-# Bounds that stay bounds in float64, and what one computed loss may be off by.
+# Outward rounding: bounds that stay bounds in float64, and the error of a computed loss.
 #
 # A sum of n products, in whatever order (fused multiply-adds included), is off by at most
-# ``gamma(n) sum |a_i b_i|`` (Higham 2002, equation 3.5). Of ``exp``, ``log`` and ``log1p`` it is
-# assumed that they are right to `ULPS` units in the last place, which NumPy promises for its own
-# loops and the usual C libraries keep; that matrix products are sums of products, not Strassen's.
+# ``gamma(n) sum |a_i b_i|`` (Higham 2002, equation 3.5). It is assumed that ``exp``, ``log`` and
+# ``log1p`` are right to `ULPS` units in the last place, as NumPy promises for its own loops and the
+# usual C libraries are; and that matrix products are sums of products, not Strassen's.
 
 
 UNIT = 2.0**-53
@@ -29,68 +30,61 @@ ULPS = 4
 ELEMENTARY = 2 * ULPS * UNIT
 """The largest relative error of an elementary function (one ulp is at most two units)."""
 TINY = 1e-290
-"""More than all the underflows of a sum: 10^30 of them, each below 10^-323."""
+"""An upper bound of all underflows of a sum: 10^30 of them, each below 10^-323."""
 
 
 class Rounding(NamedTuple):
-    """The most by which a row's computed value and slope (l2 norm) are off, at given scores."""
+    """Upper bounds of the errors of a row's computed value and slope (in l2 norm)."""
 
     value: float
     slope: float
 
 
 def gamma(terms: int) -> float:
-    """Return a bound of ``n u / (1 - n u)``."""
+    """Return ``gamma_n = n u / (1 - n u)``, rounded up (Higham 2002, equation 3.5)."""
     if terms * UNIT >= 0.5:
         return math.inf
     return above(terms * UNIT / (1 - terms * UNIT))
 
 
 def above(x: float) -> float:
-    """Return a number above x, by a part in 10^12: more than a dozen roundings are off by."""
+    """Return a number above x by a relative 10^-12, which is more than dozens of roundings."""
+    # nextafter keeps it above x where x is 0 or subnormal
     return math.nextafter(x + abs(x) * 1e-12, math.inf) if math.isfinite(x) else x
 
 
 def below(x: float) -> float:
-    """Return a number below x, by a part in 10^12."""
+    """Return a number below x by a relative 10^-12."""
     return -above(-x)
 
 
 def exp(x: float) -> float:
-    """Return e^x, infinite where it is no float."""
+    """Return e^x, infinity where it overflows: an upper bound there, where `math.exp` raises."""
     return math.exp(x) if x < 709 else math.inf
 
 
 # -----------------------------------------------------------------------------
-# A row's loss, as a function of its scores and its label.
-#
-# A linear model with k outputs has parameters W of shape (k, p) and gives a row x the scores
-# ``z = W x``. A loss is a function of z and the label y alone (a generalised linear model), so that
-# a row's gradient is ``slope(z, y) x'``: its norm is ``|slope| |x|``, and clipping it scales the
-# slope. The empirical risk is the *sum* over rows; of a mean, Lipschitz constant, smoothness and
-# curvature are n times smaller (n is public then).
-#
-# Every function works on each column by itself: what a row's value is hangs on that row alone, to
-# the last bit, wherever the row stands. The sensitivity of sums rests on it.
+# The base class of losses, and the constants that proofs need.
 
 
 Floats = NDArray[np.float64]
 Labels = Literal["sign", "class", "number", "count"]
-"""What a loss reads as y: -1 or 1; 0, ..., k - 1; a number in [-1, 1]; a number from 0 on."""
+"""Kinds of labels y: -1 or 1; 0, ..., k - 1; a number in [-1, 1]; a number of at least 0."""
 
 
 @frozen
 class Constants:
-    """What holds for a loss at every score of norm at most ``reach``, and every label.
+    """Constants of a loss, valid at every score of norm at most ``reach`` and every label.
 
     Parameters
     ----------
     lipschitz
         The largest l2 norm of the slope (of any subgradient).
     smoothness
-        The largest eigenvalue of the second derivative by z; infinite where there is none.
+        An upper bound of the eigenvalues of the second derivative by z; infinite where the loss
+        has kinks.
     curvature
-        Its least eigenvalue, at least 0: what strong convexity the loss has in z.
+        A lower bound of those eigenvalues, at least 0: the loss's strong convexity in z.
     lowest, highest
         Bounds of the value.
 
@@ -111,18 +105,32 @@ class Constants:
 
 
 DEFINED: WeakValueDictionary[str, type[Loss]] = WeakValueDictionary()
-"""Each class of losses that the program has defined, the latest, by ``module:name``."""
+"""The classes of losses that the program has defined, by ``module:name`` (the latest of each)."""
 
 
 @frozen
 class Loss:
-    """Base of the losses: frozen values without data.
+    """The base class of losses of one row: frozen values that hold no data.
+
+    A linear model with k outputs has parameters W of shape (k, p) and gives a row x the scores
+    ``z = W x``. A loss is a function of z and the label y alone (a generalised linear model), so
+    that a row's gradient is ``slope(z, y) x'``: its norm is ``|slope| |x|``, and clipping it scales
+    the slope. The empirical risk is the *sum* over rows; for the mean, the Lipschitz constant,
+    smoothness and curvature are n times smaller (n is public then).
+
+    A subclass defines `value`, `slope` and `constants`; the other methods where a learner needs
+    them.
+
+    Notes
+    -----
+    Every method must treat each column by itself: a row's value must not depend on other rows, to
+    the last bit. The sensitivity of sums rests on it.
 
     `constants` are upper bounds (`curvature` and `lowest` lower bounds) in floating point too.
 
     Examples
     --------
-    A smooth kin of the absolute error, whose slope is bounded by 1:
+    The pseudo-Huber loss, a smooth version of the absolute error with slopes below 1:
 
     >>> from attrs import frozen
     >>> @frozen
@@ -144,8 +152,8 @@ class Loss:
     >>> plan.certify()
     <certificate epsilon=1 delta=1e-06 by gaussian>
     >>> age = np.linspace(0, 100, 5_000)
-    >>> found = plan.simulate(seed=1, people={"age": age, "days": 0.3 * age + 5})["model"]
-    >>> round(found["age"], 1)
+    >>> model = plan.simulate(seed=1, people={"age": age, "days": 0.3 * age + 5})["model"]
+    >>> round(model["age"], 1)
     0.3
     """
 
@@ -155,7 +163,7 @@ class Loss:
     """Whether the slope has the same sign at every score, given the label (one output)."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Note the class, so that a document that names it finds it."""
+        """Register the class, so that a document that names it can be read."""
         super().__init_subclass__(**options)
         DEFINED[f"{cls.__module__}:{cls.__name__}"] = cls
 
@@ -175,7 +183,7 @@ class Loss:
     def precise(self, z: Decimal, y: Decimal) -> Decimal:
         """Return the slope of one score in decimals, to the precision of their context.
 
-        Needed only where rounding must not count: `slope` may be off by 2^-48 of the Lipschitz
+        Needed only where a proof allows no rounding: `slope` may be off by 2^-48 of the Lipschitz
         constant.
         """
         raise NotImplementedError(f"{type(self).__name__} has no slope in decimals")
@@ -185,26 +193,26 @@ class Loss:
         raise NotImplementedError(f"{type(self).__name__} has no second derivative")
 
     def constants(self, reach: float = math.inf) -> Constants:
-        """Return what holds at every score of norm at most ``reach``."""
+        """Return the constants at every score of norm at most ``reach``."""
         raise NotImplementedError(f"{type(self).__name__} must define constants(reach)")
 
     def rounding(self, reach: float) -> Rounding:
-        """Return what a row's computed value and slope are off by, at scores within reach.
+        """Return bounds of the errors of a row's computed value and slope, at scores within reach.
 
-        Infinite where nobody has bounded it: no certificate can then rest on computed gradients.
+        Infinite unless a subclass bounds them: then no certificate can rest on computed gradients.
         """
         return Rounding(math.inf, math.inf)
 
 
 # -----------------------------------------------------------------------------
-# The hinge ``max(0, d)`` with its kink rounded off by a parabola of some width.
+# Smoothing: the hinge ``max(0, d)`` with its kink replaced by a parabola of width w.
 #
 # ``0`` for d <= 0, ``d^2 / (2w)`` for 0 <= d <= w, ``d - w/2`` beyond: convex, its slope in [0, 1]
-# and 1/w-Lipschitz. Huber's function is ``w`` times that of ``|r|``.
+# and 1/w-Lipschitz, at most w/2 below the hinge. Huber's function of r is w times that of ``|r|``.
 
 
 def ramp(d: Floats, width: float) -> Floats:
-    """Return the function; one expression for all three pieces."""
+    """Return the smoothed hinge of d; one expression for all three pieces."""
     inside = np.clip(d, 0.0, width)
     return np.asarray(inside * ((d - inside / 2) / width) + 0.0)  # no negative 0
 
@@ -220,7 +228,7 @@ def ramp_second(d: Floats, width: float) -> Floats:
 
 
 def positive(owner: str, name: str, given: float) -> None:
-    """Refuse a width that is none."""
+    """Refuse a parameter that is not a positive finite number."""
     if not 0 < given < float("inf"):
         raise ValueError(
             f"{owner}.{name} must be a positive finite number, got {given!r}; pass such as 0.5"
@@ -228,12 +236,12 @@ def positive(owner: str, name: str, given: float) -> None:
 
 
 # -----------------------------------------------------------------------------
-# Whether labels are what a loss reads.
+# Checks of labels.
 
 
 EXPECTED = {
     "sign": "-1 or 1",
-    "class": "a whole number from 0 to {last}",
+    "class": "an integer from 0 to {last}",
     "number": "in [-1, 1]",
     "count": "from 0 to {most}",
 }
@@ -250,7 +258,7 @@ def legal(loss: Loss, y: Floats) -> bool:
 
 
 def expected(loss: Loss) -> str:
-    """Return in words what a label must be."""
+    """Return a description of the labels that a loss reads, for messages."""
     return EXPECTED[loss.labels].format(last=loss.outputs - 1, most=_most(loss))
 
 

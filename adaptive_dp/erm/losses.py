@@ -1,4 +1,9 @@
-"""The losses: regression, two classes, several classes, counts, and generalized linear models."""
+"""The losses: regression, two classes, several classes, counts, and generalized linear models.
+
+Each class states its constants (`Loss.constants`), rounded outward, and the rounding error of its
+computed value and slope (`Loss.rounding`), u being the unit of rounding `UNIT`. At the end: losses
+as strings, by which documents name them.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +36,14 @@ from adaptive_dp.erm.loss import (
 )
 
 # -----------------------------------------------------------------------------
-# Half the squared error.
+# Regression, labels in [-1, 1].
 
 
 @frozen
 class Squared(Loss):
-    """``(z - y)^2 / 2`` with y in [-1, 1]: linear regression.
+    """Half the squared error, ``(z - y)^2 / 2`` with y in [-1, 1]: linear regression.
 
-    Its slope grows without bound: on R^p it has no Lipschitz constant, and no argument that needs
-    one holds without a bound on the parameters.
+    Its slope grows without bound: without a bound on the parameters it has no Lipschitz constant.
 
     Examples
     --------
@@ -63,23 +67,19 @@ class Squared(Loss):
         return np.ones((1, *z.shape))
 
     def constants(self, reach: float = math.inf) -> Constants:
-        """Return those on ``|z| <= reach``; infinite ones where it is infinite."""
-        far = reach + 1
-        return Constants(above(far), 1.0, 1.0, 0.0, above(far * far / 2))
+        """Return those on ``|z| <= reach``; infinite ones for an infinite reach."""
+        residual = reach + 1  # |z - y| <= |z| + |y|
+        return Constants(above(residual), 1.0, 1.0, 0.0, above(residual * residual / 2))
 
     def rounding(self, reach: float) -> Rounding:
-        """One rounding of the slope; three of the value, and the square doubles the first."""
-        far = above(reach + 1)
-        return Rounding(above(3 * UNIT * far * far), above(UNIT * far))
-
-
-# -----------------------------------------------------------------------------
-# The absolute error.
+        """Return one rounding of the slope, three of the value; the square doubles the first."""
+        residual = above(reach + 1)
+        return Rounding(above(3 * UNIT * residual * residual), above(UNIT * residual))
 
 
 @frozen
 class Absolute(Loss):
-    """``|z - y|`` with y in [-1, 1]: regression to the median. Not smooth.
+    """The absolute error, ``|z - y|`` with y in [-1, 1]: regression to the median. Not smooth.
 
     Examples
     --------
@@ -106,17 +106,13 @@ class Absolute(Loss):
         return Constants(1.0, math.inf, 0.0, 0.0, above(reach + 1))
 
     def rounding(self, reach: float) -> Rounding:
-        """One rounding of the value, none of the slope."""
+        """Return one rounding of the value, none of the slope."""
         return Rounding(above(UNIT * (reach + 1)), 0.0)
-
-
-# -----------------------------------------------------------------------------
-# Huber's loss of a regression.
 
 
 @frozen
 class Huber(Loss):
-    """``r^2 / 2`` for ``|r| <= width``, beyond it linear; ``r = z - y``, y in [-1, 1].
+    """Huber's loss: ``r^2 / 2`` for ``|r| <= width``, then linear; ``r = z - y``, y in [-1, 1].
 
     Lipschitz where the squared loss is not: ``|slope| <= width`` for every score.
 
@@ -139,7 +135,7 @@ class Huber(Loss):
     labels: ClassVar[Labels] = "number"
 
     def __attrs_post_init__(self) -> None:
-        """Refuse a width that is none."""
+        """Refuse a width that is not a positive finite number."""
         positive("Huber", "width", self.width)
 
     def value(self, z: Floats, y: Floats) -> Floats:
@@ -156,24 +152,26 @@ class Huber(Loss):
 
     def constants(self, reach: float = math.inf) -> Constants:
         """Return those on ``|z| <= reach``."""
-        far = above(reach + 1)
-        inner = min(far, self.width)
-        curvature = 1.0 if far < self.width else 0.0
-        return Constants(inner, 1.0, curvature, 0.0, above(inner * (far - inner / 2)))
+        residual = above(reach + 1)  # |z - y| <= |z| + |y|
+        steepest = min(residual, self.width)
+        # a parabola throughout where no residual reaches the width
+        curvature = 1.0 if residual < self.width else 0.0
+        highest = above(steepest * (residual - steepest / 2))
+        return Constants(steepest, 1.0, curvature, 0.0, highest)
 
     def rounding(self, reach: float) -> Rounding:
-        """One rounding of the residual, at most the width where it counts; six of the value."""
-        inner = min(above(reach + 1), self.width)
-        return Rounding(above(8 * UNIT * inner * (reach + 1 + inner)), above(2 * UNIT * inner))
+        """Return one rounding of the residual, clipped to the width; six of the value."""
+        slope = min(above(reach + 1), self.width)
+        return Rounding(above(8 * UNIT * slope * (reach + 1 + slope)), above(2 * UNIT * slope))
 
 
 # -----------------------------------------------------------------------------
-# The hinge loss of two classes.
+# Two classes, labels -1 and 1.
 
 
 @frozen
 class Hinge(Loss):
-    """``max(0, 1 - y z)`` with y in {-1, 1}: the support vector machine. Not smooth.
+    """The hinge loss, ``max(0, 1 - y z)`` with y in {-1, 1}: support vector machines. Not smooth.
 
     Examples
     --------
@@ -201,24 +199,22 @@ class Hinge(Loss):
         return Constants(1.0, math.inf, 0.0, max(0.0, below(1 - reach)), above(1 + reach))
 
     def rounding(self, reach: float) -> Rounding:
-        """One rounding of the value, none of the slope (a product with a sign is exact)."""
+        """Return one rounding of the value, none of the slope (a product with a sign is exact)."""
         return Rounding(above(UNIT * (1 + reach)), 0.0)
-
-
-# -----------------------------------------------------------------------------
-# The hinge loss with a parabola below its kink.
 
 
 @frozen
 class SmoothedHinge(Loss):
-    """``0`` at margins m = yz of 1 on, ``(1 - m)^2 / (2 width)`` down to 1 - width, then linear.
+    """The hinge loss with its kink replaced by a parabola below it.
 
-    At most ``width / 2`` below the hinge; ``|slope| <= 1``, second derivative at most 1/width.
+    With the margin m = yz: 0 for m >= 1, ``(1 - m)^2 / (2 width)`` for m from 1 - width to 1, and
+    linear below. At most ``width / 2`` below the hinge; ``|slope| <= 1``, second derivative at
+    most 1/width.
 
     Parameters
     ----------
     width
-        How long the parabola is, in units of the margin.
+        The length of the parabola, in units of the margin.
 
     References
     ----------
@@ -236,57 +232,56 @@ class SmoothedHinge(Loss):
     monotone: ClassVar[bool] = True
 
     def __attrs_post_init__(self) -> None:
-        """Refuse a width that is none."""
+        """Refuse a width that is not a positive finite number."""
         positive(type(self).__name__, "width", self.width)
 
     @property
     def _edge(self) -> float:
-        """The margin from which the loss is 0."""
+        """The least margin at which the loss is 0."""
         return 1.0
 
     @property
-    def _long(self) -> float:
-        """How long the parabola is."""
+    def _length(self) -> float:
+        """The length of the parabola, in units of the margin."""
         return self.width
 
     def value(self, z: Floats, y: Floats) -> Floats:
         """Return the loss."""
-        return ramp(self._edge - y * z[0], self._long)
+        return ramp(self._edge - y * z[0], self._length)
 
     def slope(self, z: Floats, y: Floats) -> Floats:
         """Return the derivative by the score."""
-        return -y * ramp_slope(self._edge - y * z, self._long)
+        return -y * ramp_slope(self._edge - y * z, self._length)
 
     def second(self, z: Floats, y: Floats) -> Floats:
         """Return the second derivative, 0 at the parabola's ends."""
-        return ramp_second(self._edge - y * z, self._long)[None]
+        return ramp_second(self._edge - y * z, self._length)[None]
 
     def constants(self, reach: float = math.inf) -> Constants:
         """Return those on ``|z| <= reach``."""
-        far, near = above(self._edge + reach), max(0.0, below(self._edge - reach))
-        steepest = min(1.0, above(far / self._long))
-        inner, least = min(far, self._long), min(near, self._long)
-        highest = above(inner * ((far - inner / 2) / self._long))
-        lowest = max(0.0, below(least * ((near - least / 2) / self._long)))
-        return Constants(steepest, above(1 / self._long), 0.0, lowest, highest)
+        # the range of d = edge - yz, the argument of `ramp`, rounded outward
+        largest, smallest = above(self._edge + reach), max(0.0, below(self._edge - reach))
+        steepest = min(1.0, above(largest / self._length))
+        # `ramp` at both ends
+        upper, lower = min(largest, self._length), min(smallest, self._length)
+        highest = above(upper * ((largest - upper / 2) / self._length))
+        lowest = max(0.0, below(lower * ((smallest - lower / 2) / self._length)))
+        return Constants(steepest, above(1 / self._length), 0.0, lowest, highest)
 
     def rounding(self, reach: float) -> Rounding:
-        """The edge's own rounding over the length, then two of the slope; six of the value."""
+        """Return the edge's rounding over the length and two of the slope; six of the value."""
         edge = 2 * UNIT * self._edge
-        far = self._edge + reach + self._long
-        return Rounding(above(8 * UNIT * far), above(edge / self._long + 4 * UNIT))
-
-
-# -----------------------------------------------------------------------------
-# The hinge loss with a parabola around its kink.
+        largest = self._edge + reach + self._length
+        return Rounding(above(8 * UNIT * largest), above(edge / self._length + 4 * UNIT))
 
 
 @frozen
 class HuberHinge(SmoothedHinge):
-    """``(1 + width - m)^2 / (4 width)`` where the margin m = yz is within width of 1.
+    """The hinge loss with its kink replaced by a parabola around it.
 
-    Elsewhere it is the hinge itself, so it is at most width/4 above it. ``|slope| <= 1``, second
-    derivative at most ``1 / (2 width)``. It is the smoothed hinge of twice the width, moved.
+    ``(1 + width - m)^2 / (4 width)`` where the margin m = yz is within width of 1, elsewhere the
+    hinge itself, so it is at most width/4 above it. ``|slope| <= 1``, second derivative at most
+    ``1 / (2 width)``. It is the smoothed hinge of twice the width, shifted by the width.
 
     Parameters
     ----------
@@ -309,17 +304,13 @@ class HuberHinge(SmoothedHinge):
         return 1.0 + self.width
 
     @property
-    def _long(self) -> float:
+    def _length(self) -> float:
         return 2 * self.width
-
-
-# -----------------------------------------------------------------------------
-# The logistic loss of two classes.
 
 
 @frozen
 class Logistic(Loss):
-    """``log(1 + e^{-y z})`` with y in {-1, 1}.
+    """The logistic loss of two classes, ``log(1 + e^{-y z})`` with y in {-1, 1}.
 
     ``|slope| <= 1``, ``0 < second <= 1/4``. With labels c in {0, 1} it is the cross-entropy
     ``-c log s - (1 - c) log(1 - s)``, ``s = 1 / (1 + e^{-z})``, at ``y = 2c - 1`` (that formula
@@ -346,22 +337,25 @@ class Logistic(Loss):
     def slope(self, z: Floats, y: Floats) -> Floats:
         """Return ``-y / (1 + e^{yz})``."""
         margin = y * z[0]
-        far = np.exp(-np.abs(margin))
-        wrong = np.where(margin > 0, far, 1.0) / (1.0 + far)
-        return np.asarray(-y * wrong)[None]
+        e = np.exp(-np.abs(margin))  # at most 1: cannot overflow
+        probability = np.where(margin > 0, e, 1.0) / (1.0 + e)
+        return np.asarray(-y * probability)[None]
 
     def precise(self, z: Decimal, y: Decimal) -> Decimal:
         """Return ``-y / (1 + e^{yz})``, from an exponential that cannot overflow."""
-        far = (-abs(z)).exp()
-        return -y * (far if y * z > 0 else 1) / (1 + far)
+        e = (-abs(z)).exp()
+        return -y * (e if y * z > 0 else 1) / (1 + e)
 
     def second(self, z: Floats, y: Floats) -> Floats:
         """Return ``s (1 - s)``."""
-        far = np.exp(-np.abs(z))
-        return np.asarray(far / (1.0 + far) ** 2)[None]
+        e = np.exp(-np.abs(z))
+        return np.asarray(e / (1.0 + e) ** 2)[None]
 
     def constants(self, reach: float = math.inf) -> Constants:
-        """Return those on ``|z| <= reach``."""
+        """Return those on ``|z| <= reach``: each is monotone in ``|z|`` or z, and so at an end.
+
+        The factors 1 +- 1e-12 round outward.
+        """
         least = math.exp(-reach) / (1 + math.exp(-reach)) ** 2 * (1 - 1e-12)
         highest = (reach + math.log1p(math.exp(-reach))) * (1 + 1e-12)
         lowest = math.log1p(math.exp(-reach)) * (1 - 1e-12)
@@ -369,20 +363,16 @@ class Logistic(Loss):
         return Constants(min(1.0, steepest), 0.25, least, lowest, highest)
 
     def rounding(self, reach: float) -> Rounding:
-        """An exponential, a sum and a quotient, below 1; a logarithm and a sum for the value."""
+        """Return the error of an exponential, a sum and a quotient, below 1; and of the value's."""
         return Rounding(above((20 + reach) * UNIT), above(16 * UNIT))
-
-
-# -----------------------------------------------------------------------------
-# The zero-one loss of two classes: whether the sign is wrong.
 
 
 @frozen
 class ZeroOne(Loss):
-    """1 where the sign of z is not y in {-1, 1}, else 0; a score of 0 says 1.
+    """The zero-one loss of two classes: 1 where the sign of z is not y in {-1, 1}, else 0.
 
-    It is neither convex nor continuous, so that it has no slope: for learners that choose among
-    finitely many candidates.
+    A score of 0 predicts 1. It is neither convex nor continuous and has no slope: it is for
+    learners that choose among finitely many candidates.
 
     Examples
     --------
@@ -403,12 +393,12 @@ class ZeroOne(Loss):
 
 
 # -----------------------------------------------------------------------------
-# The cross-entropy of a softmax over k classes.
+# Several classes, labels 0 to k - 1.
 
 
 @frozen
 class Multinomial(Loss):
-    """``log sum_j e^{z_j} - z_y`` with y in {0, ..., k - 1}.
+    """The cross-entropy of a softmax, ``log sum_j e^{z_j} - z_y`` with y in {0, ..., k - 1}.
 
     With p the softmax of z the slope is ``p - e_y``, of norm at most ``sqrt 2 (1 - p_y)``: the
     others' norm is at most their sum, ``1 - p_y``. The second derivative ``diag p - p p'`` has
@@ -433,11 +423,11 @@ class Multinomial(Loss):
     labels: ClassVar[Labels] = "class"
 
     @classes.validator
-    def _enough(self, attribute: object, given: int) -> None:
-        if isinstance(given, bool) or not isinstance(given, int) or given < 2:
+    def _at_least_two(self, attribute: object, classes: int) -> None:
+        if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
             raise ValueError(
-                f"Multinomial.classes must be a whole number from 2 on, got {given!r}; "
-                "pass how many classes the label can have"
+                f"Multinomial.classes must be an int of at least 2, got {classes!r}; "
+                "pass the number of classes that the label can have"
             )
 
     @property
@@ -446,7 +436,7 @@ class Multinomial(Loss):
         return self.classes
 
     def value(self, z: Floats, y: Floats) -> Floats:
-        """Return ``log sum_j e^{z_j} - z_y``, without overflow, and near 0 to its last digits."""
+        """Return ``log sum_j e^{z_j} - z_y``, without overflow and accurate near 0."""
         each, largest = np.arange(z.shape[1]), z.argmax(axis=0)
         top = z[largest, each]
         others = np.exp(z - top)
@@ -469,14 +459,16 @@ class Multinomial(Loss):
 
     def constants(self, reach: float = math.inf) -> Constants:
         """Return those on ``|z| <= reach``."""
-        apart, others = math.sqrt(2) * reach * (1 + 1e-15), self.classes - 1
-        steepest = math.sqrt(2) / (1 + exp(-apart) / others)
-        highest = apart + math.log(others + exp(-apart))
-        lowest = math.log1p(others * exp(-apart))
+        # two scores differ by at most sqrt 2 r
+        difference, others = math.sqrt(2) * reach * (1 + 1e-15), self.classes - 1
+        # sqrt 2 (1 - p_y) at the least p_y; -log p_y at the least and the largest p_y
+        steepest = math.sqrt(2) / (1 + exp(-difference) / others)
+        highest = difference + math.log(others + exp(-difference))
+        lowest = math.log1p(others * exp(-difference))
         return Constants(above(steepest), 0.5, 0.0, max(0.0, below(lowest)), above(highest))
 
     def rounding(self, reach: float) -> Rounding:
-        """Return what sums over k exponentials are off by.
+        """Return the errors of sums over k exponentials.
 
         ``e_j = e^{d_j}``, d_j <= 0, is off by at most ``(|d_j| + 8) u e_j``, and ``|d| e^d`` is
         below 1/2, so that their sum, at least 1, is off by a relative ``(3k/2 + 8) u``; quotients
@@ -497,7 +489,7 @@ def softmax(z: Floats) -> Floats:
 
 
 def _ordered_sum(e: Floats) -> Floats:
-    """Add the rows in order: NumPy's own sum pairs them up by the array's shape."""
+    """Return the sum over the first axis, in order: that of `numpy.sum` depends on the shape."""
     total = e[0].copy()
     for row in e[1:]:
         total += row
@@ -505,12 +497,12 @@ def _ordered_sum(e: Floats) -> Floats:
 
 
 # -----------------------------------------------------------------------------
-# The loss of counts.
+# Counts, labels of at least 0.
 
 
 @frozen
 class Poisson(Loss):
-    """``e^z - y z`` with y in [0, most]: Poisson regression with a logarithmic link.
+    """The Poisson loss, ``e^z - y z`` with y in [0, most]: counts with a logarithmic link.
 
     It is the negative log-likelihood without ``log y!``. Nothing bounds its slope on R^p: the
     constants are finite for a finite reach alone.
@@ -530,7 +522,7 @@ class Poisson(Loss):
     labels: ClassVar[Labels] = "count"
 
     def __attrs_post_init__(self) -> None:
-        """Refuse a bound that is none."""
+        """Refuse a bound that is not a positive finite number."""
         positive("Poisson", "most", self.most)
 
     def value(self, z: Floats, y: Floats) -> Floats:
@@ -555,7 +547,7 @@ class Poisson(Loss):
         ``y = 0, z = -reach`` or at ``y = most`` and the z nearest to ``log most``.
         """
         high, low, most = exp(reach), exp(-reach), self.most
-        best = min(max(math.log(most), -reach), reach)
+        best = min(max(math.log(most), -reach), reach)  # e^z = most, clipped to the reach
         lowest = min(below(low), below(math.exp(best)) - above(most * best))
         highest = max(high, low + most * reach)
         return Constants(
@@ -567,29 +559,27 @@ class Poisson(Loss):
         )
 
     def rounding(self, reach: float) -> Rounding:
-        """An exponential and a difference; a product more for the value."""
+        """Return the error of an exponential and a difference; for the value also of a product."""
         high = exp(reach)
         slope = ELEMENTARY * high + 2 * UNIT * (high + self.most)
         return Rounding(above(slope + 3 * UNIT * self.most * (reach + 1)), above(slope))
 
 
 # -----------------------------------------------------------------------------
-# The loss of a generalised linear model, from its cumulant function.
-#
-# The density of y is ``h(y) exp(y z - Phi(z))`` (with a known dispersion both are divided by it),
-# so
-# the negative log-likelihood is ``Phi(z) - y z`` up to what hangs on y alone. Phi is convex, its
-# derivative the mean of y, its second derivative the variance. The loss is a function of the pair
-# (z, y), not of the margin yz.
+# Generalised linear models, from their cumulant functions.
 
 
 TRUSTED = 1e-12
-"""The relative error up to which given functions are believed."""
+"""The relative error that is assumed of the functions that a user passes."""
 
 
 @frozen
 class GeneralizedLinear(Loss):
-    """``Phi(z) - y z`` with y in [-1, 1].
+    """The loss of a generalised linear model, ``Phi(z) - y z`` with y in [-1, 1].
+
+    The density of y is ``h(y) exp(y z - Phi(z))`` (with a known dispersion both are divided by it),
+    so the negative log-likelihood is ``Phi(z) - y z`` up to a term in y alone. Phi, the cumulant
+    function, is convex; its derivative is the mean of y, its second derivative the variance.
 
     Parameters
     ----------
@@ -598,7 +588,7 @@ class GeneralizedLinear(Loss):
         itself. They are compared with one another on [-4, 4] when the loss is declared.
     spread
         From a reach r the least and the largest value of Phi'' on ``|z| <= r``, for every r in
-        [0, inf]; nothing can derive it from finitely many values, so it is taken at its word.
+        [0, inf]. It cannot be derived from finitely many values, so it is an assumption.
 
     Examples
     --------
@@ -615,7 +605,7 @@ class GeneralizedLinear(Loss):
     labels: ClassVar[Labels] = "number"
 
     def __attrs_post_init__(self) -> None:
-        """Refuse functions that do not belong together."""
+        """Refuse functions that are not derivatives of each other, by differences on [-4, 4]."""
         z, step = np.linspace(-4.0, 4.0, 65), 1e-5
         low, high = self.spread(4.0)
         scale = 1 + np.max(np.abs(self.cumulant(z)))
@@ -629,12 +619,12 @@ class GeneralizedLinear(Loss):
                     f"{type(self).__name__}.{name} is not the derivative of the function before "
                     "it on [-4, 4]; pass Phi, Phi' and Phi''"
                 )
-        wide = self.variance(z)
+        variance = self.variance(z)
         slack = 1e-9 * (1 + high)
-        if not (0 <= low <= wide.min() + slack and wide.max() <= high + slack):
+        if not (0 <= low <= variance.min() + slack and variance.max() <= high + slack):
             raise ValueError(
                 f"{type(self).__name__}.spread(4.0) gave {(low, high)!r}, which does not enclose "
-                "the variance on [-4, 4]; pass its least (from 0 on) and its largest value"
+                "the variance on [-4, 4]; pass its least (at least 0) and its largest value"
             )
 
     def _labels(self) -> tuple[float, float]:
@@ -681,11 +671,11 @@ class GeneralizedLinear(Loss):
         )
 
     def rounding(self, reach: float) -> Rounding:
-        """The given functions' error and a difference; a product more for the value."""
+        """Return the functions' error and a difference's; for the value also a product's."""
         down, up = self._means(reach)
-        far, ends = max(abs(down), abs(up)), max(map(abs, self._labels()))
+        mean, ends = max(abs(down), abs(up)), max(map(abs, self._labels()))
         c = self.constants(reach)
-        slope = TRUSTED * far + 2 * UNIT * (far + ends)
+        slope = TRUSTED * mean + 2 * UNIT * (mean + ends)
         if not math.isfinite(reach + c.highest + c.lowest):
             return Rounding(math.inf, above(slope))
         phi = max(abs(c.highest), abs(c.lowest)) + ends * reach
@@ -697,10 +687,10 @@ class GeneralizedLinear(Loss):
         return down - abs(down) * 2 * TRUSTED, up + abs(up) * 2 * TRUSTED
 
     def _least(self, reach: float, y: float) -> float:
-        """Return a lower bound of the least loss at a label, by halving where the slope turns.
+        """Return a lower bound of the least loss at a label, by bisection on the slope's sign.
 
-        On an interval [a, b] a convex f is at least ``f(a) + min(0, f'(a)) (b - a)``; left of it
-        and right of it f is larger where f' has the right signs.
+        On an interval [a, b] a convex f is at least ``f(a) + min(0, f'(a)) (b - a)``; outside of it
+        f is larger where ``f'(a) <= 0 <= f'(b)``.
         """
 
         def slope(z: float) -> float:
@@ -708,19 +698,20 @@ class GeneralizedLinear(Loss):
 
         a, b = -min(reach, 64.0), min(reach, 64.0)
         if reach > 64 and (slope(a) > 0 or slope(b) < 0):
-            return -math.inf  # the loss may go on falling, and how far is not known
+            return -math.inf  # the loss may decrease further, by an unknown amount
         for _ in range(60):
             middle = (a + b) / 2
             a, b = (middle, b) if slope(middle) < 0 else (a, middle)
         start = float(self.cumulant(np.array([a]))[0])
         fall = min(0.0, slope(a) - 2 * TRUSTED * (abs(y) + abs(slope(a) + y)))
-        missed = 512 * TRUSTED * abs(y)  # a slope within its error of 0, over the whole interval
+        # bisection may have taken the wrong half where the slope is within its error of 0
+        missed = 512 * TRUSTED * abs(y)
         return -_plus(-start, y * a) - above(abs(fall) * (b - a) + missed)
 
 
 @frozen
 class GeneralizedLinearCount(GeneralizedLinear):
-    """``Phi(z) - y z`` with y in [0, most]: counts, and classes 0 and 1 (``most = 1``).
+    """The same with y in [0, most]: counts, and classes 0 and 1 (``most = 1``).
 
     Examples
     --------
@@ -739,7 +730,7 @@ class GeneralizedLinearCount(GeneralizedLinear):
     labels: ClassVar[Labels] = "count"
 
     def __attrs_post_init__(self) -> None:
-        """Refuse a bound that is none, and functions that do not belong together."""
+        """Refuse a bound that is not positive, and functions as `GeneralizedLinear` does."""
         positive(type(self).__name__, "most", self.most)
         GeneralizedLinear.__attrs_post_init__(self)
 
@@ -753,11 +744,10 @@ def _plus(phi: float, product: float) -> float:
 
 
 # -----------------------------------------------------------------------------
-# Loss functions as strings, such as ``Huber(width=0.5)``: how documents and tables name them.
+# Losses as strings, such as ``Huber(width=0.5)``: how documents and tables name them.
 #
-# A third party's loss is named with its module, ``my_module:Mine(width=0.5)``. A string never
-# brings
-# code: such a loss is found only where the running program has already defined it.
+# A third party's loss is named with its module, ``my_module:Mine(width=0.5)``. Reading a string
+# never imports code: such a loss is found only where the running program has already defined it.
 
 
 LOSSES: Mapping[str, type[Loss]] = {
@@ -778,39 +768,39 @@ LOSSES: Mapping[str, type[Loss]] = {
 
 
 def text(loss: Loss) -> str:
-    """Return a loss as a text that `read` reads back."""
+    """Return a loss as a str that `read` (or `read_any`) turns back into it."""
     kind = type(loss)
-    given = ", ".join(f"{f.name}={getattr(loss, f.name)!r}" for f in attrs.fields(kind))
+    parameters = ", ".join(f"{f.name}={getattr(loss, f.name)!r}" for f in attrs.fields(kind))
     module = "" if LOSSES.get(kind.__name__) is kind else f"{kind.__module__}:"
-    return f"{module}{kind.__name__}({given})"
+    return f"{module}{kind.__name__}({parameters})"
 
 
 def read(written: str) -> Loss:
-    """Return the loss of a text; one that the library ships.
+    """Return the library's loss that a str names.
 
     Raises
     ------
     ValueError
-        If the text names none.
+        If it does not name one.
 
     Examples
     --------
     >>> read("Logistic()")
     Logistic()
     """
-    hint = f"{written!r} is no loss; losses are {', '.join(LOSSES)}, such as 'Logistic()'"
-    return _made(written, LOSSES, hint)
+    hint = f"{written!r} is not a loss; losses are {', '.join(LOSSES)}, such as 'Logistic()'"
+    return _parse(written, LOSSES, hint)
 
 
 def read_any(written: str) -> Loss:
-    """Return the loss of a text, which may be one that the program has defined.
+    """Return the loss that a str names, which may be one that the program has defined.
 
-    For those alone who need nothing of it to be true: they clip what it says.
+    Only for callers whose proof needs nothing of the loss: they clip its slopes.
 
     Raises
     ------
     ValueError
-        If the text names none.
+        If it does not name one.
     """
     module, colon, call = written.partition(":")
     if not colon or not all(part.isidentifier() for part in module.split(".")):
@@ -818,20 +808,23 @@ def read_any(written: str) -> Loss:
     places = ((place.partition(":"), kind) for place, kind in DEFINED.items())
     known = {name: kind for (where, _, name), kind in places if where == module}
     hint = (
-        f"{written!r} is no loss that the program has defined: import {module} first; its class is "
-        "at the top level of a module, frozen by attrs, and its parameters are numbers and texts"
+        f"{written!r} is not a loss that the program has defined: import {module} first; its class "
+        "must be at the top level of a module, frozen by attrs, its parameters numbers or str"
     )
-    return _made(call, known, hint)
+    return _parse(call, known, hint)
 
 
-def _made(call: str, known: Mapping[str, type[Loss]], hint: str) -> Loss:
+def _parse(call: str, known: Mapping[str, type[Loss]], hint: str) -> Loss:
     try:
-        found = ast.parse(call, mode="eval").body
-        assert isinstance(found, ast.Call)
-        assert isinstance(found.func, ast.Name)
-        assert not found.args
-        given: dict[str, Any] = {str(k.arg): ast.literal_eval(k.value) for k in found.keywords}
-        kind = known[found.func.id]
+        expression = ast.parse(call, mode="eval").body
+        assert isinstance(expression, ast.Call)
+        assert isinstance(expression.func, ast.Name)
+        assert not expression.args
+        # literals only: nothing in the str is executed
+        parameters: dict[str, Any] = {
+            str(k.arg): ast.literal_eval(k.value) for k in expression.keywords
+        }
+        kind = known[expression.func.id]
     except (SyntaxError, AssertionError, KeyError, ValueError, RecursionError, MemoryError):
         raise ValueError(hint) from None
-    return kind(**given)
+    return kind(**parameters)

@@ -1,4 +1,4 @@
-"""Saddle points: games of a learner against an adversary, solved with a proven gap."""
+"""Saddle points: games of a learner against an adversary, solved to a proven distance."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ from adaptive_dp.erm.optimizers import accelerated
 from adaptive_dp.erm.sets import Simplex
 
 # -----------------------------------------------------------------------------
-# What a minimax optimizer is given: a game of a learner x against an adversary y.
+# The game of a learner x against an adversary y.
 
 
 class Saddle(Protocol):
-    """``f(x, y)``, strongly convex in x and *concave* in y, over a product of closed convex sets.
+    """The protocol of games ``min_x max_y f(x, y)`` over a product of closed convex sets.
 
-    Concave adversaries are weights of groups, ``f(x, y) = sum of y_k F_k(x)``, or penalised ones.
-    The shift v of a row within a ball is none for a linear model: its loss is convex in v. There
-    the worst shift has a closed form, and the worst loss is an objective of its own.
+    f must be strongly convex in x and *concave* in y: for example weights of groups,
+    ``f(x, y) = sum of y_k F_k(x)``, or penalised ones. The shift of a row within a ball is not
+    concave for a linear model (its loss is convex in the shift); there the worst shift has a closed
+    form, and the worst loss is an objective of its own (`Adversarial`).
     """
 
     @property
@@ -54,7 +55,7 @@ class Saddle(Protocol):
         ...
 
     def project(self, y: Floats) -> Floats:
-        """Return the nearest point of the adversary's set; exactly in it, if not the nearest."""
+        """Return a point exactly in the adversary's set, the nearest one up to rounding."""
         ...
 
     def rise(self, x: Floats, y: Floats) -> float:
@@ -63,25 +64,25 @@ class Saddle(Protocol):
 
 
 def weights(y: Floats) -> Floats:
-    """Return the point of the unit simplex that is nearest to y, but with a sum of exactly 1.
+    """Return the projection of y on the unit simplex, rounded to a sum of exactly 1.
 
-    The projection is cut to multiples of ``2^-50``, and its largest takes the rest: all these
-    numbers, and every sum of them, are floats. The proof of a solution needs weights that the
-    adversary may really choose.
+    The projection is rounded down to multiples of ``2^-50``, and its largest takes the remainder:
+    all these numbers, and every sum of them, are floats. The proof of a solution needs weights that
+    are exactly in the adversary's set.
 
     Examples
     --------
     >>> weights(np.array([1.0, 0.5, -1.0]))
     array([0.75, 0.25, 0.  ])
     """
-    whole = np.floor(Simplex().project(y) * 2.0**50).astype(np.int64)
-    whole[np.argmax(whole)] += 2**50 - int(whole.sum())
-    return np.asarray(whole * 2.0**-50)
+    steps = np.floor(Simplex().project(y) * 2.0**50).astype(np.int64)
+    steps[np.argmax(steps)] += 2**50 - int(steps.sum())
+    return np.asarray(steps * 2.0**-50)
 
 
 @frozen(eq=False)
 class Near:
-    """``F(w) + weight |w - center|^2``: what a proximal point method minimizes in each round.
+    """The objective of a proximal point method's round, ``F(w) + weight |w - center|^2``.
 
     Examples
     --------
@@ -118,7 +119,7 @@ class Near:
 
     @property
     def lipschitz(self) -> float:
-        """None: the set may be unbounded."""
+        """Infinite: the set may be unbounded."""
         return np.inf
 
     def value(self, w: Floats) -> float:
@@ -131,9 +132,10 @@ class Near:
 
     def rounding(self, w: Floats) -> float:
         """Return the inner rounding with that of three more operations."""
-        far = float(np.linalg.norm(w) + np.linalg.norm(self.center))
+        norms = float(np.linalg.norm(w) + np.linalg.norm(self.center))
         slope = float(np.linalg.norm(self.inner.gradient(w)))
-        return self.inner.rounding(w) + 2.0**-50 * (2 * self.weight * far + slope)
+        # a difference, a product and a sum, each off by a relative 2^-53; 2^-50 covers all
+        return self.inner.rounding(w) + 2.0**-50 * (2 * self.weight * norms + slope)
 
     def part(self, chosen: NDArray[np.int64], w: Floats) -> Floats:
         """Return the chosen parts' gradients with their share of the new term."""
@@ -153,17 +155,15 @@ class Near:
 # Saddle points: Minimax-APPA, with a proof from the primal-dual gap.
 #
 # **Proof of a solution.** Let ``Phi(x) = max_y f(x, y)``, mu-strongly convex as every f(., y) is,
-# and
-# x* its minimizer over C. For any y of the adversary's set and any point q of C at which the
-# residual
-# of f(., y) is r (`certificate.py`: ``<g, q - x> <= r |q - x|`` for x in C),
+# and x* its minimizer over C. For any y of the adversary's set and any point q of C at which the
+# residual of f(., y) is r (`objective.py`: ``<g, q - x> <= r |q - x|`` for x in C),
 # ``mu |q - x*| <= sqrt(r^2 + 2 mu rise)``, where ``rise >= Phi(q) - f(q, y)``.
 #
-# *Proof.* ``Phi(x*) >= min_x f(x, y) >= f(q, y) - max_d (r d - mu d^2 / 2) = f(q, y) - r^2 / (2
-# mu)``. So ``mu/2 |q - x*|^2 <= Phi(q) - Phi(x*) <= rise + r^2 / (2 mu)``. QED
+# *Proof.* ``Phi(x*) >= min_x f(x, y) >= f(q, y) - max_d (r d - mu d^2 / 2) = f(q, y) - r^2/(2mu)``.
+# So ``mu/2 |q - x*|^2 <= Phi(q) - Phi(x*) <= rise + r^2 / (2 mu)``. QED
 #
 # Rounding: a computed projection that is ``e`` away from q moves f(., y) and Phi by at most ``L e``
-# each, and the point itself by e. The residual bounds what ``certificate.py`` says at q.
+# each, and the point itself by e. The residual holds at q, as `objective.py` proves.
 
 
 def minimax(
@@ -191,7 +191,7 @@ def minimax(
     Raises
     ------
     NotReached
-        Where the rounds end first. The message holds nothing of the data.
+        If no solution within the tolerance was proven in these rounds. The message holds no data.
 
     References
     ----------
@@ -221,26 +221,27 @@ def minimax(
 
 
 def certify_saddle(saddle: Saddle, x: Floats, y: Floats, gradients: int = 0) -> Solution:
-    """Return the point near x with what is proven of it; y is a point of the adversary's set."""
+    """Return a point near x with a proven residual for the game; y is in the adversary's set."""
     learner = saddle.against(y)
     if not np.isfinite(x).all() or not np.isfinite(y).all():
         return Solution(x, math.inf, gradients)
-    found = stationary(learner, x, gradients, saddle.smooth)
-    gap = saddle.rise(found.w, y)
-    astray = learner.astray(found.w)
-    if astray:
+    proof = stationary(learner, x, gradients, saddle.smooth)
+    gap = saddle.rise(proof.w, y)
+    astray = learner.astray(proof.w)
+    if astray:  # f(., y) and Phi each move by at most L e
         gap += 2 * learner.lipschitz * astray
-    both = math.hypot(found.residual, from_gap(gap, learner.strong)) * (1 + 2.0**-50)
-    residual = both + learner.strong * astray
-    return Solution(found.w, residual if residual < math.inf else math.inf, found.gradients)
+    # sqrt(r^2 + 2 mu rise), rounded up; and the point itself is e away
+    combined = math.hypot(proof.residual, from_gap(gap, learner.strong)) * (1 + 2.0**-50)
+    residual = combined + learner.strong * astray
+    return Solution(proof.w, residual if residual < math.inf else math.inf, proof.gradients)
 
 
 def _round(
     saddle: Saddle, center: Floats, x: Floats, y: Floats, accuracy: float, steps: int
 ) -> tuple[Floats, Floats, int]:
     """Return x, y of the game with the proximal term, to a gap of ``accuracy``, and the count."""
-    ahead, age, gradients = y, 1.0, 0
-    # Danskin: the best x is Lipschitz in y, at rate smooth / (2 smooth + mu) < 1/2.
+    momentum_y, age, gradients = y, 1.0, 0
+    # Danskin's theorem: the best x is Lipschitz in y, with constant smooth / (2 smooth + mu) < 1/2
     eta = 1 / (1.5 * saddle.smooth)
     near = Near(saddle.against(y), center, saddle.smooth)
     exact = 0.1 * math.sqrt(2 * near.strong * accuracy)
@@ -251,13 +252,14 @@ def _round(
         x = best.w
         if best.residual**2 / (2 * for_y.strong) + saddle.rise(x, y) <= accuracy:
             break
-        if ahead is not y:
-            for_ahead = Near(saddle.against(ahead), center, saddle.smooth)
-            best = accelerated(for_ahead, tolerance=exact, steps=1000, start=x)
+        if momentum_y is not y:
+            for_momentum = Near(saddle.against(momentum_y), center, saddle.smooth)
+            best = accelerated(for_momentum, tolerance=exact, steps=1000, start=x)
             gradients += best.gradients
-        then = saddle.project(ahead + eta * saddle.ascent(best.w, ahead))
-        apart = float((ahead - then) @ (then - y)) > 0
-        last, age = (1.0, 1.0) if apart else (age, (1 + math.sqrt(1 + 4 * age**2)) / 2)
-        ahead = then if apart else then + (last - 1) / age * (then - y)
-        y = then
+        next_y = saddle.project(momentum_y + eta * saddle.ascent(best.w, momentum_y))
+        # restart where the last step and the momentum have opposite directions, as in `accelerated`
+        opposite = float((momentum_y - next_y) @ (next_y - y)) > 0
+        last, age = (1.0, 1.0) if opposite else (age, (1 + math.sqrt(1 + 4 * age**2)) / 2)
+        momentum_y = next_y if opposite else next_y + (last - 1) / age * (next_y - y)
+        y = next_y
     return x, y, gradients

@@ -16,11 +16,12 @@ Activation = Literal["tanh", "relu"]
 
 @frozen
 class Network:
-    """``loss(W2 (1, a(W1 x)), y)``, summed over rows. Not convex.
+    """A network of one hidden layer: the risk ``loss(W2 (1, a(W1 x)), y)``, summed over rows.
 
-    So no bound of this package that needs convexity, a minimizer or its sensitivity applies: what
-    privacy there is comes from clipping each row's gradient (`adaptive_dp.NoisySGD`). The hidden
-    units' bias is the rows' own intercept; the scores' is the 1 in front of the hidden units.
+    It is not convex, so no bound of this package that needs convexity (a minimizer, its
+    sensitivity) applies: privacy comes from clipping each row's gradient (`adaptive_dp.NoisySGD`).
+    The hidden units' bias is the intercept feature of the rows; the scores' bias is the 1 in front
+    of the hidden units.
 
     Parameters
     ----------
@@ -44,9 +45,9 @@ class Network:
     convex: ClassVar[bool] = False
 
     def __attrs_post_init__(self) -> None:
-        given = self.hidden
-        if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= 2**16:
-            raise ValueError(f"Network.hidden must be a whole number from 1 to 2^16, got {given!r}")
+        hidden = self.hidden
+        if isinstance(hidden, bool) or not isinstance(hidden, int) or not 1 <= hidden <= 2**16:
+            raise ValueError(f"Network.hidden must be an int from 1 to 2^16, got {hidden!r}")
         if self.activation not in get_args(Activation):
             raise ValueError(
                 f"Network.activation must be 'tanh' or 'relu', got {self.activation!r}"
@@ -75,12 +76,12 @@ class Network:
         first = self.hidden * width
         return w[:first].reshape(self.hidden, width), w[first:].reshape(self.outputs, -1)
 
-    def bend(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return a of values, each by itself."""
+    def activate(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return a(values), elementwise."""
         return np.asarray(np.tanh(values) if self.activation == "tanh" else np.maximum(values, 0.0))
 
-    def bent(self, values: Floats) -> Floats:
-        """Return the slope of a where it has ``values``."""
+    def activation_slope(self, values: Floats) -> Floats:
+        """Return the derivative of a where a(z) is ``values``: ``1 - values^2`` for tanh."""
         if self.activation == "relu":
             return (values > 0).astype(np.float64)
         return np.asarray(1.0 - values * values)
@@ -88,7 +89,7 @@ class Network:
     def scores(self, w: Floats, x: Floats) -> Floats:
         """Return the scores of rows of shape (n, p), shape (k, n)."""
         first, second = self.layers(w, x.shape[1])
-        return np.asarray(second[:, 1:] @ self.bend(first @ x.T) + second[:, :1])
+        return np.asarray(second[:, 1:] @ self.activate(first @ x.T) + second[:, :1])
 
     def value(self, w: Floats, x: Floats, y: Floats) -> float:
         """Return the sum of the rows' losses."""

@@ -1,4 +1,13 @@
-"""What an optimizer is given and returns, and the proof of how near it came to the minimum."""
+"""Objectives, solutions, and the certificate of suboptimality that all optimizers share.
+
+An objective is a convex function F of p numbers over a closed convex set, a sum of n parts. A
+solution comes with a proof of how near it is to the minimizer w*, computed from F on all of the
+data after the search ended (`certify`): where F is mu-strongly convex, ``|w - w*| <= residual /
+mu``. Neither an expected or asymptotic rate nor a number of steps is such a proof.
+
+How near a search came, how many steps it took and whether it succeeded depend on the data: they
+are private. What is public is the tolerance, fixed beforehand.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +18,13 @@ import numpy as np
 from attrs import define, frozen
 from numpy.typing import NDArray
 
-# -----------------------------------------------------------------------------
-# What an optimizer is given, and what it returns.
-#
-# An objective is a convex function F of p numbers over a closed convex set, a sum of n parts. A
-# solution comes with a proof of how near it is, computed from F on the whole data after the search
-# ended (`certificate.py`): where F is mu-strongly convex, ``|w - w*| <= residual / mu``. An
-# expected
-# or an asymptotic rate is no such proof, and the number of steps is not one either.
-#
-# How near it came, how many steps it took and whether it came near at all depend on the data: they
-# are private. What is public is the tolerance, fixed in advance.
-
-
 Floats = NDArray[np.float64]
 
 
 class Objective(Protocol):
-    """A convex function, a sum of parts, over a closed convex set.
+    """The protocol of objectives: a convex function, a sum of parts, over a closed convex set.
+
+    Its constants and rounding bounds must hold in floating point too: certificates trust them.
 
     Examples
     --------
@@ -48,17 +46,17 @@ class Objective(Protocol):
 
     @property
     def strong(self) -> float:
-        """A mu for which F is mu-strongly convex; 0 where none is known."""
+        """mu: F is mu-strongly convex. A lower bound; 0 where none is known."""
         ...
 
     @property
     def smooth(self) -> float:
-        """A Lipschitz constant of F's gradient; infinite where it has none."""
+        """beta, a Lipschitz constant of F's gradient; infinite where there is none."""
         ...
 
     @property
     def lipschitz(self) -> float:
-        """A Lipschitz constant of F on the set; infinite where it has none."""
+        """A Lipschitz constant of F on the set; infinite where there is none."""
         ...
 
     def value(self, w: Floats) -> float:
@@ -70,7 +68,7 @@ class Objective(Protocol):
         ...
 
     def rounding(self, w: Floats) -> float:
-        """Return the most, in l2 norm, by which `gradient` at w is off."""
+        """Return an upper bound of the l2 error of the computed `gradient` at w."""
         ...
 
     def part(self, chosen: NDArray[np.int64], w: Floats) -> Floats:
@@ -82,13 +80,13 @@ class Objective(Protocol):
         ...
 
     def astray(self, w: Floats) -> float:
-        """Return the most, in l2 norm, by which `project` at w is off; 0 where it is exact."""
+        """Return an upper bound of the l2 error of the computed `project` at w; 0 if exact."""
         ...
 
 
 @runtime_checkable
 class Curved(Protocol):
-    """What an objective may offer besides: second derivatives.
+    """The protocol of objectives that have second derivatives as well.
 
     Examples
     --------
@@ -105,7 +103,7 @@ class Curved(Protocol):
 
 @runtime_checkable
 class Gapped(Protocol):
-    """What an objective may offer besides: a duality gap, the proof where F has kinks.
+    """The protocol of objectives that bound their duality gap: the proof where F has kinks.
 
     Examples
     --------
@@ -122,30 +120,33 @@ class Gapped(Protocol):
 
 
 class NotReached(Exception):
-    """No solution within the tolerance was found. That it happened is private, so say no more."""
+    """No solution within the tolerance was found.
+
+    That this happened depends on the data, so the message holds nothing but the tolerance.
+    """
 
 
 @frozen(eq=False)
 class Solution:
-    """Where an optimizer ended.
+    """The point at which an optimizer ended, with what is proven of its distance to the minimizer.
 
     Parameters
     ----------
     w
-        Shape (p,), in the set but for the projection's rounding.
+        Shape (p,), in the set up to the projection's rounding.
     residual
         An upper bound of mu times the distance from w to the minimizer, rounding included;
         infinite where nothing is proven.
     gradients
-        How many gradients of single parts were computed, those of the proof included.
+        The number of gradients of single parts that were computed, those of the proof included.
 
     Examples
     --------
     >>> from adaptive_dp.erm import minimize
     >>> from adaptive_dp.erm import Logistic, Problem
     >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Logistic(), row_norm=1.0, ridge=0.5)
-    >>> found = minimize(problem, tolerance=1e-6)
-    >>> found.w.shape, found.residual / problem.strong <= 2e-6  # its distance to the minimizer
+    >>> solution = minimize(problem, tolerance=1e-6)
+    >>> solution.w.shape, solution.residual / problem.strong <= 2e-6  # distance to the minimizer
     ((2,), True)
     """
 
@@ -155,12 +156,12 @@ class Solution:
 
 
 # -----------------------------------------------------------------------------
-# An objective that counts the gradients of parts that are asked of it.
+# What optimizers share: counting gradients, the start, and checks of their arguments.
 
 
 @define
 class Counted:
-    """Gradients of an objective, counted; a full gradient counts as one of every part."""
+    """An objective's gradients, counted: a full gradient counts as one for every part."""
 
     objective: Objective
     gradients: int = 0
@@ -177,7 +178,7 @@ class Counted:
 
 
 def start_at(objective: Objective, start: Floats | None) -> Floats:
-    """Return the point of the set that is nearest to ``start`` (to the origin, if not given)."""
+    """Return the projection of ``start`` (of the origin, if not given) on the set."""
     if start is None:
         start = np.zeros(objective.width)
     start = np.asarray(start, dtype=np.float64)
@@ -212,10 +213,9 @@ def refuse_unless_positive(name: str, value: float) -> None:
 
 
 # -----------------------------------------------------------------------------
-# How near a point is to the minimizer: the one proof that all optimizers share.
+# The certificate of suboptimality, which uses nothing that the search knows.
 #
-# It uses nothing that the search knows. F is mu-strongly convex on the closed convex set C, P the
-# projection on C, w* the minimizer over C.
+# F is mu-strongly convex on the closed convex set C, P the projection on C, w* the minimizer on C.
 #
 # **Residual.** *Let q = P(u) for any point u, g a subgradient of F at q, and s >= 0. Then*
 # ``mu |q - w*| <= |g + s (u - q)|``.
@@ -226,27 +226,20 @@ def refuse_unless_positive(name: str, value: float) -> None:
 # ``mu |q - w*|^2 <= <g - g*, q - w*> <= <g, q - w*> <= <g + n, q - w*> <= |g + n| |q - w*|``. QED
 #
 # With u = w it is the gradient's norm: the proof away from the boundary. At the boundary a good u
-# is
-# the gradient step ``u = w - grad F(w) / beta``. The point that is returned is then not w but
+# is the gradient step ``u = w - grad F(w) / beta``. The point that is returned is then not w but
 # ``w+ = P(u)``, the gradient is computed there afresh, and no smoothness is used: a wrong beta
-# costs
-# tightness, not truth (but for the term of the projection's rounding).
+# costs tightness, not truth (except in the term of the projection's rounding).
 #
-# That the proof is no weaker than the usual one by the gradient mapping ``G = beta (w - w+)``: for
-# F
-# convex and beta-smooth around C the map ``w - grad F(w) / beta`` does not expand (Baillon and
-# Haddad
-# 1977), and ``g(w+) + beta (u - w+)`` is beta times the difference of its values at w and w+, so
-# the
-# residual is at most ``|G|``. (At w itself only ``|w - w*| <= |G| (1/mu + 1/beta)``.)
+# The proof is no weaker than the usual one by the gradient mapping ``G = beta (w - w+)``: for F
+# convex and beta-smooth around C the map ``w - grad F(w) / beta`` is nonexpansive (Baillon and
+# Haddad 1977), and ``g(w+) + beta (u - w+)`` is beta times the difference of its values at w and
+# w+, so the residual is at most ``|G|``. (At w itself only ``|w - w*| <= |G| (1/mu + 1/beta)``.)
 #
 # **Rounding.** The computed w+ is off by ``e`` (`Objective.astray`): let q be the exact projection
-# of
-# the u that was given to it. The proof holds for q, with ``|g(q) - g(w+)| <= beta e`` and
+# of the u that was given to it. The proof holds for q, with ``|g(q) - g(w+)| <= beta e`` and
 # ``|s (u - q) - s (u - w+)| <= s e``; and ``|w+ - w*| <= e + |q - w*|``. Hence
 # ``(beta + s + mu) e`` is added, besides the gradient's own error (`Objective.rounding`) and that
-# of
-# the norm's computation.
+# of the norm's computation.
 #
 # **Gap.** Where F has kinks the gradient need not become small. There an objective may bound
 # ``F(w) - min F`` from its dual problem, and ``mu/2 |w - w*|^2 <= F(w) - F(w*)`` for w in C gives
@@ -258,21 +251,30 @@ def refuse_unless_positive(name: str, value: float) -> None:
 
 EPS = 2.0**-52
 TINY = 1e-150
-"""More than what underflow can hide in a norm: squares below 1e-324 are 0."""
+"""An upper bound of what underflow can hide in a norm: squares below 1e-324 become 0."""
 
 
 def certify(objective: Objective, w: Floats, gradients: int = 0) -> Solution:
-    """Return the point near w with what is proven of it.
+    """Return a point near w with a proven bound of its distance to the minimizer.
 
     Parameters
     ----------
     objective
         With its constants and rounding bounds, which the proof trusts.
     w
-        Where a search ended, shape (p,); any point at all. It may be moved by a projection and one
-        gradient step.
+        Where a search ended, shape (p,); any point is allowed. The solution's point may differ from
+        it by a projection and one gradient step.
     gradients
-        How many gradients of parts the search computed.
+        The number of gradients of parts that the search computed.
+
+    Returns
+    -------
+    Solution
+        By the residual, or by the duality gap where that proves more.
+
+    References
+    ----------
+    Nesterov 2018, sections 2.1.3 and 2.2.3; the proofs stand above.
     """
     if np.shape(w) != (objective.width,):
         raise ValueError(f"w must be {objective.width} numbers, got shape {np.shape(w)}")
@@ -290,45 +292,48 @@ def certify(objective: Objective, w: Floats, gradients: int = 0) -> Solution:
 def stationary(
     objective: Objective, w: Floats, gradients: int = 0, step: float | None = None
 ) -> Solution:
-    """Return the proof by the residual alone.
+    """Return the proof by the residual alone: ``mu |q - w*| <= |g + s (u - q)|``, q = P(u).
 
-    The gradient step is ``1 / step`` long (``1 / smooth``, if not given). Where it stays inside of
-    the set the gradient at w is the better proof (u = w), and w is left where it is.
+    u is the gradient step of length ``1 / step`` (``1 / smooth``, if not given). Where it stays in
+    the interior of the set the gradient at w is the better proof (u = w), and w is not changed.
     """
-    end = target = objective.project(w)
+    q = u = objective.project(w)
     s = objective.smooth if step is None else step
-    gradient = objective.gradient(end)
+    gradient = objective.gradient(q)
     gradients += objective.parts
     if 0 < s < math.inf:
-        ahead = end - gradient / s
-        landed = objective.project(ahead)
-        if not np.array_equal(landed, ahead):
-            end, target = landed, ahead
-            gradient = objective.gradient(end)
+        gradient_step = q - gradient / s
+        projected = objective.project(gradient_step)
+        if not np.array_equal(projected, gradient_step):  # at the boundary
+            q, u = projected, gradient_step
+            gradient = objective.gradient(q)  # afresh at q: no smoothness is used
             gradients += objective.parts
-    inside = target is end
-    normal = 0 * gradient if inside else s * (target - end)
-    astray = objective.astray(w if inside else target)
-    total = length(gradient + normal) + 4 * EPS * length(normal) + objective.rounding(end)
-    if astray:
+    inside = u is q
+    normal = 0 * gradient if inside else s * (u - q)  # n = s (u - q)
+    astray = objective.astray(w if inside else u)
+    # |g + n|, the rounding of n (two operations, 4 eps) and of the gradient
+    total = length(gradient + normal) + 4 * EPS * length(normal) + objective.rounding(q)
+    if astray:  # not `inf * 0`: beta may be infinite where the projection is exact
         total += (objective.smooth + (0.0 if inside else s) + objective.strong) * astray
-    residual = (total + TINY) * (1 + 16 * EPS)
-    known = residual < math.inf and bool(np.isfinite(end).all())
-    return Solution(end, residual if known else math.inf, gradients)
+    residual = (total + TINY) * (1 + 16 * EPS)  # outward: the roundings of these sums
+    is_proven = residual < math.inf and bool(np.isfinite(q).all())
+    return Solution(q, residual if is_proven else math.inf, gradients)
 
 
 def _from_gap(objective: Objective, gapped: Gapped, w: Floats, gradients: int) -> Solution:
-    """Return the proof by the duality gap; none without strong convexity."""
-    end, astray = objective.project(w), objective.astray(w)
-    gap = gapped.gap(end) + (objective.lipschitz * astray if astray else 0.0)
+    """Return the proof by the duality gap; an infinite residual without strong convexity."""
+    q, astray = objective.project(w), objective.astray(w)
+    # F at the exact projection is at most L e above F at the computed one
+    gap = gapped.gap(q) + (objective.lipschitz * astray if astray else 0.0)
+    # and the computed one is e farther from w*
     residual = from_gap(gap, objective.strong) + objective.strong * astray
-    return Solution(end, residual, gradients + objective.parts)
+    return Solution(q, residual, gradients + objective.parts)
 
 
 def from_gap(gap: float, strong: float) -> float:
-    """Return ``sqrt(2 mu gap)``, rounded up; infinite where that proves nothing.
+    """Return the residual ``sqrt(2 mu gap)``, rounded up; infinite where that proves nothing.
 
-    A gap below 0, or one that is not a number, is no bound of anything.
+    By ``mu/2 |w - w*|^2 <= F(w) - F(w*) <= gap``. A negative gap, or NaN, bounds nothing.
     """
     residual = (math.sqrt(2 * strong * gap) + TINY) * (1 + 16 * EPS) if gap >= 0 else math.inf
     return residual if strong > 0 and residual < math.inf else math.inf
@@ -336,4 +341,5 @@ def from_gap(gap: float, strong: float) -> float:
 
 def length(v: Floats) -> float:
     """Return an upper bound of ``|v|_2``."""
+    # a norm of p numbers is off by a relative (p/2 + 3) u; the slack is larger
     return float(np.linalg.norm(v)) * (1 + (len(v) + 8) * EPS) + TINY

@@ -1,4 +1,9 @@
-"""Minimizers of convex functions, from gradient descent to Newton's method."""
+"""Optimizers of convex objectives, from gradient descent to Newton's method, and `minimize`.
+
+The rates in the docstrings say how long a search takes; what is proven of its result is the
+certificate (`adaptive_dp.erm.objective.certify`), which looks at the result alone. So no rate is
+assumed for privacy.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +28,17 @@ from adaptive_dp.erm.objective import (
 )
 
 # -----------------------------------------------------------------------------
-# Projected gradient descent: its last point, or its average.
+# Projected gradient descent.
 
 
 def gradient_descent(
     objective: Objective, *, tolerance: float = 0.0, steps: int, start: Floats | None = None
 ) -> Solution:
-    """Return the last point of ``w <- P(w - eta grad F(w))``, ``eta = 2 / (mu + beta)``.
+    """Minimize by projected gradient descent; return the last point.
 
-    The distance to the minimizer shrinks by ``(k - 1) / (k + 1)`` a step, ``k = beta / mu``, where
-    F is smooth and strongly convex on the whole space.
+    ``w <- P(w - eta grad F(w))`` with ``eta = 2 / (mu + beta)``. The distance to the minimizer
+    falls by a factor of ``(k - 1) / (k + 1)`` a step, ``k = beta / mu``, where F is smooth and
+    strongly convex on the whole space.
 
     Parameters
     ----------
@@ -59,32 +65,33 @@ def gradient_descent(
     refuse_unless_smooth(objective)
     refuse_unless_positive("steps", steps)
     strong, smooth = objective.strong, objective.smooth
-    eta = 2 / (strong + smooth) if strong > 0 else 1 / smooth
-    counted, w, near = Counted(objective), start_at(objective, start), tolerance
+    eta = 2 / (strong + smooth) if strong > 0 else 1 / smooth  # Nesterov 2018, Theorem 2.1.15
+    counted, w, threshold = Counted(objective), start_at(objective, start), tolerance
     for _ in range(steps):
-        ahead = objective.project(w - eta * counted.gradient(w))
-        moved = float(np.linalg.norm(ahead - w)) / eta
-        w = ahead
-        if moved <= near:
+        next_w = objective.project(w - eta * counted.gradient(w))
+        mapping = float(np.linalg.norm(next_w - w)) / eta  # the gradient mapping's norm
+        w = next_w
+        if mapping <= threshold:  # only a reason to try the proof, which alone ends the search
             solution = certify(objective, w, counted.gradients)
             if solution.residual <= tolerance:
                 return solution
-            counted.gradients, near = solution.gradients, near / 2
+            counted.gradients, threshold = solution.gradients, threshold / 2
     return certify(objective, w, counted.gradients)
 
 
 def averaged_descent(
     objective: Objective, *, diameter: float, steps: int, start: Floats | None = None
 ) -> Solution:
-    r"""Return the average of T points of projected subgradient descent, ``eta = D / (L sqrt T)``.
+    r"""Minimize by projected subgradient descent; return the average of T points.
 
-    ``F(average) - min F <= L D / sqrt(T)`` for every convex F with subgradients of norm at most L
-    on a set of diameter D (of the whole F: of a sum of n losses L is n times that of one).
+    With steps of ``eta = D / (L sqrt T)``: ``F(average) - min F <= L D / sqrt(T)`` for every convex
+    F with subgradients of norm at most L on a set of diameter D (of the whole F: of a sum of n
+    losses L is n times that of one).
 
-    *Proof.* ``|w_{t+1} - w*|^2 <= |w_t - w*|^2 - 2 eta <g_t, w_t - w*> + eta^2 L^2``, since P does
-    not expand. Summed over t, with ``F(w_t) - F* <= <g_t, w_t - w*>`` and Jensen's inequality, the
-    gap is at most ``D^2 / (2 eta T) + eta L^2 / 2``, which is ``L D / sqrt(T)`` at this eta. With
-    the largest norm of the set in the place of D (as is sometimes printed) the bound is false.
+    *Proof.* ``|w_{t+1} - w*|^2 <= |w_t - w*|^2 - 2 eta <g_t, w_t - w*> + eta^2 L^2``, since P is
+    nonexpansive. Summed over t, with ``F(w_t) - F* <= <g_t, w_t - w*>`` and Jensen's inequality,
+    the gap is at most ``D^2 / (2 eta T) + eta L^2 / 2``, which is ``L D / sqrt(T)`` at this eta.
+    With the largest norm of the set instead of D (as is sometimes printed) the bound is false.
 
     References
     ----------
@@ -125,12 +132,13 @@ def accelerated(
     restart: bool = False,
     start: Floats | None = None,
 ) -> Solution:
-    """Return the last point of ``w' = P(y - grad F(y) / beta)``, ``y' = w' + m (w' - w)``.
+    """Minimize by Nesterov's accelerated projected gradient descent; return the last point.
 
-    With strong convexity ``m = (sqrt k - 1) / (sqrt k + 1)``, ``k = beta / mu``, and ``F(w) - min
-    F`` is at most ``(1 - 1 / sqrt k)^T`` times ``F(w_0) - min F + mu/2 |w_0 - w*|^2``. Without it
-    (or with ``restart``) m grows as in FISTA and falls back to 0 whenever the last step and the
-    momentum point apart, which adapts to curvature that is better than mu.
+    ``w' = P(y - grad F(y) / beta)``, ``y' = w' + m (w' - w)``. With strong convexity ``m = (sqrt k
+    - 1) / (sqrt k + 1)``, ``k = beta / mu``, and ``F(w) - min F`` is at most ``(1 - 1 / sqrt k)^T``
+    times ``F(w_0) - min F + mu/2 |w_0 - w*|^2``. Without it (or with ``restart``) m grows as in
+    FISTA and is reset to 0 whenever the last step and the momentum have opposite directions, which
+    adapts to curvature that is larger than mu.
 
     Parameters
     ----------
@@ -141,7 +149,7 @@ def accelerated(
     steps
         The most steps.
     restart
-        Whether to use restarts although a strong convexity is known.
+        Whether to use restarts even with strong convexity.
     start
         Where to begin, shape (p,); the origin if not given.
 
@@ -162,21 +170,22 @@ def accelerated(
     fixed = objective.strong > 0 and not restart
     root = math.sqrt(max(1.0, objective.smooth / objective.strong)) if fixed else math.inf
     momentum, age = (root - 1) / (root + 1) if fixed else 0.0, 1.0
-    counted, w, near = Counted(objective), start_at(objective, start), tolerance
+    counted, w, threshold = Counted(objective), start_at(objective, start), tolerance
     y = w
     for _ in range(steps):
-        ahead = objective.project(y - counted.gradient(y) / objective.smooth)
+        next_w = objective.project(y - counted.gradient(y) / objective.smooth)
         if not fixed:
-            apart = float((y - ahead) @ (ahead - w)) > 0
-            last, age = (1.0, 1.0) if apart else (age, (1 + math.sqrt(1 + 4 * age**2)) / 2)
-            momentum = 0.0 if apart else (last - 1) / age
-        mapping = objective.smooth * float(np.linalg.norm(y - ahead))
-        w, y = ahead, ahead + momentum * (ahead - w)
-        if mapping <= near:
+            # O'Donoghue and Candes 2015: restart where the gradient points along the momentum
+            opposite = float((y - next_w) @ (next_w - w)) > 0
+            last, age = (1.0, 1.0) if opposite else (age, (1 + math.sqrt(1 + 4 * age**2)) / 2)
+            momentum = 0.0 if opposite else (last - 1) / age
+        mapping = objective.smooth * float(np.linalg.norm(y - next_w))  # its norm, at y
+        w, y = next_w, next_w + momentum * (next_w - w)
+        if mapping <= threshold:  # only a reason to try the proof, which alone ends the search
             solution = certify(objective, w, counted.gradients)
             if solution.residual <= tolerance:
                 return solution
-            counted.gradients, near = solution.gradients, near / 2
+            counted.gradients, threshold = solution.gradients, threshold / 2
     return certify(objective, w, counted.gradients)
 
 
@@ -191,19 +200,20 @@ def subgradient(
     generator: np.random.Generator | None = None,
     start: Floats | None = None,
 ) -> Solution:
-    """Return the average of the points, weights proportional to t, steps ``2 / (mu (t + 1))``.
+    """Minimize a strongly convex objective by subgradient descent; return a weighted average.
 
-    With estimates of the subgradient whose expected squared norm is at most ``L^2`` the expected
-    ``F - min F`` is at most ``2 L^2 / (mu (T + 1))``. Single runs are above it every so often: the
-    proof of a run is its certificate, which for losses with kinks needs the objective's `gap`;
-    without one the residual is what the subgradient says, seldom of use.
+    Steps are ``2 / (mu (t + 1))``, the points' weights proportional to t. With estimates of the
+    subgradient whose expected squared norm is at most ``L^2`` the expected ``F - min F`` is at most
+    ``2 L^2 / (mu (T + 1))``. Single runs are above it every so often: the proof of a run is its
+    certificate, which for losses with kinks needs the objective's `gap`; without one the residual
+    is the subgradient's norm, which is seldom small.
 
     Parameters
     ----------
     objective
         Strongly convex.
     steps
-        How many, T.
+        The number of steps, T.
     generator
         Draws the part whose subgradient, times n, is the estimate; without it all parts are used,
         and the bound holds without expectation.
@@ -229,7 +239,7 @@ def subgradient(
     average, n = w, objective.parts
     drawn = None if generator is None else generator.integers(n, size=(steps, 1))
     for t in range(1, steps + 1):
-        average = average + 2 / (t + 1) * (w - average)
+        average = average + 2 / (t + 1) * (w - average)  # weights proportional to t
         slope = counted.gradient(w) if drawn is None else n * counted.part(drawn[t - 1], w)
         w = objective.project(w - 2 / (objective.strong * (t + 1)) * slope)
     return certify(objective, average, counted.gradients)
@@ -240,20 +250,20 @@ def subgradient(
 
 
 NOISE = 1e-12
-"""The share of F by which it must fall at least: far above what computing it is off by."""
+"""The relative decrease of F that counts as one: far above the rounding error of F."""
 
 
 def newton(
     objective: Objective, *, tolerance: float = 0.0, steps: int, start: Floats | None = None
 ) -> Solution:
-    """Return where Newton's method ended.
+    """Minimize by Newton's method, with a line search on the gradient's norm.
 
-    Steps are halved until ``|grad F|`` falls by a quarter of what the linear model promises. Along
-    ``-H^-1 grad F`` the squared norm falls at rate ``2 |grad F|^2``, so that such a step exists
-    where F is twice differentiable. Where its gradient has kinks (Huber's loss), F itself need fall
-    by a thousandth of what the linear model promises; values alone would not do, since they stop to
-    tell points apart at the square root of the float's precision. It ends where no step makes
-    either smaller, or where one leaves the set.
+    Steps are halved until ``|grad F|`` decreases by a quarter of the linear model's prediction.
+    Along ``-H^-1 grad F`` the squared norm decreases at rate ``2 |grad F|^2``, so that such a step
+    exists where F is twice differentiable. Where its gradient has kinks (Huber's loss), a decrease
+    of F by a thousandth of the prediction suffices; values alone would not do, since in floats
+    they cannot distinguish points closer than the square root of the precision. It ends where no
+    step decreases either, or where one leaves the set.
 
     Parameters
     ----------
@@ -287,27 +297,27 @@ def newton(
         if norm <= tolerance / 2:
             break
         counted.gradients += objective.parts * objective.width
-        towards, before = _direction(objective.hessian(w), gradient), objective.value(w)
+        direction, value = _direction(objective.hessian(w), gradient), objective.value(w)
         for halvings in range(30):
-            part = 0.5**halvings
-            ahead = w + part * towards
-            if not np.array_equal(objective.project(ahead), ahead):
+            length = 0.5**halvings
+            next_w = w + length * direction
+            if not np.array_equal(objective.project(next_w), next_w):
                 return certify(objective, w, counted.gradients)
-            then = counted.gradient(ahead)
-            if float(np.linalg.norm(then)) <= (1 - part / 4) * norm:
+            next_gradient = counted.gradient(next_w)
+            if float(np.linalg.norm(next_gradient)) <= (1 - length / 4) * norm:
                 break
-            fall = part / 1000 * float(gradient @ towards)
-            if objective.value(ahead) - before <= fall - NOISE * abs(before):
+            decrease = length / 1000 * float(gradient @ direction)  # negative
+            if objective.value(next_w) - value <= decrease - NOISE * abs(value):
                 break
         else:
             break
-        w, gradient = ahead, then
+        w, gradient = next_w, next_gradient
     return certify(objective, w, counted.gradients)
 
 
 def _direction(hessian: Floats, gradient: Floats) -> Floats:
-    """Return the Newton step; that of a gradient step where the Hessian is not positive."""
-    from scipy import linalg  # here: it takes long to import
+    """Return the Newton step; a gradient step where the Hessian is not positive definite."""
+    from scipy import linalg  # here, since it takes long to import
 
     try:
         factor = linalg.cho_factor(hessian)
@@ -317,21 +327,21 @@ def _direction(hessian: Floats, gradient: Floats) -> Floats:
 
 
 # -----------------------------------------------------------------------------
-# L-BFGS, SciPy's, for smooth objectives whose minimum is not at the boundary.
+# L-BFGS.
 
 
-class _Left(Exception):
+class _LeftSet(Exception):
     """The search left the set."""
 
 
 def lbfgs(
     objective: Objective, *, tolerance: float = 0.0, steps: int, start: Floats | None = None
 ) -> Solution:
-    """Return where L-BFGS with 20 corrections ended.
+    """Minimize by SciPy's L-BFGS with 20 corrections, where the minimum is not at the boundary.
 
-    It knows nothing of the set: where it would leave it, it ends at the best point before, and a
-    projected method must go on from there. It ends as well where the rounding of values stops its
-    line search, which is at about the square root of the float's precision in the gradient.
+    It does not use the set: where it would leave it, it ends at the best point before, and a
+    projected method must continue from there. It also ends where the rounding of values stops its
+    line search, at about the square root of the float's precision in the gradient.
 
     Parameters
     ----------
@@ -355,7 +365,7 @@ def lbfgs(
     >>> lbfgs(problem, tolerance=1e-5, steps=100).residual <= 1e-5
     True
     """
-    from scipy import optimize  # here: it takes long to import
+    from scipy import optimize  # here, since it takes long to import
 
     refuse_unless_smooth(objective)
     refuse_unless_positive("steps", steps)
@@ -365,26 +375,33 @@ def lbfgs(
     def function(w: Floats) -> tuple[float, Floats]:
         nonlocal best, least
         if not np.array_equal(objective.project(w), w):
-            raise _Left
+            raise _LeftSet
         value, gradient = objective.value(w), counted.gradient(w)
         if value < least:
             best, least = w.copy(), value
         return value, gradient
 
-    small = tolerance / np.sqrt(objective.width) / 2
-    with contextlib.suppress(_Left):
+    # |g|_2 <= sqrt(p) |g|_inf: half of the tolerance in l2, from the maximum norm that SciPy tests
+    gradient_tolerance = tolerance / np.sqrt(objective.width) / 2
+    with contextlib.suppress(_LeftSet):
         best, _, _ = optimize.fmin_l_bfgs_b(
-            function, best, m=20, factr=0.0, pgtol=small, maxiter=steps, maxfun=3 * steps
+            function,
+            best,
+            m=20,
+            factr=0.0,
+            pgtol=gradient_tolerance,
+            maxiter=steps,
+            maxfun=3 * steps,
         )
     return certify(objective, best, counted.gradients)
 
 
 # -----------------------------------------------------------------------------
-# The minimizer of an objective to a tolerance, by whichever method serves.
+# `minimize`, which chooses a method.
 
 
 WIDEST = 1000
-"""The most parameters for which a Hessian is worth its p^2 numbers."""
+"""The largest number of parameters for which a Hessian of p^2 numbers is computed."""
 
 
 def minimize(
@@ -415,7 +432,7 @@ def minimize(
     Raises
     ------
     NotReached
-        Where the steps end first. The message holds nothing of the data.
+        If no solution within the tolerance was proven in these steps. The message holds no data.
 
     Examples
     --------
@@ -423,17 +440,17 @@ def minimize(
     >>> from adaptive_dp.erm import Problem
     >>> x, y = np.array([[1.0], [0.5], [-1.0]]), np.array([1.0, 0.5, -0.8])
     >>> problem = Problem(x, y, dp.Squared(), row_norm=1.0, ridge=0.25)
-    >>> found = minimize(problem, tolerance=1e-8)
-    >>> round(float(found.w[0]), 6), found.residual <= 1e-8
+    >>> solution = minimize(problem, tolerance=1e-8)
+    >>> round(float(solution.w[0]), 6), solution.residual <= 1e-8
     (0.82, True)
     """
     refuse_unless_strong(objective)
     refuse_unless_positive("tolerance", tolerance)
     refuse_unless_positive("steps", steps)
     if objective.smooth < math.inf:
-        solution = _smooth(objective, tolerance, start, steps)
+        solution = _minimize_smooth(objective, tolerance, start, steps)
     elif isinstance(objective, Gapped):
-        solution = _kinked(objective, tolerance, start, steps)
+        solution = _minimize_nonsmooth(objective, tolerance, start, steps)
     else:
         raise ValueError(
             "the objective has kinks (its `smooth` is infinite) and no gap(w), so no solution can "
@@ -447,11 +464,13 @@ def minimize(
     return solution
 
 
-def _smooth(objective: Objective, tolerance: float, start: Floats | None, steps: int) -> Solution:
+def _minimize_smooth(
+    objective: Objective, tolerance: float, start: Floats | None, steps: int
+) -> Solution:
     """Return the first solution within the tolerance, or the last one."""
     curved = isinstance(objective, Curved) and objective.width <= WIDEST
-    fast = newton if curved else lbfgs
-    first = fast(objective, tolerance=tolerance / 2, steps=min(steps, 1000), start=start)
+    second_order = newton if curved else lbfgs
+    first = second_order(objective, tolerance=tolerance / 2, steps=min(steps, 1000), start=start)
     if first.residual <= tolerance or objective.rounding(first.w) >= tolerance:
         return first
     begin = first.w if first.residual < math.inf else start
@@ -459,8 +478,10 @@ def _smooth(objective: Objective, tolerance: float, start: Floats | None, steps:
     return Solution(last.w, last.residual, first.gradients + last.gradients)
 
 
-def _kinked(objective: Objective, tolerance: float, start: Floats | None, steps: int) -> Solution:
-    """Return the first solution of doubling numbers of steps that is within the tolerance."""
+def _minimize_nonsmooth(
+    objective: Objective, tolerance: float, start: Floats | None, steps: int
+) -> Solution:
+    """Return the first solution within the tolerance, doubling the number of steps."""
     gradients, batch = 0, min(steps, 100)
     while True:
         solution = subgradient(objective, steps=batch, start=start)

@@ -26,15 +26,14 @@ from adaptive_dp.erm.sets import Ball, norm
 # -----------------------------------------------------------------------------
 # The two passes over the rows of a linear model: scores ``W x_i``, and sums ``sum_i s_i x_i'``.
 #
-# Rows are taken in blocks, so that a block's second pass finds it in the cache, and so that
-# rounding
-# grows with the block's length and the number of blocks instead of with their product.
+# Rows are taken in blocks, so that a block is still in the processor's cache in the second pass,
+# and so that rounding grows with the block's length plus the number of blocks, not their product.
 
 
 def rows_a_block(width: int) -> int:
-    """Return how many rows of p features are taken at once: about 1 MiB, 256 to 4096 of them.
+    """Return the number of rows of p features in a block: about 1 MiB, from 256 to 4096.
 
-    Fewer would be slow; with more, sums of a million rows would be off by more.
+    Smaller blocks would be slow; larger ones would round sums of a million rows by more.
     """
     return min(4096, max(256, 2**17 // max(width, 1)))
 
@@ -54,9 +53,10 @@ def scores(matrix: Floats, x: Floats) -> Floats:
 def sum_error(rows: int, width: int) -> float:
     """Return g such that a blocked sum of ``s_i x_i'`` is off by at most g ``sum |s_i| |x_i|``.
 
-    A block's n' products are added in whatever order, blocks one after another to a first zero:
-    no summand passes through more than n' + (number of blocks) roundings. Entry by entry the
-    error is at most gamma ``sum_i |s_i| |x_i|'``, and norms of sums are at most sums of norms.
+    A block's n' products are added in any order, and blocks one after another to a first zero: no
+    summand passes through more than n' + (number of blocks) roundings (Higham 2002, equation 3.5).
+    Entry by entry the error is at most gamma ``sum_i |s_i| |x_i|'``, and norms of sums are at most
+    sums of norms.
     """
     step = rows_a_block(width)
     return gamma(min(rows, step) + -(-rows // step) + 1)
@@ -65,22 +65,22 @@ def sum_error(rows: int, width: int) -> float:
 def pull(slopes: Floats, x: Floats) -> Floats:
     """Return ``sum_i s_i x_i'``, shape (k, p), block by block."""
     total = np.zeros((slopes.shape[0], x.shape[1]))
-    for some in blocks(x):
-        total += slopes[:, some] @ x[some]
+    for block in blocks(x):
+        total += slopes[:, block] @ x[block]
     return total
 
 
 # -----------------------------------------------------------------------------
-# What is added to an empirical risk, without a look at the data.
+# Regularizers, which do not depend on the data.
 #
-# It is the same for neighbouring data sets, so it cancels wherever their gradients are compared: a
-# sensitivity has the Lipschitz constant of the loss alone in it. To a *sum* of n losses a strength
-# of lam is what lam/n is to their mean.
+# A regularizer is the same for neighbouring data sets, so it cancels wherever their gradients are
+# compared: sensitivities contain the Lipschitz constant of the loss alone. A strength of lam for a
+# *sum* of n losses is lam/n for their mean.
 
 
 @frozen
 class Ridge:
-    """``(strength / 2) |w|_2^2``: strongly convex and smooth, both with `strength`.
+    """The ridge ``(strength / 2) |w|_2^2``: `strength`-strongly convex and `strength`-smooth.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class Ridge:
 
 @frozen
 class L1:
-    """``strength |w|_1``: convex, not smooth.
+    """The l1 penalty ``strength |w|_1``: convex, not smooth.
 
     Examples
     --------
@@ -132,19 +132,21 @@ class L1:
         return self.strength * np.sign(w)
 
     def prox(self, w: Floats, step: float) -> Floats:
-        """Return the v of least ``step value(v) + |v - w|^2 / 2``: w, moved towards 0."""
+        """Return the v of least ``step value(v) + |v - w|^2 / 2``: soft thresholding."""
         return np.asarray(np.sign(w) * np.maximum(np.abs(w) - step * self.strength, 0.0))
 
 
 # -----------------------------------------------------------------------------
-# Empirical risk of a linear model: the sum of its rows' losses, and a ridge.
+# The empirical risk.
 
 
 @frozen(eq=False)
 class Problem:
-    """``F(w) = sum_i f(W x_i, y_i) + (ridge / 2) |w|^2``, over a ball of w or over all w.
+    """The empirical risk of a linear model, with a ridge, on a ball or on all of R^p.
 
-    The risk is the *sum* over rows: of a mean, everything is n times smaller, the ridge included.
+    ``F(w) = sum_i f(W x_i, y_i) + (ridge / 2) |w|^2``.
+
+    The risk is the *sum* over rows: for the mean, everything is n times smaller, the ridge too.
     w is W of shape (k, p), flattened row by row; k is 1 but for the multinomial loss.
 
     Parameters
@@ -156,18 +158,18 @@ class Problem:
     loss
         Of one row.
     row_norm
-        R, an upper bound of every ``|x_i|_2``; declared, and checked.
+        R, a declared upper bound of every ``|x_i|_2``, which is checked.
     ridge
         lam, in units of the sum; 0 for none.
     radius
-        Of the l2 ball of w; without one, w is anything.
+        Of the l2 ball of w; None for no bound.
     proven
-        A strong convexity that has been shown for the sum of losses, beside the ridge's.
+        A strong convexity of the sum of losses that the caller has proven; the ridge adds to it.
 
     Raises
     ------
     ValueError
-        Where shapes, norms or labels are not as declared. Nothing of the data is in the message.
+        If shapes, norms or labels are not as declared. The message holds no data.
 
     Examples
     --------
@@ -187,21 +189,21 @@ class Problem:
     _largest: float = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what is not as declared; bound the largest eigenvalue of x'x."""
+        """Check the declarations; bound the largest eigenvalue of x'x."""
         if self.x.ndim != 2 or self.y.shape != (len(self.x),):
             raise ValueError("Problem wants x of shape (n, p) and y of shape (n,)")
         if self.x.dtype != np.float64 or self.y.dtype != np.float64:
             raise ValueError("Problem wants x and y as float64; pass .astype(float)")
-        for name, given, least in (
+        for name, value, is_positive in (
             ("row_norm", self.row_norm, True),
             ("ridge", self.ridge, False),
             ("radius", self.radius if self.radius is not None else 1.0, True),
             ("proven", self.proven, False),
         ):
-            if not (0 < given < math.inf or (given == 0 and not least)):
+            if not (0 < value < math.inf or (value == 0 and not is_positive)):
                 raise ValueError(
-                    f"Problem.{name} must be a finite {'positive ' if least else ''}number"
-                    f"{'' if least else ' from 0 on'}, got {given!r}"
+                    f"Problem.{name} must be a finite {'positive ' if is_positive else ''}number"
+                    f"{'' if is_positive else ' of at least 0'}, got {value!r}"
                 )
         if not legal(self.loss, self.y):
             raise ValueError(
@@ -222,29 +224,29 @@ class Problem:
 
     @property
     def longest(self) -> float:
-        """What no row is longer than, the rounding of the check included."""
+        """An upper bound of the rows' norms, the rounding of the check included."""
         return above(self.row_norm * (1 + 2 * gamma(self.x.shape[1] + 4)))
 
     @property
     def span(self) -> float:
-        """What no parameters are longer than that `project` returns; infinite without a ball."""
+        """An upper bound of the norms of points that `project` returns; infinite without a ball."""
         if self.radius is None:
             return math.inf
         return above(self.radius * (1 + 2 * gamma(self.width + 4)))
 
     @property
     def reach(self) -> float:
-        """The most that a row's scores can be, in l2 norm: ``|W x| <= |w| |x|``."""
+        """An upper bound of the l2 norm of a row's scores: ``|W x| <= |w| |x|``."""
         return above(self.span * self.longest)
 
     @property
     def constants(self) -> Constants:
-        """What holds for a row's loss at every score within reach."""
+        """The constants of a row's loss at every score within `reach`."""
         return self.loss.constants(self.reach)
 
     @property
     def row_lipschitz(self) -> float:
-        """A Lipschitz constant of one row's loss, the ridge apart: what sensitivities need."""
+        """A Lipschitz constant of one row's loss, without the ridge: what sensitivities need."""
         return above(self.constants.lipschitz * self.longest)
 
     @property
@@ -261,53 +263,56 @@ class Problem:
 
     @property
     def lipschitz(self) -> float:
-        """``n L R + ridge radius``; infinite without a ball, but for n rows of no ridge."""
-        bend = 0.0 if self.ridge == 0 else self.ridge * self.span
-        return above(self.parts * self.row_lipschitz + bend) if self.parts else above(bend)
+        """``n L R + ridge radius``; infinite with a ridge and no ball."""
+        penalty = 0.0 if self.ridge == 0 else self.ridge * self.span  # 0, not 0 * inf
+        return above(self.parts * self.row_lipschitz + penalty) if self.parts else above(penalty)
 
     def rounding(self, w: Floats) -> float:
-        """Return the most, in l2 norm, by which `gradient` at w can be off."""
+        """Return an upper bound of the l2 error of the computed `gradient` at w."""
         return self.rounding_within(length(w))
 
     def rounding_within(self, reach: float) -> float:
-        """Return the most, in l2 norm, by which `gradient` can be off at any ``|w| <= reach``.
+        """Return an upper bound of the l2 error of `gradient` at any ``|w| <= reach``.
 
         Notes
         -----
-        A computed score is off by ``dz <= gamma_p |w| |x|`` (`rounding.py`). The slope, of
-        Lipschitz constant beta, is off by ``e = min(beta dz, 2 L)`` and by its own computation;
+        A computed score is off by ``dz <= gamma_p |w| |x|`` (Higham 2002, equation 3.5). The slope,
+        of Lipschitz constant beta, is off by ``e = min(beta dz, 2 L)`` and by its own computation;
         where the loss has a kink its subgradient may be that of the other side, 2 L away. The sum
-        over rows adds ``g n (L + e) R`` (`linear.sum_error`), the ridge two roundings of what it
-        adds.
+        over rows adds ``g n (L + e) R`` (`sum_error`), the ridge two roundings of what it adds.
         """
         if not reach < math.inf:
             return math.inf
-        n, far = self.parts, self.longest
-        apart = above(gamma(self.x.shape[1] + 1) * reach * far)
-        c = self.loss.constants(above(reach * far) + apart)
-        moved = above(c.smoothness * apart) if apart else 0.0
-        slope = min(moved, 2 * c.lipschitz) + self.loss.rounding(above(reach * far) + apart).slope
-        total = n * far * (c.lipschitz + slope)
-        summed = sum_error(n, self.x.shape[1]) * total
-        bent = 2 * UNIT * (total * 1.001 + 2 * self.ridge * reach)
-        return above(n * far * slope + summed + bent) + TINY if n else above(bent) + TINY
+        n, longest = self.parts, self.longest
+        dz = above(gamma(self.x.shape[1] + 1) * reach * longest)
+        c = self.loss.constants(above(reach * longest) + dz)
+        by_score = above(c.smoothness * dz) if dz else 0.0
+        # e, and the error of the slope's own computation
+        slope = (
+            min(by_score, 2 * c.lipschitz) + self.loss.rounding(above(reach * longest) + dz).slope
+        )
+        # n (L + e) R bounds the sum of |s_i| |x_i|
+        total = n * longest * (c.lipschitz + slope)
+        summation = sum_error(n, self.x.shape[1]) * total
+        ridge = 2 * UNIT * (total * 1.001 + 2 * self.ridge * reach)
+        return above(n * longest * slope + summation + ridge) + TINY if n else above(ridge) + TINY
 
     def value(self, w: Floats) -> float:
         """Return F(w)."""
         matrix = w.reshape(self.loss.outputs, -1)
         total = 0.0
-        for some in blocks(self.x):
-            z = scores(matrix, self.x[some])
-            total += float(self.loss.value(z, self.y[some]).sum())
+        for block in blocks(self.x):
+            z = scores(matrix, self.x[block])
+            total += float(self.loss.value(z, self.y[block]).sum())
         return total + self.ridge / 2 * float(w @ w)
 
     def gradient(self, w: Floats) -> Floats:
         """Return a subgradient of F at w, shape (k p,)."""
         matrix = w.reshape(self.loss.outputs, -1)
         total = np.zeros_like(matrix)
-        for some in blocks(self.x):
-            rows = self.x[some]
-            total += self.loss.slope(scores(matrix, rows), self.y[some]) @ rows
+        for block in blocks(self.x):
+            rows = self.x[block]
+            total += self.loss.slope(scores(matrix, rows), self.y[block]) @ rows
         return np.asarray(total.ravel() + self.ridge * w)
 
     def part(self, chosen: NDArray[np.int64], w: Floats) -> Floats:
@@ -322,16 +327,16 @@ class Problem:
         return w if self.radius is None else Ball(self.radius).project(w)
 
     def astray(self, w: Floats) -> float:
-        """Return the most, in l2 norm, by which `project` at w is off."""
+        """Return an upper bound of the l2 error of the computed `project` at w."""
         return 0.0 if self.radius is None else Ball(self.radius).astray(w)
 
     def hessian(self, w: Floats) -> Floats:
-        """Return the second derivative of F at w, shape (k p, k p); off kinks alone, where any."""
+        """Return the second derivative of F at w, shape (k p, k p); not defined at kinks."""
         matrix = w.reshape(self.loss.outputs, -1)
         total = self.ridge * np.eye(self.width)
-        for some in blocks(self.x):
-            bend = self.loss.second(scores(matrix, self.x[some]), self.y[some])
-            total += curvature(bend, self.x[some])
+        for block in blocks(self.x):
+            second = self.loss.second(scores(matrix, self.x[block]), self.y[block])
+            total += curvature(second, self.x[block])
         return total
 
 
@@ -340,13 +345,13 @@ def length(w: Floats) -> float:
     return above(norm(w) * (1 + gamma(len(w) + 8))) if np.isfinite(w).all() else math.inf
 
 
-def curvature(bend: Floats, x: Floats) -> Floats:
+def curvature(second: Floats, x: Floats) -> Floats:
     """Return ``sum_i B_i (x) x_i x_i'``, shape (k p, k p), from B of shape (k, k, n)."""
-    k, p = len(bend), x.shape[1]
+    k, p = len(second), x.shape[1]
     total = np.empty((k, p, k, p))
     for a in range(k):
         for b in range(a + 1):
-            total[a, :, b] = (x.T * bend[a, b]) @ x
+            total[a, :, b] = (x.T * second[a, b]) @ x
             total[b, :, a] = total[a, :, b]
     return total.reshape(k * p, k * p)
 
@@ -354,21 +359,27 @@ def curvature(bend: Floats, x: Floats) -> Floats:
 def _largest_eigenvalue(x: Floats, row_norm: float) -> float:
     """Return an upper bound of the largest eigenvalue of x'x, in one pass; check the norms.
 
-    It is at most the trace, ``n R^2``, and the largest row sum of ``|x|'|x|`` (the matrix norm
-    that goes with the largest coordinate).
+    It is at most the trace, ``n R^2``, and the largest row sum of ``|x|'|x|`` (the matrix norm that
+    the maximum norm induces): the least of the three, rounded up.
+
+    Raises
+    ------
+    ValueError
+        If a row is longer than ``row_norm``, or not finite.
     """
     trace, sums = 0.0, np.zeros(x.shape[1])
     allowed = row_norm * row_norm * (1 + 2 * gamma(x.shape[1] + 4))
-    for some in blocks(x):
-        rows = x[some]
+    for block in blocks(x):
+        rows = x[block]
         squares = np.einsum("ij,ij->i", rows, rows)
         if not np.all(squares <= allowed):
             raise ValueError(
                 f"a row of x is longer than Problem.row_norm = {row_norm!r}, or not finite; "
                 "clip the rows, or declare a larger norm"
             )
-        size = np.abs(rows)
+        absolute = np.abs(rows)
         trace += float(squares.sum())
-        sums += size.sum(axis=1) @ size
+        sums += absolute.sum(axis=1) @ absolute  # row sums of |x|'|x|, without that matrix
     bound = min(trace, float(sums.max(initial=0.0)), len(x) * row_norm * row_norm)
+    # outward: every sum above has at most x.size terms
     return bound * (1 + 4 * gamma(x.size + 8)) if x.size < 2**45 else math.inf

@@ -1,11 +1,12 @@
-"""Closed convex sets with their projections, and how far rounding leads these astray.
+"""Closed convex sets with their projections, and the rounding errors of these.
 
-A projection P on a closed convex set C is the nearest point; ``P(P(w)) = P(w)``, and it does not
-expand: ``|P(v) - P(w)| <= |v - w|``. `project` computes it, `astray` bounds the l2 distance from
-what it computes to P(w), which the proof of a solution needs (`certificate.py`).
+The projection P(w) on a closed convex set C is the nearest point of C; ``P(P(w)) = P(w)``, and it
+is nonexpansive: ``|P(v) - P(w)| <= |v - w|``. `project` computes it; `astray` bounds the l2
+distance from the computed point to P(w), which certificates of solutions need
+(`adaptive_dp.erm.objective`).
 
-A point that `project` returned is left as it is when projected again, to the last bit. What is not
-finite has no nearest point: what comes back then is not finite either, and proves nothing.
+A point that `project` returned is not changed when projected again, to the last bit. A point that
+is not finite has no projection: the result is then not finite either, and nothing is proven of it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ EPS = 2.0**-52
 
 
 class Set(Protocol):
-    """A closed convex set.
+    """The protocol of closed convex sets of R^p with a computable projection.
 
     Examples
     --------
@@ -35,7 +36,7 @@ class Set(Protocol):
         ...
 
     def astray(self, w: Floats) -> float:
-        """Return a bound of the l2 distance from ``project(w)`` to the nearest point."""
+        """Return an upper bound of the l2 error of the computed ``project(w)``."""
         ...
 
 
@@ -79,7 +80,7 @@ class Everywhere:
 
 @frozen
 class Ball:
-    """``|w|_2 <= radius``.
+    """The l2 ball ``|w|_2 <= radius``.
 
     Examples
     --------
@@ -93,23 +94,23 @@ class Ball:
         _positive("Ball.radius", self.radius)
 
     def project(self, w: Floats) -> Floats:
-        """Return w, shortened to the radius where it is longer."""
+        """Return w, scaled down to the radius where it is longer."""
         if not self.radius < norm(w) < math.inf:
             return w
-        unit = w / np.max(np.abs(w))
-        end = unit * (self.radius / float(np.linalg.norm(unit)))
-        for _ in range(8):  # where a product was rounded up
-            if (far := norm(end)) <= self.radius:
+        direction = w / np.max(np.abs(w))  # its squares neither overflow nor underflow together
+        point = direction * (self.radius / float(np.linalg.norm(direction)))
+        for _ in range(8):  # a product that was rounded up may lie outside of the ball
+            if (length := norm(point)) <= self.radius:
                 break
-            end = end * np.nextafter(self.radius / far, 0.0)
-        return np.asarray(end)
+            point = point * np.nextafter(self.radius / length, 0.0)
+        return np.asarray(point)
 
     def astray(self, w: Floats) -> float:
-        """Return the rounding of two norms and of some products; 0 for points well inside.
+        """Return the error of two norms and up to 20 products; 0 for points well inside.
 
-        A norm is off by a share of at most ``(p/2 + 3) u`` (u a unit of rounding), so that no
-        point of a norm below ``(1 - (p/2 + 8) u) radius`` is shortened; each coordinate has at most
-        20 roundings besides.
+        A norm is off by a relative ``(p/2 + 3) u`` (u the unit of rounding), so that no point of a
+        norm below ``(1 - (p/2 + 8) u) radius`` is changed; each coordinate has at most 20 roundings
+        besides.
         """
         share = (len(w) + 24) * EPS
         return 0.0 if math.hypot(*w) <= self.radius * (1 - share) else self.radius * share
@@ -117,7 +118,7 @@ class Ball:
 
 @frozen(eq=False)
 class Box:
-    """``low <= w <= high``, coordinate by coordinate; its projection is exact.
+    """The box ``low <= w <= high``, coordinate by coordinate; its projection is exact.
 
     Parameters
     ----------
@@ -149,7 +150,7 @@ class Box:
 
 @frozen
 class Simplex:
-    """``w >= 0`` with sum ``total``.
+    """The simplex: ``w >= 0`` with sum ``total``.
 
     The projection is ``max(w - c, 0)`` for the c at which its sum is ``total`` (Held, Wolfe and
     Crowder 1974; Duchi and others 2008).
@@ -170,48 +171,52 @@ class Simplex:
         return bool(np.all(w >= 0)) and off <= 2 * len(w) * float(np.spacing(self.total))
 
     def project(self, w: Floats) -> Floats:
-        """Return ``max(w - c, 0)``; c from w less its largest, which changes no projection."""
+        """Return ``max(w - c, 0)``.
+
+        c is computed for w less its largest coordinate: a shift of all coordinates changes no
+        projection on the simplex.
+        """
         if not np.isfinite(w).all():
             return np.full(len(w), math.nan)
         if w in self:
             return w
         w = w - np.max(w)
-        falling = -np.sort(-w)
-        falling = falling[falling >= -self.total]
-        c = float(np.max((np.cumsum(falling) - self.total) / np.arange(1, len(falling) + 1)))
-        for _ in range(64):  # Newton's steps of a convex piecewise linear function
-            kept = w[w > c]
-            last, c = c, (math.fsum(kept) - self.total) / len(kept)
+        descending = -np.sort(-w)
+        descending = descending[descending >= -self.total]
+        # Held, Wolfe and Crowder 1974: c from the largest coordinates, by the best number of them
+        c = float(np.max((np.cumsum(descending) - self.total) / np.arange(1, len(descending) + 1)))
+        for _ in range(64):  # Newton steps on a convex piecewise linear function, summed exactly
+            positive = w[w > c]
+            last, c = c, (math.fsum(positive) - self.total) / len(positive)
             if abs(c - last) <= 2 * np.spacing(self.total):
                 break
         return np.asarray(np.maximum(w - c, 0.0))
 
     def astray(self, w: Floats) -> float:
-        """Return what the sum of the projection says of its c.
+        """Return a bound of the error of c, and so of the projection, from the projection's sum.
 
-        The sum of ``max(w - c, 0)`` falls in c at a rate of at least 1 while it is positive, so c
-        is off by at most what the sum is off, and each coordinate by as much. ``w - max w`` is off
-        by its rounding, coordinate by coordinate, and a projection does not expand.
+        The sum of ``max(w - c, 0)`` decreases in c at a rate of at least 1 while it is positive, so
+        the error of c, and of each coordinate, is at most that of the sum. ``w - max w`` is rounded
+        coordinate by coordinate, and a projection is nonexpansive.
         """
-        end = self.project(w)
-        off = abs(math.fsum(end) - self.total) + EPS * self.total
-        shifted = np.linalg.norm(w - np.max(w)) + np.linalg.norm(end)
-        known = math.fsum(end) > 0
-        bound = 2 * math.sqrt(len(w)) * off + 2 * EPS * float(shifted)
-        return bound if known else math.inf
+        point = self.project(w)
+        sum_error = abs(math.fsum(point) - self.total) + EPS * self.total
+        norms = np.linalg.norm(w - np.max(w)) + np.linalg.norm(point)
+        is_valid = math.fsum(point) > 0
+        bound = 2 * math.sqrt(len(w)) * sum_error + 2 * EPS * float(norms)
+        return bound if is_valid else math.inf
 
 
 @frozen(eq=False)
 class Ellipsoid:
-    """``sum of (w_i / axes_i)^2 <= 1``.
+    """The ellipsoid ``sum of (w_i / axes_i)^2 <= 1``.
 
     The projection of a point outside is ``a_i^2 w_i / (a_i^2 + c)``, with the c > 0 at which it
     lies on the surface; c is found by bisection.
 
     Examples
     --------
-    >>> end = Ellipsoid(axes=[1.0, 2.0]).project(np.array([3.0, 0.0]))
-    >>> end.round(9)
+    >>> Ellipsoid(axes=[1.0, 2.0]).project(np.array([3.0, 0.0])).round(9)
     array([1., 0.])
     """
 
@@ -225,7 +230,7 @@ class Ellipsoid:
         return float(np.sum((w / self.axes) ** 2))
 
     def project(self, w: Floats) -> Floats:
-        """Return w, or the surface's point that is nearest to it."""
+        """Return w, or the nearest point of the surface where it is outside."""
         if not np.isfinite(w).all():
             return np.full(len(w), math.nan)
         if self._height(w) <= 1:
@@ -241,18 +246,21 @@ class Ellipsoid:
         return np.asarray(squares * w / (squares + high))
 
     def astray(self, w: Floats) -> float:
-        r"""Return what the height of the projection says of its c.
+        r"""Return a bound of the error of the projection, from its height ``sum (x_i / a_i)^2``.
 
         Let x(c) be the point and h(c) its height, ``h' = -2 sum x_i^2 / (a_i^2 (a_i^2 + c))``. Then
         ``|dx/dc| <= |x| / (min a^2 + c)`` and ``|h'| >= 2 h / (max a^2 + c)``, so with
         ``|x| <= max a sqrt(h)``: ``|dx/dh| <= (max a)^3 / (2 (min a)^2 sqrt(h))``.
         """
-        end, largest, least = self.project(w), float(self.axes.max()), float(self.axes.min())
-        height = self._height(end)
-        rounding = 2 * EPS * float(np.linalg.norm(end))
+        point, largest, least = self.project(w), float(self.axes.max()), float(self.axes.min())
+        height = self._height(point)
+        rounding = 2 * EPS * float(np.linalg.norm(point))
         if self._height(w) <= 1 - (len(w) + 8) * EPS:
             return 0.0
-        off = abs(height - 1) + (2 * len(w) + 16) * EPS
-        if not off < 0.5:
+        height_error = abs(height - 1) + (2 * len(w) + 16) * EPS
+        if not height_error < 0.5:
             return math.inf
-        return rounding + off * largest**3 / (2 * least**2 * math.sqrt(0.5)) * (1 + 16 * EPS)
+        # |dx/dh| of the docstring, at the least height 1/2 that is possible here
+        return rounding + height_error * largest**3 / (2 * least**2 * math.sqrt(0.5)) * (
+            1 + 16 * EPS
+        )

@@ -1,4 +1,4 @@
-"""Stochastic gradients of reduced variance: SVRG and Katyusha."""
+"""Stochastic gradient methods with variance reduction: SVRG and Katyusha."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ from adaptive_dp.erm.objective import (
     start_at,
 )
 
-# -----------------------------------------------------------------------------
-# Stochastic gradients of less variance: SVRG.
-
 
 def svrg(
     objective: Objective,
@@ -30,7 +27,7 @@ def svrg(
     epochs: int,
     start: Floats | None = None,
 ) -> Solution:
-    """Return where SVRG ended: a part's gradient, corrected by one at the epoch's anchor.
+    """Minimize by SVRG: a part's gradient, corrected by its gradient at the epoch's anchor.
 
     ``k = n part_smooth / mu``; an epoch has 100 k steps of ``1 / (10 n part_smooth)`` on F, and its
     average is the next anchor. The expected gap falls by 5/6 an epoch (Xiao and Zhang 2014, Theorem
@@ -72,10 +69,11 @@ def svrg(
     counted, anchor = Counted(objective), start_at(objective, start)
     solution = certify(objective, anchor)
     for _ in range(epochs):
-        whole, w, total = counted.gradient(anchor), anchor, np.zeros(objective.width)
+        full, w, total = counted.gradient(anchor), anchor, np.zeros(objective.width)
         for chosen in generator.integers(n, size=(steps, 1)):
+            # an unbiased estimate of grad F(w), of a variance that falls as w and anchor meet
             change = counted.part(chosen, w) - counted.part(chosen, anchor)
-            w = objective.project(w - eta * (whole + n * change))
+            w = objective.project(w - eta * (full + n * change))
             total += w
         anchor = total / steps
         solution = certify(objective, anchor, counted.gradients)
@@ -83,10 +81,6 @@ def svrg(
         if solution.residual <= tolerance:
             break
     return solution
-
-
-# -----------------------------------------------------------------------------
-# Accelerated stochastic gradients of less variance: Katyusha.
 
 
 def katyusha(
@@ -98,12 +92,12 @@ def katyusha(
     epochs: int,
     start: Floats | None = None,
 ) -> Solution:
-    """Return where Katyusha ended: SVRG with momentum, and a pull back to the anchor.
+    """Minimize by Katyusha: SVRG with momentum, and a term that pulls back to the anchor.
 
-    ``O((n + sqrt(n k)) log(1 / gap))`` gradients of parts are expected to do, with ``k = n
-    part_smooth / mu``, against ``n k log(1 / gap)`` of gradient descent. The strong convexity is
-    taken out of the parts and given to the proximal term ``mu/2 |w|^2``, where the theorem wants
-    it: each part must hold its share, a part less ``mu / (2n) |w|^2`` still be convex.
+    ``O((n + sqrt(n k)) log(1 / gap))`` gradients of parts suffice in expectation, with ``k = n
+    part_smooth / mu``, against ``n k log(1 / gap)`` of gradient descent. The theorem has the strong
+    convexity in the proximal term ``mu/2 |w|^2``, so it is subtracted from the parts: a part less
+    ``mu / (2n) |w|^2`` must still be convex.
 
     Parameters
     ----------
@@ -138,19 +132,20 @@ def katyusha(
     refuse_unless_positive("part_smooth", part_smooth)
     n, mu, smooth = objective.parts, objective.strong, objective.parts * part_smooth
     steps = 2 * n
-    pull, lead = 0.5, min(0.5, math.sqrt(steps * mu / (3 * smooth)))
-    alpha = 1 / (3 * lead * smooth)
+    # tau_2, tau_1 and alpha of Algorithm 1
+    tau_2, tau_1 = 0.5, min(0.5, math.sqrt(steps * mu / (3 * smooth)))
+    alpha = 1 / (3 * tau_1 * smooth)
     weights = (1 + alpha * mu) ** np.arange(steps)
     weights = weights / weights.sum()
     counted, anchor = Counted(objective), start_at(objective, start)
     y = z = anchor
     solution = certify(objective, anchor)
     for _ in range(epochs):
-        whole, average = counted.gradient(anchor), np.zeros(objective.width)
+        full, average = counted.gradient(anchor), np.zeros(objective.width)
         for weight, chosen in zip(weights, generator.integers(n, size=(steps, 1)), strict=True):
-            x = lead * z + pull * anchor + (1 - lead - pull) * y
+            x = tau_1 * z + tau_2 * anchor + (1 - tau_1 - tau_2) * y
             change = counted.part(chosen, x) - counted.part(chosen, anchor)
-            slope = whole + n * change - mu * x  # of the parts without their strong convexity
+            slope = full + n * change - mu * x  # of the parts less their strong convexity
             z = objective.project((z - alpha * slope) / (1 + alpha * mu))
             y = objective.project((3 * smooth * x - slope) / (3 * smooth + mu))
             average += weight * y

@@ -14,19 +14,21 @@ from adaptive_dp.erm.problem import Problem, blocks, curvature, length, pull, sc
 
 @frozen(eq=False)
 class Tilted:
-    """``F(w) = (1/t) log((1/n) sum_i e^{t f_i(w)}) + (ridge / 2) |w|^2`` with t > 0.
+    """The tilted empirical risk, with a ridge: a soft maximum of the rows' losses.
 
-    A mean, not a sum, and not a sum of rows' functions either: it is one part, and stochastic
-    steps are whole gradients. Its ridge, the problem's, is that of F itself. As t falls to 0, F
-    tends to the mean; as it grows, to the largest loss.
+    ``F(w) = (1/t) log((1/n) sum_i e^{t f_i(w)}) + (ridge / 2) |w|^2`` with t > 0.
+
+    It is of the scale of a mean, not of a sum, and it is not a sum of rows' functions: it is one
+    part, and stochastic steps are full gradients. Its ridge, the problem's, is that of F itself. As
+    t falls to 0, F tends to the mean loss; as it grows, to the largest loss.
 
     Parameters
     ----------
     problem
         Its rows, loss, ridge and ball are F's; its `proven` must be 0.
     tilt
-        t, positive and finite. A negative one, which plays down outliers, is refused: F is not
-        convex then, and no bound here holds.
+        t, positive and finite. A negative t, which reduces the weight of outliers, is refused: F is
+        not convex then, and no bound here holds.
 
     Notes
     -----
@@ -69,7 +71,7 @@ class Tilted:
     tilt: float = field()
 
     def __attrs_post_init__(self) -> None:
-        """Refuse a tilt without a theorem, and what a sum alone can be proven of."""
+        """Refuse a tilt without a theorem, and a problem with no rows or `proven` convexity."""
         if not 0 < self.tilt < math.inf:
             raise ValueError(
                 f"Tilted.tilt must be a positive finite number, got {self.tilt!r}: for a negative "
@@ -78,7 +80,7 @@ class Tilted:
         if self.problem.proven:
             raise ValueError("Problem.proven is a sum's strong convexity: leave it 0 for Tilted")
         if not self.problem.parts:
-            raise ValueError("Tilted needs a row at least: the mean of no losses is nothing")
+            raise ValueError("Tilted needs at least one row: a mean of no losses is not defined")
 
     @property
     def width(self) -> int:
@@ -87,7 +89,7 @@ class Tilted:
 
     @property
     def parts(self) -> int:
-        """One: F is no sum of functions of single rows."""
+        """1: F is not a sum of functions of single rows."""
         return 1
 
     @property
@@ -109,13 +111,13 @@ class Tilted:
         return above(p.row_lipschitz + (p.ridge * p.span if p.ridge else 0.0))
 
     def rounding(self, w: Floats) -> float:
-        """Return the most, in l2 norm, by which `gradient` at w can be off."""
+        """Return an upper bound of the l2 error of the computed `gradient` at w."""
         return self.rounding_within(length(w))
 
     def rounding_within(self, reach: float) -> float:
-        """Return the most by which `gradient` can be off at any ``|w| <= reach``.
+        """Return an upper bound of the l2 error of `gradient` at any ``|w| <= reach``.
 
-        It is ``2 L`` at most, that of any two weighings.
+        It is at most ``2 L`` and the sum's rounding, as for any two weighted means.
 
         Notes
         -----
@@ -125,26 +127,29 @@ class Tilted:
         by less than ``expm1(2E)``, in l1 norm.
         """
         p, t = self.problem, self.tilt
-        n, far = p.parts, p.longest
+        n, longest = p.parts, p.longest
         if not reach < math.inf:
             return math.inf
-        apart = above(gamma(p.x.shape[1] + 1) * reach * far)
-        c = p.loss.constants(above(reach * far + apart))
-        own = p.loss.rounding(above(reach * far + apart))
-        most = above(2 * c.lipschitz * far)
+        dz = above(gamma(p.x.shape[1] + 1) * reach * longest)  # of a score, as in `Problem`
+        c = p.loss.constants(above(reach * longest + dz))
+        own = p.loss.rounding(above(reach * longest + dz))
+        largest = above(2 * c.lipschitz * longest)  # two means of gradients are at most 2 L apart
         size = max(abs(c.lowest), abs(c.highest))
-        df = c.lipschitz * apart + own.value
-        each = 2 * t * df + 8 * UNIT * t * (size + df) + 2 * ELEMENTARY + 2 * gamma(n + 4)
-        weights = math.expm1(2 * each) if each < 1 else math.inf
-        slope = min(c.smoothness * apart if apart else 0.0, 2 * c.lipschitz) + own.slope
-        summed = (sum_error(n, p.x.shape[1]) + 4 * UNIT) * (1 + min(weights, 2.0))
-        total = far * (c.lipschitz * (min(weights, 2.0) + summed) + slope * (1 + weights + summed))
-        bent = 4 * UNIT * (most + p.ridge * reach)
-        return above(min(total, most) + summed * most + bent) + TINY
+        df = c.lipschitz * dz + own.value
+        # E: exponent, exponential, sum and quotient of a weight
+        e = 2 * t * df + 8 * UNIT * t * (size + df) + 2 * ELEMENTARY + 2 * gamma(n + 4)
+        weights = math.expm1(2 * e) if e < 1 else math.inf  # in l1 norm, of weights that sum to 1
+        slope = min(c.smoothness * dz if dz else 0.0, 2 * c.lipschitz) + own.slope
+        summation = (sum_error(n, p.x.shape[1]) + 4 * UNIT) * (1 + min(weights, 2.0))
+        total = longest * (
+            c.lipschitz * (min(weights, 2.0) + summation) + slope * (1 + weights + summation)
+        )
+        ridge = 4 * UNIT * (largest + p.ridge * reach)
+        return above(min(total, largest) + summation * largest + ridge) + TINY
 
     @property
     def sensitivity(self) -> float:
-        """The most by which one row moves the minimizer, in l2 norm; see the notes."""
+        """An upper bound of how far one row moves the minimizer, in l2 norm; see the notes."""
         p, c = self.problem, self.problem.constants
         if p.strong == 0:
             return math.inf
@@ -171,7 +176,7 @@ class Tilted:
         return np.asarray(pull(p.loss.slope(z, p.y) * weights, p.x).ravel() + p.ridge * w)
 
     def part(self, chosen: NDArray[np.int64], w: Floats) -> Floats:
-        """Return the gradient, as often as the one part is chosen."""
+        """Return the gradient, once for each time that the one part is chosen."""
         return len(chosen) * self.gradient(w)
 
     def project(self, w: Floats) -> Floats:
@@ -179,7 +184,7 @@ class Tilted:
         return self.problem.project(w)
 
     def astray(self, w: Floats) -> float:
-        """Return the most, in l2 norm, by which `project` at w is off."""
+        """Return an upper bound of the l2 error of the computed `project` at w."""
         return self.problem.astray(w)
 
     def hessian(self, w: Floats) -> Floats:
@@ -191,8 +196,8 @@ class Tilted:
         slopes = p.loss.slope(z, p.y)
         mean = pull(slopes * weights, p.x).ravel()
         spread = slopes[:, None] * slopes[None] * (self.tilt * weights)
-        bend = curvature(p.loss.second(z, p.y) * weights + spread, p.x)
-        return bend - self.tilt * np.outer(mean, mean) + p.ridge * np.eye(self.width)
+        second = curvature(p.loss.second(z, p.y) * weights + spread, p.x)
+        return second - self.tilt * np.outer(mean, mean) + p.ridge * np.eye(self.width)
 
     def _scores(self, w: Floats) -> Floats:
         p = self.problem
@@ -204,7 +209,9 @@ class Tilted:
 
 
 def moved_by(lipschitz: float, spread: float, tilt: float, strong: float, rows: int) -> float:
-    """Return the most by which one of ``rows`` rows moves a tilted risk's minimizer, in l2 norm.
+    """Return an upper bound of how far one of ``rows`` rows moves a tilted risk's minimizer.
+
+    ``(2 L / mu) / (1 + (n - 1) e^{-t (A - a)})`` in l2 norm, rounded up: see the notes of `Tilted`.
 
     Parameters
     ----------
@@ -213,5 +220,6 @@ def moved_by(lipschitz: float, spread: float, tilt: float, strong: float, rows: 
     tilt, strong, rows
         t, mu and n of the notes of `Tilted`.
     """
-    light = exp(-above(tilt * above(spread)))
-    return above(2 * lipschitz / strong / (1 + (rows - 1) * light * (1 - 1e-12)))
+    # the least weight of another row relative to this one's, rounded down
+    least_weight = exp(-above(tilt * above(spread)))
+    return above(2 * lipschitz / strong / (1 + (rows - 1) * least_weight * (1 - 1e-12)))

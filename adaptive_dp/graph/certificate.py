@@ -141,7 +141,7 @@ def _values(
 
 
 def _flat(value: Any) -> TypeGuard[list[Any]]:
-    """Whether a value is a list of numbers and texts, and has any."""
+    """Whether a value is a non-empty list of numbers and str."""
     return (
         isinstance(value, list)
         and bool(value)
@@ -520,33 +520,33 @@ class SessionRow:
 
     Parameters
     ----------
-    failures
-        The share of delta that the budget keeps for losses with a mass of delta of their own.
+    delta_reserve
+        The part of delta that the budget sets aside for the delta floors of losses.
     theorem
         The theorem of the filter.
     steps
         The names of the plan's outputs in the order in which they were run.
-    currencies
+    accounting_units
         The accounting units of the filter.
     spent, remaining
         Total and remaining cost, one number for each accounting unit.
-    failed
-        The mass of delta that was spent.
+    delta_floor
+        The sum of the losses' delta floors.
     odometer
         What was spent, as an epsilon.
     ledger
         Where the ledger stood.
     """
 
-    failures: float = field(converter=_as_float, validator=_probability)
+    delta_reserve: float = field(converter=_as_float, validator=_probability)
     theorem: str
     steps: tuple[str, ...]
-    currencies: tuple[str, ...]
+    accounting_units: tuple[str, ...]
     spent: tuple[float, ...] = field(converter=_as_floats, validator=_none_negative, metadata=UPPER)
     remaining: tuple[float, ...] = field(
         converter=_as_floats, validator=_none_negative, metadata=LOWER
     )
-    failed: float = field(converter=_as_float, validator=_not_negative, metadata=UPPER)
+    delta_floor: float = field(converter=_as_float, validator=_not_negative, metadata=UPPER)
     odometer: OdometerRow
     ledger: LedgerRow
 

@@ -1,4 +1,10 @@
-"""Building a certificate: every accountant's answer, and what the answers rest on."""
+"""Building a certificate: every accountant's bound, a row for each release, and what all rests on.
+
+The last of the four forms of a release (handle, node, term, certificate row; see
+`adaptive_dp.graph.compile`). `certificate` is the way through: the plan is compiled into one term
+for each data set; the worlds (branches of parallel composition) of their sequential composition are
+measured by each accountant; the least upper bound of epsilon is the claim.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +13,7 @@ import platform
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from importlib.metadata import (
     Distribution,
     EntryPoint,
@@ -41,7 +48,7 @@ from adaptive_dp.graph.certificate import (
     ThirdParty,
     WorldsRow,
 )
-from adaptive_dp.graph.compile import SEVERAL, Charge, regions, releases
+from adaptive_dp.graph.compile import SEVERAL, ReleasePath, regions, releases
 from adaptive_dp.graph.errors import DeclarationError, PluginError
 from adaptive_dp.graph.handles import BoundOperation, PartOperation, SourceOperation
 from adaptive_dp.graph.loops import Loop
@@ -69,21 +76,25 @@ OURS: Mapping[str, Accountant[Any]] = {each.name: each for each in accountants.A
 
 
 def entries(kind: str) -> list[EntryPoint]:
-    """Return what is published of a kind, by name; the library's own distribution apart."""
-    found = {(e.name, e.value, _holder(e)): e for e in entry_points(group=PREFIX + kind)}
-    return [found[key] for key in sorted(found)]
+    """Return the plug-ins of a kind, ordered by name."""
+    unique = {
+        (e.name, e.value, _distribution_title(e)): e for e in entry_points(group=PREFIX + kind)
+    }
+    return [unique[key] for key in sorted(unique)]
 
 
-def _holder(entry: EntryPoint) -> str:
+def _distribution_title(entry: EntryPoint) -> str:
     return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "?"
 
 
 def titled(entry: EntryPoint) -> str:
-    """Return a plug-in with where it is from, for messages."""
-    return f"the plug-in {entry.name!r} of {_holder(entry)} ({entry.group}: {entry.value})"
+    """Return a plug-in's name with its distribution, for messages."""
+    return (
+        f"the plug-in {entry.name!r} of {_distribution_title(entry)} ({entry.group}: {entry.value})"
+    )
 
 
-def published(module: str) -> Distribution | None:
+def publisher(module: str) -> Distribution | None:
     """Return the distribution that publishes a plug-in from a module."""
     for kind in KINDS:
         for entry in entry_points(group=PREFIX + kind):
@@ -93,20 +104,20 @@ def published(module: str) -> Distribution | None:
 
 
 def usable(
-    entry: EntryPoint, builtin: Collection[str], every: Collection[EntryPoint]
+    entry: EntryPoint, builtin: Collection[str], published: Collection[EntryPoint]
 ) -> PluginError | None:
-    """Return why a name cannot be used, if so: it is the library's, or two plug-ins have it."""
+    """Return why a plug-in's name cannot be used: it is the library's, or two plug-ins have it."""
     name = entry.name.casefold()
     if name in {each.casefold() for each in builtin}:
         return PluginError(
             f"{titled(entry)} is not used: {entry.name!r} is a name of the library's own, which "
-            "no plug-in can take; it must be published under another"
+            "no plug-in can take; publish it under another"
         )
-    others = [each for each in every if each.name.casefold() == name and each is not entry]
+    others = [each for each in published if each.name.casefold() == name and each is not entry]
     if others:
         return PluginError(
-            f"{titled(entry)} is not used: {titled(others[0])} has the same name, so that neither "
-            "is meant; uninstall one of them"
+            f"{titled(entry)} is not used: {titled(others[0])} has the same name; "
+            "uninstall one of them"
         )
     return None
 
@@ -135,43 +146,43 @@ def accountant(entry: EntryPoint) -> Accountant[Any]:
     Raises
     ------
     PluginError
-        If it is no accountant, or calls itself by another name.
+        If it is not an accountant, or calls itself by another name.
     """
-    found = resolved(entry)
-    if isinstance(found, type):
+    instance = resolved(entry)
+    if isinstance(instance, type):
         try:
-            found = found()
+            instance = instance()
         except Exception as error:
             raise PluginError(
                 f"{titled(entry)} cannot be made without arguments ({type(error).__name__}: "
                 f"{error}); publish an instance"
             ) from error
     parts = ("name", "theorem", "adaptive", "start", "compose", "epsilon", "delta", "price")
-    missing = [part for part in (*parts, "conversion") if not hasattr(found, part)]
+    missing = [part for part in (*parts, "conversion") if not hasattr(instance, part)]
     if missing:
         raise PluginError(
-            f"{titled(entry)} is no accountant: it lacks {', '.join(missing)} (see "
+            f"{titled(entry)} is not an accountant: it lacks {', '.join(missing)} (see "
             "accountants.Accountant)"
         )
-    if found.name != entry.name:
+    if instance.name != entry.name:
         raise PluginError(
-            f"{titled(entry)} calls itself {found.name!r} in certificates; a certificate is "
+            f"{titled(entry)} calls itself {instance.name!r} in certificates; a certificate is "
             "verified by that name, so publish it under the same"
         )
-    return found  # type: ignore[no-any-return]
+    return instance  # type: ignore[no-any-return]
 
 
 def allowed_accountant(name: str, allow: Collection[str]) -> Accountant[Any] | PluginError:
-    """Return a published accountant, if its module is allowed; else why it cannot be asked."""
-    every = entries("accountants")
-    known = [entry for entry in every if entry.name == name]
-    if not known:
+    """Return a published accountant if its module is allowed, else the error that says why not."""
+    published = entries("accountants")
+    matches = [entry for entry in published if entry.name == name]
+    if not matches:
         return PluginError(
             f"the accountant {name!r} is unknown: the library has none of that name, and no "
             "installed distribution publishes it, so that its bound cannot be recomputed"
         )
-    entry = known[0]
-    problem = usable(entry, OURS, every)
+    entry = matches[0]
+    problem = usable(entry, OURS, published)
     if problem is not None:
         return problem
     if entry.module not in allow:
@@ -187,13 +198,11 @@ def allowed_accountant(name: str, allow: Collection[str]) -> Accountant[Any] | P
 
 
 # -----------------------------------------------------------------------------
-# Which installed distribution a class comes from: what a certificate says of code not our own.
+# Third-party code: the installed distribution that each class of a certificate comes from.
 #
-# A certificate's proof rests on the code of every mechanism, loss, query and accountant in it.
-# Those
-# of the library are tested against independent truth; of those from elsewhere it can only be said
-# whose they are, so that a reader can decide whether to trust them, and `verify` can tell that the
-# same code was asked.
+# A certificate's proof rests on the code of every mechanism, loss, query and accountant in it. The
+# library's are tested against independent truths; for others a certificate names the distribution
+# and its version, so that a reader can decide whether to trust them, and `verify` can compare.
 
 
 def label(cls: type, taken: Collection[str]) -> str:
@@ -208,13 +217,13 @@ def label(cls: type, taken: Collection[str]) -> str:
 
 
 def origin(module: str) -> tuple[str | None, str | None]:
-    """Return the name and version of the distribution that a module is of; None where of none.
+    """Return the name and version of the distribution that contains a module, or None.
 
-    It is the one that lists the very file that was imported; where there is none (an editable
-    install), the one that publishes the module as a plug-in.
+    It is the one whose record lists the imported file; where there is none (an editable install),
+    the one that publishes the module as a plug-in.
     """
-    found = _distribution_of(module) or published(module)
-    return (found.name, found.version) if found is not None else (None, None)
+    distribution = _distribution_of(module) or publisher(module)
+    return (distribution.name, distribution.version) if distribution else (None, None)
 
 
 def _distribution_of(module: str) -> Distribution | None:
@@ -245,7 +254,7 @@ def third_party(
     used = list(mechanisms)
     kinds: dict[Kind, set[type]] = {
         "accountant": {type(each) for each in accountants},
-        "loss": set(_inside(losses)),
+        "loss": set(_loss_classes(losses)),
         "mechanism": {type(each) for each in used},
         "query": operations,
     }
@@ -262,11 +271,11 @@ def third_party(
 
 def installed(name: str) -> tuple[str, str | None]:
     """Return a distribution's name and the version that is installed; None where it is not."""
-    found = next(iter(distributions(name=name)), None)
-    return name, found.version if found is not None else None
+    distribution = next(iter(distributions(name=name)), None)
+    return name, distribution.version if distribution is not None else None
 
 
-def _inside(losses: Iterable[Any]) -> Iterator[type]:
+def _loss_classes(losses: Iterable[Any]) -> Iterator[type]:
     """Yield the classes of losses, and of those that they are made of."""
     queue = list(losses)
     while queue:
@@ -280,7 +289,7 @@ def _inside(losses: Iterable[Any]) -> Iterator[type]:
 
 
 # -----------------------------------------------------------------------------
-# What a certificate's claim rests on that no program can check.
+# Assumptions: what a certificate's claim rests on that no program can check.
 
 
 ASSUMPTIONS = (
@@ -293,36 +302,36 @@ ASSUMPTIONS = (
 
 
 def assumptions(
-    structure: Structure, charges: Sequence[Charge], samplers: Sequence[str]
+    structure: Structure, paths: Sequence[ReleasePath], samplers: Sequence[str]
 ) -> list[str]:
     """Return the assumptions as sentences: those of every plan, then those of this one."""
-    found = list(ASSUMPTIONS)
+    sentences = list(ASSUMPTIONS)
     for node in structure:
         if isinstance(node.handle.operation, SourceOperation):
-            found += _of_source(node.handle.operation)
-    found += sorted({n.handle.operation.assumes() for c in charges for n in c.chain} - {""})
-    mechanisms = {type(charge.mechanism) for charge in charges}
-    own = [m.__name__ for m in mechanisms if not is_own(m)]
-    if own:
-        found.append(
-            f"The losses that {', '.join(sorted(set(own)))} declare are true of what they release "
-            "(mechanisms from outside of the library)."
+            sentences += _source_assumptions(node.handle.operation)
+    sentences += sorted({n.handle.operation.assumes() for c in paths for n in c.steps} - {""})
+    mechanisms = {type(path.mechanism) for path in paths}
+    foreign = [m.__name__ for m in mechanisms if not is_own(m)]
+    if foreign:
+        sentences.append(
+            f"The losses that {', '.join(sorted(set(foreign)))} declare are true of what they "
+            "release (mechanisms from outside of the library)."
         )
     libraries = sorted({name for m in mechanisms for name in m.libraries})
     if libraries:
-        found.append(
+        sentences.append(
             f"What {', '.join(libraries)} computes of losses, and draws as noise, is right (from "
             "outside of the library)."
         )
     if any("float64" in sampler for sampler in samplers):
-        found.append(
+        sentences.append(
             "Noise is drawn in float64: the theorems hold for real numbers, and the lowest bits of "
             "a released number may tell more than they promise."
         )
-    return found
+    return sentences
 
 
-def _of_source(source: SourceOperation) -> Iterator[str]:
+def _source_assumptions(source: SourceOperation) -> Iterator[str]:
     if source.unit is not None:
         yield (
             f"In {source.name!r} all rows of whom to protect carry the same {source.unit!r}, no "
@@ -338,8 +347,8 @@ def _of_source(source: SourceOperation) -> Iterator[str]:
 
 
 def rows(
-    charges: Sequence[Charge],
-    paid: Mapping[str, tuple[PrivacyLoss, int]],
+    paths: Sequence[ReleasePath],
+    losses: Mapping[str, tuple[PrivacyLoss, int]],
     best: Answer,
     delta: float,
     answers: Mapping[str, Answer],
@@ -348,10 +357,10 @@ def rows(
 
     Parameters
     ----------
-    charges
+    paths
         The releases.
-    paid
-        Each release's loss and how often it is paid, as `adaptive_dp.graph.compile.paid` finds.
+    losses
+        What `adaptive_dp.graph.compile.release_losses` returns.
     best
         The answer of the tightest accountant.
     delta
@@ -359,25 +368,25 @@ def rows(
     answers
         Those of all accountants that were asked, by name.
     """
-    costs = _costs(paid, best, delta)
+    costs = _costs(losses, best, delta)
     labels = set(best.world.labels)
-    worst = {c.node.name: _touched(_parts(c), labels) for c in charges}
-    total = math.fsum(cost for name, cost in costs.items() if worst[name])
-    conversions = _conversions({loss for loss, _ in paid.values()}, answers)
+    in_worst = {c.node.name: _in_world(_parts(c), labels) for c in paths}
+    total = math.fsum(cost for name, cost in costs.items() if in_worst[name])
+    conversions = _conversions({loss for loss, _ in losses.values()}, answers)
     return tuple(
         _row(
-            charge,
-            *paid[charge.node.name],
-            conversions[paid[charge.node.name][0]],
-            share=costs[charge.node.name] / total if total > 0 else 0.0,
-            in_worst_world=worst[charge.node.name],
+            path,
+            *losses[path.node.name],
+            conversions[losses[path.node.name][0]],
+            share=costs[path.node.name] / total if total > 0 else 0.0,
+            in_worst_world=in_worst[path.node.name],
         )
-        for charge in charges
+        for path in paths
     )
 
 
 def _row(
-    charge: Charge,
+    path: ReleasePath,
     loss: PrivacyLoss,
     times: int,
     conversions: Mapping[str, str],
@@ -386,15 +395,15 @@ def _row(
     in_worst_world: bool,
 ) -> ReleaseRow:
     """Return the row of one release: what it is, by which mechanism, and what it costs."""
-    mechanism = charge.mechanism
+    mechanism = path.mechanism
     return ReleaseRow(
-        node=charge.node.name,
-        query=charge.chain[-1].handle.operation.label(),
-        of=_way(charge),
+        node=path.node.name,
+        query=path.steps[-1].handle.operation.label(),
+        of=_data_path(path),
         mechanism=label(type(mechanism), MECHANISMS),
         parameters=encode(mechanism.parameters()),
         norm=float(mechanism.norm),
-        distance=float(compiler.distance(charge, mechanism.norm)),
+        distance=float(compiler.distance(path, mechanism.norm)),
         loss=LossRow(
             label(type(loss), LOSSES),
             {name: _parameter_shown(value) for name, value in parameters(loss).items()},
@@ -404,7 +413,7 @@ def _row(
         sampler=mechanism.sampler,
         conversions=conversions,
         times=times,
-        region=tuple(regions(charge)),
+        region=tuple(regions(path)),
         share=share,
         in_worst_world=in_worst_world,
     )
@@ -417,16 +426,16 @@ def _parameter_shown(value: Any) -> str | int | float:
     if isinstance(value, int | float | str):
         return value
     if isinstance(value, tuple) and all(isinstance(v, tuple) and len(v) == 2 for v in value):
-        return ", ".join(_said(loss) + (f" x {n}" if n > 1 else "") for loss, n in value)
+        return ", ".join(_loss_shown(loss) + (f" x {n}" if n > 1 else "") for loss, n in value)
     return str(value)
 
 
-def _said(loss: PrivacyLoss) -> str:
-    inside = ", ".join(
+def _loss_shown(loss: PrivacyLoss) -> str:
+    shown_parameters = ", ".join(
         f"{k} {_number(k, v)}" if isinstance(v, float) else f"{k} {v}"
         for k, v in parameters(loss).items()
     )
-    return f"{type(loss).__name__} {inside}"
+    return f"{type(loss).__name__} {shown_parameters}"
 
 
 def _number(name: str, value: float) -> str:
@@ -434,27 +443,27 @@ def _number(name: str, value: float) -> str:
 
 
 def _costs(
-    paid: Mapping[str, tuple[PrivacyLoss, int]], best: Answer, delta: float
+    losses: Mapping[str, tuple[PrivacyLoss, int]], best: Answer, delta: float
 ) -> dict[str, float]:
     """Return each release's cost in the accountant's unit; 0 where it has no finite one."""
     price = best.accountant.price(best.state, delta)
-    prices = {loss: price(loss) for loss, _ in paid.values()}
-    finite = {loss: value if math.isfinite(value) else 0.0 for loss, value in prices.items()}
-    return {name: finite[loss] * times for name, (loss, times) in paid.items()}
+    costs = {loss: price(loss) for loss, _ in losses.values()}
+    finite = {loss: value if math.isfinite(value) else 0.0 for loss, value in costs.items()}
+    return {name: finite[loss] * times for name, (loss, times) in losses.items()}
 
 
-def _parts(charge: Charge) -> list[str]:
-    return [region for region in regions(charge) if " = " in region]
+def _parts(path: ReleasePath) -> list[str]:
+    return [region for region in regions(path) if " = " in region]
 
 
-def _touched(parts: Sequence[str], labels: set[str]) -> bool:
-    """Whether the worst world lies in all parts around a node, or leaves open where it lies."""
+def _in_world(parts: Sequence[str], labels: set[str]) -> bool:
+    """Return whether a world, by its labels, lies in all parts around a node, or may."""
     rowless = {re.sub(r" \(\d+ rows\)$", "", label) for label in labels}
     return SEVERAL in labels or all(part in labels or part in rowless for part in parts)
 
 
-def _way(charge: Charge) -> str:
-    steps = [n for n in charge.chain[:-1] if not isinstance(n.handle.operation, Loop)]
+def _data_path(path: ReleasePath) -> str:
+    steps = [n for n in path.steps[:-1] if not isinstance(n.handle.operation, Loop)]
     return " > ".join(
         n.handle.operation.label()
         for n in steps
@@ -479,11 +488,7 @@ def _conversions(
 
 
 # -----------------------------------------------------------------------------
-# Building a certificate: every accountant's answer, and what the answers rest on.
-#
-# The plan is compiled into one term for each data set; their sequential composition has worlds
-# (branches of parallel composition), and each accountant bounds epsilon in the worst of them. The
-# least upper bound is the claim.
+# The way through: compile, measure, claim.
 
 
 SYSTEM = "the operating system"
@@ -504,7 +509,7 @@ def certificate(
     chosen: Sequence[accountants.Accountant[Any]],
     *,
     seed: int | None = None,
-    charges: Sequence[Charge] | None = None,
+    paths: Sequence[ReleasePath] | None = None,
     adaptive: bool = False,
     claim: Claim | None = None,
 ) -> Certificate:
@@ -526,7 +531,7 @@ def certificate(
     claim
         Replaces that of the tightest accountant, where what is claimed rests on more than the
         plan: on the filter of a session.
-    charges
+    paths
         The releases of the plan, where they are known.
 
     Raises
@@ -536,23 +541,23 @@ def certificate(
     DeclarationError
         If an accountant from elsewhere is refuted by the lower bounds of the library's.
     """
-    charges = releases(structure) if charges is None else charges
-    terms = compiler.terms(charges)
+    paths = releases(structure) if paths is None else paths
+    terms = compiler.terms(paths)
     worlds = accountants.worlds(accountants.Sequential([term for _, term in terms]))
     answers = {
         a.name: accountants.measure(worlds, a, delta=delta)
-        if not adaptive or _adaptively(worlds, a)
+        if not adaptive or _holds_adaptively(worlds, a)
         else Answer(a, None, worlds.alternatives[0], reason=FIXED)
         for a in chosen
     }
-    _contradicted(answers, worlds, delta)
+    _check_upper_bounds(answers, worlds, delta)
     if claim is not None and not any(answer.bounds for answer in answers.values()):
         best = accountants.measure(worlds, accountants.Basic(), delta=delta)  # for shares alone
     else:
-        _chosen_as_it_ran(answers.values())
+        _check_adaptive(answers.values())
         best = accountants.tightest(answers)
-    paid = compiler.paid(charges)
-    nodes = rows(charges, paid, best, delta, answers)
+    losses = compiler.release_losses(paths)
+    nodes = rows(paths, losses, best, delta, answers)
     samplers = sorted({row.sampler for row in nodes if row.sampler})
     return Certificate(
         claim=_claim(best, delta) if claim is None else claim,
@@ -562,13 +567,13 @@ def certificate(
         nodes=nodes,
         accountants=tuple(_accountant_row(answer) for answer in answers.values()),
         worlds=WorldsRow(len(worlds.alternatives), worlds.exact, best.world.labels),
-        assumptions=(*assumptions(structure, charges, samplers), *_trusted(chosen)),
+        assumptions=(*assumptions(structure, paths, samplers), *_accountant_assumptions(chosen)),
         randomness=randomness(seed, samplers),
-        versions=_versions(),
+        versions=dict(_versions()),
         third_party=third_party(
             structure,
-            [charge.mechanism for charge in charges],
-            [loss for loss, _ in paid.values()],
+            [path.mechanism for path in paths],
+            [loss for loss, _ in losses.values()],
             chosen,
         ),
     )
@@ -585,8 +590,8 @@ def stamped(certificate: Certificate, seed: int | None) -> Certificate:
     return evolve(certificate, randomness=randomness(seed, certificate.randomness.samplers))
 
 
-def _chosen_as_it_ran(answers: Collection[Answer]) -> None:
-    """Say where the promise of a session's plan is, if no accountant has one.
+def _check_adaptive(answers: Collection[Answer]) -> None:
+    """Refuse a session's plan if no accountant has a bound for adaptively chosen losses.
 
     Raises
     ------
@@ -602,7 +607,7 @@ def _chosen_as_it_ran(answers: Collection[Answer]) -> None:
         )
 
 
-def _contradicted(answers: Mapping[str, Answer], worlds: Worlds, delta: float) -> None:
+def _check_upper_bounds(answers: Mapping[str, Answer], worlds: Worlds, delta: float) -> None:
     """Refuse a third party's accountant whose upper bound is below a proven lower bound.
 
     The library's accountants bracket the tight epsilon: no valid upper bound is below their lower
@@ -619,8 +624,9 @@ def _contradicted(answers: Mapping[str, Answer], worlds: Worlds, delta: float) -
         return
     ours = [a.bounds for a in answered if a.bounds is not None and is_own(type(a.accountant))]
     if not ours:
-        asked = (accountants.measure(worlds, each, delta=delta) for each in accountants.ACCOUNTANTS)
-        ours = [answer.bounds for answer in asked if answer.bounds is not None]
+        own = (accountants.measure(worlds, each, delta=delta) for each in accountants.ACCOUNTANTS)
+        ours = [answer.bounds for answer in own if answer.bounds is not None]
+    # the library's lower bounds are proven: a valid upper bound is not below the largest
     floor = max((bounds.lower for bounds in ours), default=0.0)
     for answer in others:
         name, bounds = answer.accountant.name, answer.bounds
@@ -633,8 +639,8 @@ def _contradicted(answers: Mapping[str, Answer], worlds: Worlds, delta: float) -
             )
 
 
-def _adaptively(worlds: Worlds, accountant: accountants.Accountant[Any]) -> bool:
-    """Whether an accountant's bound holds for losses that were chosen adaptively.
+def _holds_adaptively(worlds: Worlds, accountant: accountants.Accountant[Any]) -> bool:
+    """Return whether an accountant's bound holds for losses that were chosen adaptively.
 
     A sum of pure epsilons does: the accountant must have a bound at delta = 0. How a positive delta
     is split among losses, or what their masses of delta leave of it, must not depend on what was
@@ -646,8 +652,8 @@ def _adaptively(worlds: Worlds, accountant: accountants.Accountant[Any]) -> bool
     return bounds is not None and math.isfinite(bounds.upper)
 
 
-def _trusted(chosen: Sequence[accountants.Accountant[Any]]) -> list[str]:
-    """Return what is assumed of accountants that are not the library's."""
+def _accountant_assumptions(chosen: Sequence[accountants.Accountant[Any]]) -> list[str]:
+    """Return the assumptions on third-party accountants."""
     names = sorted(each.name for each in chosen if not is_own(type(each)))
     if not names:
         return []
@@ -693,7 +699,8 @@ def _protects(structure: Structure, name: str) -> Protected:
     )
 
 
-def _versions() -> dict[str, str]:
+@cache  # reading a distribution's metadata takes as long as all accountants do
+def _versions() -> Mapping[str, str]:
     try:
         own = version("adaptive-dp")
     except PackageNotFoundError:

@@ -1,13 +1,36 @@
-"""Reading a plan document."""
+"""Reading plan documents: JSON or TOML in, the same plan back, with the same fingerprint.
+
+Code is named and never included: the library's functions, operations and mechanisms by their public
+names (see `adaptive_dp.graph.registry`), a third party's as ``module:name``. A module is imported
+only where the reader allows it: for an operation or a mechanism when the document is read, for a
+function when the plan runs. The form is described by `adaptive_dp.schemas`.
+
+A document may be written by hand, in TOML; what has a default may be left out, and ``{}``
+stands for a column without bounds::
+
+    format = "adaptive-dp/plan/2"
+    nodes = [
+      { id = "people", kind = "dataset", name = "people",
+        columns = { age = { bounds = [0, 100] } } },
+      { id = "age", kind = "column", inputs = ["people"], name = "age" },
+      { id = "sum", kind = "sum", inputs = ["age"], bounds = [0, 100] },
+      { id = "total", kind = "release", inputs = ["sum"],
+        mechanism = { mechanism = "Laplace", scale = 50 } },
+    ]
+    outputs = [{ path = ["total"], node = "total" }]
+"""
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import re
 import tomllib
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, TypeVar
 
-from accountants.document import loads, parameters
-from adaptive_dp.graph.codec import FORMAT, operation_class, plan_codec, to_document
+from accountants.document import Codec, loads, parameters, short_repr
+from adaptive_dp.graph import registry
 from adaptive_dp.graph.errors import DocumentError, PlanError
 from adaptive_dp.graph.handles import Handle, Private, Public, Release, Released
 from adaptive_dp.graph.loops import (
@@ -19,15 +42,17 @@ from adaptive_dp.graph.loops import (
     frontier,
     in_each_round,
 )
-from adaptive_dp.graph.nodes import Path
+from adaptive_dp.graph.mechanism import Free, Mechanism
+from adaptive_dp.graph.nodes import FORMAT, Path
 from adaptive_dp.graph.operation import Operation, Query
-from adaptive_dp.graph.plan import Pipeline, flows
-from adaptive_dp.graph.registry import permitted
+from adaptive_dp.graph.plan import Pipeline, check_flow
+from adaptive_dp.graph.registry import Function, find_attribute, home, permitted
 from adaptive_dp.graph.values import check_values, fields_of
 
 # -----------------------------------------------------------------------------
-# Reading a plan document.
+# Reading a document from top to bottom: handles by node id.
 
+T = TypeVar("T")
 
 CERTIFICATE = "adaptive-dp/certificate/"
 
@@ -51,9 +76,9 @@ def load(document: Mapping[str, Any] | str, *, allow: Collection[str] = ()) -> P
     Raises
     ------
     DeclarationError
-        If ``allow`` is no list of module names.
+        If ``allow`` is not a list of module names.
     DocumentError
-        If the document is not of the declared form, with the place and the cure.
+        If the document is not of the declared form, with the place and the remedy.
 
     Examples
     --------
@@ -82,7 +107,7 @@ def loaded(
     Raises
     ------
     DocumentError
-        If the document is not of the declared form, with the place and the cure.
+        If the document is not of the declared form, with the place and the remedy.
     """
     parsed = _parsed(document) if isinstance(document, str) else document
     check_values(parsed, "plan")
@@ -112,11 +137,11 @@ def loaded(
 
 def _parsed(text: str) -> Mapping[str, Any]:
     try:
-        found = loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
+        document = loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise DocumentError(f"plan: neither JSON nor TOML: {error}") from None
-    assert isinstance(found, dict)
-    return found
+    assert isinstance(document, dict)
+    return document
 
 
 class _Reader:
@@ -141,16 +166,16 @@ class _Reader:
             raise DocumentError(
                 f"{where}: no node {name!r} stands before it; nodes are listed after their inputs"
             )
-        found = self.handles[name]
-        query = isinstance(found.operation, Query)
-        return found if query or found.visibility != "private" else self._in_each_round(name)
+        handle = self.handles[name]
+        query = isinstance(handle.operation, Query)
+        return handle if query or handle.visibility != "private" else self._in_each_round(name)
 
     def _in_each_round(self, name: str) -> Handle:
         """Return a private handle as the bodies around read it: what stands in them is inside."""
-        found = self.handles[name]
+        handle = self.handles[name]
         for state in self.states[self.depths.get(name, 0) :]:
-            found = in_each_round(found, state)
-        return found
+            handle = in_each_round(handle, state)
+        return handle
 
     def nodes(self, entries: Any, where: str) -> None:
         for i, entry in enumerate(self.items(entries, where)):
@@ -182,11 +207,11 @@ class _Reader:
             any(self.states[-1] in each.states for each in inputs) if self.states else True
         )
         if cls is Release and inputs and not of_the_round:
-            # a query from outside, released in each round: in each it is asked anew
+            # a query from outside, released in each round: the query is computed anew in each
             inputs = (self._in_each_round(names[0]), *inputs[1:])
         try:
             handle = _wrap(cls(**values), inputs)
-            flows(handle)
+            check_flow(handle)
         except (PlanError, *_WRONG) as error:
             raise DocumentError(f"{where}: {error}") from None
         return handle
@@ -217,7 +242,7 @@ class _Reader:
             fresh_in_each_round(str(entry["kind"]), state, result)
             body = kind(**values, state=state, result=result)
             handle = Released[Any](body, (start, *frontier(body)))
-            flows(handle)
+            check_flow(handle)
         except (PlanError, *_WRONG) as error:
             raise DocumentError(f"{where}: {error}") from None
         return handle
@@ -237,26 +262,126 @@ def _wrap(value: Operation, inputs: tuple[Handle, ...]) -> Handle:
 
 
 # -----------------------------------------------------------------------------
-# Plan documents: JSON out, the same plan back in, with the same fingerprint.
-#
-# Code is named, never carried: the library's functions, operations and mechanisms by their public
-# names (see `adaptive_dp.graph.registry`), a third party's as ``module:name``. A module is imported
-# only where the reader allows it: for an operation or a mechanism when the document is read, for a
-# function when the plan runs. The form is described by `adaptive_dp.schemas`.
-#
-# A document may be written by hand, in TOML; what has a default may be left out, and ``{}``
-# stands for a column without bounds::
-#
-#     format = "adaptive-dp/plan/2"
-#     nodes = [
-#       { id = "people", kind = "dataset", name = "people",
-#         columns = { age = { bounds = [0, 100] } } },
-#       { id = "age", kind = "column", inputs = ["people"], name = "age" },
-#       { id = "sum", kind = "sum", inputs = ["age"], bounds = [0, 100] },
-#       { id = "total", kind = "release", inputs = ["sum"],
-#         mechanism = { mechanism = "Laplace", scale = 50 } },
-#     ]
-#     outputs = [{ path = ["total"], node = "total" }]
+# The forms that only plan documents have (functions, mechanisms, free parameters), and which code
+# they may import.
 
 
-__all__ = ["FORMAT", "load", "to_document"]
+def plan_codec(allow: Collection[str]) -> Codec:
+    """Return the codec that reads the parameters of plans.
+
+    Parameters
+    ----------
+    allow
+        Modules from which mechanisms and functions may be imported.
+    """
+
+    def function(value: Any, place: str) -> Function:
+        """Return a function by name; it is imported when the plan runs, if it is allowed."""
+        codec.only(value, {"function"}, {"function"}, place)
+        name = codec.read(str, value["function"], f"{place}.function")
+        if name not in registry.FUNCTIONS and not re.fullmatch(r"[\w.]+:[\w.]+", name):
+            raise DocumentError(
+                f"{place}.function: {short_repr(name)} is neither 'module:name' nor the name of "
+                "one of the library's functions"
+            )
+        return Function.named(name, allow)
+
+    def mechanism(value: Any, place: str) -> Mechanism:
+        """Return a mechanism; a third party's only if its module is allowed."""
+        codec.only(value, value if isinstance(value, Mapping) else (), {"mechanism"}, place)
+        cls: Any = mechanism_class(value["mechanism"], f"{place}.mechanism", allow)
+        given = {k: v for k, v in value.items() if k != "mechanism"}
+        open_ = {k: v for k, v in given.items() if isinstance(v, Mapping) and "free" in v}
+        fixed = {k: v for k, v in given.items() if k not in open_}
+        free = {k: _free(codec, v, f"{place}.{k}") for k, v in open_.items()}
+        codec.only(free, parameters(cls), (), place)
+        arguments = codec.arguments(cls, fixed, place, given=free)
+        instance: Mechanism = codec.made(cls, arguments, place)
+        return instance
+
+    codec = Codec(
+        DocumentError, readers={Function: function, Mechanism: mechanism}, required=(Free,)
+    )
+    return codec
+
+
+def _free(codec: Codec, value: Mapping[str, Any], place: str) -> Free:
+    """Return a parameter that is left free, from ``{"free": name, "weight": number}``."""
+    codec.only(value, {"free", "weight"}, {"free"}, place)
+    try:
+        return Free(value["free"], value.get("weight", 1.0))
+    except PlanError as error:
+        raise DocumentError(f"{place}: {error}") from None
+
+
+def mechanism_class(name: Any, where: str, allow: Collection[str]) -> type[Mechanism]:
+    """Return a mechanism's class by its name.
+
+    Raises
+    ------
+    DocumentError
+        If there is none of that name, or its code, or code that it calls, is not allowed.
+    """
+    own = registry.mechanism(name) if isinstance(name, str) else None
+    if own is None:
+        return _imported(name, where, allow, Mechanism, registry.MECHANISMS)
+    cls: type[Mechanism] = own
+    for library in cls.libraries:
+        if library not in allow:
+            raise DocumentError(
+                f"{where}: {name!r} hands what the document says to {library}, which is not part "
+                f"of the library. If you trust it, allow it: load(..., allow=[{library!r}]), or "
+                f"--allow {library} on the command line"
+            )
+    return cls
+
+
+MADE_BY_LOOPS = ("state", "round input")
+"""Kinds of operations that a document never names: its loops make them."""
+
+
+def operation_class(kind: Any, where: str, allow: Collection[str]) -> type[Operation]:
+    """Return an operation's class by its kind.
+
+    Raises
+    ------
+    DocumentError
+        If there is none of that kind, or its module is not allowed.
+    """
+    own = registry.operation(kind) if isinstance(kind, str) and kind not in MADE_BY_LOOPS else None
+    return own or _imported(kind, where, allow, Operation, registry.OPERATIONS)
+
+
+def _imported(
+    name: Any, where: str, allow: Collection[str], base: type[T], known: Iterable[str]
+) -> type[T]:
+    """Return a third party's class, imported from a module that the reader allows."""
+    what = base.__name__.lower()
+    if not isinstance(name, str):
+        raise DocumentError(f"{where} must be a str, got {short_repr(name)}")
+    module, _, qualified = name.rpartition(":")
+    if not module:
+        raise DocumentError(
+            f"{where}: the library has no {what} {name!r}; it has {', '.join(sorted(known))}"
+        )
+    if module not in allow:
+        raise DocumentError(
+            f"{where}: {name!r} is not part of the library; importing it runs its module's code. "
+            f"If you trust it, allow it: load(..., allow=[{module!r}]), or --allow {module} on the "
+            "command line"
+        )
+    try:
+        importlib.import_module(module)
+        cls = find_attribute(module, qualified)
+    except Exception as error:  # whatever a module's code may raise
+        raise DocumentError(
+            f"{where}: {name!r} cannot be imported ({type(error).__name__})"
+        ) from None
+    if not (inspect.isclass(cls) and issubclass(cls, base) and home(cls) == module):
+        raise DocumentError(f"{where}: {module!r} defines no {what} {qualified!r}")
+    if registry.is_own(cls):
+        raise DocumentError(f"{where}: {name!r} is part of the library; name it without its module")
+    return cls
+
+
+__all__ = ["FORMAT", "load"]

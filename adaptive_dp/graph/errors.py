@@ -1,4 +1,4 @@
-"""Typed errors. Messages name the place, the value, the rule and the cure; none carries data."""
+"""Typed errors. Messages name place, value, rule and remedy; none contains private data."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class CalibrationError(PlanError, ValueError):
     Traceback (most recent call last):
         ...
     adaptive_dp.graph.errors.CalibrationError: cannot meet epsilon=0.5, delta=0: no noise up to
-    1e12 times the weights reaches epsilon <= 0.5: releases whose noise is fixed, or failures,
+    1e12 times the weights reaches epsilon <= 0.5: releases whose noise is fixed, or delta floors,
     already cost more; free more of them
     """
 
@@ -129,7 +129,7 @@ class PluginError(PlanError):
 
 
 class RunError(PlanError, RuntimeError):
-    """A step failed on private data; its cause is withheld, since it may carry data.
+    """A step failed on private data; its cause is withheld, since it may contain data.
 
     Examples
     --------
@@ -141,6 +141,6 @@ class RunError(PlanError, RuntimeError):
     Traceback (most recent call last):
         ...
     adaptive_dp.graph.errors.RunError: node 'share' failed (ZeroDivisionError in <lambda>, line 1
-    of ...); its message is withheld, since a function may know more than released values. Nothing
+    of ...); its message is withheld, since a function may hold more than released values. Nothing
     was released: call it on made-up values to find out.
     """

@@ -75,7 +75,7 @@ class Release(Operation):
                 )
         if not isinstance(self.name, str):
             raise DeclarationError(
-                f"a release's name must be a text, got {self.name!r}; write name='total'"
+                f"a release's name must be a str, got {self.name!r}; write name='total'"
             )
 
     def domain(self, inputs: Sequence[Any]) -> Mechanism:
@@ -228,7 +228,7 @@ class Post(Operation):
 
 
 def plain(value: Any, what: str) -> Any:
-    """Return ``value`` as numbers, texts, lists and mappings that a document can hold.
+    """Return ``value`` as numbers, str, lists and mappings that a document can hold.
 
     Raises
     ------
@@ -243,7 +243,7 @@ def plain(value: Any, what: str) -> Any:
         wrong = [k for k in value if not isinstance(k, str)]
         if wrong or set(value) == {"float"}:
             raise DeclarationError(
-                f"a mapping in a {what} needs texts as keys, got "
+                f"a mapping in a {what} needs str keys, got "
                 f"{wrong[0] if wrong else 'float'!r}" + ("" if wrong else " alone (reserved)")
             )
         return {k: plain(v, what) for k, v in value.items()}
@@ -452,7 +452,7 @@ def _sensitivity(query: Handle, norm: float) -> float:
 
 
 def change_at(handle: Handle) -> Change:
-    """Return the change of one unit as it arrives at a private value that is no query's."""
+    """Return the change of one unit as it arrives at a private value that is not a query's."""
     first, *chain = lineage(handle)
     source: Any = first.operation
     change: Change = source.initial()
@@ -491,7 +491,7 @@ def post(function: Callable[..., R], /, *inputs: Released[Any], **constants: Any
     inputs
         Released handles.
     constants
-        Numbers, texts, lists or mappings of such.
+        Numbers, str, lists or mappings of such.
 
     Raises
     ------
@@ -540,7 +540,7 @@ def parameter(release: Released[Any], name: str) -> Public[float]:
     Raises
     ------
     DeclarationError
-        If the handle is no release, or its mechanism has no such parameter.
+        If the handle is not a release, or its mechanism has no such parameter.
 
     Examples
     --------
@@ -660,7 +660,7 @@ def bindable(what: str, name: Any) -> None:
     Raises
     ------
     DeclarationError
-        If it is no identifier, or an argument of `run` itself.
+        If it is not an identifier, or an argument of `run` itself.
     """
     if not (isinstance(name, str) and name.isidentifier() and not iskeyword(name)):
         raise DeclarationError(

@@ -21,13 +21,11 @@ from adaptive_dp.graph.values import fresh, number, whole
 from adaptive_dp.noise.stream import Stream
 
 # -----------------------------------------------------------------------------
-# Going through a graph: upward from its ends, in order from its beginnings, and rewriting it.
+# Traversal of a graph: up from its outputs, in topological order, by a fold, and rewriting it.
 #
-# All of it is iterative, since a chain of steps may be longer than Python's stack is deep, and
-# linear
-# in the number of edges. What is gone through may be handles, nodes or their names: anything that
-# is
-# hashable, with a function that says what each reads.
+# All of it is iterative, since a sequence of steps may be longer than Python's stack is deep, and
+# linear in the number of edges. What is traversed may be handles, nodes or their names: anything
+# hashable, with a function that returns what each reads.
 
 
 K = TypeVar("K", bound=Hashable)
@@ -46,7 +44,7 @@ def inputs_and_bodies(handle: Handle) -> tuple[Handle, ...]:
 
 def upward(roots: Iterable[K], before: Callable[[K], Iterable[K]]) -> Iterator[K]:
     """Yield roots and all that they are computed from, each once, readers first (preorder)."""
-    seen: set[K] = set()  # without it, ways that meet again and again would take for ever
+    seen: set[K] = set()  # without it, paths that meet again would take exponential time
     stack = list(roots)[::-1]
     while stack:
         each = stack.pop()
@@ -70,18 +68,18 @@ def nearest(
     merge
         Returns the value where several are equally near.
     """
-    found = dict(roots)
+    values = dict(roots)
     steps = dict.fromkeys(roots, 0)
     queue = deque(roots)
     while queue:  # breadth first: all that is as near as this is merged before it is its turn
         each = queue.popleft()
         for other in before(each):
-            if other not in found:
-                found[other], steps[other] = found[each], steps[each] + 1
+            if other not in values:
+                values[other], steps[other] = values[each], steps[each] + 1
                 queue.append(other)
             elif steps[other] == steps[each] + 1:
-                found[other] = merge(found[other], found[each])
-    return found
+                values[other] = merge(values[other], values[each])
+    return values
 
 
 def ordered(roots: Iterable[K], before: Callable[[K], Iterable[K]]) -> Iterator[K]:
@@ -107,10 +105,10 @@ def folded(
     roots: Iterable[K], before: Callable[[K], Sequence[K]], make: Callable[[K, list[R]], R]
 ) -> dict[K, R]:
     """Return what ``make(each, values of what it reads)`` gives for roots and all above them."""
-    found: dict[K, R] = {}
+    values: dict[K, R] = {}
     for each in ordered(roots, before):
-        found[each] = make(each, [found[other] for other in before(each)])
-    return found
+        values[each] = make(each, [values[other] for other in before(each)])
+    return values
 
 
 def ancestors(*roots: Handle, bodies: bool = False) -> Iterator[Handle]:
@@ -182,21 +180,19 @@ def rewritten(
             if (state, result) != operation.body():
                 loop: Any = operation
                 operation = attrs.evolve(loop, state=state, result=result)
-        found = rebuilt(handle, above, operation)
-        return attrs.evolve(handle) if found is handle and handle in anew else found
+        new = rebuilt(handle, above, operation)
+        return attrs.evolve(handle) if new is handle and handle in anew else new
 
     return folded(roots, before, rewrite)
 
 
 # -----------------------------------------------------------------------------
-# A subgraph that runs several times: what repeats and selections have in common.
+# Loops: what repeats and selections have in common, and which handles are inside.
 #
 # A handle is inside of a loop exactly if it depends on the loop's state, through its inputs; an
-# inner
-# loop through its start and through what its body reads. So scope follows from the graph alone:
-# when
-# a handle was made does not matter. What shall be fresh in each round without reading the state is
-# made from the body's own handles (`in_each_round`), which depend on it.
+# inner loop through its start and through what its body reads. So scope follows from the graph
+# alone: when a handle was made does not matter. What shall be fresh in each round without reading
+# the state is made from the body's own handles (`in_each_round`), which depend on it.
 
 
 H = TypeVar("H", bound=Handle)
@@ -273,8 +269,8 @@ class Loop(Operation):
 
     def parameters(self) -> dict[str, Any]:
         """Return the operation's own parameters; the body is written on its own."""
-        found = super().parameters()
-        return {name: v for name, v in found.items() if name not in ("state", "result")}
+        parameters = super().parameters()
+        return {name: v for name, v in parameters.items() if name not in ("state", "result")}
 
     def rounds(self) -> int:
         """Return how many rounds there are, or may be expected."""
@@ -291,8 +287,8 @@ def in_each_round(handle: H, state: Handle) -> H:
     Of a query it is the query's input, so that the query can be released.
     """
     if isinstance(handle.operation, Query):
-        asked, *beside = handle.inputs
-        return attrs.evolve(handle, inputs=(in_each_round(asked, state), *beside))
+        private, *released = handle.inputs
+        return attrs.evolve(handle, inputs=(in_each_round(private, state), *released))
     return attrs.evolve(handle, operation=RoundInput(), inputs=(handle, state))
 
 
@@ -317,7 +313,7 @@ def fresh_in_each_round(kind: str, state: Handle, result: Handle) -> None:
     """Refuse a body that makes a release or a sample which is not inside of the loop.
 
     It would be drawn once and shared by all rounds, and whoever writes it in the body expects fresh
-    noise in each. That it was written there is told by when it was made; no scope follows from it.
+    noise in each. Only this warning uses when a handle was made; scope does not depend on it.
 
     Raises
     ------
@@ -344,8 +340,8 @@ def fresh_in_each_round(kind: str, state: Handle, result: Handle) -> None:
 def frontier(operation: Loop) -> tuple[Handle, ...]:
     """Return the handles from outside that the body reads, in the order in which it reads them."""
     state = operation.state
-    found = upward([operation.result], lambda h: h.inputs if state in h.states else ())
-    return tuple(handle for handle in found if state not in handle.states)
+    reached = upward([operation.result], lambda h: h.inputs if state in h.states else ())
+    return tuple(handle for handle in reached if state not in handle.states)
 
 
 # -----------------------------------------------------------------------------
@@ -363,7 +359,7 @@ class Repeat(Loop):
     Parameters
     ----------
     times
-        A whole number of at least 1.
+        An int of at least 1.
     """
 
     kind: ClassVar[str] = "repeat"
@@ -374,7 +370,7 @@ class Repeat(Loop):
     def _whole(self, _: object, times: int) -> None:
         if not (whole(times) is not None and 1 <= times <= 10**9):
             raise DeclarationError(
-                f"repeat's times must be a whole number between 1 and 10^9, got {times!r}"
+                f"repeat's times must be an int between 1 and 10^9, got {times!r}"
             )
 
     def label(self) -> str:
@@ -475,7 +471,7 @@ def repeat(
 
 
 # -----------------------------------------------------------------------------
-# What a selection's run is compared by; alone here, since plan documents name it.
+# The result of one run of a selection; documents name it ``select.scored/1``.
 
 
 def scored(value: Any, score: Any) -> dict[str, Any]:
@@ -536,12 +532,12 @@ class Select(Loop):
         """Return K, by inversion: ``p_{k+1} = p_k (1 - gamma) (k + eta) / (k + 1)``."""
         high, middle, low = stream.words(3).tolist()
         with localcontext(Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN)):
-            left = (Decimal(high << 128 | middle << 64 | low) + Decimal("0.5")) / 2**192
+            remaining = (Decimal(high << 128 | middle << 64 | low) + Decimal("0.5")) / 2**192
             eta, gamma = Decimal(self.shape), Decimal(self.stopping)
             chance = _first(eta, gamma)
             count = 1
-            while left > chance:
-                left -= chance
+            while remaining > chance:  # inversion: count the atoms below the uniform draw
+                remaining -= chance
                 chance *= (1 - gamma) * (count + eta) / (count + 1)
                 count += 1
         return count
@@ -556,19 +552,19 @@ class Select(Loop):
         (word,) = stream.words(1).tolist()
         return fresh(candidates[word * len(candidates) >> 64])
 
-    def better(self, best: Any, candidate: Any, found: dict[str, Any]) -> dict[str, Any]:
+    def better(self, best: Any, candidate: Any, released: dict[str, Any]) -> dict[str, Any]:
         """Return the better of two rounds; of equal ones the first, as good as a random one.
 
         Rounds are independent and alike, so which of equal ones stands first is random.
         """
-        if not isinstance(found, dict) or not {"score", "value"} <= set(found):
+        if not isinstance(released, dict) or not {"score", "value"} <= set(released):
             raise RunError(
                 "a selection's body must return a mapping with 'value' and 'score', as dp.select "
                 "writes it; nothing was released"
             )
-        score = _number(found["score"])
-        this = {"candidate": candidate, "score": score, "value": found["value"]}
-        return this if best is None or score > best["score"] else best
+        score = _number(released["score"])
+        run = {"candidate": candidate, "score": score, "value": released["value"]}
+        return run if best is None or score > best["score"] else best
 
 
 @lru_cache(maxsize=64)  # every draw begins with it, at the same precision
@@ -584,7 +580,7 @@ def _first(eta: Decimal, gamma: Decimal) -> Decimal:
 
 
 def _number(score: Any) -> float:
-    """Return a released score; what is no number is the worst."""
+    """Return a released score; what is not a number is the worst."""
     try:
         number = float(score)
     except (TypeError, ValueError, OverflowError):
@@ -613,7 +609,7 @@ def select(
         to learn the subgraph. What depends on its arguments is fresh in every run; all else is
         shared by all runs.
     candidates
-        Public values: numbers, texts, lists or mappings.
+        Public values: numbers, str, lists or mappings.
     tables
         Private tables, columns or queries: releases and samples that the body makes of its own
         handles of them are fresh in every run, whether or not they read the candidate.
@@ -662,20 +658,20 @@ def select(
     start = public(list(candidates))
     state: Released[Any] = Released(State())
     Select(shape, stopping, state=state, result=state)  # refuses both before the body is built
-    found = body(state, *own_handles("select", tables, state))
-    if not (isinstance(found, tuple) and len(found) == 2):
+    outputs = body(state, *own_handles("select", tables, state))
+    if not (isinstance(outputs, tuple) and len(outputs) == 2):
         raise DeclarationError(
             "select: the body must return two released handles, the value and its score, got "
-            f"{type(found).__name__}"
+            f"{type(outputs).__name__}"
         )
-    for what, handle in zip(("value", "score"), found, strict=True):
+    for what, handle in zip(("value", "score"), outputs, strict=True):
         if not isinstance(handle, Handle):
             raise DeclarationError(f"select: the {what} must be a released handle")
         if handle.visibility == "private":
             raise DeclarationError(
                 f"select: the {what} is private: {private_path(handle)}; release it first"
             )
-    result = post(scored, *found)
+    result = post(scored, *outputs)
     fresh_in_each_round("select", state, result)
     operation = Select(shape, stopping, state=state, result=result)
     return Released(operation, (start, *frontier(operation)))

@@ -41,7 +41,7 @@ class Free(_Number):
     grows), so weights say how the budget is shared.
 
     Type checkers see a subclass of float, so that ``Laplace(scale=Free("b"))`` fits a parameter
-    annotated as ``float``. At run time it is no number: whoever computes with one that has not
+    annotated as ``float``. At run time it is not a number: whoever computes with one that has not
     been calibrated gets a TypeError.
 
     Parameters
@@ -265,7 +265,7 @@ class Mechanism:
         ----------
         value
             A float64 array of the query's shape, a scalar's is (); a copy, free to change. What
-            the query gives, where `reads` says that it is no array.
+            the query gives, where `reads` says that it is not an array.
         stream
             All randomness is drawn from it.
         given
@@ -282,7 +282,7 @@ class Mechanism:
     def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of what is released, from the value's: by default the same.
 
-        A choice has the shape (); so has a value that is no array, unless it says another by a
+        A choice has the shape (); so has a value that is not an array, unless it says another by a
         property ``shape``.
         """
         return () if self.is_selection else value
@@ -307,7 +307,7 @@ class Mechanism:
         dimension
             The number of its coordinates.
         step
-            A number of which they are whole multiples, whatever the data; 0 where none is known.
+            A number whose integer multiples they are, whatever the data; 0 where none is known.
         """
         return self.loss(distance)
 
@@ -424,25 +424,40 @@ class Ranked(ABC):
 
 
 # -----------------------------------------------------------------------------
-# What mechanisms read that follow the data: a number with its local sensitivities, or a choice.
-#
-# Nouns. A *step* is one changed row: one added or removed, or one exchanged, as the query says.
-# The *distance* of two data sets is the least number of steps between them. The *local sensitivity
-# at distance k* of a number f at a data set x is the most that f moves in one step from any data
-# set within k steps of x: A_0 <= A_1 <= ..., and ``A_k(x) <= A_{k+1}(x')`` for neighbours x, x'.
+# Inputs of instance-based mechanisms: a number with its local sensitivities, or a choice with its
+# distance to instability. Distances between data sets are counted in changed rows.
 
 
 SLACK = 2.0**-43
-"""Relative error, upward, of what `Stability.smooth` returns."""
+"""Relative error, upward, of what `LocalSensitivity.smooth` returns."""
 
 
-class Stability(ABC):
-    """A private number in declared bounds, and how far it moves near the data.
+class LocalSensitivity(ABC):
+    """A private number f(x) in declared bounds, with its local sensitivity at every distance.
+
+    Subclass it for a query whose noise may follow the data: give `value`, `max_distance` and
+    `local`; the smooth sensitivity and the distances that mechanisms need are derived from them.
 
     Attributes
     ----------
     lower, upper
-        Bounds that do not depend on the data.
+        Bounds of f that do not depend on the data, in units of f.
+
+    Notes
+    -----
+    A *step* is one changed row: one added or removed, or one exchanged, as the query says. The
+    *distance* of two data sets is the least number of steps between them. The *local sensitivity
+    at distance k*, ``A_k(x)``, is the most that f moves in one step from any data set within k
+    steps of x. It obeys two laws: ``A_0 <= A_1 <= ...``, and ``A_k(x) <= A_{k+1}(x')`` for
+    neighbours x and x' (the data sets within k steps of x are within k + 1 steps of x').
+
+    References
+    ----------
+    Nissim, Raskhodnikova and Smith 2007, Definitions 2.1 and 2.2, and section 3.1.
+
+    See Also
+    --------
+    Choice : the same for a query that is not a number.
 
     Examples
     --------
@@ -450,7 +465,7 @@ class Stability(ABC):
     way from the (k+2)nd largest to 100:
 
     >>> import adaptive_dp as dp
-    >>> class Largest(dp.Stability):
+    >>> class Largest(dp.LocalSensitivity):
     ...     lower, upper = 0.0, 100.0
     ...
     ...     def __init__(self, values):
@@ -461,13 +476,13 @@ class Stability(ABC):
     ...         return self.values[-1]
     ...
     ...     @property
-    ...     def last(self):
+    ...     def max_distance(self):
     ...         return len(self.values) - 2
     ...
     ...     def local(self, distance):
-    ...         return self.upper - self.values[-2 - min(distance, self.last)]
+    ...         return self.upper - self.values[-2 - min(distance, self.max_distance)]
     >>> largest = Largest([10.0, 80.0, 95.0, 99.0])
-    >>> [largest.local(k) for k in range(4)], largest.within(10.0)
+    >>> [largest.local(k) for k in range(4)], largest.distance_above(10.0)
     ([5.0, 20.0, 90.0, 100.0], 1)
     >>> round(largest.smooth(beta=1.0), 3)
     12.18
@@ -483,14 +498,14 @@ class Stability(ABC):
 
     @property
     @abstractmethod
-    def last(self) -> int:
-        """A distance from which on the local sensitivity does not grow."""
+    def max_distance(self) -> int:
+        """A distance from which on the local sensitivity no longer grows, in steps."""
 
     @abstractmethod
     def local(self, distance: int) -> float:
-        """Return A_k at ``k = distance``, or a bound of it.
+        """Return A_k at ``k = distance``, or an upper bound of it.
 
-        A bound serves as well if it keeps the two laws above: at least A_k, and
+        An upper bound serves as well if it keeps the two laws of the class: it grows with k, and
         ``local_k(x) <= local_{k+1}(x')``. At most ``upper - lower``, to a relative 2^-50.
         """
 
@@ -501,8 +516,11 @@ class Stability(ABC):
         Raskhodnikova and Smith 2007, Def. 2.2). Too large by at most a relative `SLACK`, while it
         is above 1e-200 of the width (``beta k`` is then rounded by less than 2^-44).
         """
-        found = _largest(self.local, self.last, lambda k, a: math.exp(-beta * k) * a, least)
-        return found * (1 + SLACK / 2)
+        largest = _maximize(
+            self.local, self.max_distance, lambda k, a: math.exp(-beta * k) * a, least
+        )
+        # outward: S may only be too large, since the noise is scaled by it
+        return largest * (1 + SLACK / 2)
 
     def linear(self, slope: float, least: float = 0.0) -> float:
         """Return ``max_k A_k - slope k``, at least ``least``: it moves by at most ``slope`` a step.
@@ -510,17 +528,18 @@ class Stability(ABC):
         Where A_0 itself moves by no more, it is A_0. Never below A_0, and exact to 2^-42 of the
         width.
         """
-        found = _largest(self.local, self.last, lambda k, a: a - slope * k, least)
-        return found * (1 + SLACK / 2)
+        largest = _maximize(self.local, self.max_distance, lambda k, a: a - slope * k, least)
+        return largest * (1 + SLACK / 2)  # outward, as in `smooth`
 
-    def within(self, bound: float) -> int:
-        """Return the number of steps to where the local sensitivity exceeds ``bound``.
+    def distance_above(self, bound: float) -> int:
+        """Return the distance to the nearest data set whose local sensitivity exceeds ``bound``.
 
-        The least k with ``A_k > bound``; `FOREVER` where there is none. It moves by at most 1.
+        The least k with ``A_k > bound``; `FOREVER` where there is none. By the second law it moves
+        by at most 1 between neighbours. Found by doubling, then bisection: A_k grows with k.
         """
-        if self.local(self.last) <= bound:
+        if self.local(self.max_distance) <= bound:
             return FOREVER
-        low, high = -1, self.last
+        low, high = -1, self.max_distance
         step = 1
         while low + step < high and self.local(low + step) <= bound:
             low, step = low + step, 2 * step
@@ -555,8 +574,8 @@ class Choice:
     >>> leads = dp.Choice(index=0, distance=40)  # forty steps until another may lead
     >>> leads
     <private choice>
-    >>> told = dp.DistanceToInstability(epsilon=1.0, delta=1e-6)
-    >>> told.release(leads, SeededStream(1)), told.release(dp.Choice(0, 1), SeededStream(1))
+    >>> test = dp.DistanceToInstability(epsilon=1.0, delta=1e-6)
+    >>> test.release(leads, SeededStream(1)), test.release(dp.Choice(0, 1), SeededStream(1))
     (array(0.), array(nan))
     """
 
@@ -567,7 +586,7 @@ class Choice:
         return "<private choice>"
 
 
-def _largest(
+def _maximize(
     local: Callable[[int], float],
     last: int,
     weight: Callable[[int, float], float],
@@ -575,29 +594,30 @@ def _largest(
 ) -> float:
     """Return the maximum of ``weight(k, A_k)`` over k = 0, ..., last, and of ``least``.
 
-    The weight falls in k and grows in A_k, which grows in k: no k between two known ones weighs
-    more than the first of them would at the other's A. Where that is not above the best so far,
-    nothing between is looked at (branch and bound); what could be the largest is halved first.
+    The weight falls in k and grows in A_k, which grows in k. So ``weight(low + 1, A_high)`` bounds
+    the weight of every k in (low, high]: an interval whose bound is not above the best value so
+    far is skipped, and the interval of the largest bound is halved first (branch and bound).
     """
-    here = local(0)
-    best = max(least, weight(0, here))
+    local_0 = local(0)
+    best = max(least, weight(0, local_0))
     queue: list[tuple[float, int, int, float]] = []
-    top = local(last) if last > 0 else here
+    local_last = local(last) if last > 0 else local_0
     low, step = 0, 1
-    while low < last and weight(low + 1, top) > best:  # not beyond where all is too light
+    # intervals of doubling lengths, up to where even A_last would weigh too little
+    while low < last and weight(low + 1, local_last) > best:
         high = min(last, low + step)
-        there = local(high)
-        best = max(best, weight(high, there))
-        queue.append((-weight(low + 1, there), low, high, there))
+        local_high = local(high)
+        best = max(best, weight(high, local_high))
+        queue.append((-weight(low + 1, local_high), low, high, local_high))
         low, step = high, 2 * step
     heapq.heapify(queue)
     while queue and -queue[0][0] > best:
-        _, low, high, there = heapq.heappop(queue)
+        _, low, high, local_high = heapq.heappop(queue)
         if high - low < 2:
             continue
         middle = (low + high) // 2
-        between = local(middle)
-        best = max(best, weight(middle, between))
-        heapq.heappush(queue, (-weight(low + 1, between), low, middle, between))
-        heapq.heappush(queue, (-weight(middle + 1, there), middle, high, there))
+        local_middle = local(middle)
+        best = max(best, weight(middle, local_middle))
+        heapq.heappush(queue, (-weight(low + 1, local_middle), low, middle, local_middle))
+        heapq.heappush(queue, (-weight(middle + 1, local_high), middle, high, local_high))
     return best

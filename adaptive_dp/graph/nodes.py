@@ -1,11 +1,27 @@
-"""The graph above a plan's outputs: order, names, digests, groups and loops."""
+"""From handles to nodes: the graph of a plan's outputs, its names, digests, groups and loops.
+
+The second of the four forms of a release (handle, node, term, certificate row; see
+`adaptive_dp.graph.compile`). Handles are expressions; `structure` makes nodes of those that lead to
+a plan's outputs, in one topological order:
+
+* Private transforms, queries and public values that are written twice are one node (`Merged`). A
+  release, which is random, is a node of its own each time that it is written.
+* A *digest* identifies a node by its operation and its inputs' digests (`digests`); equal random
+  nodes (two releases of one query) are numbered in the order in which the outputs, sorted by name,
+  lead to them. Else a digest depends neither on outputs, names or other branches, nor on the order
+  in which handles were made. Digests make up a plan's fingerprint and seed simulations.
+* A *name* is for people, unique in the plan (`names`).
+
+A `Structure` is then shown as a `networkx` graph (`graph`), written as a document (`to_document`),
+compiled to a term, and run.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -24,51 +40,137 @@ from adaptive_dp.graph.handles import (
     SourceOperation,
     part_title,
 )
-from adaptive_dp.graph.loops import Loop, inputs_and_bodies, nearest, ordered, upward
+from adaptive_dp.graph.loops import Loop, State, inputs_and_bodies, nearest, ordered, upward
 from adaptive_dp.graph.mechanism import Free, Mechanism
 from adaptive_dp.graph.operation import Operation
 from adaptive_dp.graph.registry import Function, is_own, name_of
 
 # -----------------------------------------------------------------------------
-# Parameters as JSON values: the leaves of plan documents, and what digests are made of.
+# The nodes of a plan, as everything above this module sees them.
 
 
-def encode(value: Any) -> Any:
-    """Return a parameter as JSON.
+Path = tuple[str, ...]
+"""An output's names, outermost first, or the names of groups or loops around a node."""
 
-    Raises
-    ------
-    DocumentError
-        If it has no form in a document.
+
+@frozen(eq=False)
+class Node:
+    """A handle in a plan: an operation with its place in the graph.
+
+    Parameters
+    ----------
+    handle
+        The expression.
+    name
+        Unique in the plan.
+    digest
+        SHA-256, hexadecimal; equal for nodes that compute the same.
+    inputs
+        Names of the nodes that it reads.
+    group
+        Names of the groups around it, outermost first.
+    loops
+        Names of the repeats whose body it is in, outermost first.
+    outputs
+        The outputs that are this node.
+    rank
+        Its position in the graph's order: its inputs have lower ranks.
     """
-    return _CODEC.write(value, "a parameter")
+
+    handle: Handle
+    name: str
+    digest: str
+    inputs: tuple[str, ...]
+    group: Path
+    loops: Path
+    outputs: tuple[Path, ...]
+    rank: int
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """The key of its random stream in a simulation: four 32-bit words of its digest."""
+        return tuple(int(self.digest[i : i + 8], 16) for i in range(0, 32, 8))
 
 
-def _free(value: Free, place: str) -> dict[str, Any]:
-    return {"free": value.name, "weight": value.weight}
+@frozen(eq=False)
+class Structure:
+    """All nodes, in topological order, by name; groups are names around nodes, not nodes.
+
+    Parameters
+    ----------
+    nodes
+        By name.
+    groups
+        Each group's handle by its title.
+    by_handle
+        The node's name by the identity of a handle; a group's handle stands for its result.
+    ranks
+        The position of each handle, those of groups too, by its identity.
+    """
+
+    nodes: dict[str, Node]
+    groups: dict[str, Handle]
+    by_handle: dict[int, str] = field(repr=False)
+    ranks: dict[int, int] = field(repr=False)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes.values())
+
+    def lineage(self, node: Node) -> list[Node]:
+        """Return a private node and all it comes from, each the first input of the next."""
+        steps = [node]
+        while steps[-1].handle.inputs:
+            steps.append(self.of(steps[-1].handle.inputs[0]))
+        return steps[::-1]
+
+    def of(self, handle: Handle) -> Node:
+        """Return the node of a handle."""
+        return self.nodes[self.by_handle[id(handle)]]
 
 
-def _function(value: Function, place: str) -> dict[str, Any]:
-    return {"function": value.name}
+def structure(outputs: Sequence[tuple[Path, Handle]]) -> Structure:
+    """Return the nodes that ``outputs`` need, and no others."""
+    merged = Merged([handle for _, handle in outputs])
+    named: dict[int, list[Path]] = {}
+    for path, handle in outputs:
+        named.setdefault(id(merged.of(handle)), []).append(path)
+    groups = titles(merged)
+    around = memberships(merged, groups)
+    name = names(merged, named, around)
+    digest = digests(merged)
+    nodes = [
+        Node(
+            handle,
+            name[id(handle)],
+            digest[id(handle)],
+            tuple(dict.fromkeys(name[id(merged.of(i))] for i in _inputs_shown(handle))),
+            tuple(around.get(id(handle), ())),
+            tuple(name[id(loop)] for loop in merged.loops[id(handle)]),
+            tuple(named.get(id(handle), ())),
+            merged.rank[id(handle)],
+        )
+        for handle in merged.order
+    ]
+    by_handle = {i: name[id(h)] for i, h in merged.canonical.items()}
+    return Structure({node.name: node for node in nodes}, groups, by_handle, merged.rank)
 
 
-def _mechanism(value: Mechanism, place: str) -> dict[str, Any]:
-    named = {"mechanism": name_of(type(value), type(value).__name__)}
-    return named | {k: _CODEC.write(v, f"{place}.{k}") for k, v in value.parameters().items()}
-
-
-_CODEC = Codec(DocumentError, {Free: _free, Function: _function, Mechanism: _mechanism})
+def _inputs_shown(handle: Handle) -> Sequence[Handle]:
+    """Return a node's inputs; of a loop its start and its body's result."""
+    if isinstance(handle.operation, Loop):
+        return handle.inputs[0], handle.operation.result
+    return handle.inputs
 
 
 # -----------------------------------------------------------------------------
-# Handles become nodes: what is written twice is one, loops are entered, groups set aside.
+# Merging: which handles are one node, and in which loops and groups each is.
 
 
 class Merged:
     """The nodes of a graph, as handles.
 
-    What they are and their order follow from the graph alone: from the outputs in their order, and
-    from each handle's inputs in theirs. When a handle was made does not enter.
+    Which they are, and their order, follow from the graph alone: from the outputs in their order,
+    and from each handle's inputs in theirs. When a handle was made does not matter.
 
     Parameters
     ----------
@@ -82,13 +184,13 @@ class Merged:
     canonical
         Each handle's node (a group's is that of its result), by identity.
     rank
-        Where a handle stands among all, aliases included; inputs come before their readers.
+        The position of each handle among all, aliases included; inputs come before their readers.
     loops
         The loops whose body a node is in, outermost first.
     groups
         The groups around each node's value, with their names.
-    told
-        What each handle's operation is, as `described`.
+    described
+        Each handle's operation, as `describe` returns it.
     """
 
     def __init__(self, roots: Sequence[Handle]) -> None:
@@ -97,7 +199,7 @@ class Merged:
         self.rank: dict[int, int] = {}
         self.loops: dict[int, tuple[Handle, ...]] = {}
         self.groups: dict[int, list[tuple[Handle, str]]] = {}
-        self.told: dict[int, list[Any]] = {}
+        self.described: dict[int, list[Any]] = {}
         self._keys: dict[int, str] = {}
         self._first: dict[tuple[str, tuple[int, ...]], Handle] = {}
         self._enclosing = _Enclosing(roots)
@@ -128,27 +230,27 @@ class Merged:
         key = self._key(handle)
         loops = self._enclosing.loops(handle)
         if operation.visibility != "released" and not operation.random:
-            # only within one body: a round's step is run again, an equal one outside is not
-            place = (key, tuple(id(loop) for loop in loops))
-            first = self._first.setdefault(place, handle)
+            # within one body only: a round's step is run again, an equal one outside is not
+            scope = tuple(id(loop) for loop in loops)
+            first = self._first.setdefault((key, scope), handle)
             if first is not handle:
                 self.canonical[id(handle)] = first
                 return
         self.canonical[id(handle)] = handle
-        # what is random, a round's state, or a function that the digest cannot tell from
-        # another (two closures of one code) is itself alone, and so is what reads it
-        alone = operation.random or operation.kind in ("state", "post")
-        self._keys[id(handle)] = f"{key}/{self.rank[id(handle)]}" if alone else key
+        # never merged, nor is what reads it: what is random, a round's state, or a function that
+        # the digest cannot tell from another (two closures of one code)
+        unique = operation.random or operation.kind in ("state", "post")
+        self._keys[id(handle)] = f"{key}/{self.rank[id(handle)]}" if unique else key
         self.loops[id(handle)] = loops
         self.order.append(handle)
 
     def _key(self, handle: Handle) -> str:
-        """Return what is equal for handles that compute the same from the same nodes."""
+        """Return a key that is equal for handles that compute the same from the same nodes."""
         operation = handle.operation
         inputs = [self._keys[id(self.of(i))] for i in handle.inputs]
-        self.told[id(handle)] = told = described(operation)
-        # the class itself: of two from outside of the library even the names may be equal
-        key: Any = [*told, id(type(operation)), inputs]
+        self.described[id(handle)] = description = describe(operation)
+        # the class itself: two third-party classes may share even their names
+        key: Any = [*description, id(type(operation)), inputs]
         if isinstance(operation, Loop):
             key.append(self._keys[id(self.of(operation.result))])
         return digest(key)
@@ -182,10 +284,42 @@ class _Enclosing:
         return self._chains[state]
 
 
-def described(operation: Operation) -> list[Any]:
-    """Return what an operation is, as JSON values: its kind and its parameters.
+# -----------------------------------------------------------------------------
+# Digests: operations and parameters as JSON values, and their SHA-256.
 
-    Kinds name the library's own operations; others may share one, so their class is named too.
+
+def encode(value: Any) -> Any:
+    """Return a parameter as JSON.
+
+    Raises
+    ------
+    DocumentError
+        If it has no form in a document.
+    """
+    return _CODEC.write(value, "a parameter")
+
+
+def _free(value: Free, place: str) -> dict[str, Any]:
+    return {"free": value.name, "weight": value.weight}
+
+
+def _function(value: Function, place: str) -> dict[str, Any]:
+    return {"function": value.name}
+
+
+def _mechanism(value: Mechanism, place: str) -> dict[str, Any]:
+    named = {"mechanism": name_of(type(value), type(value).__name__)}
+    return named | {k: _CODEC.write(v, f"{place}.{k}") for k, v in value.parameters().items()}
+
+
+_CODEC = Codec(DocumentError, {Free: _free, Function: _function, Mechanism: _mechanism})
+
+
+def describe(operation: Operation) -> list[Any]:
+    """Return an operation as JSON values: its kind and its parameters.
+
+    A kind names one of the library's own operations; third-party classes may share a kind, so
+    theirs is followed by the class's module and name.
     """
     kind, cls = operation.kind, type(operation)
     if not is_own(cls):
@@ -201,49 +335,45 @@ def digest(value: Any) -> str:
     return hashlib.sha256(JSON.encode(value).encode()).hexdigest()
 
 
-# -----------------------------------------------------------------------------
-# Names of nodes by what they are: the digests that make up a plan's fingerprint.
-
-
 def digests(nodes: Merged) -> dict[int, str]:
     """Return each node's digest; equal random nodes are told apart by their order in the graph."""
     result: dict[int, str] = {}
-    twins: dict[str, int] = {}
+    copies: dict[str, int] = {}
     for handle in nodes.order:
         operation = handle.operation
         reads = handle.inputs
         if isinstance(operation, Loop):  # what its body reads is in its result, in no order
             reads = reads[:1]
-        parts = [*nodes.told[id(handle)], [result[id(nodes.of(i))] for i in reads]]
+        parts = [*nodes.described[id(handle)], [result[id(nodes.of(i))] for i in reads]]
         if isinstance(operation, Loop):
             parts.append(result[id(nodes.of(operation.result))])
         if operation.kind == "state":
             loop = nodes.loops[id(handle)][-1]
             start = result[id(nodes.of(loop.inputs[0]))]
             parts += [start, loop.operation.parameters()]
-        found = digest([*parts, len(nodes.loops[id(handle)])])
+        node_digest = digest([*parts, len(nodes.loops[id(handle)])])
         if operation.random:
-            twins[found] = twins.get(found, -1) + 1
-            found = digest([found, twins[found]])
-        result[id(handle)] = found
+            copies[node_digest] = copies.get(node_digest, -1) + 1
+            node_digest = digest([node_digest, copies[node_digest]])
+        result[id(handle)] = node_digest
     return result
 
 
 # -----------------------------------------------------------------------------
-# Which groups are around which nodes.
+# Groups around nodes.
 
 
 def titles(nodes: Merged) -> dict[str, Handle]:
     """Return the groups by title, outermost first; groups of one name are numbered."""
-    wrappers = [wrapper for found in nodes.groups.values() for wrapper in found]
+    wrappers = [wrapper for around in nodes.groups.values() for wrapper in around]
     # the outermost group comes last: it reads the others
     wrappers.sort(key=lambda wrapper: -nodes.rank[id(wrapper[0])])
-    left = Counter(name for _, name in wrappers)
-    several = {name for name, count in left.items() if count > 1}
+    remaining = Counter(name for _, name in wrappers)
+    repeated = {name for name, count in remaining.items() if count > 1}
     result = {}
     for handle, name in wrappers:
-        result[f"{name} {left[name]}" if name in several else name] = handle
-        left[name] -= 1
+        result[f"{name} {remaining[name]}" if name in repeated else name] = handle
+        remaining[name] -= 1
     return result
 
 
@@ -262,15 +392,12 @@ def memberships(nodes: Merged, groups: dict[str, Handle]) -> dict[int, list[str]
 # -----------------------------------------------------------------------------
 # Names of nodes, for people.
 #
-# An output's node has the output's name. Any other is named by what it does (``count``, a release's
-# own name, ``noisy_count``), after the groups that it is in (``share.count``). Where several do the
-# same, the output to which each leads on the shortest way tells them apart: ``count (mean)``; where
-# several are as near, what their names begin with: ``partition (towns)`` for ``towns.A`` and
-# ``towns.B``. Those that lead to the same one are numbered in the graph's order: ``count (mean)``,
-# ``count 2 (mean)``.
-
-
-Path = tuple[str, ...]
+# An output's node has the output's name. Any other is named by its operation (``count``, a
+# release's own name, ``noisy_count``), after the groups that it is in (``share.count``). Where
+# several have the same operation, the output to which each leads on the shortest path tells them
+# apart: ``count (mean)``; where several outputs are as near, the beginning that their names share:
+# ``partition (towns)`` for ``towns.A`` and ``towns.B``. Those that lead to the same output are
+# numbered in the graph's order: ``count (mean)``, ``count 2 (mean)``.
 
 
 def names(
@@ -302,46 +429,50 @@ def names(
     ends = {handle: min(named[id(handle)]) for handle in nodes.order if id(handle) in named}
     for handle, path in sorted(ends.items(), key=lambda pair: pair[1]):
         name = ".".join(path)
-        claim(handle, name, _literal(name) + "_{}")
-    owners = nearest(ends, nodes.before, _common)
+        claim(handle, name, _escaped(name) + "_{}")
+    owners = nearest(ends, nodes.before, _common_prefix)
     rest = [handle for handle in nodes.order if id(handle) not in result]
     released = [handle for handle in rest if isinstance(handle.operation, Release)]
     others = [handle for handle in rest if not isinstance(handle.operation, Release)]
-    # releases choose before the private nodes that they read, which nobody asks for by name
+    # releases are named before the private nodes that they read, which are seldom referred to
     for kind in (released, others):
         for base, same in _by_base(kind, groups).items():
-            # what only a step reads that is written twice leads nowhere: the first one is the node
+            # no output: what only a merged duplicate reads, since the first copy is the node
             owned = [".".join(owners.get(handle, ())) for handle in same]
-            alone = len(same) == 1 and base not in taken
-            several = len(set(owned)) > 1 or base in taken
+            unambiguous = len(same) == 1 and base not in taken
+            ambiguous = len(set(owned)) > 1 or base in taken
             for handle, owner in zip(same, owned, strict=True):
-                if alone or not several or not owner:
-                    claim(handle, base, _literal(base) + "_{}")
+                if unambiguous or not ambiguous or not owner:
+                    claim(handle, base, _escaped(base) + "_{}")
                 else:
-                    claim(handle, f"{base} ({owner})", f"{_literal(base)} {{}} ({_literal(owner)})")
+                    claim(
+                        handle,
+                        f"{base} ({owner})",
+                        f"{_escaped(base)} {{}} ({_escaped(owner)})",
+                    )
     return result
 
 
 def _by_base(handles: Iterable[Handle], groups: dict[int, list[str]]) -> dict[str, list[Handle]]:
-    found: dict[str, list[Handle]] = {}
+    by_base: dict[str, list[Handle]] = {}
     for handle in handles:
         prefix = "".join(f"{g}." for g in groups.get(id(handle), ()))
-        found.setdefault(prefix + _base(handle), []).append(handle)
-    return found
+        by_base.setdefault(prefix + _operation_name(handle), []).append(handle)
+    return by_base
 
 
-def _common(one: Path, other: Path) -> Path:
-    """Return what two outputs' paths begin with, or the first of them."""
-    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
-    return tuple(name for name, _ in pairs) or min(one, other)
+def _common_prefix(first: Path, second: Path) -> Path:
+    """Return the names that two outputs' paths share at the beginning, or the lesser path."""
+    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
+    return tuple(name for name, _ in pairs) or min(first, second)
 
 
-def _literal(name: str) -> str:
+def _escaped(name: str) -> str:
     return name.replace("{", "{{").replace("}", "}}")
 
 
-def _base(handle: Handle) -> str:
-    """Return what a node does."""
+def _operation_name(handle: Handle) -> str:
+    """Return the name of a node's operation."""
     operation = handle.operation
     if isinstance(operation, Release):
         return operation.name or f"noisy_{handle.inputs[0].operation.kind}"
@@ -351,128 +482,7 @@ def _base(handle: Handle) -> str:
 
 
 # -----------------------------------------------------------------------------
-# The graph above a plan's outputs: order, names, digests, groups and loops.
-#
-# Handles are expressions; here they become nodes. Private transforms, queries and public values
-# that
-# are written twice are one node. A digest names a node by what it is: its operation and its
-# inputs' digests; equal random nodes (two releases of one query) are told apart by the order in
-# which
-# the outputs, sorted by name, lead to them. Else digests do not depend on outputs, on names, or on
-# other branches, and on the order in which handles were made nothing depends.
-
-
-@frozen(eq=False)
-class Node:
-    """A node of the plan.
-
-    Parameters
-    ----------
-    handle
-        The expression.
-    name
-        Unique in the plan.
-    digest
-        Hexadecimal; equal for nodes that compute the same.
-    inputs
-        Names of the nodes that it reads.
-    group
-        Names of the groups around it, outermost first.
-    loops
-        Names of the repeats whose body it is in, outermost first.
-    outputs
-        The outputs that are this node.
-    rank
-        Where it stands in the graph: its inputs have lower ranks.
-    """
-
-    handle: Handle
-    name: str
-    digest: str
-    inputs: tuple[str, ...]
-    group: Path
-    loops: Path
-    outputs: tuple[Path, ...]
-    rank: int
-
-    @property
-    def key(self) -> tuple[int, ...]:
-        """What tells its seeded stream from those of other nodes: four words of its digest."""
-        return tuple(int(self.digest[i : i + 8], 16) for i in range(0, 32, 8))
-
-
-@frozen(eq=False)
-class Structure:
-    """All nodes, in topological order, by name; groups are names around nodes, not nodes.
-
-    Parameters
-    ----------
-    nodes
-        By name.
-    groups
-        Each group's handle by its title.
-    by_handle
-        The node's name by the identity of a handle; a group's handle stands for its result.
-    ranks
-        Where each handle stands, by its identity: those of groups, too.
-    """
-
-    nodes: dict[str, Node]
-    groups: dict[str, Handle]
-    by_handle: dict[int, str] = field(repr=False)
-    ranks: dict[int, int] = field(repr=False)
-
-    def __iter__(self) -> Iterator[Node]:
-        return iter(self.nodes.values())
-
-    def lineage(self, node: Node) -> list[Node]:
-        """Return a private node and all it comes from, each the first input of the next."""
-        steps = [node]
-        while steps[-1].handle.inputs:
-            steps.append(self.of(steps[-1].handle.inputs[0]))
-        return steps[::-1]
-
-    def of(self, handle: Handle) -> Node:
-        """Return the node of a handle."""
-        return self.nodes[self.by_handle[id(handle)]]
-
-
-def structure(outputs: Sequence[tuple[Path, Handle]]) -> Structure:
-    """Return the structure above ``outputs``; what none of them needs is not in it."""
-    merged = Merged([handle for _, handle in outputs])
-    named: dict[int, list[Path]] = {}
-    for path, handle in outputs:
-        named.setdefault(id(merged.of(handle)), []).append(path)
-    groups = titles(merged)
-    around = memberships(merged, groups)
-    name = names(merged, named, around)
-    digest = digests(merged)
-    nodes = [
-        Node(
-            handle,
-            name[id(handle)],
-            digest[id(handle)],
-            tuple(dict.fromkeys(name[id(merged.of(i))] for i in _reads(handle))),
-            tuple(around.get(id(handle), ())),
-            tuple(name[id(loop)] for loop in merged.loops[id(handle)]),
-            tuple(named.get(id(handle), ())),
-            merged.rank[id(handle)],
-        )
-        for handle in merged.order
-    ]
-    by_handle = {i: name[id(h)] for i, h in merged.canonical.items()}
-    return Structure({node.name: node for node in nodes}, groups, by_handle, merged.rank)
-
-
-def _reads(handle: Handle) -> Sequence[Handle]:
-    """Return a node's inputs; what a repeat's body reads, the body's nodes show."""
-    if isinstance(handle.operation, Loop):
-        return handle.inputs[0], handle.operation.result
-    return handle.inputs
-
-
-# -----------------------------------------------------------------------------
-# The plan as a networkx graph, for drawings and for anyone's own algorithms.
+# The plan as a networkx graph, for drawings and for users' own algorithms.
 
 
 def graph(structure: Structure, adaptive: Sequence[str] = ()) -> nx.DiGraph[str]:
@@ -490,26 +500,26 @@ def graph(structure: Structure, adaptive: Sequence[str] = ()) -> nx.DiGraph[str]
     for node in structure:
         for name in node.inputs:
             result.add_edge(name, node.name)
-    _steps(result, structure, adaptive)
+    _adaptive_edges(result, structure, adaptive)
     return result
 
 
-def _steps(result: nx.DiGraph[str], structure: Structure, adaptive: Sequence[str]) -> None:
+def _adaptive_edges(result: nx.DiGraph[str], structure: Structure, adaptive: Sequence[str]) -> None:
     """Add an edge from each step of a session to what the next one releases."""
     ends = {".".join(path): node.name for node in structure for path in node.outputs}
     seen: set[str] = set()
     last = ""
 
     def new(name: str) -> list[str]:
-        return [each for each in structure.nodes[name].inputs if each not in seen]
+        return [i for i in structure.nodes[name].inputs if i not in seen]
 
     for step in adaptive:
-        found = [] if ends[step] in seen else list(upward([ends[step]], new))
-        seen.update(found)
-        for name in found:
+        added = [] if ends[step] in seen else list(upward([ends[step]], new))
+        seen.update(added)
+        for name in added:
             node = structure.nodes[name]
-            paid = isinstance(node.handle.operation, Release | Loop) and not node.loops
-            if last and paid and not result.has_edge(last, node.name):
+            costs = isinstance(node.handle.operation, Release | Loop) and not node.loops
+            if last and costs and not result.has_edge(last, node.name):
                 result.add_edge(last, node.name, kind="adaptive")
         last = ends[step]
 
@@ -519,7 +529,7 @@ def _attributes(node: Node, structure: Structure) -> dict[str, Any]:
     label = operation.label()
     if isinstance(operation, PartOperation):
         label = part_title(node.handle)
-    loops = [_title(structure.nodes[name]) for name in node.loops]
+    loops = [_loop_title(structure.nodes[name]) for name in node.loops]
     attributes: dict[str, Any] = {
         "kind": operation.kind,
         "label": label,
@@ -535,6 +545,115 @@ def _attributes(node: Node, structure: Structure) -> dict[str, Any]:
     return attributes
 
 
-def _title(node: Node) -> str:
+def _loop_title(node: Node) -> str:
     assert isinstance(node.handle.operation, Loop)
     return f"{node.name}: {node.handle.operation.label()}"
+
+
+# -----------------------------------------------------------------------------
+# The plan as a document: JSON values, nodes in order, outputs by path (read by `document`).
+
+
+FORMAT = "adaptive-dp/plan/2"
+"""The format of plan documents and its version."""
+
+
+def to_document(
+    structure: Structure, outputs: Sequence[tuple[Path, Handle]], delta: float
+) -> dict[str, Any]:
+    """Return a plan as JSON values: nodes in order, outputs by path."""
+    return excerpt(structure, outputs, delta, ())[0]
+
+
+def excerpt(
+    structure: Structure,
+    outputs: Sequence[tuple[Path, Handle]],
+    delta: float,
+    without: Collection[str],
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return a plan as JSON values without some of its nodes, and the digests of those it reads.
+
+    Parameters
+    ----------
+    structure, outputs, delta
+        The plan.
+    without
+        Names of the nodes that the reader has already. `document.load` refuses such an excerpt;
+        `document.loaded` reads it, given these nodes' handles by the ids in the second value.
+    """
+    writer = _Writer(structure, frozenset(without))
+    document = {
+        "format": FORMAT,
+        "delta": delta,
+        "nodes": writer.nodes(None),
+        "outputs": [
+            {"path": list(path), "node": writer.reference(handle)} for path, handle in outputs
+        ],
+    }
+    return document, writer.read
+
+
+class _Writer:
+    """The entries of a structure's nodes and groups; inputs are named by their ids."""
+
+    def __init__(self, structure: Structure, without: frozenset[str] = frozenset()) -> None:
+        self.structure, self.without = structure, without
+        self.read: dict[str, str] = {}
+        self.groups = {id(h): self._unused(f"group {t}") for t, h in structure.groups.items()}
+
+    def nodes(self, loop: str | None) -> list[dict[str, Any]]:
+        """Return the entries of a loop's body, or of what is in no loop: inputs before readers."""
+        inside = [n for n in self.structure if _innermost(n) == loop and n.name not in self.without]
+        nodes = [n for n in inside if not _is_state(n)]
+        entries = [(n.rank, self._node(n)) for n in nodes]
+        of = {n.name for n in inside}
+        groups = self.structure.groups.values()
+        rank = self.structure.ranks
+        entries += [
+            (rank[id(h)], self._group(h)) for h in groups if self.structure.of(h).name in of
+        ]
+        return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
+
+    def reference(self, handle: Handle) -> str:
+        """Return the id of a handle's entry."""
+        node = self.structure.of(handle)
+        name = self.groups.get(id(handle)) or node.name
+        if node.name in self.without:
+            self.read[name] = node.digest
+        return name
+
+    def _unused(self, title: str) -> str:
+        while title in self.structure.nodes:
+            title += "'"
+        return title
+
+    def _node(self, node: Node) -> dict[str, Any]:
+        operation = node.handle.operation
+        entry: dict[str, Any] = {"id": node.name, "kind": name_of(type(operation), operation.kind)}
+        if isinstance(operation, Loop):
+            return entry | self._loop(node, operation)
+        if node.handle.inputs:
+            entry["inputs"] = [self.reference(i) for i in node.handle.inputs]
+        return entry | {k: encode(v) for k, v in operation.parameters().items()}
+
+    def _loop(self, node: Node, operation: Loop) -> dict[str, Any]:
+        return {
+            "inputs": [self.reference(node.handle.inputs[0])],
+            **operation.parameters(),
+            "state": self.structure.of(operation.state).name,
+            "body": self.nodes(node.name),
+            "result": self.reference(operation.result),
+        }
+
+    def _group(self, handle: Handle) -> dict[str, Any]:
+        inputs = [self.reference(i) for i in handle.inputs]
+        entry = {"id": self.reference(handle), "kind": "group", "inputs": inputs}
+        return entry | handle.operation.parameters()
+
+
+def _innermost(node: Node) -> str | None:
+    return node.loops[-1] if node.loops else None
+
+
+def _is_state(node: Node) -> bool:
+    return isinstance(node.handle.operation, State)

@@ -102,14 +102,14 @@ class Operation:
     """The domain that the first input must have; None where any will do."""
 
     is_rowwise: ClassVar[bool] = False
-    """True where what becomes of a unit's rows hangs on those rows and on the plan, and on no other
-    row: a unit that is left out then changes nothing for others."""
+    """True where what becomes of a unit's rows depends on those rows and on the plan, and on no
+    other row: a unit that is left out then changes nothing for others."""
 
     max_released_inputs: ClassVar[int] = 0
     """How many released inputs a private operation may read beside its private one."""
 
     alias: ClassVar[bool] = False
-    """True where a handle is no node of its own: it stands for its first input."""
+    """True where a handle is not a node of its own: it stands for its first input."""
 
     def states(self, handle: Handle) -> frozenset[Handle]:
         """Return the states of loops on which a handle of this operation depends."""
@@ -168,7 +168,7 @@ class Operation:
     def rehearse(self, inputs: Sequence[Any]) -> None:
         """Try, before a run reads any data, what may fail for reasons that are not the data's.
 
-        What fails in `run` of a private operation is withheld; what fails here is told.
+        What fails in `run` of a private operation is withheld; what fails here is shown.
 
         Parameters
         ----------
@@ -272,7 +272,7 @@ class Query(Operation):
         return 1
 
     def step(self, domain: Any) -> float:
-        """Return a number of which every coordinate is a whole multiple, as a float, exactly.
+        """Return a number whose integer multiples all coordinates are, as a float, exactly.
 
         Whatever the data; 0 where none is known.
         """
@@ -281,7 +281,7 @@ class Query(Operation):
     def contributions(self, value: Any) -> Contributions:
         """Return how far the query's value would move, in l2, if a row were left out.
 
-        Defined where the value is a sum over rows: what a row adds hangs on that row and on the
+        Defined where the value is a sum over rows: what a row adds depends on that row and on the
         plan alone, whatever the other rows are.
 
         Parameters
@@ -295,7 +295,7 @@ class Query(Operation):
             Shape (rows,): whose each row is, and a bound for the value as `run` computes it,
             rounding included; exactly 0 only where nothing at all would change.
         """
-        raise NotImplementedError(f"{type(self).__name__} is no sum over rows")
+        raise NotImplementedError(f"{type(self).__name__} is not a sum over rows")
 
     def present(self, value: Any) -> Any:
         """Return a released value in the form that its reader expects (post-processing)."""

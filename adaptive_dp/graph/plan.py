@@ -1,4 +1,8 @@
-"""A plan: the graph above the outputs that are wanted."""
+"""`Pipeline`, the plan of an analysis: its outputs with all that they need, and its verbs.
+
+A plan is immutable and holds handles; nodes, terms and certificates are made of them when they are
+first needed (see `adaptive_dp.graph.compile` for the four forms of a release).
+"""
 
 from __future__ import annotations
 
@@ -23,8 +27,7 @@ from adaptive_dp.extensions import provided
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.certificate import Certificate, plan_text
 from adaptive_dp.graph.certify import OURS, certificate, stamped
-from adaptive_dp.graph.codec import to_document
-from adaptive_dp.graph.compile import Charge, releases
+from adaptive_dp.graph.compile import ReleasePath, releases
 from adaptive_dp.graph.errors import CalibrationError, DeclarationError, LeakError, NeighborError
 from adaptive_dp.graph.handles import (
     Handle,
@@ -38,7 +41,7 @@ from adaptive_dp.graph.handles import (
 )
 from adaptive_dp.graph.loops import Loop, ancestors, rewritten
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.nodes import Node, Structure, described, digest, graph, structure
+from adaptive_dp.graph.nodes import Node, Structure, describe, digest, graph, structure, to_document
 from adaptive_dp.graph.operation import UNBOUNDED, Operation, Query
 from adaptive_dp.graph.run import Result, execute, watch
 from adaptive_dp.graph.values import (
@@ -56,43 +59,45 @@ from adaptive_dp.graph.values import (
 # Arguments of certificates and calibrations, checked.
 
 
-def asked(chosen: Iterable[Accountant[Any]]) -> tuple[Accountant[Any], ...]:
-    """Return the accountants, or refuse what is none.
+def check_accountants(chosen: Iterable[Accountant[Any]]) -> tuple[Accountant[Any], ...]:
+    """Return the accountants as a tuple, or refuse what is not an accountant.
 
     Raises
     ------
     DeclarationError
-        If there are none, one is a name or a class, or carries a name that is another's.
+        If there are none, one is a str or a class, or two have the same name.
     """
-    what = "accountants must be instances such as accountants.Renyi()"
-    found = anything(chosen)
-    if not found:
-        raise DeclarationError(f"{what}, got none; leave the argument out to ask all of them")
-    for one in found:
-        fits = not isinstance(one, type) and all(
-            hasattr(one, name) for name in ("name", "start", "compose", "epsilon")
+    rule = "accountants must be instances such as accountants.Renyi()"
+    instances = anything(chosen)
+    if not instances:
+        raise DeclarationError(f"{rule}, got none; leave the argument out to ask all of them")
+    for each in instances:
+        fits = not isinstance(each, type) and all(
+            hasattr(each, name) for name in ("name", "start", "compose", "epsilon")
         )
-        shown = f"the class {one.__name__}; write {one.__name__}()" if isinstance(one, type) else ""
+        shown = (
+            f"the class {each.__name__}; write {each.__name__}()" if isinstance(each, type) else ""
+        )
         if not fits:
-            raise DeclarationError(f"{what}, got {shown or repr(one)}")
-        ours = OURS.get(one.name)
-        if ours is not None and type(one) is not type(ours):
+            raise DeclarationError(f"{rule}, got {shown or repr(each)}")
+        ours = OURS.get(each.name)
+        if ours is not None and type(each) is not type(ours):
             raise DeclarationError(
-                f"{type(one).__module__}.{type(one).__qualname__} calls itself {one.name!r}, which "
-                "is the name of an accountant of the library: certificates would say that it "
-                "found what it did not; give it another name"
+                f"{type(each).__module__}.{type(each).__qualname__} calls itself {each.name!r}, "
+                "which is the name of an accountant of the library: certificates would "
+                "name the wrong one; rename it"
             )
-    names = [one.name for one in found]
+    names = [each.name for each in instances]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise DeclarationError(
             f"two accountants are called {', '.join(map(repr, twice))}; ask one of them"
         )
-    return found
+    return instances
 
 
-def certified_at(delta: float) -> float:
-    """Return a delta in [0, 1), or refuse what is none."""
+def check_delta(delta: float) -> float:
+    """Return a delta in [0, 1), or refuse it."""
     try:
         return accountants.errors.probability("delta", delta, below_one=True)
     except accountants.DomainError as error:
@@ -100,7 +105,7 @@ def certified_at(delta: float) -> float:
 
 
 # -----------------------------------------------------------------------------
-# What a plan must be, checked when it is built.
+# The rules of a plan, checked when it is built: no private value gets out but by a release.
 
 
 Path = tuple[str, ...]
@@ -108,7 +113,7 @@ DEPTH = 64
 """Parts and samples may be nested this deep."""
 
 
-def checked(
+def check_outputs(
     outputs: Mapping[str, Any] | Sequence[tuple[Path, Handle]],
 ) -> list[tuple[Path, Handle]]:
     """Return the outputs as (path, handle) pairs, sorted by path: step 2 before step 10.
@@ -116,13 +121,13 @@ def checked(
     Raises
     ------
     LeakError
-        If an output or an input of a step in the open is private.
+        If an output or an input of post-processing is private.
     NeighborError
         If data sets have different neighbour relations.
     DeclarationError
-        If there are no outputs, or two data sets carry one name.
+        If there are no outputs, or two data sets share a name.
     """
-    flat = list(_flat((), outputs)) if isinstance(outputs, Mapping) else list(outputs)
+    flat = list(_flatten((), outputs)) if isinstance(outputs, Mapping) else list(outputs)
     if not flat:
         raise DeclarationError("a plan needs at least one output: Pipeline(name=released_handle)")
     for name, handle in flat:
@@ -131,12 +136,12 @@ def checked(
                 f"output {'.'.join(name)!r} is private: {private_path(handle)}; release it first, "
                 "for example with .release(dp.Laplace(scale=...))"
             )
-    _distinct([name for name, _ in flat])
+    _check_paths([name for name, _ in flat])
     sources: dict[str, SourceOperation] = {}
     for handle in ancestors(*(handle for _, handle in flat), bodies=True):
-        flows(handle)
+        check_flow(handle)
         if isinstance(handle.operation, SourceOperation):
-            declared(handle.operation, sources)
+            check_declaration(handle.operation, sources)
     for name, handle in flat:
         # a whole loop depends on no state of its own
         if handle.states:
@@ -144,24 +149,22 @@ def checked(
                 f"output {'.'.join(name)!r} reads what belongs to the body of a loop from outside "
                 "of it; return it as (a part of) the round's result"
             )
-    return sorted(flat, key=lambda pair: [*map(_counted, pair[0])])
+    return sorted(flat, key=lambda pair: [*map(_natural_order, pair[0])])
 
 
-def _counted(name: str) -> tuple[Any, ...]:
-    """Return a key that orders names as people count: whole numbers in them by size."""
-    parts = re.split("([0-9]+)", name)  # texts at even places, digits at odd ones
+def _natural_order(name: str) -> tuple[Any, ...]:
+    """Return a key that orders names as people count: digits in them by their value."""
+    parts = re.split("([0-9]+)", name)  # letters at even indices, digits at odd ones
     numbers = [part.lstrip("0") for part in parts[1::2]]
     sizes = [(len(digits), digits) for digits in numbers]
     return [x for pair in zip(parts[::2], [*sizes, ()], strict=True) for x in pair], name
 
 
-def _distinct(paths: Sequence[Path]) -> None:
+def _check_paths(paths: Sequence[Path]) -> None:
     """Refuse two outputs of one path, and an output inside of another."""
     for names in paths:
         if not (bool(names) and all(isinstance(name, str) and name != "" for name in names)):
-            raise DeclarationError(
-                f"an output's name must be a text that is not empty, got {list(names)!r}"
-            )
+            raise DeclarationError(f"an output's name must be a non-empty str, got {list(names)!r}")
     counts = Counter(paths)
     for names in paths:
         inner = any(names[:i] in counts for i in range(1, len(names)))
@@ -172,13 +175,13 @@ def _distinct(paths: Sequence[Path]) -> None:
             )
 
 
-def _flat(prefix: Path, outputs: Mapping[Any, Any]) -> Iterator[tuple[Path, Handle]]:
+def _flatten(prefix: Path, outputs: Mapping[Any, Any]) -> Iterator[tuple[Path, Handle]]:
     for name, value in outputs.items():
         where = (*prefix, str(name))
         if isinstance(value, Mapping):
             if not value:
                 raise DeclarationError(f"output {'.'.join(where)!r} is an empty mapping")
-            yield from _flat(where, value)
+            yield from _flatten(where, value)
         elif isinstance(value, Handle):
             yield where, value
         else:
@@ -188,7 +191,7 @@ def _flat(prefix: Path, outputs: Mapping[Any, Any]) -> Iterator[tuple[Path, Hand
             )
 
 
-def flows(handle: Handle) -> None:
+def check_flow(handle: Handle) -> None:
     """Check that private values flow along one input, and out through releases only."""
     kind = handle.operation.kind
     inside = [i.visibility == "private" for i in handle.inputs]
@@ -209,7 +212,7 @@ def flows(handle: Handle) -> None:
             )
         admitted(query, handle.inputs[0].inputs[0].domain, handle.domain, len(inside) - 1)
         handle.domain.premises(handle)
-        _limited(handle)
+        _check_rows_bounded(handle)
     elif handle.visibility == "private":
         if isinstance(handle.operation, SourceOperation):
             if inside:
@@ -238,19 +241,19 @@ def flows(handle: Handle) -> None:
         raise DeclarationError(f"a {kind} value has no inputs")
 
 
-def _limited(release: Handle) -> None:
+def _check_rows_bounded(release: Handle) -> None:
     """Check that something bounds the rows of a unit on the way to a release."""
-    first, *chain = lineage(release.inputs[0])
+    first, *steps = lineage(release.inputs[0])
     source = first.operation
     if not isinstance(source, SourceOperation):
-        raise DeclarationError(f"the way to {release!r} does not begin at a dataset")
+        raise DeclarationError(f"the path to {release!r} does not begin at a dataset")
     change = source.initial()
     regions = 0
-    for handle in chain:
+    for handle in steps:
         part = isinstance(handle.operation, PartOperation)
         regions += part or isinstance(handle.operation, SampleOperation)
-        whole = not part or handle.inputs[0].domain.whole_units
-        if whole or change.rows != UNBOUNDED:  # bounds in each part bound no sum over the parts
+        one_part = not part or handle.inputs[0].domain.whole_units
+        if one_part or change.rows != UNBOUNDED:  # a bound in each part does not bound their sum
             change = handle.operation.change(change)
         else:
             break
@@ -260,23 +263,21 @@ def _limited(release: Handle) -> None:
             "data set with dataset(unit=..., rows_per_unit=...), a 'bound' node in a document"
         )
     if not (regions <= DEPTH):
-        raise DeclarationError(
-            f"parts and samples are nested {regions} deep, more than {DEPTH}: no accountant follows"
-        )
+        raise DeclarationError(f"parts and samples are nested {regions} deep, the limit is {DEPTH}")
 
 
-def declared(operation: SourceOperation, sources: dict[str, SourceOperation]) -> None:
-    """Take in a data set, unless it is declared otherwise, or under other neighbours."""
-    for known in sources.values():
-        if known.neighbors != operation.neighbors:
+def check_declaration(operation: SourceOperation, sources: dict[str, SourceOperation]) -> None:
+    """Add a data set to ``sources``, or refuse it if its name or neighbours conflict."""
+    for other in sources.values():
+        if other.neighbors != operation.neighbors:
             raise NeighborError(
-                f"the data sets {known.name!r} ({known.neighbors}) and {operation.name!r} "
+                f"the data sets {other.name!r} ({other.neighbors}) and {operation.name!r} "
                 f"({operation.neighbors}) have different neighbour relations; declare both with "
                 "the same neighbors=..."
             )
-    known = sources.get(operation.name, operation)
+    earlier = sources.get(operation.name, operation)
     # digests, since == would take 1 and True for one category
-    if known is not operation and digest(described(known)) != digest(described(operation)):
+    if earlier is not operation and digest(describe(earlier)) != digest(describe(operation)):
         raise DeclarationError(
             f"two different data sets are named {operation.name!r}; declare it once and reuse the "
             "handle, or give the other another name"
@@ -293,24 +294,24 @@ Outputs = Sequence[tuple[Path, Handle]]
 
 def free_weights(nodes: Structure) -> dict[str, list[float]]:
     """Return the weights under each free parameter's name."""
-    found: dict[str, list[float]] = {}
+    weights: dict[str, list[float]] = {}
     for node in nodes:
         if isinstance(node.handle.operation, Release):
             for free in node.handle.operation.mechanism.free().values():
-                found.setdefault(free.name, []).append(free.factor)
-    return found
+                weights.setdefault(free.name, []).append(free.factor)
+    return weights
 
 
 def solve(
     outputs: Outputs, epsilon: float, delta: float, chosen: Sequence[Accountant[Any]]
 ) -> list[tuple[Path, Handle]]:
     """Return the outputs with every free parameter solved (see `Pipeline.calibrate`)."""
-    return scaled(outputs, multiplier(outputs, epsilon, delta, chosen))
+    return scale_free(outputs, multiplier(outputs, epsilon, delta, chosen))
 
 
-def scaled(outputs: Outputs, multiplier: float) -> list[tuple[Path, Handle]]:
+def scale_free(outputs: Outputs, multiplier: float) -> list[tuple[Path, Handle]]:
     """Return the outputs with every free parameter at a multiple of its weight."""
-    return mapped(outputs, lambda mechanism: mechanism.fixed(multiplier))
+    return map_mechanisms(outputs, lambda mechanism: mechanism.fixed(multiplier))
 
 
 def multiplier(
@@ -326,17 +327,19 @@ def multiplier(
             "dp.Laplace(scale=dp.Free('b'))"
         )
 
-    def cost(multiple: float, asked: Sequence[Accountant[Any]]) -> tuple[float, Any]:
-        worlds = accountants.worlds(compiler.term(releases(structure(scaled(outputs, multiple)))))
-        answers = [accountants.measure(worlds, a, delta=delta) for a in asked]
-        known = [a for a in answers if a.bounds is not None]
-        if not known:
+    def cost(multiple: float, candidates: Sequence[Accountant[Any]]) -> tuple[float, Any]:
+        worlds = accountants.worlds(
+            compiler.term(releases(structure(scale_free(outputs, multiple))))
+        )
+        answers = [accountants.measure(worlds, a, delta=delta) for a in candidates]
+        bounded = [a for a in answers if a.bounds is not None]
+        if not bounded:
             return math.inf, None
-        best = min(known, key=lambda a: a.bounds.upper if a.bounds else math.inf)
+        best = min(bounded, key=lambda a: a.bounds.upper if a.bounds else math.inf)
         return (best.bounds.upper if best.bounds else math.inf), best.accountant
 
     try:
-        # the accountant that is tightest near the target, then the one that is so at the answer
+        # all accountants find the neighbourhood of the answer, the tightest one there the answer
         start = least_noise(lambda m: cost(m, chosen)[0], epsilon, digits=1e-2)
         _, tightest = cost(start, chosen)
         return least_noise(lambda m: cost(m, [tightest])[0], epsilon, start=start)
@@ -346,7 +349,7 @@ def multiplier(
         ) from None
 
 
-def substituted(outputs: Outputs, values: Mapping[str, float]) -> list[tuple[Path, Handle]]:
+def fix_free(outputs: Outputs, values: Mapping[str, float]) -> list[tuple[Path, Handle]]:
     """Return the outputs with free parameters set by name, each times its weight."""
     values = {name: number(value) for name, value in values.items()}
     for name, value in values.items():
@@ -354,13 +357,15 @@ def substituted(outputs: Outputs, values: Mapping[str, float]) -> list[tuple[Pat
             raise DeclarationError(f"{name} must be a {POSITIVE}, got {value!r}")
 
     def change(mechanism: Mechanism) -> Mechanism:
-        found = {k: f for k, f in mechanism.free().items() if f.name in values}
-        return evolved(mechanism, **{k: values[f.name] * f.factor for k, f in found.items()})
+        free = {k: f for k, f in mechanism.free().items() if f.name in values}
+        return evolved(mechanism, **{k: values[f.name] * f.factor for k, f in free.items()})
 
-    return mapped(outputs, change)
+    return map_mechanisms(outputs, change)
 
 
-def mapped(outputs: Outputs, change: Callable[[Mechanism], Mechanism]) -> list[tuple[Path, Handle]]:
+def map_mechanisms(
+    outputs: Outputs, change: Callable[[Mechanism], Mechanism]
+) -> list[tuple[Path, Handle]]:
     """Return the outputs with every mechanism changed; handles that stay are kept."""
 
     def changed(handle: Handle) -> Operation:
@@ -371,8 +376,8 @@ def mapped(outputs: Outputs, change: Callable[[Mechanism], Mechanism]) -> list[t
         same = mechanism is operation.mechanism
         return operation if same else evolve(operation, mechanism=mechanism)
 
-    found = rewritten([handle for _, handle in outputs], changed)
-    return [(path, found[handle]) for path, handle in outputs]
+    new = rewritten([handle for _, handle in outputs], changed)
+    return [(path, new[handle]) for path, handle in outputs]
 
 
 # -----------------------------------------------------------------------------
@@ -390,18 +395,18 @@ def diff(old: Structure, new: Structure) -> str:
 
 def _lines(old: Structure, new: Structure) -> Iterator[str]:
     before, after = Counter(n.digest for n in old), Counter(n.digest for n in new)
-    gone = [n for n in old if before[n.digest] > after[n.digest]]
-    come = {n.name: n for n in new if after[n.digest] > before[n.digest]}
-    for node in gone:
-        other = come.get(node.name)
+    removed = [n for n in old if before[n.digest] > after[n.digest]]
+    added = {n.name: n for n in new if after[n.digest] > before[n.digest]}
+    for node in removed:
+        other = added.get(node.name)
         if other is None:
             yield f"- {node.name}: {_text(node)}"
         elif _text(node) != _text(other):
             yield f"~ {node.name}: {_text(node)} -> {_text(other)}"
-            come.pop(node.name)
+            added.pop(node.name)
         else:  # the node is the same, what it reads is not: that shows upstream
-            come.pop(node.name)
-    for node in come.values():
+            added.pop(node.name)
+    for node in added.values():
         yield f"+ {node.name}: {_text(node)}"
     paths = [{path: n.name for n in s for path in n.outputs} for s in (old, new)]
     for path in sorted(set(paths[0]) ^ set(paths[1])):
@@ -413,7 +418,7 @@ def _text(node: Node) -> str:
 
 
 # -----------------------------------------------------------------------------
-# A plan: the graph above the outputs that are wanted.
+# The plan that users hold: declare, certify, calibrate, run, draw, write.
 
 
 class Pipeline:
@@ -430,9 +435,9 @@ class Pipeline:
     Raises
     ------
     LeakError
-        If an output is private, with the way from the data to it.
+        If an output is private, with the path from the data to it.
     DeclarationError
-        If neighbour relations are mixed, or two data sets carry one name.
+        If neighbour relations are mixed, or two data sets share a name.
 
     Examples
     --------
@@ -444,10 +449,10 @@ class Pipeline:
     """
 
     def __init__(self, **outputs: Any) -> None:
-        self._outputs = tuple(checked(outputs))
+        self._outputs = tuple(check_outputs(outputs))
         self._delta = 0.0
         self._adaptive: tuple[str, ...] = ()
-        self._charges: tuple[dict[str, Any], list[Charge]] | None = None
+        self._charges: tuple[dict[str, Any], list[ReleasePath]] | None = None
 
     @classmethod
     def of(
@@ -463,7 +468,7 @@ class Pipeline:
         depend on all before it.
         """
         plan = cls.__new__(cls)
-        plan._outputs = tuple(checked(outputs))
+        plan._outputs = tuple(check_outputs(outputs))
         plan._delta = accountants.errors.probability("delta", delta, below_one=True)
         plan._adaptive = tuple(adaptive)
         plan._charges = None
@@ -520,7 +525,7 @@ class Pipeline:
 
     @cached_property
     def term(self) -> Term:
-        """What one unit can touch, as a term for the accountants.
+        """What one unit can be exposed to, as a term for the accountants.
 
         Examples
         --------
@@ -530,7 +535,7 @@ class Pipeline:
         >>> plan.term
         Sequential(parts=(Spend(loss=Laplace(epsilon=0.5), name='n'),))
         """
-        return compiler.term(self._priced(to_document(self)))
+        return compiler.term(self._release_paths(self.to_document()))
 
     @cached_property
     def graph(self) -> nx.DiGraph[str]:
@@ -626,9 +631,9 @@ class Pipeline:
         -------  -----------------  --------  ------  -----  ------
         n        Gaussian(sigma=5)  1 (l2)    mu 0.2  1      100.0%
         """
-        delta = self._delta if delta is None else certified_at(delta)
-        chosen = asked(accountants)
-        document = to_document(self)
+        delta = self._delta if delta is None else check_delta(delta)
+        chosen = check_accountants(accountants)
+        document = self.to_document()
         return certificate(
             self.structure,
             document,
@@ -636,33 +641,33 @@ class Pipeline:
             delta,
             chosen,
             adaptive=bool(self._adaptive),
-            charges=self._priced(document),
+            paths=self._release_paths(document),
         )
 
-    def _priced(self, document: Mapping[str, Any]) -> list[Charge]:
-        """Return the releases, whose losses are computed once.
+    def _release_paths(self, document: Mapping[str, Any]) -> list[ReleasePath]:
+        """Return the releases with their paths, whose losses are computed once.
 
-        As long as the plan is what it was: a parameter that somebody's mechanism keeps in a list
-        can be changed.
+        ``document`` is the plan's, written just now: they are computed again where it differs from
+        that of the last call, since a third-party mechanism may keep a parameter in a mutable list.
         """
         if self._charges is None or self._charges[0] != document:
             self._charges = fresh(document), releases(self.structure)
         return self._charges[1]
 
     @cached_property
-    def _paper(self) -> Certificate:
+    def _certificate(self) -> Certificate:
         return self.certify()
 
-    def _stamped(self, seed: int | None) -> Certificate:
+    def _run_certificate(self, seed: int | None) -> Certificate:
         """Return the certificate of a run.
 
-        It is computed once, as long as the plan is what it was: a parameter that somebody's
-        mechanism keeps in a list can be changed.
+        It is computed once, and again where the plan's document has changed since: a third-party
+        mechanism may keep a parameter in a mutable list.
         """
-        paper = self._paper
-        if to_document(self) != paper.plan:
-            paper = Pipeline.of(self._outputs, self._delta, adaptive=self._adaptive).certify()
-        return stamped(paper, seed)
+        certificate = self._certificate
+        if self.to_document() != certificate.plan:
+            certificate = Pipeline.of(self._outputs, self._delta, adaptive=self._adaptive).certify()
+        return stamped(certificate, seed)
 
     def measure(
         self,
@@ -679,7 +684,7 @@ class Pipeline:
         Raises
         ------
         DeclarationError
-            If ``accountant`` is none, such as its name or its class.
+            If ``accountant`` is not an accountant, such as a str or a class.
 
         Examples
         --------
@@ -690,10 +695,10 @@ class Pipeline:
         >>> plan.measure(accountants.Basic(), only=lambda name: name == "b").bounds.upper
         0.25
         """
-        delta = self._delta if delta is None else certified_at(delta)
-        asked((accountant,))
-        kept = pruned(self.term, only)
-        return accountants.measure(kept, accountant, delta=delta)
+        delta = self._delta if delta is None else check_delta(delta)
+        check_accountants((accountant,))
+        part = pruned(self.term, only)
+        return accountants.measure(part, accountant, delta=delta)
 
     def calibrate(
         self,
@@ -723,7 +728,7 @@ class Pipeline:
         >>> plan.certify()
         <certificate epsilon=1 delta=1e-06 by gaussian>
         """
-        solved = solve(self._outputs, epsilon, certified_at(delta), asked(accountants))
+        solved = solve(self._outputs, epsilon, check_delta(delta), check_accountants(accountants))
         return Pipeline.of(solved, delta)
 
     def with_delta(self, delta: float) -> Pipeline:
@@ -737,7 +742,7 @@ class Pipeline:
         >>> plan.certify().epsilon, plan.with_delta(1e-6).certify().epsilon < 1
         (inf, True)
         """
-        return Pipeline.of(self._outputs, certified_at(delta), adaptive=self._adaptive)
+        return Pipeline.of(self._outputs, check_delta(delta), adaptive=self._adaptive)
 
     def fix(self, **values: float) -> Pipeline:
         """Return the plan with the free parameters of given names set: ``value * weight``.
@@ -756,7 +761,7 @@ class Pipeline:
                 f"no free parameter is named {', '.join(sorted(unknown))}; free are "
                 f"{', '.join(sorted(self.free)) or 'none'}"
             )
-        return Pipeline.of(substituted(self._outputs, values), self._delta)
+        return Pipeline.of(fix_free(self._outputs, values), self._delta)
 
     def run(self, /, *, progress: bool = False, **data: Any) -> Result:
         """Return the released values, with noise from the operating system's secure source.
@@ -802,7 +807,7 @@ class Pipeline:
         Parameters
         ----------
         seed
-            A whole number of at least 0; equal seeds give equal noise.
+            An int of at least 0; equal seeds give equal noise.
         progress
             As for `run`.
         data
@@ -821,7 +826,7 @@ class Pipeline:
         number = whole(seed)
         if not (number is not None and number >= 0):
             raise DeclarationError(
-                f"simulate's seed must be a whole number of at least 0, got {seed!r}; for noise "
+                f"simulate's seed must be an int of at least 0, got {seed!r}; for noise "
                 "from the operating system use run"
             )
         return execute(self, data, seed=number, watch=watch(progress))
@@ -892,7 +897,7 @@ class Pipeline:
         >>> document["format"], [node["kind"] for node in document["nodes"]]
         ('adaptive-dp/plan/2', ['dataset', 'count', 'release'])
         """
-        return to_document(self)
+        return to_document(self.structure, self._outputs, self._delta)
 
     def to_json(self) -> str:
         """Return the plan document as JSON text.

@@ -1,4 +1,4 @@
-"""What the library itself defines, by public name; and users' functions."""
+"""The public names that documents have for the library's own code, and for users' functions."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ def name_of(cls: Any, name: str) -> str:
 
 def own_function(name: str) -> Callable[..., Any]:
     """Return the library's function of a public name, which must be one of `FUNCTIONS`."""
-    found: Callable[..., Any] = locate(FUNCTIONS[name])
-    return found
+    function: Callable[..., Any] = locate(FUNCTIONS[name])
+    return function
 
 
 def operation(kind: str) -> Any:
@@ -162,9 +162,9 @@ class Function:
             return cls(public, function)
         module = getattr(function, "__module__", None) or ""
         name = getattr(function, "__qualname__", None) or ""
-        if module and name and "<" not in name and found(module, name) is function:
+        if module and name and "<" not in name and find_attribute(module, name) is function:
             return cls(f"{module}:{name}", function)
-        body = repr(described(function))
+        body = repr(fingerprint(function))
         return cls(f"lambda:{hashlib.sha256(body.encode()).hexdigest()[:16]}", function)
 
     @classmethod
@@ -205,7 +205,7 @@ class Function:
                 f"the plan calls {self.name}, but module {module!r} cannot be imported "
                 f"({type(error).__name__})"
             ) from None
-        function = found(module, name)
+        function = find_attribute(module, name)
         if not callable(function) or home(function) != module:
             raise RunError(f"the plan calls {self.name}, but {module!r} defines no such function")
         return function  # type: ignore[no-any-return]
@@ -217,7 +217,7 @@ def permitted(allow: Collection[str]) -> tuple[str, ...]:
     Raises
     ------
     DeclarationError
-        If it is no list of module names; one text is none, since parts of it are texts too.
+        If it is not a list of module names; a single str is not, since its characters are str too.
     """
     try:
         return texts(allow)
@@ -225,10 +225,10 @@ def permitted(allow: Collection[str]) -> tuple[str, ...]:
         raise DeclarationError(f"allow must be a list of module names: {error}") from None
 
 
-def found(module: str, name: str) -> Any:
+def find_attribute(module: str, name: str) -> Any:
     """Return what a module holds under a qualified name, or None.
 
-    The way leads through classes alone: not into another module, nor into a function's insides.
+    The path leads through classes alone: not into another module, nor into a function's insides.
     """
     target: Any = sys.modules.get(module)
     for i, part in enumerate(name.split(".")):
@@ -244,30 +244,30 @@ def home(value: Any) -> Any:
     return getattr(owner, "__module__", None)
 
 
-def described(value: Any) -> Any:
-    """Return what tells a value from others, the same in each interpreter of one version.
+def fingerprint(value: Any) -> Any:
+    """Return a description that identifies a value, the same in each interpreter of one version.
 
     Functions are their code with what is nested in it, their defaults and what they close over;
-    numbers, texts, arrays, lists and mappings are themselves; anything else is its type. What is
-    not a number or a text is told once, by a digest, however often it is met: a value of a few
-    parts can have more ways through it than there is time for.
+    numbers, str, arrays, lists and mappings are themselves; anything else is its type. What is not
+    a number or a str is described once, under a digest, however often it is met: shared parts can
+    make the number of paths through a value exponential.
     """
     walk = _Walk()
     root, _ = walk.of(value, 0)
-    return root, sorted(walk.told.items())
+    return root, sorted(walk.descriptions.items())
 
 
 class _Walk:
-    """A way through a value and all that it holds."""
+    """A traversal of a value and all that it holds."""
 
     def __init__(self) -> None:
-        self.told: dict[str, Any] = {}
-        self._known: dict[int, tuple[Any, str]] = {}  # with the value, lest its id is given anew
+        self.descriptions: dict[str, Any] = {}
+        self._known: dict[int, tuple[Any, str]] = {}  # with the value: its id must not be reused
         self._around: dict[int, int] = {}
 
     def of(self, value: Any, depth: int) -> tuple[Any, float]:
         """Return what stands for a value, and the depth of the outermost value around it that it
-        holds again: while it holds one, what it is hangs on where it stands.
+        holds again: while it holds one, its description depends on its position.
         """  # noqa: D205
         if value is None or isinstance(value, bool | int | float | complex | str | bytes | range):
             return (type(value).__name__, repr(value)), math.inf
@@ -282,22 +282,22 @@ class _Walk:
 
         def inner(part: Any) -> Any:
             nonlocal outermost
-            found, least = self.of(part, depth + 1)
+            description, least = self.of(part, depth + 1)
             outermost = min(outermost, least)
-            return found
+            return description
 
-        told = _told(value, inner)
+        description = _describe(value, inner)
         del self._around[key]
-        name = hashlib.sha256(repr(told).encode()).hexdigest()
-        self.told[name] = told
+        name = hashlib.sha256(repr(description).encode()).hexdigest()
+        self.descriptions[name] = description
         if outermost < depth:
             return name, outermost
         self._known[key] = value, name
         return name, math.inf
 
 
-def _told(value: Any, inner: Callable[[Any], Any]) -> Any:
-    """Return what a value is, its parts as ``inner`` returns them."""
+def _describe(value: Any, inner: Callable[[Any], Any]) -> Any:
+    """Return a value's description, with its parts as ``inner`` describes them."""
     if isinstance(value, types.CodeType):
         shape = (value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount)
         names = (value.co_names, value.co_varnames, value.co_freevars, value.co_cellvars)
@@ -314,7 +314,7 @@ def _told(value: Any, inner: Callable[[Any], Any]) -> Any:
         array = np.ascontiguousarray(value)
         return "array", array.dtype.str, value.shape, hashlib.sha256(array.tobytes()).hexdigest()
     if isinstance(value, dict):
-        return "mapping", [(inner(k), inner(v)) for k, v in value.items()]  # whose order is theirs
+        return "mapping", [(inner(k), inner(v)) for k, v in value.items()]  # in their order
     if isinstance(value, set | frozenset):
         return "set", sorted(repr(inner(part)) for part in value)
     if isinstance(value, list | tuple):

@@ -22,7 +22,7 @@ from adaptive_dp.data.memory import MemoryRows
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.certificate import Certificate, claim_lines, result_html, result_text, stamp
 from adaptive_dp.graph.certify import certificate, stamped
-from adaptive_dp.graph.compile import Charge, releases
+from adaptive_dp.graph.compile import ReleasePath, releases
 from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
 from adaptive_dp.graph.handles import (
     Handle,
@@ -43,15 +43,15 @@ if TYPE_CHECKING:
     from adaptive_dp.graph.plan import Pipeline
 
 # -----------------------------------------------------------------------------
-# Bars that show how far a run is: rounds done, of a number that is public.
+# Progress bars: rounds done, of a number of rounds that is public.
 
 
 Watch = Callable[[Node, int], Iterable[int]]
-"""Yields the rounds of a node, and may show how far it is."""
+"""Yields the rounds of a node, and may show progress."""
 
 
 def watch(progress: bool) -> Watch:
-    """Return what shows rounds, or what does not.
+    """Return a function that shows progress bars, or one that does not.
 
     Raises
     ------
@@ -89,23 +89,23 @@ def bars(node: Node, rounds: int) -> Iterable[int]:
         redirect_stdout=node.handle.visibility != "private",
         redirect_stderr=node.handle.visibility != "private",
     )
-    return _shown(progress, node.name, rounds)
+    return _with_bar(progress, node.name, rounds)
 
 
-def _shown(progress: Any, name: str, rounds: int) -> Iterator[int]:
+def _with_bar(progress: Any, name: str, rounds: int) -> Iterator[int]:
     with progress:
         yield from progress.track(range(rounds), description=name)
 
 
 # -----------------------------------------------------------------------------
-# How much noise a run's outputs carry, estimated from what was released.
+# The expected noise of a run's outputs: a parametric bootstrap of released values.
 
 
 FAILURES = (Exception, SystemExit)
-"""What a user's functions may raise on other noise than they got."""
+"""What a user's functions may raise on noise other than that of the run."""
 
 
-def spread(
+def expected_noise(
     outputs: Iterable[tuple[Path, Handle]],
     structure: Structure,
     raw: Mapping[str, Any],
@@ -120,39 +120,42 @@ def spread(
     released is released: whatever fails here costs its own estimate and no more.
     """
     outputs = list(outputs)
-    known = {name: _exact(structure.nodes[name], raw) for name in _releases(outputs, structure)}
-    drawn = [pair for pair in outputs if not known.get(structure.of(pair[1]).name)]
-    reached = _reached(drawn, structure)
-    again = [n for n in structure if n.name in reached and not n.loops]
-    samples: dict[str, list[Any]] = {n.name: [] for n in again}
-    failed: set[str] = set()  # functions that fail on other noise than they got
+    exact = {
+        name: _known_deviation(structure.nodes[name], raw)
+        for name in _released_nodes(outputs, structure)
+    }
+    estimated = [pair for pair in outputs if not exact.get(structure.of(pair[1]).name)]
+    redrawn = _redrawn_nodes(estimated, structure)
+    nodes = [n for n in structure if n.name in redrawn and not n.loops]
+    samples: dict[str, list[Any]] = {n.name: [] for n in nodes}
+    failed: set[str] = set()  # nodes whose functions fail on redrawn noise
     with np.errstate(all="ignore"):
         for k in range(draws):
             values: dict[str, Any] = {}
-            for node in again:
+            for node in nodes:
                 name = node.name
                 try:
-                    found = None if name in failed else _redraw(node, structure, raw, values, k)
+                    value = None if name in failed else _redraw(node, structure, raw, values, k)
                 except FAILURES:
-                    found, failed = None, failed | {name}
-                values[name] = found
-                samples[name].append(found)
+                    value, failed = None, failed | {name}
+                values[name] = value
+                samples[name].append(value)
     for path, handle in outputs:
         name = structure.of(handle).name
-        yield path, _estimate(known.get(name) or samples[name])
+        yield path, _estimate(exact.get(name) or samples[name])
 
 
-def _releases(outputs: Iterable[tuple[Path, Handle]], structure: Structure) -> set[str]:
+def _released_nodes(outputs: Iterable[tuple[Path, Handle]], structure: Structure) -> set[str]:
     return {structure.of(h).name for _, h in outputs if isinstance(h.operation, Release)}
 
 
-def _reached(outputs: Iterable[tuple[Path, Handle]], structure: Structure) -> set[str]:
+def _redrawn_nodes(outputs: Iterable[tuple[Path, Handle]], structure: Structure) -> set[str]:
     """Return the nodes whose redrawn values outputs need: none that only lead to a release."""
 
     def needed(name: str) -> tuple[str, ...]:
         node = structure.nodes[name]
-        known = isinstance(node.handle.operation, Release | Parameter | Loop)
-        return () if known else node.inputs  # without a release on the way, all is in the open
+        drawn = isinstance(node.handle.operation, Release | Parameter | Loop)
+        return () if drawn else node.inputs
 
     # a group's node is its result's
     return set(upward([structure.of(handle).name for _, handle in outputs], needed))
@@ -161,7 +164,7 @@ def _reached(outputs: Iterable[tuple[Path, Handle]], structure: Structure) -> se
 def _estimate(draws: list[Any]) -> Any:
     try:
         with np.errstate(all="ignore"):
-            return _deviation(draws)
+            return _standard_deviation(draws)
     except FAILURES:  # a value of a kind that has no deviation
         return None
 
@@ -179,8 +182,8 @@ def _redraw(
         assert isinstance(query, Query)
         if not operation.mechanism.redrawn():
             return None
-        again = operation.run([raw[node.name]], SeededStream(k, *node.key))
-        return operation.presented(query, again)
+        redrawn = operation.run([raw[node.name]], SeededStream(k, *node.key))
+        return operation.presented(query, redrawn)
     if isinstance(operation, Parameter):
         return operation.run([node.handle.inputs[0].domain], SeededStream(k))
     inputs = [values[structure.of(i).name] for i in node.handle.inputs]
@@ -189,32 +192,32 @@ def _redraw(
     return operation.run(inputs, SeededStream(k))
 
 
-def _exact(node: Node, raw: Mapping[str, Any]) -> list[Any]:
+def _known_deviation(node: Node, raw: Mapping[str, Any]) -> list[Any]:
     """Return two draws whose standard deviation is the mechanism's; none where it is unknown.
 
-    Where what the user wrote fails, a draw without a value, of which nothing is estimated.
+    One draw without a value where a user's own code fails: then nothing is estimated.
     """
     release, query = node.handle.operation, node.handle.inputs[0].operation
     assert isinstance(release, Release)
     assert isinstance(query, Query)
     try:
         with np.errstate(all="ignore"):
-            known = release.mechanism.deviation()
-            if known is None:
+            deviation = release.mechanism.deviation()
+            if deviation is None:
                 return []
-            return [release.presented(query, raw[node.name] + sign * known) for sign in (-1, 1)]
+            return [release.presented(query, raw[node.name] + sign * deviation) for sign in (-1, 1)]
     except FAILURES:
         return [None]
 
 
-def _deviation(draws: list[Any]) -> Any:
+def _standard_deviation(draws: list[Any]) -> Any:
     if not draws or any(draw is None for draw in draws):
         return None
     if isinstance(draws[0], Mapping):
         keys = draws[0].keys()
         if any(draw.keys() != keys for draw in draws):
             return None
-        return {key: _deviation([draw[key] for draw in draws]) for key in keys}
+        return {key: _standard_deviation([draw[key] for draw in draws]) for key in keys}
     arrays = np.asarray(draws)
     if arrays.dtype.kind not in "biuf":
         return None
@@ -224,7 +227,7 @@ def _deviation(draws: list[Any]) -> Any:
 
 
 # -----------------------------------------------------------------------------
-# What is left of a run that was interrupted: what was released before, and what it cost.
+# An interrupted run: what it has released, and the plan of just that.
 
 
 class Interrupted(KeyboardInterrupt):
@@ -265,9 +268,9 @@ class Interrupted(KeyboardInterrupt):
         self.result = result
 
 
-def shortened(
+def shorten(
     outputs: tuple[tuple[Path, Handle], ...],
-    made: Container[int],
+    released: Container[int],
     rounds: Mapping[int, int],
 ) -> tuple[list[tuple[Path, Handle]], dict[int, int]]:
     """Return the outputs that follow from what was released, with repeats cut short.
@@ -278,7 +281,7 @@ def shortened(
     ----------
     outputs
         Of the plan.
-    made
+    released
         The identities of the handles of releases and loops that are complete.
     rounds
         How many rounds of a repeat are complete, by its handle's identity.
@@ -292,20 +295,20 @@ def shortened(
     """
 
     def before(handle: Handle) -> tuple[Handle, ...]:
-        closed = id(handle) in made or handle.visibility == "private"
+        closed = id(handle) in released or handle.visibility == "private"
         return () if closed else handle.inputs
 
     def make(handle: Handle, inputs: list[Handle | None]) -> Handle | None:
-        closed = id(handle) in made or handle.visibility == "private"
-        return handle if closed else _shortened(handle, inputs, rounds)
+        closed = id(handle) in released or handle.visibility == "private"
+        return handle if closed else _shorten_node(handle, inputs, rounds)
 
     done = folded([handle for _, handle in outputs], before, make)
     cut = {id(new): id(old) for old, new in done.items() if new is not None and id(old) in rounds}
-    kept = [(path, done[handle]) for path, handle in outputs]
-    return [(path, handle) for path, handle in kept if handle is not None], cut
+    pairs = [(path, done[handle]) for path, handle in outputs]
+    return [(path, handle) for path, handle in pairs if handle is not None], cut
 
 
-def _shortened(
+def _shorten_node(
     handle: Handle, inputs: Sequence[Handle | None], rounds: Mapping[int, int]
 ) -> Handle | None:
     operation = handle.operation
@@ -313,8 +316,8 @@ def _shortened(
         operation = evolve(operation, times=rounds[id(handle)])
     elif isinstance(operation, Repeat | Release) or operation.random:
         return None
-    known = [each for each in inputs if each is not None]
-    return rebuilt(handle, known, operation) if len(known) == len(inputs) else None
+    available = [each for each in inputs if each is not None]
+    return rebuilt(handle, available, operation) if len(available) == len(inputs) else None
 
 
 # -----------------------------------------------------------------------------
@@ -337,7 +340,7 @@ class Result(Mapping[str, Any]):
     noise
         The expected noise, or what computes it.
     entries
-        For outputs that are released counts, what each of them counts, as texts; else None.
+        For outputs that are released counts, a str for each that says what it counts; else None.
 
     Examples
     --------
@@ -402,26 +405,30 @@ def execute(
     Everything that can fail for the schema fails before the first release is drawn.
     """
     structure = plan.structure
-    _settled(plan)
-    paper = plan._stamped(seed)
-    if seed is None and math.isinf(paper.epsilon):
-        _noisy(structure)
+    # 1. Certify, before any data is read: a run without a guarantee must not begin.
+    _check_nothing_free(plan)
+    plan_certificate = plan._run_certificate(seed)
+    if seed is None and math.isinf(plan_certificate.epsilon):
+        _check_noise(structure)
         raise DeclarationError(
-            f"no accountant bounds epsilon at delta = {plan.delta:g}, so a run would promise "
+            f"no accountant bounds epsilon at delta = {plan.delta:g}, so a run would guarantee "
             "nothing (Gaussian noise, for one, has no finite epsilon at delta = 0); choose a delta "
             "with plan.with_delta(1e-6) ('delta' in a plan document), or calibrate the plan"
         )
-    rehearsed(structure)
+    # 2. What can fail whatever the data fails now, and so do data that do not fit: after the first
+    #    release, an error would come when budget is spent.
+    rehearse(structure)
     run = Run(structure, seed, watch)
-    run.bind(bound(structure, data))
+    run.bind(bind_sources(structure, data))
+    # 3. Compute. An interrupt keeps what was released, under a certificate of just that.
     stopped = False
     try:
         run.all()
     except KeyboardInterrupt:
         stopped = True
     if stopped:  # outside of the handler, so that no traceback leads to frames that hold data
-        raise Interrupted(_what_is_left(plan, run, seed))
-    return _result(plan, run, paper)
+        raise Interrupted(_partial_result(plan, run, seed))
+    return _result(plan, run, plan_certificate)
 
 
 def simulations(
@@ -440,9 +447,9 @@ def simulations(
             yield Result(result.released, first)
             continue
         run = Run(structure, seed)
-        run.bind(bound(structure, data))
+        run.bind(bind_sources(structure, data))
         run.all()
-        values = _nested((path, fresh(run.open(structure.of(h).name))) for path, h in plan.outputs)
+        values = _nest((path, fresh(run.open(structure.of(h).name))) for path, h in plan.outputs)
         yield Result(values, stamped(first, seed))
 
 
@@ -460,13 +467,13 @@ def private_values(
     seed
         As for `execute`.
     wanted
-        Names of private nodes outside of loops that hang on no release.
+        Names of private nodes outside of loops that depend on no release.
     """
     structure = plan.structure
-    _settled(plan)
-    rehearsed(structure)
+    _check_nothing_free(plan)
+    rehearse(structure)
     run = Run(structure, seed)
-    run.bind(bound(structure, data))
+    run.bind(bind_sources(structure, data))
     above = set(upward(wanted, lambda name: structure.nodes[name].inputs))
     for node in structure:
         if node.name in above:
@@ -474,7 +481,7 @@ def private_values(
     return {name: run.secrets[name] for name in wanted}
 
 
-def _settled(plan: Pipeline) -> None:
+def _check_nothing_free(plan: Pipeline) -> None:
     if plan.free:
         raise DeclarationError(
             f"parameters are still free: {', '.join(sorted(plan.free))}; call "
@@ -482,7 +489,7 @@ def _settled(plan: Pipeline) -> None:
         )
 
 
-def rehearsed(structure: Structure) -> None:
+def rehearse(structure: Structure) -> None:
     """Fail where anything can fail whatever the data."""
     for node in structure:
         for parameter in node.handle.operation.parameters().values():
@@ -491,32 +498,33 @@ def rehearsed(structure: Structure) -> None:
         node.handle.operation.rehearse([handle.domain for handle in node.handle.inputs])
 
 
-def _noisy(structure: Structure) -> None:
-    """Refuse mechanisms that promise nothing at any delta."""
-    charges = releases(structure)
-    bare = [name for name, (loss, _) in compiler.paid(charges).items() if loss.failure() >= 1]
-    if bare:
+def _check_noise(structure: Structure) -> None:
+    """Refuse mechanisms that guarantee nothing at any delta."""
+    paths = releases(structure)
+    losses = compiler.release_losses(paths)
+    unprotected = [name for name, (loss, _) in losses.items() if loss.delta_floor() >= 1]
+    if unprotected:
         raise DeclarationError(
-            f"{', '.join(bare)}: released as it is, which no epsilon covers at any delta; choose a "
-            "mechanism with noise, or compare by plan.simulate(seed=...), whose results are "
-            "stamped as no release"
+            f"{', '.join(unprotected)}: released as it is, which has no finite epsilon at any "
+            "delta; choose a mechanism with noise, or compare by plan.simulate(seed=...), whose "
+            "results are stamped as not for release"
         )
 
 
-def _result(plan: Pipeline, run: Run, paper: Certificate) -> Result:
+def _result(plan: Pipeline, run: Run, plan_certificate: Certificate) -> Result:
     structure = run.structure
     public = {n.name for n in structure if isinstance(n.handle.operation, PublicSource)}
     # copies of what the caller may change before the noise is asked for
     raw = {name: fresh(v) if name in public else v for name, v in run.raw.items()}
     noise = partial(_expected, plan.outputs, structure, raw)
-    entries = _nested((path, _entries(handle)) for path, handle in plan.outputs)
-    return Result(released(plan, run), paper, noise, entries)
+    entries = _nest((path, _entries(handle)) for path, handle in plan.outputs)
+    return Result(released_values(plan, run), plan_certificate, noise, entries)
 
 
 def _expected(
     outputs: Iterable[tuple[Path, Handle]], structure: Structure, raw: Mapping[str, Any]
 ) -> dict[str, Any]:
-    return _nested(spread(outputs, structure, raw))
+    return _nest(expected_noise(outputs, structure, raw))
 
 
 def _entries(handle: Handle) -> tuple[str, ...] | None:
@@ -524,62 +532,65 @@ def _entries(handle: Handle) -> tuple[str, ...] | None:
     operation = handle.operation
     if not isinstance(operation, Release) or operation.mechanism.is_selection:
         return None
-    asked = handle.inputs[0]
-    query = asked.operation
+    query_handle = handle.inputs[0]
+    query = query_handle.operation
     if not isinstance(query, Query) or type(query).candidate is Query.candidate:
         return None
-    return tuple(str(query.candidate(i)) for i in range(query.dimension(asked.domain)))
+    return tuple(str(query.candidate(i)) for i in range(query.dimension(query_handle.domain)))
 
 
-def released(plan: Pipeline, run: Run) -> dict[str, Any]:
+def released_values(plan: Pipeline, run: Run) -> dict[str, Any]:
     """Return a run's outputs by name, nested for outputs with parts."""
     structure = run.structure
-    # copies: no two outputs share an array or a list, nor does one with what the noise is read off
-    return _nested((path, fresh(run.open(structure.of(h).name))) for path, h in plan.outputs)
+    # copies: outputs share no array or list with each other, nor with the values that the expected
+    # noise is computed from
+    return _nest((path, fresh(run.open(structure.of(h).name))) for path, h in plan.outputs)
 
 
-def _what_is_left(plan: Pipeline, run: Run, seed: int | None) -> Result | None:
+def _partial_result(plan: Pipeline, run: Run, seed: int | None) -> Result | None:
     """Return what an interrupted run has released, under a certificate of just that."""
-    made = {id(n.handle): n for n in run.structure if n.name in run.opened and not n.loops}
-    given = Release | Loop | PublicSource
-    paid = {k: n for k, n in made.items() if isinstance(n.handle.operation, given)}
-    outputs, cut = shortened(plan.outputs, paid, {k: rounds for k, (rounds, _) in run.cut.items()})
+    finished = {id(n.handle): n for n in run.structure if n.name in run.opened and not n.loops}
+    kinds = Release | Loop | PublicSource
+    released = {k: n for k, n in finished.items() if isinstance(n.handle.operation, kinds)}
+    outputs, cut = shorten(
+        plan.outputs, released, {k: rounds for k, (rounds, _) in run.cut.items()}
+    )
     if not outputs:
         return None
     part = type(plan).of(outputs, plan.delta)
-    rest = Run(part.structure, run.seed, run.watch)
+    partial_run = Run(part.structure, run.seed, run.watch)
     for node in part.structure:
         handle = id(node.handle)
-        if handle in paid:
-            name = paid[handle].name
-            rest.opened[node.name] = run.opened[name]
-            rest.raw |= {node.name: run.raw[name]} if name in run.raw else {}
+        if handle in released:
+            name = released[handle].name
+            partial_run.opened[node.name] = run.opened[name]
+            partial_run.raw |= {node.name: run.raw[name]} if name in run.raw else {}
         elif handle in cut and not node.loops:
-            rest.opened[node.name] = run.cut[cut[handle]][1]
+            partial_run.opened[node.name] = run.cut[cut[handle]][1]
     for node in part.structure:
         if not node.loops and node.handle.visibility != "private":
-            rest.value(node)
-    paper = certificate(
+            partial_run.value(node)
+    plan_certificate = certificate(
         part.structure, part.to_document(), part.fingerprint, part.delta, ACCOUNTANTS, seed=seed
     )
-    return _result(part, rest, paper)
+    return _result(part, partial_run, plan_certificate)
 
 
-def bound(structure: Structure, data: Mapping[str, Secret[Any]]) -> dict[str, Secret[Any]]:
+def bind_sources(structure: Structure, data: Mapping[str, Secret[Any]]) -> dict[str, Secret[Any]]:
     """Return what is bound to each source, by its node; public data too, until it is opened."""
     sources: dict[str, SourceOperation | PublicSource] = {}
     readers: dict[str, str] = {}
     for node in structure:
         operation = node.handle.operation
         if isinstance(operation, SourceOperation | PublicSource):
-            known = sources.get(operation.name, operation)
+            earlier = sources.get(operation.name, operation)
             twice = operation.name in sources and operation.visibility == "private"
-            if twice or known != operation:  # equal public sources are one
+            if twice or earlier != operation:  # equal public sources are one
                 raise DeclarationError(
                     f"two data sets of the plan are called {operation.name!r}, and run binds data "
                     "by name; rename one"
                 )
-            sources[operation.name] = known
+            sources[operation.name] = earlier
             readers[node.name] = operation.name
     unknown, missing = set(data) - set(sources), set(sources) - set(data)
     if unknown or missing:
@@ -587,33 +598,33 @@ def bound(structure: Structure, data: Mapping[str, Secret[Any]]) -> dict[str, Se
             f"the plan reads the data sets {sorted(sources)}, run was given {sorted(data)}; pass "
             "each by its name, such as run(people=frame)"
         )
-    found = {name: read(source, data[name]) for name, source in sources.items()}
-    return {node: found[name] for node, name in readers.items()}
+    tables = {name: read(source, data[name]) for name, source in sources.items()}
+    return {node: tables[name] for node, name in readers.items()}
 
 
 def read(
     source: SourceOperation | PublicSource, data: Secret[Any], *, copied: bool = False
 ) -> Secret[Any]:
-    """Return data as its source reads it, or refuse it by an error that tells nothing of it.
+    """Return data as its source reads it, or refuse it with an error that says nothing about it.
 
     Parameters
     ----------
     source, data
         What is bound to what.
     copied
-        Whether arrays are copied, so that nobody else can change them.
+        Whether arrays are copied, so that no one else can change them.
     """
     stopped, failed = False, ""
     try:
-        found = source.bind(data.reveal())
-        return Secret(_owned(found) if copied else found)
+        table = source.bind(data.reveal())
+        return Secret(_copy_arrays(table) if copied else table)
     except DataError as error:
         failed = str(error)
     except KeyboardInterrupt:
         stopped = True
-    except BaseException:  # not even its type is told: it may depend on the data
+    except BaseException:  # its type is withheld too: it may depend on the data
         failed = (
-            f"dataset {source.name!r} cannot be read; the cause is withheld, since it may carry "
+            f"dataset {source.name!r} cannot be read; the cause is withheld, since it may contain "
             "private data"
         )
     # outside of the handler, so that no traceback leads to frames that hold the data
@@ -622,8 +633,8 @@ def read(
     raise DataError(failed)
 
 
-def _owned(value: Any) -> Any:
-    """Return bound data that nobody else can change: arrays are copied, out-of-core rows are not.
+def _copy_arrays(value: Any) -> Any:
+    """Return bound data that no one else can change: arrays are copied, out-of-core rows are not.
 
     What a frame's owner writes into it later must not move a person from one part to another.
     """
@@ -634,8 +645,8 @@ def _owned(value: Any) -> Any:
     return value
 
 
-def guarded(name: str, call: Callable[[], T]) -> T:
-    """Return what a call on private values returns; of what it raises nothing is told.
+def run_guarded(name: str, call: Callable[[], T]) -> T:
+    """Return what a call on private values returns; what it raises is withheld.
 
     Parameters
     ----------
@@ -651,17 +662,17 @@ def guarded(name: str, call: Callable[[], T]) -> T:
     """
     stopped = False
     try:
-        with np.errstate(all="ignore"):  # a warning would tell of the data
+        with np.errstate(all="ignore"):  # a warning may depend on the data
             return call()
     except KeyboardInterrupt:
         stopped = True
-    except BaseException:  # the library's own too: an own mechanism may have set it off
+    except BaseException:  # the library's own errors too: their cause may be the data
         pass
     # outside of the handler, so that no traceback holds the cause or its data
     if stopped:
         raise KeyboardInterrupt
     raise RunError(
-        f"node {name!r} failed; the cause is withheld, since it may carry private data. "
+        f"node {name!r} failed; the cause is withheld, since it may contain private data. "
         "Nothing was released. Run the plan on made-up data of the same schema to find it."
     )
 
@@ -719,23 +730,23 @@ class Run:
         elif isinstance(operation, Parameter):
             value = operation.run([node.handle.inputs[0].domain], stream)
         else:
-            value = self._followed(node, names, stream)
+            value = self._post_processed(node, names, stream)
         if node.handle.visibility == "private":
             self.secrets[node.name] = Secret(value)
             return
         if isinstance(operation, Release):
             if value is None:
-                raise self._misshapen(node, operation, names[0])
+                raise self._shape_error(node, operation, names[0])
             query = node.handle.inputs[0].operation
             self.raw[node.name] = value
             assert isinstance(query, Query)
             value = operation.presented(query, value)
         self.opened[node.name] = value
 
-    def _misshapen(self, node: Node, operation: Release, query: str) -> RunError:
+    def _shape_error(self, node: Node, operation: Release, query: str) -> RunError:
         """Return the error of a mechanism that breaks its contract.
 
-        What it returned may depend on the data, in its shape too: what is told is what it returns
+        What it returned may depend on the data, in its shape too: the message says what it returns
         for zeros.
         """
         shape = shape_of(self.secrets[query].reveal())
@@ -754,12 +765,12 @@ class Run:
         )
 
     def _guarded(self, node: Node, names: list[str], stream: Stream) -> Any:
-        # what draws nothing is the same when it is begun again, and goes on where it stood
-        again = None if node.handle.operation.random or node.loops else node.name
-        attempt = None if again is None else self.attempts.setdefault(again, Checkpoint())
+        # what draws nothing gives the same when it is restarted: it resumes from its checkpoint
+        resumable = not (node.handle.operation.random or node.loops)
+        attempt = self.attempts.setdefault(node.name, Checkpoint()) if resumable else None
         # inputs are revealed in the call itself: no local variable of this frame holds them
         with resuming(attempt):
-            value = guarded(
+            value = run_guarded(
                 node.name,
                 lambda: node.handle.operation.observed(
                     [
@@ -773,8 +784,8 @@ class Run:
         self.attempts.pop(node.name, None)
         return value
 
-    def _followed(self, node: Node, names: list[str], stream: Stream) -> Any:
-        """Return the value of a step in the open; what it raises becomes a `RunError`."""
+    def _post_processed(self, node: Node, names: list[str], stream: Stream) -> Any:
+        """Return the value of post-processing; what it raises becomes a `RunError`."""
         try:
             return node.handle.operation.run([self.opened[n] for n in names], stream)
         except RunError as error:
@@ -784,7 +795,7 @@ class Run:
             failed = f"{type(error).__name__} in {line.name}, line {line.lineno} of {line.filename}"
         raise RunError(
             f"node {node.name!r} failed ({failed}); its message is withheld, since a function may "
-            "know more than released values. Nothing was released: call it on made-up values to "
+            "hold more than released values. Nothing was released: call it on made-up values to "
             "find out."
         )
 
@@ -825,7 +836,7 @@ class Run:
         return SeededStream(self.seed, *node.key, *self.round)
 
 
-def _nested(pairs: Any) -> dict[str, Any]:
+def _nest(pairs: Any) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for path, value in pairs:
         target = result
@@ -836,18 +847,17 @@ def _nested(pairs: Any) -> dict[str, Any]:
 
 
 # -----------------------------------------------------------------------------
-# What each unit by itself would move of a release, and releases of some of the units.
+# Individual accounting: what each unit contributes to a release, and releases of some units.
 #
-# A release qualifies that adds Gaussian noise to a sum over rows, on a way from the data on which
+# A release qualifies that adds Gaussian noise to a sum over rows, on a path from the data on which
 # what becomes of a unit's rows depends on those rows and on the plan alone
-# (`Operation.is_rowwise`). Then
-# leaving out some units changes nothing of what the others add, and a unit that is in the sum moves
-# it by what its own rows add: see `accountants.individual` for what follows.
+# (`Operation.is_rowwise`). Then leaving out some units changes nothing of what the others add, and
+# a unit that is in the sum moves it by what its own rows add: see `accountants.individual`.
 
 
 Units = NDArray[np.int64]
 
-POSSIBLE = (
+SUPPORTED = (
     "what each record pays is known for dp.Gaussian releases of counts, sums, histograms and "
     "vector sums, of a data set with add_remove neighbours, after filters by constants, bounds of "
     "contributions, and partitions by a column; open a session with accountant='gaussian' for "
@@ -856,7 +866,7 @@ POSSIBLE = (
 
 
 @frozen
-class Price:
+class UnitCost:
     """How a unit's contribution becomes a mu: ``norm / sigma + rounding``; 0 for none.
 
     Parameters
@@ -874,50 +884,50 @@ class Price:
     least: float
 
 
-def price(charge: Charge) -> Price:
-    """Return the price of a release, or refuse one of which it is not known what a unit moves.
+def unit_cost(path: ReleasePath) -> UnitCost:
+    """Return a release's cost for one unit, or refuse one whose contributions are not known.
 
     Raises
     ------
     InapplicableError
-        With what is possible. It hangs on the plan alone.
+        With what is supported. It depends on the plan alone.
     """
-    mechanism, query = charge.mechanism, charge.chain[-1].handle
+    mechanism, query = path.mechanism, path.steps[-1].handle
     assert isinstance(query.operation, Query)
     kind = type(query.operation)
-    _need(charge, charge.source.neighbors == "add_remove", "the neighbours are not add_remove")
-    _need(charge, not charge.node.loops, "it is released in a loop")
-    _need(
-        charge,
-        mechanism.shifts and is_own(type(mechanism)) and len(charge.node.handle.inputs) == 1,
+    _require(path, path.source.neighbors == "add_remove", "the neighbours are not add_remove")
+    _require(path, not path.node.loops, "it is released in a loop")
+    _require(
+        path,
+        mechanism.shifts and is_own(type(mechanism)) and len(path.node.handle.inputs) == 1,
         f"{type(mechanism).__name__} does not add Gaussian noise to a sum",
     )
-    for node in charge.chain[1:-1]:
+    for node in path.steps[1:-1]:
         operation = node.handle.operation
-        _need(
-            charge,
+        _require(
+            path,
             operation.is_rowwise and is_own(type(operation)) and not operation.random,
-            f"after a {operation.kind}, what one unit moves may hang on others, or on chance",
+            f"after a {operation.kind}, one unit's contribution may depend on others, or on chance",
         )
-    _need(
-        charge,
-        all(len(node.handle.inputs) == 1 for node in charge.chain[1:]),
+    _require(
+        path,
+        all(len(node.handle.inputs) == 1 for node in path.steps[1:]),
         "it reads released values beside the data; run them first, and compare with their number",
     )
-    _need(
-        charge,
+    _require(
+        path,
         kind.contributions is not Query.contributions and is_own(type(query.operation)),
-        f"a {query.operation.kind} is no plain sum over rows",
+        f"a {query.operation.kind} is not a sum over rows",
     )
     sigma, step = mechanism.deviation(), query.operation.step(query.domain)
     rounding = mechanism.cost(0.0, query.operation.dimension(query.domain), step).mu()
     assert sigma is not None
     assert rounding is not None
-    return Price(sigma, up(rounding) if rounding else 0.0, step)
+    return UnitCost(sigma, up(rounding) if rounding else 0.0, step)
 
 
 def norms(
-    structure: Structure, charge: Charge, rows: Secret[Any], everyone: Secret[Units]
+    structure: Structure, path: ReleasePath, rows: Secret[Any], everyone: Secret[Units]
 ) -> Secret[Array]:
     """Return a bound of what each unit adds to a release's query, in l2.
 
@@ -925,7 +935,7 @@ def norms(
 
     Parameters
     ----------
-    structure, charge
+    structure, path
         The plan, and its release.
     rows
         What is bound to the data set.
@@ -937,54 +947,54 @@ def norms(
     Secret array
         Shape (units,); 0 only where the unit moves nothing.
     """
-    run = _way(structure, charge, rows)
-    query = charge.chain[-1].handle.operation
+    run = _run_to_query(structure, path, rows)
+    query = path.steps[-1].handle.operation
     assert isinstance(query, Query)
 
     def added() -> Secret[Array]:
         names = everyone.reveal()
-        whose, each = query.contributions(run.secrets[charge.chain[-2].name].reveal())
-        index = np.searchsorted(names, whose)
-        total, most = np.zeros(len(names)), np.ones(len(names))
-        np.add.at(total, index, each)
-        np.add.at(most, index, 1.0)
-        # a float sum of k numbers is off by a relative k 2^-53; k of the unit's own rows, since
-        # what a unit pays must not hang, by its last bit, on how many rows another one has
-        return Secret(np.where(most > 2, total + total * (most * UNIT), total))
+        unit_of_row, row_norms = query.contributions(run.secrets[path.steps[-2].name].reveal())
+        index = np.searchsorted(names, unit_of_row)
+        total, terms = np.zeros(len(names)), np.ones(len(names))
+        np.add.at(total, index, row_norms)
+        np.add.at(terms, index, 1.0)
+        # outward: a float sum of k numbers is off by a relative k 2^-53. k counts the unit's own
+        # rows: what a unit pays must not depend, in its last bit, on other units' rows
+        return Secret(np.where(terms > 2, total + total * (terms * UNIT), total))
 
-    return guarded(charge.node.name, added)
+    return run_guarded(path.node.name, added)
 
 
-def release(run: Run, charge: Charge, rows: Secret[Any], active: Secret[Units]) -> None:
+def release(run: Run, path: ReleasePath, rows: Secret[Any], active: Secret[Units]) -> None:
     """Compute a release in a run, of the units that are active and no others.
 
     Parameters
     ----------
     run
         Where what is released goes; its private values are not used.
-    charge
+    path
         The release.
     rows
         What is bound to the data set.
     active
         Which units take part.
     """
-    some = guarded(charge.node.name, lambda: Secret(rows.reveal().among(active.reveal())))
-    of = _way(run.structure, charge, some, run.seed, run.round)
-    of.value(charge.chain[-1])
-    of.value(charge.node)
-    run.opened[charge.node.name] = of.opened[charge.node.name]
-    run.raw[charge.node.name] = of.raw[charge.node.name]
+    active_rows = run_guarded(path.node.name, lambda: Secret(rows.reveal().among(active.reveal())))
+    partial_run = _run_to_query(run.structure, path, active_rows, run.seed, run.round)
+    partial_run.value(path.steps[-1])
+    partial_run.value(path.node)
+    run.opened[path.node.name] = partial_run.opened[path.node.name]
+    run.raw[path.node.name] = partial_run.raw[path.node.name]
 
 
 def units(rows: Secret[Any]) -> Secret[Units]:
     """Return the units of rows, in increasing order."""
-    return guarded("data", lambda: Secret(np.unique(rows.reveal().units)))
+    return run_guarded("data", lambda: Secret(np.unique(rows.reveal().units)))
 
 
-def _way(
+def _run_to_query(
     structure: Structure,
-    charge: Charge,
+    path: ReleasePath,
     rows: Secret[Any],
     seed: int | None = None,
     within: tuple[int, ...] = (),
@@ -992,15 +1002,15 @@ def _way(
     """Return a run of what leads from the data to a release's query, on given rows."""
     run = Run(structure, seed)
     run.round = within
-    run.bind({charge.chain[0].name: rows})
-    for node in charge.chain[1:-1]:
+    run.bind({path.steps[0].name: rows})
+    for node in path.steps[1:-1]:
         run.value(node)
     return run
 
 
-def _need(charge: Charge, holds: bool, why: str) -> None:
+def _require(path: ReleasePath, holds: bool, why: str) -> None:
     if not holds:
         raise InapplicableError(
-            f"{charge.node.name!r} has no price for each record by itself: {why}. With "
-            f"accountant='individual', {POSSIBLE}"
+            f"{path.node.name!r} has no cost for each record: {why}. With "
+            f"accountant='individual', {SUPPORTED}"
         )

@@ -23,18 +23,18 @@ from adaptive_dp.graph.errors import DeclarationError, DocumentError
 
 
 def texts(value: Iterable[str]) -> tuple[str, ...]:
-    """Return texts as a tuple.
+    """Return str values as a tuple.
 
     Raises
     ------
     DeclarationError
-        If ``value`` is one text (which would fall apart into letters), or holds anything else.
+        If ``value`` is one str (which would fall apart into letters), or holds anything else.
     """
-    found = anything(value)
-    for item in found:
+    items = anything(value)
+    for item in items:
         if not isinstance(item, str):
-            raise DeclarationError(f"expected a list of texts, got {item!r} in it")
-    return found
+            raise DeclarationError(f"expected a list of str, got {item!r} in it")
+    return items
 
 
 def anything(value: Iterable[Any]) -> tuple[Any, ...]:
@@ -43,10 +43,10 @@ def anything(value: Iterable[Any]) -> tuple[Any, ...]:
     Raises
     ------
     DeclarationError
-        If ``value`` is no list; one text is none.
+        If ``value`` is not a list; one str is not a list.
     """
     if isinstance(value, str):
-        raise DeclarationError(f"expected a list, got the text {value!r}; write [{value!r}]")
+        raise DeclarationError(f"expected a list, got the str {value!r}; write [{value!r}]")
     try:
         return tuple(value)
     except TypeError:
@@ -83,9 +83,9 @@ def number(value: Any) -> Any:
 
 
 def whole(value: Any) -> int | None:
-    """Return a whole number, NumPy's too, as a plain int; None where it is none."""
-    found = number(value)
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
+    """Return an integer, NumPy's too, as an int; None for anything else."""
+    plain = number(value)
+    return plain if isinstance(plain, int) and not isinstance(plain, bool) else None
 
 
 def positive(value: Any) -> bool:
@@ -135,11 +135,11 @@ def _pieces(value: Any) -> Any:
 MAX_SHOWN_DEPTH = 32
 """Values nested deeper than this are shown by their ``repr``."""
 DIGITS = 300
-"""Whole numbers of more digits than a float can hold are written as text."""
+"""Integers of more digits than a float can hold are written as str."""
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """Return a value as numbers, texts, booleans, None, lists and mappings with text keys.
+    """Return a value as numbers, str, bool, None, lists and mappings with str keys.
 
     Examples
     --------
@@ -150,11 +150,11 @@ def plain(value: Any, depth: int = 0) -> Any:
     try:
         return _plain_value(value, depth)
     except Exception:  # a type whose own methods fail
-        return said(value)
+        return safe_repr(value)
 
 
-def said(value: Any) -> str:
-    """Return a value's ``repr``, or what is left where that fails."""
+def safe_repr(value: Any) -> str:
+    """Return a value's ``repr``, or its type's name where that fails."""
     try:
         return repr(value)
     except Exception:
@@ -175,13 +175,13 @@ def _plain_value(value: Any, depth: int) -> Any:
     if isinstance(value, np.generic):
         return _generic(value, depth)
     if depth >= MAX_SHOWN_DEPTH:
-        return said(value)
+        return safe_repr(value)
     if isinstance(value, Mapping):
         return _mapping(value, depth)
     if isinstance(value, np.ndarray):
         return _array(value, depth)
     if isinstance(value, Set):
-        return plain(sorted(value, key=said), depth + 1)
+        return plain(sorted(value, key=safe_repr), depth + 1)
     if isinstance(value, list | tuple):
         return [plain(item, depth + 1) for item in value]
     return _frame(value, depth)
@@ -200,15 +200,15 @@ def _generic(value: np.generic, depth: int) -> Any:
 
 
 def _array(value: np.ndarray[Any, Any], depth: int) -> Any:
-    whole = value.astype(np.str_) if value.dtype.kind in "mM" else value
-    return plain(whole.tolist(), depth + 1)
+    convertible = value.astype(np.str_) if value.dtype.kind in "mM" else value
+    return plain(convertible.tolist(), depth + 1)
 
 
 def _mapping(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
     pairs = list(value.items())
     keys = [str(plain(key)) for key, _ in pairs]
     if len(set(keys)) < len(keys):  # such as 1 and "1"
-        keys = [said(key) for key, _ in pairs]
+        keys = [safe_repr(key) for key, _ in pairs]
     return {key: plain(item, depth + 1) for key, (_, item) in zip(keys, pairs, strict=True)}
 
 
@@ -223,11 +223,11 @@ def _frame(value: Any, depth: int) -> Any:
         return plain(value.to_dict(as_series=False), depth + 1)
     if module == "polars" and hasattr(value, "to_list"):
         return plain(value.to_list(), depth + 1)
-    return said(value)
+    return safe_repr(value)
 
 
 # -----------------------------------------------------------------------------
-# Texts as people should see them: on one line, with nothing in them that hides or reorders.
+# Text as people should see it: on one line, with nothing in them that hides or reorders.
 
 
 HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -235,21 +235,21 @@ HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def visible(text: object) -> str:
-    r"""Return a text with line breaks, control and direction characters written as escapes.
+    r"""Return a str with line breaks, control and direction characters written as escapes.
 
     Examples
     --------
     >>> print(visible("two\nlines"), visible("a\u202eb"), visible("漢字 é"))
     two\nlines a\u202eb 漢字 é
     """
-    found = str(text)
-    if found.isprintable():  # the usual case
-        return found
-    return "".join(_escaped(c) if unicodedata.category(c) in HIDDEN else c for c in found)
+    characters = str(text)
+    if characters.isprintable():  # the usual case
+        return characters
+    return "".join(_escaped(c) if unicodedata.category(c) in HIDDEN else c for c in characters)
 
 
 def cut(text: str, width: int, *, end: bool = False) -> str:
-    """Return a text shortened to a number of characters; with ``end`` its last ones are kept.
+    """Return a str shortened to a number of characters; with ``end`` its last ones are kept.
 
     Examples
     --------
@@ -276,12 +276,12 @@ MAX_DOCUMENT_DEPTH = 64
 
 
 def check_values(document: Any, name: str) -> None:
-    """Check that a document is made of texts, finite numbers, lists and mappings, not too deep.
+    """Check that a document is made of str, finite numbers, lists and mappings, not too deep.
 
     Raises
     ------
     DocumentError
-        If not, with the place; ``name`` is what the whole is called.
+        If not, with the place; ``name`` is what the document is called.
     """
     stack: list[tuple[Any, str, int]] = [(document, name, 0)]
     while stack:
@@ -294,7 +294,7 @@ def check_values(document: Any, name: str) -> None:
         if isinstance(value, Mapping):
             for key, inner in value.items():
                 if not isinstance(key, str):
-                    raise DocumentError(f"{where}: a key must be a text, got {key!r}")
+                    raise DocumentError(f"{where}: a key must be a str, got {key!r}")
                 stack.append((inner, f"{prefix}{key}", depth + 1))
         elif isinstance(value, list | tuple):
             stack.extend((inner, f"{where}[{i}]", depth + 1) for i, inner in enumerate(value))
@@ -302,12 +302,12 @@ def check_values(document: Any, name: str) -> None:
             if not -1e300 < value < 1e300:
                 raise DocumentError(
                     f"{where} must be a finite number below 1e300 in size, got "
-                    f"{short_repr(value)}; a constant that is none is written as "
+                    f"{short_repr(value)}; a constant that is not is written as "
                     f"{{'float': 'nan'}}, 'inf' or '-inf'"
                 )
         elif value is not None and not isinstance(value, str):
             raise DocumentError(
-                f"{where} must be a number, text, list or mapping, got {type(value).__name__}"
+                f"{where} must be a number, str, list or mapping, got {type(value).__name__}"
             )
 
 

@@ -308,9 +308,11 @@ def _third_party(
     claimed: tuple[ThirdParty, ...], found: tuple[ThirdParty, ...]
 ) -> Iterator[Compared]:
     """Yield what a certificate says of code from elsewhere, whatever the version."""
-    known, told = ({_unversioned(row): str(row) for row in rows} for rows in (found, claimed))
-    for row in dict.fromkeys([*told, *known]):
-        one, other = told.get(row), known.get(row)
+    recomputed, stated = (
+        {_unversioned(row): str(row) for row in rows} for rows in (found, claimed)
+    )
+    for row in dict.fromkeys([*stated, *recomputed]):
+        one, other = stated.get(row), recomputed.get(row)
         yield Compared("third_party", one, other, one is not None and other is not None)
 
 

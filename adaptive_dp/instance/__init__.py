@@ -11,8 +11,8 @@ The worst case, from bounds of a data set
     `RidgeBounds`, `worst_epsilon`, `worst_profile`, `largest_gamma`, `worst_output_mu`.
 Composition
     `composed_mus`, `gaussian_epsilons`, `renyi_epsilons`.
-A picture
-    `adaptive_dp.plot.per_instance`.
+Plot
+    `adaptive_dp.reports.plot.per_instance`.
 """
 
 from adaptive_dp.instance.plan import composed_mus, gaussian_epsilons, per_instance, renyi_epsilons

@@ -1,4 +1,4 @@
-"""What each unit of a data set loses by a whole plan: its own contributions, composed."""
+"""The loss of each unit of a data set by a plan, and the composition of losses of one record."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from accountants.errors import DomainError, probability
 from accountants.numerics import Array, up
 from accountants.secret import Secret
 from adaptive_dp.data.memory import MemoryRows
-from adaptive_dp.graph.compile import Charge, distance, releases
+from adaptive_dp.graph.compile import ReleasePath, distance, releases
 from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
 from adaptive_dp.graph.operation import Operation, Query
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.instance import ridge as quadratic
+from adaptive_dp.instance.ridge import posterior_epsilon
 from adaptive_dp.mechanisms import Gaussian, Laplace
 from adaptive_dp.noise.stream import SecureStream
 from adaptive_dp.queries.moments import Gram
@@ -33,11 +33,11 @@ from adaptive_dp.queries.moments import Gram
 # * Renyi divergences add at every order;
 # * Gaussian losses add by the squares of mu, exactly.
 #
-# Later mechanisms must have the same bound on this pair whatever the earlier ones gave.
+# Later mechanisms must have the same bound on this pair whatever the earlier ones released.
 
 
 ORDERS: Array = 1 + np.geomspace(1e-2, 1e4, 80)
-"""At which curves of many records are kept; each order proves its own epsilon."""
+"""The Renyi orders at which records' curves are evaluated; each proves its own epsilon."""
 
 
 def gaussian_epsilons(mus: ArrayLike, delta: float) -> Array:
@@ -50,7 +50,7 @@ def gaussian_epsilons(mus: ArrayLike, delta: float) -> Array:
     >>> gaussian_epsilons([0.1, 0.5], delta=1e-6).round(1).tolist()
     [0.4, 2.3]
     """
-    return quadratic.epsilon(delta, 0.0, _checked(mus))
+    return posterior_epsilon(delta, 0.0, _nonnegative(mus))
 
 
 def composed_mus(mus: Sequence[ArrayLike]) -> Array:
@@ -65,7 +65,7 @@ def composed_mus(mus: Sequence[ArrayLike]) -> Array:
     """
     total: Array = np.zeros(())
     for mu in mus:
-        total = np.hypot(total, _checked(mu))
+        total = np.hypot(total, _nonnegative(mu))
     return np.where(total > 0, up(total, 4 * len(mus)), total)
 
 
@@ -90,7 +90,7 @@ def renyi_epsilons(divergences: ArrayLike, orders: Array, delta: float) -> Array
     [0.943]
     """
     delta = probability("delta", delta)
-    curves = _checked(divergences)
+    curves = _nonnegative(divergences)
     if delta in (0.0, 1.0):
         return np.full(curves.shape[:-1], np.inf if delta == 0 else 0.0)
     with np.errstate(over="ignore"):
@@ -104,25 +104,27 @@ def laplace_renyi(orders: Array, pure: ArrayLike) -> Array:
     ``log(a/(2a-1) e^((a-1)t) + (a-1)/(2a-1) e^(-a t)) / (a-1)`` (Mironov 2017, Prop. 6), and never
     above ``min(t, a t^2 / 2)``, which holds for every pure loss.
     """
-    a, t = np.asarray(orders, dtype=np.float64), _checked(pure)[..., None]
+    a, t = np.asarray(orders, dtype=np.float64), _nonnegative(pure)[..., None]
     with np.errstate(all="ignore"):
         grow, fall = np.log(a / (2 * a - 1)) + (a - 1) * t, np.log((a - 1) / (2 * a - 1)) - a * t
-        own = np.logaddexp(grow, fall)
-        own = (own + 1e-15 * (1 + np.abs(grow) + np.abs(fall))) / (a - 1)
-        return np.minimum(
-            np.where(np.isnan(own), np.inf, up(own)), up(np.minimum(t, a * t * t / 2))
-        )
+        log_moment = np.logaddexp(grow, fall)
+        # 1e-15 of the terms is more than their rounding
+        log_moment = log_moment + 1e-15 * (1 + np.abs(grow) + np.abs(fall))
+        laplace = log_moment / (a - 1)
+        pure_bound = up(np.minimum(t, a * t * t / 2))
+        return np.minimum(np.where(np.isnan(laplace), np.inf, up(laplace)), pure_bound)
 
 
-def _checked(values: ArrayLike) -> Array:
-    found = np.asarray(values, dtype=np.float64)
-    if not np.all(found >= 0):
+def _nonnegative(values: ArrayLike) -> Array:
+    """Return losses as float64, or refuse negative ones and NaN."""
+    losses = np.asarray(values, dtype=np.float64)
+    if not np.all(losses >= 0):
         raise DomainError("losses of records must be non-negative numbers, and not NaN")
-    return found
+    return losses
 
 
 # -----------------------------------------------------------------------------
-# What each unit of a data set loses by a whole plan: its own contributions, composed.
+# Per-instance losses of a plan.
 #
 # Each release adds noise to a sum over units. With or without one unit the sum moves by what that
 # unit contributes, after every bound, filter and partition on the way; so its loss is that of the
@@ -130,7 +132,7 @@ def _checked(values: ArrayLike) -> Array:
 # by the parts that its rows are in, and by nothing else.
 
 
-_SUMS = ("count", "sum", "vector_sum", "histogram", "gram")
+_QUERIES = ("count", "sum", "vector_sum", "histogram", "gram")
 _ROWS = ("dataset", "bound", "filter", "partition", "part")
 _STEPS = (*_ROWS, "column", "clip", "vectors", "norm_clip", "times")
 
@@ -177,97 +179,107 @@ def per_instance(plan: Pipeline, /, **data: Any) -> Secret[Array]:
     >>> losses, losses.reveal().round(6).tolist()
     (<private>, [0.0, 0.1, 0.5])
     """
-    charges = releases(plan.structure)
-    for charge in charges:
-        _refuse(charge)
-    names = {charge.source.name for charge in charges}
+    paths = releases(plan.structure)
+    for path in paths:
+        _check(path)
+    names = {path.source.name for path in paths}
     if len(names) != 1 or set(data) != names:
         raise DataError(
             f"per_instance reads one data set, here {sorted(names)}, got {sorted(data)}; pass it "
             "by its name, such as per_instance(plan, people=frame)"
         )
-    hidden = Secret(next(iter(data.values())))
+    # from here on no frame of a traceback holds the data
+    secret_data = Secret(next(iter(data.values())))
     del data
-    most = plan.certify().epsilon
-    return Secret(np.minimum(_guarded(charges, hidden, plan.delta), most))
+    certified = plan.certify().epsilon  # holds for every unit, so it is an upper bound too
+    return Secret(np.minimum(_guarded_epsilons(paths, secret_data, plan.delta), certified))
 
 
-def _refuse(charge: Charge) -> None:
+def _check(path: ReleasePath) -> None:
     """Raise unless the loss of the release is that of a unit's own contribution."""
-    where, query = charge.node.name, charge.chain[-1]
-    if charge.source.neighbors == "replace_one":
+    where, query = path.node.name, path.steps[-1]
+    if path.source.neighbors == "replace_one":
         raise DeclarationError(
             f"{where}: under replace_one a record's loss depends on what replaces it; declare the "
             "data set with neighbors='add_remove'"
         )
-    for node in charge.chain:
-        known = _SUMS if node is query else _STEPS
-        if node.handle.operation.kind not in known or len(node.handle.inputs) > 1:
+    for node in path.steps:
+        supported = _QUERIES if node is query else _STEPS
+        if node.handle.operation.kind not in supported or len(node.handle.inputs) > 1:
             raise DeclarationError(
                 f"{where}: {node.name!r} ({node.handle.operation.kind}) has no per-instance loss "
-                f"here; known are {', '.join(_SUMS)} of rows that depend on no sample, repeat or "
-                "released value"
+                f"here; supported are {', '.join(_QUERIES)} of rows that depend on no sample, "
+                "repeat or released value"
             )
-    if type(charge.mechanism) not in (Gaussian, Laplace) or len(charge.node.handle.inputs) > 1:
+    if type(path.mechanism) not in (Gaussian, Laplace) or len(path.node.handle.inputs) > 1:
         raise DeclarationError(
-            f"{where}: {type(charge.mechanism).__name__} has no per-instance loss here; release "
+            f"{where}: {type(path.mechanism).__name__} has no per-instance loss here; release "
             "with Gaussian or Laplace"
         )
-    if charge.mechanism.free():
+    if path.mechanism.free():
         raise DeclarationError(f"{where}: its noise is still free; call plan.calibrate(...) first")
 
 
-def _guarded(charges: Sequence[Charge], data: Secret[Any], delta: float) -> Array:
-    failed = ""
+def _guarded_epsilons(paths: Sequence[ReleasePath], data: Secret[Any], delta: float) -> Array:
+    """Return each unit's epsilon; an error shows no data."""
+    message = ""
     try:
-        with np.errstate(all="ignore"):  # a warning would tell of the data
-            return _epsilons(charges, charges[0].source.bind(data.reveal()), delta)
+        with np.errstate(all="ignore"):  # a warning would depend on the data
+            return _epsilons(paths, paths[0].source.bind(data.reveal()), delta)
     except (DataError, KeyboardInterrupt) as error:
-        failed, stopped = str(error), isinstance(error, KeyboardInterrupt)
+        message, interrupted = str(error), isinstance(error, KeyboardInterrupt)
     except BaseException:
-        failed, stopped = "", False
-    if stopped:  # outside of the handler, so that no traceback holds the data
+        message, interrupted = "", False
+    # raised outside of the handlers, so that no traceback or cause holds the data
+    if interrupted:
         raise KeyboardInterrupt
-    if failed:
-        raise DataError(failed)
+    if message:
+        raise DataError(message)
     raise RunError("per_instance failed; the cause is withheld, since it may carry private data")
 
 
-def _epsilons(charges: Sequence[Charge], rows: Any, delta: float) -> Array:
+def _epsilons(paths: Sequence[ReleasePath], rows: Any, delta: float) -> Array:
+    """Return each unit's epsilon, in the order of the units' first rows."""
     if not isinstance(rows, MemoryRows):
         raise DataError("per_instance reads data in memory: arrays, a mapping of columns, a frame")
-    lengths = np.array([_contributions(charges, one) for one in _units(rows)])
-    lengths = lengths.reshape(-1, len(charges)).T  # a row for each release, without units too
-    gaussian: list[Array] = [np.zeros(lengths.shape[1])]
-    laplace: list[Array] = [np.zeros(lengths.shape[1])]
-    for charge, length in zip(charges, lengths, strict=True):
-        most = distance(charge, charge.mechanism.norm)
-        kind = gaussian if isinstance(charge.mechanism, Gaussian) else laplace
-        kind.append(np.array([_cost(charge, min(own, most)) for own in length.tolist()]))
-    return np.where(lengths.any(axis=0), _composed(gaussian, laplace, delta), 0.0)
+    lengths = np.array([_contributions(paths, unit) for unit in _units(rows)])
+    lengths = lengths.reshape(-1, len(paths)).T  # a row for each release, without units too
+    mus: list[Array] = [np.zeros(lengths.shape[1])]
+    pures: list[Array] = [np.zeros(lengths.shape[1])]
+    for path, release_lengths in zip(paths, lengths, strict=True):
+        sensitivity = distance(path, path.mechanism.norm)
+        losses = mus if isinstance(path.mechanism, Gaussian) else pures
+        # no contribution is longer than the certified sensitivity, whatever rounding says
+        losses.append(
+            np.array([_cost(path, min(v, sensitivity)) for v in release_lengths.tolist()])
+        )
+    return np.where(lengths.any(axis=0), _composed(mus, pures, delta), 0.0)
 
 
-def _cost(charge: Charge, own: float) -> float:
-    """Return the mu, or the pure epsilon, of a release at a unit's own length.
+def _cost(path: ReleasePath, length: float) -> float:
+    """Return the mu, or the pure epsilon, of a release at a unit's contribution of this length.
 
-    With what the mechanism's rounding adds, but for a unit that contributes nothing.
+    The mechanism's rounding is included, but for a unit that contributes nothing.
     """
-    query = charge.chain[-1].handle
+    query = path.steps[-1].handle
     assert isinstance(query.operation, Query)
     shape = query.operation.dimension(query.domain), query.operation.step(query.domain)
-    loss = charge.mechanism.cost(up(own, 8), *shape)
-    value = loss.mu() if isinstance(charge.mechanism, Gaussian) else loss.pure()
-    return 0.0 if own == 0 else math.inf if value is None else up(value, 2)
+    loss = path.mechanism.cost(up(length, 8), *shape)
+    value = loss.mu() if isinstance(path.mechanism, Gaussian) else loss.pure()
+    if length == 0:
+        return 0.0
+    return math.inf if value is None else up(value, 2)
 
 
-def _composed(gaussian: list[Array], laplace: list[Array], delta: float) -> Array:
-    """Return the least epsilon of what is known of these Gaussian and Laplace losses."""
-    mu, pure = composed_mus(gaussian), up(sum(laplace[1:], laplace[0]), 2 * len(laplace))
+def _composed(mus: list[Array], pures: list[Array], delta: float) -> Array:
+    """Return the least epsilon that is proven of these Gaussian and pure (Laplace) losses."""
+    mu, pure = composed_mus(mus), up(sum(pures[1:], pures[0]), 2 * len(pures))
+    # the Gaussian total is exact; pure losses add to it by basic composition
     basic = up(gaussian_epsilons(mu, delta) + pure)
     if delta == 0 or not pure.any():
         return basic
-    curves = up(ORDERS * mu[:, None] * mu[:, None] / 2)
-    curves = up(sum((laplace_renyi(ORDERS, t) for t in laplace), curves), 2 * len(laplace))
+    curves = up(ORDERS * mu[:, None] * mu[:, None] / 2)  # a Gaussian's: alpha mu^2 / 2
+    curves = up(sum((laplace_renyi(ORDERS, t) for t in pures), curves), 2 * len(pures))
     return np.minimum(basic, renyi_epsilons(curves, ORDERS, delta))
 
 
@@ -281,26 +293,27 @@ def _units(rows: MemoryRows) -> Iterator[MemoryRows]:
         yield MemoryRows({name: v[own] for name, v in rows.columns.items()}, rows.units[own])
 
 
-def _contributions(charges: Sequence[Charge], rows: MemoryRows) -> list[float]:
+def _contributions(paths: Sequence[ReleasePath], rows: MemoryRows) -> list[float]:
     """Return the length of one unit's contribution to each release, in its mechanism's norm."""
     values: dict[str, Any] = {}
     stream, lengths = SecureStream(), []
-    for charge in charges:
+    for path in paths:
         value: Any = rows
-        for node in charge.chain[1:]:
+        for node in path.steps[1:]:
             if node.name not in values:
                 values[node.name] = node.handle.operation.run([value], stream)
             value = values[node.name]
         vector = np.atleast_1d(np.asarray(value, dtype=np.float64))
+        # divided by the largest entry first, since squares would overflow
         largest = float(np.abs(vector).max(initial=0.0))
-        length = largest * float(np.linalg.norm(vector / (largest or 1.0), charge.mechanism.norm))
-        query = charge.chain[-1].handle.operation
-        more = up(length, len(vector) + 4) + _rounding(query, len(vector))
-        lengths.append(more if length > 0 else 0.0)
+        length = largest * float(np.linalg.norm(vector / (largest or 1.0), path.mechanism.norm))
+        query = path.steps[-1].handle.operation
+        rounded_up = up(length, len(vector) + 4) + _query_rounding(query, len(vector))
+        lengths.append(rounded_up if length > 0 else 0.0)
     return lengths
 
 
-def _rounding(query: Operation, size: int) -> float:
+def _query_rounding(query: Operation, size: int) -> float:
     """Return how far the rounding of second moments may move them between two data sets.
 
     At most ``2^-20.5 R^2`` in each entry (see `Gram`); the other sums are exact.

@@ -1,4 +1,9 @@
-"""Mechanisms that follow released bounds: posterior samples and perturbed ridge coefficients."""
+"""Mechanisms whose loss rests on per-instance bounds: posterior samples, noisy ridge coefficients.
+
+`PosteriorSample` and `PerturbedCoefficients` are given released bounds of the data's own loss, and
+adapt to them; `TruncatedPosterior` needs no bound. They are here, and not in
+`adaptive_dp.mechanisms`, since their losses are computed in `adaptive_dp.instance.records`.
+"""
 
 from __future__ import annotations
 
@@ -31,117 +36,57 @@ from adaptive_dp.graph.mechanism import Mechanism, budget_parameter
 from adaptive_dp.graph.values import number, positive
 from adaptive_dp.instance.records import RidgeBounds, worst_curve
 from adaptive_dp.mechanisms.additive import Gaussian, sigma_for
-from adaptive_dp.mechanisms.released_bounds import LowerBound, UpperBound, probable
+from adaptive_dp.mechanisms.released_bounds import LowerBound, UpperBound, check_failure
 from adaptive_dp.noise.stream import FLOAT_SAMPLER, Stream
-from adaptive_dp.queries.moments import FARTHEST, CoefficientNorm, LeastEigenvalue, kept, unit
-
-# -----------------------------------------------------------------------------
-# The coldest ridge posterior whose loss a Gaussian of a given mu dominates, but for a failure.
-#
-# The losses of all pairs that bounds allow (`adaptive_dp.instance.records`) are to be at
-# most
-# ``failure + (1 - failure) delta_mu(epsilon)`` at every epsilon, delta_mu the profile of N(0, 1)
-# against N(mu, 1). At a negative epsilon the same then follows from the other direction:
-# ``delta(-e) = 1 - e^-e + e^-e delta'(e)`` for both. So the sample composes as a Gaussian does,
-# by the sum of squares, instead of by the sum of epsilons: of the total's mu the bounds that it
-# follows take a few per cent.
-#
-# Both sides fall in epsilon. They are compared between the points of a grid: the left at its lower
-# end, the right at its upper; beyond the last point the failure alone must do.
-
-
-_POINTS = 800
-"""The grid goes on to a little after where the Gaussian's own loss is a failure's."""
-
-
-def coldest(bounds: RidgeBounds, mu: float, failure: float) -> float:
-    """Return the largest gamma that is `within` the promise, from below; 0 where none is.
-
-    What is returned has been checked.
-
-    Examples
-    --------
-    >>> known = RidgeBounds(curvature=100, ridge=1, norm=1, residual=2, removals=False)
-    >>> round(coldest(known, mu=0.2, failure=1e-7), 4)
-    0.8206
-    """
-    # at a small leverage the gap is mu: gamma residual^2 / curvature = mu^2
-    high = 2 * mu * mu * (bounds.curvature + 1) / bounds.residual**2
-    low = high
-    while not within(low, bounds, mu, failure):
-        low /= 4
-        if low < high * 1e-12 or low < 1e-280:
-            return 0.0
-    high = min(high, 4 * low)
-    while high > low * (1 + 1e-6):
-        middle = (low + high) / 2
-        low, high = (middle, high) if within(middle, bounds, mu, failure) else (low, middle)
-    return low
-
-
-def within(gamma: float, bounds: RidgeBounds, mu: float, failure: float) -> bool:
-    """Return whether the Gaussian of ``mu`` dominates every pair, outside of the failure.
-
-    Parameters
-    ----------
-    gamma
-        Positive: the posterior's precision is ``gamma (X'X + ridge I)``.
-    bounds
-        Of the smaller of two neighbours (``removals=False``).
-    mu, failure
-        The promise: positive, and a probability.
-    """
-    points, promised = _promise(mu, failure)
-    found = worst_curve(points, gamma, bounds)
-    return bool(np.all(found <= down_all(failure + (1 - failure) * promised)))
-
-
-@lru_cache(maxsize=64)
-def _promise(mu: float, failure: float) -> tuple[Array, Array]:
-    """Return the grid, and lower bounds of the Gaussian's profile at each next point."""
-    middle, far = mu * mu / 2, mu * 1.25 * math.sqrt(-2 * math.log(failure))
-    near = np.linspace(0.0, middle, 40, endpoint=False)
-    points = np.concatenate([near, middle + np.linspace(0.0, far, _POINTS)])
-    lower = [gdp_profile(mu, float(e)).lower for e in points[1:]]
-    return points, np.array([*lower, 0.0])
-
-
-def down_all(values: Array) -> Array:
-    """Return numbers below ``values`` and their rounding."""
-    return values * (1 - 2.0**-50)
-
+from adaptive_dp.queries.moments import (
+    FARTHEST,
+    CoefficientNorm,
+    LeastEigenvalue,
+    clamp_released,
+    unit,
+)
 
 # -----------------------------------------------------------------------------
 # A sample of the ridge posterior, at a temperature that released bounds allow.
 
 
 class PosteriorSample(Mechanism):
-    """A draw of ``N(theta, (1/gamma) H^-1)``, ``H = X'X + ridge I``, ``theta = H^-1 X'y``, or NaN.
+    """Draw from a ridge regression's posterior at a temperature that released bounds allow, or NaN.
 
-    It follows four released values: the ridge, gamma, a `LowerBound` l of the least eigenvalue of
-    ``X'X``, and an `UpperBound` u of what `CoefficientNorm` says of that ridge and l. Let Z be the
-    smaller of two neighbours. Where the bounds are right, ``H >= (ridge + l) I`` at Z, and every
+    The posterior is ``N(theta, (1/gamma) H^-1)``, ``H = X'X + ridge I``, ``theta = H^-1 X'y``. Four
+    released values are given: the ridge, gamma, a `LowerBound` l of the least eigenvalue of
+    ``X'X``, and an `UpperBound` u of the value of `CoefficientNorm` for that ridge and l.
+
+    Privacy: the loss of a Gaussian of ``mu``, and a delta of ``failure``, where the bounds are
+    right. Let Z be the smaller of two neighbours. Then ``H >= (ridge + l) I`` at Z, and every
     record has there ``|y - x'theta| <= 1 + T`` with ``log(1 + T) = u log(1 + 1/(ridge + l))``. So
     the worst loss of all such pairs, in both directions, is a function of released values
-    (`adaptive_dp.instance.records`). Where it is not within the promise at the gamma that
-    was proposed (`adaptive_dp.instance.posterior_mechanisms`), NaN is returned: propose, test,
-    release.
-
-    Where the bounds are wrong nothing is promised; they pay for that themselves (`LowerBound`).
-
-    The factor and theta are computed in decimals that cost no privacy; gamma is taken 2^-30
-    smaller for it. The noise is float64, and the draw is rounded to 2^-40 of the largest deviation
-    that the released values allow.
+    (`adaptive_dp.instance.records`). Where it is not within the promise at the given gamma
+    (`is_dominated`), NaN is returned: propose, test, release. Where the bounds are wrong nothing is
+    promised; they pay for that themselves (`LowerBound`).
 
     Parameters
     ----------
-    mu, failure
-        The promise: a Gaussian's loss, but for a failure, between neighbours of one row.
+    mu
+        The Gaussian-DP parameter of the promise, between neighbours of one row.
+    failure
+        The delta of the promise, in [1e-18, 0.5).
+
+    Notes
+    -----
+    Noise: `Stream.gaussian`, in float64, times an exact factor. The factor and theta are computed
+    in decimals whose error costs no privacy: gamma is taken 2^-30 smaller for it. The draw is
+    rounded to 2^-40 of the largest deviation that the released values allow.
 
     References
     ----------
     Wang 2018 (AdaOPS); Wang 2019; Redberg, Zhu and Wang 2023. The printed constants are not
     private: the loss used here is the exact one.
+
+    See Also
+    --------
+    PerturbedCoefficients : the coefficients plus noise, by the same bounds.
+    TruncatedPosterior : a pure epsilon, without released bounds.
 
     Examples
     --------
@@ -149,7 +94,7 @@ class PosteriorSample(Mechanism):
 
     >>> import adaptive_dp as dp
     >>> loss = PosteriorSample(mu=0.25, failure=1e-7).loss(distance=1)
-    >>> round(loss.mu(), 6), loss.failure()
+    >>> round(loss.mu(), 6), loss.delta_floor()
     (0.25, 1e-07)
     >>> people = dp.dataset("people", columns={"age": (0, 100), "days": (0, 40)})
     >>> plan = dp.Pipeline(model=people.solve(dp.AdaOPS(["age"], "days"), epsilon=1.0, delta=1e-6))
@@ -164,24 +109,26 @@ class PosteriorSample(Mechanism):
     sampler: ClassVar[str] = f"Gaussian, {FLOAT_SAMPLER}, through an exact factor"
 
     mu: float = budget_parameter("mu")
-    failure: float = field(converter=number, validator=probable)
-
-    def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
-        """Return that of the coefficients."""
-        return (value[0] - 1,)
+    failure: float = field(converter=number, validator=check_failure)
 
     def release(self, value: Moments, stream: Stream, *given: Any) -> NDArray[Any]:
-        """Return the draw, or NaN where gamma fails the test."""
+        """Return the draw, or NaN where gamma fails the test; shape (p,)."""
         width = len(value) - 1
         noise = stream.gaussian(1.0, (width,))
         ridge, gamma, bound, size = (float(v) for v in given)
-        if not passes(gamma, ridge, bound, size, mu=self.mu, failure=self.failure):
+        # the test reads released values alone, so that it costs nothing and its answer is public
+        if not passes_test(gamma, ridge, bound, size, mu=self.mu, failure=self.failure):
             return np.full(width, math.nan)
-        ridge, bound = kept(ridge, bound)
+        ridge, bound = clamp_released(ridge, bound)
         factor, centre = solution(value, ridge)
-        spread = 1 / math.sqrt(gamma * (ridge + bound))
-        step = 2.0 ** (math.floor(math.log2(spread)) - 40)
-        return rounded(drawn(factor, centre, noise, gamma * (1 - 2.0**-30)), step)
+        # no direction has a larger deviation; like the step, it is a function of released values
+        deviation = 1 / math.sqrt(gamma * (ridge + bound))
+        step = 2.0 ** (math.floor(math.log2(deviation)) - 40)
+        return round_to_step(gaussian_draw(factor, centre, noise, gamma * (1 - 2.0**-30)), step)
+
+    def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the coefficients, (p,); the moments have one column more."""
+        return (value[0] - 1,)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the Gaussian's loss with the failure, for one row that comes or goes."""
@@ -193,16 +140,203 @@ class PosteriorSample(Mechanism):
         return Composite(((GaussianLoss(self.mu), 1), (Approximate(0.0, self.failure), 1)))
 
     def premises(self, release: Any) -> None:
-        """Refuse to follow bounds that are not of the data that is sampled, or of this ridge."""
+        """Refuse released bounds that are not of the moments that are read, or of this ridge."""
         query, ridge, _, bound, size = release.inputs
-        follows("PosteriorSample", query.inputs[0], ridge, bound, size)
+        check_bounds("PosteriorSample", query.inputs[0], ridge, bound, size)
 
 
-def follows(name: str, moments: Any, ridge: Any, bound: Any, size: Any) -> None:
-    """Refuse bounds that are not of these moments, or of this ridge (all are handles)."""
-    good = _bounds(bound, LowerBound, LeastEigenvalue) and bound.inputs[0].inputs[0] is moments
-    good = good and _bounds(size, UpperBound, CoefficientNorm)
-    if not good or not _same(size.inputs[0].inputs, (moments, ridge, bound)):
+# -----------------------------------------------------------------------------
+# The coldest ridge posterior whose loss a Gaussian of a given mu dominates, but for a failure.
+#
+# The losses of all pairs that bounds allow (`adaptive_dp.instance.records`) are to be at most
+# ``failure + (1 - failure) delta_mu(epsilon)`` at every epsilon, delta_mu the profile of N(0, 1)
+# against N(mu, 1). At a negative epsilon the same then follows from the other direction:
+# ``delta(-e) = 1 - e^-e + e^-e delta'(e)`` for both. So the sample composes as a Gaussian does,
+# by the sum of squares, instead of by the sum of epsilons: of the total's mu the bounds that it
+# follows take a few per cent.
+
+
+_GRID_SIZE = 800
+"""Points of the grid, which ends a little after where the Gaussian's delta is the failure."""
+
+
+def largest_dominated_gamma(bounds: RidgeBounds, mu: float, failure: float) -> float:
+    """Return the largest gamma that `is_dominated` allows, from below; 0 where there is none.
+
+    What is returned has been checked.
+
+    Examples
+    --------
+    >>> bounds = RidgeBounds(curvature=100, ridge=1, norm=1, residual=2, removals=False)
+    >>> round(largest_dominated_gamma(bounds, mu=0.2, failure=1e-7), 4)
+    0.8206
+    """
+    # start: at a small leverage the gap is mu where gamma residual^2 / curvature = mu^2
+    high = 2 * mu * mu * (bounds.curvature + 1) / bounds.residual**2
+    low = high
+    while not is_dominated(low, bounds, mu, failure):
+        low /= 4
+        if low < high * 1e-12 or low < 1e-280:
+            return 0.0
+    high = min(high, 4 * low)
+    while high > low * (1 + 1e-6):
+        middle = (low + high) / 2
+        low, high = (middle, high) if is_dominated(middle, bounds, mu, failure) else (low, middle)
+    return low
+
+
+def is_dominated(gamma: float, bounds: RidgeBounds, mu: float, failure: float) -> bool:
+    """Return whether the Gaussian of ``mu`` dominates every pair, outside of the failure.
+
+    Parameters
+    ----------
+    gamma
+        Positive: the posterior's precision is ``gamma (X'X + ridge I)``.
+    bounds
+        Of the smaller of two neighbours (``removals=False``).
+    mu, failure
+        The promise: positive, and a probability.
+    """
+    points, gaussian = _gaussian_profile(mu, failure)
+    # both sides fall in epsilon: the left is taken at the lower end of each interval of the grid,
+    # the right at its upper end, so that the inequality holds on the whole of it
+    worst = worst_curve(points, gamma, bounds)
+    return bool(np.all(worst <= rounded_down(failure + (1 - failure) * gaussian)))
+
+
+@lru_cache(maxsize=64)
+def _gaussian_profile(mu: float, failure: float) -> tuple[Array, Array]:
+    """Return the grid, and lower bounds of the Gaussian's profile at each next point."""
+    mean, width = mu * mu / 2, mu * 1.25 * math.sqrt(-2 * math.log(failure))
+    below_mean = np.linspace(0.0, mean, 40, endpoint=False)
+    points = np.concatenate([below_mean, mean + np.linspace(0.0, width, _GRID_SIZE)])
+    lower = [gdp_profile(mu, float(e)).lower for e in points[1:]]
+    return points, np.array([*lower, 0.0])  # beyond the last point the failure alone must do
+
+
+def rounded_down(values: Array) -> Array:
+    """Return numbers below ``values`` and their rounding."""
+    return values * (1 - 2.0**-50)
+
+
+# -----------------------------------------------------------------------------
+# Ridge coefficients with noise for a released bound of their local sensitivity.
+
+
+class PerturbedCoefficients(Mechanism):
+    """Release ridge coefficients with noise for a bound of their local sensitivity, or NaN.
+
+    The coefficients are ``theta = (X'X + ridge I)^-1 X'y``. Three released values are given: the
+    ridge, a `LowerBound` l of the least eigenvalue of ``X'X``, and an `UpperBound` u of the value
+    of `CoefficientNorm` for that ridge and l. The noise is ``N(0, sigma^2)`` at the sigma for which
+    the local sensitivity costs mu: a function of released values. Where these bound nothing, NaN
+    is returned.
+
+    Privacy: at most the loss of a Gaussian of ``mu``, where the bounds are right. Let Z be the
+    smaller of two neighbours, and (x, y) the row that the larger has more. Then
+    ``theta' - theta = H'^-1 x (y - x'theta)`` with ``H' = X'X + x x' + ridge I``, so
+    ``|theta' - theta| <= (1 + T) / h``, with ``h = ridge + l`` and ``log(1 + T) = u log(1 + 1/h)``.
+    Where the bounds are wrong nothing is promised; they pay for that themselves (`LowerBound`).
+
+    Parameters
+    ----------
+    mu
+        The Gaussian-DP parameter of the promise, between neighbours of one row.
+
+    Notes
+    -----
+    Noise: that of `Gaussian`, exact. Theta is rounded to floats, by at most 2^-52 (1 + T) in each
+    coordinate at either neighbour; that, and the rounding of `Gaussian`, are in the distance.
+
+    References
+    ----------
+    Redberg, Zhu and Wang 2023 (from per-instance to differential privacy); the bound is derived
+    here. For a loss that is not quadratic the curvature at theta bounds nothing: it may be less on
+    the way to theta'.
+
+    See Also
+    --------
+    PosteriorSample : a draw of the posterior, by the same bounds.
+
+    Examples
+    --------
+    `AdaptiveOutputPerturbation` releases these values, and then the coefficients:
+
+    >>> import adaptive_dp as dp
+    >>> PerturbedCoefficients(mu=0.25).loss(distance=1)
+    GaussianBound(mu=0.25)
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "days": (0, 40)})
+    >>> learner = dp.AdaptiveOutputPerturbation(["age"], "days")
+    >>> plan = dp.Pipeline(model=people.solve(learner, epsilon=1.0, delta=1e-6))
+    >>> [name.split(".")[1] for name in plan.certify(delta=1e-6).shares]
+    ['smallest_eigenvalue', 'coefficient_norm', 'coefficients']
+    """
+
+    norm: ClassVar[float] = 0
+    input_type: ClassVar[type] = Moments
+    released_inputs: ClassVar[int] = 3
+    theorem: ClassVar[str] = (
+        "local sensitivity of ridge regression: adaptive_dp.instance.posterior_mechanisms"
+    )
+    sampler: ClassVar[str] = Gaussian.sampler
+
+    mu: float = budget_parameter("mu")
+
+    def release(self, value: Moments, stream: Stream, *given: Any) -> NDArray[Any]:
+        """Return the coefficients with noise, or NaN where nothing is bounded; shape (p,)."""
+        ridge, bound, size = (float(v) for v in given)
+        width = len(value) - 1
+        sigma = sigma_of_bounds(ridge, bound, size, mu=self.mu, width=width)
+        if math.isinf(sigma):
+            return np.full(width, math.nan)
+        _, centre = solution(value, clamp_released(ridge, bound)[0])
+        return Gaussian(sigma).release(np.array([float(c) for c in centre]), stream)
+
+    def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the coefficients, (p,); the moments have one column more."""
+        return (value[0] - 1,)
+
+    def loss(self, distance: float) -> PrivacyLoss:
+        """Return the bound of mu, for one row that comes or goes."""
+        if distance > 1 + 1e-9:
+            raise DeclarationError(
+                f"PerturbedCoefficients protects one row that comes or goes, here {distance:.6g} "
+                "do; use neighbors='add_remove' or 'zero_out' and rows_per_unit=1"
+            )
+        return GaussianBound(self.mu)
+
+    def premises(self, release: Any) -> None:
+        """Refuse released bounds that are not of the moments that are read, or of this ridge."""
+        query, ridge, bound, size = release.inputs
+        check_bounds("PerturbedCoefficients", query.inputs[0], ridge, bound, size)
+
+
+def sigma_of_bounds(ridge: float, bound: float, size: float, *, mu: float, width: int) -> float:
+    """Return the sigma for which the local sensitivity costs mu; infinite where it is unknown.
+
+    Examples
+    --------
+    >>> round(sigma_of_bounds(1.0, 99.0, 0.0, mu=0.5, width=3), 6)
+    0.02
+    """
+    bounds = bounds_of(ridge, bound, size)
+    if bounds is None:
+        return math.inf
+    # twice the rounding of theta to floats, at both neighbours, with room for its computation
+    rounding = math.sqrt(width) * bounds.residual * 2.0**-50
+    sensitivity = (bounds.residual / bounds.curvature + rounding) * (1 + 1e-12)
+    return sigma_for(mu, sensitivity, width)
+
+
+# -----------------------------------------------------------------------------
+# What both mechanisms read off released bounds.
+
+
+def check_bounds(name: str, moments: Any, ridge: Any, bound: Any, size: Any) -> None:
+    """Refuse released bounds that are not of these moments, or of this ridge (all are handles)."""
+    fits = _is_release(bound, LowerBound, LeastEigenvalue) and bound.inputs[0].inputs[0] is moments
+    fits = fits and _is_release(size, UpperBound, CoefficientNorm)
+    if not fits or not _identical(size.inputs[0].inputs, (moments, ridge, bound)):
         raise DeclarationError(
             f"{name} is given a ridge, a LowerBound release of the least eigenvalue and, last, an "
             "UpperBound release of the coefficient norm, all of the moments that it reads, the "
@@ -210,45 +344,8 @@ def follows(name: str, moments: Any, ridge: Any, bound: Any, size: Any) -> None:
         )
 
 
-def passes(
-    gamma: float, ridge: float, bound: float, size: float, *, mu: float, failure: float
-) -> bool:
-    """Return whether the promise holds for every pair of neighbours that the bounds allow."""
-    known = bounds_of(ridge, bound, size)
-    if known is None or not 1e-280 < gamma < 1e280:
-        return False
-    return within(gamma, known, mu, failure)
-
-
-def bounds_of(ridge: float, bound: float, size: float) -> RidgeBounds | None:
-    """Return what released values say of the smaller data set; None where that is nothing."""
-    if not size < FARTHEST / 2:  # the norm may be cut off
-        return None
-    ridge, bound = kept(ridge, bound)
-    exponent = up(max(0.0, size) * unit(ridge, bound), 8)
-    if not exponent < 200:
-        return None
-    # (1 + T) is the exponential itself
-    return RidgeBounds(
-        curvature=down(ridge + bound), ridge=down(ridge), norm=1.0,
-        residual=up(math.exp(exponent), 8), removals=False,
-    )  # fmt: skip
-
-
-@precise
-def drawn(factor: Matrix, centre: Vector, noise: NDArray[Any], gamma: float) -> NDArray[Any]:
-    """Return ``theta + L'^-1 z / sqrt(gamma)``, of the nearest floats."""
-    scale = Decimal(gamma).sqrt()
-    moved = backward(factor, [Decimal(float(z)) / scale for z in noise])
-    return np.array([float(c + m) for c, m in zip(centre, moved, strict=True)])
-
-
-def rounded(values: NDArray[Any], step: float) -> NDArray[Any]:
-    """Return the nearest multiples of a power of two."""
-    return np.asarray(np.rint(values / step) * step)
-
-
-def _bounds(handle: Any, mechanism: type[Mechanism], query: type) -> bool:
+def _is_release(handle: Any, mechanism: type[Mechanism], query: type) -> bool:
+    """Return whether a handle releases such a query by such a mechanism."""
     operation = handle.operation
     return (
         isinstance(operation, Release)
@@ -257,38 +354,82 @@ def _bounds(handle: Any, mechanism: type[Mechanism], query: type) -> bool:
     )
 
 
-def _same(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> bool:
-    return len(found) == len(wanted) and all(a is b for a, b in zip(found, wanted, strict=True))
+def _identical(handles: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
+    """Return whether two tuples hold the same objects."""
+    return len(handles) == len(expected) and all(
+        a is b for a, b in zip(handles, expected, strict=True)
+    )
+
+
+def passes_test(
+    gamma: float, ridge: float, bound: float, size: float, *, mu: float, failure: float
+) -> bool:
+    """Return whether the promise holds for every pair of neighbours that the bounds allow."""
+    bounds = bounds_of(ridge, bound, size)
+    if bounds is None or not 1e-280 < gamma < 1e280:
+        return False
+    return is_dominated(gamma, bounds, mu, failure)
+
+
+def bounds_of(ridge: float, bound: float, size: float) -> RidgeBounds | None:
+    """Return what released values say of the smaller data set; None where they bound nothing.
+
+    Parameters
+    ----------
+    ridge, bound, size
+        The released ridge, the lower bound l of the least eigenvalue of ``X'X``, and the upper
+        bound u of the value of `CoefficientNorm`.
+    """
+    if not size < FARTHEST / 2:  # the norm may be cut off
+        return None
+    ridge, bound = clamp_released(ridge, bound)
+    exponent = up(max(0.0, size) * unit(ridge, bound), 8)  # log(1 + T)
+    if not exponent < 200:
+        return None
+    # |y - x'theta| <= 1 + T, which is the exponential itself
+    return RidgeBounds(
+        curvature=down(ridge + bound), ridge=down(ridge), norm=1.0,
+        residual=up(math.exp(exponent), 8), removals=False,
+    )  # fmt: skip
+
+
+@precise
+def gaussian_draw(
+    factor: Matrix, centre: Vector, noise: NDArray[Any], gamma: float
+) -> NDArray[Any]:
+    """Return ``theta + L'^-1 z / sqrt(gamma)`` in decimals, as the nearest floats."""
+    scale = Decimal(gamma).sqrt()
+    offset = backward(factor, [Decimal(float(z)) / scale for z in noise])
+    return np.array([float(c + m) for c, m in zip(centre, offset, strict=True)])
+
+
+def round_to_step(values: NDArray[Any], step: float) -> NDArray[Any]:
+    """Return the nearest multiples of a power of two."""
+    return np.asarray(np.rint(values / step) * step)
 
 
 # -----------------------------------------------------------------------------
-# A sample of the ridge posterior that is kept to a ball: pure epsilon, for any data.
+# A sample of the ridge posterior restricted to a ball: pure epsilon, for any data.
 
 
 BATCH = 512
 """Proposals at a time."""
 
-NEAR = 1e-6
-"""How far off, as a part of the ball's radius squared, a float proposal's square is taken to be."""
+FLOAT_TOLERANCE = 1e-6
+"""How far off a float proposal's squared norm may be, as a part of the squared radius."""
 
 
 class TruncatedPosterior(Mechanism):
-    """A draw of the posterior ``N(theta, (1/gamma) H^-1)`` kept to the ball ``|w| <= radius``.
+    """Draw from a ridge regression's posterior restricted to a ball ``|w| <= radius``.
 
-    Its density is ``exp(-gamma (|y - Xw|^2 + ridge |w|^2) / 2)`` on the ball, but for a constant. A
-    row with ``|x| <= 1, |y| <= 1`` moves the exponent by ``gamma (y - x'w)^2 / 2``, between 0 and
-    ``gamma (1 + radius)^2 / 2``: the log ratio of two neighbours has that range, for any data.
+    The density is proportional to ``exp(-gamma (|y - Xw|^2 + ridge |w|^2) / 2)`` on the ball.
 
-    Without the ball no gamma would do for all data: n rows of ``|x| = sqrt(ridge / n)``, y = 1,
-    make ``|theta| = sqrt(n / ridge) / 2``, and with it the loss of the next row as large as one
-    likes. With at most n rows ``|theta| <= sqrt(n / ridge) / 2`` is the bound.
-
-    A row's ``(y - x'w)^2`` ranges over less than that in a small ball: see `row_range`.
-
-    It is drawn by rejection. How many proposals that takes depends on the data: `ball_draw` chooses
-    its proposals so that 512 of them, which are always drawn, are nearly always enough, but no
-    proof bounds their number. Where the time of a run can be seen, choose among the points of a
-    grid instead (`FiniteLearner`).
+    Privacy: a bounded range of ``gamma (1 + radius)^2 / 2`` for a row that comes or goes, for any
+    data: a row with ``|x| <= 1, |y| <= 1`` moves the exponent by ``gamma (y - x'w)^2 / 2``, between
+    0 and that. In a small ball the range is less: see `row_range`. Without the ball no gamma would
+    do for all data: n rows of ``|x| = sqrt(ridge / n)``, y = 1, make ``|theta| = sqrt(n / ridge) /
+    2``, and with it the loss of the next row as large as one likes. With at most n rows ``|theta|
+    <= sqrt(n / ridge) / 2`` is the bound.
 
     *Utility.* Let ``F(w) = (|y - Xw|^2 + ridge |w|^2) / 2``, f its excess over the minimum in the
     ball, which lies at w*. Then ``E f <= d / gamma``: ``s^d Z(s) = s^d int_C e^{-s f}`` is the
@@ -306,15 +447,26 @@ class TruncatedPosterior(Mechanism):
     radius
         Of the ball, in [2^-20, 2^20].
 
+    Notes
+    -----
+    Noise: rejection from a Gaussian in float64 (`ball_draw`). How many proposals that takes depends
+    on the data: 512 of them are always drawn, and are nearly always enough, but no proof bounds
+    their number. Where the time of a run can be observed, choose among the points of a grid instead
+    (`FiniteLearner`).
+
     References
     ----------
     Wang, Fienberg and Smola 2015, Thm 1 (one posterior sample), with the range in place of the
     absolute value; Dimitrakakis et al. 2017. The bound of the excess is a well-known one for Gibbs
     measures; its proof above is our own.
 
+    See Also
+    --------
+    PosteriorSample : follows released bounds, at a delta.
+
     Examples
     --------
-    A row ranges over ``(1 + radius)^2 = 4``, of which gamma / 2 are paid:
+    A row ranges over ``(1 + radius)^2 = 4``, and costs gamma / 2 of that:
 
     >>> loss = TruncatedPosterior(gamma=0.5, ridge=1.0, radius=1.0).loss(distance=1)
     >>> round(loss.pure(), 6)
@@ -340,14 +492,14 @@ class TruncatedPosterior(Mechanism):
                     f"TruncatedPosterior.{name} must be in [{low:g}, {high:g}], got {value!r}"
                 )
 
-    def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
-        """Return that of the coefficients."""
-        return (value[0] - 1,)
-
     def release(self, value: Moments, stream: Stream) -> NDArray[Any]:
-        """Return the draw."""
-        found = ball_draw(value, stream, self.gamma, self.ridge, self.radius)
-        return rounded(found, 2.0 ** (math.floor(math.log2(self.radius)) - 40))
+        """Return the draw, shape (p,)."""
+        draw = ball_draw(value, stream, self.gamma, self.ridge, self.radius)
+        return round_to_step(draw, 2.0 ** (math.floor(math.log2(self.radius)) - 40))
+
+    def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the coefficients, (p,); the moments have one column more."""
+        return (value[0] - 1,)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the bounded range of ``distance`` rows that come or go."""
@@ -379,26 +531,31 @@ def ball_draw(
 
     For any ``k >= 0`` and ``theta_k = (H + k I)^-1 X'y`` the exponent is, but for a constant, that
     of ``N(theta_k, (H + k I)^-1 / gamma)`` plus ``gamma k |w|^2 / 2``. So proposals of that law
-    inside the ball are kept with probability ``exp(-gamma k (radius^2 - |w|^2) / 2)``. The law of
-    the result hangs on no k; `tilt` takes one at which proposals lie about the ball's surface where
-    they would lie outside of it.
+    inside the ball are accepted with probability ``exp(-gamma k (radius^2 - |w|^2) / 2)``. The law
+    of the result is the same for every k; `tilt` returns one at which proposals lie about the
+    ball's surface where they would lie outside of it.
     """
-    pull = tilt(moments, gamma, ridge, radius)
+    pull = tilt(moments, gamma, ridge, radius)  # gamma k
     lower, centre = tilted(moments, gamma, ridge, pull)
     factor = np.array([[float(v) for v in row] + [0.0] * (len(lower) - len(row)) for row in lower])
-    middle = np.array([float(v) for v in centre])
-    backward = np.linalg.inv(factor) / math.sqrt(gamma)
+    mean = np.array([float(v) for v in centre])
+    inverse = np.linalg.inv(factor) / math.sqrt(gamma)
+    tolerance = FLOAT_TOLERANCE * radius**2
     while True:
-        normal = stream.gaussian(1.0, (BATCH, len(middle)))
-        coin = np.log(stream.uniform((BATCH,)))
-        proposals = middle + normal @ backward
-        inside = radius**2 - (proposals**2).sum(axis=1) + NEAR * radius**2
-        # floats only sort out what is far from being kept: collinear rows make them inexact
-        for i in np.flatnonzero((inside >= 0) & (coin <= pull * (NEAR * radius**2 - inside / 2))):
-            found = drawn(lower, centre, normal[i], gamma)
-            room = radius**2 - float(found @ found)
-            if room >= 0 and coin[i] <= -pull / 2 * room:
-                return found
+        # all are drawn before any is looked at
+        normal = stream.gaussian(1.0, (BATCH, len(mean)))
+        log_uniform = np.log(stream.uniform((BATCH,)))
+        proposals = mean + normal @ inverse
+        # radius^2 - |w|^2 in floats, and their tolerance: these only sort out what is far from
+        # being accepted, for collinear rows make them inexact
+        slack = radius**2 - (proposals**2).sum(axis=1) + tolerance
+        candidates = (slack >= 0) & (log_uniform <= pull * (tolerance - slack / 2))
+        for i in np.flatnonzero(candidates):
+            # decided again for the draw that is released, computed in decimals
+            draw = gaussian_draw(lower, centre, normal[i], gamma)
+            exact_slack = radius**2 - float(draw @ draw)
+            if exact_slack >= 0 and log_uniform[i] <= -pull / 2 * exact_slack:
+                return draw
 
 
 @precise
@@ -410,120 +567,25 @@ def tilted(moments: Moments, gamma: float, ridge: float, pull: float) -> tuple[M
 def tilt(moments: Moments, gamma: float, ridge: float, radius: float) -> float:
     """Return ``gamma k`` at which ``E |w|^2`` of a proposal is radius^2; 0 where it is less at 0.
 
-    ``E |w|^2 = |theta_k|^2 + trace (H + k I)^-1 / gamma`` falls as k grows. Floats will do.
+    ``E |w|^2 = |theta_k|^2 + trace (H + k I)^-1 / gamma`` falls as k grows. Floats suffice, since
+    the law of the draw does not depend on k.
     """
     matrix, cross = system(moments, ridge)
-    values, basis = np.linalg.eigh(np.array([[float(v) for v in row] for row in matrix]))
-    curved = np.maximum(values, ridge)
-    along = basis.T @ np.array([float(v) for v in cross])
+    eigenvalues, basis = np.linalg.eigh(np.array([[float(v) for v in row] for row in matrix]))
+    curvature = np.maximum(eigenvalues, ridge)
+    projected = basis.T @ np.array([float(v) for v in cross])
 
-    def square(pull: float) -> float:
+    def mean_square(pull: float) -> float:
         with np.errstate(over="ignore"):
-            theta = along / (curved + pull / gamma)
-            return float(theta @ theta + (1 / (gamma * curved + pull)).sum())
+            theta = projected / (curvature + pull / gamma)
+            return float(theta @ theta + (1 / (gamma * curvature + pull)).sum())
 
-    if square(0.0) <= radius**2:
+    if mean_square(0.0) <= radius**2:
         return 0.0
     low, high = 0.0, 1.0
-    while square(high) > radius**2:
+    while mean_square(high) > radius**2:
         low, high = high, 2 * high
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if square(middle) > radius**2 else (low, middle)
+        low, high = (middle, high) if mean_square(middle) > radius**2 else (low, middle)
     return high
-
-
-# -----------------------------------------------------------------------------
-# Ridge coefficients with noise scaled to a released bound of their local sensitivity.
-
-
-class PerturbedCoefficients(Mechanism):
-    """Release ``theta = (X'X + ridge I)^-1 X'y`` with noise for its local sensitivity, or NaN.
-
-    It follows three released values: the ridge, a `LowerBound` l of the least eigenvalue of
-    ``X'X``, and an `UpperBound` u of what `CoefficientNorm` says of that ridge and l. Let Z be the
-    smaller of two neighbours, and (x, y) the row that the larger has more. Then
-    ``theta' - theta = H'^-1 x (y - x'theta)`` with ``H' = X'X + x x' + ridge I``, so where the
-    bounds are right ``|theta' - theta| <= (1 + T) / h``, with ``h = ridge + l`` and
-    ``log(1 + T) = u log(1 + 1/h)``. The noise is ``N(0, sigma^2)`` at the sigma for which that
-    costs mu: a function of released values. Where these tell nothing, NaN is returned.
-
-    Where the bounds are wrong nothing is promised; they pay for that themselves (`LowerBound`).
-    Theta is rounded to floats, by at most 2^-52 (1 + T) in each coordinate of two, and the noise is
-    exact (see `Gaussian`): both are in the distance.
-
-    Parameters
-    ----------
-    mu
-        The promise: no more than a Gaussian's loss, between neighbours of one row.
-
-    References
-    ----------
-    Redberg, Zhu and Wang 2023 (from per-instance to differential privacy); the bound is derived
-    here. For a loss that is not quadratic the curvature at theta bounds nothing: it may be less on
-    the way to theta'.
-
-    Examples
-    --------
-    `AdaptiveOutputPerturbation` releases the values that it follows, and then the coefficients:
-
-    >>> import adaptive_dp as dp
-    >>> PerturbedCoefficients(mu=0.25).loss(distance=1)
-    GaussianBound(mu=0.25)
-    >>> people = dp.dataset("people", columns={"age": (0, 100), "days": (0, 40)})
-    >>> learner = dp.AdaptiveOutputPerturbation(["age"], "days")
-    >>> plan = dp.Pipeline(model=people.solve(learner, epsilon=1.0, delta=1e-6))
-    >>> [name.split(".")[1] for name in plan.certify(delta=1e-6).shares]
-    ['smallest_eigenvalue', 'coefficient_norm', 'coefficients']
-    """
-
-    norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = Moments
-    released_inputs: ClassVar[int] = 3
-    theorem: ClassVar[str] = "local sensitivity of ridge regression: perturbed_coefficients.py"
-    sampler: ClassVar[str] = Gaussian.sampler
-
-    mu: float = budget_parameter("mu")
-
-    def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
-        """Return that of the coefficients."""
-        return (value[0] - 1,)
-
-    def release(self, value: Moments, stream: Stream, *given: Any) -> NDArray[Any]:
-        """Return the coefficients with noise, or NaN where the bounds tell nothing."""
-        ridge, bound, size = (float(v) for v in given)
-        width = len(value) - 1
-        sigma = noise(ridge, bound, size, mu=self.mu, width=width)
-        if math.isinf(sigma):
-            return np.full(width, math.nan)
-        _, centre = solution(value, kept(ridge, bound)[0])
-        return Gaussian(sigma).release(np.array([float(c) for c in centre]), stream)
-
-    def loss(self, distance: float) -> PrivacyLoss:
-        """Return the bound of mu, for one row that comes or goes."""
-        if distance > 1 + 1e-9:
-            raise DeclarationError(
-                f"PerturbedCoefficients protects one row that comes or goes, here {distance:.6g} "
-                "do; use neighbors='add_remove' or 'zero_out' and rows_per_unit=1"
-            )
-        return GaussianBound(self.mu)
-
-    def premises(self, release: Any) -> None:
-        """Refuse to follow bounds that are not of the data that is read, or of this ridge."""
-        query, ridge, bound, size = release.inputs
-        follows("PerturbedCoefficients", query.inputs[0], ridge, bound, size)
-
-
-def noise(ridge: float, bound: float, size: float, *, mu: float, width: int) -> float:
-    """Return the sigma for which the local sensitivity costs mu; infinite where it is unknown.
-
-    Examples
-    --------
-    >>> round(noise(1.0, 99.0, 0.0, mu=0.5, width=3), 6)
-    0.02
-    """
-    known = bounds_of(ridge, bound, size)
-    if known is None:
-        return math.inf
-    rounding = math.sqrt(width) * known.residual * 2.0**-50
-    return sigma_for(mu, (known.residual / known.curvature + rounding) * (1 + 1e-12), width)

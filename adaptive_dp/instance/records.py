@@ -1,4 +1,8 @@
-"""What each record loses by one release: sums, ridge posteriors, perturbed minimizers."""
+"""The loss of each record by one release: sums, ridge posteriors, perturbed minimizers.
+
+First the worst loss over all records that bounds of a data set allow; then, for each mechanism,
+the loss of every record of the data at hand, which is private; then bounds in closed form.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,17 @@ from accountants.errors import DomainError, nonnegative, positive, probability
 from accountants.numerics import Array, down, up
 from accountants.secret import Secret
 from adaptive_dp.graph.errors import DataError
-from adaptive_dp.instance import ridge as quadratic
 from adaptive_dp.instance.plan import gaussian_epsilons
-from adaptive_dp.instance.ridge import records, rounding, table
+from adaptive_dp.instance.ridge import (
+    LARGEST,
+    addition_profile,
+    checked_table,
+    leave_one_out,
+    posterior_epsilon,
+    posterior_profile,
+    relative_rounding,
+    removal_profile,
+)
 
 # -----------------------------------------------------------------------------
 # The ridge posterior's worst loss over all records that may come or go, and its calibration.
@@ -30,8 +42,7 @@ from adaptive_dp.instance.ridge import records, rounding, table
 # ``g = sqrt(gamma m) |e|`` with ``|e| <= residual``. *A record is removed.* What is left has
 # ``H - x x'``, which is at least ``max(curvature - norm^2, ridge) I``. So the leverage at what is
 # left, m with ``m / (1 + m) = x'H^-1 x``, is at most ``N = norm^2 / max(curvature - norm^2,
-# ridge)``,
-# and the prediction error there is ``(1 + m) |e|``, ``|e| <= residual`` the error at Z.
+# ridge)``, and the prediction error there is ``(1 + m) |e|``, ``|e| <= residual`` the error at Z.
 #
 # By the order of pairs (see `adaptive_dp.instance.ridge`), whose invariant is
 # ``u = E / sqrt(1 + m)``, ``E = g / sqrt(m)``:
@@ -41,14 +52,12 @@ from adaptive_dp.instance.ridge import records, rounding, table
 #   since ``N >= M`` and ``sqrt(1 + N) residual >= |e| / sqrt(1 + m)``. One pair bounds all losses.
 # * Additions alone have ``E <= sqrt(gamma) residual =: F``. At equal E the loss grows with m where
 #   ``r (1 + m) >= E m tanh(E r / m)``, r the end of the interval of R: the sign of the derivative
-#   of
-#   both profiles. Since ``tanh(t) <= min(1, t)``, that is so (a) for ``E^2 <= 1 + m``; (b) for the
-#   profile of what is removed, where ``r^2 >= E^2 / (1 + m)``, up to ``m = (1 + sqrt 5) / 2``; (c)
-#   for that of what is added, where ``r^2 >= E^2 / (1 + m) - 2 epsilon``, as long as
+#   of both profiles. Since ``tanh(t) <= min(1, t)``, that is so (a) for ``E^2 <= 1 + m``; (b) for
+#   the profile of what is removed, where ``r^2 >= E^2 / (1 + m)``, up to ``m = (1 + sqrt 5) / 2``;
+#   (c) for that of what is added, where ``r^2 >= E^2 / (1 + m) - 2 epsilon``, as long as
 #   ``2 epsilon <= F^2 (1 + M - M^2) / (1 + M)^2``. Then the corner (M, F) is the worst. Elsewhere,
 #   by the invariant, ``(M, F sqrt(1 + M))`` bounds all, and ``(M, F sqrt((1 + M) / (1 + k)))``
-#   all of
-#   a leverage of k or more.
+#   all of a leverage of k or more.
 #
 # Additions suffice where both bounds are known of the smaller of two data sets, since the loss of a
 # pair holds in both directions. Where they are known of the data set at hand, which may be the
@@ -82,14 +91,14 @@ def _residual(value: float) -> float:
 
 @frozen
 class RidgeBounds:
-    """What is known of a data set, and which records may come or go.
+    """Public bounds of a ridge regression's data set, and of the records that may come or go.
 
     Parameters
     ----------
     curvature
         A positive lower bound of the smallest eigenvalue of ``X'X + ridge I``.
     ridge
-        Non-negative, at most ``curvature``: what is left of it when records go.
+        Non-negative, at most ``curvature``: the curvature without any records.
     norm
         Every record's ``|x|`` is at most this.
     residual
@@ -121,19 +130,20 @@ class RidgeBounds:
 
     def leverage(self) -> float:
         """Return the largest leverage, at the smaller data set; infinite if nothing bounds it."""
-        least = self.least()
-        return up(self.norm * self.norm / least, 4) if least > 0 else math.inf
+        curvature = self.least_curvature()
+        return up(self.norm * self.norm / curvature, 4) if curvature > 0 else math.inf
 
-    def least(self) -> float:
+    def least_curvature(self) -> float:
         """Return the least curvature of the smaller data set, which may be 0."""
         if not self.removals:
             return self.curvature
         return max(down(self.curvature - up(self.norm * self.norm, 2), 2), self.ridge)
 
     def gap(self, gamma: float, leverage: float) -> float:
-        """Return the largest gap there."""
-        grown = 1 + leverage if self.removals else 1.0
-        return up(math.sqrt(gamma) * math.sqrt(leverage) * self.residual * grown, 16)
+        """Return the largest gap at this leverage, at the smaller data set."""
+        # without a record that is removed its prediction error is (1 + m) times as large
+        growth = 1 + leverage if self.removals else 1.0
+        return up(math.sqrt(gamma) * math.sqrt(leverage) * self.residual * growth, 16)
 
 
 def worst_profile(epsilon: float, gamma: float, bounds: RidgeBounds) -> float:
@@ -162,24 +172,27 @@ def worst_curve(epsilons: Array, gamma: float, bounds: RidgeBounds) -> Array:
     """Return `worst_profile` at many epsilons at once, none of them negative."""
     m = bounds.leverage()
     gap = bounds.gap(gamma, m)
-    if not (m <= quadratic.LARGEST and gap <= quadratic.LARGEST):
+    if not (m <= LARGEST and gap <= LARGEST):
         return np.ones(np.shape(epsilons))
     if bounds.removals:
-        return quadratic.profile(epsilons, m, gap)
-    far = up(gap * math.sqrt(1 + m), 4)
-    end = up(math.sqrt(gamma) * bounds.residual, 4)
-    low = 2 * up(epsilons) <= down(end * end * (1 + m - m * m) / (1 + m) ** 2, 16)
-    mid = gap if end <= 1 else up(gap * math.sqrt((1 + m) / (1 + min(m, _GOLDEN))), 8)
-    removed = quadratic.removed(epsilons, m, mid)
-    added = quadratic.added(epsilons, m, np.where(low | (end <= 1), gap, far))
-    return np.maximum(removed, added)
+        return posterior_profile(epsilons, m, gap)
+    f = up(math.sqrt(gamma) * bounds.residual, 4)  # F: the largest E of an addition
+    corner, anywhere = gap, up(gap * math.sqrt(1 + m), 4)
+    # (a) F^2 <= 1: the corner (M, F) is the worst for both profiles
+    # (b) the profile of what is removed: the corner up to m = 1.618, and the invariant beyond
+    beyond = corner if f <= 1 else up(gap * math.sqrt((1 + m) / (1 + min(m, _GOLDEN))), 8)
+    # (c) the profile of what is added: the corner for a small epsilon, else the invariant
+    is_small = 2 * up(epsilons) <= down(f * f * (1 + m - m * m) / (1 + m) ** 2, 16)
+    removal = removal_profile(epsilons, m, beyond)
+    addition = addition_profile(epsilons, m, np.where(is_small | (f <= 1), corner, anywhere))
+    return np.maximum(removal, addition)
 
 
 def worst_epsilon(delta: float, gamma: float, bounds: RidgeBounds) -> float:
     """Return an epsilon that holds at ``delta`` for all pairs, in both directions.
 
-    The least, but for additions of a large leverage or a large epsilon, where it is above it.
-    Infinite where nothing bounds the leverage, or delta is 0.
+    It is the least one, but for additions of a large leverage or a large epsilon, where it may be
+    larger. Infinite where nothing bounds the leverage, or delta is 0.
 
     Examples
     --------
@@ -192,8 +205,8 @@ def worst_epsilon(delta: float, gamma: float, bounds: RidgeBounds) -> float:
     m = bounds.leverage()
     gap = bounds.gap(gamma, m)
     if bounds.removals or math.isinf(m):
-        return float(quadratic.epsilon(delta, m, gap)) if gap < math.inf else math.inf
-    low, high = 0.0, float(quadratic.epsilon(delta, m, up(gap * math.sqrt(1 + m), 4)))
+        return float(posterior_epsilon(delta, m, gap)) if gap < math.inf else math.inf
+    low, high = 0.0, float(posterior_epsilon(delta, m, up(gap * math.sqrt(1 + m), 4)))
     for _ in range(70 if math.isfinite(high) else 0):
         middle = (low + high) / 2
         if worst_profile(middle, gamma, bounds) <= delta:
@@ -220,6 +233,7 @@ def largest_gamma(epsilon: float, delta: float, bounds: RidgeBounds) -> float:
     def holds(gamma: float) -> bool:
         return worst_profile(epsilon, gamma, bounds) <= delta
 
+    # the profile grows in gamma; `low` holds throughout, so that what is returned was checked
     least, step = 1e-290, 2.0**16
     if not holds(least):
         return 0.0
@@ -236,13 +250,13 @@ def largest_gamma(epsilon: float, delta: float, bounds: RidgeBounds) -> float:
 
 
 # -----------------------------------------------------------------------------
-# A Gaussian release of a clipped sum: what each record loses.
+# A Gaussian release of a clipped sum: the loss of each record.
 #
 # The mechanism releases ``sum_i x_i min(1, C / |x_i|) + N(0, sigma^2 I)``. With or without record i
 # its mean moves by ``min(|x_i|, C)``, so the loss of the pair is exactly that of a Gaussian with
 #
-# ``mu_i = min(|x_i|_2, C) / sigma``  (Dong, Roth and Su 2022, Thm 1; Feldman and Zrnic 2021, sec.
-# 4).
+# ``mu_i = min(|x_i|_2, C) / sigma``  (Dong, Roth and Su 2022, Thm 1; Feldman and Zrnic 2021,
+# sec. 4).
 
 
 def clipped_sum_mus(x: ArrayLike, *, bound: float, sigma: float) -> Secret[Array]:
@@ -270,25 +284,28 @@ def clipped_sum_mus(x: ArrayLike, *, bound: float, sigma: float) -> Secret[Array
     bound, sigma = positive("bound", bound), positive("sigma", sigma)
     rows = np.asarray(x, dtype=np.float64)
     if rows.ndim != 2:
-        raise DataError(f"records come as rows of a table, got an array of {rows.ndim} dimensions")
+        raise DataError(f"x must be an array of rows, shape (n, d), got {rows.ndim} dimensions")
     with np.errstate(all="ignore"):
-        largest = np.abs(rows).max(axis=1, initial=0.0)  # by it, since squares would overflow
+        # divided by the largest entry first, since squares would overflow
+        largest = np.abs(rows).max(axis=1, initial=0.0)
         scaled = rows / np.where(largest > 0, largest, 1.0)[:, None]
         length = up(largest * np.sqrt((scaled * scaled).sum(axis=1)), rows.shape[1] + 4)
+    # a row that holds NaN counts as one at the bound
     length = np.where(largest > 0, length, np.where(largest == 0, 0.0, np.inf))
-    return Secret(up(np.minimum(np.where(np.isnan(length), np.inf, length), bound) / sigma, 2))
+    length = np.where(np.isnan(length), np.inf, length)
+    return Secret(up(np.minimum(length, bound) / sigma, 2))
 
 
 # -----------------------------------------------------------------------------
-# Posterior sampling of a ridge regression: what each record loses by one sample.
+# Posterior sampling of a ridge regression: the loss of each record by one sample.
 #
 # The mechanism releases a sample of ``N(theta, (1/gamma) (X'X + ridge I)^-1)``; its density is
 # proportional to ``exp(-(gamma/2) (|y - X t|^2 + ridge |t|^2))``. Gamma and ridge are public.
 #
 # References
 # ----------
-# Wang 2019, sec. 4, with the constants of `closed_form` put right; the exact loss is derived in
-# `adaptive_dp.instance.ridge`.
+# Wang 2019, sec. 4, with its constants corrected (see `record_epsilon`); the exact loss is derived
+# in `adaptive_dp.instance.ridge`.
 
 
 def posterior_pairs(
@@ -296,10 +313,10 @@ def posterior_pairs(
 ) -> tuple[Array, Array]:
     """Return each record's leverage and gap, those of the data set without it (private)."""
     gamma = positive("gamma", gamma)
-    found = records(x, y, ridge)
+    without = leave_one_out(x, y, ridge)
     with np.errstate(over="ignore", invalid="ignore"):
-        gap = up(np.sqrt(gamma) * np.sqrt(found.leverage) * found.error, 8)
-    return found.leverage, np.where(np.isnan(gap), np.inf, gap)
+        gap = up(np.sqrt(gamma) * np.sqrt(without.leverage) * without.error, 8)
+    return without.leverage, np.where(np.isnan(gap), np.inf, gap)
 
 
 def posterior_epsilons(
@@ -327,18 +344,18 @@ def posterior_epsilons(
     >>> posterior_epsilons(x, y, ridge=1.0, gamma=0.1, delta=1e-6)
     <private>
     """
-    return Secret(quadratic.epsilon(delta, *posterior_pairs(x, y, ridge=ridge, gamma=gamma)))
+    return Secret(posterior_epsilon(delta, *posterior_pairs(x, y, ridge=ridge, gamma=gamma)))
 
 
 # -----------------------------------------------------------------------------
-# Ridge regression by output perturbation: what each record loses by one release.
+# Ridge regression by output perturbation: the loss of each record by one release.
 #
 # The mechanism releases ``theta + N(0, sigma^2 I)``, ``theta = (X'X + ridge I)^-1 X'y``. With or
 # without record i it is one Gaussian or another with the same covariance, so the loss of the pair
 # is exactly that of `accountants.Gaussian` with
 #
-# ``mu_i = |theta - theta_-i| / sigma = |y_i - x_i' theta| |H^-1 x_i| / ((1 - x_i' H^-1 x_i)
-# sigma)``.
+#     mu_i = |theta - theta_-i| / sigma
+#          = |y_i - x_i' theta| |H^-1 x_i| / ((1 - x_i' H^-1 x_i) sigma).
 #
 # References
 # ----------
@@ -367,7 +384,7 @@ def output_mus(x: ArrayLike, y: ArrayLike, *, ridge: float, sigma: float) -> Sec
     >>> mus, mus.reveal().round(3).tolist()
     (<private>, [0.032, 0.351, 0.35])
     """
-    return Secret(up(records(x, y, ridge).influence / positive("sigma", sigma), 2))
+    return Secret(up(leave_one_out(x, y, ridge).influence / positive("sigma", sigma), 2))
 
 
 def output_epsilons(
@@ -399,7 +416,7 @@ def worst_output_mu(bounds: RidgeBounds, *, sigma: float) -> float:
     0.019802
     """
     sigma = positive("sigma", sigma)
-    leverage, h = bounds.leverage(), bounds.least()
+    leverage, h = bounds.leverage(), bounds.least_curvature()
     if bounds.removals:
         return up(bounds.residual * (bounds.norm / h) / sigma, 8) if h > 0 else math.inf
     reach = bounds.norm / h / (1 + leverage) if leverage <= 1 else 0.5 / math.sqrt(h)
@@ -407,14 +424,13 @@ def worst_output_mu(bounds: RidgeBounds, *, sigma: float) -> float:
 
 
 # -----------------------------------------------------------------------------
-# Logistic regression by objective perturbation: what each record loses by the released theta.
+# Logistic regression by objective perturbation: the loss of each record by the released theta.
 #
 # The mechanism releases the minimizer of ``J(t) + b't``, ``b ~ N(0, sigma^2 I)``, where
 # ``J(t) = sum_i log(1 + e^(-y_i x_i't)) + (ridge / 2) |t|^2``. Since ``b = -grad J(theta)``, theta
 # has the density ``N(grad J(theta); 0, sigma^2 I) det(Hess J(theta))``. Without record i, of
-# gradient
-# g and curvature ``f = s (1 - s)`` in direction x, ``s = 1 / (1 + e^(y x'theta))``, the log of the
-# densities' ratio is
+# gradient g and curvature ``f = s (1 - s)`` in direction x, ``s = 1 / (1 + e^(y x'theta))``, the
+# log of the densities' ratio is
 #
 # ``loss_i = -log(1 - f m) + |g|^2 / (2 sigma^2) - g'grad J / sigma^2``,
 # ``m = x'(Hess J)^-1 x``, J and its derivatives at theta and with the record, ridge included.
@@ -433,7 +449,7 @@ def objective_losses(
     """Return ``|log p_Z(theta) / p_{Z - i}(theta)|`` for every record i of the data Z.
 
     An ex-post loss: of the theta that was released, not of the mechanism before it ran. Rounding
-    goes outward (see `adaptive_dp.instance.ridge.rounding`).
+    goes outward (see `adaptive_dp.instance.ridge.relative_rounding`).
 
     Parameters
     ----------
@@ -458,7 +474,7 @@ def objective_losses(
     (<private>, [0.204, 0.193, 0.215])
     """
     ridge, sigma = positive("ridge", ridge), positive("sigma", sigma)
-    a, label = table(x, y)
+    a, label = checked_table(x, y)
     at = np.asarray(theta, dtype=np.float64)
     if at.shape != (a.shape[1],) or not np.isfinite(at).all():
         raise DataError(f"theta must be {a.shape[1]} finite numbers, one for each column of x")
@@ -467,35 +483,39 @@ def objective_losses(
 
 
 def _losses(a: Array, label: Array, theta: Array, ridge: float, sigma: float) -> Array:
+    """Return each record's loss, rounded up, from rows, labels and the released theta."""
     margin = label * (a @ theta)
     wrong = special.expit(-margin)
     curvature = np.where(label == 0, 0.0, wrong * special.expit(margin))
     gradients = -(label * wrong)[:, None] * a
-    total = gradients.sum(axis=0) + ridge * theta
+    total = gradients.sum(axis=0) + ridge * theta  # grad J
     hessian = (a * curvature[:, None]).T @ a + ridge * np.eye(len(theta))
     if not np.isfinite(hessian).all():
         return np.full(len(a), np.inf)
     values, vectors = np.linalg.eigh(hessian)
     values = np.maximum(values, ridge / 2)
-    blur = rounding(a, float(values[-1] / values[0]))
+    rounding = relative_rounding(a, float(values[-1] / values[0]))
     square = np.einsum("ij,ij->i", a, a)
-    share = curvature * (((a @ vectors) ** 2) / values).sum(axis=1)
+    share = curvature * (((a @ vectors) ** 2) / values).sum(axis=1)  # f m
+    # Hess J >= f x x' + ridge I, so f m is at most f |x|^2 / (f |x|^2 + ridge)
     share = np.minimum(share, up(curvature * square / (curvature * square + ridge), 8))
-    blur *= 1 + float(np.sqrt(square.max(initial=0.0)) * np.linalg.norm(theta))  # of the margins
+    # the margins' own rounding
+    rounding *= 1 + float(np.sqrt(square.max(initial=0.0)) * np.linalg.norm(theta))
     norms, size = np.linalg.norm(gradients, axis=1), np.linalg.norm(gradients, axis=1).sum()
     size += ridge * np.linalg.norm(theta)
     loss = -np.log1p(-share) + norms**2 / (2 * sigma**2) - gradients @ total / sigma**2
-    slack = blur * (share / (1 - share) + norms * (norms + size) / sigma**2)
+    # each term's derivative times the relative error of what it is computed from
+    slack = rounding * (share / (1 - share) + norms * (norms + size) / sigma**2)
     bound = up(np.abs(loss) + slack, 8)
-    result: Array = np.where(np.isfinite(bound) & (blur < 0.5), bound, np.inf)
+    result: Array = np.where(np.isfinite(bound) & (rounding < 0.5), bound, np.inf)
     return result
 
 
 # -----------------------------------------------------------------------------
 # Bounds of the ridge posterior's loss in closed form: looser than the exact ones, and readable.
 #
-# With leverage m and prediction error e of the data set without the record, and ``t =
-# log(2/delta)``,
+# With leverage m and prediction error e of the data set without the record, and
+# ``t = log(2/delta)``,
 #
 # ``epsilon = |g^2/(1+m) - log(1+m)| / 2 + m t + g sqrt(2 t)``, ``g = sqrt(gamma m) |e|``.
 #
@@ -504,10 +524,9 @@ def _losses(a: Array, label: Array, theta: Array, ridge: float, sigma: float) ->
 # ``log(1+m)/2 + g^2 / (2 (1+m)^2) + g sqrt(2 t)``, and ``log(1+m) <= m t``.
 #
 # As printed (Wang 2019, eqs. 4.3 and 4.4, and Remark 11) the terms in t are a half and ``1/sqrt 2``
-# of these, which stands for 41 times the delta, and 4.4 is not equal to 4.3. In terms of what is
-# seen
-# with the record, ``m' = x'(H + xx')^-1 x`` and its residual e', it is ``m = m' / (1 - m')`` and
-# ``e = e' / (1 - m')``.
+# of these, which stands for 41 times the delta, and 4.4 is not equal to 4.3. In terms of the
+# data set with the record, ``m' = x'(H + xx')^-1 x`` and its residual e', it is
+# ``m = m' / (1 - m')`` and ``e = e' / (1 - m')``.
 
 
 def record_epsilon(delta: float, leverage: Array | float, gap: Array | float) -> Array:
@@ -520,7 +539,7 @@ def record_epsilon(delta: float, leverage: Array | float, gap: Array | float) ->
     leverage, gap
         Non-negative, of the data set without the record.
     """
-    t = _deviations(delta)
+    t = _log_two_over(delta)
     m, g = np.asarray(leverage, np.float64), np.asarray(gap, np.float64)
     shift, shape = g * g / (1 + m), np.log1p(m)
     rounding = 1e-15 * (shift + shape)  # their difference may be less
@@ -531,17 +550,18 @@ def data_set_epsilon(delta: float, gamma: float, bounds: RidgeBounds) -> float:
     """Return ``sqrt(2 gamma t) L / sqrt(h) + gamma L^2 / (2 (h + B^2)) + t B^2 / h``.
 
     For all records that may be added; for those that may be removed too, at the curvature and
-    the residual that are left (see `worst_posterior`). B bounds ``|x|``, h is the curvature, and
+    the residual that are left (see `RidgeBounds`). B bounds ``|x|``, h is the curvature, and
     ``L = B residual``. It is `record_epsilon` at the worst leverage and gap, without the logarithm,
     which the term in t covers: so as in Remark 11 of Wang 2019, with t for ``(1 + t) / 2``.
     """
-    t = _deviations(delta)
+    t = _log_two_over(delta)
     m = bounds.leverage()
     g = bounds.gap(gamma, m)
     return up(g * math.sqrt(2 * t) + g * g / (2 * (1 + m)) + m * t, 16)
 
 
-def _deviations(delta: float) -> float:
+def _log_two_over(delta: float) -> float:
+    """Return ``t = log(2/delta)``, rounded up, and at least 1, which the bounds need."""
     delta = probability("delta", delta, below_one=True)
     if delta == 0:
         raise DomainError("delta must be positive, got 0: the loss of a posterior is unbounded")

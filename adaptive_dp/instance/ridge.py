@@ -1,4 +1,9 @@
-"""What ridge regression says of each of its records, and the privacy loss of its posterior."""
+"""Ridge regression: each record's leverage and influence, and its posterior's privacy loss.
+
+`leave_one_out` computes leverage and prediction error of all records; the functions after it are
+the privacy loss of the posterior with or without a record of given leverage and error. Both round
+outward.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ from accountants.numerics import UNIT, Array, up
 from adaptive_dp.graph.errors import DataError
 
 # -----------------------------------------------------------------------------
-# What a ridge regression says of each of its records: leverage, prediction error, influence.
+# Leverage, prediction error and influence of each record.
 #
 # With ``H = X'X + ridge I`` and ``theta = H^-1 X'y``, and for record i what is left without it
 # marked by -i (Sherman and Morrison 1950):
@@ -25,17 +30,17 @@ from adaptive_dp.graph.errors import DataError
 
 
 @frozen(eq=False, repr=False)
-class Records:
-    """Upper bounds for every record, in its data set, against the data set without it.
+class LeaveOneOut:
+    """Upper bounds for every record of a data set, against the data set without it.
 
     Parameters
     ----------
     leverage
-        ``m``, without the record.
+        m of each record, without it; shape (n,).
     error
-        ``|y_i - x_i' theta_-i|``, the prediction error without the record.
+        ``|y_i - x_i' theta_-i|``, the prediction error without the record; shape (n,).
     influence
-        ``|theta - theta_-i|_2``.
+        ``|theta - theta_-i|_2``; shape (n,).
     """
 
     leverage: Array
@@ -43,11 +48,11 @@ class Records:
     influence: Array
 
 
-def records(x: ArrayLike, y: ArrayLike, ridge: float) -> Records:
+def leave_one_out(x: ArrayLike, y: ArrayLike, ridge: float) -> LeaveOneOut:
     """Return leverage, prediction error and influence of all records.
 
-    Rounding goes outward, see `rounding`; what overflows or is ill-conditioned past that is
-    infinite. A row with a number that is not finite counts as zeros.
+    Rounding goes outward, see `relative_rounding`; what overflows or is ill-conditioned past that
+    is infinite. A row with a number that is not finite counts as zeros.
 
     Parameters
     ----------
@@ -57,31 +62,41 @@ def records(x: ArrayLike, y: ArrayLike, ridge: float) -> Records:
         Positive.
     """
     ridge = positive("ridge", ridge)
-    a, b = table(x, y)
+    a, b = checked_table(x, y)
     with np.errstate(all="ignore"):
         h = a.T @ a + ridge * np.eye(a.shape[1])
         if not np.isfinite(h).all():
-            return Records(*(np.full(len(a), np.inf) for _ in range(3)))
+            return LeaveOneOut(*(np.full(len(a), np.inf) for _ in range(3)))
         values, vectors = np.linalg.eigh(h)
         least = max(float(values[0]), ridge / 2)
-        blur = rounding(a, float(values[-1]) / least)
-        solved = (a @ vectors / np.maximum(values, least)) @ vectors.T
+        rounding = relative_rounding(a, float(values[-1]) / least)
+        solved = (a @ vectors / np.maximum(values, least)) @ vectors.T  # rows H^-1 x_i
         theta = solved.T @ b
         square = np.einsum("ij,ij->i", a, a)
-        inside = np.einsum("ij,ij->i", a, solved) * (1 + blur)
-        inside = np.minimum(inside, up(square / (square + ridge), 8))  # for X'X >= x x'
-        left = (1 - inside) * (1 - blur) if blur < 0.5 else np.zeros(len(a))
+        in_sample = np.einsum("ij,ij->i", a, solved) * (1 + rounding)  # m', rounded up
+        in_sample = np.minimum(in_sample, up(square / (square + ridge), 8))  # for X'X >= x x'
+        # 1 - m', rounded down: all three bounds are divided by it (Sherman and Morrison 1950)
+        remainder = (1 - in_sample) * (1 - rounding) if rounding < 0.5 else np.zeros(len(a))
         size = float(np.linalg.norm(theta) + np.linalg.norm(b) / np.sqrt(values[-1]))
-        slack = blur * (np.abs(b) + np.sqrt(square) * size)
-        error = up((np.abs(b - a @ theta) + slack) / left, 8)
-        influence = up(error * np.linalg.norm(solved, axis=1) * (1 + blur), 8)
-        found = up(inside / left, 8), error, influence
-    return Records(*(np.where((left > 0) & np.isfinite(v), v, np.inf) for v in found))
+        slack = rounding * (np.abs(b) + np.sqrt(square) * size)
+        error = up((np.abs(b - a @ theta) + slack) / remainder, 8)
+        influence = up(error * np.linalg.norm(solved, axis=1) * (1 + rounding), 8)
+        bounds = up(in_sample / remainder, 8), error, influence
+    return LeaveOneOut(*(np.where((remainder > 0) & np.isfinite(v), v, np.inf) for v in bounds))
 
 
-def rounding(a: Array, condition: float) -> float:
-    """Return how far, relatively, rounding may move what is solved with ``A'A``.
+def relative_rounding(a: Array, condition: float) -> float:
+    """Return the relative error of a solution of a linear system in ``A'A``, from rounding.
 
+    Parameters
+    ----------
+    a
+        A, shape (n, d).
+    condition
+        The condition number of the matrix that is solved with.
+
+    Notes
+    -----
     To form the matrix and right-hand sides of n rows and d columns costs at most n units in each
     entry, so ``n d`` of its norm, and to solve a few times ``d^2``; the condition multiplies both
     (Higham 2002, Thm 7.2).
@@ -90,22 +105,22 @@ def rounding(a: Array, condition: float) -> float:
     return float(8 * (n + d + 8) * d * UNIT * condition)
 
 
-def table(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
-    """Return records as float64, those without finite numbers as zeros.
+def checked_table(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+    """Return records as float64 arrays (n, d) and (n,), those with a non-finite number as zeros.
 
     Raises
     ------
     DataError
-        If the shapes do not fit; it tells of the columns only.
+        If the shapes do not fit; the message shows no data.
     """
     a, b = np.array(x, dtype=np.float64), np.array(y, dtype=np.float64)
     if a.ndim != 2 or b.shape != a.shape[:1]:
         raise DataError(
-            f"records come as x with a row each and y with a number each, got arrays of {a.ndim} "
+            f"x must have a row and y a number for each record, got arrays of {a.ndim} "
             f"and {b.ndim} dimensions, or of different lengths"
         )
-    odd = ~(np.isfinite(a).all(axis=1) & np.isfinite(b))
-    a[odd], b[odd] = 0.0, 0.0
+    not_finite = ~(np.isfinite(a).all(axis=1) & np.isfinite(b))
+    a[not_finite], b[not_finite] = 0.0, 0.0
     return a, b
 
 
@@ -135,10 +150,10 @@ _SPECIAL = 1e-14
 """Relative error allowed for ndtr, as in `accountants.definitions`."""
 
 LARGEST = 1e7
-"""A leverage or a gap above this has no finite epsilon here; nobody would release at it."""
+"""A leverage or a gap above this has no finite epsilon here, and no useful one at all."""
 
 
-def profile(epsilon: Array | float, leverage: Array | float, gap: Array | float) -> Array:
+def posterior_profile(epsilon: Array | float, leverage: Array | float, gap: Array | float) -> Array:
     """Return upper bounds of delta(epsilon) that hold in both directions.
 
     Parameters
@@ -148,39 +163,41 @@ def profile(epsilon: Array | float, leverage: Array | float, gap: Array | float)
     leverage, gap
         Non-negative, of the data set without the record; all three broadcast.
     """
-    return np.maximum(removed(epsilon, leverage, gap), added(epsilon, leverage, gap))
+    return np.maximum(
+        removal_profile(epsilon, leverage, gap), addition_profile(epsilon, leverage, gap)
+    )
 
 
-def epsilon(delta: float, leverage: Array | float, gap: Array | float) -> Array:
+def posterior_epsilon(delta: float, leverage: Array | float, gap: Array | float) -> Array:
     """Return the least epsilon at ``delta`` in both directions, from above, for all pairs at once.
 
     Found by bisection; what is returned has been evaluated. Infinite at ``delta = 0``.
 
     Examples
     --------
-    >>> float(epsilon(1e-6, leverage=0.01, gap=0.1).round(4))
+    >>> float(posterior_epsilon(1e-6, leverage=0.01, gap=0.1).round(4))
     0.4795
     """
     delta = probability("delta", delta)
     leverage, gap = np.broadcast_arrays(np.asarray(leverage, float), np.asarray(gap, float))
     m, g = np.minimum(leverage, 2 * LARGEST), np.minimum(gap, 2 * LARGEST)
     high = np.log1p(m) + g * g / 2 + (m - math.log(max(delta, 1e-300))) * (m + g) + 1e-300
-    for _ in range(60):  # until it holds, or nothing does
-        fails = profile(high, leverage, gap) > delta
+    for _ in range(60):  # doubled until it holds, or nothing does
+        fails = posterior_profile(high, leverage, gap) > delta
         if not np.any(fails & (high < 1e300)):
             break
         high = np.where(fails, np.minimum(2 * high, 1e300), high)
     low = np.zeros_like(high)
-    high = np.where(profile(0.0, leverage, gap) <= delta, 0.0, high)
+    high = np.where(posterior_profile(0.0, leverage, gap) <= delta, 0.0, high)
     for _ in range(70):
         middle = (low + high) / 2
-        fails = profile(middle, leverage, gap) > delta
+        fails = posterior_profile(middle, leverage, gap) > delta
         low, high = np.where(fails, middle, low), np.where(fails, high, middle)
-    result: Array = np.where(profile(high, leverage, gap) <= delta, high, np.inf)
+    result: Array = np.where(posterior_profile(high, leverage, gap) <= delta, high, np.inf)
     return result
 
 
-def renyi(orders: Array, leverage: Array | float, gap: Array | float) -> Array:
+def posterior_renyi(orders: Array, leverage: Array | float, gap: Array | float) -> Array:
     """Return the larger of both directions' Renyi divergences, a column for each order.
 
     With ``t = a - 1``, of P against Q, infinite where ``t m >= 1``, and of Q against P:
@@ -195,38 +212,46 @@ def renyi(orders: Array, leverage: Array | float, gap: Array | float) -> Array:
         mean = a * g * g / (2 * (1 + m))
         spread, narrow = -np.log1p(-t * m) / (2 * t), np.log1p(t * m / (1 + m)) / (2 * t)
         forward = up(mean / (1 - t * m), 8) + (spread - shape / 2)
-        back = up(mean / (1 + a * m), 8) + (shape / 2 - narrow)
+        backward = up(mean / (1 + a * m), 8) + (shape / 2 - narrow)
         slack = 8 * UNIT * (spread + narrow + shape)
         # 1 - t m may be off by its rounding, and what is divided by it
         slack = slack + 8 * UNIT * t * m * (forward + 1 / t) / (1 - t * m)
-        found = up(np.maximum(forward, back) + slack, 4)
-    finite = (t * m < 1 - 1e-9) & np.isfinite(found) & ~large
-    return np.where(finite, np.where((m == 0) & (g == 0), 0.0, found), np.inf)
+        divergence = up(np.maximum(forward, backward) + slack, 4)
+    finite = (t * m < 1 - 1e-9) & np.isfinite(divergence) & ~large
+    return np.where(finite, np.where((m == 0) & (g == 0), 0.0, divergence), np.inf)
 
 
-def removed(epsilon: Array | float, leverage: Array | float, gap: Array | float) -> Array:
+def removal_profile(epsilon: Array | float, leverage: Array | float, gap: Array | float) -> Array:
     """Return upper bounds of ``sup_A P(A) - e^epsilon Q(A)``, P without the record, Q with it."""
     e, m, g, large = _inputs(epsilon, leverage, gap)
-    near, far, inner, outer = _ends(e, m, g)
-    certain = _above(-near) + _above(-far)
-    value = certain - _below(-inner, e) - _below(-outer, e)
+    near, far, inner, outer = _interval_ends(e, m, g)
+    # the loss of P against Q exceeds epsilon outside of an interval: two tails of P, rounded up,
+    # less e^epsilon times the same two of Q, rounded down
+    certain = _tail_above(-near) + _tail_above(-far)
+    value = certain - _tail_below(-inner, e) - _tail_below(-outer, e)
     return _outward(value, certain, large, (m == 0) & (g == 0))
 
 
-def added(epsilon: Array | float, leverage: Array | float, gap: Array | float) -> Array:
+def addition_profile(epsilon: Array | float, leverage: Array | float, gap: Array | float) -> Array:
     """Return upper bounds of ``sup_A Q(A) - e^epsilon P(A)``, P without the record, Q with it."""
     e, m, g, large = _inputs(epsilon, leverage, gap)
-    near, far, inner, outer = _ends(-e, m, g)
-    certain = _above(inner)
-    value = certain + _above(-far, e) - _below(near, e) - _below(-outer)
+    near, far, inner, outer = _interval_ends(-e, m, g)
+    # the loss of Q against P exceeds epsilon inside of an interval: Q's mass of it, rounded up,
+    # less e^epsilon times P's, rounded down, each as a difference of two tails
+    certain = _tail_above(inner)
+    value = certain + _tail_above(-far, e) - _tail_below(near, e) - _tail_below(-outer)
     # R^2 is never below 0: where its threshold is, past all rounding, no loss exceeds epsilon
     middle, side = g / np.sqrt(1 + m), np.sqrt(m) * np.sqrt(np.log1p(m))
-    low = np.sqrt(m) * np.sqrt(2 * e) > np.hypot(middle, side) * (1 + 1e-9)
-    return _outward(value, certain, large, low | ((m == 0) & (g == 0)))
+    is_empty = np.sqrt(m) * np.sqrt(2 * e) > np.hypot(middle, side) * (1 + 1e-9)
+    return _outward(value, certain, large, is_empty | ((m == 0) & (g == 0)))
 
 
-def _inputs(*given: Array | float) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
-    epsilon, leverage, gap = np.broadcast_arrays(*(np.asarray(v, np.float64) for v in given))
+def _inputs(*values: Array | float) -> tuple[Array, Array, Array, NDArray[np.bool_]]:
+    """Return epsilon, leverage and gap as arrays of one shape, and where they are too large.
+
+    Where one is, leverage and gap are 1 in place of it: the results there are not used.
+    """
+    epsilon, leverage, gap = np.broadcast_arrays(*(np.asarray(v, np.float64) for v in values))
     if not all(np.all(v >= 0) for v in (epsilon, leverage, gap)):
         raise DomainError("epsilon, leverage and gap must be non-negative numbers, and not NaN")
     large = (leverage > LARGEST) | (gap > LARGEST)
@@ -234,7 +259,7 @@ def _inputs(*given: Array | float) -> tuple[Array, Array, Array, NDArray[np.bool
     return e, np.where(large, 1.0, leverage), np.where(large, 1.0, gap), large
 
 
-def _ends(epsilon: Array, m: Array, g: Array) -> tuple[Array, Array, Array, Array]:
+def _interval_ends(epsilon: Array, m: Array, g: Array) -> tuple[Array, Array, Array, Array]:
     """Return the ends of ``|R| < r``, where the loss is epsilon, in deviations of P and of Q.
 
     They are ``(r - E, r + E) / sqrt(m)`` in those of P, ``E = g / sqrt(m)``. At the true r the
@@ -252,18 +277,21 @@ def _ends(epsilon: Array, m: Array, g: Array) -> tuple[Array, Array, Array, Arra
     return near, far, near * np.sqrt(1 + m) + middle, outer
 
 
-def _above(x: Array, log_weight: Array | float = 0.0) -> Array:
+def _tail_above(x: Array, log_weight: Array | float = 0.0) -> Array:
     """Return an upper bound of ``e^log_weight Phi(x)``."""
-    return np.exp(np.minimum(np.add(*_logarithm(x, log_weight)), 700.0))
+    return np.exp(np.minimum(np.add(*_log_tail(x, log_weight)), 700.0))
 
 
-def _below(x: Array, log_weight: Array | float = 0.0) -> Array:
+def _tail_below(x: Array, log_weight: Array | float = 0.0) -> Array:
     """Return a lower bound of ``e^log_weight Phi(x)``."""
-    return np.exp(np.minimum(np.subtract(*_logarithm(x, log_weight)), 700.0))
+    return np.exp(np.minimum(np.subtract(*_log_tail(x, log_weight)), 700.0))
 
 
-def _logarithm(x: Array, log_weight: Array | float) -> tuple[Array, Array]:
-    """Return the logarithm and its error; that of the argument is a few units in each."""
+def _log_tail(x: Array, log_weight: Array | float) -> tuple[Array, Array]:
+    """Return ``log Phi(x) + log_weight`` and its error, that of the argument included.
+
+    A few units in x move ``log Phi(x)`` by as many times ``x^2`` where x is negative.
+    """
     with np.errstate(over="ignore"):
         error = _SPECIAL + 16 * UNIT * (1 + np.minimum(x, 0.0) ** 2 + np.abs(log_weight))
     return np.asarray(special.log_ndtr(x)) + log_weight, np.minimum(error, 1e300)
@@ -272,7 +300,10 @@ def _logarithm(x: Array, log_weight: Array | float) -> tuple[Array, Array]:
 def _outward(
     value: Array, certain: Array, large: NDArray[np.bool_], nothing: NDArray[np.bool_]
 ) -> Array:
-    """Return the bound as a probability; ``certain`` alone bounds it too."""
+    """Return the bound as a probability, rounded up; ``certain`` alone bounds it too.
+
+    It is 1 where the inputs are too large, and 0 where ``nothing`` can be lost.
+    """
     bound = np.clip(up(np.minimum(value, certain), 8) + 1e-300, 0.0, 1.0)
     result: Array = np.where(large, 1.0, np.where(nothing, 0.0, bound))
     return result

@@ -5,24 +5,24 @@
 >>> noisy = from_opendp(odp.m.make_laplace(*space, scale=2.0))               # doctest: +SKIP
 >>> people.count().release(noisy)                                            # doctest: +SKIP
 
-What is claimed of it is what OpenDP's privacy map says: a bound for inputs at most so far apart in
-the measurement's metric. So a measurement fits where its metric is one of *values*
-(``AbsoluteDistance``, ``L1Distance``, ``L2Distance``): the query bounds that distance between
-neighbouring data sets, under whatever relation they are declared with. Measurements on data sets
-(``SymmetricDistance``, ``ChangeOneDistance``) bring a neighbour relation and a sensitivity of their
-own, which nothing here could check against the plan's: they are refused. So is a domain that does
-not hold every value that a query can have (bounds, missing values, 32-bit numbers).
+A measurement's loss is the answer of OpenDP's privacy map: a bound for inputs at most a given
+distance apart in the measurement's metric. So a measurement fits where its metric is one of
+*values* (``AbsoluteDistance``, ``L1Distance``, ``L2Distance``): the query bounds that distance
+between neighbouring data sets, under whatever relation they are declared with. Measurements on data
+sets (``SymmetricDistance``, ``ChangeOneDistance``) bring a neighbour relation and a sensitivity of
+their own, which nothing here could check against the plan's: they are refused. So is a domain that
+does not hold every value that a query can have (bounds, missing values, 32-bit numbers).
 
 ====================================  =======================================  ==================
-output measure                        the map says                             loss
+output measure                        the map returns                          loss
 ====================================  =======================================  ==================
 ``MaxDivergence``                     epsilon                                  ``Pure``
 ``ZeroConcentratedDivergence``        rho: D_alpha <= rho alpha for all alpha  ``ZeroConcentrated``
 ``Approximate(MaxDivergence)``        (epsilon, delta)                         ``Approximate``
 ====================================  =======================================  ==================
 
-Its proof is OpenDP's, not checked here: certificates name the version that computed it. OpenDP
-draws its own noise, from the operating system: the seed of a simulation does not reach it.
+The proof is OpenDP's and is not checked here: certificates name the version that computed it.
+OpenDP draws its own noise, from the operating system: the seed of a simulation does not reach it.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def from_opendp(measurement: Any) -> OpenDP:
         If its domain, metric or measure does not fit, or it cannot be written as JSON (it has a
         function of the user's own).
     """
-    mod = _mod()
-    _checked(measurement)
+    mod = _opendp_mod()
+    _check_measurement(measurement)
     try:
         text = mod.serialize(measurement)
     except Exception as error:
@@ -84,19 +84,25 @@ def from_opendp(measurement: Any) -> OpenDP:
     return OpenDP(measurement=text)
 
 
-def _fits(instance: Any, attribute: Any, value: Any) -> None:
+def _check_json(instance: Any, attribute: Any, value: Any) -> None:
     if not isinstance(value, str):
         raise DeclarationError(f"OpenDP.measurement must be JSON, got {type(value).__name__}")
-    _checked(_made(value))
+    _check_measurement(_deserialized(value))
 
 
 class OpenDP(Mechanism):
-    """A measurement of OpenDP; made by `from_opendp`.
+    """A measurement of the OpenDP library as a mechanism; `from_opendp` returns one.
+
+    Privacy: the measurement's own privacy map.
 
     Parameters
     ----------
     measurement
-        As ``opendp.mod.serialize`` writes it.
+        A JSON `str`, as ``opendp.mod.serialize`` writes it.
+
+    Notes
+    -----
+    Noise: drawn by OpenDP, from the operating system; simulations do not seed it.
 
     References
     ----------
@@ -107,47 +113,48 @@ class OpenDP(Mechanism):
     sampler: ClassVar[str] = "OpenDP's, from the operating system, not seeded by simulations"
     libraries: ClassVar[tuple[str, ...]] = ("opendp",)
 
-    measurement: str = attrs.field(validator=_fits)
+    measurement: str = attrs.field(validator=_check_json)
 
     @property
     def norm(self) -> float:  # type: ignore[override]
         """The norm in which distances are taken: the metric's."""
-        return _NORMS[_metric(_made(self.measurement))[0]]
+        return _NORMS[_metric_of(_deserialized(self.measurement))[0]]
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
-        """Return what the measurement says of the value; its noise is OpenDP's own.
+        """Return the measurement of the value, in its shape; the noise is OpenDP's own.
 
-        Whole numbers beyond 64 bits are moved to the nearest that has them: a failure there would
-        tell the data, and to clamp brings no two values further apart.
+        Integers beyond 64 bits are clamped: a failure there would reveal the data, and clamping
+        brings no two values further apart.
         """
-        found = _made(self.measurement)
-        whole = _carrier(found) == "i64"
-        listed = [min(max(int(v), _LEAST), _MOST) if whole else float(v) for v in value.ravel()]
-        released = found(listed) if _vector(found) else found(listed[0])
+        measurement = _deserialized(self.measurement)
+        if _number_type(measurement) == "i64":
+            argument: list[Any] = [min(max(int(v), _LEAST), _MOST) for v in value.ravel()]
+        else:
+            argument = [float(v) for v in value.ravel()]
+        released = measurement(argument if _is_vector(measurement) else argument[0])
         return np.asarray(released, dtype=np.float64).reshape(value.shape)
 
     def loss(self, distance: float) -> PrivacyLoss:
-        """Return the loss that the privacy map says at a distance in the metric's norm.
-
-        Whole numbers are a whole number apart in l1: at most the distance rounded down.
-        """
-        found = _made(self.measurement)
-        apart: float = distance
-        if _metric(found)[1] != "f64":
-            apart = math.floor(distance) if self.norm == 1 else math.ceil(distance)
+        """Return the privacy map's loss at a distance in the metric's norm."""
+        measurement = _deserialized(self.measurement)
+        bound: float = distance
+        if _metric_of(measurement)[1] != "f64":
+            # integers are an integer apart in l1, so at most the distance rounded down
+            bound = math.floor(distance) if self.norm == 1 else math.ceil(distance)
         try:
-            said = found.map(apart)
+            answer = measurement.map(bound)
         except Exception as error:
             raise DeclarationError(
                 f"OpenDP's privacy map has no answer at distance {distance!r} "
                 f"({type(error).__name__})"
             ) from None
-        measure = str(found.output_measure)
-        parts = said if measure == "Approximate(MaxDivergence)" else (said,)
+        measure = str(measurement.output_measure)
+        parts = answer if measure == "Approximate(MaxDivergence)" else (answer,)
         numbers = [float(part) for part in parts]
         if not (all(part >= 0 for part in numbers) and numbers[0] < math.inf):
             raise DeclarationError(
-                f"OpenDP's privacy map promises nothing at distance {distance!r}: it says {said!r}"
+                f"OpenDP's privacy map promises nothing at distance {distance!r}: it returns "
+                f"{answer!r}"
             )
         if measure == "ZeroConcentratedDivergence":
             return ZeroConcentrated(numbers[0])
@@ -155,27 +162,27 @@ class OpenDP(Mechanism):
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss for a query, or refuse one whose values the domain does not hold."""
-        found = _made(self.measurement)
-        domain = str(found.input_domain)
+        measurement = _deserialized(self.measurement)
+        domain = str(measurement.input_domain)
         size = re.search(r"size=(\d+)", domain)
-        if not _vector(found) and dimension != 1:
+        if not _is_vector(measurement) and dimension != 1:
             raise DeclarationError(
-                f"the measurement reads one number ({domain}), and the query gives {dimension}; "
-                "use vector_domain"
+                f"the measurement reads one number ({domain}), and the query's value has "
+                f"{dimension}; use vector_domain"
             )
         if size is not None and int(size[1]) != dimension:
             raise DeclarationError(
-                f"the measurement reads {domain}, and the query gives {dimension} numbers"
+                f"the measurement reads {domain}, and the query's value has {dimension} numbers"
             )
-        if _carrier(found) != "f64" and not (step >= 1 and step == math.floor(step)):
+        if _number_type(measurement) != "f64" and not (step >= 1 and step == math.floor(step)):
             raise DeclarationError(
-                f"the measurement reads whole numbers ({domain}), and the query's need not be; use "
-                "a domain of f64"
+                f"the measurement reads integers ({domain}), and the query's values may be others; "
+                "use a domain of f64"
             )
         return self.loss(distance)
 
 
-def _mod() -> Any:
+def _opendp_mod() -> Any:
     try:
         return importlib.import_module("opendp.mod")
     except ImportError:
@@ -185,17 +192,18 @@ def _mod() -> Any:
 
 
 @lru_cache(maxsize=64)
-def _made(text: str) -> Any:
-    """Return the measurement of a JSON text, built by OpenDP's constructors alone."""
+def _deserialized(text: str) -> Any:
+    """Return the measurement of a JSON `str`, built by OpenDP's constructors alone."""
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise DeclarationError(f"OpenDP.measurement is no JSON: {error}") from None
-    mod = _mod()
-    for name in _built(document):
-        if not _constructs(*name.split(".", 1)):
+        raise DeclarationError(f"OpenDP.measurement is not JSON: {error}") from None
+    mod = _opendp_mod()
+    # deserialising calls what the document names: only constructors of OpenDP's own may be
+    for name in _called_functions(document):
+        if not _is_constructor(*name.split(".", 1)):
             raise DeclarationError(
-                f"OpenDP.measurement calls opendp.{name}, which is no constructor of OpenDP's"
+                f"OpenDP.measurement calls opendp.{name}, which is not a constructor of OpenDP's"
             )
     try:
         return mod.deserialize(text)
@@ -206,8 +214,8 @@ def _made(text: str) -> Any:
         ) from None
 
 
-def _constructs(module: str, function: str) -> bool:
-    """Whether a function is among those that an OpenDP module offers to build things by."""
+def _is_constructor(module: str, function: str) -> bool:
+    """Return whether an OpenDP module has a function, and it constructs something."""
     if module == "core":
         return _SPACE.fullmatch(function) is not None
     if function.startswith("_"):
@@ -217,58 +225,58 @@ def _constructs(module: str, function: str) -> bool:
     return function in getattr(importlib.import_module(f"opendp.{module}"), "__all__", ())
 
 
-def _built(value: Any) -> Iterator[str]:
-    """Yield ``module.function`` of all that a document calls; refuse what calls anything else."""
+def _called_functions(value: Any) -> Iterator[str]:
+    """Yield ``module.function`` for each call of a document; refuse other special keys."""
     if isinstance(value, list):
         for item in value:
-            yield from _built(item)
+            yield from _called_functions(item)
     elif isinstance(value, dict):
         if "__function__" in value:
             yield f"{value.get('__module__')}.{value['__function__']}"
         known = {"__function__", "__module__", "__kwargs__", "__version__", "__tuple__"}
-        odd = [key for key in value if key.startswith("__") and key not in known]
-        if odd:
+        unknown = [key for key in value if key.startswith("__") and key not in known]
+        if unknown:
             raise DeclarationError(
-                f"OpenDP.measurement has {', '.join(odd)}, which no plan can hold"
+                f"OpenDP.measurement has {', '.join(unknown)}, which no plan can hold"
             )
         for item in value.values():
-            yield from _built(item)
+            yield from _called_functions(item)
 
 
-def _checked(found: Any) -> None:
-    """Refuse a measurement that does not read, or promise, what a plan can give and use."""
-    if type(found).__name__ != "Measurement":
+def _check_measurement(measurement: Any) -> None:
+    """Refuse a measurement whose domain, metric or measure does not fit a plan's queries."""
+    if type(measurement).__name__ != "Measurement":
         raise DeclarationError(
-            f"OpenDP.measurement must be a Measurement, got {type(found).__name__}"
+            f"OpenDP.measurement must be a Measurement, got {type(measurement).__name__}"
         )
     domain, metric, measure = map(
-        str, (found.input_domain, found.input_metric, found.output_measure)
+        str, (measurement.input_domain, measurement.input_metric, measurement.output_measure)
     )
     if _METRIC.fullmatch(metric) is None:
         raise DeclarationError(
-            f"a query's values are apart in AbsoluteDistance, L1Distance or L2Distance, and the "
-            f"measurement's metric is {metric}; where that is one of data sets, chain no "
-            "transformation before the noise: the query is this library's"
+            f"the measurement's metric must be AbsoluteDistance, L1Distance or L2Distance, got "
+            f"{metric}; where that is one of data sets, chain no transformation before the noise: "
+            "the query is this library's"
         )
     matched = _DOMAIN.fullmatch(domain)
-    if not (matched is not None and _carrier(found) in ("f64", "i64")):
+    if not (matched is not None and _number_type(measurement) in ("f64", "i64")):
         raise DeclarationError(
-            "a query's values are any f64 without NaN, or any i64, and the measurement's domain "
-            f"is {domain}; use atom_domain(T=float, nan=False) or atom_domain(T='i64'), without "
+            "the measurement's domain must be all f64 without NaN, or all i64, got "
+            f"{domain}; use atom_domain(T=float, nan=False) or atom_domain(T='i64'), without "
             "bounds, or a vector_domain of them"
         )
     scalar = metric.startswith("Absolute")
-    if scalar == _vector(found):
+    if scalar == _is_vector(measurement):
         raise DeclarationError(f"the metric {metric} does not measure the domain {domain}")
-    cure = "; fix its delta by combinators.make_fix_delta" if "Smoothed" in measure else ""
+    remedy = "; fix its delta by combinators.make_fix_delta" if "Smoothed" in measure else ""
     if measure not in _MEASURES:
         raise DeclarationError(
-            f"the output measure must be one of {', '.join(_MEASURES)}, got {measure}{cure}"
+            f"the output measure must be one of {', '.join(_MEASURES)}, got {measure}{remedy}"
         )
     size = re.search(r"size=(\d+)", domain)
     zeros = np.zeros(() if scalar else (int(size[1]) if size else 2,))
-    number = int if _carrier(found) == "i64" else float
-    released = found(number(0) if scalar else [number(0)] * zeros.size)
+    number = int if _number_type(measurement) == "i64" else float
+    released = measurement(number(0) if scalar else [number(0)] * zeros.size)
     fits = np.shape(released) == zeros.shape and np.asarray(released).dtype.kind in "biuf"
     if not fits:
         raise DeclarationError(
@@ -277,16 +285,18 @@ def _checked(found: Any) -> None:
         )
 
 
-def _carrier(found: Any) -> str:
-    matched = _DOMAIN.fullmatch(str(found.input_domain))
+def _number_type(measurement: Any) -> str:
+    """Return ``"f64"`` or another name of the input numbers' type; empty for other domains."""
+    matched = _DOMAIN.fullmatch(str(measurement.input_domain))
     return (matched[1] or matched[2]) if matched else ""
 
 
-def _vector(found: Any) -> bool:
-    return str(found.input_domain).startswith("VectorDomain")
+def _is_vector(measurement: Any) -> bool:
+    return str(measurement.input_domain).startswith("VectorDomain")
 
 
-def _metric(found: Any) -> tuple[str, str]:
-    matched = _METRIC.fullmatch(str(found.input_metric))
+def _metric_of(measurement: Any) -> tuple[str, str]:
+    """Return the name of the input metric, and of the numbers' type in which it is measured."""
+    matched = _METRIC.fullmatch(str(measurement.input_metric))
     assert matched is not None  # checked when it was declared
     return matched[1], matched[2]

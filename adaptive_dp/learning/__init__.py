@@ -1,4 +1,9 @@
-"""Learners: each a subgraph of queries and primitives."""
+"""Learners: each builds a subgraph of queries, mechanisms and post-processing over a table.
+
+``table.solve(learner, epsilon=..., delta=...)`` gives one a budget of its own; without a budget its
+noise is free, and the plan's calibration solves it with the rest. `adaptive_dp.learning.base` has
+the protocol that all of them keep.
+"""
 
 from adaptive_dp.learning.adaops import OPS, AdaOPS, AdaptiveOutputPerturbation
 from adaptive_dp.learning.boosted_ssp import BoostedSSP

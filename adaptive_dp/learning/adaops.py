@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 from attrs import field, frozen
 
 from accountants.numerics import down
-from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import Released, group, post, public
+from adaptive_dp.graph.handles import Released, post, public
 from adaptive_dp.graph.mechanism import Free
 from adaptive_dp.graph.values import texts
 from adaptive_dp.instance.posterior_mechanisms import (
@@ -17,10 +17,20 @@ from adaptive_dp.instance.posterior_mechanisms import (
     PosteriorSample,
     TruncatedPosterior,
     bounds_of,
-    coldest,
+    largest_dominated_gamma,
     row_range,
 )
-from adaptive_dp.learning.base import Coefficients, Regression, budget, columns, inside, regression
+from adaptive_dp.learning.base import (
+    Coefficients,
+    Learner,
+    LearnerBudget,
+    Regression,
+    check_columns,
+    check_range,
+    pure_budget,
+    regression,
+    required_budget,
+)
 from adaptive_dp.mechanisms.additive import largest_mu, sigma_for
 from adaptive_dp.mechanisms.released_bounds import LowerBound, UpperBound, margin
 from adaptive_dp.queries.moments import LEAST, MOST, REACH, SLACK, CoefficientNorm, LeastEigenvalue
@@ -34,7 +44,7 @@ SAMPLE_FAILURE = 1 / 4
 
 
 @frozen
-class AdaOPS:
+class AdaOPS(Learner[Coefficients]):
     """Ridge regression by one posterior sample whose temperature follows the data, as a subgraph.
 
     Features and target are mapped from their declared bounds onto [-1, 1], rows (with an intercept)
@@ -53,8 +63,7 @@ class AdaOPS:
     *Privacy.* 1 and 2 are Gaussian releases whose losses hold for all data; that of 2 whatever 1
     says. 3 holds for all pairs of neighbours for which the bounds are right, and by the theorem of
     `adaptive_dp.mechanisms.released_bounds` each bound's failure costs its probability, once. So
-    the
-    whole is ``(epsilon, delta)`` with ``mu^2 = mu_1^2 + mu_2^2 + mu_3^2`` and
+    the whole is ``(epsilon, delta)`` with ``mu^2 = mu_1^2 + mu_2^2 + mu_3^2`` and
     ``delta = f_1 + f_2 + f_3 + (1 - f_1 - f_2 - f_3) delta_mu(epsilon)``; 1 and 2 take a tenth of
     mu^2 each. One row a unit, under add_remove or zero_out.
 
@@ -85,8 +94,8 @@ class AdaOPS:
     >>> plan.certify()
     <certificate epsilon=1 delta=1e-06 by distribution>
     >>> age = np.linspace(0, 100, 5_000)
-    >>> found = plan.simulate(seed=1, people={"age": age, "days": 0.3 * age + 5})["model"]
-    >>> round(found["age"], 1)
+    >>> theta = plan.simulate(seed=1, people={"age": age, "days": 0.3 * age + 5})["model"]
+    >>> round(theta["age"], 1)
     0.3
     """
 
@@ -96,74 +105,88 @@ class AdaOPS:
     ridge: float | None = None
     gamma: float | None = None
 
-    def __attrs_post_init__(self) -> None:
-        columns("AdaOPS", self.features, self.target)
-        if self.ridge is not None:
-            inside("AdaOPS.ridge", self.ridge, LEAST, MOST)
-        if self.gamma is not None:
-            inside("AdaOPS.gamma", self.gamma, 1e-100, 1e100)
+    title: ClassVar[str] = "AdaOPS"
 
-    def build(
-        self, table: Table, epsilon: float | None, delta: float | None
-    ) -> Released[Coefficients]:
-        """Return the coefficients by feature, in the data's units, ``"intercept"`` first.
+    def __attrs_post_init__(self) -> None:
+        check_columns("AdaOPS", self.features, self.target)
+        if self.ridge is not None:
+            check_range("AdaOPS.ridge", self.ridge, LEAST, MOST)
+        if self.gamma is not None:
+            check_range("AdaOPS.gamma", self.gamma, 1e-100, 1e100)
+
+    def budget(self, epsilon: float | None, delta: float | None) -> LearnerBudget:
+        """Return the budget, which is needed: the bounds and the temperature depend on it."""
+        return required_budget("AdaOPS", epsilon, delta)
+
+    def group_name(self) -> str:
+        """Return the name of the method: with a proposed gamma it is propose-test-release."""
+        return self.title if self.gamma is None else "propose-test-release"
+
+    def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Coefficients]:
+        """Return the coefficients by feature, in data units, ``"intercept"`` first.
 
         Parameters
         ----------
         table
             The rows to learn from, one a unit.
-        epsilon, delta
-            The learner's budget.
+        budget
+            What `budget` returned.
         """
-        total = budget("AdaOPS", epsilon, delta)
+        assert budget is not None
+        delta = budget.delta
         rows = regression(table, self.features, self.target, self.norm)
-        name = "AdaOPS" if self.gamma is None else "propose-test-release"
-        return group(name, rows.coefficients(self._sample(rows, *total)), table)
-
-    def _sample(self, rows: Regression, epsilon: float, delta: float) -> Released[object]:
-        spare = delta * (1 - 2 * FAILURE - SAMPLE_FAILURE)
-        mu = largest_mu(epsilon, spare) * (1 - 1e-9)
+        # f_1 = f_2 = delta / 16 for the two bounds, f_3 = delta / 4 for the sample; the Gaussians
+        # get the rest: f_1 + f_2 + f_3 + (1 - f_1 - f_2 - f_3) delta_mu <= delta. The factors
+        # 1 - 1e-9 keep each part below its share, rounding included.
+        gaussian_delta = delta * (1 - 2 * FAILURE - SAMPLE_FAILURE)
+        mu = largest_mu(budget.epsilon, gaussian_delta) * (1 - 1e-9)
         failure = delta * FAILURE * (1 - 1e-9)
         ridge, bound, size = released_bounds(rows, mu, failure, self.ridge)
-        share = mu * math.sqrt(1 - 2 * BOUND)
-        promise = {"mu": share, "failure": delta * SAMPLE_FAILURE * (1 - 1e-9)}
+        # mu^2 = mu_1^2 + mu_2^2 + mu_3^2: two bounds at a tenth of mu^2, the sample at the rest
+        sample_mu = mu * math.sqrt(1 - 2 * BOUND)
+        promise = {"mu": sample_mu, "failure": delta * SAMPLE_FAILURE * (1 - 1e-9)}
         gamma = (
-            post(allowed_gamma, ridge, bound, size, **promise)
+            post(largest_gamma, ridge, bound, size, **promise)
             if self.gamma is None
             else public(float(self.gamma))
         )
-        return rows.exact().release(
+        theta = rows.exact().release(
             PosteriorSample(**promise), given=[ridge, gamma, bound, size], name="posterior_sample"
         )
+        return rows.coefficients(theta)
 
 
 def released_bounds(
     rows: Regression, mu: float, failure: float, ridge: float | None
 ) -> tuple[Released[float], Released[float], Released[float]]:
-    """Return a ridge, a lower bound of the least eigenvalue, an upper one of what it bounds.
+    """Return a ridge, a lower bound l of the least eigenvalue, an upper bound of the size.
+
+    The size is ``log(1 + |theta|)``, theta the coefficients at that ridge.
 
     Parameters
     ----------
     mu, failure
         Of the whole: each bound takes a tenth of ``mu^2``, and fails with ``failure``.
     ridge
-        A public one, or None for `least_ridge`.
+        A public one, or None for `balanced_ridge`.
     """
+    # Both queries have sensitivity at most 1 + SLACK: the least eigenvalue by Weyl's inequality
+    # (a row of norm at most 1 adds a matrix between 0 and I), the norm's as `CoefficientNorm` says.
     sigma = sigma_for(mu * math.sqrt(BOUND), (1 + SLACK) * (1 + 1e-9), 1)
     noise = LowerBound(sigma, failure, REACH), UpperBound(sigma, failure, REACH)
     bound = rows.query(LeastEigenvalue()).release(noise[0], name="smallest_eigenvalue")
     chosen: Released[float]
     if ridge is None:
-        share = mu * math.sqrt(1 - 2 * BOUND)
-        wide = margin(sigma, failure, REACH)
-        chosen = post(least_ridge, bound, width=rows.width, mu=share, margin=wide)
+        sample_mu = mu * math.sqrt(1 - 2 * BOUND)
+        width = margin(sigma, failure, REACH)
+        chosen = post(balanced_ridge, bound, width=rows.width, mu=sample_mu, margin=width)
     else:
         chosen = public(float(ridge))
     size = rows.query(CoefficientNorm(), chosen, bound).release(noise[1], name="coefficient_norm")
     return chosen, bound, size
 
 
-def least_ridge(bound: float, *, width: int, mu: float, margin: float) -> float:
+def balanced_ridge(bound: float, *, width: int, mu: float, margin: float) -> float:
     """Return the ridge: with ``h = ridge + bound`` the draw's noise falls, the bias rises.
 
     The draw adds ``d / gamma`` to the sum of squares, about ``d (1 + |theta|)^2 / (mu^2 h)``, and
@@ -177,18 +200,18 @@ def least_ridge(bound: float, *, width: int, mu: float, margin: float) -> float:
     return max(1.0, height - max(0.0, bound))
 
 
-def allowed_gamma(ridge: float, bound: float, size: float, *, mu: float, failure: float) -> float:
+def largest_gamma(ridge: float, bound: float, size: float, *, mu: float, failure: float) -> float:
     """Return the largest gamma that passes `PosteriorSample`'s test; 0 where none does."""
-    known = bounds_of(ridge, bound, size)
-    return 0.0 if known is None else coldest(known, mu, failure)
+    bounds = bounds_of(ridge, bound, size)
+    return 0.0 if bounds is None else largest_dominated_gamma(bounds, mu, failure)
 
 
 # -----------------------------------------------------------------------------
-# OPS: ridge regression by one posterior sample, for any data.
+# OPS: the same sampler with a temperature for the worst case, and so for any data.
 
 
 @frozen
-class OPS:
+class OPS(Learner[Coefficients]):
     """Ridge regression by one draw of the posterior, kept to a ball: pure epsilon, any data.
 
     Features and target are mapped from their declared bounds onto [-1, 1], rows (with an intercept)
@@ -196,8 +219,7 @@ class OPS:
     ``exp(-gamma (|y - Xw|^2 + ridge |w|^2) / 2)`` on ``|w| <= R radius``. A row that comes or goes
     moves the log density by a range of ``gamma (1 + R radius)^2 / 2`` (``2 gamma R radius`` where
     that is below 1), so a budget of epsilon gives ``gamma = 2 epsilon / (1 + R radius)^2``; delta
-    is not used. `AdaOPS` knows the data, and
-    therefore needs less noise where they are many.
+    is not used. `AdaOPS` follows the data, and therefore needs less noise where they are many.
 
     Parameters
     ----------
@@ -206,7 +228,7 @@ class OPS:
     target
         A column with bounds.
     radius
-        The largest norm of coefficients that there may be, of columns on [-1, 1].
+        The largest norm of coefficients that there may be, of check_columns on [-1, 1].
     norm
         By default the largest that the scaled features can have.
     ridge
@@ -226,8 +248,8 @@ class OPS:
     >>> plan.certify()
     <certificate epsilon=1 delta=0 by basic>
     >>> age = np.linspace(0, 100, 5_000)
-    >>> found = plan.simulate(seed=1, people={"age": age, "days": 0.3 * age + 5})["model"]
-    >>> round(found["age"], 1)
+    >>> theta = plan.simulate(seed=1, people={"age": age, "days": 0.3 * age + 5})["model"]
+    >>> round(theta["age"], 1)
     0.3
     """
 
@@ -238,35 +260,40 @@ class OPS:
     ridge: float = LEAST
     free: str = "gamma"
 
-    def __attrs_post_init__(self) -> None:
-        columns("OPS", self.features, self.target)
-        inside("OPS.radius", self.radius, 1e-3, 1e3)
-        inside("OPS.ridge", self.ridge, LEAST, MOST)
+    title: ClassVar[str] = "OPS"
 
-    def build(
-        self, table: Table, epsilon: float | None, delta: float | None
-    ) -> Released[Coefficients]:
-        """Return the coefficients by feature, in the data's units, ``"intercept"`` first."""
-        if epsilon is not None and not (1e-6 <= epsilon <= 1e6):
-            raise DeclarationError(
-                f"OPS needs an epsilon in [1e-6, 1e6], or none to leave gamma free, got {epsilon!r}"
-            )
+    def __attrs_post_init__(self) -> None:
+        check_columns("OPS", self.features, self.target)
+        check_range("OPS.radius", self.radius, 1e-3, 1e3)
+        check_range("OPS.ridge", self.ridge, LEAST, MOST)
+
+    def budget(self, epsilon: float | None, delta: float | None) -> LearnerBudget | None:
+        """Return the budget: epsilon alone, for a pure mechanism."""
+        return pure_budget("OPS", epsilon, (1e-6, 1e6))
+
+    def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Coefficients]:
+        """Return the coefficients by feature, in data units, ``"intercept"`` first."""
         rows = regression(table, self.features, self.target, self.norm)
         radius = rows.radius * self.radius
+        # A row moves gamma F by a range of gamma row_range / 2, and bounded range costs as much
+        # epsilon (Durfee and Rogers 2019): gamma <= 2 epsilon / row_range. Rounded down, so that
+        # the sampler is at most as cold as the budget allows.
         weight = down(2 / row_range(radius), 32)
-        gamma = weight * (1.0 if epsilon is None else epsilon)
-        cold = Free(self.free, weight=weight) if epsilon is None else down(gamma, 4)
-        sampler = TruncatedPosterior(cold, self.ridge, radius)
-        sample = rows.exact().release(sampler, name="posterior_sample")
-        return group("OPS", rows.coefficients(sample), table)
+        gamma: float | Free
+        if budget is None:
+            gamma = Free(self.free, weight=weight)
+        else:
+            gamma = down(weight * budget.epsilon, 4)
+        sampler = TruncatedPosterior(gamma, self.ridge, radius)
+        return rows.coefficients(rows.exact().release(sampler, name="posterior_sample"))
 
 
 # -----------------------------------------------------------------------------
-# Output perturbation whose noise follows the data: ridge regression.
+# Adaptive output perturbation: the bounds of AdaOPS, with Gaussian noise on the coefficients.
 
 
 @frozen
-class AdaptiveOutputPerturbation:
+class AdaptiveOutputPerturbation(Learner[Coefficients]):
     """Ridge regression with Gaussian noise scaled to a private bound of its local sensitivity.
 
     As `AdaOPS`, with the coefficients themselves in place of a posterior's draw: released are a
@@ -302,8 +329,8 @@ class AdaptiveOutputPerturbation:
     >>> plan.certify()
     <certificate epsilon=1 delta=1e-06 by distribution>
     >>> age = np.linspace(0, 100, 5_000)
-    >>> found = plan.simulate(seed=1, people={"age": age, "days": 0.3 * age + 5})["model"]
-    >>> round(found["age"], 1)
+    >>> theta = plan.simulate(seed=1, people={"age": age, "days": 0.3 * age + 5})["model"]
+    >>> round(theta["age"], 1)
     0.3
     """
 
@@ -312,22 +339,28 @@ class AdaptiveOutputPerturbation:
     norm: float | None = None
     ridge: float | None = None
 
-    def __attrs_post_init__(self) -> None:
-        columns("AdaptiveOutputPerturbation", self.features, self.target)
-        if self.ridge is not None:
-            inside("AdaptiveOutputPerturbation.ridge", self.ridge, LEAST, MOST)
+    title: ClassVar[str] = "adaptive output perturbation"
 
-    def build(
-        self, table: Table, epsilon: float | None, delta: float | None
-    ) -> Released[Coefficients]:
-        """Return the coefficients by feature, in the data's units, ``"intercept"`` first."""
-        total, failures = budget("AdaptiveOutputPerturbation", epsilon, delta)
+    def __attrs_post_init__(self) -> None:
+        check_columns("AdaptiveOutputPerturbation", self.features, self.target)
+        if self.ridge is not None:
+            check_range("AdaptiveOutputPerturbation.ridge", self.ridge, LEAST, MOST)
+
+    def budget(self, epsilon: float | None, delta: float | None) -> LearnerBudget:
+        """Return the budget, which is needed: the bounds' failures are shares of delta."""
+        return required_budget("AdaptiveOutputPerturbation", epsilon, delta)
+
+    def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Coefficients]:
+        """Return the coefficients by feature, in data units, ``"intercept"`` first."""
+        assert budget is not None
         rows = regression(table, self.features, self.target, self.norm)
-        mu = largest_mu(total, failures * (1 - 2 * FAILURE)) * (1 - 1e-9)
-        ridge, bound, size = released_bounds(rows, mu, failures * FAILURE * (1 - 1e-9), self.ridge)
-        found = rows.exact().release(
+        # delta = f_1 + f_2 + (1 - f_1 - f_2) delta_mu with f_1 = f_2 = delta / 16, as in AdaOPS
+        mu = largest_mu(budget.epsilon, budget.delta * (1 - 2 * FAILURE)) * (1 - 1e-9)
+        failure = budget.delta * FAILURE * (1 - 1e-9)
+        ridge, bound, size = released_bounds(rows, mu, failure, self.ridge)
+        theta = rows.exact().release(
             PerturbedCoefficients(mu * math.sqrt(1 - 2 * BOUND)),
             given=[ridge, bound, size],
             name="coefficients",
         )
-        return group("adaptive output perturbation", rows.coefficients(found), table)
+        return rows.coefficients(theta)

@@ -1,10 +1,11 @@
-"""What learners share: their budget, their rows, and the way back to the data's units."""
+"""What learners share: the protocol of their budget, their rows, and the way to data units."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from attrs import frozen
@@ -13,53 +14,285 @@ from numpy.typing import NDArray
 from accountants import ACCOUNTANTS
 from adaptive_dp.erm import Loss, Network
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import Handle, Private, PrivateQuery, Released, meant, post
+from adaptive_dp.graph.handles import (
+    Handle,
+    Private,
+    PrivateQuery,
+    Released,
+    change_at,
+    group,
+    meant,
+    post,
+)
 from adaptive_dp.graph.loops import RoundInput, ancestors, rewritten
+from adaptive_dp.graph.mechanism import Free
 from adaptive_dp.graph.nodes import structure
 from adaptive_dp.graph.operation import Query
-from adaptive_dp.graph.plan import free_weights, multiplier, scaled
+from adaptive_dp.graph.plan import free_weights, multiplier, scale_free
 from adaptive_dp.graph.values import positive
+from adaptive_dp.mechanisms.additive import Gaussian, sigma_for
 from adaptive_dp.queries.domains import Categories, Interval
 from adaptive_dp.queries.examples import standard
 from adaptive_dp.queries.labeled import LabeledRows
 from adaptive_dp.queries.moments import ExactMoments, MomentsOf
 from adaptive_dp.queries.table import Table
 
+Coefficients = dict[str, float]
+"""Coefficients by feature in data units, ``"intercept"`` first."""
+
+Model = Coefficients | dict[str, Coefficients]
+"""Coefficients of one score, or of several classes, by class."""
+
+Array = NDArray[np.float64]
+M = TypeVar("M")
+
 # -----------------------------------------------------------------------------
-# What a learner is told of its budget.
+# The budget of a learner: what it is given, what it returns, how a share becomes noise.
 
 
-def both_or_neither(kind: str, epsilon: float | None, delta: float | None) -> None:
-    """Refuse a budget of which one number is missing."""
+@frozen
+class LearnerBudget:
+    """The (epsilon, delta) that one learner may spend, checked.
+
+    Parameters
+    ----------
+    epsilon
+        In nats, positive.
+    delta
+        A probability; 0 for pure differential privacy.
+    """
+
+    epsilon: float
+    delta: float
+
+
+class Learner(ABC, Generic[M]):
+    """A learner: parameters of a method, and the subgraph that it builds over a table.
+
+    Every learner keeps one protocol. ``table.solve(learner, epsilon=..., delta=...)`` calls
+    `build`, which does the same for all:
+
+    1. `budget` checks epsilon and delta. Without a budget it returns None.
+    2. `learn` declares the queries, the mechanisms and the post-processing, and returns the
+       released model. It is given the table and the budget, and gives every mechanism its noise:
+
+       - without a budget, the noise of each release is ``Free(free, weight=...)``, its weight
+         proportional to the release's sensitivity. The plan's calibration then solves it together
+         with everything else under that name;
+       - with one, each release gets a share of it in closed form. Gaussian releases compose by
+         ``mu^2 = mu_1^2 + mu_2^2 + ...`` (Dong, Roth and Su 2022, Corollary 2), so that shares of
+         mu^2 add up to 1: `gaussian_noise` turns a share into a sigma. A pure learner divides
+         epsilon.
+
+    3. The nodes between the table and the model become one group.
+    4. Where `calibrated` is set, `learn` was not told the budget: all its noise is free, and one
+       multiplier of it is solved here over the learner's own subgraph (`calibrated_to`). This
+       is for learners whose cost no closed form gives, such as rounds on Poisson samples.
+
+    In each case the certificate is computed from the resulting graph and not from the budget: a
+    learner that asked for too little noise would be certified at what it really costs.
+
+    See Also
+    --------
+    adaptive_dp.queries.table.Solver : The part of this that a learner from elsewhere must have.
+    """
+
+    __slots__ = ()
+
+    title: ClassVar[str]
+    """The name of the group of the learner's nodes."""
+
+    calibrated: ClassVar[bool] = False
+    """Whether `learn` leaves all noise free, to be solved for the budget by `build`."""
+
+    def build(self, table: Table, epsilon: float | None, delta: float | None) -> Released[M]:
+        """Return the released model: see the class for the steps.
+
+        Parameters
+        ----------
+        table
+            The rows to learn from.
+        epsilon, delta
+            The learner's budget, or None to leave its noise to the plan's calibration.
+
+        Raises
+        ------
+        DeclarationError
+            If the learner cannot work with this budget, or with the columns of this table.
+        """
+        budget = self.budget(epsilon, delta)
+        share = None if self.calibrated else budget
+        learned = group(self.group_name(), self.learn(table, share), table)
+        if budget is None or not self.calibrated:
+            return learned
+        return calibrated_to(budget, type(self).__name__, table, learned)
+
+    @abstractmethod
+    def learn(self, table: Table, budget: LearnerBudget | None) -> Released[M]:
+        """Return the released model, with noise for ``budget``, or free noise for None."""
+
+    def budget(self, epsilon: float | None, delta: float | None) -> LearnerBudget | None:
+        """Return the budget, checked; by default both numbers are needed, or neither.
+
+        Raises
+        ------
+        DeclarationError
+            If one of them is missing, or they are outside of what the learner can calibrate to.
+        """
+        return optional_budget(type(self).__name__, epsilon, delta)
+
+    def group_name(self) -> str:
+        """Return the name of the group of the learner's nodes."""
+        return self.title
+
+
+def optional_budget(kind: str, epsilon: float | None, delta: float | None) -> LearnerBudget | None:
+    """Return the budget, or None if there is none; refuse one of which a number is missing."""
     if (epsilon is None) != (delta is None):
         raise DeclarationError(
             f"{kind} needs epsilon and delta, or neither of them to leave its noise free"
         )
+    return None if epsilon is None or delta is None else LearnerBudget(epsilon, delta)
 
 
-def budget(kind: str, epsilon: float | None, delta: float | None) -> tuple[float, float]:
-    """Return the budget of a learner that needs one."""
-    if not (epsilon is not None and delta is not None):
+def required_budget(kind: str, epsilon: float | None, delta: float | None) -> LearnerBudget:
+    """Return the budget of a learner that cannot leave its noise free."""
+    if epsilon is None or delta is None:
         raise DeclarationError(
             f"{kind} calibrates itself to a budget: solve({kind}(...), epsilon=..., delta=...)"
         )
-    assert epsilon is not None
-    assert delta is not None
     if not (0 < epsilon < math.inf and 1e-15 <= delta < 0.5):
         raise DeclarationError(
             f"{kind} needs epsilon > 0 and delta in [1e-15, 0.5), got {epsilon!r} and {delta!r}"
         )
-    return float(epsilon), float(delta)
+    return LearnerBudget(float(epsilon), float(delta))
+
+
+def pure_budget(
+    kind: str, epsilon: float | None, bounds: tuple[float, float]
+) -> LearnerBudget | None:
+    """Return the budget of a learner that is epsilon-DP whatever delta is, or None without one."""
+    if epsilon is None:
+        return None
+    if not (bounds[0] <= epsilon <= bounds[1]):
+        raise DeclarationError(
+            f"{kind} needs an epsilon in [{bounds[0]:g}, {bounds[1]:g}], or None to leave its "
+            f"noise free, got {epsilon!r}"
+        )
+    return LearnerBudget(epsilon, 0.0)
+
+
+def query_sensitivity(query: PrivateQuery[Any], table: Table, norm: float = 2) -> float:
+    """Return the l_p sensitivity of a query to one unit of the table, p being ``norm``."""
+    operation = query.operation
+    assert isinstance(operation, Query)
+    return float(operation.sensitivity(query.inputs[0].domain, change_at(table), norm))
+
+
+def gaussian_noise(
+    query: PrivateQuery[Any],
+    table: Table,
+    mu: float | None,
+    *,
+    free: str,
+    share: float = 1.0,
+    weight: float = 1.0,
+) -> Gaussian:
+    """Return the Gaussian mechanism of a release that has a share of a learner's budget.
+
+    Parameters
+    ----------
+    query
+        The value to release.
+    table
+        The learner's table, whose units are protected.
+    mu
+        The Gaussian-DP parameter of all of the learner's releases together; None for free noise.
+    free
+        The name of the free noise.
+    share
+        The release's share of mu^2, in (0, 1].
+    weight
+        A factor of the free noise.
+    """
+    sensitivity = query_sensitivity(query, table)
+    if mu is None:
+        # sigma proportional to Delta / sqrt(share), so that (Delta / sigma)^2 keeps the shares
+        return Gaussian(sigma=Free(free, weight=sensitivity / math.sqrt(share) * weight))
+    operation = query.operation
+    assert isinstance(operation, Query)
+    dimension = operation.dimension(query.inputs[0].domain)
+    return Gaussian(sigma=sigma_for(mu * math.sqrt(share), sensitivity, dimension))
+
+
+def calibrated_to(
+    budget: LearnerBudget, kind: str, table: Table, model: Released[M]
+) -> Released[M]:
+    """Return a learner's model with its free noise solved for the learner's own budget.
+
+    Raises
+    ------
+    DeclarationError
+        If the table depends on a loop's state, or on a release whose own noise is still free,
+        under whatever name: it would be solved with the learner's, and the learner would read a
+        copy of it, another release than the one whose handle the caller has.
+    """
+    learned, rows = outside_of_loops(model), outside_of_loops(table)
+    if learned.states or rows.states:
+        raise DeclarationError(
+            f"{kind} has a budget of its own, but its table follows the rounds of a repeat or a "
+            "selection; leave out epsilon and delta there, and calibrate the plan"
+        )
+    names = set(free_weights(structure([(("table",), rows)])))
+    if names:
+        raise DeclarationError(
+            f"{kind} has a budget of its own, but its table follows a release whose noise is free "
+            f"({', '.join(sorted(names))}); fix that, or leave out the learner's epsilon and delta"
+        )
+    # the cost is that of the learner as it stands alone; the noise then goes into the graph as
+    # the caller has it, with the handles of the loop around it
+    noise = multiplier([(("learned",), learned)], budget.epsilon, budget.delta, ACCOUNTANTS)
+    solved: Released[M] = scale_free([(("learned",), model)], noise)[0][1]  # type: ignore[assignment]
+    return solved
+
+
+def outside_of_loops(handle: Handle) -> Handle:
+    """Return a handle that reads the tables themselves where it reads a loop's own handles of them.
+
+    It costs what one round's costs; it still depends on a loop's state where it reads that.
+    """
+    above = ancestors(handle, bodies=True)
+    inputs = [
+        node
+        for node in above
+        if isinstance(node.operation, RoundInput) and node.inputs[1] in handle.states
+    ]
+    return rewritten([handle], known={node: meant(node) for node in inputs})[handle]
 
 
 # -----------------------------------------------------------------------------
-# What the regressions from exact moments share: their rows, and the way back to units.
+# Checks of a learner's parameters.
 
 
-Coefficients = dict[str, float]
-Array = NDArray[np.float64]
+def check_columns(kind: str, features: tuple[str, ...], target: str) -> None:
+    """Refuse to learn from no features, or from the target itself."""
+    if not features:
+        raise DeclarationError(f"{kind} needs at least one feature")
+    if target in features:
+        raise DeclarationError(f"{kind}'s target {target!r} is among its features; take it out")
 
-ROOM = 2.0**-18
+
+def check_range(name: str, value: Any, low: float, high: float) -> None:
+    """Refuse a number that is not in [low, high]."""
+    if not (positive(value) and low <= value <= high):
+        raise DeclarationError(f"{name} must be a number in [{low:g}, {high:g}], got {value!r}")
+
+
+# -----------------------------------------------------------------------------
+# Regression of a number on numbers, from exact second moments.
+
+
+ROUNDING_MARGIN = 2.0**-18
 """By how much a radius exceeds the longest row, for each coefficient: twice what rounding needs."""
 
 
@@ -69,17 +302,21 @@ class Regression:
 
     Parameters
     ----------
-    features, target
-        Columns with bounds.
+    features
+        Names of columns with bounds.
+    bounds
+        Each feature's (lower, upper).
+    target_bounds
+        The target's (lower, upper).
     radius
-        By what the features, with an intercept, are divided to lie in the unit ball.
+        What the features, with an intercept, are divided by to lie in the unit ball.
     moments
         Their exact second moments, private.
     """
 
     features: tuple[str, ...]
     bounds: list[list[float]]
-    goal: list[float]
+    target_bounds: list[float]
     radius: float
     moments: Private[Any]
 
@@ -88,29 +325,19 @@ class Regression:
         """The number of coefficients, the intercept's included."""
         return len(self.features) + 1
 
-    def query(self, operation: Query, *beside: Released[Any]) -> PrivateQuery[Any]:
-        """Return a query of the moments."""
-        return PrivateQuery(operation, (self.moments, *beside))
+    def query(self, operation: Query, *released: Released[Any]) -> PrivateQuery[Any]:
+        """Return a query of the moments, which may depend on released values."""
+        return PrivateQuery(operation, (self.moments, *released))
 
     def exact(self) -> PrivateQuery[Any]:
         """Return the moments as a query."""
         return self.query(ExactMoments())
 
     def coefficients(self, theta: Released[Any]) -> Released[Coefficients]:
-        """Return coefficients of the unit ball in the data's units."""
-        return of_the_ball(theta, self.features, self.bounds, self.goal, self.radius)
-
-
-def of_the_ball(
-    theta: Released[Any],
-    features: Sequence[str],
-    bounds: Sequence[Sequence[float]],
-    goal: Sequence[float],
-    radius: float,
-) -> Released[Coefficients]:
-    """Return coefficients of features divided by ``radius`` in the data's units."""
-    sides = [list(side) for side in bounds]
-    return post(back, theta, names=list(features), bounds=sides, goal=list(goal), radius=radius)
+        """Return coefficients of features divided by the radius in data units."""
+        return coefficients_of_ball(
+            theta, self.features, self.bounds, self.target_bounds, self.radius
+        )
 
 
 def regression(
@@ -118,7 +345,7 @@ def regression(
 ) -> Regression:
     """Return the regression of ``target`` on ``features``; longer rows are clipped to ``norm``.
 
-    Without a norm the radius is a little more than any row's length, so that nothing is shortened,
+    Without a norm the radius is a little more than any row's length, so that nothing is clipped,
     and nothing needs to be measured (see `MomentsOf`).
     """
     bounds = [table.domain.interval(name) for name in features]
@@ -126,27 +353,34 @@ def regression(
     vectors = table.vectors(features, scale=True, intercept=True)
     if norm is not None:
         vectors = vectors.clip(norm=norm)
-    radius = vectors.domain.radius * (1.0 if norm is not None else 1 + vectors.domain.width * ROOM)
+    # the margin covers the rounding of each coordinate to the lattice: no row leaves the unit ball
+    margin = 1.0 if norm is not None else 1 + vectors.domain.width * ROUNDING_MARGIN
+    radius = vectors.domain.radius * margin
     moments: Private[Any] = Private(MomentsOf(radius, target, goal), (vectors,))
-    sides = [[b.lower, b.upper] for b in bounds]
-    return Regression(features, sides, [goal.lower, goal.upper], radius, moments)
+    pairs = [[b.lower, b.upper] for b in bounds]
+    return Regression(features, pairs, [goal.lower, goal.upper], radius, moments)
 
 
-def columns(kind: str, features: tuple[str, ...], target: str) -> None:
-    """Refuse to learn from no features, or from the target itself."""
-    if not (len(features) > 0):
-        raise DeclarationError(f"{kind} needs at least one feature")
-    if target in features:
-        raise DeclarationError(f"{kind}'s target {target!r} is among its features; take it out")
+def coefficients_of_ball(
+    theta: Released[Any],
+    features: Sequence[str],
+    bounds: Sequence[Sequence[float]],
+    target_bounds: Sequence[float],
+    radius: float,
+) -> Released[Coefficients]:
+    """Return released coefficients of features divided by ``radius`` in data units."""
+    pairs = [list(pair) for pair in bounds]
+    return post(
+        to_data_units,
+        theta,
+        names=list(features),
+        bounds=pairs,
+        goal=list(target_bounds),
+        radius=radius,
+    )
 
 
-def inside(what: str, value: Any, low: float, high: float) -> None:
-    """Refuse a number that is not in [low, high]."""
-    if not (positive(value) and low <= value <= high):
-        raise DeclarationError(f"{what} must be a number in [{low:g}, {high:g}], got {value!r}")
-
-
-def back(
+def to_data_units(
     theta: Any,
     *,
     names: Sequence[str],
@@ -154,41 +388,41 @@ def back(
     goal: Sequence[float],
     radius: float,
 ) -> Coefficients:
-    """Return coefficients in the data's units, from those of features divided by ``radius``."""
-    return in_units(np.asarray(theta) / radius, names=names, bounds=bounds, goal=goal)
+    """Return coefficients in data units, from those of features divided by ``radius``."""
+    return from_unit_interval(np.asarray(theta) / radius, names=names, bounds=bounds, goal=goal)
 
 
-def in_units(
+def from_unit_interval(
     theta: Array,
     *,
     names: Sequence[str],
     bounds: Sequence[Sequence[float]],
     goal: Sequence[float],
 ) -> Coefficients:
-    """Return coefficients for columns in their own units, from those for columns on [-1, 1]."""
+    """Return coefficients for columns in their own units, from those for columns on [-1, 1].
+
+    With ``x = (value - middle_x) / half_x`` and ``y = (target - middle_y) / half_y``, a
+    coefficient w of x is ``half_y w / half_x`` in data units, and the intercept takes the middles.
+    """
     low, high = goal
-    reach, middle = (high - low) / 2, (high + low) / 2
+    target_half, target_middle = (high - low) / 2, (high + low) / 2
     slopes = {}
-    intercept = middle + reach * float(theta[0])
+    intercept = target_middle + target_half * float(theta[0])
     for name, (lower, upper), weight in zip(names, bounds, theta[1:], strict=True):
         half = (upper - lower) / 2
-        slope = reach * float(weight) / half if half > 0 else 0.0
+        slope = target_half * float(weight) / half if half > 0 else 0.0
         slopes[name] = slope
         intercept -= slope * (upper + lower) / 2
     return {"intercept": intercept, **slopes}
 
 
 # -----------------------------------------------------------------------------
-# What learners of linear models share: their rows, their budget, and the way back to units.
-
-
-Model = Coefficients | dict[str, Coefficients]
-"""Coefficients by feature, ``"intercept"`` first; of several classes, by class."""
+# Linear models of any loss, from examples: numbers or categories, one class or several.
 
 
 @frozen(eq=False)
 class Linear:
-    """Examples of a table, and how parameters for them read in the data's units.
+    """Examples of a table, and how parameters for them read in data units.
 
     Parameters
     ----------
@@ -197,7 +431,7 @@ class Linear:
     scales
         For each feature but the intercept, its name, and the numbers (middle, half) such that the
         feature is ``(value - middle) / half``.
-    goal
+    target_scale
         Middle and half of the target, (0, 1) for labels.
     classes
         The target's categories where there are more than two.
@@ -206,7 +440,7 @@ class Linear:
     table: Table
     rows: LabeledRows
     scales: tuple[tuple[str, float, float], ...]
-    goal: tuple[float, float]
+    target_scale: tuple[float, float]
     classes: tuple[str, ...]
 
     @property
@@ -220,12 +454,12 @@ class Linear:
         return int(self.rows.domain.width)
 
     def model(self, theta: Released[Any]) -> Released[Model]:
-        """Return parameters (k times p numbers) as coefficients in the data's units."""
+        """Return parameters (k times p numbers) as coefficients in data units."""
         return post(
-            coefficients,
+            linear_coefficients,
             theta,
             scales=[list(scale) for scale in self.scales],
-            goal=list(self.goal),
+            goal=list(self.target_scale),
             classes=list(self.classes),
         )
 
@@ -264,26 +498,28 @@ def linear(
 
 
 def _scales(table: Table, features: Sequence[str]) -> list[tuple[str, float, float]]:
-    found = []
+    """Return (name, middle, half) of each feature; a category is a feature of 0 and 1."""
+    scales = []
     for name in features:
         declared = table.domain.find(name)
         if isinstance(declared, Categories):
-            found += [(f"{name}={value}", 0.0, 1.0) for value in declared.values]
+            scales += [(f"{name}={value}", 0.0, 1.0) for value in declared.values]
         elif isinstance(declared, Interval):
-            found.append((name, *standard(declared)))
-    return found
+            scales.append((name, *standard(declared)))
+    return scales
 
 
-def coefficients(
+def linear_coefficients(
     theta: Any, *, scales: list[list[Any]], goal: list[float], classes: list[str]
 ) -> Model:
-    """Return coefficients by feature in the data's units; by class where there are several."""
+    """Return coefficients by feature in data units; by class where there are several."""
     weights = np.asarray(theta, dtype=np.float64).reshape(-1, len(scales) + 1)
-    found = [_coefficients(row, scales, goal) for row in weights]
-    return dict(zip(classes, found, strict=True)) if classes else found[0]
+    models = [_coefficients(row, scales, goal) for row in weights]
+    return dict(zip(classes, models, strict=True)) if classes else models[0]
 
 
 def _coefficients(row: Any, scales: list[list[Any]], goal: list[float]) -> Coefficients:
+    """Return one score's coefficients: as `from_unit_interval`, for given (middle, half)."""
     middle, half = goal
     intercept, slopes = middle + half * float(row[0]), {}
     for (name, centre, width), weight in zip(scales, row[1:], strict=True):
@@ -291,44 +527,3 @@ def _coefficients(row: Any, scales: list[list[Any]], goal: list[float]) -> Coeff
         slopes[name] = slope
         intercept -= slope * centre
     return {"intercept": intercept, **slopes}
-
-
-def budgeted(
-    kind: str, table: Table, result: Handle, epsilon: float | None, delta: float | None
-) -> Any:
-    """Return a learner's result with its free noise solved for a budget, if it has one.
-
-    Raises
-    ------
-    DeclarationError
-        If there is one of epsilon and delta alone, or the table follows a release whose own noise
-        is still free, under whatever name: it would be solved with the learner's, and the learner
-        would read a copy of it, another release than the one whose handle the caller has.
-    """
-    both_or_neither(kind, epsilon, delta)
-    if epsilon is None or delta is None:
-        return result
-    alone, rows = outside_of_loops(result), outside_of_loops(table)
-    if not (not alone.states and not rows.states):
-        raise DeclarationError(
-            f"{kind} has a budget of its own, but its table follows the rounds of a repeat or a "
-            "selection; leave out epsilon and delta there, and calibrate the plan"
-        )
-    names = set(free_weights(structure([(("table",), rows)])))
-    if names:
-        raise DeclarationError(
-            f"{kind} has a budget of its own, but its table follows a release whose noise is free "
-            f"({', '.join(sorted(names))}); fix that, or leave out the learner's epsilon and delta"
-        )
-    noise = multiplier([(("learned",), alone)], epsilon, delta, ACCOUNTANTS)
-    return scaled([(("learned",), result)], noise)[0][1]
-
-
-def outside_of_loops(handle: Handle) -> Handle:
-    """Return a handle that reads the tables themselves where it reads a loop's own handles of them.
-
-    It costs what one round's costs; it still depends on a loop's state where it reads that.
-    """
-    above = ancestors(handle, bodies=True)
-    own = [h for h in above if isinstance(h.operation, RoundInput) and h.inputs[1] in handle.states]
-    return rewritten([handle], known={each: meant(each) for each in own})[handle]

@@ -1,12 +1,13 @@
-"""How boosted SSP goes on from what it has released: all of it is post-processing.
+"""Boosted SSP: least squares by gradient steps that a noisy second-moment matrix scales.
 
-Everything is in units in which rows are at most 1 long and targets lie on [-1, 1].
+First the post-processing of what is released, then the learner. Everything is in units in which
+rows have norm at most 1 and targets lie on [-1, 1].
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field, frozen
@@ -14,22 +15,19 @@ from numpy.typing import NDArray
 from scipy.special import lambertw
 
 from adaptive_dp.erm import Squared
-from adaptive_dp.graph.handles import (
-    PrivateQuery,
-    Released,
-    change_at,
-    group,
-    parameter,
-    post,
-    public,
-)
+from adaptive_dp.graph.handles import PrivateQuery, Released, parameter, post, public
 from adaptive_dp.graph.loops import repeat
-from adaptive_dp.graph.mechanism import Free
-from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.values import texts
-from adaptive_dp.learning.base import Model, both_or_neither, columns, linear
-from adaptive_dp.learning.ssp import edge, spectrum
-from adaptive_dp.mechanisms.additive import Gaussian, largest_mu, sigma_for
+from adaptive_dp.learning.base import (
+    Learner,
+    LearnerBudget,
+    Model,
+    check_columns,
+    gaussian_noise,
+    linear,
+)
+from adaptive_dp.learning.ssp import nonnegative_spectrum, spectral_edge
+from adaptive_dp.mechanisms.additive import largest_mu
 from adaptive_dp.queries.table import Table
 
 Array = NDArray[np.float64]
@@ -61,8 +59,8 @@ LEAST = 0.5
 """The narrowest clip, over the root mean square of the gradients' norms."""
 
 
-def of_step(part: float) -> float:
-    """Return the share of mu^2 of a part of one step."""
+def share_of_step(part: float) -> float:
+    """Return the share of the learner's mu^2 that a part of one step has."""
     return (1 - SHARE) / STEPS * part
 
 
@@ -77,8 +75,8 @@ def step_size(number: int) -> float:
     return 1 / (2 + max(0, number - STEPS // 2 + 1))
 
 
-def inverse_root(gram: Array, sigma: float, *, square: float) -> dict[str, Any]:
-    """Return what a noisy matrix of rows shortened to 1/2 says of steps.
+def step_scaling(gram: Array, sigma: float, *, square: float) -> dict[str, Any]:
+    """Return the scaling of steps by a noisy matrix of rows shortened to 1/2.
 
     Parameters
     ----------
@@ -91,19 +89,20 @@ def inverse_root(gram: Array, sigma: float, *, square: float) -> dict[str, Any]:
     -------
     Eigenvalues v (those below 0 raised to it), eigenvectors, the ridge lambda, about how many rows
     there are (fewer than ``4 tr G`` there cannot be; the trace is taken as at least its noise, of
-    standard deviation ``sqrt(d) sigma``), and c of `reach`.
+    standard deviation ``sqrt(d) sigma``), and c of `clip_factor`.
     """
     matrix, noise = np.asarray(gram) / square, sigma / square
-    values, basis = spectrum(matrix)
-    ridge = RIDGE * edge(noise, len(values))
+    values, basis = nonnegative_spectrum(matrix)
+    ridge = RIDGE * spectral_edge(noise, len(values))
     rows = max(float(np.trace(matrix)), noise * math.sqrt(len(values))) / SHORT**2
-    # G moves by 1/4 where g moves by 1; of an exchange by sqrt(2)/4 and 2, which is not looked at
-    step = noise / SHORT**2 * math.sqrt(SHARE / of_step(1 - SQUARES))
-    reached = reach(values, ridge, step, rows)
-    return {"values": values, "basis": basis, "ridge": ridge, "rows": rows, "reach": reached}
+    # the noise of g from that of G, by their sensitivities and shares of mu^2: G moves by 1/4
+    # where g moves by 1 (exchanged rows, sqrt(2)/4 and 2, are not told apart: utility only)
+    step = noise / SHORT**2 * math.sqrt(SHARE / share_of_step(1 - SQUARES))
+    factor = clip_factor(values, ridge, step, rows)
+    return {"values": values, "basis": basis, "ridge": ridge, "rows": rows, "clip": factor}
 
 
-def reach(values: Array, ridge: float, noise: float, rows: float) -> float:
+def clip_factor(values: Array, ridge: float, noise: float, rows: float) -> float:
     """Return c, the clip over the root mean square of the gradients' norms, at least `LEAST`.
 
     *Noise.* With s the noise of a step in each coordinate for C = 1, the errors of all steps add
@@ -120,35 +119,37 @@ def reach(values: Array, ridge: float, noise: float, rows: float) -> float:
     """
     variances = np.zeros(len(values))
     for number in range(STEPS):
-        variances = _later(variances, values, ridge, noise, number)
+        variances = next_variances(variances, values, ridge, noise, number)
     k = float(np.sum(values * variances)) / rows * SHORT**2
     return max(float(lambertw(math.exp(-2) / max(k, 1e-300)).real) / 2, LEAST)
 
 
-def _later(variances: Array, values: Array, ridge: float, noise: float, number: int) -> Array:
-    """Return the variances of v along the eigenvectors after one step more."""
+def next_variances(
+    variances: Array, values: Array, ridge: float, noise: float, number: int
+) -> Array:
+    """Return the variances of v along the eigenvectors after another step."""
     eta = step_size(number)
-    kept = 1 - eta * values / (values + ridge)
-    return np.asarray(variances * kept**2 + (eta * noise / (values + ridge)) ** 2)
+    contraction = 1 - eta * values / (values + ridge)
+    return np.asarray(variances * contraction**2 + (eta * noise / (values + ridge)) ** 2)
 
 
-def clip_now(scaling: dict[str, Any], squares: float, spread: float, *, radius: float) -> float:
-    """Return C times R, C at most 1.
+def clip_norm(scaling: dict[str, Any], squares: float, spread: float, *, radius: float) -> float:
+    """Return the clip norm C times R, C at most 1.
 
     The squares' noisy sum is averaged with a guess, which counts the more the more noise there is.
     """
     rows, prior = float(scaling["rows"]), WEIGHT * spread
     mean = max((squares + prior * GUESS) / (rows + prior), 0.05 * GUESS)
-    return radius * min(max(float(scaling["reach"]) * math.sqrt(mean), 2.0**-6), 1.0)
+    return radius * min(max(float(scaling["clip"]) * math.sqrt(mean), 2.0**-6), 1.0)
 
 
-def standing(width: int) -> dict[str, Any]:
+def initial_state(width: int) -> dict[str, Any]:
     """Return the state before the first step."""
     zero = np.zeros(int(width))
     return {"v": zero, "variances": zero, "round": 0}
 
 
-def stepped(
+def gradient_step(
     state: dict[str, Any],
     gradient: Any,
     sigma: float,
@@ -158,11 +159,12 @@ def stepped(
     radius: float,
 ) -> dict[str, Any]:
     """Return the state after a step; ``gradient`` and its noise are in units of the clip."""
-    number, size = int(state["round"]), clip / radius
+    number, norm = int(state["round"]), clip / radius
     values, basis, ridge = scaling["values"], scaling["basis"], scaling["ridge"]
-    along = (basis.T @ np.asarray(gradient)) * size / (values + ridge)
-    v = np.asarray(state["v"]) - step_size(number) * (basis @ along)
-    variances = _later(np.asarray(state["variances"]), values, ridge, sigma * size, number)
+    # (G_+ + lambda I)^-1 g in the eigenvectors' coordinates
+    direction = (basis.T @ np.asarray(gradient)) * norm / (values + ridge)
+    v = np.asarray(state["v"]) - step_size(number) * (basis @ direction)
+    variances = next_variances(np.asarray(state["variances"]), values, ridge, sigma * norm, number)
     return {"v": v, "variances": variances, "round": number + 1}
 
 
@@ -171,23 +173,23 @@ def coefficients(state: dict[str, Any], *, radius: float) -> Array:
     return np.asarray(state["v"]) / radius
 
 
-def shrunk(state: dict[str, Any], scaling: dict[str, Any], *, radius: float) -> Array:
+def shrunk_coefficients(state: dict[str, Any], scaling: dict[str, Any], *, radius: float) -> Array:
     """Return the coefficients, times ``1 - E v'Gv of noise alone / v'Gv`` where that is above 0.
 
     As James and Stein do, with the norm in which errors of predictions are measured.
     """
-    values, along = scaling["values"], scaling["basis"].T @ np.asarray(state["v"])
-    size = float(np.sum(values * along**2))
+    values, coordinates = scaling["values"], scaling["basis"].T @ np.asarray(state["v"])
+    size = float(np.sum(values * coordinates**2))
     noise = float(np.sum(values * np.asarray(state["variances"])))
     return coefficients(state, radius=radius) * max(0.0, 1 - noise / max(size, 1e-300))
 
 
 # -----------------------------------------------------------------------------
-# Boosted SSP: a noisy second-moment matrix, and steps on clipped gradients that it scales.
+# The learner.
 
 
 @frozen
-class BoostedSSP:
+class BoostedSSP(Learner[Model]):
     """Least squares by ten steps on clipped gradients, scaled by a noisy matrix, as a subgraph.
 
     Features are mapped from their declared bounds into [-1, 1] (where a bound is 0, 0 stays 0) and
@@ -226,7 +228,7 @@ class BoostedSSP:
     References
     ----------
     Tang et al. 2023 (boosted AdaSSP): its matrix is released with its least eigenvalue, its clip is
-    fixed, and its steps are whole. Lev et al. 2026 (iterative Hessian mixing) draw a fresh sketch
+    fixed, and its steps have size 1. Lev et al. 2026 (iterative Hessian mixing) draw a fresh sketch
     of the matrix for each step. James and Stein 1961: the shrinkage. The ridge, the clip, and the
     steps' sizes are our own; their constants were chosen on public data, where the error is flat in
     each of them.
@@ -240,62 +242,50 @@ class BoostedSSP:
     >>> plan.certify()
     <certificate epsilon=1 delta=1e-06 by gaussian>
     >>> age = np.linspace(0, 100, 5_000)
-    >>> found = plan.simulate(seed=1, people={"age": age, "days": 0.3 * age + 5})["model"]
-    >>> {name: round(value, 1) for name, value in found.items()}
-    {'intercept': 5.0, 'age': 0.3}
+    >>> model = plan.simulate(seed=1, people={"age": age, "days": 0.3 * age + 5})["model"]
+    >>> {name: round(value, 1) for name, value in model.items()}
+    {'intercept': 5.1, 'age': 0.3}
     """
 
     features: tuple[str, ...] = field(converter=texts)
     target: str
     free: str = "sigma"
 
+    title: ClassVar[str] = "BoostedSSP"
+
     def __attrs_post_init__(self) -> None:
-        columns("BoostedSSP", self.features, self.target)
+        check_columns("BoostedSSP", self.features, self.target)
 
-    def build(self, table: Table, epsilon: float | None, delta: float | None) -> Released[Model]:
-        """Return the coefficients by feature, in the data's units, ``"intercept"`` first.
-
-        Parameters
-        ----------
-        table
-            The rows to learn from.
-        epsilon, delta
-            The learner's budget, both or neither.
-        """
-        both_or_neither("BoostedSSP", epsilon, delta)
+    def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model]:
+        """Return the coefficients by feature, in data units, ``"intercept"`` first."""
         vectors = table.vectors(self.features, scale=True, intercept=True, zero=True)
         problem = linear(table, self.features, self.target, Squared(), None)
         radius = problem.radius
-        mu = None if epsilon is None or delta is None else largest_mu(epsilon, delta) * (1 - 1e-9)
-        change = change_at(table)
+        # shares of mu^2: SHARE for the matrix, (1 - SHARE) / STEPS for each step, 1 in all; the
+        # factor keeps the sum of their squares below mu^2, rounding included
+        mu = None
+        if budget is not None:
+            mu = largest_mu(budget.epsilon, budget.delta) * (1 - 1e-9)
 
-        def noise(query: PrivateQuery[Any], share: float) -> Gaussian:
-            asked, domain = query.operation, query.inputs[0].domain
-            assert isinstance(asked, Query)
-            size = asked.sensitivity(domain, change, 2)
-            if mu is None:
-                return Gaussian(sigma=Free(self.free, weight=size / math.sqrt(share)))
-            return Gaussian(sigma=sigma_for(mu * math.sqrt(share), size, asked.dimension(domain)))
+        def release(query: PrivateQuery[Any], share: float, name: str) -> Released[Any]:
+            noise = gaussian_noise(query, table, mu, free=self.free, share=share)
+            return query.release(noise, name=name)
 
-        query = vectors.clip(norm=SHORT * radius).gram()
-        gram = query.release(noise(query, SHARE), name="second_moments")
-        scaling = post(inverse_root, gram, parameter(gram, "sigma"), square=radius**2)
+        gram = release(vectors.clip(norm=SHORT * radius).gram(), SHARE, "second_moments")
+        scaling = post(step_scaling, gram, parameter(gram, "sigma"), square=radius**2)
 
         def step(state: Released[Any]) -> Released[Any]:
             at = post(coefficients, state, radius=radius)
-            each = problem.rows.gradients(Squared(), at=at)
-            query = each.squares(clip=radius)
-            squares = query.release(noise(query, of_step(SQUARES)), name="squares")
+            gradients = problem.rows.gradients(Squared(), at=at)
+            squares = release(gradients.squares(clip=radius), share_of_step(SQUARES), "squares")
             spread = parameter(squares, "sigma")
-            clip = post(clip_now, scaling, squares, spread, radius=radius)
-            total = each.sum(clip=clip)
-            share = of_step(1 - SQUARES)
-            gradient = total.release(noise(total, share), name="gradient")
+            clip = post(clip_norm, scaling, squares, spread, radius=radius)
+            # clip is computed from released values: the sum's sensitivity follows it
+            share = share_of_step(1 - SQUARES)
+            gradient = release(gradients.sum(clip=clip), share, "gradient")
             sigma = parameter(gradient, "sigma")
-            return post(stepped, state, gradient, sigma, clip, scaling, radius=radius)
+            return post(gradient_step, state, gradient, sigma, clip, scaling, radius=radius)
 
-        start = post(standing, public(problem.width))
+        start = post(initial_state, public(problem.width))
         state = repeat(step, STEPS, start=start)
-        return group(
-            "BoostedSSP", problem.model(post(shrunk, state, scaling, radius=radius)), table
-        )
+        return problem.model(post(shrunk_coefficients, state, scaling, radius=radius))

@@ -6,7 +6,13 @@ In rows divided by their largest norm R, parameters are v = R w. A round is
     u <- momentum u + g,  v <- v - learning_rate (g + momentum u)      (Nesterov's form)
 
 and what is learned is the mean of the last half of the rounds' v. All of it but the sum is
-post-processing. A network's parameters are taken as they are, in rows as they are.
+post-processing. A network's parameters are not divided, nor are its rows.
+
+*Privacy of a round.* Each gradient is clipped to norm C, so that a row that comes or goes moves the
+sum by at most C, and a row that is exchanged by at most 2C. The mean divides by a number of rows
+that was released, or that its noise bounds, never by the number of rows of the batch, which is
+private: under Poisson sampling that would also break the sampled Gaussian's analysis (Abadi et al.
+2016, Algorithm 1; Mironov, Talwar and Zhang 2019).
 """
 
 from __future__ import annotations
@@ -21,14 +27,14 @@ from adaptive_dp.erm import Loss, Network
 from adaptive_dp.graph.handles import Released, parameter, post, public
 from adaptive_dp.graph.loops import repeat
 from adaptive_dp.graph.mechanism import Free
-from adaptive_dp.learning import networks as network
 from adaptive_dp.learning.base import Linear
+from adaptive_dp.learning.networks import initial_network
 from adaptive_dp.mechanisms.additive import Gaussian
 from adaptive_dp.queries.labeled import LabeledRows
 from adaptive_dp.queries.table import Table
 
 SECOND = 0.99
-"""Adam's memory of squares, for some hundred rounds."""
+"""Adam's decay rate of the second moments, beta_2, for some hundred rounds."""
 
 COUNT = 0.01
 """The share of mu^2 that the number of rows is released with."""
@@ -72,14 +78,14 @@ class Clipping:
 
 @frozen
 class Descent:
-    """How to descend.
+    """The settings of a descent: rounds, sampling, clipping and step sizes.
 
     Parameters
     ----------
     steps
         The number of rounds.
     rate
-        The share of units that a round samples; 1 for all.
+        The probability with which a unit is in a round's Poisson sample; 1 for all units.
     clip
         The largest norm of a gradient, of rows of norm at most 1 (of a network's as they are);
         where it adapts, at the start.
@@ -100,71 +106,100 @@ class Descent:
     adam: bool = False
 
 
-def descend(problem: Linear, loss: Loss | Network, how: Descent, free: str) -> Released[Any]:
+def descend(problem: Linear, loss: Loss | Network, settings: Descent, free: str) -> Released[Any]:
     """Return the parameters learned, flat, with noise ``Free(free)``.
 
     The number of rows is released first, with `COUNT` of the whole cost in mu^2.
     """
-    # a sampled round costs about rate / sigma in mu, T of them sqrt(T) times that
-    weight = 1 / (math.sqrt(how.steps) * how.rate)
-    expected, _ = counted(problem.table, free, weight=weight, rate=how.rate)
+    # A round on a sample costs about mu = rate / sigma, and T rounds sqrt(T) times that (the
+    # central limit of Bu, Dong, Long and Su 2020, without its factor): so noise of this weight on
+    # the count costs what the whole descent does, up to COUNT. It sets how the budget is split;
+    # what each part costs, the accountant computes from the graph.
+    weight = 1 / (math.sqrt(settings.steps) * settings.rate)
+    expected, _ = released_row_count(problem.table, free, weight=weight, rate=settings.rate)
     if isinstance(loss, Network):
         radius = 1.0
-        start = post(standing_at, network.start(loss, problem), clip=how.clip)
+        start = post(initial_state_at, initial_network(loss, problem), clip=settings.clip)
     else:
         radius = problem.radius
-        start = post(standing, public(problem.width * loss.outputs), clip=how.clip)
+        start = post(initial_state, public(problem.width * loss.outputs), clip=settings.clip)
 
     def step(state: Released[Any], rows: LabeledRows) -> Released[Any]:
-        rows = rows if how.rate >= 1 else rows.sample(how.rate)
-        return _round(rows, radius, loss, how, state, expected, free)
+        rows = rows if settings.rate >= 1 else rows.sample(settings.rate)
+        return descent_round(rows, radius, loss, settings, state, expected, free)
 
-    return post(mean_of_last, repeat(step, how.steps, problem.rows, start=start), radius=radius)
+    return post(
+        mean_of_last, repeat(step, settings.steps, problem.rows, start=start), radius=radius
+    )
 
 
-def _round(
+def descent_round(
     rows: LabeledRows,
     radius: float,
     loss: Loss | Network,
-    how: Descent,
+    settings: Descent,
     state: Released[Any],
     expected: Released[Any],
     free: str,
 ) -> Released[Any]:
+    """Return the state after a round: clipped gradients, noise, and a step.
+
+    Parameters
+    ----------
+    rows
+        The round's rows: a Poisson sample, or all.
+    radius
+        The largest norm of a row.
+    loss, settings
+        What is minimized, and how.
+    state
+        The state before the round.
+    expected
+        The number of rows that the round may be expected to have, released.
+    free
+        The name of the free noise.
+    """
     at = post(parameters, state, radius=radius)
-    each = rows.gradients(loss, at=at)
+    gradients = rows.gradients(loss, at=at)
     constants = {
-        "learning_rate": how.learning_rate,
-        "momentum": how.momentum,
-        "half": how.steps // 2,
-        "adam": how.adam,
+        "learning_rate": settings.learning_rate,
+        "momentum": settings.momentum,
+        "half": settings.steps // 2,
+        "adam": settings.adam,
     }
-    if how.adaptive is None:
-        norm = how.clip * radius
-        total = each.sum(clip=norm).release(
+    if settings.adaptive is None:
+        norm = settings.clip * radius
+        # noise in proportion to the clip norm: the sum's sensitivity is a multiple of it
+        total = gradients.sum(clip=norm).release(
             Gaussian(sigma=Free(free, weight=norm)), name="gradients"
         )
         noise = parameter(total, "sigma")
-        return post(moved, state, total, expected, noise, scale=1 / radius, **constants)
-    adaptive = how.adaptive
-    norm_now: Released[Any] = post(norm_of, state, radius=radius)
-    gradient, count = 1 / math.sqrt(1 - adaptive.share), 1 / math.sqrt(adaptive.share)
-    total = each.sum(clip=norm_now).release(
-        Gaussian(sigma=Free(free, weight=gradient)), name="gradients"
+        return post(gradient_step, state, total, expected, noise, scale=1 / radius, **constants)
+    adaptive = settings.adaptive
+    norm_now: Released[Any] = post(clip_norm, state, radius=radius)
+    # The clip norm is computed from released values; the sum is in its units, of sensitivity 1 for
+    # a row that comes or goes, as is the number of short gradients. With noises z_g and z_b the
+    # pair costs 1/z^2 = 1/z_g^2 + 1/z_b^2 (Andrew et al. 2021, Thm 1): the weights give the
+    # gradients 1 - share of it, and the count share.
+    gradient_weight, count_weight = 1 / math.sqrt(1 - adaptive.share), 1 / math.sqrt(adaptive.share)
+    total = gradients.sum(clip=norm_now).release(
+        Gaussian(sigma=Free(free, weight=gradient_weight)), name="gradients"
     )
-    short = each.short(norm_now).release(
-        Gaussian(sigma=Free(free, weight=count)), name="short_gradients"
+    short = gradients.short(norm_now).release(
+        Gaussian(sigma=Free(free, weight=count_weight)), name="short_gradients"
     )
     following = {"quantile": adaptive.quantile, "rate": adaptive.rate}
     noise = parameter(total, "sigma")
-    return post(moved_and_clipped, state, total, short, expected, noise, **following, **constants)
+    return post(
+        adaptive_clipping_step, state, total, short, expected, noise, **following, **constants
+    )
 
 
 def step_size(loss: Loss | Network) -> float:
     """Return a learning rate for rounds that see all rows, by the loss's smoothness alone.
 
-    ``2 / smoothness``; twice that of several scores, whose bound is attained where two classes tie
-    alone, and half of it where the curvature does not fall with the score. 4 where there is a
+    ``2 / smoothness``; twice that of several scores, whose bound is attained only where two classes
+    tie, and half of it where the curvature does not fall with the score. 4 where there is a
     kink, or nothing is known; a network's is half of its loss's. On Adult and MNIST nothing else
     was tuned.
     """
@@ -172,38 +207,39 @@ def step_size(loss: Loss | Network) -> float:
         return step_size(loss.loss) / 2
     try:
         limits = loss.constants()
-    except NotImplementedError:  # a loss of one's own, of which nothing is known
+    except NotImplementedError:  # a user's loss that states no constants
         return 4.0
     if not 0 < limits.smoothness < math.inf:
         return 4.0
     return 2 / limits.smoothness * (2 if loss.outputs > 1 else 0.5 if limits.curvature > 0 else 1)
 
 
-def counted(
+def released_row_count(
     table: Table, free: str, *, weight: float = 1.0, rate: float = 1.0
 ) -> tuple[Released[float], Released[float]]:
-    """Return the rows that a sample of ``rate`` may be expected to have, and the count's noise.
+    """Return the number of rows to expect in a sample of ``rate``, and the count's noise sigma.
 
-    Their number is released with `COUNT` of the whole cost in mu^2, where what costs the rest has
-    noise of ``weight`` times the distance that it is released at.
+    The number is released with `COUNT` of the whole cost in mu^2, where what costs the rest has
+    noise of ``weight`` times its sensitivity.
     """
+    # mu_count^2 / mu_rest^2 = COUNT / (1 - COUNT), and mu is sensitivity over sigma
     spread = Free(free, weight=math.sqrt((1 - COUNT) / COUNT) * weight)
     number = table.count().release(Gaussian(sigma=spread), name="number_of_rows")
     noise = parameter(number, "sigma")
-    return post(at_least, number, noise, rate=rate), noise
+    return post(expected_rows, number, noise, rate=rate), noise
 
 
-def at_least(number: float, sigma: float, *, rate: float) -> float:
-    """Return the expected rows of a round: never fewer than the count's own noise, or one."""
+def expected_rows(number: float, sigma: float, *, rate: float) -> float:
+    """Return the expected rows of a round: at least twice the count's noise, or one, times rate."""
     return max(float(number), 2 * float(sigma), 1.0) * rate
 
 
-def standing(width: int, *, clip: float) -> dict[str, Any]:
+def initial_state(width: int, *, clip: float) -> dict[str, Any]:
     """Return the state before the first round."""
-    return standing_at(np.zeros(int(width)), clip=clip)
+    return initial_state_at(np.zeros(int(width)), clip=clip)
 
 
-def standing_at(v: Any, *, clip: float) -> dict[str, Any]:
+def initial_state_at(v: Any, *, clip: float) -> dict[str, Any]:
     """Return the state before the first round, at parameters v."""
     zero = np.zeros(len(v))
     return {"v": v, "u": zero, "squares": zero, "mean": v, "round": 0, "clip": clip}
@@ -214,12 +250,12 @@ def parameters(state: dict[str, Any], *, radius: float) -> Any:
     return np.asarray(state["v"]) / radius
 
 
-def norm_of(state: dict[str, Any], *, radius: float) -> float:
+def clip_norm(state: dict[str, Any], *, radius: float) -> float:
     """Return the clipping norm of a state, for rows as they are."""
     return float(state["clip"]) * radius
 
 
-def moved(
+def gradient_step(
     state: dict[str, Any],
     total: Any,
     expected: float,
@@ -231,28 +267,51 @@ def moved(
     half: int,
     adam: bool,
 ) -> dict[str, Any]:
-    """Return the state after a round of descent."""
+    """Return the state after a step of descent (post-processing).
+
+    Parameters
+    ----------
+    state
+        As `initial_state_at` returns it: parameters v, momentum u, second moments ``squares``, the
+        mean of the last rounds, the number of rounds, and the clip norm.
+    total
+        The released sum of gradients.
+    expected
+        The number of rows to divide by.
+    sigma
+        The noise of each coordinate of ``total``.
+    scale
+        A factor of the sum, for rows divided by their radius.
+    learning_rate, momentum
+        Of the mean gradient.
+    half
+        After how many rounds the mean of iterates begins.
+    adam
+        Whether each coordinate has its own step size.
+    """
     mean, rounds = np.asarray(total) * (scale / expected), int(state["round"]) + 1
     u, squares = np.asarray(state["u"]), np.asarray(state["squares"])
     if adam:
         u = momentum * u + (1 - momentum) * mean
         squares = SECOND * squares + (1 - SECOND) * mean**2
+        # the noise's variance is known, and taken off the second moments (Tang, Shpilevskiy and
+        # Lecuyer 2024); what remains is kept above a twentieth of it
         noise = (sigma * scale / expected) ** 2
-        own = squares / (1 - SECOND**rounds) - noise
-        root = np.sqrt(np.maximum(own, 0.05 * noise) + 1e-16)
+        signal = squares / (1 - SECOND**rounds) - noise
+        root = np.sqrt(np.maximum(signal, 0.05 * noise) + 1e-16)
         step = u / (1 - momentum**rounds) / root
     else:
         u = momentum * u + mean
         step = mean + momentum * u
     v = np.asarray(state["v"]) - learning_rate * step
-    if not np.isfinite(v).all():  # steps too long: stand still, as post-processing may
+    if not np.isfinite(v).all():  # the steps are too long: keep the last finite iterate
         return {**state, "round": rounds}
-    kept = np.asarray(state["mean"])
-    averaged = kept + (v - kept) / (rounds - half) if rounds > half else v
+    mean_before = np.asarray(state["mean"])
+    averaged = mean_before + (v - mean_before) / (rounds - half) if rounds > half else v
     return {**state, "v": v, "u": u, "squares": squares, "mean": averaged, "round": rounds}
 
 
-def moved_and_clipped(
+def adaptive_clipping_step(
     state: dict[str, Any],
     total: Any,
     short: float,
@@ -263,9 +322,13 @@ def moved_and_clipped(
     rate: float,
     **constants: Any,
 ) -> dict[str, Any]:
-    """Return the state after a round whose sum is in units of the clipping norm."""
+    """Return the state after a round whose sum is in units of the clip norm, which then follows.
+
+    ``C <- C exp(-rate (b - quantile))``, b the released share of short gradients (Andrew et al.
+    2021, Algorithm 1), kept in [-1, 2] against noise, and C in [1e-9, 1e9].
+    """
     clip = float(state["clip"])
-    after = moved(state, total, expected, sigma, scale=clip, **constants)
+    after = gradient_step(state, total, expected, sigma, scale=clip, **constants)
     share = min(max(float(short) / expected, -1.0), 2.0)
     return {**after, "clip": min(max(clip * math.exp(-rate * (share - quantile)), 1e-9), 1e9)}
 

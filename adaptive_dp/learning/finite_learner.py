@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field, frozen
@@ -14,10 +14,17 @@ from accountants.numerics import up
 from adaptive_dp.erm.loss import Loss
 from adaptive_dp.erm.losses import text
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, group, post
+from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, post
 from adaptive_dp.graph.mechanism import Free, Mechanism
 from adaptive_dp.graph.values import texts, whole
-from adaptive_dp.learning.base import Coefficients, columns, in_units
+from adaptive_dp.learning.base import (
+    Coefficients,
+    Learner,
+    LearnerBudget,
+    check_columns,
+    from_unit_interval,
+    pure_budget,
+)
 from adaptive_dp.mechanisms.selection import Exponential, PermuteAndFlip
 from adaptive_dp.queries.candidate_losses import (
     MOST,
@@ -36,11 +43,12 @@ MECHANISMS: dict[str, type[Exponential] | type[PermuteAndFlip]] = {
 
 
 def _loss(value: Any) -> Any:
+    """Return a loss as a plan writes it."""
     return text(value) if isinstance(value, Loss) else value
 
 
 @frozen
-class FiniteLearner:
+class FiniteLearner(Learner[Coefficients]):
     """One of finitely many linear models, chosen by its empirical risk: pure epsilon, any data.
 
     Features (and a target of numbers) are mapped from their declared bounds onto [-1, 1], an
@@ -59,8 +67,8 @@ class FiniteLearner:
     *A continuous model of one or two coefficients* is a fine public grid of candidates
     (`coefficient_grid`), for any loss. The grid costs no privacy: the mechanism on it is private as
     it stands, not nearly so, and its draw is exact, where a density that is sampled through floats
-    is neither. Its work is bounded by the number of candidates, where that of rejection hangs on
-    the data. What it costs is utility, and that is bounded: with spacing h, a loss that is
+    is neither. Its work is bounded by the number of candidates, where that of rejection depends
+    on the data. What it costs is utility, and that is bounded: with spacing h, a loss that is
     L-Lipschitz in z and rows of norm R, some candidate is within ``n L R h sqrt(p) / 2`` of the
     best in the box. At ``h = b / (n L R)`` that is ``b sqrt(p) / 2``, and m is at most
     ``(2 + side of the box / h)^p``: the continuous mechanism's ``p b`` becomes ``b log(m)``, and
@@ -78,7 +86,7 @@ class FiniteLearner:
     candidates
         Shape (m, 1 + features): parameters for the scaled features, the intercept's first.
     loss
-        A `Loss` of one score, or its text, such as ``"ZeroOne()"``.
+        A `Loss` of one score, or its name as str, such as ``"ZeroOne()"``.
     norm
         By default the largest that the scaled features can have.
     width
@@ -115,8 +123,10 @@ class FiniteLearner:
     mechanism: str = "permute_and_flip"
     free: str = "b"
 
+    title: ClassVar[str] = "FiniteLearner"
+
     def __attrs_post_init__(self) -> None:
-        columns("FiniteLearner", self.features, self.target)
+        check_columns("FiniteLearner", self.features, self.target)
         if not (len(self.candidates) > 0):
             raise DeclarationError("FiniteLearner needs at least one candidate")
         if self.mechanism not in MECHANISMS:
@@ -126,18 +136,15 @@ class FiniteLearner:
             )
         loss_of(self.loss)
 
-    def build(
-        self, table: Table, epsilon: float | None, delta: float | None
-    ) -> Released[Coefficients]:
-        """Return the coefficients by feature, in the data's units, ``"intercept"`` first.
+    def budget(self, epsilon: float | None, delta: float | None) -> LearnerBudget | None:
+        """Return the budget: epsilon alone, for a pure mechanism."""
+        return pure_budget("FiniteLearner", epsilon, (1e-9, 1e9))
+
+    def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Coefficients]:
+        """Return the coefficients by feature, in data units, ``"intercept"`` first.
 
         Of a loss of signs they give the score, whose sign is the class.
         """
-        if epsilon is not None and not (1e-9 <= epsilon <= 1e9):
-            raise DeclarationError(
-                f"FiniteLearner needs an epsilon in [1e-9, 1e9], or none to leave b free, got "
-                f"{epsilon!r}"
-            )
         bounds = [table.domain.interval(name) for name in self.features]
         goal = table.domain.interval(self.target)
         vectors = table.vectors(self.features, scale=True, intercept=True)
@@ -148,27 +155,27 @@ class FiniteLearner:
         query = CandidateLosses(self.candidates, self.loss, self.target, goal, radius, width)
         scores: PrivateQuery[Any] = PrivateQuery(query, (vectors,))
         span = query.span(vectors.domain, change_at(table))
-        # room for the rounding of the scale and of the accountants
-        scale = Free(self.free, weight=span) if epsilon is None else up(span / epsilon, 64)
+        # b = span / epsilon, rounded up past the accountants' own rounding
+        scale = Free(self.free, weight=span) if budget is None else up(span / budget.epsilon, 64)
         choice: Mechanism = MECHANISMS[self.mechanism](scale=scale)
         signs = loss_of(self.loss).labels == "sign"
-        result = post(
+        return post(
             coefficients,
             scores.release(choice, name="candidate"),
             names=list(self.features),
             bounds=[[b.lower, b.upper] for b in bounds],
             goal=[-1.0, 1.0] if signs else [goal.lower, goal.upper],
         )
-        return group("FiniteLearner", result, table)
 
     def _width(self, radius: float) -> float:
-        """Return the least of two bounds of a regret: the loss's range, and its slope's."""
+        """Return the least of two bounds of a row's regret: its range, and L |x| |w - w'|."""
         points = np.array(self.candidates)
         reach = radius * float(np.sqrt((points**2).sum(axis=1)).max()) * (1 + 1e-9)
-        known = loss_of(self.loss).constants(reach)
+        limits = loss_of(self.loss).constants(reach)
+        # two candidates are at most the diagonal of their box apart
         sides = points.max(axis=0) - points.min(axis=0)
-        slope = known.lipschitz * radius * math.sqrt(float(sides @ sides)) if sides.any() else 0.0
-        width = min(known.highest - known.lowest, slope) * (1 + 1e-9)
+        slope = limits.lipschitz * radius * math.sqrt(float(sides @ sides)) if sides.any() else 0.0
+        width = min(limits.highest - limits.lowest, slope) * (1 + 1e-9)
         if not (width < math.inf):
             raise DeclarationError(
                 f"nothing bounds how far one row's {self.loss} differs between candidates; give "
@@ -184,8 +191,8 @@ def coefficients(
     bounds: Sequence[Sequence[float]],
     goal: Sequence[float],
 ) -> Coefficients:
-    """Return a candidate in the data's units."""
-    return in_units(np.array(theta), names=names, bounds=bounds, goal=goal)
+    """Return a candidate's coefficients in data units."""
+    return from_unit_interval(np.array(theta), names=names, bounds=bounds, goal=goal)
 
 
 def coefficient_grid(bounds: Iterable[Sequence[float]], points: Sequence[int]) -> Candidates:
@@ -209,24 +216,25 @@ def coefficient_grid(bounds: Iterable[Sequence[float]], points: Sequence[int]) -
         raise DeclarationError(
             "coefficient_grid needs a pair of bounds and a number of points for each coefficient"
         )
-    good = [count for count in counts if count is not None and 1 <= count <= MOST]
-    if not (len(good) == len(counts) and math.prod(good) <= MOST):
+    valid = [count for count in counts if count is not None and 1 <= count <= MOST]
+    if not (len(valid) == len(counts) and math.prod(valid) <= MOST):
         raise DeclarationError(
             f"a grid needs 1 to {MOST} points in all, got {list(points)!r}, whose product it is"
         )
     axes = [
         np.linspace(low, high, count) if count > 1 else [(low + high) / 2]
-        for (low, high), count in zip(sides, good, strict=True)
+        for (low, high), count in zip(sides, valid, strict=True)
     ]
     return tuple(tuple(float(v) for v in point) for point in itertools.product(*axes))
 
 
 def excess(count: int, beta: float, scale: float) -> float:
-    """Return ``b log(m / beta)``, which the chosen score misses the best by at most.
+    """Return ``b log(m / beta)``: by how much the chosen score is at most worse than the best.
 
-    But for a probability of beta. Each mechanism takes a candidate that is x short of the best with
-    probability at most ``e^{-x/b}``: `Exponential` since the best has weight 1 in the normaliser,
-    `PermuteAndFlip` since that candidate's coin must come up. There are fewer than m of them.
+    This fails with probability at most beta. Each mechanism takes a candidate that is x short of
+    the best with probability at most ``e^{-x/b}``: `Exponential` since the best has weight 1 in the
+    normaliser, `PermuteAndFlip` since that candidate must be accepted. There are fewer than m of
+    them.
 
     Parameters
     ----------
@@ -237,7 +245,8 @@ def excess(count: int, beta: float, scale: float) -> float:
     scale
         b, in units of the loss.
     """
-    _checked(count, beta=beta)
+    _check_counts(count, beta=beta)
+    # union bound: m e^{-x/b} = beta at x = b log(m / beta)
     return scale * math.log(count / beta)
 
 
@@ -290,17 +299,19 @@ def sample_size(
     >>> sample_size(2**16, alpha=0.1, epsilon=1.0), sample_size(2**16, 0.1, 1.0, agnostic=True)
     (223, 12378)
     """
-    _checked(count, alpha=alpha, beta=beta)
+    _check_counts(count, alpha=alpha, beta=beta)
     if not (0 < epsilon < math.inf):
         raise DeclarationError(f"epsilon must be positive, got {epsilon!r}")
-    budget = epsilon / 2 if exchange else epsilon
+    rate = epsilon / 2 if exchange else epsilon
     if not agnostic:
-        return math.ceil(math.log(count / beta) / (alpha * -math.expm1(-budget)))
-    choice = 2 * math.log(2 * count / beta) / (budget * alpha)
+        # (1 - alpha (1 - e^{-e}))^n m <= m e^{-n alpha (1 - e^{-e})} = beta
+        return math.ceil(math.log(count / beta) / (alpha * -math.expm1(-rate)))
+    # excess(m, beta / 2) <= n alpha / 2, and Hoeffding's 2 m e^{-n alpha^2 / 8} <= beta / 2
+    choice = 2 * math.log(2 * count / beta) / (rate * alpha)
     return math.ceil(max(choice, 8 * math.log(4 * count / beta) / alpha**2))
 
 
-def _checked(count: int, **chances: float) -> None:
+def _check_counts(count: int, **chances: float) -> None:
     if not ((whole(count) or 0) > 0):
         raise DeclarationError(f"the number of candidates must be positive, got {count!r}")
     for name, value in chances.items():

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.erm import Logistic, Loss
-from adaptive_dp.graph.handles import Released, group, post
+from adaptive_dp.graph.handles import Released, post
 from adaptive_dp.graph.mechanism import Free
 from adaptive_dp.graph.values import texts
-from adaptive_dp.learning.base import Model, budgeted, columns, inside, linear
-from adaptive_dp.learning.descent import counted
+from adaptive_dp.learning.base import (
+    Learner,
+    LearnerBudget,
+    Model,
+    check_columns,
+    check_range,
+    linear,
+)
+from adaptive_dp.learning.descent import released_row_count
 from adaptive_dp.mechanisms.follow_the_leader import FollowTheLeader
 from adaptive_dp.queries.table import Table
 
@@ -21,15 +28,15 @@ Array = NDArray[np.float64]
 
 
 @frozen
-class DPFTRL:
+class DPFTRL(Learner[Model]):
     """A linear model by follow-the-regularised-leader on correlated noise (DP-FTRL).
 
-    Each unit goes into one of ``steps`` batches, which are gone through ``epochs`` times; the
-    prefix sums of the batches' clipped gradients get noise that hangs together from round to round
+    Each unit goes into one of ``steps`` batches, which are read ``epochs`` times; the
+    prefix sums of the batches' clipped gradients get noise that is correlated from round to round
     (see `FollowTheLeader`). The number of rows is released first, with one per cent of the cost.
 
     Its privacy rests on no sampling, so that it holds for data in their order, and where units are
-    exchanged. Where epsilon is small and all rows can be gone through often, gradient descent on
+    exchanged. Where epsilon is small and all rows can be read often, gradient descent on
     all of them is the better choice.
 
     Parameters
@@ -43,7 +50,7 @@ class DPFTRL:
     steps
         The number of batches.
     epochs
-        How often they are gone through.
+        How often each batch is read.
     learning_rate
         For rows of norm at most 1 and mean gradients of a batch.
     clip
@@ -86,32 +93,37 @@ class DPFTRL:
     factorization: str = "banded"
     free: str = "sigma"
 
+    title: ClassVar[str] = "DP-FTRL"
+    calibrated: ClassVar[bool] = True
+
     def __attrs_post_init__(self) -> None:
-        columns("DPFTRL", self.features, self.target)
-        inside("DPFTRL.learning_rate", self.learning_rate, 1e-9, 1e9)
-        inside("DPFTRL.clip", self.clip, 1e-9, 1e9)
+        check_columns("DPFTRL", self.features, self.target)
+        check_range("DPFTRL.learning_rate", self.learning_rate, 1e-9, 1e9)
+        check_range("DPFTRL.clip", self.clip, 1e-9, 1e9)
 
-    def build(self, table: Table, epsilon: float | None, delta: float | None) -> Released[Model]:
-        """Return the coefficients by feature, in the data's units, ``"intercept"`` first."""
+    def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model]:
+        """Return the coefficients by feature, in data units, ``"intercept"`` first."""
         problem = linear(table, self.features, self.target, self.loss, self.norm)
-        how = FollowTheLeader(1.0, self.steps, self.epochs, self.factorization)
+        unit = FollowTheLeader(1.0, self.steps, self.epochs, self.factorization)
         norm = self.clip * problem.radius
-        weight = Free(self.free, weight=norm * how.encoder.sensitivity())
-        how = FollowTheLeader(weight, self.steps, self.epochs, self.factorization)
-        batch, _ = counted(table, self.free, rate=1 / self.steps)
-        step = post(divided, batch, by=self.learning_rate / problem.radius**2)
+        # Prefix sums are B (C g + noise). A batch's gradient has norm at most the clip norm in each
+        # of its epochs, and moves C g by at most that times the l2 norm of C's columns of the
+        # batch's rounds, added up: the sensitivity of the matrices.
+        sigma = Free(self.free, weight=norm * unit.matrices.sensitivity())
+        mechanism = FollowTheLeader(sigma, self.steps, self.epochs, self.factorization)
+        batch, _ = released_row_count(table, self.free, rate=1 / self.steps)
+        step = post(step_size, batch, by=self.learning_rate / problem.radius**2)
         query = problem.rows.stream(self.loss, clip=norm)
-        found = query.release(how, given=[step], name="training")
-        learned = group("DP-FTRL", problem.model(post(averaged, found)), table)
-        return budgeted("DPFTRL", table, learned, epsilon, delta)  # type: ignore[no-any-return]
+        parameters = query.release(mechanism, given=[step], name="training")
+        return problem.model(post(mean_parameters, parameters))
 
 
-def divided(rows: float, *, by: float) -> float:
-    """Return ``by`` over the rows of a batch: by how much a sum of gradients moves parameters."""
+def step_size(rows: float, *, by: float) -> float:
+    """Return the step of the parameters for a sum of gradients: ``by`` over the rows of a batch."""
     return by / float(rows)
 
 
-def averaged(released: Any) -> Array:
+def mean_parameters(released: Any) -> Array:
     """Return the mean of the parameters over the rounds."""
     mean: Array = np.asarray(released, dtype=np.float64)[0]
     return mean

@@ -1,4 +1,4 @@
-"""Networks as learners see them, and what a learned model says of rows."""
+"""Networks as models of learners, and the predictions of learned models."""
 
 from __future__ import annotations
 
@@ -14,22 +14,19 @@ from adaptive_dp.erm.network import Activation
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Released, post, public
 from adaptive_dp.learning.base import Linear
-from adaptive_dp.queries.domains import Categories, Interval, column
+from adaptive_dp.queries.domains import Categories, Interval
+from adaptive_dp.queries.domains import column as declared_column
 from adaptive_dp.queries.examples import ExamplesOf
 from adaptive_dp.queries.source import reading
-
-# -----------------------------------------------------------------------------
-# Networks as learners see them: where descent starts, what is released, and how it predicts.
-
 
 Array = NDArray[np.float64]
 
 SEED = 20_150
-"""Of the parameters that descent starts from: public, the same for all data."""
+"""The seed of the initial parameters: public, the same for all data."""
 
 
 class NetworkModel(TypedDict):
-    """A network that was learned, with all that `predict` needs.
+    """A learned network, with everything that `predict` needs.
 
     ``weights`` are W1 of shape (h, p), row by row, and W2 of shape (k, h + 1). ``inputs`` has for
     each feature its bounds or its categories, ``norm`` is what longer rows are scaled to.
@@ -46,57 +43,58 @@ class NetworkModel(TypedDict):
     goal: list[float]
 
 
-def start(network: Network, problem: Linear) -> Released[Any]:
-    """Return the parameters before the first round: random, of a seed that everyone knows."""
+def initial_network(network: Network, problem: Linear) -> Released[Any]:
+    """Return the parameters before the first round: random, from the public `SEED`."""
     sizes = [network.hidden, problem.width, network.outputs]
-    return post(first, public(sizes), radius=problem.radius)
+    return post(initial_parameters, public(sizes), radius=problem.radius)
 
 
-def first(sizes: list[int], *, radius: float) -> Array:
+def initial_parameters(sizes: list[int], *, radius: float) -> Array:
     """Return normal parameters, of deviation 1 / radius and, in W2, h^(-1/2).
 
     A row of norm ``radius`` then has standard normal scores in the hidden units.
     """
     hidden, width, outputs = (int(size) for size in sizes)
     draw = np.random.default_rng(SEED)
-    into = draw.normal(size=hidden * width) / radius
-    return np.concatenate([into, draw.normal(size=outputs * (hidden + 1)) / np.sqrt(hidden)])
+    inner = draw.normal(size=hidden * width) / radius
+    return np.concatenate([inner, draw.normal(size=outputs * (hidden + 1)) / np.sqrt(hidden)])
 
 
-def learnt(problem: Linear, loss: Loss | Network, theta: Released[Any]) -> Released[Any]:
-    """Return coefficients of a linear model, or a network with all that prediction needs."""
+def learned_model(problem: Linear, loss: Loss | Network, theta: Released[Any]) -> Released[Any]:
+    """Return coefficients of a linear model, or a network with everything that prediction needs."""
     if isinstance(loss, Loss):
         return problem.model(theta)
     operation = problem.rows.operation
     assert isinstance(operation, ExamplesOf)
-    inputs = {name: _written(operation.columns[name]) for name in operation.features}
+    inputs = {name: _declaration(operation.columns[name]) for name in operation.features}
     goal = operation.columns[operation.target]
     return post(
-        described,
+        network_model,
         theta,
         hidden=loss.hidden,
         activation=loss.activation,
         inputs=inputs,
         norm=problem.radius,
         classes=list(goal.values) if isinstance(goal, Categories) else [],
-        goal=list(problem.goal),
+        goal=list(problem.target_scale),
     )
 
 
-def _written(declared: Any) -> dict[str, list[Any]]:
+def _declaration(declared: Any) -> dict[str, list[Any]]:
+    """Return a column's categories or bounds as lists, as a released model carries them."""
     if isinstance(declared, Categories):
         return {"values": list(declared.values)}
     assert isinstance(declared, Interval)
     return {"bounds": [declared.lower, declared.upper]}
 
 
-def described(theta: Any, **constants: Any) -> NetworkModel:
-    """Return a model of flat parameters."""
+def network_model(theta: Any, **constants: Any) -> NetworkModel:
+    """Return the model with flat parameters ``theta``."""
     return cast(NetworkModel, {"weights": np.asarray(theta, dtype=np.float64), **constants})
 
 
 def network_predictions(model: NetworkModel, data: Any) -> NDArray[Any]:
-    """Return what a learned network says of each row: a category of the target, or a number."""
+    """Return a learned network's prediction for each row: a category of the target, or a number."""
     scores = network_scores(model, data)
     classes = model["classes"]
     if not classes:
@@ -133,29 +131,34 @@ def network_scores(model: NetworkModel, data: Any) -> Array:
     """
     inputs: Mapping[str, Any] = model["inputs"]
     columns = {
-        name: column(name, tuple(given["bounds"]) if "bounds" in given else list(given["values"]))
-        for name, given in inputs.items()
+        name: declared_column(
+            name, tuple(spec["bounds"]) if "bounds" in spec else list(spec["values"])
+        )
+        for name, spec in inputs.items()
     }
     features, norm = tuple(columns), float(model["norm"])
-    # the same features as the learner's; of the target only the length is read
-    made = ExamplesOf(features, features[0], "class", norm, True, columns)
-    found = read_rows(data, {name: reading(known) for name, known in columns.items()}, None)
-    scales = made.scales()
-    steps = found.integer_rows(lambda block: grid.ball_steps(made.vectors(block, scales), norm)[0])
+    # the features exactly as the learner read them, lattice rounding included; a feature stands in
+    # for the target, which is not read
+    examples = ExamplesOf(features, features[0], "class", norm, True, columns)
+    rows = read_rows(data, {name: reading(spec) for name, spec in columns.items()}, None)
+    scales = examples.scales()
+    steps = rows.integer_rows(
+        lambda block: grid.ball_steps(examples.vectors(block, scales), norm)[0]
+    )
     x = steps * grid.ball(np.zeros((1, 1)), norm)[1]
     weights = np.asarray(model["weights"], dtype=np.float64)
     hidden, width = int(model["hidden"]), x.shape[1]
     outputs = (len(weights) - hidden * width) // (hidden + 1)
-    loss = Logistic() if outputs == 1 else Multinomial(outputs)  # scores do not hang on it
+    loss = Logistic() if outputs == 1 else Multinomial(outputs)  # scores do not depend on it
     return Network(loss, hidden, model["activation"]).scores(weights, x.astype(np.float64))
 
 
 # -----------------------------------------------------------------------------
-# What a learned model says of rows: free, since models are released.
+# Predictions of a learned model: post-processing, since models are released.
 
 
 def predict(model: Any, data: Any, *, classes: Sequence[Any] | None = None) -> NDArray[Any]:
-    """Return what a learned model says of each row: a number, or a category of the target.
+    """Return a learned model's prediction for each row: a number, or a category of the target.
 
     It computes with a released model and with rows that need not be private: it costs nothing.
 
@@ -168,19 +171,19 @@ def predict(model: Any, data: Any, *, classes: Sequence[Any] | None = None) -> N
         own units. A linear model takes values as they are, beyond the bounds of its data too.
     classes
         The target's two categories as they were declared, for the coefficients of two classes,
-        which do not tell their names: where the score is positive it is the second. Without them
-        scores are returned.
+        which do not carry their names: where the score is positive it is the second. Without
+        them scores are returned.
 
     Returns
     -------
     numpy.ndarray
         Of shape (n,): numbers for a regression, scores for two classes without ``classes``, else
-        categories (of several classes their texts).
+        categories (of several classes, as str).
 
     Raises
     ------
     DeclarationError
-        If it is no model, or the data lack a feature.
+        If ``model`` is not a learned model, or the data lack a feature.
 
     Examples
     --------
@@ -200,7 +203,7 @@ def predict(model: Any, data: Any, *, classes: Sequence[Any] | None = None) -> N
         return network_predictions(network, data)
     several = [isinstance(value, Mapping) for value in model.values()]
     if all(several):
-        scores = np.stack([_scores(each, data) for each in model.values()])
+        scores = np.stack([_scores(coefficients, data) for coefficients in model.values()])
         named: NDArray[Any] = np.asarray(list(model))[scores.argmax(axis=0)]
         return named
     if not ("intercept" in model and not any(several)):
@@ -224,21 +227,23 @@ def _scores(model: Mapping[str, float], data: Any) -> Array:
 
 def _feature(name: str, data: Any) -> Array:
     """Return a column; of ``name=value`` 1 where the column has the value, else 0."""
-    found = _column(name, data)
-    if found is not None:
+    column = _column(name, data)
+    if column is not None:
         try:
-            return found.astype(np.float64)
+            return column.astype(np.float64)
         except (TypeError, ValueError):
             raise DeclarationError(f"predict: the column {name!r} must be of numbers") from None
-    for place in (i for i, letter in enumerate(name) if letter == "="):
-        found = _column(name[:place], data)
-        if found is not None:
-            cells = found.tolist()
-            return np.array([_is(cell, name[place + 1 :]) for cell in cells], dtype=np.float64)
+    # a column's name and a category may contain "=" themselves: the first split that names a column
+    for i in (i for i, letter in enumerate(name) if letter == "="):
+        column = _column(name[:i], data)
+        if column is not None:
+            cells = column.tolist()
+            return np.array([_equals(cell, name[i + 1 :]) for cell in cells], dtype=np.float64)
     raise DeclarationError(f"predict: the data have no column for the feature {name!r}")
 
 
 def _column(name: str, data: Any) -> NDArray[Any] | None:
+    """Return a column of a mapping, structured array or frame, or None if there is none."""
     try:
         return np.asarray(data[name])
     except (KeyError, ValueError, IndexError, TypeError, LookupError):
@@ -249,6 +254,7 @@ def _column(name: str, data: Any) -> NDArray[Any] | None:
         return None
 
 
-def _is(cell: Any, value: str) -> bool:
-    whole = isinstance(cell, float) and cell.is_integer()
-    return str(cell) == value or (whole and str(int(cell)) == value)
+def _equals(cell: Any, value: str) -> bool:
+    """Whether a cell is the category that is written ``value``; 1.0 is "1" too."""
+    integer = isinstance(cell, float) and cell.is_integer()
+    return str(cell) == value or (integer and str(int(cell)) == value)

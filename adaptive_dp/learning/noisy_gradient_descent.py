@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from attrs import field, frozen
 
 from adaptive_dp.erm import Logistic, Loss, Network
-from adaptive_dp.graph.handles import Released, group
+from adaptive_dp.graph.handles import Released
 from adaptive_dp.graph.values import texts
-from adaptive_dp.learning.base import Model, budgeted, columns, inside, linear
+from adaptive_dp.learning.base import (
+    Learner,
+    LearnerBudget,
+    Model,
+    check_columns,
+    check_range,
+    linear,
+)
 from adaptive_dp.learning.descent import Descent, descend, step_size
-from adaptive_dp.learning.networks import NetworkModel, learnt
+from adaptive_dp.learning.networks import NetworkModel, learned_model
 from adaptive_dp.queries.table import Table
 
 
 @frozen
-class NoisyGradientDescent:
+class NoisyGradientDescent(Learner[Model | NetworkModel]):
     """A linear model, or a network, by descent on all rows, with Gaussian noise each round.
 
-    A round releases the sum of the rows' gradients, each clipped to a norm C: it moves by C for a
-    row that comes or goes. T rounds at noise sigma cost what one at ``sigma / sqrt(T)`` does (mu
-    adds in squares), whatever the rounds before released. For generalised linear models the excess
-    risk follows the rank of the rows, not their number of columns.
+    A round releases the sum of the rows' gradients, each clipped to a norm C: it moves by at most C
+    for a row that comes or goes. T rounds at noise sigma cost what one at ``sigma / sqrt(T)`` does
+    (mu adds in squares), whatever the rounds before released. For generalised linear models the
+    excess risk follows the rank of the rows, not their number of columns.
 
     Parameters
     ----------
@@ -72,22 +81,22 @@ class NoisyGradientDescent:
     norm: float | None = None
     free: str = "sigma"
 
-    def __attrs_post_init__(self) -> None:
-        columns("NoisyGradientDescent", self.features, self.target)
-        if self.learning_rate is not None:
-            inside("NoisyGradientDescent.learning_rate", self.learning_rate, 1e-9, 1e9)
-        inside("NoisyGradientDescent.clip", self.clip, 1e-9, 1e9)
+    title: ClassVar[str] = "noisy gradient descent"
+    calibrated: ClassVar[bool] = True
 
-    def build(
-        self, table: Table, epsilon: float | None, delta: float | None
-    ) -> Released[Model | NetworkModel]:
-        """Return the coefficients by feature, in the data's units, ``"intercept"`` first.
+    def __attrs_post_init__(self) -> None:
+        check_columns("NoisyGradientDescent", self.features, self.target)
+        if self.learning_rate is not None:
+            check_range("NoisyGradientDescent.learning_rate", self.learning_rate, 1e-9, 1e9)
+        check_range("NoisyGradientDescent.clip", self.clip, 1e-9, 1e9)
+
+    def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model | NetworkModel]:
+        """Return the coefficients by feature, in data units, ``"intercept"`` first.
 
         Of a network, what `predict` reads: see `adaptive_dp.learning.networks.NetworkModel`.
         """
         problem = linear(table, self.features, self.target, self.loss, self.norm)
         rate = self.learning_rate or step_size(self.loss)
-        how = Descent(self.steps, 1.0, self.clip, rate, self.momentum)
-        theta = descend(problem, self.loss, how, self.free)
-        learned = group("noisy gradient descent", learnt(problem, self.loss, theta), table)
-        return budgeted("NoisyGradientDescent", table, learned, epsilon, delta)  # type: ignore[no-any-return]
+        settings = Descent(self.steps, 1.0, self.clip, rate, self.momentum)
+        theta = descend(problem, self.loss, settings, self.free)
+        return learned_model(problem, self.loss, theta)

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from attrs import field, frozen
 
 from adaptive_dp.erm import Logistic, Loss, Network
-from adaptive_dp.graph.handles import Released, group
+from adaptive_dp.graph.handles import Released
 from adaptive_dp.graph.values import texts
-from adaptive_dp.learning.base import Model, budgeted, columns, inside, linear
+from adaptive_dp.learning.base import (
+    Learner,
+    LearnerBudget,
+    Model,
+    check_columns,
+    check_range,
+    linear,
+)
 from adaptive_dp.learning.descent import Clipping, Descent, descend, step_size
-from adaptive_dp.learning.networks import NetworkModel, learnt
+from adaptive_dp.learning.networks import NetworkModel, learned_model
 from adaptive_dp.queries.table import Table
 
 
 @frozen
-class NoisySGD:
+class NoisySGD(Learner[Model | NetworkModel]):
     """A linear model, or a network, by noisy gradients of Poisson samples, clipped.
 
-    Each round every unit enters by its own coin of probability ``sampling_rate``; the sum of the
-    sample's clipped gradients is released with Gaussian noise and divided by the rows that may be
-    expected (not by those that came: their number is private). Rounds are amplified by sampling,
-    which every accountant takes from the graph.
+    Each round reads a Poisson sample: every unit is in it with probability ``sampling_rate``. The
+    sum of the sample's clipped gradients is released with Gaussian noise and divided by the
+    expected number of rows (not by the sample's own: that number is private). Rounds are amplified
+    by sampling, which every accountant takes from the graph.
 
     Parameters
     ----------
@@ -68,33 +77,33 @@ class NoisySGD:
     norm: float | None = None
     free: str = "sigma"
 
-    def __attrs_post_init__(self) -> None:
-        columns("NoisySGD", self.features, self.target)
-        if self.learning_rate is not None:
-            inside("NoisySGD.learning_rate", self.learning_rate, 1e-9, 1e9)
-        inside("NoisySGD.clip", self.clip, 1e-9, 1e9)
-        inside("NoisySGD.sampling_rate", self.sampling_rate, 1e-12, 1)
+    title: ClassVar[str] = "NoisySGD"
+    calibrated: ClassVar[bool] = True
 
-    def build(
-        self, table: Table, epsilon: float | None, delta: float | None
-    ) -> Released[Model | NetworkModel]:
-        """Return the coefficients by feature, in the data's units, ``"intercept"`` first.
+    def __attrs_post_init__(self) -> None:
+        check_columns("NoisySGD", self.features, self.target)
+        if self.learning_rate is not None:
+            check_range("NoisySGD.learning_rate", self.learning_rate, 1e-9, 1e9)
+        check_range("NoisySGD.clip", self.clip, 1e-9, 1e9)
+        check_range("NoisySGD.sampling_rate", self.sampling_rate, 1e-12, 1)
+
+    def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model | NetworkModel]:
+        """Return the coefficients by feature, in data units, ``"intercept"`` first.
 
         Of a network, what `predict` reads: see `adaptive_dp.learning.networks.NetworkModel`.
         """
         problem = linear(table, self.features, self.target, self.loss, self.norm)
         # samples are noisier than the whole: a quarter of the step, which networks do not need
         scale = 1.0 if isinstance(self.loss, Network) else 0.25
-        usual = 0.1 if self.adam else scale * step_size(self.loss)
-        how = Descent(
+        default_rate = 0.1 if self.adam else scale * step_size(self.loss)
+        settings = Descent(
             self.steps,
             self.sampling_rate,
             self.clip,
-            self.learning_rate or usual,
+            self.learning_rate or default_rate,
             self.momentum,
             self.adaptive,
             self.adam,
         )
-        theta = descend(problem, self.loss, how, self.free)
-        learned = group("NoisySGD", learnt(problem, self.loss, theta), table)
-        return budgeted("NoisySGD", table, learned, epsilon, delta)  # type: ignore[no-any-return]
+        theta = descend(problem, self.loss, settings, self.free)
+        return learned_model(problem, self.loss, theta)

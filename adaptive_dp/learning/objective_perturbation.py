@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field, frozen
@@ -11,13 +11,13 @@ from attrs import field, frozen
 from accountants import Renyi
 from accountants.numerics import down, up
 from adaptive_dp.erm import Logistic, Loss
-from adaptive_dp.erm import losses as names
+from adaptive_dp.erm.losses import text
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import Released, change_at, group, post
+from adaptive_dp.graph.handles import Released, change_at, post
 from adaptive_dp.graph.mechanism import Free, Mechanism
 from adaptive_dp.graph.operation import Change
 from adaptive_dp.graph.values import texts
-from adaptive_dp.learning.base import Model, both_or_neither, columns, linear
+from adaptive_dp.learning.base import Learner, LearnerBudget, Model, check_columns, linear
 from adaptive_dp.mechanisms.objective_perturbation import PerturbedObjective, PurePerturbedObjective
 from adaptive_dp.queries.table import Table
 
@@ -25,7 +25,9 @@ RIDGE, SEARCH = 0.1, 0.01
 """The shares of epsilon that go to the determinant and, where it is pure, to the search."""
 
 BLUR = 400.0
-"""The search costs a two-hundredth of the noise's mu, whose square is added: next to nothing."""
+"""The noise that hides the search's stopping point, over the Lipschitz constant, in units of sigma.
+
+It costs a two-hundredth of the noise's mu, whose square is added: next to nothing."""
 
 
 def _loss(value: Any) -> Loss:
@@ -35,7 +37,7 @@ def _loss(value: Any) -> Loss:
 
 
 @frozen
-class ObjectivePerturbation:
+class ObjectivePerturbation(Learner[Model]):
     """A linear model that minimizes the sum of its losses with noise in the objective.
 
     ``sum_i f(x_i'w, y_i) + (ridge/2) |w|^2 + b'w``, with rows divided by the largest norm that
@@ -90,61 +92,70 @@ class ObjectivePerturbation:
     norm: float | None = None
     free: str = "sigma"
 
+    title: ClassVar[str] = "objective perturbation"
+
     def __attrs_post_init__(self) -> None:
-        columns("ObjectivePerturbation", self.features, self.target)
+        check_columns("ObjectivePerturbation", self.features, self.target)
         if self.ridge is not None and not (1e-9 <= self.ridge <= 1e12):
             raise DeclarationError(
                 f"ObjectivePerturbation.ridge must be in [1e-9, 1e12] or None, got {self.ridge!r}"
             )
 
-    def build(self, table: Table, epsilon: float | None, delta: float | None) -> Released[Model]:
-        """Return the coefficients by feature in the data's units, of each class if several."""
-        both_or_neither("ObjectivePerturbation", epsilon, delta)
+    def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model]:
+        """Return the coefficients by feature in data units, of each class if several."""
         problem = linear(table, self.features, self.target, self.loss, self.norm, classes=True)
         count = len(problem.classes) or 1
-        mechanism = self._mechanism(epsilon, delta, change_at(table), count)
+        mechanism = self._mechanism(budget, change_at(table), count)
         if problem.classes:
             fits = [
                 problem.rows.every(against=k).release(mechanism, name=f"{value} against the rest")
                 for k, value in enumerate(problem.classes)
             ]
-            theta: Released[Any] = post(together, *fits)
+            theta: Released[Any] = post(concatenate, *fits)
         else:
             theta = problem.rows.every().release(mechanism, name="coefficients")
-        return group("objective perturbation", problem.model(theta), table)
+        return problem.model(theta)
 
-    def _mechanism(
-        self, epsilon: float | None, delta: float | None, change: Change, count: int
-    ) -> Mechanism:
-        written, limits = names.text(self.loss), self.loss.constants()
-        if epsilon is None or delta is None:
+    def _mechanism(self, budget: LearnerBudget | None, change: Change, count: int) -> Mechanism:
+        """Return the mechanism of each of ``count`` models, for its share of the budget."""
+        loss_name, limits = text(self.loss), self.loss.constants()
+        if budget is None:
             ridge: Any = self.ridge or Free(self.free, weight=2 * limits.smoothness)
             sigma = Free(self.free, weight=limits.lipschitz)
-            return PerturbedObjective(sigma, ridge, Free(self.free, weight=BLUR), written)
+            return PerturbedObjective(sigma, ridge, Free(self.free, weight=BLUR), loss_name)
+        epsilon, delta = budget.epsilon, budget.delta
         if not (1e-6 <= epsilon <= 1e4 and 0 <= delta < 1):
             raise DeclarationError(
                 f"ObjectivePerturbation needs epsilon in [1e-6, 1e4] and delta in [0, 1), got "
                 f"{epsilon!r} and {delta!r}"
             )
-        each = epsilon / count * (1 - 1e-12)
-        ridge = self.ridge or limits.smoothness / math.expm1(RIDGE * each / change.rows)
-        search = SEARCH * each if delta == 0 else 0.0
-        ridge, left = remaining((each - search) / change.rows, limits.smoothness, ridge)
+        # basic composition over the models of several classes; 1e-12 covers the sum's rounding
+        model_epsilon = epsilon / count * (1 - 1e-12)
+        # the determinants cost log(1 + smoothness / ridge) for each row that may change, by
+        # det(B + a x x') / det(B) <= 1 + a / ridge: the ridge at which that is RIDGE of epsilon
+        ridge = self.ridge or limits.smoothness / math.expm1(RIDGE * model_epsilon / change.rows)
+        search = SEARCH * model_epsilon if delta == 0 else 0.0
+        ridge, noise_epsilon = split_epsilon(
+            (model_epsilon - search) / change.rows, limits.smoothness, ridge
+        )
         if delta == 0:
-            shift = down(left * change.rows / change.both, 16)
-            return PurePerturbedObjective(shift, ridge, up(2 / (search - 2.0**-28), 8), written)
+            shift = down(noise_epsilon * change.rows / change.both, 16)
+            return PurePerturbedObjective(shift, ridge, up(2 / (search - 2.0**-28), 8), loss_name)
 
         def trial(sigma: float) -> PerturbedObjective:
-            return PerturbedObjective(sigma, ridge, BLUR * sigma / limits.lipschitz, written)
+            return PerturbedObjective(sigma, ridge, BLUR * sigma / limits.lipschitz, loss_name)
 
         def enough(sigma: float) -> bool:
             loss = trial(sigma).loss(change.both, change.rows)
-            if loss.profile(each).upper <= delta / count * (1 - 1e-12):  # type: ignore[union-attr]
+            # one model within its share of epsilon and delta: basic composition does the rest
+            if loss.profile(model_epsilon).upper <= delta / count * (1 - 1e-12):  # type: ignore[union-attr]
                 return True
+            # several models together may cost less by Renyi composition
             accountant = Renyi()
             state = accountant.compose(accountant.start(), loss, count)
-            return count > 1 and accountant.epsilon(state, delta).upper <= each * count
+            return count > 1 and accountant.epsilon(state, delta).upper <= model_epsilon * count
 
+        # bisection on a logarithmic scale; the upper end is what was found to be enough
         low, high = 1e-2 * limits.lipschitz, 1e7 * limits.lipschitz
         if not enough(high):
             raise DeclarationError(
@@ -156,10 +167,10 @@ class ObjectivePerturbation:
         return trial(high)
 
 
-def remaining(
+def split_epsilon(
     epsilon: float, smoothness: float, ridge: float, logs: int = 1
 ) -> tuple[float, float]:
-    """Return a ridge, and what it leaves of epsilon for the noise: more than nothing.
+    """Return a ridge, and the part of epsilon that it leaves for the noise, which is positive.
 
     Parameters
     ----------
@@ -175,18 +186,19 @@ def remaining(
 
     Examples
     --------
-    >>> [round(v, 4) for v in remaining(1.0, 0.25, 1.0)]
+    >>> [round(v, 4) for v in split_epsilon(1.0, 0.25, 1.0)]
     [1.0, 0.7769]
-    >>> [round(v, 4) for v in remaining(1.0, 0.25, 0.1, logs=2)]
+    >>> [round(v, 4) for v in split_epsilon(1.0, 0.25, 0.1, logs=2)]
     [0.8802, 0.5]
     """
-    left = epsilon - logs * math.log1p(smoothness / ridge)
-    if left > 0:
-        return ridge, left
+    noise_epsilon = epsilon - logs * math.log1p(smoothness / ridge)
+    if noise_epsilon > 0:
+        return ridge, noise_epsilon
+    # logs log(1 + smoothness / ridge) = epsilon / 2, solved for the ridge; rounded up it costs less
     raised = smoothness / math.expm1(epsilon / (2 * logs))
     return up(raised, 16), epsilon / 2
 
 
-def together(*fits: Any) -> Any:
+def concatenate(*fits: Any) -> Any:
     """Return each class's parameters, one after the other."""
     return np.concatenate([np.asarray(fit, dtype=np.float64) for fit in fits])

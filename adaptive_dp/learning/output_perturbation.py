@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from attrs import field, frozen
@@ -12,11 +12,21 @@ from attrs import field, frozen
 from adaptive_dp.erm import Logistic, Loss, Multinomial, Objective, Squared
 from adaptive_dp.erm.sets import Ball
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, group, parameter, post
+from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, parameter, post
 from adaptive_dp.graph.mechanism import Free, Mechanism
-from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.values import texts
-from adaptive_dp.learning.base import Linear, Model, budgeted, columns, inside, linear, regression
+from adaptive_dp.learning.base import (
+    Learner,
+    LearnerBudget,
+    Linear,
+    Model,
+    check_columns,
+    check_range,
+    linear,
+    optional_budget,
+    query_sensitivity,
+    regression,
+)
 from adaptive_dp.mechanisms.additive import Gaussian, Laplace, Norm
 from adaptive_dp.queries.domains import Categories, Interval
 from adaptive_dp.queries.minimizer import released_ridge
@@ -31,18 +41,19 @@ TYPICAL = 5.0
 
 
 @frozen
-class OutputPerturbation:
+class OutputPerturbation(Learner[Model]):
     """A linear model: the minimizer of its losses and a ridge, with noise on the coefficients.
 
     One row that comes or goes moves the minimizer of ``sum of losses + ridge / 2 |w|^2`` by at most
     ``L / ridge`` in l2 norm, L the loss's Lipschitz constant for rows of norm at most 1, whatever
     the data; two are exchanged for twice that. The noise is Gaussian (epsilon and delta), or has
     the density ``exp(-epsilon |z| / Delta)``: pure epsilon, and in d dimensions a norm of law
-    Gamma(d, Delta / epsilon). It lies in all of R^d: cut off at a ball it would tell on which side
-    the minimizer was. The ball comes afterwards.
+    Gamma(d, Delta / epsilon). The noise is not
+    truncated: cut off at a ball it would reveal on which side the minimizer was. Projection onto
+    the ball comes afterwards.
 
-    Nearly always `NoisyGradientDescent` is more accurate. This is for what has no other private
-    learner: tilted and adversarial risks, an optimizer of one's own, delta = 0.
+    Nearly always `NoisyGradientDescent` is more accurate. This is for problems without another
+    private learner: tilted and adversarial risks, a user's optimizer, delta = 0.
 
     Parameters
     ----------
@@ -55,7 +66,8 @@ class OutputPerturbation:
         bounds. It must be convex and smooth.
     ridge
         For rows of norm at most 1, in [2^-9, 2^40]; it penalises the intercept as well. The noise
-        falls in it, the bias rises. By default it follows a released number of rows (`balanced`).
+        falls in it, the bias rises. By default it follows a released number of rows
+        (`balanced_ridge`).
     radius
         The largest norm of coefficients that there may be, of columns on [-1, 1]; by default 1
         where the loss has an unbounded slope, none elsewhere.
@@ -67,8 +79,8 @@ class OutputPerturbation:
     adversary
         How far an adversary may move each row, as a share of the largest norm of a row.
     optimizer
-        A function of your own from an `adaptive_dp.erm.Objective` to a point. What it
-        returns is proven to be near the minimizer, or our own is taken.
+        A function of the user's from an `adaptive_dp.erm.Objective` to a point. What it
+        returns is proven to be near the minimizer, or the library's own is used.
     norm
         To which longer rows are clipped: by default 1 where the target is a class, none where it is
         a number.
@@ -108,12 +120,15 @@ class OutputPerturbation:
     norm: float | None = None
     free: str = "sigma"
 
+    title: ClassVar[str] = "output perturbation"
+    calibrated: ClassVar[bool] = True
+
     def __attrs_post_init__(self) -> None:
-        columns("OutputPerturbation", self.features, self.target)
+        check_columns("OutputPerturbation", self.features, self.target)
         if self.ridge is not None:
-            inside("OutputPerturbation.ridge", self.ridge, LEAST, MOST)
+            check_range("OutputPerturbation.ridge", self.ridge, LEAST, MOST)
         if self.radius is not None:
-            inside("OutputPerturbation.radius", self.radius, 1e-3, 1e3)
+            check_range("OutputPerturbation.radius", self.radius, 1e-3, 1e3)
         if self.noise not in ("gaussian", "norm"):
             raise DeclarationError(
                 f"OutputPerturbation.noise must be 'gaussian' or 'norm', got {self.noise!r}"
@@ -124,25 +139,24 @@ class OutputPerturbation:
                 "radius"
             )
 
-    def build(self, table: Table, epsilon: float | None, delta: float | None) -> Released[Model]:
-        """Return the coefficients by feature, in the data's units, ``"intercept"`` first."""
+    def budget(self, epsilon: float | None, delta: float | None) -> LearnerBudget | None:
+        """Return the budget; delta may be left out where the noise is pure."""
         if self.noise == "norm" and epsilon is not None and delta is None:
             delta = 0.0
-        learned = group("output perturbation", self._model(table), table)
-        return budgeted("OutputPerturbation", table, learned, epsilon, delta)  # type: ignore[no-any-return]
+        return optional_budget("OutputPerturbation", epsilon, delta)
 
-    def _model(self, table: Table) -> Released[Model]:
-        loss = self.loss if self.loss is not None else usual(table, self.target)
+    def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model]:
+        """Return the coefficients by feature, in data units, ``"intercept"`` first."""
+        loss = self.loss if self.loss is not None else default_loss(table, self.target)
         radius = self.radius
         if radius is None and math.isinf(loss.constants().lipschitz):
             radius = 1.0
-        given = (self.tilt, self.adversary, self.optimizer)
+        extensions = (self.tilt, self.adversary, self.optimizer)
         numbers = all(isinstance(table.domain.find(f), Interval) for f in self.features)
-        if isinstance(loss, Squared) and self.ridge and numbers and given == (None,) * 3:
+        if isinstance(loss, Squared) and self.ridge and numbers and extensions == (None,) * 3:
             assert radius is not None
             return self._from_moments(table, self.ridge, radius)
         problem = linear(table, self.features, self.target, loss, self.norm)
-        far = problem.radius
         ridge = self._ridge(table, problem, loss, radius)
         query = problem.rows.minimizer(
             loss,
@@ -150,27 +164,29 @@ class OutputPerturbation:
             radius=radius,
             tilt=self.tilt,
             rows=self.rows,
-            adversary=None if self.adversary is None else self.adversary * far,
+            adversary=None if self.adversary is None else self.adversary * problem.radius,
             optimizer=self.optimizer,
         )
         theta = self._release(query, table)
         if isinstance(ridge, Released):
-            theta = post(over, theta, ridge)
-        return problem.model(theta if radius is None else post(within, theta, radius=radius))
+            theta = post(divide_by_ridge, theta, ridge)
+        return problem.model(
+            theta if radius is None else post(project_onto_ball, theta, radius=radius)
+        )
 
     def _from_moments(self, table: Table, ridge: float, radius: float) -> Released[Any]:
-        """Squared losses need no more than the exact second moments, of any number of rows."""
+        """Return the model of squared losses, which need only the exact second moments."""
         rows = regression(table, self.features, self.target, self.norm)
         query = rows.query(ConstrainedCoefficients(ridge, rows.radius * radius))
         theta = self._release(query, table)
-        return rows.coefficients(post(within, theta, radius=rows.radius * radius))
+        return rows.coefficients(post(project_onto_ball, theta, radius=rows.radius * radius))
 
     def _release(self, query: PrivateQuery[Any], table: Table) -> Released[Any]:
-        return query.release(self._noise(_moves(query, table)), name="coefficients")
-
-    def _noise(self, size: float) -> Mechanism:
-        free = Free(self.free, weight=size)
-        return Norm(scale=free, p=2) if self.noise == "norm" else Gaussian(sigma=free)
+        """Release a minimizer with free noise proportional to its l2 sensitivity."""
+        free = Free(self.free, weight=query_sensitivity(query, table))
+        noise: Mechanism
+        noise = Norm(scale=free, p=2) if self.noise == "norm" else Gaussian(sigma=free)
+        return query.release(noise, name="coefficients")
 
     def _ridge(
         self, table: Table, problem: Linear, loss: Loss, radius: float | None
@@ -179,46 +195,47 @@ class OutputPerturbation:
         scale = problem.radius**2
         if self.ridge is not None:
             return self.ridge * scale
-        pure, many = self.noise == "norm", max(1, change_at(table).rows)
+        pure, rows = self.noise == "norm", max(1, change_at(table).rows)
+        # the count has COUNT of the cost: epsilons add up, and so do squares of mu
         weight = (1 - COUNT) / COUNT if pure else math.sqrt((1 - COUNT) / COUNT)
-        free = Free(self.free, weight=weight * many)
+        free = Free(self.free, weight=weight * rows)
         mechanism = Laplace(scale=free) if pure else Gaussian(sigma=free)
         number = table.count().release(mechanism, name="number_of_rows")
         noise = parameter(number, "scale" if pure else "sigma")
         adversary = None if self.adversary is None else self.adversary * problem.radius
-        whole = problem.rows.minimizer(
+        query = problem.rows.minimizer(
             loss, ridge=number, radius=radius, rows=self.rows, adversary=adversary
         )
-        size = _moves(whole, table) / (weight * many)  # of the noise, against the count's
+        # the noise of ridge times the minimizer, as a multiple of the count's
+        ratio = query_sensitivity(query, table) / (weight * rows)
         width = problem.width * loss.outputs
-        spread = size * math.sqrt(width + 1) if pure else size
+        # a coordinate of the norm mechanism's noise has deviation scale sqrt(d + 1)
+        spread = ratio * math.sqrt(width + 1) if pure else ratio
         reach = math.inf if radius is None else radius * problem.radius
-        bend = loss.constants(reach).smoothness if loss.outputs == 1 else 1.0
-        return post(balanced, number, noise, spread=spread, bend=bend, radius=problem.radius)
+        smoothness = loss.constants(reach).smoothness if loss.outputs == 1 else 1.0
+        return post(
+            balanced_ridge, number, noise, spread=spread, bend=smoothness, radius=problem.radius
+        )
 
 
-def usual(table: Table, target: str) -> Loss:
-    """Return the loss that a target is usually learned with."""
+def default_loss(table: Table, target: str) -> Loss:
+    """Return the default loss of a target: by its declaration, categories or bounds."""
     goal = table.domain.find(target)
     if isinstance(goal, Categories):
         return Logistic() if len(goal.values) == 2 else Multinomial(len(goal.values))
     return Squared()
 
 
-def _moves(query: PrivateQuery[Any], table: Table) -> float:
-    operation = query.operation
-    assert isinstance(operation, Query)
-    return float(operation.sensitivity(query.inputs[0].domain, change_at(table), 2))
-
-
-def balanced(number: float, noise: float, *, spread: float, bend: float, radius: float) -> float:
+def balanced_ridge(
+    number: float, noise: float, *, spread: float, bend: float, radius: float
+) -> float:
     """Return the ridge at which the noise's harm and the bias are least together.
 
     For n rows of norm at most R: parameters of norm `TYPICAL` / R cost a bias of
     ``ridge TYPICAL^2 / (2 R^2)``, and isotropic noise of deviation s on each of ``ridge`` times the
     parameters costs ``n b R^2 s^2 / (2 ridge^2)`` in the sum of losses, b the trace of a row's
     second derivative by its scores. Their sum is least where
-    ``ridge^3 = 2 n b R^4 s^2 / TYPICAL^2``. Own derivation; no guarantee of privacy hangs on it.
+    ``ridge^3 = 2 n b R^4 s^2 / TYPICAL^2``. Own derivation; no guarantee of privacy depends on it.
 
     Parameters
     ----------
@@ -234,11 +251,11 @@ def balanced(number: float, noise: float, *, spread: float, bend: float, radius:
     return released_ridge(math.cbrt(2 * n * bend * radius**4 * s * s / TYPICAL**2), radius)
 
 
-def over(scaled: Any, ridge: float) -> Any:
-    """Return parameters from what is released of them where the ridge is: ``ridge`` times them."""
+def divide_by_ridge(scaled: Any, ridge: float) -> Any:
+    """Return parameters from the released value, which is ``ridge`` times them."""
     return np.asarray(scaled) / float(ridge)
 
 
-def within(theta: Any, *, radius: float) -> Any:
-    """Return the nearest point of the ball."""
+def project_onto_ball(theta: Any, *, radius: float) -> Any:
+    """Return the nearest point of the ball of a radius around 0."""
     return Ball(radius).project(np.asarray(theta, dtype=np.float64))

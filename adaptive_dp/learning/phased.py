@@ -1,29 +1,37 @@
-"""Phased private learning: each phase on rows of its own, near where the one before ended."""
+"""Phased ERM: each phase learns on rows of its own, near the result of the phase before."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field, frozen
 
 from adaptive_dp.erm import Logistic, Loss
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import Released, group, post, public
+from adaptive_dp.graph.handles import Released, post, public
 from adaptive_dp.graph.loops import repeat
 from adaptive_dp.graph.mechanism import Free
 from adaptive_dp.graph.values import texts, whole
-from adaptive_dp.learning.base import Linear, Model, budgeted, columns, inside, linear
-from adaptive_dp.learning.descent import COUNT, counted
+from adaptive_dp.learning.base import (
+    Learner,
+    LearnerBudget,
+    Linear,
+    Model,
+    check_columns,
+    check_range,
+    linear,
+)
+from adaptive_dp.learning.descent import COUNT, released_row_count
 from adaptive_dp.mechanisms.additive import Gaussian
 from adaptive_dp.queries.labeled import LabeledRows
 from adaptive_dp.queries.table import Table
 
 
 @frozen
-class PhasedERM:
+class PhasedERM(Learner[Model]):
     """A linear model by localisation: regularised problems on disjoint parts of the data.
 
     Each unit goes into one of the phases by its own draw, into phase i with probability near
@@ -31,9 +39,9 @@ class PhasedERM:
 
     ``sum loss + |w - w_{i-1}|^2 / eta_i``, ``eta_i = eta 4^{1-i}``,
 
-    by gradient descent with noise, centred where the phase before ended; ``eta = (distance / clip)
-    min(1 / sqrt(n), mu / sqrt(d))`` for n rows, d parameters and a phase that costs mu. As the
-    regulariser grows fourfold, what the same noise on gradients does to the minimizer falls
+    by gradient descent with noise, centred at the result of the phase before; ``eta = (distance /
+    clip) min(1 / sqrt(n), mu / sqrt(d))`` for n rows, d parameters and a phase that costs mu. As
+    the regulariser grows fourfold, what the same noise on gradients does to the minimizer falls
     fourfold: few rows are left for the last phases, which only refine. Phases read disjoint rows,
     so that their costs do not add up: all together cost what the costliest does. The number
     of rows is released first, with one per cent of the cost.
@@ -92,34 +100,37 @@ class PhasedERM:
     norm: float | None = None
     free: str = "sigma"
 
+    title: ClassVar[str] = "phased ERM"
+    calibrated: ClassVar[bool] = True
+
     def __attrs_post_init__(self) -> None:
-        columns("PhasedERM", self.features, self.target)
+        check_columns("PhasedERM", self.features, self.target)
         if not (isinstance(self.loss, Loss) and math.isfinite(self.loss.constants().smoothness)):
             raise DeclarationError(
                 f"PhasedERM.loss must be a smooth Loss such as Logistic(), got {self.loss!r}"
             )
-        inside("PhasedERM.distance", self.distance, 1e-9, 1e9)
-        inside("PhasedERM.clip", self.clip, 1e-9, 1e9)
+        check_range("PhasedERM.distance", self.distance, 1e-9, 1e9)
+        check_range("PhasedERM.clip", self.clip, 1e-9, 1e9)
         for name, most in (("phases", 30), ("rounds", 10**6)):
             value = getattr(self, name)
-            found = whole(value)
-            if not (found is not None and 1 <= found <= most):
+            count = whole(value)
+            if not (count is not None and 1 <= count <= most):
                 raise DeclarationError(
-                    f"PhasedERM.{name} must be a whole number between 1 and {most}, got {value!r}"
+                    f"PhasedERM.{name} must be an int between 1 and {most}, got {value!r}"
                 )
 
-    def build(self, table: Table, epsilon: float | None, delta: float | None) -> Released[Model]:
-        """Return the coefficients by feature, in the data's units, ``"intercept"`` first."""
+    def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model]:
+        """Return the coefficients by feature, in data units, ``"intercept"`` first."""
         problem = linear(table, self.features, self.target, self.loss, self.norm)
         size = self.loss.outputs * problem.width
-        rows, noise = counted(table, self.free)
+        rows, noise = released_row_count(table, self.free)
         reach = self.distance / (self.clip * problem.radius**2)
-        eta = post(width, rows, noise, reach=reach, size=size)
+        eta = post(step_size, rows, noise, reach=reach, size=size)
         centre: Released[Any] = public([0.0] * size)
-        for i, part in enumerate(problem.rows.phases(shares(self.phases))):
+        # the phases' rows are disjoint: a unit is in one of them, and the costs do not add up
+        for i, part in enumerate(problem.rows.phases(phase_shares(self.phases))):
             centre = self._phase(problem, part, i, centre, rows, eta)
-        learned = group("phased ERM", problem.model(centre), table)
-        return budgeted("PhasedERM", table, learned, epsilon, delta)  # type: ignore[no-any-return]
+        return problem.model(centre)
 
     def _phase(
         self,
@@ -130,54 +141,67 @@ class PhasedERM:
         rows: Released[float],
         eta: Released[float],
     ) -> Released[Any]:
-        """Return where a phase ends: its mean iterate, after noisy gradient descent."""
+        """Return a phase's result: its weighted mean iterate, after noisy gradient descent."""
         norm = self.clip * problem.radius
-        # so many rounds of this noise cost what one without the root does
+        # T Gaussian releases at sigma sqrt(T) cost what one at sigma does (mu adds in squares)
         noise = Gaussian(sigma=Free(self.free, weight=norm * math.sqrt(self.rounds)))
-        steepest = self.loss.constants().smoothness * problem.radius**2 * shares(self.phases)[index]
+        steepest = (
+            self.loss.constants().smoothness * problem.radius**2 * phase_shares(self.phases)[index]
+        )
 
         def body(state: Released[Any]) -> Released[Any]:
-            each = part.gradients(self.loss, at=post(current, state))
-            total = each.sum(clip=norm).release(noise, name=f"gradients_{index + 1}")
+            gradients = part.gradients(self.loss, at=post(parameters, state))
+            total = gradients.sum(clip=norm).release(noise, name=f"gradients_{index + 1}")
             constants = {"steepest": steepest, "shrink": 0.25**index}
-            return post(descended, state, total, centre, rows, eta, **constants)
+            return post(gradient_step, state, total, centre, rows, eta, **constants)
 
-        return post(ended, repeat(body, self.rounds, start=post(begun, centre)))
+        return post(weighted_mean, repeat(body, self.rounds, start=post(initial_state, centre)))
 
 
-def shares(phases: int) -> list[float]:
+def phase_shares(phases: int) -> list[float]:
     """Return each phase's share of the units: half that of the phase before.
 
     Examples
     --------
-    >>> [round(7 * share, 9) for share in shares(3)]
+    >>> [round(7 * share, 9) for share in phase_shares(3)]
     [4.0, 2.0, 1.0]
     """
     return [2.0 ** (phases - 1 - i) / (2.0**phases - 1) for i in range(phases)]
 
 
-def width(rows: float, sigma: float, *, reach: float, size: int) -> float:
-    """Return eta; sigma is the noise of the number of rows, which tells what a phase costs."""
+def step_size(rows: float, sigma: float, *, reach: float, size: int) -> float:
+    """Return eta, ``reach min(1 / sqrt(rows), mu / sqrt(size))``.
+
+    Parameters
+    ----------
+    rows, sigma
+        The released number of rows, and its noise.
+    reach
+        The distance to the solution over the clip norm, for rows as they are.
+    size
+        The number of parameters.
+    """
+    # the count has COUNT of the cost, mu_count^2 = 1 / sigma^2, and a phase has the rest
     mu = math.sqrt((1 - COUNT) / COUNT) / float(sigma)
     return reach * min(1 / math.sqrt(rows), mu / math.sqrt(size))
 
 
-def begun(centre: Sequence[float]) -> list[Any]:
-    """Return the state before the first step: how many, parameters, and their mean."""
+def initial_state(centre: Sequence[float]) -> list[Any]:
+    """Return the state before the first step: the number of steps, the parameters, their mean."""
     return [0, list(centre), list(centre)]
 
 
-def current(state: Sequence[Any]) -> list[float]:
-    """Return the parameters."""
+def parameters(state: Sequence[Any]) -> list[float]:
+    """Return the parameters of a state."""
     return list(state[1])
 
 
-def ended(state: Sequence[Any]) -> list[float]:
-    """Return the mean, in which step t has weight t."""
+def weighted_mean(state: Sequence[Any]) -> list[float]:
+    """Return the mean of the iterates, in which step t has weight t."""
     return list(state[2])
 
 
-def descended(
+def gradient_step(
     state: Sequence[Any],
     gradient: Any,
     centre: Any,
@@ -187,9 +211,12 @@ def descended(
     steepest: float,
     shrink: float,
 ) -> list[Any]:
-    """Return the state after a step of gradient descent."""
+    """Return the state after a step on ``sum loss + |w - centre|^2 / (eta shrink)``.
+
+    The step is the inverse of the objective's smoothness, ``steepest rows + 2 / (eta shrink)``.
+    """
     count, theta, mean = state[0] + 1, np.asarray(state[1]), np.asarray(state[2])
     pull = 2 / (eta * shrink)
-    moved = np.asarray(gradient) + pull * (theta - np.asarray(centre))
-    theta = theta - moved / (steepest * rows + pull)
+    slope = np.asarray(gradient) + pull * (theta - np.asarray(centre))
+    theta = theta - slope / (steepest * rows + pull)
     return [count, theta.tolist(), (mean + 2 / (count + 1) * (theta - mean)).tolist()]

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import (
-    Handle,
-    PrivateQuery,
-    Released,
-    change_at,
-    group,
-    parameter,
-    post,
-)
+from adaptive_dp.graph.handles import PrivateQuery, Released, parameter, post
 from adaptive_dp.graph.mechanism import Free, Mechanism
-from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.values import texts
 from adaptive_dp.learning.base import (
     Coefficients,
-    both_or_neither,
-    columns,
-    of_the_ball,
+    Learner,
+    LearnerBudget,
+    check_columns,
+    coefficients_of_ball,
+    gaussian_noise,
+    query_sensitivity,
     regression,
 )
-from adaptive_dp.mechanisms.additive import Gaussian, Laplace, largest_mu, sigma_for
+from adaptive_dp.mechanisms.additive import Laplace, largest_mu
 from adaptive_dp.noise import lattice
 from adaptive_dp.queries.domains import Interval
 from adaptive_dp.queries.moments import (
@@ -47,7 +41,7 @@ RIDGE = 0.6
 
 
 @frozen
-class SSP:
+class SSP(Learner[Coefficients]):
     """Ridge regression from one noisy release of ``(X'X, X'y)``, as a subgraph.
 
     Features and target are mapped from their declared bounds onto [-1, 1], features (with an
@@ -89,8 +83,8 @@ class SSP:
     >>> plan.certify()
     <certificate epsilon=1 delta=0 by basic>
     >>> age = np.linspace(0, 100, 5_000)
-    >>> found = plan.simulate(seed=1, people={"age": age, "days": 0.3 * age + 5})["model"]
-    >>> round(found["age"], 1)
+    >>> model = plan.simulate(seed=1, people={"age": age, "days": 0.3 * age + 5})["model"]
+    >>> round(model["age"], 1)
     0.3
     """
 
@@ -101,80 +95,84 @@ class SSP:
     free: str = "noise"
     weight: float = 1.0
 
+    title: ClassVar[str] = "SSP"
+
     def __attrs_post_init__(self) -> None:
-        columns("SSP", self.features, self.target)
+        check_columns("SSP", self.features, self.target)
         if not isinstance(self.pure, bool):
             raise DeclarationError(f"SSP.pure must be True or False, got {self.pure!r}")
 
-    def build(
-        self, table: Table, epsilon: float | None, delta: float | None
-    ) -> Released[Coefficients]:
-        """Return the coefficients by feature, in the data's units, ``"intercept"`` first.
+    def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Coefficients]:
+        """Return the coefficients by feature, in data units, ``"intercept"`` first.
 
         Parameters
         ----------
         table
             The rows to learn from.
-        epsilon, delta
-            The learner's budget, both or neither; ``delta=0`` where it is pure.
+        budget
+            The learner's budget or None; its delta must be 0 where the learner is pure.
         """
-        rows = rows_of(table, self.features, self.target, self.norm)
+        rows = regression_vectors(table, self.features, self.target, self.norm)
         query = PrivateQuery[Any](
             StackedMoments(rows.radius, rows.width, self.target, rows.goal), (rows.vectors,)
         )
-        noise = self._noise(query, table, epsilon, delta)
+        noise = self._noise(query, table, budget)
         statistics = query.release(noise, name="statistics")
         level = parameter(statistics, "scale" if self.pure else "sigma")
-        theta = post(solved, statistics, level, pure=self.pure)
-        return group("SSP", rows.coefficients(theta), table)
+        theta = post(ridge_coefficients, statistics, level, pure=self.pure)
+        return rows.coefficients(theta)
 
     def _noise(
-        self, query: PrivateQuery[Any], table: Table, epsilon: float | None, delta: float | None
+        self, query: PrivateQuery[Any], table: Table, budget: LearnerBudget | None
     ) -> Mechanism:
-        operation, domain = query.operation, query.inputs[0].domain
-        assert isinstance(operation, StackedMoments)
-        size = operation.sensitivity(domain, change_at(table), 1 if self.pure else 2)
-        both_or_neither("SSP", epsilon, delta)
-        if epsilon is None or delta is None:
-            free = Free(self.free, weight=size * self.weight)
-            return Laplace(scale=free) if self.pure else Gaussian(sigma=free)
-        entries = operation.dimension(domain)
+        """Return the release's noise: Gaussian at the whole of mu, or Laplace at epsilon."""
         if not self.pure:
-            if not (delta > 0):
+            if budget is not None and not (budget.delta > 0):
                 raise DeclarationError(
-                    "SSP's Gaussian noise needs delta above 0; pass pure=True for none"
+                    "SSP's Gaussian noise needs delta above 0; pass pure=True for delta=0"
                 )
-            return Gaussian(sigma=sigma_for(largest_mu(epsilon, delta), size, entries))
-        if delta != 0:
+            mu = None if budget is None else largest_mu(budget.epsilon, budget.delta)
+            return gaussian_noise(query, table, mu, free=self.free, weight=self.weight)
+        sensitivity = query_sensitivity(query, table, norm=1)
+        if budget is None:
+            return Laplace(scale=Free(self.free, weight=sensitivity * self.weight))
+        if budget.delta != 0:
             raise DeclarationError(
-                f"a pure SSP needs delta=0, got {delta!r}; drop pure=True to use it"
+                f"a pure SSP needs delta=0, got {budget.delta!r}; drop pure=True to use it"
             )
-        return Laplace(scale=scale_for(epsilon, size, entries))
+        operation = query.operation
+        assert isinstance(operation, StackedMoments)
+        entries = operation.dimension(query.inputs[0].domain)
+        return Laplace(scale=laplace_scale(budget.epsilon, sensitivity, entries))
 
 
-def scale_for(epsilon: float, distance: float, dimension: int) -> float:
+def laplace_scale(epsilon: float, distance: float, dimension: int) -> float:
     """Return a scale at which a Laplace release costs at most epsilon, its rounding included.
 
     A step is at most ``scale / 2^26``, and d coordinates move by d of them in l1.
 
     Examples
     --------
-    >>> round(scale_for(0.5, 1.0, 1), 6)
+    >>> round(laplace_scale(0.5, 1.0, 1), 6)
     2.0
     """
+    # epsilon = (distance + d step) / scale with step <= scale 2^-BITS, solved for the scale
     rounding = dimension * 2.0**-lattice.BITS
     if not (2 * rounding < epsilon < math.inf):
         raise DeclarationError(
             f"a Laplace release of {dimension} numbers needs a finite epsilon above "
-            f"{2 * rounding:.3g}"
-            f", got {epsilon!r}: its noise is drawn in steps"
+            f"{2 * rounding:.3g}, got {epsilon!r}: its noise is drawn in steps"
         )
     return distance * (1 + 1e-12) / (epsilon - rounding)
 
 
 @frozen(eq=False)
-class Rows:
-    """A table's features as vectors, and what is needed to come back to the data's units."""
+class RegressionVectors:
+    """A regression's features as vectors of any length, and the way to data units.
+
+    As `adaptive_dp.learning.base.Regression`, for a query that reads rows: longer rows are
+    shortened to ``radius`` together with their targets (`StackedMoments`).
+    """
 
     features: tuple[str, ...]
     bounds: list[list[float]]
@@ -188,48 +186,53 @@ class Rows:
         return len(self.features) + 1
 
     def coefficients(self, theta: Released[Any]) -> Released[Coefficients]:
-        """Return coefficients of features divided by the radius in the data's units."""
+        """Return coefficients of features divided by the radius in data units."""
         goal = [self.goal.lower, self.goal.upper]
-        return of_the_ball(theta, self.features, self.bounds, goal, self.radius)
+        return coefficients_of_ball(theta, self.features, self.bounds, goal, self.radius)
 
 
-def rows_of(
-    table: Table, features: tuple[str, ...], target: str, norm: float | None, share: float = 1.0
-) -> Rows:
-    """Return the rows of a regression, by default to be shortened to ``share`` of the most."""
+def regression_vectors(
+    table: Table, features: tuple[str, ...], target: str, norm: float | None
+) -> RegressionVectors:
+    """Return the rows of a regression, to be shortened to ``norm`` where there is one."""
     bounds = [table.domain.interval(name) for name in features]
     vectors = table.vectors(features, scale=True, intercept=True)
-    largest = vectors.domain.radius
-    radius = max(1.0, share * largest) if norm is None else vectors.clip(norm=norm).domain.radius
-    sides = [[b.lower, b.upper] for b in bounds]
-    return Rows(features, sides, table.domain.interval(target), radius, vectors)
+    radius = max(1.0, vectors.domain.radius)
+    if norm is not None:
+        radius = vectors.clip(norm=norm).domain.radius
+    pairs = [[b.lower, b.upper] for b in bounds]
+    return RegressionVectors(features, pairs, table.domain.interval(target), radius, vectors)
 
 
-def solved(statistics: Array, noise: float, *, pure: bool) -> Array:
+def ridge_coefficients(statistics: Array, noise: float, *, pure: bool) -> Array:
     """Return the ridge coefficients of noisy statistics, shape (d, d + 1); see `SSP`."""
-    sigma = noise * math.sqrt(2) if pure else noise
-    values, basis = spectrum(statistics[:, :-1])
-    ridge = RIDGE * edge(sigma, len(values))
+    sigma = noise * math.sqrt(2) if pure else noise  # a Laplace scale b has deviation b sqrt(2)
+    values, basis = nonnegative_spectrum(statistics[:, :-1])
+    ridge = RIDGE * spectral_edge(sigma, len(values))
     return np.asarray(basis @ ((basis.T @ statistics[:, -1]) / (values + ridge)))
 
 
-def edge(sigma: float, width: int) -> float:
-    """Return the edge of the spectrum of a symmetric matrix of noise, sigma on its diagonal."""
+def spectral_edge(sigma: float, width: int) -> float:
+    """Return the edge of the spectrum of a symmetric noise matrix, shape (width, width).
+
+    Its entries have deviation sigma on the diagonal and ``sigma / sqrt(2)`` off it, so that the
+    edge is ``2 (sigma / sqrt(2)) sqrt(width)`` (Wigner's semicircle law).
+    """
     return sigma * math.sqrt(2 * width)
 
 
-def spectrum(matrix: Array) -> tuple[Array, Array]:
-    """Return eigenvalues, those below 0 raised to it, and eigenvectors."""
+def nonnegative_spectrum(matrix: Array) -> tuple[Array, Array]:
+    """Return eigenvalues, those below 0 replaced by 0, and eigenvectors."""
     values, basis = np.linalg.eigh(matrix)
     return np.maximum(values, 0.0), basis
 
 
 # -----------------------------------------------------------------------------
-# AdaSSP: ridge regression by adaptive sufficient-statistics perturbation.
+# AdaSSP: the statistics in three releases, one of which sets the ridge (Wang 2018, Algorithm 2).
 
 
 @frozen
-class AdaSSP:
+class AdaSSP(Learner[Coefficients]):
     """Ridge regression from three Gaussian releases, as a subgraph.
 
     Features and target are mapped from their declared bounds onto [-1, 1], each row's
@@ -277,8 +280,8 @@ class AdaSSP:
     >>> sorted(plan.certify().shares)  # a third each
     ['AdaSSP.cross_moments', 'AdaSSP.second_moments', 'AdaSSP.smallest_eigenvalue']
     >>> age = np.linspace(0, 100, 5_000)
-    >>> found = plan.simulate(seed=1, people={"age": age, "days": 0.3 * age + 5})["model"]
-    >>> round(found["age"], 1)
+    >>> model = plan.simulate(seed=1, people={"age": age, "days": 0.3 * age + 5})["model"]
+    >>> round(model["age"], 1)
     0.3
     """
 
@@ -289,40 +292,29 @@ class AdaSSP:
     free: str = "sigma"
     weight: float = 1.0
 
+    title: ClassVar[str] = "AdaSSP"
+
     def __attrs_post_init__(self) -> None:
-        if not (len(self.features) > 0):
-            raise DeclarationError("AdaSSP needs at least one feature")
-        if self.target in self.features:
-            raise DeclarationError(
-                f"AdaSSP's target {self.target!r} is among its features; take it out"
-            )
+        check_columns("AdaSSP", self.features, self.target)
         if not (isinstance(self.rho, float) and 0 < self.rho < 1):
             raise DeclarationError(
                 f"AdaSSP.rho must be a probability inside (0, 1), got {self.rho!r}"
             )
 
-    def build(
-        self, table: Table, epsilon: float | None, delta: float | None
-    ) -> Released[Coefficients]:
-        """Return the coefficients by feature, in the data's units, ``"intercept"`` first.
-
-        Parameters
-        ----------
-        table
-            The rows to learn from.
-        epsilon, delta
-            The learner's budget, both or neither.
-        """
-        both_or_neither("AdaSSP", epsilon, delta)
+    def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Coefficients]:
+        """Return the coefficients by feature, in data units, ``"intercept"`` first."""
         rows = regression(table, self.features, self.target, self.norm)
-        change = change_at(table)
-        queries = [
-            rows.query(part) for part in (GramOfMoments(), CrossOfMoments(), EigenvalueOfMoments())
-        ]
-        noise = [self._noise(query, change, epsilon, delta) for query in queries]
-        matrix = queries[0].release(noise[0], name="second_moments")
-        cross = queries[1].release(noise[1], name="cross_moments")
-        least = queries[2].release(noise[2], name="smallest_eigenvalue")
+        # basic composition of three equal parts (Wang 2018, Algorithm 2), each calibrated exactly;
+        # the certificate composes the three Gaussians and is below (epsilon, delta)
+        mu = None if budget is None else largest_mu(budget.epsilon / 3, budget.delta / 3)
+
+        def release(query: PrivateQuery[Any], name: str) -> Released[Any]:
+            noise = gaussian_noise(query, table, mu, free=self.free, weight=self.weight)
+            return query.release(noise, name=name)
+
+        matrix = release(rows.query(GramOfMoments()), "second_moments")
+        cross = release(rows.query(CrossOfMoments()), "cross_moments")
+        least = release(rows.query(EigenvalueOfMoments()), "smallest_eigenvalue")
         theta = post(
             ridge,
             matrix,
@@ -332,18 +324,7 @@ class AdaSSP:
             parameter(least, "sigma"),
             rho=self.rho,
         )
-        return group("AdaSSP", rows.coefficients(theta), table)
-
-    def _noise(
-        self, query: Handle, change: Change, epsilon: float | None, delta: float | None
-    ) -> Gaussian:
-        operation, domain = query.operation, query.inputs[0].domain
-        assert isinstance(operation, Query)
-        size = operation.sensitivity(domain, change, 2)
-        if epsilon is None or delta is None:
-            return Gaussian(sigma=Free(self.free, weight=size * self.weight))
-        share = largest_mu(epsilon / 3, delta / 3)
-        return Gaussian(sigma=sigma_for(share, size, operation.dimension(domain)))
+        return rows.coefficients(theta)
 
 
 def ridge(
@@ -354,7 +335,9 @@ def ridge(
     A noisy matrix may have eigenvalues below its own noise; they are raised to it.
     """
     width = len(matrix)
+    # a lower bound of the least eigenvalue but for probability rho: P(N(0,1) > t) <= exp(-t^2/2)
     floor = max(0.0, least - sigma_least * math.sqrt(2 * math.log(1 / rho)))
+    # the noise's spectral norm, but for probability rho (Wang 2018, Algorithm 2): utility only
     strength = max(0.0, sigma * math.sqrt(width * math.log(2 * width**2 / rho)) - floor)
     values, basis = np.linalg.eigh(matrix)
     raised = np.maximum(values + strength, sigma)

@@ -1,4 +1,27 @@
-"""Mechanisms: one file each, with its release, its loss and its source."""
+"""Mechanisms: each adds noise to a query's private value, or chooses by it, at a proven loss.
+
+Every mechanism's class is read in the same order: what it releases, its privacy with the theorem,
+its parameters with their units, how its noise is drawn; then class attributes, parameters,
+``release`` (where noise is drawn, from the samplers in `adaptive_dp.noise`), ``loss`` (at a
+distance), ``cost`` (with what rounding adds), and helpers.
+
+`additive`, `discrete`
+    Noise for the global sensitivity, added to numbers or to counts.
+`selection`
+    Choosing a candidate by its score.
+`sparse_vector`
+    Which values lie above a threshold.
+`smooth_sensitivity`, `propose_test_release`
+    Noise that follows the local sensitivity.
+`released_bounds`
+    Bounds on which later mechanisms may rely.
+`follow_the_leader`, `objective_perturbation`
+    Training: DP-FTRL, and the minimizer of a noisy objective.
+`advice`
+    Which mechanism for which query.
+
+Mechanisms whose loss rests on per-instance bounds are in `adaptive_dp.instance`.
+"""
 
 from adaptive_dp.mechanisms.additive import Gaussian, Laplace, Norm
 from adaptive_dp.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace

@@ -23,27 +23,34 @@ from adaptive_dp.noise.gaussian import rounded_gaussian
 from adaptive_dp.noise.laplace import rounded_laplace
 from adaptive_dp.noise.stream import FLOAT_SAMPLER, Floats, Stream
 
-# -----------------------------------------------------------------------------
-# The Laplace mechanism.
-
 
 class Laplace(Mechanism):
-    """Add independent Laplace noise of scale b to each coordinate: ``epsilon = Delta_1 / b``.
+    """Add independent Laplace noise to each coordinate of a query's value.
 
-    What is released is a whole number of steps of a power of two, about b / 2^26. It is the
-    continuous mechanism's release of the value rounded to steps g, rounded to steps: exactly (see
-    `adaptive_dp.noise.lattice`; beyond 2^62 steps, of probability below e^-(2^34), noise is
-    clamped). Rounding d coordinates adds d g to Delta_1, and nothing where the query's values are
-    whole steps, as counts are while b is below 2^26.
+    Privacy: ``epsilon = Delta_1 / b``, with Delta_1 the query's sensitivity in the l1 norm.
 
     Parameters
     ----------
     scale
-        b, in the query's units; the noise's standard deviation is ``sqrt(2) b``.
+        b, in the query's units; the noise has standard deviation ``sqrt(2) b``.
+
+    Notes
+    -----
+    Noise: `adaptive_dp.noise.laplace.rounded_laplace` draws an integer number of steps g, a power
+    of two near b / 2^26. What is released is the continuous mechanism's release of the value
+    rounded to steps, rounded to steps again, and its law is exact (see `adaptive_dp.noise.lattice`;
+    beyond 2^62 steps, an event of probability below e^-(2^34), noise is clamped). Rounding d
+    coordinates adds d g to Delta_1, and nothing where the query's values are multiples of g, as
+    counts are while b is below 2^26.
 
     References
     ----------
     Dwork, McSherry, Nissim and Smith 2006, Prop. 1.
+
+    See Also
+    --------
+    DiscreteLaplace : integers plus integer noise.
+    Gaussian : less noise where many coordinates move.
 
     Examples
     --------
@@ -59,45 +66,54 @@ class Laplace(Mechanism):
     scale: float = noise_parameter("b", default=IN_PROPORTION)
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
-        """Return the value with noise."""
+        """Return the value with noise, on a lattice."""
         unit = lattice.step(self.scale)
-        return lattice.noisy(value, rounded_laplace(stream, self.scale / unit, value.size), unit)
+        noise = rounded_laplace(stream, self.scale / unit, value.size)
+        return lattice.noisy(value, noise, unit)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss at l1 distance ``distance``."""
         return LaplaceLoss(quotient(distance, self.scale))
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
-        """Return the loss at ``distance`` and what rounding adds to it."""
-        added = dimension * lattice.rounding_distance(step, lattice.step(self.scale))
-        return self.loss(up(distance + added, 8) if added else distance)
+        """Return the loss at ``distance`` plus what rounding the value adds to it."""
+        # each of d coordinates may move by one step more: d steps in l1
+        rounding = dimension * lattice.rounding_distance(step, lattice.step(self.scale))
+        return self.loss(up(distance + rounding, 8) if rounding else distance)
 
     def deviation(self) -> float:
-        """Return ``sqrt(2) b``."""
+        """Return the standard deviation on each coordinate, ``sqrt(2) b``."""
         return math.sqrt(2) * self.scale
 
 
-# -----------------------------------------------------------------------------
-# The Gaussian mechanism.
-
-
 class Gaussian(Mechanism):
-    """Add independent N(0, sigma^2) to each coordinate: ``mu = Delta_2 / sigma``, any epsilon.
+    """Add independent normal noise N(0, sigma^2) to each coordinate of a query's value.
 
-    What is released is a whole number of steps of a power of two, about sigma / 2^26. It is the
-    continuous mechanism's release of the value rounded to steps g, rounded to steps: exactly (see
-    `adaptive_dp.noise.lattice`; beyond 2^62 steps, of probability below e^-(2^68), noise is
-    clamped). Rounding d coordinates adds ``g sqrt(d)`` to Delta_2, and nothing where the query's
-    values are whole steps, as counts are while sigma is below 2^26.
+    Privacy: mu-Gaussian DP with ``mu = Delta_2 / sigma``, Delta_2 the query's sensitivity in the l2
+    norm. The profile delta(epsilon) is exact for every epsilon.
 
     Parameters
     ----------
     sigma
         The noise's standard deviation, in the query's units.
 
+    Notes
+    -----
+    Noise: `adaptive_dp.noise.gaussian.rounded_gaussian` draws an integer number of steps g, a power
+    of two near sigma / 2^26. What is released is the continuous mechanism's release of the value
+    rounded to steps, rounded to steps again, and its law is exact (see `adaptive_dp.noise.lattice`;
+    beyond 2^62 steps, an event of probability below e^-(2^68), noise is clamped). Rounding d
+    coordinates adds ``g sqrt(d)`` to Delta_2, and nothing where the query's values are multiples
+    of g, as counts are while sigma is below 2^26.
+
     References
     ----------
     Balle and Wang 2018, Thm 8 (the exact profile, for every epsilon).
+
+    See Also
+    --------
+    DiscreteGaussian : integers plus integer noise.
+    Laplace : a pure epsilon.
 
     Examples
     --------
@@ -114,46 +130,68 @@ class Gaussian(Mechanism):
     sigma: float = noise_parameter("sigma", default=IN_PROPORTION)
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
-        """Return the value with noise."""
+        """Return the value with noise, on a lattice."""
         unit = lattice.step(self.sigma)
-        return lattice.noisy(value, rounded_gaussian(stream, self.sigma / unit, value.size), unit)
+        noise = rounded_gaussian(stream, self.sigma / unit, value.size)
+        return lattice.noisy(value, noise, unit)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss at l2 distance ``distance``."""
         return GaussianLoss(quotient(distance, self.sigma))
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
-        """Return the loss at ``distance`` and what rounding adds to it."""
-        added = math.sqrt(dimension) * lattice.rounding_distance(step, lattice.step(self.sigma))
-        return self.loss(up(distance + added, 8) if added else distance)
+        """Return the loss at ``distance`` plus what rounding the value adds to it."""
+        # each of d coordinates may move by one step more: sqrt(d) steps in l2
+        rounding = math.sqrt(dimension) * lattice.rounding_distance(step, lattice.step(self.sigma))
+        return self.loss(up(distance + rounding, 8) if rounding else distance)
 
     def deviation(self) -> float:
-        """Return sigma."""
+        """Return the standard deviation on each coordinate, sigma."""
         return self.sigma
 
 
 def sigma_for(mu: float, distance: float, dimension: int) -> float:
-    """Return a sigma at which a release costs at most ``mu``, its rounding included.
+    """Return a sigma at which a `Gaussian` release costs at most ``mu``, its rounding included.
 
-    A step is at most ``sigma / 2^26``, and d coordinates move by ``sqrt(d)`` of them.
+    Parameters
+    ----------
+    mu
+        The Gaussian-DP parameter that the release may cost.
+    distance
+        The query's l2 sensitivity, in its units; sigma is in the same.
+    dimension
+        The number of coordinates.
+
+    Raises
+    ------
+    DeclarationError
+        If mu is too small for the rounding of so many coordinates.
 
     Examples
     --------
     >>> round(sigma_for(0.5, 1.0, 1), 6)
     2.0
     """
+    # a step is at most sigma / 2^26, and d coordinates move by sqrt(d) steps: so
+    # (distance + rounding sigma) / sigma <= mu, solved for sigma
     rounding = math.sqrt(dimension) * 2.0**-lattice.BITS
     if not (mu > 2 * rounding):
         raise DeclarationError(
             f"a Gaussian release of {dimension} numbers needs mu above {2 * rounding:.3g}, got "
-            f"{mu!r}: "
-            "its noise is drawn in steps; raise epsilon or delta"
+            f"{mu!r}: its noise is drawn in steps; raise epsilon or delta"
         )
     return distance * (1 + 1e-12) / (mu - rounding)
 
 
 def largest_mu(epsilon: float, delta: float) -> float:
     """Return the largest Gaussian-DP mu whose exact profile stays within (epsilon, delta).
+
+    Rounded down: at the mu that is returned the profile was evaluated, and is at most delta.
+
+    Raises
+    ------
+    DeclarationError
+        If epsilon is not positive and finite, or delta not in (0, 1).
 
     Examples
     --------
@@ -165,53 +203,56 @@ def largest_mu(epsilon: float, delta: float) -> float:
             f"a Gaussian release needs epsilon > 0 and 0 < delta < 1, got {epsilon!r} and {delta!r}"
         )
 
-    def room(mu: float) -> float:
+    def log_delta_slack(mu: float) -> float:
+        # the profile grows in mu (Balle and Wang 2018, Thm 8); its upper bound is used
         return math.log(delta) - gdp_log_profile(mu, epsilon, 1)
 
     low, high = 1.0, 1.0
-    while room(low) <= 0:
+    while log_delta_slack(low) <= 0:
         low /= 2
-    while room(high) > 0:
+    while log_delta_slack(high) > 0:
         high *= 2
-    return crossing(room, min(low, high), high)[0]
+    return crossing(log_delta_slack, min(low, high), high)[0]
 
 
-# -----------------------------------------------------------------------------
-# The norm mechanism: noise whose density falls with the distance in a chosen norm.
-
-
-def _power(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    plain = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (plain and value >= 1):
+def _check_power(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    """Refuse what is not the exponent of a norm."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (is_number and value >= 1):
         raise DeclarationError(
             f"Norm.p must be a number from 1 to math.inf, got {value!r}; 2 is the Euclidean norm"
         )
 
 
 class Norm(Mechanism):
-    """Add one vector of density ``exp(-|z|_p / b)`` in R^d: ``epsilon = Delta_p / b``.
+    """Add one random vector, of density proportional to ``exp(-|z|_p / b)``, to a query's value.
 
-    By the triangle inequality the density changes by a factor of at most ``e^{|v|_p / b}`` where
-    the value moves by v. The noise is a radius of law Gamma(d, b) times a direction of the unit
-    sphere's cone measure: coordinates of density ``exp(-|x|^p)`` over their norm (uniform ones
-    for p = inf). Noise grows with d: a coordinate's is about b times d^{1 - 1/p}.
-
-    Value and noise are rounded to whole steps, as `adaptive_dp.noise.lattice` says, which adds
-    ``d^{1/p}`` steps to Delta_p. Noise itself is drawn in float64, which certificates say; of
-    p = 1 the exact mechanism is `Laplace`.
+    Privacy: ``epsilon = Delta_p / b``, with Delta_p the query's sensitivity in the lp norm: by the
+    triangle inequality the density changes by a factor of at most ``e^{|v|_p / b}`` where the
+    value moves by v.
 
     Parameters
     ----------
     scale
-        b, in the query's units.
+        b, in the query's units. In d dimensions the noise on a coordinate is about b d^{1 - 1/p}.
     p
-        From 1 to ``math.inf``: which norm. Distances are known in l1, l2 and the maximum norm, and
-        bounded between them.
+        The norm's exponent, from 1 to ``math.inf``. Distances are known in l1, l2 and the maximum
+        norm, and bounded between them.
+
+    Notes
+    -----
+    Noise: `ball_noise` draws a radius of law Gamma(d, b) times a direction of the cone measure of
+    the unit sphere, in float64, which certificates say. Value and noise are rounded to steps of a
+    power of two (`adaptive_dp.noise.lattice`), which adds ``d^{1/p}`` steps to Delta_p.
 
     References
     ----------
     Hardt and Talwar 2010, section 4 (the K-norm mechanism); Schechtman and Zinn 1990 (cone
     measure).
+
+    See Also
+    --------
+    Laplace : the same for p = 1, with exact noise.
 
     Examples
     --------
@@ -224,7 +265,10 @@ class Norm(Mechanism):
 
     scale: float = noise_parameter("b")
     p: float = attrs.field(
-        default=2.0, converter=number, validator=_power, metadata={"symbol": "p", "role": "shape"}
+        default=2.0,
+        converter=number,
+        validator=_check_power,
+        metadata={"symbol": "p", "role": "shape"},
     )
 
     @property
@@ -233,10 +277,11 @@ class Norm(Mechanism):
         return self.p
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
-        """Return the value with noise."""
+        """Return the value with noise, on a lattice."""
         unit = lattice.step(self.scale)
-        z = ball_noise(stream, self.p, value.size) * (self.scale / unit)
-        steps = np.rint(np.clip(z, -(2.0**62), 2.0**62)).astype(np.int64)
+        noise = ball_noise(stream, self.p, value.size) * (self.scale / unit)
+        # clamping and rounding the noise is post-processing of its sum with an integer of steps
+        steps = np.rint(np.clip(noise, -(2.0**62), 2.0**62)).astype(np.int64)
         return lattice.noisy(value, steps, unit)
 
     def loss(self, distance: float) -> PrivacyLoss:
@@ -244,32 +289,42 @@ class Norm(Mechanism):
         return Pure(distance / self.scale)
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
-        """Return the loss with what rounding adds; of one number it is the Laplace mechanism's."""
-        added = dimension ** (1 / self.p) * lattice.rounding_distance(
+        """Return the loss at ``distance`` plus what rounding the value adds to it."""
+        # each of d coordinates may move by one step more: d^(1/p) steps in lp
+        rounding = dimension ** (1 / self.p) * lattice.rounding_distance(
             step, lattice.step(self.scale)
         )
-        far = up(distance + up(added, 64), 8) if added else distance
-        return LaplaceLoss(far / self.scale) if dimension == 1 else self.loss(far)
+        moved = up(distance + up(rounding, 64), 8) if rounding else distance
+        # in one dimension every norm is the absolute value, and the noise is Laplace's
+        return LaplaceLoss(moved / self.scale) if dimension == 1 else self.loss(moved)
 
 
 def ball_noise(stream: Stream, p: float, count: int) -> Floats:
-    """Return a vector of density proportional to ``exp(-|z|_p)`` in R^count, in float64."""
+    """Return a vector of density proportional to ``exp(-|z|_p)`` in R^count, in float64.
+
+    The norm has the law Gamma(count), and the direction is independent of it: coordinates of
+    density ``exp(-|x|^p)`` (uniform ones for p = inf), divided by their norm, have the cone measure
+    of the unit sphere (Schechtman and Zinn 1990).
+    """
+    # a sum of `count` exponentials has the law Gamma(count)
     radius = -np.log(stream.uniform((count,))).sum()
     sign = np.where(stream.bernoulli(0.5, count), 1.0, -1.0)
-    size = stream.uniform((count,)) if math.isinf(p) else _generalised(stream.uniform((count,)), p)
+    uniform = stream.uniform((count,))
+    size = uniform if math.isinf(p) else _generalised_normal_size(uniform, p)
     largest = size.max(initial=0.0)
     if largest == 0:
         return np.zeros(count)
+    # divided by the largest first, so that no power overflows
     size = size / largest
     length = 1.0 if math.isinf(p) else float((size**p).sum()) ** (1 / p)
     return np.asarray(radius / length * sign * size)
 
 
-def _generalised(uniform: Floats, p: float) -> Floats:
-    """Return |x| of density ``exp(-|x|^p)``: |x|^p has the law Gamma(1/p).
+def _generalised_normal_size(uniform: Floats, p: float) -> Floats:
+    """Return |x| of density ``exp(-|x|^p)`` by inversion: |x|^p has the law Gamma(1/p).
 
     Next to 0, where that power underflows, ``|x| = u Gamma(1 + 1/p)``.
     """
     power = gammaincinv(1 / p, uniform)
-    near = uniform * gamma(1 + 1 / p)
-    return np.asarray(np.where(power < 1e-200, near, power ** (1 / p)))
+    small = uniform * gamma(1 + 1 / p)
+    return np.asarray(np.where(power < 1e-200, small, power ** (1 / p)))

@@ -1,8 +1,9 @@
-"""Which mechanism for which query: the table of applicability, as data.
+"""Which mechanism for which query: a table of applicability, and advice that is read off it.
 
 A *family* is one idea: what it applies to, and when it is efficient to compute (the two columns by
-which surveys compare them). A *row* is a mechanism of a family: what it promises, where it is good
-and what speaks against it. `adaptive_dp.mechanisms.advice` reads advice off it.
+which surveys compare them). A *row* of the table is a mechanism of a family: what it promises,
+where it does well and what speaks against it. `suitable` returns the rows that can release a query.
+The advice is not a proof: what a release costs is in its certificate.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import Any
 
 from attrs import NOTHING, frozen
 
-from adaptive_dp.graph.compile import Charge, distance
+from adaptive_dp.graph.compile import ReleasePath, distance
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import PrivateQuery, lineage
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.nodes import Node
 from adaptive_dp.graph.operation import Query
-from adaptive_dp.graph.plan import certified_at
+from adaptive_dp.graph.plan import check_delta
 from adaptive_dp.graph.values import fields_of
 from adaptive_dp.mechanisms import (
     DiscreteGaussian,
@@ -46,7 +47,7 @@ from adaptive_dp.mechanisms import (
 from adaptive_dp.noise import lattice
 
 PURE = "epsilon"
-"""What a row promises that needs no delta."""
+"""The promise of a row that needs no delta."""
 
 
 @frozen
@@ -55,17 +56,21 @@ class Family:
 
     Parameters
     ----------
-    name, applies, efficient
-        What it is called, what it applies to, and when it is efficient.
-    least, most
+    name
+        Its name.
+    applies
+        What it applies to.
+    efficient
+        When it is efficient to compute.
+    min_dimension, max_dimension
         How many numbers the value must have at least, and at most, for it to make sense.
     """
 
     name: str
     applies: str
     efficient: str
-    least: int = 1
-    most: float = math.inf
+    min_dimension: int = 1
+    max_dimension: float = math.inf
 
 
 @frozen
@@ -74,48 +79,52 @@ class Row:
 
     Parameters
     ----------
-    mechanism, family
-        The class, and the idea behind it.
+    mechanism
+        The class.
+    family
+        The idea behind it.
     promises
         The kind of its loss; all but `PURE` have an epsilon at a positive delta alone.
-    good, but
-        Where it does well, and what speaks against it.
+    strength
+        Where it does well.
+    drawback
+        What speaks against it.
     factor
-        Of noise that is added, the standard deviation on each of d numbers at delta, in units of
-        the sensitivity over a small epsilon; by it such rows are compared.
+        For additive noise, a function from (d, delta) to the standard deviation on each of d
+        numbers, in units of the sensitivity over a small epsilon; such rows are compared by it.
     """
 
     mechanism: type[Mechanism]
     family: Family
     promises: str
-    good: str
-    but: str
+    strength: str
+    drawback: str
     factor: Callable[[int, float], float] | None = None
 
     @property
     def theorem(self) -> str:
-        """What its loss rests on."""
+        """The theorem of the mechanism's loss."""
         return self.mechanism.theorem
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """The parameters that must be known beforehand: no noise, no budget, no default."""
+    def required_parameters(self) -> tuple[str, ...]:
+        """The parameters that must be chosen before calibration: no noise, budget or default."""
         required = [f for f in fields_of(self.mechanism) if f.default is NOTHING]
         return tuple(f.name for f in required if "role" not in f.metadata)
 
 
-def _two(dimension: int, delta: float) -> float:
-    """Laplace noise of scale b has the variance 2 b^2."""
+def _laplace_factor(dimension: int, delta: float) -> float:
+    """Return sqrt(2): Laplace noise of scale b has the variance 2 b^2."""
     return math.sqrt(2)
 
 
-def _normal(dimension: int, delta: float) -> float:
-    """Gaussian noise, by the classical calibration (Dwork and Roth 2014, Thm A.1)."""
+def _gaussian_factor(dimension: int, delta: float) -> float:
+    """Return the sigma of the classical calibration (Dwork and Roth 2014, Thm A.1)."""
     return math.sqrt(2 * math.log(1.25 / delta))
 
 
-def _ball(dimension: int, delta: float) -> float:
-    """A radius of law Gamma(d, b) has the mean square d (d + 1) b^2, shared by d numbers."""
+def _norm_factor(dimension: int, delta: float) -> float:
+    """Return sqrt(d + 1): a radius of law Gamma(d, b) has mean square d (d + 1) b^2, over d."""
     return math.sqrt(dimension + 1)
 
 
@@ -126,9 +135,9 @@ GLOBAL = Family(
 )
 SCORES = Family(
     "Exponential mechanism",
-    "a choice among finitely many candidates, by scores",
+    "a choice among finitely many candidates by their scores",
     "the candidates can be listed",
-    least=2,
+    min_dimension=2,
 )
 RANKS = Family(
     "Exponential mechanism on an interval",
@@ -137,7 +146,7 @@ RANKS = Family(
 )
 SPARSE = Family(
     "Sparse vector",
-    "numbers of which it is asked whether they are above a threshold",
+    "numbers, each compared with a threshold",
     "few of them are above it",
 )
 SMOOTH = Family(
@@ -161,29 +170,36 @@ BOUNDED = Family(
     "the local sensitivity is quick to bound, and to release privately",
 )
 MARGIN = Family(
-    "A bound for what follows",
+    "A bound for later mechanisms",
     "one number on which the loss of a later mechanism depends",
     "the global sensitivity is known, and finite",
-    most=1,
+    max_dimension=1,
 )
 
 DELTA, RENYI = "(epsilon, delta)", "Renyi DP"
 FLAT, ONE_SIDED = "its noise is for the worst case", "it is off by several sigma, on the safe side"
 
 TABLE = (
-    Row(DiscreteLaplace, GLOBAL, PURE, "counts are to stay whole", FLAT, _two),
-    Row(Laplace, GLOBAL, PURE, "numbers are few, or one unit moves few of them", FLAT, _two),
-    Row(DiscreteGaussian, GLOBAL, "zCDP", "many counts are to stay whole", FLAT, _normal),
-    Row(Gaussian, GLOBAL, "Gaussian DP", "numbers or releases are many", FLAT, _normal),
+    Row(DiscreteLaplace, GLOBAL, PURE, "counts must stay integers", FLAT, _laplace_factor),
+    Row(
+        Laplace,
+        GLOBAL,
+        PURE,
+        "numbers are few, or one unit moves few of them",
+        FLAT,
+        _laplace_factor,
+    ),
+    Row(DiscreteGaussian, GLOBAL, "zCDP", "many counts must stay integers", FLAT, _gaussian_factor),
+    Row(Gaussian, GLOBAL, "Gaussian DP", "numbers or releases are many", FLAT, _gaussian_factor),
     Row(
         Norm,
         GLOBAL,
         PURE,
         "one unit moves a vector in all directions",
         "its noise is drawn in float64",
-        _ball,
+        _norm_factor,
     ),
-    Row(PermuteAndFlip, SCORES, PURE, "there is one choice to make", "it composes worse"),
+    Row(PermuteAndFlip, SCORES, PURE, "there is a single choice to make", "it composes worse"),
     Row(Exponential, SCORES, PURE, "there are many choices to make", "the expected score is lower"),
     Row(NoisyMax, SCORES, PURE, "it must match what others use", "the expected score is lower"),
     Row(
@@ -218,7 +234,7 @@ TABLE = (
         SmoothLaplaceLogNormal,
         SMOOTH,
         "zCDP",
-        "it stands beside Gaussian releases",
+        "other releases are Gaussian",
         "tails are heavier than any exponential",
     ),
     Row(
@@ -226,7 +242,7 @@ TABLE = (
         STABLE,
         DELTA,
         "the winner is clear",
-        "it says None where others are close",
+        "it returns None where others are close",
     ),
     Row(
         ReleasedSensitivity,
@@ -239,26 +255,28 @@ TABLE = (
         ProposeTestRelease,
         TESTED,
         DELTA,
-        "the guess holds far around",
-        "it says NaN where it does not",
+        "the guess holds far from the data too",
+        "it returns NaN where it does not",
     ),
-    Row(SparseVector, SPARSE, PURE, "few are above", "it says only which"),
+    Row(SparseVector, SPARSE, PURE, "few are above", "it releases only which"),
     Row(GaussianSparseVector, SPARSE, RENYI, "such runs are many", "it ends after K values"),
-    Row(LowerBound, MARGIN, DELTA, "more is better, as of an eigenvalue", ONE_SIDED),
-    Row(UpperBound, MARGIN, DELTA, "less is better, as of a norm", ONE_SIDED),
+    Row(LowerBound, MARGIN, DELTA, "a larger value is better, such as an eigenvalue", ONE_SIDED),
+    Row(UpperBound, MARGIN, DELTA, "a smaller value is better, such as a norm", ONE_SIDED),
 )
 """Every mechanism of the toolbox; in a family, and between families, the first choice first."""
 
 
-# -----------------------------------------------------------------------------
-# Advice: which mechanisms can release a query, best first, from the table of applicability.
-#
-# It is no proof: what a release costs, its certificate says.
-
-
 @frozen
 class Advice:
-    """A row of the table that can release a query, and why it stands where it does."""
+    """A mechanism that can release a query, and why it has its place in the order.
+
+    Parameters
+    ----------
+    row
+        The row of the table.
+    why
+        The reason, in a sentence.
+    """
 
     row: Row
     why: str
@@ -277,117 +295,126 @@ def suitable(
 ) -> list[Advice]:
     """Return the mechanisms that can release a query, best first, each with the reason.
 
-    Noise for the global sensitivity is compared by its size on each number, at one release. First
-    of all come mechanisms whose parameters you know, last those that wait for one that you do not.
-    The table's order decides the rest. It is about the query alone: mechanisms that are `given`
-    released values belong to the learners of which they are steps.
+    First come mechanisms whose parameters you know, last those with a parameter that you do not.
+    Additive noise for the global sensitivity is compared by its size on each number, at one
+    release. The table's order decides the rest. Only the query counts: mechanisms that are `given`
+    released values belong to the learners whose steps they are.
 
     Parameters
     ----------
     query
         A private query, before its release.
     delta
-        The plan's, in [0, 1); at 0 mechanisms are left out that promise nothing without one.
+        The plan's, in [0, 1); at 0 mechanisms that promise nothing without one are left out.
     knows
-        Names of parameters that can be told without looking at the data: a ``bound`` of the local
-        sensitivity, by how much that changes a step (``slope``), a ``threshold``, ``queries``, or
-        the ``reach`` and ``failure`` of a bound.
+        Names of parameters whose values you know without looking at the data: a ``bound`` of the
+        local sensitivity, by how much that changes a step (``slope``), a ``threshold``,
+        ``queries``, or the ``reach`` and ``failure`` of a bound.
+
+    Returns
+    -------
+    list of Advice
+        Best first; ``advice.mechanism`` is the class.
 
     Raises
     ------
     DeclarationError
-        If it is no query, or no mechanism has such a parameter, or delta is no probability.
+        If it is not a query, or no mechanism has such a parameter, or delta is not a probability.
 
     Examples
     --------
     >>> import adaptive_dp as dp
     >>> people = dp.dataset("people", columns={"age": (0, 120), "town": ["a", "b"]})
-    >>> [found] = dp.suitable(people["town"].mode(), delta=1e-6)
-    >>> found.mechanism.__name__, found.row.promises
+    >>> [advice] = dp.suitable(people["town"].mode(), delta=1e-6)
+    >>> advice.mechanism.__name__, advice.row.promises
     ('DistanceToInstability', '(epsilon, delta)')
     >>> print(dp.suitable(people.count())[0])
     DiscreteLaplace: global sensitivity, noise of about 1.41/epsilon on each number; good where
-    counts are to stay whole, but its noise is for the worst case
+    counts must stay integers, but its noise is for the worst case
     """
-    delta, names = certified_at(delta), {knows} if isinstance(knows, str) else set(knows)
+    delta, names = check_delta(delta), {knows} if isinstance(knows, str) else set(knows)
     if not (isinstance(query, PrivateQuery) and isinstance(query.operation, Query)):
         raise DeclarationError(
-            "suitable is about a private query such as people.count(), before its release, got a "
+            "suitable takes a private query such as people.count(), before its release, got a "
             f"{type(query).__name__}"
         )
-    parameters = {name for row in TABLE for name in row.needs}
-    others = ", ".join(sorted(map(str, names - parameters)))
-    if others:
+    parameters = {name for row in TABLE for name in row.required_parameters}
+    unknown = ", ".join(sorted(map(str, names - parameters)))
+    if unknown:
         raise DeclarationError(
-            f"no mechanism waits for {others}; what one may know beforehand is among "
+            f"no mechanism has a required parameter {unknown}; knows takes names among "
             f"{', '.join(sorted(parameters))}"
         )
-    found = []
-    families = list(dict.fromkeys(row.family for row in TABLE))
+    # the query's lineage as nodes, which is what a path's distance is computed from
     chain = [
         Node(h, h.operation.label(), "", (), (), (), (), i) for i, h in enumerate(lineage(query))
     ]
-    charge = Charge(chain[-1], tuple(chain))
-    for row in filter(lambda row: _fits(row, charge, delta), TABLE):
-        size = _size(row, charge, delta)
-        missing = [name for name in row.needs if name not in names]
-        ready = (2 if missing else 0) if row.needs else 1
-        place = ready, families.index(row.family), size
-        found.append((place, Advice(row, _why(row, size, missing))))
-    return [advice for _, advice in sorted(found, key=lambda each: each[0])]
+    path = ReleasePath(chain[-1], tuple(chain))
+    families = list(dict.fromkeys(row.family for row in TABLE))
+    ranked = []
+    for row in filter(lambda row: _applies(row, path, delta), TABLE):
+        size = _noise_size(row, path, delta)
+        missing = [name for name in row.required_parameters if name not in names]
+        # 0: all its parameters are known; 1: it has none; 2: one is missing
+        readiness = (2 if missing else 0) if row.required_parameters else 1
+        rank = readiness, families.index(row.family), size
+        ranked.append((rank, Advice(row, _reason(row, size, missing))))
+    return [advice for _, advice in sorted(ranked, key=lambda pair: pair[0])]
 
 
 def readers(query: Query) -> list[str]:
-    """Return the names of the mechanisms that read what a query gives, in the table's order."""
-    rows = [
+    """Return the names of the mechanisms that read a query's output, in the table's order."""
+    mechanisms = [
         row.mechanism for row in TABLE if issubclass(query.output_type, row.mechanism.input_type)
     ]
-    return [kind.__name__ for kind in dict.fromkeys(rows)]
+    return [mechanism.__name__ for mechanism in dict.fromkeys(mechanisms)]
 
 
-def _fits(row: Row, charge: Charge, delta: float) -> bool:
-    """Return whether a mechanism reads what the query gives, and can promise something of it."""
-    query, domain = _query(charge)
-    few, many, kind = row.family.least, row.family.most, row.mechanism
+def _applies(row: Row, path: ReleasePath, delta: float) -> bool:
+    """Return whether a mechanism reads the query's output, and promises something at delta."""
+    query, domain = _query_and_domain(path)
+    mechanism, family = row.mechanism, row.family
     if not (
-        issubclass(query.output_type, kind.input_type)
+        issubclass(query.output_type, mechanism.input_type)
         and (delta > 0 or row.promises == PURE)
-        and few <= query.dimension(domain) <= many
+        and family.min_dimension <= query.dimension(domain) <= family.max_dimension
     ):
         return False
     try:
-        return math.isfinite(distance(charge, _norm(kind)))
-    except DeclarationError:  # the query knows nothing in that norm
+        return math.isfinite(distance(path, _norm(mechanism)))
+    except DeclarationError:  # the query has no sensitivity in that norm
         return False
 
 
-def _query(charge: Charge) -> tuple[Query, Any]:
-    handle = charge.chain[-1].handle
+def _query_and_domain(path: ReleasePath) -> tuple[Query, Any]:
+    handle = path.steps[-1].handle
     assert isinstance(handle.operation, Query)
     return handle.operation, handle.domain
 
 
-def _norm(kind: type[Mechanism]) -> float:
-    """Return the norm of a mechanism's distances; where a parameter says which, the Euclidean."""
-    return 2 if isinstance(kind.norm, property) else kind.norm
+def _norm(mechanism: type[Mechanism]) -> float:
+    """Return the norm of a mechanism's distances; 2 where it depends on a parameter."""
+    return 2 if isinstance(mechanism.norm, property) else mechanism.norm
 
 
-def _size(row: Row, charge: Charge, delta: float) -> float:
-    """Return the standard deviation on each number over a small epsilon; 0 where none is known."""
+def _noise_size(row: Row, path: ReleasePath, delta: float) -> float:
+    """Return the standard deviation on each number times epsilon; 0 where no factor is known."""
     if row.factor is None:
         return 0.0
-    query, domain = _query(charge)
+    query, domain = _query_and_domain(path)
     norm, dimension = _norm(row.mechanism), query.dimension(domain)
-    whole = row.mechanism in (DiscreteLaplace, DiscreteGaussian)
-    moved = lattice.rounding_distance(query.step(domain), 1.0) if whole else 0.0
-    size = row.factor(dimension, delta) * (distance(charge, norm) + moved * dimension ** (1 / norm))
-    return float(f"{size:.9g}")  # ties are ties, whatever the rounding
+    # discrete noise rounds the value to integers, which moves each coordinate by up to 1
+    is_discrete = row.mechanism in (DiscreteLaplace, DiscreteGaussian)
+    rounding = lattice.rounding_distance(query.step(domain), 1.0) if is_discrete else 0.0
+    sensitivity = distance(path, norm) + rounding * dimension ** (1 / norm)
+    return float(f"{row.factor(dimension, delta) * sensitivity:.9g}")  # ties survive rounding
 
 
-def _why(row: Row, size: float, missing: list[str]) -> str:
-    """Return the reason in a sentence."""
+def _reason(row: Row, size: float, missing: list[str]) -> str:
+    """Return why a row has its place, in a sentence."""
     noise = f", noise of about {size:.3g}/epsilon on each number" if row.factor else ""
-    known = [name for name in row.needs if name not in missing]
-    told = f"; its {' and '.join(known)} can be told" if known else ""
-    wait = f"; it waits for its {' and '.join(missing)}" if missing else ""
-    return f"{row.family.name.lower()}{noise}; good where {row.good}, but {row.but}{told}{wait}"
+    known = [name for name in row.required_parameters if name not in missing]
+    have = f"; its {' and '.join(known)} is known" if known else ""
+    lack = f"; it needs a value for {' and '.join(missing)}" if missing else ""
+    reason = f"{row.family.name.lower()}{noise}; good where {row.strength}, but {row.drawback}"
+    return f"{reason}{have}{lack}"

@@ -21,35 +21,39 @@ from adaptive_dp.noise.gaussian import discrete_gaussian
 from adaptive_dp.noise.laplace import discrete_laplace
 from adaptive_dp.noise.stream import Stream
 
-# -----------------------------------------------------------------------------
-# The largest noise that whole numbers take.
 
-
-def within(name: str, scale: Any) -> None:
-    """Refuse a scale of discrete noise above 2^50, which its samplers do not take."""
+def check_scale(name: str, scale: Any) -> None:
+    """Refuse a scale of discrete noise above 2^50, the most that its samplers accept."""
     if not isinstance(scale, Free) and not (scale <= LARGEST_SCALE):
         raise DeclarationError(f"{name} must be at most 2^50, got {scale!r}; count in larger units")
 
 
-# -----------------------------------------------------------------------------
-# The discrete Laplace mechanism, for whole numbers.
-
-
 class DiscreteLaplace(Mechanism):
-    """Add whole noise of masses proportional to ``e^{-|k|/b}``: ``epsilon = Delta_1 / b``.
+    """Add integer noise, of probabilities proportional to ``e^{-|k|/b}``, to counts.
 
-    For counts and histograms, whose release stays whole. Other values are rounded to whole
-    numbers, which adds d to Delta_1 for d coordinates. Whole vectors differ by a whole l1
-    distance, so Delta_1 is rounded down.
+    For counts and histograms, whose release stays integer.
+
+    Privacy: ``epsilon = Delta_1 / b``, with Delta_1 the query's sensitivity in the l1 norm, rounded
+    down: vectors of integers differ by an integer l1 distance.
 
     Parameters
     ----------
     scale
-        b, at most 2^50.
+        b, in counts; at most 2^50.
+
+    Notes
+    -----
+    Noise: `adaptive_dp.noise.laplace.discrete_laplace`, whose law is exact. Values that are not
+    integers are rounded, which adds d to Delta_1 for d coordinates.
 
     References
     ----------
     Ghosh, Roughgarden and Sundararajan 2009, section 2 (the geometric mechanism).
+
+    See Also
+    --------
+    Laplace : for values that are not integers.
+    DiscreteGaussian : less noise for many counts.
 
     Examples
     --------
@@ -65,51 +69,59 @@ class DiscreteLaplace(Mechanism):
     scale: float = noise_parameter("b", default=IN_PROPORTION)
 
     def __attrs_post_init__(self) -> None:
-        within("DiscreteLaplace.scale", self.scale)
+        check_scale("DiscreteLaplace.scale", self.scale)
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the value, rounded, with noise."""
         return lattice.noisy(value, discrete_laplace(stream, self.scale, value.size), 1.0)
 
     def loss(self, distance: float) -> PrivacyLoss:
-        """Return the loss at l1 distance ``distance`` of whole vectors."""
-        apart = math.floor(distance)
-        return DiscreteLaplaceLoss(self.scale, apart) if apart else Pure(0.0)
+        """Return the loss between vectors of integers at most ``distance`` apart in l1."""
+        sensitivity = math.floor(distance)  # their distance is an integer
+        return DiscreteLaplaceLoss(self.scale, sensitivity) if sensitivity else Pure(0.0)
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
-        """Return the loss at ``distance`` and what rounding adds to it."""
-        added = dimension * lattice.rounding_distance(step, 1.0)
-        return self.loss(up(distance + added, 8) if added else distance)
+        """Return the loss at ``distance`` plus what rounding the value adds to it."""
+        # each of d coordinates may move by 1 more
+        rounding = dimension * lattice.rounding_distance(step, 1.0)
+        return self.loss(up(distance + rounding, 8) if rounding else distance)
 
     def deviation(self) -> float | None:
-        """Return ``1 / (sqrt(2) sinh(1 / (2 b)))``."""
+        """Return the standard deviation, ``1 / (sqrt(2) sinh(1 / (2 b)))``."""
         if isinstance(self.scale, float | int):
             half = 0.5 / self.scale
             return 1 / (math.sqrt(2) * math.sinh(half)) if half < 700 else 0.0
         return None
 
 
-# -----------------------------------------------------------------------------
-# The discrete Gaussian mechanism, for whole numbers.
-
-
 class DiscreteGaussian(Mechanism):
-    """Add whole noise of masses proportional to ``e^{-k^2/(2 sigma^2)}``.
+    """Add integer noise, of probabilities proportional to ``e^{-k^2/(2 sigma^2)}``, to counts.
 
-    For counts and histograms, whose release stays whole. Other values are rounded to whole
-    numbers, which adds sqrt(d) to Delta_2 for d coordinates. Whole vectors differ by a whole
-    squared distance, so ``Delta_2^2`` is rounded down. One number that moves by Delta has the
-    exact loss; so has a vector of which one coordinate moves by 1 (``Delta_2^2 = 1``). For others
-    ``rho = Delta_2^2/(2 sigma^2)`` holds, the sum of the coordinates'.
+    For counts and histograms, whose release stays integer.
+
+    Privacy: ``rho = Delta_2^2/(2 sigma^2)`` in zCDP, with Delta_2 the query's sensitivity in the l2
+    norm; ``Delta_2^2`` is rounded down, since vectors of integers differ by an integer squared
+    distance. The loss is exact for one number, and for a vector of which one coordinate moves by 1
+    (``Delta_2^2 = 1``).
 
     Parameters
     ----------
     sigma
-        At most 2^50; the parameter, not quite the standard deviation.
+        In counts, at most 2^50. For a small sigma the standard deviation is less (`deviation`).
+
+    Notes
+    -----
+    Noise: `adaptive_dp.noise.gaussian.discrete_gaussian`, whose law is exact. Values that are not
+    integers are rounded, which adds sqrt(d) to Delta_2 for d coordinates.
 
     References
     ----------
     Canonne, Kamath and Steinke 2020, Thm 4.
+
+    See Also
+    --------
+    Gaussian : for values that are not integers.
+    DiscreteLaplace : a pure epsilon.
 
     Examples
     --------
@@ -125,33 +137,35 @@ class DiscreteGaussian(Mechanism):
     sigma: float = noise_parameter("sigma", default=IN_PROPORTION)
 
     def __attrs_post_init__(self) -> None:
-        within("DiscreteGaussian.sigma", self.sigma)
+        check_scale("DiscreteGaussian.sigma", self.sigma)
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the value, rounded, with noise."""
         return lattice.noisy(value, discrete_gaussian(stream, self.sigma, value.size), 1.0)
 
     def loss(self, distance: float) -> PrivacyLoss:
-        """Return the loss between whole numbers at most ``distance`` apart."""
-        apart = math.floor(distance)
-        return DiscreteGaussianLoss(self.sigma, apart) if apart else Pure(0.0)
+        """Return the loss between integers at most ``distance`` apart."""
+        sensitivity = math.floor(distance)  # their distance is an integer
+        return DiscreteGaussianLoss(self.sigma, sensitivity) if sensitivity else Pure(0.0)
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
-        """Return the loss at ``distance`` and what rounding adds to it, of vectors too."""
-        added = math.sqrt(dimension) * lattice.rounding_distance(step, 1.0)
-        far = up(distance + added, 8) if added else distance
-        square = math.floor(Fraction(far) ** 2)
-        if dimension == 1 or square <= 1:
-            return self.loss(far)
+        """Return the loss at ``distance`` plus what rounding the value adds to it."""
+        # each of d coordinates may move by 1 more: sqrt(d) in l2
+        rounding = math.sqrt(dimension) * lattice.rounding_distance(step, 1.0)
+        moved = up(distance + rounding, 8) if rounding else distance
+        square = math.floor(Fraction(moved) ** 2)  # an integer for vectors of integers
+        if dimension == 1 or square <= 1:  # one coordinate moves: its loss is the exact one
+            return self.loss(moved)
+        # coordinates are independent, and their rhos add up to |moves|^2 / (2 sigma^2)
         return ZeroConcentrated(ceiling(square / (2 * Fraction(self.sigma) ** 2)))
 
     def deviation(self) -> float | None:
-        """Return the standard deviation: from 8 on sigma, to a relative 1e-500."""
+        """Return the standard deviation; from sigma 8 on it is sigma, to a relative 1e-500."""
         if not isinstance(self.sigma, float | int):
             return None
         if self.sigma >= 8:
             return float(self.sigma)
         k = np.arange(100.0)
-        with np.errstate(over="ignore"):  # far out there is no mass
+        with np.errstate(over="ignore"):  # masses that underflow are 0
             mass = np.exp(-((k / self.sigma) ** 2) / 2)
         return math.sqrt(2 * float(k * k @ mass) / (2 * float(mass.sum()) - 1))

@@ -1,14 +1,15 @@
-"""Noise that hangs together from round to round: two ways to write prefix sums as ``A = B C``.
+"""DP-FTRL: training on noisy prefix sums of gradients whose noise is correlated between rounds.
 
-What is released is ``y = C X + Z``: the rows of X are the rounds' values, C is public, Z has
-independent Gaussian entries; B y estimates the prefix sums A X with noise B Z. Here C is a matrix
-of whole numbers over ``2^bits``, so that C X lies on a lattice wherever X does, and `y` is drawn
-exactly; B y is computed from y in floats, which costs nothing.
+`FollowTheLeader` is the mechanism. Its noise comes from a factorization ``A = B C`` of the matrix A
+of prefix sums (`Tree`, `Banded`): what is released is ``y = C X + Z``, where the rows of X are the
+rounds' values, C is public and Z has independent Gaussian entries; B y estimates the prefix sums
+A X with noise B Z. Here C is a matrix of integers over ``2^bits``, so that C X lies on a lattice
+wherever X does, and y is drawn exactly; B y is computed from y in floats, which is post-processing.
 
-*Batches.* Rounds go through b batches k times in one order: a unit takes part in rounds
+*Sensitivity.* Rounds go through b batches k times in one order: a unit takes part in rounds
 ``j, j + b, ..., j + (k-1) b`` of a j that is its own. It moves the rounds' values by vectors u_i of
 norm at most 1, and C X by a matrix of squared norm ``sum_ij X_ij <u_i, u_j> <= sum_ij X_ij``,
-``X = C'C``, since no entry of C is negative; equal vectors attain it. So the *sensitivity* is the
+``X = C'C``, since no entry of C is negative; equal vectors attain it. So the sensitivity is the
 largest of ``|C 1_j|``, 1_j the indicator of the rounds of batch j.
 """
 
@@ -36,17 +37,20 @@ from adaptive_dp.noise.stream import Stream
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Noise = Callable[[], Integers]
-"""Fresh noise for one row of C X, in its steps."""
+"""Draws fresh noise for one row of C X, in its steps."""
 
-BANDS = 1024
+MAX_BANDS = 1024
 """A banded C has at most so many bands: a round costs as many additions of vectors."""
 
-ROOM = 2**60
-"""Rows of C X stay below it in size, and noise below 2^62: sums fit into 64 bits."""
+LARGEST_ROW = 2**60
+"""Entries of C X stay below it in size, and noise below 2^62: their sums fit into 64 bits."""
+
+# -----------------------------------------------------------------------------
+# Factorizations of prefix sums, and the runs that release them round by round.
 
 
 class Run(Protocol):
-    """One run over the rounds."""
+    """One run over the rounds: private sums, and the estimates that are released."""
 
     def push(self, value: Integers, noise: Noise) -> Floats:
         """Return the noisy prefix sum with the next round's value, both in the values' steps."""
@@ -54,31 +58,36 @@ class Run(Protocol):
 
 
 class Factorization(Protocol):
-    """A way to write prefix sums over ``batches * epochs`` rounds."""
+    """A factorization ``A = B C`` of the prefix sums over ``batches * epochs`` rounds."""
 
     bits: ClassVar[int]
 
     @property
-    def reach(self) -> int:
+    def largest_row_sum(self) -> int:
         """The largest sum of a row of C, in its steps of 2^-bits."""
         ...
 
     def sensitivity(self) -> float:
-        """Return the sensitivity, rounded up (see the module)."""
+        """Return the largest ``|C 1_j|``, rounded up (see the module)."""
         ...
 
     def start(self, width: int) -> Run:
-        """Return a run over vectors of ``width`` numbers."""
+        """Return a run over vectors of shape (width,)."""
         ...
 
 
 @frozen
 class Tree:
-    """A row of C for each node of the binary tree all of whose leaves are rounds: their sum.
+    """The binary tree mechanism: C has a row for each complete node, the sum of its rounds.
 
     B y takes, for a node, the estimate of least variance from its own row and its children's
     estimates: ``v_h = 1 / (1 + 1 / (2 v_{h-1}))``, ``v_0 = 1`` (Honaker 2015, from below). A prefix
     sum is a sum of at most ``floor(log2 T) + 1`` nodes, its variance one of their v.
+
+    Parameters
+    ----------
+    batches, epochs
+        b and k; there are b k rounds.
 
     References
     ----------
@@ -92,38 +101,43 @@ class Tree:
     epochs: int
 
     @property
-    def reach(self) -> int:
-        """The number of rounds."""
+    def largest_row_sum(self) -> int:
+        """The number of rounds: the root adds up all of them, each with coefficient 1."""
         return self.batches * self.epochs
 
     def sensitivity(self) -> float:
         """Return the root of the largest ``sum_nodes (rounds of the batch below the node)^2``."""
-        return up(math.sqrt(_tree_square(self.batches, self.epochs)), 2)
+        return up(math.sqrt(_tree_squared_sensitivity(self.batches, self.epochs)), 2)
 
     def start(self, width: int) -> TreeRun:
-        """Return a run."""
+        """Return a run over vectors of shape (width,)."""
         return TreeRun(width)
 
 
 @lru_cache(maxsize=64)
-def _tree_square(batches: int, epochs: int) -> int:
+def _tree_squared_sensitivity(batches: int, epochs: int) -> int:
+    """Return the largest ``|C 1_j|^2`` of a batch j, exactly, in integers."""
     rounds = np.arange(batches)[:, None] + batches * np.arange(epochs)
     squares = np.zeros(batches, dtype=np.int64)
     for height in range((batches * epochs).bit_length()):
         nodes = rounds >> height
-        whole = ((nodes + 1) << height) <= batches * epochs
+        # only nodes all of whose leaves are rounds have a row in C
+        is_complete = ((nodes + 1) << height) <= batches * epochs
         # a batch's rounds are in order, so that equal nodes stand side by side
-        begins = np.ones_like(whole)
-        begins[:, 1:] = nodes[:, 1:] != nodes[:, :-1]
-        where = np.flatnonzero(begins)
-        counts = np.diff(np.append(where, nodes.size))
-        kept = whole.reshape(-1)[where]
-        np.add.at(squares, where[kept] // epochs, counts[kept] ** 2)
+        is_first = np.ones_like(is_complete)
+        is_first[:, 1:] = nodes[:, 1:] != nodes[:, :-1]
+        starts = np.flatnonzero(is_first)
+        counts = np.diff(np.append(starts, nodes.size))  # rounds of the batch below each node
+        has_row = is_complete.reshape(-1)[starts]
+        np.add.at(squares, starts[has_row] // epochs, counts[has_row] ** 2)
     return int(squares.max())
 
 
 class TreeRun:
-    """The complete nodes that no greater one covers: exact sums, and estimates of them."""
+    """A run of `Tree`: the complete nodes that no larger one covers.
+
+    Of each it keeps the exact sum, which is private, and the released estimate.
+    """
 
     def __init__(self, width: int) -> None:
         self._nodes: list[tuple[Integers, Floats] | None] = []
@@ -133,22 +147,27 @@ class TreeRun:
         return "<private sums of a tree>"
 
     def push(self, value: Integers, noise: Noise) -> Floats:
-        """Return the noisy prefix sum with the next value."""
+        """Return the noisy prefix sum with the next value, shape (width,)."""
         exact = value
-        found = (exact + noise()).astype(np.float64)
+        estimate = (exact + noise()).astype(np.float64)
         variance = 1.0
+        # as in binary counting, the new leaf completes a node for each carry
         for height, node in enumerate(self._nodes):
             if node is None:
                 break
             self._nodes[height] = None
             exact = node[0] + exact
-            below = node[1] + found
+            from_children = node[1] + estimate
+            # v_h = 2 v / (2 v + 1): the node's own row has variance 1, its children's sum 2 v, and
+            # the mean of least variance weighs them by the other's variance (Honaker 2015)
             variance = 2 * variance / (2 * variance + 1)
-            found = variance * (exact + noise()).astype(np.float64) + (1 - variance) * below
+            own = (exact + noise()).astype(np.float64)
+            estimate = variance * own + (1 - variance) * from_children
         else:
             height = len(self._nodes)
             self._nodes.append(None)
-        self._nodes[height] = (exact, found)
+        self._nodes[height] = (exact, estimate)
+        # the prefix is the disjoint union of these nodes
         total = np.zeros(self._width)
         for node in self._nodes:
             if node is not None:
@@ -158,17 +177,22 @@ class TreeRun:
 
 @frozen
 class Banded:
-    """The first bands of the square root of the matrix of prefix sums: C and B are nearly alike.
+    """The banded square root of the matrix of prefix sums, so that C and B are nearly alike.
 
-    The square root is Toeplitz, ``c_j = binom(2j, j) / 4^j``; kept are as many bands as there are
+    The square root is Toeplitz, ``c_j = binom(2j, j) / 4^j``; C has as many bands as there are
     batches, so that a unit's columns of C are orthogonal, and its sensitivity ``sqrt(k)`` times
     that of one epoch. With one epoch it is the whole square root, whose largest error is next to
-    the least of all factorizations (up to `BANDS` rounds).
+    the least of all factorizations (up to `MAX_BANDS` rounds).
 
     Column j of C 1 is column 0 moved down by j rows, of which fewer are left: batch 0 has the
     largest ``|C 1_j|``. Rounded to 2^-12, coefficients still do not grow, so that all roots of
     ``sum c_j x^j`` have modulus at least 1 (Enestrom and Kakeya): the recursion that inverts C is
     stable.
+
+    Parameters
+    ----------
+    batches, epochs
+        b and k; there are b k rounds.
 
     References
     ----------
@@ -182,43 +206,49 @@ class Banded:
     epochs: int
 
     @property
-    def reach(self) -> int:
-        """The sum of the coefficients."""
+    def largest_row_sum(self) -> int:
+        """The sum of the coefficients, in steps of 2^-bits."""
         return int(self.coefficients().sum())
 
     def coefficients(self) -> Integers:
         """Return c_0, c_1, ... in steps of 2^-bits."""
-        bands = min(self.batches, BANDS)
-        ratios = 1 - 0.5 / np.arange(1, bands)
+        bands = min(self.batches, MAX_BANDS)
+        ratios = 1 - 0.5 / np.arange(1, bands)  # c_j / c_{j-1} = (2j - 1) / (2j)
         exact = np.concatenate([[1.0], np.cumprod(ratios)])
         return np.rint(exact * 2.0**self.bits).astype(np.int64)
 
     def sensitivity(self) -> float:
-        """Return the norm of the columns of batch 0, added up."""
-        return up(math.sqrt(_banded_square(self)) / 2.0**self.bits, 2)
+        """Return ``|C 1_0|``, the norm of the sum of the columns of batch 0."""
+        return up(math.sqrt(_banded_squared_sensitivity(self)) / 2.0**self.bits, 2)
 
     def start(self, width: int) -> BandedRun:
-        """Return a run."""
+        """Return a run over vectors of shape (width,)."""
         return BandedRun(self.coefficients(), width, self.bits)
 
 
 @lru_cache(maxsize=64)
-def _banded_square(factorization: Banded) -> int:
-    # no two bands of a unit meet: there are no more of them than rounds between
+def _banded_squared_sensitivity(factorization: Banded) -> int:
+    """Return ``|C 1_0|^2`` in steps of 4^-bits, exactly."""
+    # a unit's columns do not overlap, since there are at most as many bands as batches: so they
+    # are orthogonal, and their squared norms add up; a column cut short at the end has less
     c = [int(v) for v in factorization.coefficients()]
     return factorization.epochs * sum(v * v for v in c)
 
 
 class BandedRun:
-    """The last values, exact, and the estimates of them that released rows give."""
+    """A run of `Banded`: the values of the last rounds, and estimates of them.
+
+    The exact values are private; the estimates solve ``C x = y`` for the released rows y.
+    """
 
     def __init__(self, coefficients: Integers, width: int, bits: int) -> None:
         self._reversed = coefficients[::-1].copy()
         self._scale = 2.0**bits
         bands = len(coefficients)
+        # twice as many rows as bands, so that they are moved back only once in so many rounds
         self._exact = np.zeros((2 * bands, width), dtype=np.int64)
-        self._known = np.zeros((2 * bands, width))
-        self._at = bands
+        self._estimates = np.zeros((2 * bands, width))
+        self._next = bands
         self._bands = bands
         self._total = np.zeros(width)
 
@@ -226,43 +256,43 @@ class BandedRun:
         return "<private sums of a band>"
 
     def push(self, value: Integers, noise: Noise) -> Floats:
-        """Return the noisy prefix sum with the next value."""
-        if self._at == 2 * self._bands:
-            for rows in (self._exact, self._known):
+        """Return the noisy prefix sum with the next value, shape (width,)."""
+        if self._next == 2 * self._bands:
+            for rows in (self._exact, self._estimates):
                 rows[: self._bands] = rows[self._bands :]
-            self._at = self._bands
-        first = self._at - self._bands + 1
-        self._exact[self._at] = value
-        row = self._reversed @ self._exact[first : self._at + 1]
+            self._next = self._bands
+        first = self._next - self._bands + 1
+        self._exact[self._next] = value
+        row = self._reversed @ self._exact[first : self._next + 1]  # of C X, in integers
         released = (row + noise()).astype(np.float64) / self._scale
-        before = (self._reversed[:-1] / self._scale) @ self._known[first : self._at]
-        # c_0 is 1
-        self._known[self._at] = released - before
-        self._total += self._known[self._at]
-        self._at += 1
+        # from here on only released rows are read; x_t = y_t - c_1 x_{t-1} - ..., for c_0 = 1
+        earlier = (self._reversed[:-1] / self._scale) @ self._estimates[first : self._next]
+        self._estimates[self._next] = released - earlier
+        self._total += self._estimates[self._next]
+        self._next += 1
         return self._total.copy()
 
 
 # -----------------------------------------------------------------------------
-# DP-FTRL: follow the regularised leader, on prefix sums whose noise hangs together.
+# The mechanism.
 
 
 FACTORIZATIONS: dict[str, type[Tree] | type[Banded]] = {"tree": Tree, "banded": Banded}
 
-ROUNDS = 2**16
-"""The most rounds there may be."""
+MAX_ROUNDS = 2**16
+"""The largest number of rounds."""
 
 
-def _counted(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    found = whole(value)
-    if not (found is not None and 1 <= found <= ROUNDS):
+def _check_rounds(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    count = whole(value)
+    if not (count is not None and 1 <= count <= MAX_ROUNDS):
         raise DeclarationError(
-            f"FollowTheLeader.{attribute.name} must be a whole number between 1 and {ROUNDS}, got "
+            f"FollowTheLeader.{attribute.name} must be an integer between 1 and {MAX_ROUNDS}, got "
             f"{value!r}"
         )
 
 
-def _known(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+def _check_factorization(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
     if not (isinstance(value, str) and value in FACTORIZATIONS):
         raise DeclarationError(
             f"FollowTheLeader.factorization must be one of {list(FACTORIZATIONS)}, got {value!r}"
@@ -270,13 +300,16 @@ def _known(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
 
 
 class FollowTheLeader(Mechanism):
-    """Train on batches in order: ``theta_t = -step (g_1 + ... + g_t + noise_t)``.
+    """Train on batches in order by DP-FTRL: ``theta_t = -step (g_1 + ... + g_t + noise_t)``.
 
     g_t is the sum of clipped gradients of batch t at theta_{t-1}; the step is a released value, or
     a constant (``given=[dp.public(0.1)]``): the loss holds whatever it is. The noise of the T
-    prefix sums is not independent: it is B Z, of which `adaptive_dp.mechanisms.follow_the_leader`
-    speaks, far smaller than a sum of T independent ones. Nobody is sampled, so nothing is
-    amplified, and nothing rests on it.
+    prefix sums is correlated: it is B Z (see the module), far smaller than a sum of T independent
+    noises. There is no sampling, and no amplification by it. Released, of shape (2, d): the mean of
+    theta_1, ..., theta_T, and theta_T.
+
+    Privacy: the Gaussian mechanism's loss with ``mu = Delta s / sigma``, Delta the most that a unit
+    moves its batch's sum in l2, s the factorization's sensitivity. The proof has two steps.
 
     *Batches.* Each unit goes into one of ``batches`` by its own uniform draw and stays there in
     each epoch. Let D and D' differ in the unit u. The batches of the others, and u's own, have the
@@ -297,12 +330,6 @@ class FollowTheLeader(Mechanism):
     Delta s / sigma``, and the rows without the added one are post-processing (own proof; for
     lower triangular factorizations Denisov et al. 2022, Thm 2.1).
 
-    *Floating point.* Sums are whole steps, C is whole numbers of 2^-bits, the noise continuous
-    noise rounded to the steps of C X: so what is known of y is y rounded, exactly (see
-    `adaptive_dp.noise.lattice`), and all that is computed in floats is computed from it.
-
-    Released, of shape (2, d): the mean of theta_1, ..., theta_T, and theta_T.
-
     Parameters
     ----------
     sigma
@@ -312,10 +339,21 @@ class FollowTheLeader(Mechanism):
     factorization
         ``"tree"`` or ``"banded"``.
 
+    Notes
+    -----
+    Noise: `adaptive_dp.noise.gaussian.rounded_gaussian`, one vector for each row of C X. Sums are
+    integers of steps, C is integers of 2^-bits, and the noise is continuous noise rounded to the
+    steps of C X: so the released y is the continuous mechanism's y rounded, exactly (see
+    `adaptive_dp.noise.lattice`), and all that is computed in floats is computed from it.
+
     References
     ----------
     Kairouz, McMahan, Song, Thakkar, Thakurta and Xu 2021 (DP-FTRL, tree); Denisov, McMahan, Rush,
     Smith and Thakurta 2022 (factorizations, adaptive streams).
+
+    See Also
+    --------
+    Tree, Banded : the factorizations.
 
     Examples
     --------
@@ -331,56 +369,58 @@ class FollowTheLeader(Mechanism):
     sampler: ClassVar[str] = "Gaussian, exact, rounded to a power-of-two step, correlated exactly"
 
     sigma: float = noise_parameter("sigma")
-    batches: int = attrs.field(converter=number, validator=_counted)
-    epochs: int = attrs.field(default=1, converter=number, validator=_counted)
-    factorization: str = attrs.field(default="banded", validator=_known)
+    batches: int = attrs.field(converter=number, validator=_check_rounds)
+    epochs: int = attrs.field(default=1, converter=number, validator=_check_rounds)
+    factorization: str = attrs.field(default="banded", validator=_check_factorization)
 
     def __attrs_post_init__(self) -> None:
-        if not (self.batches * self.epochs <= ROUNDS):
+        if not (self.batches * self.epochs <= MAX_ROUNDS):
             raise DeclarationError(
-                f"FollowTheLeader runs at most {ROUNDS} rounds, got {self.batches} batches in "
+                f"FollowTheLeader runs at most {MAX_ROUNDS} rounds, got {self.batches} batches in "
                 f"{self.epochs} epochs"
             )
 
-    @property
-    def encoder(self) -> Factorization:
-        """How prefix sums are written."""
-        return FACTORIZATIONS[self.factorization](self.batches, self.epochs)
-
-    def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
-        """Return that of two vectors of parameters."""
-        return (2, *value)
-
     def release(self, value: AdaptiveSums, stream: Stream, *given: Any) -> NDArray[Any]:
-        """Return the mean and the last of the parameters."""
-        encoder, step = self.encoder, float(given[0])
+        """Return the mean and the last of the parameters, shape (2, d)."""
+        factorization, step = self.matrices, float(given[0])
         (width,) = value.shape
-        scale = self.sigma / (value.step * 2.0**-encoder.bits)
-        most = ROOM // encoder.reach
+        scale = self.sigma / (value.step * 2.0**-factorization.bits)
+        limit = LARGEST_ROW // factorization.largest_row_sum
         noise = partial(rounded_gaussian, stream, scale, width)
+        # each unit's batch is drawn once, before any gradient: it stays there in all epochs
         parts = value.split(self.batches, stream)
-        run = encoder.start(width)
+        run = factorization.start(width)
         theta, mean = np.zeros(width), np.zeros(width)
         for t in range(self.batches * self.epochs):
-            # clamping moves no two sums apart
-            sums = np.clip(parts[t % self.batches].at(theta), -most, most)
+            # clamping, so that rows fit into 64 bits, moves no two sums apart
+            sums = np.clip(parts[t % self.batches].at(theta), -limit, limit)
+            # theta is a function of released rows alone, so the next gradient may depend on it
             theta = -(step * value.step) * run.push(sums, noise)
             mean += (theta - mean) / (t + 1)
         return np.stack([mean, theta])
 
+    def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of two vectors of parameters, (2, d)."""
+        return (2, *value)
+
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss where a unit moves its batch's sum by at most ``distance`` in l2."""
-        return GaussianBound(up(distance * self.encoder.sensitivity() / self.sigma, 4))
+        return GaussianBound(up(distance * self.matrices.sensitivity() / self.sigma, 4))
 
     def premises(self, release: Any) -> None:
         """Refuse noise that is too large to be drawn in the sums' steps."""
         query = release.inputs[0]
-        step = query.operation.step(query.inputs[0].domain) * 2.0**-self.encoder.bits
+        step = query.operation.step(query.inputs[0].domain) * 2.0**-self.matrices.bits
         if not isinstance(self.sigma, Free) and not (
             step > 0 and self.sigma <= LARGEST_SCALE * step
         ):
             raise DeclarationError(
-                f"FollowTheLeader's sigma must be at most {LARGEST_SCALE * step:.3g} for gradients "
-                f"clipped so short, got {self.sigma!r}: nothing would be learned; raise the clip "
+                f"FollowTheLeader's sigma must be at most {LARGEST_SCALE * step:.3g} for this "
+                f"clip norm, got {self.sigma!r}: nothing would be learned; raise the clip norm "
                 "or epsilon"
             )
+
+    @property
+    def matrices(self) -> Factorization:
+        """The factorization of the prefix sums over these rounds."""
+        return FACTORIZATIONS[self.factorization](self.batches, self.epochs)

@@ -1,16 +1,6 @@
-"""The minimizer of a linear model's objective with noise, to a proven gradient.
+"""Objective perturbation: the minimizer of a sum of losses with noise in the objective.
 
-``F(w) = sum_i f(x_i'w, y_i) + (ridge/2) |w|^2 + b'w``, rows x_i in the unit ball: whole steps n_i
-times s. It is found in ``v = s w``, of which a float is two sets of whole numbers, so that scores
-``n_i'v`` are off by one rounding, and the sum of the slopes' parts is exact. What is left of the
-gradient's error is each slope's own, which `Loss` bounds; F is ridge-strongly convex, so
-``|w - w*| <= |grad F(w)| / ridge``.
-
-The search: Newton's steps, each to where F is least on its way, for a large ridge first, which
-falls to its own. Where floats cannot prove
-the gradient to be small (very many rows), decimals do, from where the floats ended; a step that
-finds nothing better is ``-M^-1 grad F``, ``M = ridge I + smoothness X'X``, with which F always
-falls. So the tolerance is reached for any data.
+The mechanisms come first; the search for the minimizer, and the proof of its accuracy, after them.
 """
 
 from __future__ import annotations
@@ -30,8 +20,7 @@ from accountants.losses.given import PureBound
 from accountants.numerics import UNIT, down, up
 from adaptive_dp.data import Examples
 from adaptive_dp.data.examples import WEIGHT_BITS, to_steps, weighted_sum
-from adaptive_dp.erm import Constants, Loss
-from adaptive_dp.erm import losses as names
+from adaptive_dp.erm import Constants, Loss, losses
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import Mechanism, budget_parameter, noise_parameter
 from adaptive_dp.noise.continuous import Real, exponential, normal
@@ -41,243 +30,29 @@ from adaptive_dp.noise.stream import Stream
 
 Floats = NDArray[np.float64]
 Point = list[Fraction]
-
-SLOPE = 2.0**-48
-"""How far off a slope may be, as a part of the Lipschitz constant (`Loss.slope`)."""
-
-_STEPS = 200
-_SPLITS = 3
-
-
-@frozen(eq=False)
-class Problem:
-    """An objective with noise.
-
-    Parameters
-    ----------
-    examples
-        The rows; they are divided by their radius.
-    loss
-        Of one score, with `precise`.
-    ridge
-        Positive.
-    noise
-        b, exactly: p rational numbers.
-    """
-
-    examples: Examples
-    loss: Loss
-    ridge: float
-    noise: Point
-
-    @property
-    def scale(self) -> float:
-        """A number s for which a row of n steps is ``s n``, of norm at most 1."""
-        return down(self.examples.unit / self.examples.radius, 8)
-
-    def gradient(self, near: Floats) -> Gradient:
-        """Return the gradient at a point next to ``w = near / scale``."""
-        high, coarse = to_steps(near[None])
-        low, fine = to_steps(near[None] - high * coarse)
-        limits = self.loss.constants()
-        top = math.ldexp(1.0, math.frexp(limits.lipschitz)[1])
-        size = 0.0
-
-        def parts(where: slice, block: Floats) -> Floats:
-            nonlocal size
-            z = (high @ block.T) * coarse + (low @ block.T) * fine
-            size += float(np.abs(z).sum())
-            left = self.loss.slope(z, self.examples.labels[where])[0] * (2.0**WEIGHT_BITS / top)
-            split = np.empty((_SPLITS, len(left)))
-            for k in range(_SPLITS):
-                split[k] = np.rint(left)
-                left = (left - split[k]) * 2.0**WEIGHT_BITS
-            return split
-
-        sums = weighted_sum(self.examples, parts, _SPLITS)
-        at = [Fraction(h) * Fraction(coarse) + Fraction(m) * Fraction(fine)
-              for h, m in zip(high[0].tolist(), low[0].tolist(), strict=True)]  # fmt: skip
-        step = Fraction(self.scale) * Fraction(top)
-        total = [
-            sum((Fraction(int(sums[k][j])) / 2 ** (WEIGHT_BITS * (k + 1)) for k in range(_SPLITS)),
-                Fraction()) * step
-            for j in range(len(at))
-        ]  # fmt: skip
-        exact = self._rest(total, at)
-        own = len(self.examples) * limits.lipschitz * SLOPE
-        error = up(own + limits.smoothness * 2 * UNIT * size, 1 << 20)
-        return Gradient(at, np.array([float(x) for x in exact]), error)
-
-    def precise(self, v: Point) -> Gradient:
-        """Return the gradient at ``w = v / scale``, computed in decimals."""
-        with localcontext(Context(prec=80)):
-            at = [Decimal(x.numerator) / Decimal(x.denominator) for x in v]
-            total = [Decimal(0)] * len(at)
-            for steps, label in zip(self.examples.steps, self.examples.labels, strict=True):
-                row = [Decimal(int(n)) for n in steps]
-                score = sum((n * a for n, a in zip(row, at, strict=True)), Decimal(0))
-                slope = self.loss.precise(score, Decimal(float(label)))
-                total = [t + slope * n for t, n in zip(total, row, strict=True)]
-        exact = self._rest([Fraction(t) * Fraction(self.scale) for t in total], v)
-        size = float(max((abs(x) for x in at), default=Decimal(0)))
-        error = len(self.examples) * (1 + size * 2.0**24) * 1e-60
-        return Gradient(v, np.array([float(x) for x in exact]), error)
-
-    def _rest(self, total: Point, v: Point) -> Point:
-        ridge = Fraction(self.ridge) / Fraction(self.scale)
-        return [t + ridge * x + b for t, x, b in zip(total, v, self.noise, strict=True)]
-
-    def hessian(self, v: Floats) -> Floats:
-        """Return the second derivative by w, as floats give it."""
-        at, labels = v[None] / self.scale, self.examples.labels
-        return self._curved(lambda where, x: self.loss.second(at @ x.T, labels[where])[0, 0])
-
-    def metric(self) -> Floats:
-        """Return M, as floats give it."""
-        beta = self.loss.constants().smoothness
-        return self._curved(lambda w, x: np.full(len(x), beta))
-
-    def _curved(self, weights: Callable[[slice, Floats], Floats]) -> Floats:
-        total = np.eye(self.examples.width) * self.ridge
-        for where, block in self.examples.blocks():
-            x = block * self.scale
-            total += (x * weights(where, x)[:, None]).T @ x
-        return total
-
-
-@frozen(eq=False)
-class Gradient:
-    """The gradient by w at ``w = at / scale``, off by at most ``error`` in l2 norm."""
-
-    at: Point
-    slope: Floats
-    error: float
-
-    @property
-    def near(self) -> Floats:
-        """The point as floats."""
-        return np.array([float(x) for x in self.at])
-
-    def most(self) -> float:
-        """Return an upper bound of the norm."""
-        return up(float(np.linalg.norm(self.slope)) + self.error, 1 << 20)
-
-
-def minimum(problem: Problem, tolerance: float) -> Point:
-    """Return a point w at which the gradient is proven to be at most ``tolerance``, exactly."""
-    here = problem.gradient(np.zeros(problem.examples.width))
-    ridge = max(problem.ridge, len(problem.examples) * problem.loss.constants().smoothness)
-    while ridge > problem.ridge:  # from there on each minimum is near to the next
-        easier = evolve(problem, ridge=ridge)
-        size = float(np.linalg.norm(here.near)) / problem.scale
-        here = _newton(easier, easier.gradient(here.near), ridge * (1 + size) / 32)
-        ridge /= 4
-    here = _newton(problem, problem.gradient(here.near), tolerance)
-    if here.most() <= tolerance:
-        return [x / Fraction(problem.scale) for x in here.at]
-    return _precisely(problem, here.at, tolerance)
-
-
-def _newton(problem: Problem, here: Gradient, tolerance: float) -> Gradient:
-    """Return where Newton's steps end: at the tolerance, or where floats get no further."""
-
-    def moved(at: Point, step: Floats) -> Gradient:
-        return problem.gradient(here.near - problem.scale * step)
-
-    for _ in range(_STEPS):
-        if here.most() <= tolerance:
-            break
-        move = _Inverse(problem.hessian(here.near), problem.ridge).of(here.slope)
-        found = _along(here, move, moved)
-        if found is None:
-            break
-        here = found
-    return here
-
-
-def _precisely(problem: Problem, at: Point, tolerance: float) -> Point:
-    """Return the point by decimals: the steps of M alone would do, Newton's are quicker."""
-
-    def moved(at: Point, step: Floats) -> Gradient:
-        scale = Fraction(problem.scale)
-        there = [x - scale * Fraction(float(m)) for x, m in zip(at, step, strict=True)]
-        return problem.precise([Fraction(round(x * 2**200), 2**200) for x in there])
-
-    factor, here = _Inverse(problem.metric(), problem.ridge), problem.precise(at)
-    while here.most() > tolerance:
-        newton = _Inverse(problem.hessian(here.near), problem.ridge)
-        found = _along(here, newton.of(here.slope), moved)
-        here = found or moved(here.at, factor.of(here.slope))
-    return [x / Fraction(problem.scale) for x in here.at]
-
-
-def _along(
-    here: Gradient, move: Floats, moved: Callable[[Point, Floats], Gradient]
-) -> Gradient | None:
-    """Return a point on the way to ``w - move`` where F is least, or with half the gradient."""
-    low, high, t = 0.0, 1.0, 1.0
-    for _ in range(40):
-        there = moved(here.at, t * move)
-        falls = float(there.slope @ move)
-        if there.most() <= here.most() / 2 or 0 <= falls <= float(here.slope @ move) / 2:
-            return there
-        if falls < 0:
-            high = t
-        elif t == 1:
-            return there
-        else:
-            low = t
-        t = (low + high) / 2
-    return None
-
-
-class _Inverse:
-    """The inverse of a matrix of which no eigenvalue is below ``least``."""
-
-    def __init__(self, matrix: Floats, least: float) -> None:
-        values, self._basis = np.linalg.eigh(matrix)
-        self._values = np.maximum(values, least)
-
-    def of(self, vector: Floats) -> Floats:
-        """Return the inverse times a vector."""
-        return np.asarray(self._basis @ ((self._basis.T @ vector) / self._values))
-
-
-# -----------------------------------------------------------------------------
-# Objective perturbation: the minimizer of a sum of losses with noise in the objective.
-#
-# The noise b is drawn exactly, from a secure stream, and never again. The minimizer is approximate,
-# so what is released is not it but ``w + z``, with fresh noise z: given the exact minimizer theta
-# of
-# the data, w is a function of theta and the data (b is, as ``b = -grad J(theta)``) with
-# ``|w - theta| <= g / ridge``, so that z hides it like any value of sensitivity ``2 g / ridge``,
-# and
-# its loss composes with that of theta (approximate minima perturbation: Iyengar et al. 2019).
-# Floats
-# in the search, the rounding of b and of w are all inside of g, or of z's steps. How long the
-# search
-# takes does depend on the data.
-
+"""A vector of exact rational numbers."""
 
 TOLERANCE = 2.0**-24
 """The gradient's norm is brought below this part of a row's largest gradient, or of the noise."""
 
-FINE = 46
+STEP_BITS = 46
 """A step of noise is between 2^-47 and 2^-46 of its scale."""
 
-WIDEST = 1 << 16
-"""So many coefficients at most: then all of their steps together are below 2^-30 of the noise."""
+MAX_WIDTH = 1 << 16
+"""The most coefficients: with so many, all of their steps are below 2^-30 of the noise."""
 
-_BITS = 192
-
-
-def _written(value: Any) -> str:
-    return names.text(value) if isinstance(value, Loss) else str(value)
+_RADIAL_BITS = 192
 
 
-def _smooth(instance: Any, attribute: Any, value: str) -> None:
+def _loss_name(value: Any) -> str:
+    """Return a loss as the `str` that plans hold."""
+    return losses.text(value) if isinstance(value, Loss) else str(value)
+
+
+def _check_loss(instance: Any, attribute: Any, value: str) -> None:
+    """Refuse a loss that the theorems do not cover, or whose slope is not known precisely."""
     try:
-        loss = names.read(value)
+        loss = losses.read(value)
     except (ValueError, TypeError) as error:
         raise DeclarationError(str(error)) from None
     limits = loss.constants()
@@ -289,17 +64,27 @@ def _smooth(instance: Any, attribute: Any, value: str) -> None:
         )
 
 
-def determinant(limits: Constants, ridge: float) -> float:
-    """Return ``log(1 + smoothness / ridge)``, rounded up."""
+def log_determinant(limits: Constants, ridge: float) -> float:
+    """Return ``log(1 + smoothness / ridge)``, rounded up: how far a row moves log det Hess."""
     return up(math.log1p(up(limits.smoothness / ridge)), 8)
 
 
 class PerturbedObjective(Mechanism):
-    """The minimizer of ``sum_i f(x_i'w, y_i) + (ridge/2) |w|^2 + b'w``, b of N(0, sigma^2 I).
+    """Release the minimizer of a regularised sum of losses with a random linear term added.
 
-    Rows are divided by their declared radius R, into the unit ball; what is released are the
-    coefficients of the rows as they are, ``(w + z) / R``. No bound on w may be set: the theorem
-    needs the minimizer over all of them. Everything is penalised, an intercept too.
+    The objective is ``sum_i f(x_i'w, y_i) + (ridge/2) |w|^2 + b'w``, b of N(0, sigma^2 I). Rows are
+    divided by their declared radius R, into the unit ball; what is released are the coefficients of
+    the rows as they are, ``(w + z) / R`` with fresh small noise z. No bound on w may be set: the
+    theorem needs the minimizer over all w. Every coefficient is penalised, an intercept too.
+
+    Privacy: `accountants.ObjectivePerturbation`, with ``mu = L / sigma`` and the log-determinant
+    ``log(1 + smoothness / ridge)`` for each row. The search for the minimizer is covered by z:
+    given the exact minimizer theta of the data, the point w that was found is a function of theta
+    and the data (b is, as ``b = -grad J(theta)``) with ``|w - theta| <= g / ridge``. So z hides it
+    like any value of sensitivity ``2 g / ridge``, and its loss composes with that of theta
+    (approximate minima perturbation: Iyengar et al. 2019). Floats in the search and the rounding of
+    b and of w are all inside of g, or of z's steps. How long the search takes does depend on the
+    data.
 
     Parameters
     ----------
@@ -313,12 +98,21 @@ class PerturbedObjective(Mechanism):
         minimizer's gradient: it costs a Gaussian of ``mu = 2 / blur``, which must be at most a
         tenth of ``L / sigma``.
     of
-        The loss f of one score, such as ``Logistic()``.
+        The loss f of one score, such as ``Logistic()``; its Lipschitz constant is L.
+
+    Notes
+    -----
+    Noise: b and z from `adaptive_dp.noise.gaussian.rounded_gaussian`, exact; b is never drawn
+    again. The minimizer is found by `minimizer`, with a proven gradient.
 
     References
     ----------
     `accountants.losses.perturbation` has the proof; after Kifer, Smith and Thakurta
-    2012, and Redberg, Koskela and Wang 2023.
+    2012, and Redberg, Koskela and Wang 2023; Iyengar et al. 2019 (approximate minima).
+
+    See Also
+    --------
+    PurePerturbedObjective : a pure epsilon.
 
     Examples
     --------
@@ -335,44 +129,52 @@ class PerturbedObjective(Mechanism):
     sigma: float = noise_parameter("sigma")
     ridge: float = noise_parameter("lambda")
     blur: float = noise_parameter("blur")
-    of: str = field(converter=_written, validator=_smooth)
+    of: str = field(converter=_loss_name, validator=_check_loss)
 
     def release(self, value: Examples, stream: Stream, *given: Any) -> NDArray[Any]:
         """Return the coefficients, shape (p,)."""
-        width, unit = value.width, _step(self.sigma)
-        drawn = rounded_gaussian(stream, self.sigma / unit, width)
-        noise = [Fraction(int(k)) * Fraction(unit) for k in drawn]
-        allowed = _tolerance(self.of, self.sigma)
-        # b is rounded by half a step in each coordinate
-        problem = Problem(value, names.read(self.of), self.ridge, noise)
-        w = minimum(problem, down(allowed - math.sqrt(width) * unit, 8))
-        blur = self.blur * (allowed / self.ridge)
-        step = _step(blur)
-        return _blurred(w, rounded_gaussian(stream, blur / step, width), step) / value.radius
+        width, unit = value.width, _noise_step(self.sigma)
+        steps = rounded_gaussian(stream, self.sigma / unit, width)
+        noise = [Fraction(int(k)) * Fraction(unit) for k in steps]
+        tolerance = _tolerance(self.of, self.sigma)  # g
+        problem = Problem(value, losses.read(self.of), self.ridge, noise)
+        # b is rounded by half a step in each coordinate, which is taken off g, so that the gradient
+        # with the continuous b is at most g too
+        w = minimizer(problem, down(tolerance - math.sqrt(width) * unit, 8))
+        # the noise z, for |w - theta| <= g / ridge
+        blur = self.blur * (tolerance / self.ridge)
+        step = _noise_step(blur)
+        z = rounded_gaussian(stream, blur / step, width)
+        return _plus_noise(w, z, step) / value.radius
 
     def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
         """Return the loss for so many rows that come or go, ``span`` of them in one data set."""
-        limits = names.read(self.of).constants()
-        both, alone = rows_of(distance, distance if span is None else span)
-        if both == 0:
+        limits = losses.read(self.of).constants()
+        changed, in_one = row_counts(distance, distance if span is None else span)
+        if changed == 0:
             return Pure(0.0)
-        mu = up(both * limits.lipschitz / self.sigma, 8)
-        rows = up(alone * determinant(limits, self.ridge), 2)
-        return ObjectivePerturbation(mu, rows, both, up(2 / self.blur + 2.0**-29, 8))
+        # a row's gradient moves b by at most L, and log det Hess in one direction only
+        mu = up(changed * limits.lipschitz / self.sigma, 8)
+        determinant = up(in_one * log_determinant(limits, self.ridge), 2)
+        # 2^-29 covers the rounding of w and z to steps
+        return ObjectivePerturbation(mu, determinant, changed, up(2 / self.blur + 2.0**-29, 8))
 
     def premises(self, release: Any) -> None:
-        """Refuse other labels than the loss reads."""
-        _reads(type(self).__name__, self.of, release)
+        """Refuse examples whose labels the loss does not read, or with too many columns."""
+        _check_examples(type(self).__name__, self.of, release)
 
 
 class PurePerturbedObjective(Mechanism):
-    """As `PerturbedObjective`, with b of density ``exp(-shift |b| / L)``: pure epsilon.
+    """Release the minimizer of a perturbed objective, as `PerturbedObjective`: a pure epsilon.
 
-    A row's gradient moves b by at most L, so its log density by at most ``shift``, and the
-    determinant by at most a factor ``1 + smoothness / ridge``: in one direction only, and
-    once for a row that is exchanged for another, since both determinants lie within that factor
-    above that of the rows in common. So a row costs ``shift + log(1 + smoothness/ridge)``. The
-    printed proof pays for the logarithm twice.
+    Here b has a density proportional to ``exp(-shift |b| / L)``.
+
+    Privacy: pure ``epsilon = shift + log(1 + smoothness/ridge) + 2 / blur`` for a row. Its
+    gradient moves b by at most L, so the log density by at most ``shift``, and the determinant by
+    at most a factor ``1 + smoothness / ridge``: in one direction only, and once for a row that is
+    exchanged for another, since both determinants lie within that factor above that of the rows in
+    common. The printed proof pays for the logarithm twice. The noise z covers the search as in
+    `PerturbedObjective`.
 
     Parameters
     ----------
@@ -383,11 +185,20 @@ class PurePerturbedObjective(Mechanism):
     blur
         z is Laplace noise of scale ``blur`` times ``g sqrt(p) / ridge``: it costs ``2 / blur``.
     of
-        The loss f of one score, such as ``Logistic()``.
+        The loss f of one score, such as ``Logistic()``; its Lipschitz constant is L.
+
+    Notes
+    -----
+    Noise: b from `radial_noise`, exact to 2^-128; z from
+    `adaptive_dp.noise.laplace.rounded_laplace`, exact.
 
     References
     ----------
     Chaudhuri, Monteleoni and Sarwate 2011, Thm 9, with one logarithm in place of two (own proof).
+
+    See Also
+    --------
+    PerturbedObjective : less noise, at a delta.
 
     Examples
     --------
@@ -405,81 +216,325 @@ class PurePerturbedObjective(Mechanism):
     shift: float = budget_parameter("epsilon'")
     ridge: float = noise_parameter("lambda")
     blur: float = noise_parameter("blur")
-    of: str = field(converter=_written, validator=_smooth)
+    of: str = field(converter=_loss_name, validator=_check_loss)
 
     def release(self, value: Examples, stream: Stream, *given: Any) -> NDArray[Any]:
         """Return the coefficients, shape (p,)."""
-        loss, width = names.read(self.of), value.width
+        loss, width = losses.read(self.of), value.width
         scale = up(loss.constants().lipschitz / self.shift)
-        noise, error = radial(stream, scale, width)
-        allowed = _tolerance(self.of, scale)
+        noise, error = radial_noise(stream, scale, width)
+        tolerance = _tolerance(self.of, scale)  # g
         problem = Problem(value, loss, self.ridge, noise)
-        w = minimum(problem, down(allowed - error, 8))
-        blur = self.blur * (up(math.sqrt(width)) * (allowed / self.ridge))
-        step = _step(blur)
-        return _blurred(w, rounded_laplace(stream, blur / step, width), step) / value.radius
+        w = minimizer(problem, down(tolerance - error, 8))
+        # the noise z, for an l1 distance of at most sqrt(p) times the l2 distance g / ridge
+        blur = self.blur * (up(math.sqrt(width)) * (tolerance / self.ridge))
+        step = _noise_step(blur)
+        z = rounded_laplace(stream, blur / step, width)
+        return _plus_noise(w, z, step) / value.radius
 
     def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
         """Return the loss for so many rows that come or go, ``span`` of them in one data set."""
-        both, alone = rows_of(distance, distance if span is None else span)
-        if both == 0:
+        changed, in_one = row_counts(distance, distance if span is None else span)
+        if changed == 0:
             return Pure(0.0)
-        rows = alone * determinant(names.read(self.of).constants(), self.ridge)
-        return PureBound(up(both * self.shift + rows + 2 / self.blur + 2.0**-29, 16))
+        determinant = in_one * log_determinant(losses.read(self.of).constants(), self.ridge)
+        # 2^-29 covers the rounding of w and z to steps
+        return PureBound(up(changed * self.shift + determinant + 2 / self.blur + 2.0**-29, 16))
 
     def premises(self, release: Any) -> None:
-        """Refuse other labels than the loss reads."""
-        _reads(type(self).__name__, self.of, release)
+        """Refuse examples whose labels the loss does not read, or with too many columns."""
+        _check_examples(type(self).__name__, self.of, release)
 
 
-def rows_of(distance: float, span: float) -> tuple[int, int]:
-    """Return whole numbers of rows from a distance and a span, which are rounded up a little."""
-    both = math.ceil(distance * (1 - 1e-9) - 1e-9)
-    return both, min(both, math.ceil(span * (1 - 1e-9) - 1e-9))
+def row_counts(distance: float, span: float) -> tuple[int, int]:
+    """Return how many rows differ, and the most of them in one of the two data sets, as integers.
+
+    Distance and span arrive rounded up a little.
+    """
+    changed = math.ceil(distance * (1 - 1e-9) - 1e-9)
+    return changed, min(changed, math.ceil(span * (1 - 1e-9) - 1e-9))
 
 
-def _reads(name: str, of: str, release: Any) -> None:
-    domain, loss = release.inputs[0].domain, names.read(of)
+def _check_examples(name: str, of: str, release: Any) -> None:
+    domain, loss = release.inputs[0].domain, losses.read(of)
     if loss.labels != domain.labels:
         raise DeclarationError(
             f"{name}: {of} reads labels of kind {loss.labels!r}, the examples have "
             f"{domain.labels!r}"
         )
-    if domain.width > WIDEST:
-        raise DeclarationError(f"{name} finds at most {WIDEST} coefficients, got {domain.width}")
+    if domain.width > MAX_WIDTH:
+        raise DeclarationError(f"{name} finds at most {MAX_WIDTH} coefficients, got {domain.width}")
 
 
 def _tolerance(of: str, noise: float) -> float:
-    """Return g, for noise of that scale."""
-    return TOLERANCE * max(names.read(of).constants().lipschitz, noise)
+    """Return g, the bound of the gradient's norm at what is found, for noise b of that scale."""
+    return TOLERANCE * max(losses.read(of).constants().lipschitz, noise)
 
 
-def _step(scale: float) -> float:
-    return math.ldexp(1.0, math.frexp(scale)[1] - 1 - FINE)
+def _noise_step(scale: float) -> float:
+    """Return the largest power of two at most ``scale / 2^STEP_BITS``."""
+    return math.ldexp(1.0, math.frexp(scale)[1] - 1 - STEP_BITS)
 
 
-def _blurred(w: Point, noise: NDArray[np.int64], step: float) -> NDArray[np.float64]:
-    """Return w rounded to whole steps, plus the noise: a function of their sum alone."""
+def _plus_noise(w: Point, noise: NDArray[np.int64], step: float) -> NDArray[np.float64]:
+    """Return w rounded to steps, plus the noise: a function of their sum in integers alone."""
     unit = Fraction(step)
     total = (round(x / unit) + int(k) for x, k in zip(w, noise, strict=True))
     return np.array([float(n * unit) for n in total])
 
 
-def radial(stream: Stream, scale: float, width: int) -> tuple[Point, float]:
-    """Return noise of density ``exp(-|b| / scale)`` in so many dimensions, and how far off it is.
+def radial_noise(stream: Stream, scale: float, width: int) -> tuple[Point, float]:
+    """Return noise of density ``exp(-|b| / scale)`` in R^width, and a bound of its l2 error.
 
-    Its radius is a sum of ``width`` exponentials, its direction that of a normal vector. Of each
-    number 192 bits are drawn.
+    Its radius is a sum of ``width`` exponentials, its direction that of a normal vector; 192 bits
+    are drawn of each number.
     """
 
-    def near(number: Real) -> Fraction:
-        return number.bounds(_BITS)[0]
+    def lower(number: Real) -> Fraction:
+        return number.bounds(_RADIAL_BITS)[0]
 
-    radius = sum((near(exponential(stream)) for _ in range(width)), Fraction())
-    normals = [near(normal(stream)) for _ in range(width)]
+    radius = sum((lower(exponential(stream)) for _ in range(width)), Fraction())
+    normals = [lower(normal(stream)) for _ in range(width)]
     square = sum((z * z for z in normals), Fraction())
-    length = Fraction(math.isqrt(int(square * 4**_BITS)), 2**_BITS)
+    length = Fraction(math.isqrt(int(square * 4**_RADIAL_BITS)), 2**_RADIAL_BITS)
     noise = [Fraction(scale) * radius * z / length for z in normals]
     # each bit that was not drawn moves the radius, or the direction, by a part of 2^-192
-    off = scale * width * (1 + 2 * float(radius) * (1 + 1 / float(length))) * 2.0 ** (8 - _BITS)
-    return [Fraction(round(b * 2**300), 2**300) for b in noise], up(off, 64)
+    error = (
+        scale
+        * width
+        * (1 + 2 * float(radius) * (1 + 1 / float(length)))
+        * 2.0 ** (8 - _RADIAL_BITS)
+    )
+    return [Fraction(round(b * 2**300), 2**300) for b in noise], up(error, 64)
+
+
+# -----------------------------------------------------------------------------
+# The minimizer of a linear model's objective with noise, to a proven gradient.
+#
+# ``F(w) = sum_i f(x_i'w, y_i) + (ridge/2) |w|^2 + b'w``, rows x_i in the unit ball: integers n_i
+# times s. It is found in ``v = s w``, of which a float is two vectors of integers, so that scores
+# ``n_i'v`` are off by one rounding, and the sum of the slopes' parts is exact. What is left of the
+# gradient's error is each slope's own, which `Loss` bounds. F is ridge-strongly convex, so
+# ``|w - w*| <= |grad F(w)| / ridge``: a bound on the gradient is a bound on the distance, however
+# the point was found.
+#
+# The search takes Newton's steps, each to where F is least on its way, first for a large ridge,
+# which falls to the problem's own. Where floats cannot prove the gradient to be small (very many
+# rows), decimals do, from where the floats ended; where a Newton step finds nothing better, the
+# step is ``-M^-1 grad F``, ``M = ridge I + smoothness X'X``, with which F always falls. So the
+# tolerance is reached for any data.
+
+
+SLOPE_ERROR = 2.0**-48
+"""How far off a slope may be, as a part of the Lipschitz constant (`Loss.slope`)."""
+
+_NEWTON_STEPS = 200
+_PARTS = 3
+"""A slope is split into so many integers of WEIGHT_BITS bits each, whose sums are exact."""
+
+
+@frozen(eq=False)
+class Problem:
+    """The objective F of a linear model, with its noise.
+
+    Parameters
+    ----------
+    examples
+        The rows, shape (n, p); they are divided by their radius.
+    loss
+        f, a loss of one score, with `precise`.
+    ridge
+        Positive.
+    noise
+        b, exactly: p rational numbers.
+    """
+
+    examples: Examples
+    loss: Loss
+    ridge: float
+    noise: Point
+
+    @property
+    def scale(self) -> float:
+        """A number s for which a row of n steps is ``s n``, of norm at most 1."""
+        return down(self.examples.unit / self.examples.radius, 8)
+
+    def gradient(self, v: Floats) -> Gradient:
+        """Return the gradient at a point next to ``w = v / scale``, with a bound of its error."""
+        # v as two vectors of integers, times their steps: products with rows of integers are exact
+        high, coarse = to_steps(v[None])
+        low, fine = to_steps(v[None] - high * coarse)
+        limits = self.loss.constants()
+        top = math.ldexp(1.0, math.frexp(limits.lipschitz)[1])
+        score_total = 0.0
+
+        def slope_parts(where: slice, block: Floats) -> Floats:
+            nonlocal score_total
+            scores = (high @ block.T) * coarse + (low @ block.T) * fine
+            score_total += float(np.abs(scores).sum())
+            slopes = self.loss.slope(scores, self.examples.labels[where])[0]
+            remainder = slopes * (2.0**WEIGHT_BITS / top)
+            parts = np.empty((_PARTS, len(remainder)))
+            for k in range(_PARTS):
+                parts[k] = np.rint(remainder)
+                remainder = (remainder - parts[k]) * 2.0**WEIGHT_BITS
+            return parts
+
+        sums = weighted_sum(self.examples, slope_parts, _PARTS)
+        point = [Fraction(h) * Fraction(coarse) + Fraction(m) * Fraction(fine)
+                 for h, m in zip(high[0].tolist(), low[0].tolist(), strict=True)]  # fmt: skip
+        step = Fraction(self.scale) * Fraction(top)
+        total = [
+            sum((Fraction(int(sums[k][j])) / 2 ** (WEIGHT_BITS * (k + 1)) for k in range(_PARTS)),
+                Fraction()) * step
+            for j in range(len(point))
+        ]  # fmt: skip
+        exact = self._plus_linear_terms(total, point)
+        # each slope's own error, and what two roundings of its score move it by: the slope is
+        # `smoothness`-Lipschitz in the score, and rows have norm at most 1
+        slope_error = len(self.examples) * limits.lipschitz * SLOPE_ERROR
+        error = up(slope_error + limits.smoothness * 2 * UNIT * score_total, 1 << 20)
+        return Gradient(point, np.array([float(x) for x in exact]), error)
+
+    def precise_gradient(self, v: Point) -> Gradient:
+        """Return the gradient at ``w = v / scale``, computed in decimals of 80 digits."""
+        with localcontext(Context(prec=80)):
+            point = [Decimal(x.numerator) / Decimal(x.denominator) for x in v]
+            total = [Decimal(0)] * len(point)
+            for steps, label in zip(self.examples.steps, self.examples.labels, strict=True):
+                row = [Decimal(int(n)) for n in steps]
+                score = sum((n * a for n, a in zip(row, point, strict=True)), Decimal(0))
+                slope = self.loss.precise(score, Decimal(float(label)))
+                total = [t + slope * n for t, n in zip(total, row, strict=True)]
+        exact = self._plus_linear_terms([Fraction(t) * Fraction(self.scale) for t in total], v)
+        largest = float(max((abs(x) for x in point), default=Decimal(0)))
+        # 80 digits leave more than 60 of them after all sums; a row has fewer than 2^24 steps
+        error = len(self.examples) * (1 + largest * 2.0**24) * 1e-60
+        return Gradient(v, np.array([float(x) for x in exact]), error)
+
+    def _plus_linear_terms(self, total: Point, v: Point) -> Point:
+        """Return a sum of the rows' gradients plus ``ridge w + b``, exactly."""
+        ridge = Fraction(self.ridge) / Fraction(self.scale)
+        return [t + ridge * x + b for t, x, b in zip(total, v, self.noise, strict=True)]
+
+    def hessian(self, v: Floats) -> Floats:
+        """Return the second derivative by w at ``w = v / scale``, shape (p, p), in floats."""
+        at, labels = v[None] / self.scale, self.examples.labels
+        return self._weighted_gram(lambda rows, x: self.loss.second(at @ x.T, labels[rows])[0, 0])
+
+    def hessian_bound(self) -> Floats:
+        """Return ``M = ridge I + smoothness X'X``, shape (p, p), in floats: above every Hessian."""
+        smoothness = self.loss.constants().smoothness
+        return self._weighted_gram(lambda rows, x: np.full(len(x), smoothness))
+
+    def _weighted_gram(self, weights: Callable[[slice, Floats], Floats]) -> Floats:
+        """Return ``ridge I + sum_i weight_i x_i x_i'``."""
+        total = np.eye(self.examples.width) * self.ridge
+        for where, block in self.examples.blocks():
+            x = block * self.scale
+            total += (x * weights(where, x)[:, None]).T @ x
+        return total
+
+
+@frozen(eq=False)
+class Gradient:
+    """The gradient by w at ``w = point / scale``, off by at most ``error`` in l2 norm."""
+
+    point: Point
+    value: Floats
+    error: float
+
+    @property
+    def float_point(self) -> Floats:
+        """The point as floats, shape (p,)."""
+        return np.array([float(x) for x in self.point])
+
+    def norm_bound(self) -> float:
+        """Return an upper bound of the gradient's l2 norm."""
+        return up(float(np.linalg.norm(self.value)) + self.error, 1 << 20)
+
+
+def minimizer(problem: Problem, tolerance: float) -> Point:
+    """Return a point w at which the gradient is proven to be at most ``tolerance``, exactly."""
+    here = problem.gradient(np.zeros(problem.examples.width))
+    ridge = max(problem.ridge, len(problem.examples) * problem.loss.constants().smoothness)
+    while ridge > problem.ridge:  # with a ridge a quarter as large, the minimum is still near
+        easier = evolve(problem, ridge=ridge)
+        size = float(np.linalg.norm(here.float_point)) / problem.scale
+        here = _newton(easier, easier.gradient(here.float_point), ridge * (1 + size) / 32)
+        ridge /= 4
+    here = _newton(problem, problem.gradient(here.float_point), tolerance)
+    if here.norm_bound() <= tolerance:
+        return [x / Fraction(problem.scale) for x in here.point]
+    return _minimizer_in_decimals(problem, here.point, tolerance)
+
+
+def _newton(problem: Problem, here: Gradient, tolerance: float) -> Gradient:
+    """Return where Newton's steps end: at the tolerance, or where floats get no further."""
+
+    def after(point: Point, step: Floats) -> Gradient:
+        return problem.gradient(here.float_point - problem.scale * step)
+
+    for _ in range(_NEWTON_STEPS):
+        if here.norm_bound() <= tolerance:
+            break
+        step = _Inverse(problem.hessian(here.float_point), problem.ridge).times(here.value)
+        better = _line_search(here, step, after)
+        if better is None:
+            break
+        here = better
+    return here
+
+
+def _minimizer_in_decimals(problem: Problem, point: Point, tolerance: float) -> Point:
+    """Return the point by decimals: the steps of M alone would do, Newton's are quicker."""
+
+    def after(point: Point, step: Floats) -> Gradient:
+        scale = Fraction(problem.scale)
+        there = [x - scale * Fraction(float(m)) for x, m in zip(point, step, strict=True)]
+        return problem.precise_gradient([Fraction(round(x * 2**200), 2**200) for x in there])
+
+    fallback = _Inverse(problem.hessian_bound(), problem.ridge)
+    here = problem.precise_gradient(point)
+    while here.norm_bound() > tolerance:
+        newton = _Inverse(problem.hessian(here.float_point), problem.ridge)
+        better = _line_search(here, newton.times(here.value), after)
+        here = better or after(here.point, fallback.times(here.value))
+    return [x / Fraction(problem.scale) for x in here.point]
+
+
+def _line_search(
+    here: Gradient, step: Floats, after: Callable[[Point, Floats], Gradient]
+) -> Gradient | None:
+    """Return a point on the way to ``w - step`` where F is least, or with half the gradient.
+
+    F is convex, so its derivative along the way rises, and its sign says on which side the minimum
+    lies: bisection. None where 40 halvings find no better point.
+    """
+    low, high, t = 0.0, 1.0, 1.0
+    for _ in range(40):
+        there = after(here.point, t * step)
+        descent = float(there.value @ step)  # minus the derivative along the way
+        is_flat = 0 <= descent <= float(here.value @ step) / 2
+        if is_flat or there.norm_bound() <= here.norm_bound() / 2:
+            return there
+        if descent < 0:  # past the minimum
+            high = t
+        elif t == 1:  # F still falls at the end of the step
+            return there
+        else:
+            low = t
+        t = (low + high) / 2
+    return None
+
+
+class _Inverse:
+    """The inverse of a symmetric matrix whose eigenvalues are at least ``least``."""
+
+    def __init__(self, matrix: Floats, least: float) -> None:
+        values, self._basis = np.linalg.eigh(matrix)
+        self._values = np.maximum(values, least)
+
+    def times(self, vector: Floats) -> Floats:
+        """Return the inverse times a vector."""
+        return np.asarray(self._basis @ ((self._basis.T @ vector) / self._values))

@@ -1,4 +1,4 @@
-r"""Released bounds that later mechanisms may rely on: data-adaptive privacy made private.
+r"""Released bounds that later mechanisms may rely on: `LowerBound` and `UpperBound`.
 
 Let D, D' be neighbours, and f move by at most ``reach`` between them. What is released,
 
@@ -34,7 +34,7 @@ accountant need know that it happens inside of another release.
 References
 ----------
 Wang 2018 and Redberg, Zhu and Wang 2023 (private bounds on the data's own loss, then a calibrated
-mechanism). That a bound must hold for both data sets, and the theorem, are derived here.
+mechanism). That a bound must hold for both data sets, and the theorem, are proven here.
 """
 
 from __future__ import annotations
@@ -54,11 +54,14 @@ from adaptive_dp.mechanisms.additive import Gaussian
 from adaptive_dp.noise import lattice
 from adaptive_dp.noise.stream import Stream
 
-THEOREM = "Gaussian: Balle & Wang 2018, Thm 8; one-sided bound, derived in gaussian_bound.py"
+THEOREM = (
+    "Gaussian: Balle & Wang 2018, Thm 8; one-sided bound: proven in "
+    "adaptive_dp.mechanisms.released_bounds"
+)
 
 
-def probable(instance: Any, attribute: Any, value: Any) -> None:
-    """Refuse a failure that is no probability, or too small for a normal quantile."""
+def check_failure(instance: Any, attribute: Any, value: Any) -> None:
+    """Refuse a failure that is not a probability, or too small for a normal quantile."""
     if not (positive(value) and 1e-18 <= value < 0.5):
         raise DeclarationError(
             f"{type(instance).__name__}.failure must be a probability in [1e-18, 0.5), got "
@@ -66,7 +69,7 @@ def probable(instance: Any, attribute: Any, value: Any) -> None:
         )
 
 
-def _reach(instance: Any, attribute: Any, value: Any) -> None:
+def _check_reach(instance: Any, attribute: Any, value: Any) -> None:
     if not positive(value):
         raise DeclarationError(
             f"{type(instance).__name__}.reach must be a positive number, got {value!r}; give it "
@@ -75,59 +78,75 @@ def _reach(instance: Any, attribute: Any, value: Any) -> None:
 
 
 class _Bound(Mechanism):
-    """What both bounds share: all but the side of the value that they release."""
+    """All that both bounds share; they differ in the side of the value that they release."""
 
     norm: ClassVar[float] = 2
     theorem: ClassVar[str] = THEOREM
     sampler: ClassVar[str] = Gaussian.sampler
 
     sigma: float = noise_parameter("sigma")
-    failure: float = attrs.field(converter=number, validator=probable)
-    reach: float = attrs.field(converter=number, validator=_reach)
+    failure: float = attrs.field(converter=number, validator=check_failure)
+    reach: float = attrs.field(converter=number, validator=_check_reach)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the Gaussian's loss with the failure; distances above ``reach`` are refused."""
-        return self._failing(distance, GaussianLoss(distance / self.sigma))
+        return self._with_failure(distance, GaussianLoss(distance / self.sigma))
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
-        """Return the loss at ``distance`` and what rounding adds to it."""
-        return self._failing(distance, Gaussian(self.sigma).cost(distance, dimension, step))
+        """Return the loss at ``distance`` plus what rounding the value adds to it."""
+        return self._with_failure(distance, Gaussian(self.sigma).cost(distance, dimension, step))
 
     def deviation(self) -> float:
-        """Return sigma."""
+        """Return the standard deviation, sigma."""
         return self.sigma
 
-    def _margin(self) -> float:
+    def margin(self) -> float:
+        """Return by how much the release is moved to the safe side; see `margin`."""
         return margin(self.sigma, self.failure, self.reach)
 
-    def _failing(self, distance: float, noise: PrivacyLoss) -> PrivacyLoss:
-        """Return the loss at a distance that is reached over, from the noise's."""
-        if distance > self.reach * (1 + 1e-10):  # the margin is 1e-9 wider
+    def _with_failure(self, distance: float, noise: PrivacyLoss) -> PrivacyLoss:
+        """Return the noise's loss composed with the failure, by the theorem of the module."""
+        # beyond `reach` the bound need not hold for the neighbour, which the theorem rests on;
+        # the margin is wider by 1e-9, more than the tolerance here
+        if distance > self.reach * (1 + 1e-10):
             raise DeclarationError(
                 f"{type(self).__name__}(reach={self.reach:g}) cannot bound values "
                 f"{distance:g} apart; give it a reach of at least the query's sensitivity. In a "
-                "learner that follows the data, AdaOPS for one, it protects one row that comes or "
+                "learner that follows the data, such as AdaOPS, it protects one row that comes or "
                 "goes: use neighbors='add_remove' or 'zero_out' and rows_per_unit=1"
             )
         return Composite(((noise, 1), (Approximate(0.0, self.failure), 1)))
 
 
 class LowerBound(_Bound):
-    """Release a number that is below the query's value, for both of any two neighbours.
+    """Release a number that is below the query's value, at both of any two neighbouring data sets.
+
+    Released is ``f + N(0, sigma^2) - margin(sigma, failure, reach)``.
+
+    Privacy: the Gaussian mechanism's loss at ``mu = Delta / sigma``, and a delta of ``failure``,
+    paid once: then the losses of later mechanisms need hold only where the bound is right (the
+    theorem of this module).
 
     Parameters
     ----------
     sigma
         The noise's standard deviation, in the query's units.
     failure
-        The probability that it is not, in [1e-18, 0.5): part of the loss.
+        The probability that the number is not below the value, in [1e-18, 0.5).
     reach
-        At least the query's sensitivity.
+        At least the query's sensitivity, in its units.
+
+    Notes
+    -----
+    Noise: that of `Gaussian`, exact on a lattice; the margin covers its rounding.
 
     References
     ----------
-    Gaussian: Balle and Wang 2018, Thm 8. Wang 2018 and Redberg, Zhu and Wang 2023 (private bounds);
-    that the failure costs its probability once is the theorem in the module's docstring.
+    Gaussian: Balle and Wang 2018, Thm 8. Wang 2018 and Redberg, Zhu and Wang 2023 (private bounds).
+
+    See Also
+    --------
+    UpperBound : the other side.
 
     Examples
     --------
@@ -142,21 +161,37 @@ class LowerBound(_Bound):
     """
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
-        """Return the value with noise, less the margin."""
-        return Gaussian(self.sigma).release(value, stream) - self._margin()
+        """Return the value with noise, less the margin, in the value's shape."""
+        return Gaussian(self.sigma).release(value, stream) - self.margin()
 
 
 class UpperBound(_Bound):
-    """Release a number that is above the query's value, for both of any two neighbours.
+    """Release a number that is above the query's value, at both of any two neighbouring data sets.
+
+    Released is ``f + N(0, sigma^2) + margin(sigma, failure, reach)``.
+
+    Privacy: that of `LowerBound`.
 
     Parameters
     ----------
-    sigma, failure, reach
-        As for `LowerBound`.
+    sigma
+        The noise's standard deviation, in the query's units.
+    failure
+        The probability that the number is not above the value, in [1e-18, 0.5).
+    reach
+        At least the query's sensitivity, in its units.
+
+    Notes
+    -----
+    Noise: that of `Gaussian`, exact on a lattice; the margin covers its rounding.
 
     References
     ----------
-    As of `LowerBound`.
+    Those of `LowerBound`.
+
+    See Also
+    --------
+    LowerBound : the other side.
 
     Examples
     --------
@@ -168,19 +203,21 @@ class UpperBound(_Bound):
         ...
     adaptive_dp.graph.errors.DeclarationError: UpperBound(reach=1) cannot bound values 2 apart;
     give it a reach of at least the query's sensitivity. In a learner that follows the data,
-    AdaOPS for one, it protects one row that comes or goes: use neighbors='add_remove' or
+    such as AdaOPS, it protects one row that comes or goes: use neighbors='add_remove' or
     'zero_out' and rows_per_unit=1
     """
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
-        """Return the value with noise and the margin."""
-        return Gaussian(self.sigma).release(value, stream) + self._margin()
+        """Return the value with noise, plus the margin, in the value's shape."""
+        return Gaussian(self.sigma).release(value, stream) + self.margin()
 
 
 def margin(sigma: float, failure: float, reach: float) -> float:
     """Return ``reach + q sigma``, rounded up; q the normal quantile that ``failure`` exceeds.
 
-    A step of the noise's lattice is added: value and noise are each rounded by half of one.
+    With it ``P(X > f(D)) <= failure`` for the release X of a `LowerBound`, at D and at any D' whose
+    value is within ``reach``. A step of the noise's lattice is added, since value and noise are
+    each rounded by half of one, and 1e-9 of the whole for the rounding of this sum.
 
     Examples
     --------

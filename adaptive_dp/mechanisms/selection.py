@@ -24,7 +24,7 @@ from adaptive_dp.noise.continuous import is_nonnegative_sum, laplace
 from adaptive_dp.noise.stream import Stream
 
 # -----------------------------------------------------------------------------
-# What the mechanisms that choose have in common: scores as exact numbers, and their cost.
+# What the mechanisms that choose share: scores as exact numbers, and the epsilon of their moves.
 
 
 Floats = NDArray[np.float64]
@@ -32,48 +32,58 @@ Floats = NDArray[np.float64]
 EXACT_CHOICE = "exact: rational arithmetic where 64 bits of randomness do not decide"
 
 
-def finite(values: Any) -> Floats:
-    """Return scores in one row, finite: NaN counts as 0, infinite ones as the largest floats."""
-    most = sys.float_info.max
-    return np.nan_to_num(np.ravel(values), nan=0.0, posinf=most, neginf=-most)
+def finite_scores(values: Any) -> Floats:
+    """Return the scores as one row of finite numbers, whatever the data.
 
-
-def gaps(scores: Floats, scale: float) -> tuple[Floats, Callable[[int], Fraction]]:
-    """Return ``(max q - q_i) / scale`` as floats, and exactly by index.
-
-    Each float is rounded twice, off by less than 2^-51 of itself; past the largest it is infinite.
+    NaN counts as 0, infinite scores as the largest floats.
     """
-    top = float(scores.max())
+    largest = sys.float_info.max
+    return np.nan_to_num(np.ravel(values), nan=0.0, posinf=largest, neginf=-largest)
+
+
+def scaled_gaps(scores: Floats, scale: float) -> tuple[Floats, Callable[[int], Fraction]]:
+    """Return ``(max q - q_i) / scale`` as floats, and as a function from i to the exact number.
+
+    Each float is rounded twice, so it is off by less than 2^-51 of itself; past the largest float
+    it is infinite. The samplers in `adaptive_dp.noise` decide by the floats where these suffice,
+    and else by the exact numbers.
+    """
+    best = float(scores.max())
     with np.errstate(over="ignore", under="ignore"):
-        near = (top - scores) / float(scale)
+        gaps = (best - scores) / float(scale)
 
-    def exact(index: int) -> Fraction:
-        return (Fraction(top) - Fraction(float(scores[index]))) / Fraction(scale)
+    def exact_gap(index: int) -> Fraction:
+        return (Fraction(best) - Fraction(float(scores[index]))) / Fraction(scale)
 
-    return near, exact
+    return gaps, exact_gap
 
 
-def widest(distance: float, span: float | None) -> float:
-    """Return the span: never more than twice the distance, and that where it is not known."""
+def span_bound(distance: float, span: float | None) -> float:
+    """Return the span, the most by which the moves of two scores differ.
+
+    It is at most twice the distance, one score moving up and the other down, and that where no
+    span is known.
+    """
     return 2 * distance if span is None else min(span, 2 * distance)
 
 
-def cost(distance: float, span: float | None, scale: float) -> float:
+def span_epsilon(distance: float, span: float | None, scale: float) -> float:
     """Return ``span / scale``, rounded up."""
-    return ceiling(Fraction(widest(distance, span)) / Fraction(scale))
+    return ceiling(Fraction(span_bound(distance, span)) / Fraction(scale))
 
 
 # -----------------------------------------------------------------------------
-# The exponential mechanism: choosing one of finitely many candidates by its score.
+# The mechanisms that choose one of finitely many candidates.
 
 
 class Exponential(Mechanism):
-    """Choose coordinate i with probability proportional to ``e^{q_i / b}``.
+    """Choose candidate i with probability proportional to ``e^{q_i / b}``, q_i its score.
 
-    The log-ratio of neighbours' probabilities is what q_i moves by over b, plus what the
-    normaliser moves by, which is the same for all i. So it has a range of ``epsilon = s / b``,
-    where s is the span: no two scores move farther apart. That is at most 2 Delta, and Delta where
-    all scores move the same way, as counts do under add/remove.
+    Privacy: the loss has a bounded range of ``epsilon = s / b``, where s is the span, the most by
+    which the moves of two scores differ. The log-ratio of neighbours' probabilities is what q_i
+    moves by over b, plus what the normaliser moves by, which is the same for all i. The span is at
+    most 2 Delta, Delta the sensitivity in the maximum norm, and at most Delta where all scores move
+    the same way, as counts do under add/remove.
 
     Parameters
     ----------
@@ -81,10 +91,19 @@ class Exponential(Mechanism):
         b, in the units of the scores. For scores that move by at most Delta, ``b = 2 Delta /
         epsilon`` is the mechanism that is commonly written ``e^{epsilon q / (2 Delta)}``.
 
+    Notes
+    -----
+    Noise: `adaptive_dp.noise.choice.choose` inverts a uniform number; its law is exact.
+
     References
     ----------
     McSherry and Talwar 2007, Thm 6; Durfee and Rogers 2019 (bounded range); Dong, Durfee and
     Rogers 2020 (its composition).
+
+    See Also
+    --------
+    PermuteAndFlip : a better expected score for a single choice.
+    QuantileExponential : the same on an interval of numbers.
 
     Examples
     --------
@@ -103,37 +122,46 @@ class Exponential(Mechanism):
     scale: float = noise_parameter("b", default=IN_PROPORTION)
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
-        """Return the chosen index."""
-        exponents, exact = gaps(finite(value), self.scale)
-        one = np.ones(len(exponents), dtype=np.int64)
-        return np.array(choose(exponents, exact, one, stream))
+        """Return the index of the chosen candidate, shape ()."""
+        return np.array(_choose_by_score(finite_scores(value), self.scale, stream))
 
     def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
-        """Return the loss between scores that move by at most ``distance``, apart by ``span``."""
-        return BoundedRange(cost(distance, span, self.scale))
+        """Return the loss of scores that move by at most ``distance``, and apart by ``span``."""
+        return BoundedRange(span_epsilon(distance, span, self.scale))
 
 
-# -----------------------------------------------------------------------------
-# Permute-and-flip: choosing a candidate, never worse than the exponential mechanism.
+def _choose_by_score(scores: Floats, scale: float, stream: Stream) -> int:
+    """Return i with probability proportional to ``e^{q_i / scale}``."""
+    gaps, exact_gap = scaled_gaps(scores, scale)
+    return choose(gaps, exact_gap, np.ones(len(gaps), dtype=np.int64), stream)
 
 
 class PermuteAndFlip(Mechanism):
-    """Take candidates in random order, each with probability ``e^{(q_i - max q) / b}``.
+    """Look at candidates in random order; choose each with probability ``e^{(q_i - max q) / b}``.
 
-    The expected score is never below that of `Exponential` at the same pure ``epsilon = s / b``
-    (s the span of the scores' moves, at most 2 Delta). It has no bounded range, though: over many
-    choices, or at a delta, the exponential mechanism composes better.
+    Privacy: pure ``epsilon = s / b``, where s is the span, the most by which the moves of two
+    scores differ (at most 2 Delta). The expected score is never below that of `Exponential` at the
+    same epsilon. The loss has no bounded range, though: over many choices, or at a delta, the
+    exponential mechanism composes better.
 
     Parameters
     ----------
     scale
         b, in the units of the scores.
 
+    Notes
+    -----
+    Noise: `adaptive_dp.noise.bernoulli.permutation` and ``first_success``, whose laws are exact.
+
     References
     ----------
     McKenna and Sheldon 2020, Thm 1 (privacy) and Thm 2 (utility). For the span instead of
     2 Delta see the proof in `accountants.losses.selection`: it holds the others' noise fixed, and
     no candidate's lead moves by more than the span.
+
+    See Also
+    --------
+    Exponential : composes better over many choices.
 
     Examples
     --------
@@ -150,39 +178,35 @@ class PermuteAndFlip(Mechanism):
     scale: float = noise_parameter("b", default=IN_PROPORTION)
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
-        """Return the chosen index."""
-        return np.array(permuted(value, self.scale, stream))
+        """Return the index of the chosen candidate, shape ()."""
+        return np.array(_permute_and_flip(finite_scores(value), self.scale, stream))
 
     def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
-        """Return the loss between scores that move by at most ``distance``, apart by ``span``."""
-        return PermuteAndFlipLoss(cost(distance, span, self.scale))
+        """Return the loss of scores that move by at most ``distance``, and apart by ``span``."""
+        return PermuteAndFlipLoss(span_epsilon(distance, span, self.scale))
 
 
-def permuted(value: NDArray[Any], scale: float, stream: Stream) -> int:
-    """Return the index that permute-and-flip chooses."""
-    exponents, exact = gaps(finite(value), scale)
-    order = permutation(len(exponents), stream)
-    return int(order[first_success(exponents[order], lambda i: exact(int(order[i])), stream)])
-
-
-# -----------------------------------------------------------------------------
-# Report noisy max: the index of the largest score after noise.
+def _permute_and_flip(scores: Floats, scale: float, stream: Stream) -> int:
+    """Return the index that permute-and-flip chooses (McKenna and Sheldon 2020, Alg. 1)."""
+    gaps, exact_gap = scaled_gaps(scores, scale)
+    order = permutation(len(gaps), stream)
+    return int(order[first_success(gaps[order], lambda i: exact_gap(int(order[i])), stream)])
 
 
 _NOISES = ("laplace", "gumbel", "exponential")
 
 
-def _known(instance: Any, attribute: attrs.Attribute[str], value: str) -> None:
+def _check_noise(instance: Any, attribute: attrs.Attribute[str], value: str) -> None:
+    """Refuse the name of a noise that `NoisyMax` does not draw."""
     if value not in _NOISES:
         raise DeclarationError(f"NoisyMax.noise must be one of {', '.join(_NOISES)}, got {value!r}")
 
 
 class NoisyMax(Mechanism):
-    """Add noise of scale b to each score, and release which is the largest; nothing else.
+    """Add noise of scale b to each score, and release only which is the largest: report noisy max.
 
-    ``epsilon = s / b``, s the span of the scores' moves: at most 2 Delta, and Delta where all move
-    the same way. Gumbel noise gives the law of `Exponential`, exponential noise that of
-    `PermuteAndFlip`, and they are drawn so.
+    Privacy: ``epsilon = s / b``, where s is the span, the most by which the moves of two scores
+    differ: at most 2 Delta, and at most Delta where all move the same way.
 
     Parameters
     ----------
@@ -192,10 +216,20 @@ class NoisyMax(Mechanism):
         ``"laplace"``, ``"gumbel"`` or ``"exponential"``; the last is the most useful for one
         choice, Gumbel's composes the best.
 
+    Notes
+    -----
+    Noise: Laplace noise is drawn from `adaptive_dp.noise.continuous`, as many bits of it as the
+    comparison needs, so the law is exact. Gumbel noise gives the law of `Exponential`, exponential
+    noise that of `PermuteAndFlip` (Ding et al. 2021), and they are drawn as these.
+
     References
     ----------
     Dwork and Roth 2014, Claim 3.9; Durfee and Rogers 2019, Lemma 4.2; Ding, Kifer, Saghaian,
     Steinke, Wang, Xiao and Zhang 2021. The proof for the span is at `accountants.losses.selection`.
+
+    See Also
+    --------
+    Exponential, PermuteAndFlip : the same laws as with Gumbel and exponential noise.
 
     Examples
     --------
@@ -215,31 +249,33 @@ class NoisyMax(Mechanism):
     sampler: ClassVar[str] = f"report noisy max, {EXACT_CHOICE}"
 
     scale: float = noise_parameter("b", default=IN_PROPORTION)
-    noise: str = attrs.field(default="laplace", validator=_known)
+    noise: str = attrs.field(default="laplace", validator=_check_noise)
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
-        """Return the chosen index."""
-        scores = finite(value)
+        """Return the index of the largest score after noise, shape ()."""
+        scores = finite_scores(value)
         if self.noise == "exponential":
-            return np.array(permuted(scores, self.scale, stream))
-        if self.noise == "laplace":
-            return np.array(_largest(scores, self.scale, stream))
-        one = np.ones(len(scores), dtype=np.int64)
-        return np.array(choose(*gaps(scores, self.scale), one, stream))
+            return np.array(_permute_and_flip(scores, self.scale, stream))
+        if self.noise == "gumbel":
+            return np.array(_choose_by_score(scores, self.scale, stream))
+        return np.array(_laplace_argmax(scores, self.scale, stream))
 
     def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
-        """Return the loss between scores that move by at most ``distance``, apart by ``span``."""
-        apart = widest(distance, span)
-        return report_noisy_max(self.scale, apart, noise=self.noise, monotone=True)
+        """Return the loss of scores that move by at most ``distance``, and apart by ``span``."""
+        # monotone scores of sensitivity s have the span s, and the loss s / b
+        sensitivity = span_bound(distance, span)
+        return report_noisy_max(self.scale, sensitivity, noise=self.noise, monotone=True)
 
 
-def _largest(scores: Floats, scale: float, stream: Stream) -> int:
+def _laplace_argmax(scores: Floats, scale: float, stream: Stream) -> int:
     """Return the index of the largest of ``score + scale * Laplace``, compared exactly."""
-    noisy = [(score, laplace(stream)) for score in scores.tolist()]
+    candidates = [(score, laplace(stream)) for score in scores.tolist()]
     best = 0
-    for i, (score, noise) in enumerate(noisy):
-        value, lead = noisy[best]
-        if i and not is_nonnegative_sum((value, -score), ((scale, lead), (-scale, noise))):
+    for i, (score, noise) in enumerate(candidates):
+        best_score, best_noise = candidates[best]
+        # the best so far stays while its noisy score less this one's is not negative
+        terms = ((scale, best_noise), (-scale, noise))
+        if i and not is_nonnegative_sum((best_score, -score), terms):
             best = i
     return best
 
@@ -248,27 +284,39 @@ def _largest(scores: Floats, scale: float, stream: Stream) -> int:
 # The exponential mechanism on an interval, for scores that are constant between data points.
 
 
-POINTS = 30
-"""The interval is cut into at least 2^30 steps, where floats are as fine as that."""
+GRID_BITS = 30
+"""An interval is cut into at least 2^30 steps, where floats are as fine as that."""
 
 
 class QuantileExponential(Mechanism):
-    """Choose a point t of a grid on [lower, upper], in proportion to ``e^{q(t) / b}``.
+    """Choose a number t of an interval, such as a median, with probability ~ ``e^{q(t) / b}``.
 
-    The grid's step is a power of two that the declared bounds alone determine: about 2^-30 of the
-    width. The chance of an interval between data points is the number of grid points in it, a whole
-    number, times ``e^{q/b}``; inside of it all points are equal. So the law is exact, and every
-    point has a positive chance, whatever the data: the same numbers are reached by neighbours.
-    The loss is that of `Exponential`: ``epsilon = 2 Delta / b``.
+    Privacy: that of `Exponential`: a bounded range of ``epsilon = s / b``, where s is the span of
+    the moves of q, at most 2 Delta.
 
     Parameters
     ----------
     scale
-        b, in the units of the score: ranks, for a quantile.
+        b, in the units of the score q: ranks, for a quantile.
+
+    Notes
+    -----
+    Numbers are the points of a grid in [lower, upper], the declared bounds, which alone determine
+    its step: a power of two, about 2^-30 of the width. Between two data points q is constant, so
+    the probability of such an interval is proportional to the number of its grid points times
+    ``e^{q/b}``, and inside of it all points are equally likely. Every grid point has a positive
+    probability, whatever the data: neighbours reach the same numbers.
+
+    Noise: `adaptive_dp.noise.choice.choose`, then a uniform integer from `_uniform_below`; both
+    laws are exact.
 
     References
     ----------
     McSherry and Talwar 2007, Thm 6; Smith 2011, Alg. 2 (of quantiles, by intervals).
+
+    See Also
+    --------
+    Exponential : a choice among candidates that can be listed.
 
     Examples
     --------
@@ -285,37 +333,44 @@ class QuantileExponential(Mechanism):
     scale: float = noise_parameter("b", default=IN_PROPORTION)
 
     def release(self, value: Ranked, stream: Stream) -> NDArray[Any]:
-        """Return the chosen point."""
+        """Return the chosen number, shape ()."""
         edges, scores = value.steps()
-        unit, first, last = points(float(edges[0]), float(edges[-1]))
-        if first > last:  # no point of the grid is inside: as the bounds alone decide
+        unit, first, last = grid_points(float(edges[0]), float(edges[-1]))
+        if first > last:  # no grid point lies inside; the declared bounds alone decide that
             return np.array(float(edges[0]))
+        # interval i holds the grid points (ends[i], ends[i + 1]]; the first holds `first` too
         ends = np.floor(edges / unit).astype(np.int64)
         ends[0] = first - 1
         counts = np.diff(ends)
-        some = np.flatnonzero(counts)
-        exponents, exact = gaps(finite(scores)[some], self.scale)
-        found = some[choose(exponents, exact, counts[some], stream)]
-        return np.array((int(ends[found]) + 1 + _below(int(counts[found]), stream)) * unit)
+        # an interval without grid points has no weight; an exact choice needs positive counts
+        occupied = np.flatnonzero(counts)
+        gaps, exact_gap = scaled_gaps(finite_scores(scores)[occupied], self.scale)
+        interval = occupied[choose(gaps, exact_gap, counts[occupied], stream)]
+        within = _uniform_below(int(counts[interval]), stream)
+        return np.array((int(ends[interval]) + 1 + within) * unit)
 
     def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
-        """Return the loss between scores that move by at most ``distance``."""
-        return BoundedRange(cost(distance, span, self.scale))
+        """Return the loss of scores that move by at most ``distance``, and apart by ``span``."""
+        return BoundedRange(span_epsilon(distance, span, self.scale))
 
 
-def points(lower: float, upper: float) -> tuple[float, int, int]:
+def grid_points(lower: float, upper: float) -> tuple[float, int, int]:
     """Return the grid's step, and the first and last of its multiples in [lower, upper].
 
     No multiple is more than 2^53 steps from 0, so that each is a float.
     """
-    unit = max(step(upper - lower, POINTS), step(max(abs(lower), abs(upper)), 52))
+    unit = max(step(upper - lower, GRID_BITS), step(max(abs(lower), abs(upper)), 52))
     first, last = math.ceil(Fraction(lower) / Fraction(unit)), math.floor(upper / unit)
     return unit, first, last
 
 
-def _below(count: int, stream: Stream) -> int:
-    """Return a uniform whole number below ``count``, at most 2^64: of words in whole multiples."""
-    whole = (2**64 // count) * count
-    while (found := int(stream.words(1)[0])) >= whole:
+def _uniform_below(count: int, stream: Stream) -> int:
+    """Return a uniform integer in [0, count), for a count of at most 2^64.
+
+    A word is drawn again where it lies above the last multiple of ``count``, so that all residues
+    are equally likely.
+    """
+    limit = (2**64 // count) * count
+    while (word := int(stream.words(1)[0])) >= limit:
         pass
-    return found % count
+    return word % count

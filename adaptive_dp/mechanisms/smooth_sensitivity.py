@@ -1,4 +1,18 @@
-"""Noise in proportion to the smooth sensitivity: Laplace, Student's t, Cauchy, log-normal."""
+"""Noise in proportion to the smooth sensitivity: Laplace, Student's t, Cauchy, log-normal.
+
+These mechanisms release ``f(x) + S(x)/a Z`` with S a beta-smooth sensitivity of f
+(`LocalSensitivity.smooth`; Nissim, Raskhodnikova and Smith 2007, Def. 2.2) and Z a draw of a fixed
+law: noise is small where the data are stable, and its scale does not show how stable they are.
+
+The common step of their proofs: neighbours have ``S(x') = e^b S(x)`` with ``|b| <= beta``, and
+``|f(x) - f(x')|`` is at most both S(x) and S(x'). So, in units of ``S(x)/a``, the two outputs are
+the pair
+
+    Z  against  e^b Z + s,   |b| <= beta,  |s| <= a min(1, e^b),
+
+which is said to be *stretched* by e^b and *shifted* by s. Each mechanism is a law of Z with the
+(a, beta) that the loss of this pair allows.
+"""
 
 from __future__ import annotations
 
@@ -13,148 +27,143 @@ from numpy.typing import NDArray
 from accountants import Approximate, PrivacyLoss, Pure, ZeroConcentrated
 from accountants.numerics import up
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.mechanism import SLACK, Mechanism, Stability, budget_parameter
+from adaptive_dp.graph.mechanism import SLACK, LocalSensitivity, Mechanism, budget_parameter
 from adaptive_dp.graph.values import POSITIVE, number, positive
 from adaptive_dp.noise.stream import FLOAT_SAMPLER, Stream
 
 # -----------------------------------------------------------------------------
-# Releasing a number on a grid in declared bounds, so that its low bits tell nothing.
+# Rounding to a grid inside declared bounds, so that low bits tell nothing.
 #
-# Where the scale of noise follows the data, so do the numbers that float noise can reach. So what
-# is released is rounded to a power of two that the bounds alone determine, clamped to them, and
-# with probability 2^-32 is any point of the grid instead: each point can then be released whatever
-# the data. All three are post-processing.
+# Where the scale of noise depends on the data, so do the numbers that float noise can reach. So
+# what is released is rounded to a power of two that the bounds alone determine, clamped to them,
+# and with probability 2^-32 is any point of the grid instead: each point can then be released
+# whatever the data. All three are post-processing.
 
 
-ANY = 2.0**-32
-"""How often any point of the grid is released."""
+UNIFORM_PROBABILITY = 2.0**-32
+"""The probability that a uniform point of the grid is released in place of the nearest one."""
 
 
-def step(lower: float, upper: float) -> float:
+def grid_step(lower: float, upper: float) -> float:
     """Return the grid's step: between 2^-31 and 2^-30 of the width, or 2^-50 of the bounds."""
-    wide = max((upper - lower) * 2.0**-30, max(abs(lower), abs(upper)) * 2.0**-50)
-    return math.ldexp(1.0, max(-1022, math.frexp(wide)[1] - 1)) if wide > 0 else 1.0
+    size = max((upper - lower) * 2.0**-30, max(abs(lower), abs(upper)) * 2.0**-50)
+    return math.ldexp(1.0, max(-1022, math.frexp(size)[1] - 1)) if size > 0 else 1.0
 
 
-def on_grid(number: float, lower: float, upper: float, stream: Stream) -> NDArray[np.float64]:
+def round_to_grid(number: float, lower: float, upper: float, stream: Stream) -> NDArray[np.float64]:
     """Return a number rounded to the grid inside the bounds, or rarely any point of it.
 
-    Where the bounds hold no point of the grid it is the one next to 0 that they are nearest to.
+    Where no point of the grid lies in the bounds it is the one next to 0 that they are nearest to.
     """
-    unit = step(lower, upper)
-    low, high = math.ceil(lower / unit), math.floor(upper / unit)
-    if low > high:
-        low = high = int(lower / unit)
+    unit = grid_step(lower, upper)
+    first, last = math.ceil(lower / unit), math.floor(upper / unit)
+    if first > last:
+        first = last = int(lower / unit)
     if math.isnan(number):
         number = lower
     nearest = round(min(max(number, lower), upper) / unit)
-    any_point = low + _below(high - low + 1, stream)
-    chosen = any_point if bool(stream.bernoulli(ANY, 1)[0]) else min(max(nearest, low), high)
+    uniform = first + _nearly_uniform_below(last - first + 1, stream)
+    is_uniform = bool(stream.bernoulli(UNIFORM_PROBABILITY, 1)[0])
+    chosen = uniform if is_uniform else min(max(nearest, first), last)
     return np.array(chosen * unit)
 
 
-def _below(count: int, stream: Stream) -> int:
-    """Return a uniform whole number below ``count``, which is below 2^52, to within 2^-64."""
+def _nearly_uniform_below(count: int, stream: Stream) -> int:
+    """Return an integer of [0, count), uniform to within 2^-64, for a count below 2^52."""
     return int(stream.words(1)[0]) * count >> 64
 
 
 # -----------------------------------------------------------------------------
-# Uniform numbers in (0, 1) with 53 bits however small they are: for the tails of heavy noise.
+# What the mechanisms share: budgets, noise, group privacy, parameters.
 
 
-DEEPEST = 320
-"""Numbers below 2^-320 are drawn with that exponent."""
+DEEPEST_EXPONENT = 320
+"""Uniform numbers below 2^-320 are drawn with that exponent."""
 
 
 def fine_uniform(stream: Stream) -> float:
-    """Return a uniform number of (0, 1), rounded down to 53 significant bits.
+    """Return a uniform number of (0, 1), rounded down to 53 significant bits however small it is.
 
-    The exponent is how many coins came up tails before the first head: a uniform number of k
-    fixed bits has no small values of its own, and noise made of it no tail beyond them.
+    The exponent is the number of leading zero bits of an endless sequence of random bits. A
+    uniform number of k fixed bits has no values below 2^-k, and noise made of it no tail beyond
+    those.
     """
     first, second = stream.words(2).tolist()
     zeros = 64 - first.bit_length()
-    while not first and zeros < DEEPEST:
+    while not first and zeros < DEEPEST_EXPONENT:
         first = int(stream.words(1)[0])
         zeros += 64 - first.bit_length()
     return math.ldexp(float(2**52 + (second >> 12)), -53 - zeros)
 
 
-# -----------------------------------------------------------------------------
-# What the mechanisms share whose noise follows the smooth sensitivity.
-#
-# They release ``f(x) + S(x)/a Z`` with S a beta-smooth sensitivity (`Stability.smooth`). For
-# neighbours ``S(x') = e^b S(x)`` with ``|b| <= beta``, and ``|f(x) - f(x')|`` is at most both
-# S(x) and S(x'). So, in units of ``S(x)/a``, the pair of outputs is
-#
-#     Z  against  e^b Z + s,   |b| <= beta,  |s| <= a min(1, e^b),
-#
-# and a mechanism is a law of Z with the (a, beta) that this pair's loss allows.
+MIN_EPSILON, MAX_EPSILON = 1e-9, 50.0
+"""Noise is made for an epsilon between these."""
 
 
-LEAST, MOST = 1e-9, 50.0
-"""Budgets outside of these are used as if they were the nearest of them."""
-
-
-def usable(epsilon: float) -> float:
-    """Return the epsilon that noise is made for: at most what is paid, `paid`."""
-    return min(max(epsilon, LEAST), MOST)
+def noise_epsilon(epsilon: float) -> float:
+    """Return the epsilon that noise is made for: at most `charged_epsilon`."""
+    return min(max(epsilon, MIN_EPSILON), MAX_EPSILON)
 
 
 def charged_epsilon(epsilon: float) -> float:
-    """Return the epsilon that is charged: at least what noise is made for."""
-    return max(epsilon, LEAST)
+    """Return the epsilon that the loss charges: at least `noise_epsilon`."""
+    return max(epsilon, MIN_EPSILON)
 
 
-def noisy(
-    value: Stability, beta: float, shift: float, draw: Callable[[Stream], float], stream: Stream
+def add_noise(
+    value: LocalSensitivity,
+    beta: float,
+    shift: float,
+    draw: Callable[[Stream], float],
+    stream: Stream,
 ) -> NDArray[np.float64]:
     """Return ``f + S/a Z`` on the grid of the bounds, with ``a = shift`` and Z from ``draw``.
 
     S is at least the grid's step, which keeps it smooth. It is too large by at most a relative
-    `SLACK`; the callers make room for that in beta (`room`).
+    `SLACK`; the callers make room for that in beta (`computed_smoothness`).
     """
     lower, upper = value.lower, value.upper
-    spread = value.smooth(beta, least=step(lower, upper))
-    return on_grid(value.value + spread * (draw(stream) / shift), lower, upper, stream)
+    sensitivity = value.smooth(beta, least=grid_step(lower, upper))
+    noisy = value.value + sensitivity * (draw(stream) / shift)
+    return round_to_grid(noisy, lower, upper, stream)
 
 
-def room(beta: float) -> float:
-    """Return the smoothness that a computed S has: beta, and twice its own error."""
+def computed_smoothness(beta: float) -> float:
+    """Return the smoothness of a computed S: beta, and the errors of S at both neighbours."""
     return (beta + 2 * SLACK) * (1 + SLACK)
 
 
-def steps_loss(loss: PrivacyLoss, distance: float) -> PrivacyLoss:
-    """Return the loss where ``distance`` rows change, by the group privacy of ``loss`` for one.
+def group_loss(loss: PrivacyLoss, distance: float) -> PrivacyLoss:
+    """Return the loss where ``distance`` rows change, by group privacy from ``loss`` for one row.
 
     The distance arrives rounded up by a few units in the last place.
     """
-    size = math.ceil(distance * (1 - 1e-12))
-    return loss.grouped(size) if size > 0 else Pure(0.0)
+    rows = math.ceil(distance * (1 - 1e-12))
+    return loss.grouped(rows) if rows > 0 else Pure(0.0)
 
 
-def failure_parameter() -> Any:
-    """Declare a failure probability, strictly between 0 and 1; calibration leaves it alone."""
+def delta_parameter() -> Any:
+    """Declare a delta, from 1e-60 to below 1; calibration leaves it alone."""
     return attrs.field(
-        converter=number, validator=_failure, metadata={"symbol": "delta", "role": "budget"}
+        converter=number, validator=_check_delta, metadata={"symbol": "delta", "role": "budget"}
     )
 
 
-def _failure(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    real = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (real and 1e-60 <= value < 1):
+def _check_delta(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (is_number and 1e-60 <= value < 1):
         raise DeclarationError(
             f"{type(instance).__name__}.{attribute.name} must be a probability from 1e-60 on, "
             f"below 1, got {value!r}; it is declared, not calibrated: 1e-7, say"
         )
 
 
-def declared_parameter(symbol: str) -> Any:
-    """Declare a positive parameter that costs nothing, so that calibration leaves it alone."""
-    return attrs.field(converter=number, validator=_declared, metadata={"symbol": symbol})
+def public_parameter(symbol: str) -> Any:
+    """Declare a positive public parameter that costs nothing; calibration leaves it alone."""
+    return attrs.field(converter=number, validator=_check_public, metadata={"symbol": symbol})
 
 
-def _declared(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+def _check_public(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
     if not positive(value):
         raise DeclarationError(
             f"{type(instance).__name__}.{attribute.name} must be a {POSITIVE}, got {value!r}; it "
@@ -162,7 +171,7 @@ def _declared(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> Non
         )
 
 
-def flag(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+def check_bool(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
     """Refuse what is neither True nor False."""
     if not isinstance(value, bool):
         raise DeclarationError(
@@ -171,11 +180,69 @@ def flag(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
 
 
 # -----------------------------------------------------------------------------
-# Laplace noise in proportion to the smooth sensitivity: (epsilon, delta), with light tails.
+# Laplace noise: (epsilon, delta), with light tails.
 
 
-def failure(epsilon: float, beta: float, shift: float) -> float:
-    r"""Return the exact worst delta at epsilon of the pair of `smooth`, for Laplace noise.
+class SmoothLaplace(Mechanism):
+    """Add Laplace noise in proportion to the smooth sensitivity: (epsilon, delta), light tails.
+
+    Released is ``f + S/a Z`` with ``a = epsilon / 2``, Z of density ``e^{-|z|}/2`` and S the smooth
+    sensitivity at ``beta = laplace_smoothness(epsilon, delta)``, about ``epsilon / (2
+    log(1/delta))``.
+
+    Privacy: (epsilon, delta) for one changed row, by `laplace_delta`; groups for more.
+
+    Parameters
+    ----------
+    epsilon
+        In nats.
+    delta
+        From 1e-60 to below 1.
+
+    Notes
+    -----
+    Noise: `laplace_draw`, in float64 with full relative precision in the tails, then rounded to a
+    grid of the declared bounds (`round_to_grid`).
+
+    References
+    ----------
+    Nissim, Raskhodnikova and Smith 2007, section 2.2 (``beta = eps / (2 log(2/delta))``); the exact
+    delta is derived in `laplace_delta`.
+
+    See Also
+    --------
+    SmoothStudent, SmoothCauchy : a pure epsilon, with heavier tails.
+
+    Examples
+    --------
+    >>> SmoothLaplace(epsilon=1.0, delta=1e-6).loss(distance=1)
+    Approximate(epsilon=1.0, delta=1e-06)
+    """
+
+    norm: ClassVar[float] = 0
+    input_type: ClassVar[type] = LocalSensitivity
+    theorem: ClassVar[str] = (
+        "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; exact delta of shifted and stretched "
+        "Laplace laws"
+    )
+    sampler: ClassVar[str] = f"Laplace, {FLOAT_SAMPLER}, rounded to a grid of the bounds"
+
+    epsilon: float = budget_parameter("epsilon")
+    delta: float = delta_parameter()
+
+    def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
+        """Return the value with noise, on a grid inside its bounds, shape ()."""
+        epsilon = noise_epsilon(self.epsilon)
+        beta = laplace_smoothness(epsilon, self.delta)
+        return add_noise(value, beta, epsilon / 2, laplace_draw, stream)
+
+    def loss(self, distance: float) -> PrivacyLoss:
+        """Return the loss of ``distance`` changed rows."""
+        return group_loss(Approximate(charged_epsilon(self.epsilon), self.delta), distance)
+
+
+def laplace_delta(epsilon: float, beta: float, shift: float) -> float:
+    r"""Return the exact worst delta at epsilon of the pair of the module, for Laplace noise.
 
     Let the laws be Lap(0, 1), Q, and Lap(s, e^b), P, with ``0 <= s <= a`` and ``b >= 0``, in units
     of the smaller scale. ``log dP/dQ > eps`` on ``E = {z > t} and {z < -t'}`` alone, with
@@ -188,11 +255,14 @@ def failure(epsilon: float, beta: float, shift: float) -> float:
     round, and for b = 0, the log-ratio is at most ``c + a e^{-c}``, ``0 <= c <= beta``, at most
     the larger of a and ``beta + a e^{-beta}``, which must not exceed epsilon.
     """
+    # P against Q at b = 0, and Q against P: no output may lose more than epsilon
     if max(shift, beta + shift * math.exp(-beta)) > epsilon:
         return 1.0
-    grow = math.expm1(beta)
-    tail = math.exp(-(epsilon + beta - shift) / grow) + math.exp(-(epsilon + beta + shift) / grow)
-    return -math.expm1(-beta) * tail / 2
+    growth = math.expm1(beta)  # e^b - 1
+    # the two halves of 2 cosh(s / (e^b - 1)), each with its factor, so that neither overflows
+    tails = math.exp(-(epsilon + beta - shift) / growth)
+    tails += math.exp(-(epsilon + beta + shift) / growth)
+    return -math.expm1(-beta) * tails / 2
 
 
 def laplace_smoothness(epsilon: float, delta: float) -> float:
@@ -200,70 +270,31 @@ def laplace_smoothness(epsilon: float, delta: float) -> float:
 
     Half of epsilon for each is best to first order: beta is nearly in proportion to ``eps - a``.
     """
+
+    def fits(beta: float) -> bool:  # 1e-9 is far more than the rounding of `laplace_delta`
+        return laplace_delta(epsilon, computed_smoothness(beta), epsilon / 2) <= delta * (1 - 1e-9)
+
     low, high = 0.0, epsilon / 2 * (1 - 1e-9)
-    if failure(epsilon, room(high), epsilon / 2) <= delta * (1 - 1e-9):
+    if fits(high):
         return high
-    for _ in range(60):
+    for _ in range(60):  # `low` holds throughout: what is returned has been checked
         middle = (low + high) / 2
-        fits = failure(epsilon, room(middle), epsilon / 2) <= delta * (1 - 1e-9)
-        low, high = (middle, high) if fits else (low, middle)
+        low, high = (middle, high) if fits(middle) else (low, middle)
     return low
 
 
-def laplace(stream: Stream) -> float:
+def laplace_draw(stream: Stream) -> float:
     """Return a draw of density ``e^{-|z|}/2``."""
     sign = 1.0 if bool(stream.bernoulli(0.5, 1)[0]) else -1.0
     return -sign * math.log(fine_uniform(stream))
 
 
-class SmoothLaplace(Mechanism):
-    """Add ``S/a`` times Laplace noise to a number that follows the data, ``a = epsilon / 2``.
-
-    Parameters
-    ----------
-    epsilon, delta
-        For one changed row. S is the smooth sensitivity at `laplace_smoothness`, about
-        ``epsilon / (2 log(1/delta))``.
-
-    References
-    ----------
-    Nissim, Raskhodnikova and Smith 2007, section 2.2 (``beta = eps / (2 log(2/delta))``); the exact
-    delta is derived in `failure`.
-
-    Examples
-    --------
-    >>> SmoothLaplace(epsilon=1.0, delta=1e-6).loss(distance=1)
-    Approximate(epsilon=1.0, delta=1e-06)
-    """
-
-    norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = Stability
-    theorem: ClassVar[str] = (
-        "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; exact delta of shifted and stretched "
-        "Laplace laws"
-    )
-    sampler: ClassVar[str] = f"Laplace, {FLOAT_SAMPLER}, rounded to a grid of the bounds"
-
-    epsilon: float = budget_parameter("epsilon")
-    delta: float = failure_parameter()
-
-    def release(self, value: Stability, stream: Stream) -> NDArray[np.float64]:
-        """Return the value with noise, on a grid inside its bounds."""
-        epsilon = usable(self.epsilon)
-        beta = laplace_smoothness(epsilon, self.delta)
-        return noisy(value, beta, epsilon / 2, laplace, stream)
-
-    def loss(self, distance: float) -> PrivacyLoss:
-        """Return the loss of ``distance`` changed rows."""
-        return steps_loss(Approximate(charged_epsilon(self.epsilon), self.delta), distance)
-
-
 # -----------------------------------------------------------------------------
-# Student's t noise in proportion to the smooth sensitivity: pure epsilon.
+# Student's t and Cauchy noise: pure epsilon, with heavy tails.
 
 
-def smoothness(epsilon: float, degrees: float) -> float:
-    """Return beta: the share of epsilon that goes to the changes of scale.
+def student_smoothness(epsilon: float, degrees: float) -> float:
+    """Return beta, the part of epsilon that goes to the change of scale, of `SmoothStudent`.
 
     It maximises ``beta a`` to first order in epsilon: the noise is least where values are evenly
     spaced, for which S is in proportion to 1/beta. With ``beta = c epsilon``, c solves
@@ -273,8 +304,8 @@ def smoothness(epsilon: float, degrees: float) -> float:
     return epsilon * (3 * (1 - d) + math.sqrt(9 * (1 - d) ** 2 + 32 * d)) / (8 * d)
 
 
-def largest_shift(epsilon: float, beta: float, degrees: float) -> float:
-    r"""Return the largest a at which the pair of `smooth` is epsilon-DP, rounded down.
+def student_shift(epsilon: float, beta: float, degrees: float) -> float:
+    r"""Return the largest a at which the pair of the module is epsilon-DP, rounded down.
 
     *The pair's exact loss.* Cauchy laws of location m and scale g are points (m, g) of the upper
     half-plane, and the largest log-ratio of two of them, either way, is their hyperbolic distance
@@ -292,48 +323,65 @@ def largest_shift(epsilon: float, beta: float, degrees: float) -> float:
 
     Examples
     --------
-    >>> round(largest_shift(1.0, 0.5, degrees=1.0), 4)  # 0.5 by the sum of the parts
+    >>> round(student_shift(1.0, 0.5, degrees=1.0), 4)  # 0.5 by the sum of the parts
     1.0422
     """
     d, b = degrees, beta
-    if d * b >= epsilon:
+    if d * b >= epsilon:  # the stretch alone costs d b
         return 0.0
-    still = math.sinh(epsilon / (d + 1)) ** 2
-    moved = (
+    # the bound on s^2 / (4 d) where the scale stays (b = 0) and where it changes most (b = beta)
+    unstretched = math.sinh(epsilon / (d + 1)) ** 2
+    stretched = (
         math.exp(b) * math.sinh((epsilon + b) / (d + 1)) * math.sinh((epsilon - d * b) / (d + 1))
     )
-    return math.sqrt(4 * d * min(still, moved)) * (1 - 1e-9)
+    return math.sqrt(4 * d * min(unstretched, stretched)) * (1 - 1e-9)
 
 
-def student(degrees: float, stream: Stream) -> float:
+def student_draw(degrees: float, stream: Stream) -> float:
     """Return a draw of Student's t (Bailey 1994): ``sqrt(d (U^{-2/d} - 1)) cos(2 pi V)``."""
     radius = math.expm1(-2 / degrees * math.log(fine_uniform(stream)))
     return math.sqrt(degrees * radius) * math.cos(2 * math.pi * float(stream.uniform()))
 
 
-def _degrees(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    real = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (real and 1 <= value <= 1000):
+def _check_degrees(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (is_number and 1 <= value <= 1000):
         raise DeclarationError(
             f"SmoothStudent.degrees must be a number from 1 to 1000, got {value!r}; with 3, the "
-            "default, noise has a variance, with 1 it is Cauchy's"
+            "default, the noise has a variance, with 1 it is Cauchy noise"
         )
 
 
 class SmoothStudent(Mechanism):
-    """Add ``S/a`` times Student's t to a number that follows the data, S its smooth sensitivity.
+    """Add Student's t noise in proportion to the smooth sensitivity: a pure epsilon.
+
+    Released is ``f + S/a Z`` with Z of Student's t law with d degrees of freedom, S the smooth
+    sensitivity at ``beta = student_smoothness(epsilon, d)`` and ``a = student_shift(epsilon, beta,
+    d)``.
+
+    Privacy: pure epsilon for one changed row, by the exact loss in `student_shift`.
 
     Parameters
     ----------
     epsilon
-        Pure, for one changed row; `smoothness` and `largest_shift` make beta and a of it.
+        In nats.
     degrees
-        d, at least 1; the noise has a variance from above 2 on, ``d/(d-2) (S/a)^2``.
+        d, at least 1; above 2 the noise has a variance, ``d/(d-2) (S/a)^2``.
+
+    Notes
+    -----
+    Noise: `student_draw`, in float64 with full relative precision in the tails, then rounded to a
+    grid of the declared bounds (`round_to_grid`).
 
     References
     ----------
     Nissim, Raskhodnikova and Smith 2007, section 2.2 (noise in proportion to S); Bun and
-    Steinke 2019 (Student's t); the exact loss is derived in `largest_shift`.
+    Steinke 2019 (Student's t); the exact loss is derived in `student_shift`.
+
+    See Also
+    --------
+    SmoothCauchy : the least scale, and the heaviest tails.
+    SmoothLaplace : light tails, at a delta.
 
     Examples
     --------
@@ -342,7 +390,7 @@ class SmoothStudent(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = Stability
+    input_type: ClassVar[type] = LocalSensitivity
     theorem: ClassVar[str] = (
         "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; Bun & Steinke 2019; exact loss "
         "of Student's t (hyperbolic distance)"
@@ -350,41 +398,51 @@ class SmoothStudent(Mechanism):
     sampler: ClassVar[str] = f"Student's t, {FLOAT_SAMPLER}, rounded to a grid of the bounds"
 
     epsilon: float = budget_parameter("epsilon")
-    degrees: float = attrs.field(default=3.0, converter=number, validator=_degrees)
+    degrees: float = attrs.field(default=3.0, converter=number, validator=_check_degrees)
 
-    def release(self, value: Stability, stream: Stream) -> NDArray[np.float64]:
-        """Return the value with noise, on a grid inside its bounds."""
-        epsilon = usable(self.epsilon)
-        beta = smoothness(epsilon, self.degrees)
-        shift = largest_shift(epsilon, room(beta), self.degrees)
-        return noisy(value, beta, shift, lambda s: student(self.degrees, s), stream)
+    def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
+        """Return the value with noise, on a grid inside its bounds, shape ()."""
+        epsilon = noise_epsilon(self.epsilon)
+        beta = student_smoothness(epsilon, self.degrees)
+        shift = student_shift(epsilon, computed_smoothness(beta), self.degrees)
+        return add_noise(value, beta, shift, lambda s: student_draw(self.degrees, s), stream)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the pure loss of ``distance`` changed rows."""
-        return steps_loss(Pure(charged_epsilon(self.epsilon)), distance)
-
-
-# -----------------------------------------------------------------------------
-# Cauchy noise in proportion to the smooth sensitivity: pure epsilon, at the least scale.
+        return group_loss(Pure(charged_epsilon(self.epsilon)), distance)
 
 
 class SmoothCauchy(Mechanism):
-    """Add ``S/a`` times Cauchy noise (density ``1 / (pi (1 + z^2))``), S the smooth sensitivity.
+    """Add Cauchy noise in proportion to the smooth sensitivity: a pure epsilon, at the least scale.
 
-    ``cosh eps = max(1 + a^2/2, cosh beta + a^2 e^{-beta}/2)`` is the exact loss: about
-    ``eps^2 = a^2 + beta^2``, where the sum of the parts is ``a + beta`` (see `largest_shift` at
-    one degree of freedom). The noise has no variance: half of it lies within S/a, but one draw in
-    a hundred is beyond 64 S/a. `SmoothStudent` has lighter tails at a larger scale.
+    Released is ``f + S/a Z`` with Z of density ``1 / (pi (1 + z^2))``, S the smooth sensitivity at
+    ``beta = eps / sqrt 2``.
+
+    Privacy: pure epsilon for one changed row. The exact loss is ``cosh eps = max(1 + a^2/2,
+    cosh beta + a^2 e^{-beta}/2)``: about ``eps^2 = a^2 + beta^2``, where the sum of the parts is
+    ``a + beta`` (`student_shift` at one degree of freedom).
 
     Parameters
     ----------
     epsilon
-        Pure, for one changed row; ``beta = eps / sqrt 2``.
+        In nats.
+
+    Notes
+    -----
+    The noise has no variance: half of it lies within S/a, but one draw in a hundred is beyond
+    64 S/a.
+
+    Noise: `student_draw` at one degree of freedom, in float64 with full relative precision in the
+    tails, then rounded to a grid of the declared bounds (`round_to_grid`).
 
     References
     ----------
     Nissim, Raskhodnikova and Smith 2007, section 2.2 (Cauchy noise, ``a = beta = eps/6``); the
-    exact loss is derived in `largest_shift`.
+    exact loss is derived in `student_shift`.
+
+    See Also
+    --------
+    SmoothStudent : lighter tails, at a larger scale.
 
     Examples
     --------
@@ -393,7 +451,7 @@ class SmoothCauchy(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = Stability
+    input_type: ClassVar[type] = LocalSensitivity
     theorem: ClassVar[str] = (
         "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; exact loss of Cauchy laws (hyperbolic "
         "distance)"
@@ -402,36 +460,34 @@ class SmoothCauchy(Mechanism):
 
     epsilon: float = budget_parameter("epsilon")
 
-    def release(self, value: Stability, stream: Stream) -> NDArray[np.float64]:
-        """Return the value with noise, on a grid inside its bounds."""
-        epsilon = usable(self.epsilon)
-        beta = smoothness(epsilon, 1)
-        shift = largest_shift(epsilon, room(beta), 1)
-        return noisy(value, beta, shift, lambda s: student(1, s), stream)
+    def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
+        """Return the value with noise, on a grid inside its bounds, shape ()."""
+        epsilon = noise_epsilon(self.epsilon)
+        beta = student_smoothness(epsilon, 1)
+        shift = student_shift(epsilon, computed_smoothness(beta), 1)
+        return add_noise(value, beta, shift, lambda s: student_draw(1, s), stream)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the pure loss of ``distance`` changed rows."""
-        return steps_loss(Pure(charged_epsilon(self.epsilon)), distance)
+        return group_loss(Pure(charged_epsilon(self.epsilon)), distance)
 
 
 # -----------------------------------------------------------------------------
-# Laplace log-normal noise in proportion to the smooth sensitivity: concentrated DP.
+# Laplace noise of a log-normal scale: concentrated DP.
 
 
-SIGMA = math.sqrt(1 / 3)
-
-
-def laplace_lognormal(stream: Stream) -> float:
-    """Return a draw of ``X e^{sigma Y}``, X Laplace's of scale 1 and Y standard normal."""
-    radius = math.sqrt(-2 * math.log(fine_uniform(stream)))
-    normal = radius * math.cos(2 * math.pi * float(stream.uniform()))
-    return laplace(stream) * math.exp(SIGMA * normal)
+LOG_SIGMA = math.sqrt(1 / 3)
+"""The standard deviation of the logarithm of the noise's scale; 1/3 maximises ``a beta``."""
 
 
 class SmoothLaplaceLogNormal(Mechanism):
-    r"""Add ``S/a`` times ``Z = X e^{sigma Y}``: Laplace noise of a log-normal scale.
+    r"""Add Laplace noise of a log-normal scale in proportion to the smooth sensitivity: zCDP.
 
-    The pair of `smooth` is ``eps^2/2``-zCDP with ``eps = b/sigma + e^{3 sigma^2 / 2} s``:
+    Released is ``f + S/a Z`` with ``Z = X e^{sigma Y}``, X of density ``e^{-|x|}/2``, Y standard
+    normal and ``sigma^2 = 1/3``.
+
+    Privacy: ``eps^2/2``-zCDP for one changed row, where the pair of the module has
+    ``eps = b/sigma + e^{3 sigma^2 / 2} s``:
 
     * A shift by s: with ``V = e^{-sigma Y}`` the density is ``E[V e^{-|z| V}] / 2``, and the
       derivative of its logarithm at most ``E[V^2 w] / E[V w]`` in size, ``w = e^{-|z| V}``. That is
@@ -451,9 +507,18 @@ class SmoothLaplaceLogNormal(Mechanism):
     epsilon
         A changed row costs ``epsilon^2 / 2`` in zCDP.
 
+    Notes
+    -----
+    Noise: `lognormal_draw`, in float64 with full relative precision in the tails, then rounded to a
+    grid of the declared bounds (`round_to_grid`).
+
     References
     ----------
     Bun and Steinke 2019 (Laplace log-normal); the proof is as above.
+
+    See Also
+    --------
+    SmoothStudent : a pure epsilon.
 
     Examples
     --------
@@ -462,7 +527,7 @@ class SmoothLaplaceLogNormal(Mechanism):
     """
 
     norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = Stability
+    input_type: ClassVar[type] = LocalSensitivity
     theorem: ClassVar[str] = (
         "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; Bun & Steinke 2019 (Laplace log-normal)"
     )
@@ -470,18 +535,26 @@ class SmoothLaplaceLogNormal(Mechanism):
 
     epsilon: float = budget_parameter("epsilon")
 
-    def release(self, value: Stability, stream: Stream) -> NDArray[np.float64]:
-        """Return the value with noise, on a grid inside its bounds."""
-        beta, shift = lognormal_split(usable(self.epsilon))
-        return noisy(value, beta, shift, laplace_lognormal, stream)
+    def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
+        """Return the value with noise, on a grid inside its bounds, shape ()."""
+        beta, shift = lognormal_split(noise_epsilon(self.epsilon))
+        return add_noise(value, beta, shift, lognormal_draw, stream)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the zCDP loss of ``distance`` changed rows."""
-        epsilon = min(charged_epsilon(self.epsilon), 1e140)  # far beyond what noise is made for
-        return steps_loss(ZeroConcentrated(up(epsilon * epsilon / 2)), distance)
+        epsilon = min(charged_epsilon(self.epsilon), 1e140)  # its square stays finite
+        return group_loss(ZeroConcentrated(up(epsilon * epsilon / 2)), distance)
 
 
 def lognormal_split(epsilon: float) -> tuple[float, float]:
     """Return beta and a, rounded down, with ``beta/sigma + e^{3 sigma^2/2} a <= epsilon``."""
-    beta = SIGMA * epsilon / 2
-    return beta, (epsilon - room(beta) / SIGMA) * math.exp(-1.5 * SIGMA**2) * (1 - 1e-9)
+    beta = LOG_SIGMA * epsilon / 2
+    stretch = computed_smoothness(beta) / LOG_SIGMA  # half of epsilon, and the error of S
+    return beta, (epsilon - stretch) * math.exp(-1.5 * LOG_SIGMA**2) * (1 - 1e-9)
+
+
+def lognormal_draw(stream: Stream) -> float:
+    """Return a draw of ``X e^{sigma Y}``, X Laplace's of scale 1 and Y standard normal."""
+    radius = math.sqrt(-2 * math.log(fine_uniform(stream)))
+    normal = radius * math.cos(2 * math.pi * float(stream.uniform()))
+    return laplace_draw(stream) * math.exp(LOG_SIGMA * normal)

@@ -1,4 +1,8 @@
-"""Sparse vector: which values lie above a threshold, paying for those alone."""
+"""Sparse vector: which values lie above a threshold, at a cost for those that do.
+
+`AboveThreshold` is one run, in which noise is drawn and compared; `SparseVector` and
+`GaussianSparseVector` are the mechanisms that begin one.
+"""
 
 from __future__ import annotations
 
@@ -21,47 +25,50 @@ from adaptive_dp.data.grid import EXACT, step
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import Free, Mechanism, noise_parameter
 from adaptive_dp.graph.values import POSITIVE, number, positive, whole
-from adaptive_dp.mechanisms.selection import EXACT_CHOICE, widest
+from adaptive_dp.mechanisms.selection import EXACT_CHOICE, span_bound
 from adaptive_dp.noise.continuous import Real, is_nonnegative_sum, laplace, nearest, normal
 from adaptive_dp.noise.stream import SecureStream, Stream
-
-# -----------------------------------------------------------------------------
-# Sparse vector, one query at a time: which values lie above a threshold.
 
 
 @define(repr=False, eq=False)
 class AboveThreshold:
-    """One run of sparse vector: noise on the threshold once, on each query afresh.
+    """One run of sparse vector: values come one at a time, each answered above or below.
 
-    The next query may depend on all answers so far. The run answers whether
-    ``value + noise >= threshold + noise``, with continuous noise, compared exactly. It ends after
-    so many answers "above", or so many queries.
+    It answers whether ``value + noise >= threshold + noise``: the threshold's noise is drawn once,
+    each value's afresh. The next value may depend on all answers so far. The run ends after
+    ``left`` answers "above", or ``queries`` values.
 
     Its cost is that of the mechanism that began it, for values that one unit moves by at most the
-    loss's distance; whoever asks sees to that.
+    loss's distance. The run cannot check that: the caller must see to it.
 
     Parameters
     ----------
     stream
-        Where the queries' noise comes from.
+        Where the noise of the values comes from.
     draw
-        One draw of noise of scale 1.
-    threshold, bar
-        The threshold, its noise and the scale of that.
+        Draws noise of scale 1.
+    threshold
+        Public, in the units of the values.
+    threshold_noise
+        The scale of the threshold's noise, and its draw of scale 1.
     scale
-        Of each query's noise.
+        The scale of each value's noise.
     left
-        How many answers "above" are left.
+        How many answers "above" remain.
     queries
-        How many queries are left.
+        How many values remain.
     numeric
-        The Laplace scale of the numbers; None where no numbers are given.
+        The Laplace scale of released numbers; None where only answers are released.
+
+    Notes
+    -----
+    Noise is continuous, with as many bits as a comparison needs: `adaptive_dp.noise.continuous`.
     """
 
     _stream: Stream
     _draw: Callable[[Stream], Real]
     _threshold: float
-    _bar: tuple[float, Real]
+    _threshold_noise: tuple[float, Real]
     _scale: float
     left: int
     queries: float = math.inf
@@ -82,38 +89,40 @@ class AboveThreshold:
         Raises
         ------
         DeclarationError
-            If the value is no number; nothing is spent.
+            If the value is not a number; nothing is spent.
         """
-        exact = _finite(value)
+        finite = _finite(value)
         self._last = None
         if not self.left or self.queries < 1:
             return None
+        # counted before anything is drawn, so that a failure on the way answers nothing for free
         self.queries -= 1
-        scale, noise = self._bar
+        scale, noise = self._threshold_noise
+        # value + noise - (threshold + its noise) >= 0, decided exactly
         terms = ((self._scale, self._draw(self._stream)), (-scale, noise))
-        above = is_nonnegative_sum((exact, -self._threshold), terms)
+        above = is_nonnegative_sum((finite, -self._threshold), terms)
         if above:
             self.left -= 1
-            self._last = exact
+            self._last = finite
         return above
 
     def number(self) -> float:
-        """Return the last value, which was just found above, with fresh Laplace noise; once.
+        """Return the last value, answered "above", with fresh Laplace noise; once for each answer.
 
-        It is the exact sum, rounded to the next multiple of a power of two near 2^-20 of the noise
-        (and clamped to 2^53 of these), which all values reach alike.
+        It is the exact sum, rounded to the nearest multiple of a power of two near 2^-20 of the
+        noise's scale (and clamped to 2^53 of these), which all values reach alike.
 
         Raises
         ------
         DeclarationError
-            If no number is paid for, or the last answer was not "above".
+            If the mechanism pays for no numbers, or the last answer was not "above".
         """
         if self._numeric is None or self._last is None:
             raise DeclarationError(
                 "a number follows an answer 'above', once, and only where SparseVector(numeric=...)"
                 " pays for it"
             )
-        value, self._last = self._last, None
+        value, self._last = self._last, None  # a second draw for one value is not paid for
         unit = step(self._numeric, 20)
         steps = nearest(value, self._numeric, laplace(self._stream), unit)
         return min(max(steps, -EXACT), EXACT) * unit
@@ -137,45 +146,47 @@ class AboveThreshold:
 
 
 def _finite(value: float) -> float:
-    most = sys.float_info.max
+    """Return a value as a finite float, NaN as 0, or refuse it without showing it."""
+    largest = sys.float_info.max
     number: float | None
     try:
         number = float(value)
-    except OverflowError:  # a whole number beyond all floats
-        return most if value > 0 else -most
+    except OverflowError:  # an int beyond all floats
+        return largest if value > 0 else -largest
     except (TypeError, ValueError):
         number = None
-    if number is None:  # outside of the handler: no cause that shows the value
+    if number is None:  # raised outside of the handler: its cause would show the value
         raise DeclarationError(
-            f"sparse vector asks about numbers, got a {type(value).__name__}; pass a float"
+            f"a value for sparse vector must be a number, got a {type(value).__name__}; pass a "
+            "float"
         )
-    return 0.0 if math.isnan(number) else min(max(number, -most), most)
+    return 0.0 if math.isnan(number) else min(max(number, -largest), largest)
 
 
 # -----------------------------------------------------------------------------
-# Sparse vector with Laplace noise: paying for the answers above a threshold only.
+# The mechanisms, with Laplace and with Gaussian noise.
 
 
-def finite_threshold(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    """Refuse a threshold that is no finite number."""
-    plain = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (plain and abs(value) < 1e300):
+def check_threshold(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    """Refuse a threshold that is not a finite number."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (is_number and abs(value) < 1e300):
         raise DeclarationError(
             f"{type(instance).__name__}.threshold must be a finite number, got {value!r}"
         )
 
 
-def counted(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    """Refuse what is no whole number from 1 to 2^53."""
-    found = whole(value)
-    if not (found is not None and 1 <= found <= 2**53):
+def check_count(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    """Refuse what is not an integer from 1 to 2^53."""
+    count = whole(value)
+    if not (count is not None and 1 <= count <= 2**53):
         raise DeclarationError(
-            f"{type(instance).__name__}.{attribute.name} must be a whole number of at least 1, "
+            f"{type(instance).__name__}.{attribute.name} must be an integer of at least 1, "
             f"got {value!r}"
         )
 
 
-def _numeric(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+def _check_numeric(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
     if value is not None and not isinstance(value, Free) and not positive(value):
         raise DeclarationError(
             f"SparseVector.numeric must be a {POSITIVE}, the scale of the numbers' noise, or None, "
@@ -183,26 +194,26 @@ def _numeric(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None
         )
 
 
-def _flag(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+def _check_monotone(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
     if not isinstance(value, bool):
         raise DeclarationError(f"SparseVector.monotone must be True or False, got {value!r}")
 
 
 class SparseVector(Mechanism):
-    """Tell of values in order which lie above a threshold, until c of them do.
+    """Answer of values in order which lie above a threshold, until c of them do.
 
-    Laplace noise of scale b on the threshold, of scale ``b (2c)^(1/3)`` on each value (``b
-    c^(1/3)`` for monotone ones), drawn afresh. Let Delta be the most that a value moves, s the
-    span: no two move farther apart; ``s = Delta`` where all move the same way, else ``2 Delta``.
-    Then, however many values there are, ``epsilon = Delta / b + c s / (b (2c)^(1/3))``.
+    Released is 1 for above, 0 for below, NaN after the c-th above. Laplace noise of scale b is on
+    the threshold, of scale ``b (2c)^(1/3)`` on each value (``b c^(1/3)`` for monotone ones): of all
+    ratios the one of least variance for the epsilon (Lyu, Su and Li 2017, Sec. 4.2).
+
+    Privacy: ``epsilon = Delta / b + c s / (b (2c)^(1/3))``, however many values there are. Delta is
+    the most that a value moves; s is the span, the most by which the moves of two values differ:
+    ``s = Delta`` where all move the same way, else ``2 Delta``.
 
     Proof, for values that move by between m and M, ``M - m <= s``: hold the noise of the values
     fixed, and shift the threshold's by M, for ``M / b``. What was below stays below; what was above
     stays above if its own noise grows by M less its move, s at most: for each of c values s over
     the scale of their noise (after Lyu, Su and Li 2017, Thms 2 and 4; the span is derived here).
-
-    Released: 1 above, 0 below, NaN after the c-th above. The ratio of the noises is the one of
-    least variance for the epsilon (Lyu, Su and Li 2017, Sec. 4.2).
 
     Parameters
     ----------
@@ -211,17 +222,27 @@ class SparseVector(Mechanism):
     threshold
         Public, in the same units.
     count
-        c.
+        c, how many values may be above.
     monotone
         Whether to choose the ratio for values that all move the same way. The cost is computed
-        from the query, whatever is said here.
+        from the query, not from this.
     numeric
         The scale b_3 of fresh Laplace noise with which the values above are released in place of
         1, for ``c Delta / b_3`` more; below is then minus infinity. None releases no numbers.
 
+    Notes
+    -----
+    Noise: `adaptive_dp.noise.continuous.laplace`, drawn in `AboveThreshold.ask`; comparisons are
+    exact, and numbers are rounded to multiples of a power of two.
+
     References
     ----------
     Dwork, Naor, Reingold, Rothblum and Vadhan 2009; Lyu, Su and Li 2017, Alg. 7, Thms 2 to 4.
+
+    See Also
+    --------
+    GaussianSparseVector : composes better over many runs.
+    NoisyMax : only the largest value.
 
     Examples
     --------
@@ -235,26 +256,42 @@ class SparseVector(Mechanism):
     sampler: ClassVar[str] = f"sparse vector, continuous Laplace noise, {EXACT_CHOICE}"
 
     scale: float = noise_parameter("b")
-    threshold: float = attrs.field(converter=number, validator=finite_threshold)
-    count: int = attrs.field(default=1, converter=number, validator=counted)
-    monotone: bool = attrs.field(default=False, validator=_flag)
+    threshold: float = attrs.field(converter=number, validator=check_threshold)
+    count: int = attrs.field(default=1, converter=number, validator=check_count)
+    monotone: bool = attrs.field(default=False, validator=_check_monotone)
     numeric: float | None = attrs.field(
         default=None,
         converter=number,
-        validator=_numeric,
+        validator=_check_numeric,
         metadata={"symbol": "b3", "role": "noise"},
     )
 
-    def query_scale(self) -> float:
-        """Return the scale of the noise on each value."""
-        return float(self.scale * math.cbrt(self.count if self.monotone else 2 * self.count))
-
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
-        """Return the answers, in the value's shape."""
+        """Return the answers (or numbers), in the value's shape."""
         return self.begin(stream).answers(value)
 
+    def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
+        """Return the loss between values that move by at most ``distance``, apart by ``span``."""
+        if distance == 0:
+            return Pure(0.0)
+        spread, sensitivity = Fraction(span_bound(distance, span)), Fraction(distance)
+        # the three terms of the proof, each rounded up: c s over the scale of the values' noise,
+        # Delta / b for the threshold's shift, and c Delta / b_3 for the numbers
+        queries = ceiling(self.count * spread / Fraction(self.query_scale()))
+        threshold = ceiling(sensitivity / Fraction(self.scale))
+        numbers = (
+            ceiling(self.count * sensitivity / Fraction(self.numeric)) if self.numeric else 0.0
+        )
+        if queries == 0:  # all values move alike: the threshold's noise covers them
+            queries = math.ulp(0.0)
+        return SparseVectorLoss(threshold, queries, numbers, self.count, spread <= sensitivity)
+
+    def redrawn(self) -> bool:
+        """Return False: the noise cannot be estimated by releasing answers once more."""
+        return False
+
     def begin(self, stream: Stream | None = None) -> AboveThreshold:
-        """Return a run to which values are given one at a time, each chosen as one likes.
+        """Return a run that answers values one at a time, each chosen after the answers before.
 
         Parameters
         ----------
@@ -268,40 +305,30 @@ class SparseVector(Mechanism):
         (False, True, None, 0)
         """
         source = SecureStream() if stream is None else stream
-        bar = (self.scale, laplace(source))
-        scale = self.query_scale()
+        threshold_noise = (self.scale, laplace(source))  # drawn once for the whole run
         return AboveThreshold(
-            source, laplace, self.threshold, bar, scale, self.count, numeric=self.numeric
+            source,
+            laplace,
+            self.threshold,
+            threshold_noise,
+            self.query_scale(),
+            self.count,
+            numeric=self.numeric,
         )
 
-    def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
-        """Return the loss between values that move by at most ``distance``, apart by ``span``."""
-        if distance == 0:
-            return Pure(0.0)
-        apart, far = Fraction(widest(distance, span)), Fraction(distance)
-        queries = ceiling(self.count * apart / Fraction(self.query_scale()))
-        threshold = ceiling(far / Fraction(self.scale))
-        numbers = ceiling(self.count * far / Fraction(self.numeric)) if self.numeric else 0.0
-        if queries == 0:  # all values move alike: the threshold's noise covers them
-            queries = math.ulp(0.0)
-        return SparseVectorLoss(threshold, queries, numbers, self.count, apart <= far)
-
-    def redrawn(self) -> bool:
-        """Return False: answers given once more to answers show nothing."""
-        return False
-
-
-# -----------------------------------------------------------------------------
-# Sparse vector with Gaussian noise, on a bounded number of values.
+    def query_scale(self) -> float:
+        """Return the scale of the noise on each value."""
+        return float(self.scale * math.cbrt(self.count if self.monotone else 2 * self.count))
 
 
 class GaussianSparseVector(Mechanism):
-    """Tell of at most K values in order which lie above a threshold, until c of them do.
+    """Answer of at most K values in order which lie above a threshold, with Gaussian noise.
 
-    As `SparseVector`, with Gaussian noise on the threshold and, afresh, on each value. It has no
-    pure epsilon; its Renyi curve grows with the logarithm of K, and composes better over many runs.
-    The proof is at `accountants.losses.sparse_vector`, for values whose moves are at most Delta,
-    and no farther apart than Delta (``monotone``) or 2 Delta.
+    As `SparseVector`, with Gaussian noise on the threshold and, afresh, on each value.
+
+    Privacy: a Renyi curve that grows with the logarithm of K, and composes better over many runs;
+    there is no pure epsilon. The proof is at `accountants.losses.sparse_vector`, for values that
+    move by at most Delta, and no farther apart than Delta (``monotone``) or 2 Delta.
 
     Parameters
     ----------
@@ -310,13 +337,22 @@ class GaussianSparseVector(Mechanism):
     threshold
         Public, in the same units.
     queries
-        K; what comes after K values is not answered.
+        K; values after the K-th are not answered.
     count
-        c.
+        c, how many values may be above.
+
+    Notes
+    -----
+    Noise: `adaptive_dp.noise.continuous.normal` (Karney 2016), drawn in `AboveThreshold.ask`;
+    comparisons are exact.
 
     References
     ----------
     Zhu and Wang 2020; see `accountants.GaussianSparseVector` for what is proven.
+
+    See Also
+    --------
+    SparseVector : a pure epsilon, for any number of values.
 
     Examples
     --------
@@ -334,35 +370,41 @@ class GaussianSparseVector(Mechanism):
 
     threshold_sigma: float = noise_parameter("sigma1")
     query_sigma: float = noise_parameter("sigma2")
-    threshold: float = attrs.field(converter=number, validator=finite_threshold)
-    queries: int = attrs.field(converter=number, validator=counted)
-    count: int = attrs.field(default=1, converter=number, validator=counted)
+    threshold: float = attrs.field(converter=number, validator=check_threshold)
+    queries: int = attrs.field(converter=number, validator=check_count)
+    count: int = attrs.field(default=1, converter=number, validator=check_count)
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return 1 above, 0 below, NaN after the end, in the value's shape."""
         return self.begin(stream).answers(value)
 
-    def begin(self, stream: Stream | None = None) -> AboveThreshold:
-        """Return a run to which values are given one at a time, each chosen as one likes."""
-        source = SecureStream() if stream is None else stream
-        bar = (self.threshold_sigma, normal(source))
-        return AboveThreshold(
-            source, normal, self.threshold, bar, self.query_sigma, self.count, self.queries
-        )
-
     def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
         """Return the loss between values that move by at most ``distance``, apart by ``span``."""
         if distance == 0:
             return Pure(0.0)
-        # less noise than there is, at worst
+        # in units of the distance; rounded down, to less noise than there is
         return GaussianSparseVectorLoss(
             down(min(self.threshold_sigma / distance, 1e300)),
             down(min(self.query_sigma / distance, 1e300)),
             self.queries,
             self.count,
-            monotone=widest(distance, span) <= distance,
+            monotone=span_bound(distance, span) <= distance,
         )
 
     def redrawn(self) -> bool:
-        """Return False: answers given once more to answers show nothing."""
+        """Return False: the noise cannot be estimated by releasing answers once more."""
         return False
+
+    def begin(self, stream: Stream | None = None) -> AboveThreshold:
+        """Return a run that answers values one at a time; see `SparseVector.begin`."""
+        source = SecureStream() if stream is None else stream
+        threshold_noise = (self.threshold_sigma, normal(source))  # drawn once for the whole run
+        return AboveThreshold(
+            source,
+            normal,
+            self.threshold,
+            threshold_noise,
+            self.query_sigma,
+            self.count,
+            self.queries,
+        )

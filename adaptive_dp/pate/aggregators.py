@@ -28,11 +28,11 @@ from adaptive_dp.graph.values import number, whole
 from adaptive_dp.mechanisms.selection import EXACT_CHOICE
 from adaptive_dp.mechanisms.smooth_sensitivity import (
     charged_epsilon,
-    failure_parameter,
-    steps_loss,
-    usable,
+    delta_parameter,
+    group_loss,
+    noise_epsilon,
 )
-from adaptive_dp.mechanisms.sparse_vector import SparseVector, counted, finite_threshold
+from adaptive_dp.mechanisms.sparse_vector import SparseVector, check_count, check_threshold
 from adaptive_dp.noise import lattice
 from adaptive_dp.noise.gaussian import rounded_gaussian
 from adaptive_dp.noise.laplace import rounded_laplace
@@ -255,7 +255,7 @@ class Plurality(Mechanism):
 
     Examples
     --------
-    >>> Plurality().loss(1.0).failure()
+    >>> Plurality().loss(1.0).delta_floor()
     1.0
     """
 
@@ -342,7 +342,7 @@ class ConfidentGNMax(Mechanism):
     theorem: ClassVar[str] = "Confident-GNMax: Papernot et al. 2018; Smith & Thakurta 2022"
     sampler: ClassVar[str] = SAMPLER
 
-    threshold: float = attrs.field(converter=number, validator=finite_threshold)
+    threshold: float = attrs.field(converter=number, validator=check_threshold)
     sigma_check: float = noise_parameter("sigma_check")
     sigma: float = noise_parameter("sigma")
     answers: int | None = answers_parameter()
@@ -391,7 +391,7 @@ def check_questions(
     """
     noise = rounded_gaussian(stream, mechanism.sigma_check / unit, len(values))
     passed = reaches(values + noise, mechanism.threshold, unit)
-    if mechanism.answers is not None:  # the proof charges at most c answers
+    if mechanism.answers is not None:  # the proof paths at most c answers
         passed &= np.cumsum(passed) <= mechanism.answers
     return passed
 
@@ -476,7 +476,7 @@ class InteractiveGNMax(Mechanism):
     theorem: ClassVar[str] = "Interactive-GNMax: Papernot et al. 2018; Smith & Thakurta 2022"
     sampler: ClassVar[str] = SAMPLER
 
-    threshold: float = attrs.field(converter=number, validator=finite_threshold)
+    threshold: float = attrs.field(converter=number, validator=check_threshold)
     sigma_check: float = noise_parameter("sigma_check")
     sigma: float = noise_parameter("sigma")
     confidence: float = attrs.field(converter=number, validator=_check_confidence)
@@ -568,8 +568,8 @@ class StableVotes(Mechanism):
     sampler: ClassVar[str] = f"sparse vector, continuous Laplace noise, {EXACT_CHOICE}"
 
     epsilon: float = budget_parameter("epsilon")
-    failure: float = failure_parameter()
-    failures: int = attrs.field(default=1, converter=number, validator=counted)
+    failure: float = delta_parameter()
+    failures: int = attrs.field(default=1, converter=number, validator=check_count)
 
     def release(self, value: VoteCounts, stream: Stream) -> NDArray[np.float64]:
         """Return answers, NaN for none; shape (questions,)."""
@@ -582,7 +582,7 @@ class StableVotes(Mechanism):
         """Return the sparse vector on -d that is "above" -T where a question fails."""
         doubled_limit = 2.0 * self.failures
         # epsilon = 1/b + 2c / (b (2c)^(1/3)) = (1 + (2c)^(2/3)) / b, solved for b and rounded up
-        scale = (1 + math.cbrt(doubled_limit) ** 2) / usable(self.epsilon) * (1 + 1e-12)
+        scale = (1 + math.cbrt(doubled_limit) ** 2) / noise_epsilon(self.epsilon) * (1 + 1e-12)
         untested = SparseVector(scale, 0.0, self.failures)
         query_scale = untested.query_scale()
         ratio = questions * query_scale**2 / (2 * (query_scale**2 - scale**2) * self.failure)
@@ -595,7 +595,7 @@ class StableVotes(Mechanism):
         # the queries -d change in either direction, by 1 each: apart by at most 2
         epsilon = self.sparse_vector(1).loss(1.0, 2.0).pure()
         assert epsilon is not None
-        return steps_loss(
+        return group_loss(
             Approximate(max(epsilon, charged_epsilon(self.epsilon)), self.failure), distance
         )
 

@@ -17,7 +17,7 @@ from adaptive_dp.graph.handles import Private, PrivateQuery, Released, SourceOpe
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import NEIGHBORS, Change, Neighbors, Operation, Query
 from adaptive_dp.graph.values import number, whole
-from adaptive_dp.mechanisms.smooth_sensitivity import step
+from adaptive_dp.mechanisms.smooth_sensitivity import grid_step
 from adaptive_dp.noise import lattice
 from adaptive_dp.noise.stream import Stream
 
@@ -111,7 +111,7 @@ def spent_upper_bound(
     bound, logarithm = (float(v) for v in released)
     # the errors of rounding to the grids, and of S sigma, are added: the bound stays an upper one;
     # clipping at the public bounds makes neither number too small
-    bound, logarithm = bound + step(0.0, worst), logarithm + lattice.step(beta * spread) + 1e-9
+    bound, logarithm = bound + grid_step(0.0, worst), logarithm + lattice.step(beta * spread) + 1e-9
     upper = Sanitization(sigma, beta, spread).upper(bound, logarithm, failure)
     return min(upper, worst)
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import plain
-from adaptive_dp.graph.registry import Function, found
+from adaptive_dp.graph.registry import Function, find_attribute
 from adaptive_dp.pate.ballots import class_positions
 
 _LOCK = threading.Lock()
@@ -185,7 +185,7 @@ def _import_model(text: str) -> Any:
             f"the model {text!r} cannot be imported ({error}); write it as 'module:name', and "
             "install its package"
         ) from None
-    model = found(module, name) if name else None
+    model = find_attribute(module, name) if name else None
     if model is None:
         raise DeclarationError(
             f"the model {text!r} was not found: module {module!r} has no {name!r}; write it as "

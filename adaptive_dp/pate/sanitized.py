@@ -264,7 +264,7 @@ def sanitized_epsilon(
         if not isinstance(loss, PrivacyLoss):
             raise DeclarationError(f"beside must be privacy losses, got {loss!r}")
     is_real = isinstance(delta, int | float) and not isinstance(delta, bool) and 0 < delta < 1
-    delta_left = delta - up(math.fsum(loss.failure() for loss in losses), 4) if is_real else 0.0
+    delta_left = delta - up(math.fsum(loss.delta_floor() for loss in losses), 4) if is_real else 0.0
     if not (delta_left > 0):
         raise DeclarationError(
             "sanitized_epsilon's delta must be above 0 and below 1, and above what releases "

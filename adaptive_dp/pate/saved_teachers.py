@@ -46,7 +46,7 @@ from attrs import field, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DataError
-from adaptive_dp.graph.registry import described, home
+from adaptive_dp.graph.registry import fingerprint, home
 from adaptive_dp.noise.stream import Stream
 
 TAG = 32
@@ -127,7 +127,7 @@ class Folder:
         versions = (sys.version_info[:2], np.__version__, getattr(package, "__version__", ""))
         settings = json.dumps(dict(parameters), sort_keys=True)
         mac = hmac.new(self.key, b"name", hashlib.sha256)
-        mac.update(repr((home(make), described(make), versions, settings, what)).encode())
+        mac.update(repr((home(make), fingerprint(make), versions, settings, what)).encode())
         for array in arrays:
             mac.update(f"{array.dtype.str}{array.shape}".encode())
             mac.update(array.tobytes())

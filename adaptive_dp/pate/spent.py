@@ -26,7 +26,7 @@ from accountants.definitions import renyi_divergence
 from accountants.errors import probability
 from accountants.losses.votes import Votes
 from accountants.numerics import up
-from adaptive_dp.graph.compile import Charge, distance, paid, regions, releases
+from adaptive_dp.graph.compile import ReleasePath, distance, regions, release_losses, releases
 from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.graph.handles import Handle, PrivateQuery, Release, meant
 from adaptive_dp.graph.loops import Loop, State, upward
@@ -35,12 +35,12 @@ from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.run import private_values
 from adaptive_dp.graph.values import POSITIVE, number, positive, whole
-from adaptive_dp.mechanisms.propose_test_release import passes
+from adaptive_dp.mechanisms.propose_test_release import is_far
 from adaptive_dp.mechanisms.smooth_sensitivity import (
     charged_epsilon,
-    failure_parameter,
-    step,
-    usable,
+    delta_parameter,
+    grid_step,
+    noise_epsilon,
 )
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.aggregators import GNMax, argmax_mu, changed_teachers, noisy_argmax
@@ -159,7 +159,7 @@ class Spending:
     @property
     def least(self) -> float:
         """The smallest S: one step of the grid on which f is released."""
-        return step(0.0, self.worst)
+        return grid_step(0.0, self.worst)
 
 
 @frozen
@@ -343,59 +343,57 @@ def private_epsilon(
     number = whole(seed)
     if seed is not None and not (number is not None and number >= 0):
         raise DeclarationError(f"private_epsilon's seed must be an int of at least 0, got {seed!r}")
-    charges = releases(plan.structure)
-    for charge in charges:
-        _check_release(charge)
-    wanted_votes = {c.chain[-1].name: c for c in charges if _has_vote_bound(c)}
+    paths = releases(plan.structure)
+    for path in paths:
+        _check_release(path)
+    wanted_votes = {c.steps[-1].name: c for c in paths if _has_vote_bound(c)}
     hidden_data = {name: Secret(value) for name, value in data.items()}  # for tracebacks
     del data
     votes = private_values(plan, hidden_data, number, set(wanted_votes))
     accountant = DataDependentRenyi()
     state = accountant.start()
-    for charge in charges:
-        worst, _ = paid([charge])[charge.node.name]
+    for path in paths:
+        worst, _ = release_losses([path])[path.node.name]
         loss: PrivacyLoss = worst
-        if _has_vote_bound(charge):
-            loss = DataDependent(
-                worst, Secret(_private_curve(charge, votes[charge.chain[-1].name]))
-            )
+        if _has_vote_bound(path):
+            loss = DataDependent(worst, Secret(_private_curve(path, votes[path.steps[-1].name])))
         state = accountant.compose(state, loss)
     return _withhold_errors(lambda: accountant.private_epsilon(state, delta))
 
 
-def _check_release(charge: Charge) -> None:
+def _check_release(path: ReleasePath) -> None:
     """Raise unless the data-dependent losses of such releases compose to the plan's."""
-    loops = regions(charge)
+    loops = regions(path)
     if loops:
         raise DeclarationError(
-            f"{charge.node.name}: private_epsilon treats no loops, samples and parts, here "
+            f"{path.node.name}: private_epsilon treats no loops, samples and parts, here "
             f"{', '.join(loops)}; ask it of a plan without them"
         )
-    if charge.mechanism.free():
+    if path.mechanism.free():
         raise DeclarationError(
-            f"{charge.node.name}: its noise is still free; call plan.calibrate(...) first"
+            f"{path.node.name}: its noise is still free; call plan.calibrate(...) first"
         )
-    if _has_vote_bound(charge) and not fixed_questions(charge.chain[-1].handle):
+    if _has_vote_bound(path) and not fixed_questions(path.steps[-1].handle):
         raise DeclarationError(
-            f"{charge.node.name}: its questions depend on released values (points chosen by "
+            f"{path.node.name}: its questions depend on released values (points chosen by "
             "earlier answers); on other answers others would have been asked, so that what these "
             "votes lose bounds nothing; ask on points that are fixed beforehand"
         )
 
 
-def _has_vote_bound(charge: Charge) -> bool:
+def _has_vote_bound(path: ReleasePath) -> bool:
     """Return whether a release is by an aggregator with a data-dependent bound.
 
     It is proven where one teacher changes; where more do, the worst case is charged.
     """
-    mechanism = charge.mechanism
+    mechanism = path.mechanism
     is_bounded = isinstance(mechanism, Bounded) and mechanism.input_type is VoteCounts
-    return is_bounded and distance(charge, 0) <= 1
+    return is_bounded and distance(path, 0) <= 1
 
 
-def _private_curve(charge: Charge, votes: Secret[Any]) -> Callable[[Any], Any]:
-    domain: BallotsDomain = charge.chain[-1].handle.domain
-    votes_bound = votes_loss(charge.mechanism, domain)
+def _private_curve(path: ReleasePath, votes: Secret[Any]) -> Callable[[Any], Any]:
+    domain: BallotsDomain = path.steps[-1].handle.domain
+    votes_bound = votes_loss(path.mechanism, domain)
     return lambda orders: votes_bound.curve(with_two_classes(votes.reveal().counts), orders)
 
 
@@ -489,7 +487,7 @@ class TestedGNMax(Mechanism):
     order: float = field(converter=number, validator=_check_order, metadata={"symbol": "order"})
     budget: float = field(converter=number, validator=_check_budget, metadata={"symbol": "budget"})
     epsilon: float = budget_parameter("epsilon")
-    failure: float = failure_parameter()
+    failure: float = delta_parameter()
 
     def release(self, value: VoteCounts, stream: Stream) -> NDArray[np.float64]:
         """Return the class of most votes after noise, or NaN for all questions."""
@@ -498,7 +496,7 @@ class TestedGNMax(Mechanism):
         if LEAST_SIGMA <= self.sigma <= MOST_SIGMA:
             votes = GaussianVotes(self.sigma, counts.shape[1], value.teachers)
             distance = votes.distance(counts, float(self.order), self.budget)
-        if passes(distance, usable(self.epsilon), self.failure, stream):
+        if is_far(distance, noise_epsilon(self.epsilon), self.failure, stream):
             return noisy_argmax(value.counts, self.sigma, stream)
         return np.full(len(counts), math.nan)
 

@@ -116,8 +116,8 @@ class Student:
         probabilities = np.zeros((len(x), len(self.classes)))
         classifier: Any = getattr(self.predictor, "__self__", None)
         if hasattr(classifier, "predict_proba"):
-            seen = np.asarray(classifier.classes_).astype(np.int64)
-            probabilities[:, seen] = classifier.predict_proba(x)
+            known_classes = np.asarray(classifier.classes_).astype(np.int64)
+            probabilities[:, known_classes] = classifier.predict_proba(x)
         else:
             probabilities[np.arange(len(x)), self.positions(x)] = 1
         return probabilities

@@ -33,7 +33,7 @@ from adaptive_dp.pate.model import (
 from adaptive_dp.pate.saved_teachers import Folder, current_folder
 from adaptive_dp.queries import domains
 from adaptive_dp.queries.domains import Categories, Column, Table
-from adaptive_dp.queries.examples import ExamplesOf, declarations, drawn
+from adaptive_dp.queries.examples import ExamplesOf, declarations, draw_parts
 from adaptive_dp.queries.labeled import open_handle
 from adaptive_dp.queries.source import reading
 from adaptive_dp.queries.transforms import category_index
@@ -554,9 +554,10 @@ def _assign_teachers(
     folder = None if isinstance(stream, SeededStream) else current_folder()
     shares = [1 / count] * count
     if folder is None:
-        return drawn(stream, shares, examples.count)[examples.units]
+        return draw_parts(stream, shares, examples.count)[examples.units]
     # by the data set's own unit numbers, which filters and samples leave unchanged
-    return drawn(folder.stream("split"), shares, int(rows.units.max(initial=-1)) + 1)[rows.units]
+    count = int(rows.units.max(initial=-1)) + 1
+    return draw_parts(folder.stream("split"), shares, count)[rows.units]
 
 
 @frozen(eq=False, repr=False)

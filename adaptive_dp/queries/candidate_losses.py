@@ -27,16 +27,16 @@ from adaptive_dp.queries.domains import (
     finite_float,
     interval,
 )
-from adaptive_dp.queries.sums import enforced
-from adaptive_dp.queries.vectors import scaled
+from adaptive_dp.queries.sums import enforced_ball
+from adaptive_dp.queries.vectors import scale_to_unit
 
 Candidates = tuple[tuple[float, ...], ...]
 
 MOST = 2**20
-"""At most so many candidates."""
+"""The largest number of candidates."""
 
 CELLS = 2**20
-"""So many losses are computed at a time."""
+"""The number of losses computed at a time."""
 
 
 def _candidates(value: Iterable[Iterable[Any]]) -> Candidates:
@@ -48,7 +48,7 @@ def _candidates(value: Iterable[Iterable[Any]]) -> Candidates:
 
 @frozen
 class CandidateLosses(Query):
-    """For each candidate w, less the sum over rows of the row's regret: higher is better.
+    """The negated sum of regrets of each of m candidate models, as scores: higher is better.
 
     A row's regret of w is its loss at w less its least loss among all candidates. Sums of regrets
     order the candidates as sums of losses do, and what a loss has in common for all candidates
@@ -56,18 +56,19 @@ class CandidateLosses(Query):
     clipped to ``[0, width]`` and rounded to a grid inside it, so that the bounds below hold
     whatever the loss, the data and the rounding.
 
-    A unit with at most r rows moves each score by between ``-r width`` and 0 where it appears, and
-    no two farther apart than that: the span is ``r width``. Where a rows are exchanged for b, a
-    score moves by between ``-b width`` and ``a width``: by ``max(a, b) width`` at most, and two of
-    them ``(a + b) width`` apart. A total that is clamped to 2^53 steps moves as far or less, to
-    the same side. In l1 and l2 these are m and sqrt(m) times as much, for m candidates.
+    *Sensitivity*, in the maximum norm; m and sqrt(m) times as much in l1 and l2. A unit with at
+    most r rows that *appears or vanishes* moves each score by between 0 and ``r width``, all to the
+    same side, so no two farther apart than that: the span is ``r width``. Where a rows are
+    *exchanged* for b, a score moves by between ``-b width`` and ``a width``: by ``max(a, b) width``
+    at most, and two of them ``(a + b) width`` apart. A total that is clamped to 2^53 steps moves as
+    far or less, to the same side.
 
     Parameters
     ----------
     candidates
         Shape (m, p): parameters of ``z = w'x``, for rows of the norm's ball of radius `radius`.
     loss
-        A loss of one score as a text, such as ``"Logistic()"``; it need not be convex.
+        A loss of one score as a str, such as ``"Logistic()"``; it need not be convex.
     target, bounds
         The label's column and its declared bounds. A loss of signs reads 1 above their middle and
         -1 elsewhere, one of numbers reads them mapped onto [-1, 1].
@@ -98,11 +99,11 @@ class CandidateLosses(Query):
             raise DeclarationError(
                 f"candidate_losses needs 1 to {MOST} candidates, got {len(self.candidates)}"
             )
-        wrong = {len(row) for row in self.candidates} - {ball.width}
-        if wrong:
+        other_widths = {len(row) for row in self.candidates} - {ball.width}
+        if other_widths:
             raise DeclarationError(
                 f"each candidate needs {ball.width} parameters ({', '.join(ball.names)}), got one "
-                f"with {min(wrong, default=0)}"
+                f"with {min(other_widths, default=0)}"
             )
         if not all(abs(v) <= 1e100 for row in self.candidates for v in row):
             raise DeclarationError(
@@ -117,21 +118,22 @@ class CandidateLosses(Query):
                 f"the width of a row's losses must be in (1e-100, 1e100), got {self.width!r}"
             )
         loss_of(self.loss)
-        return enforced(ball, self.radius, ball.width)
+        return enforced_ball(ball, self.radius, ball.width)
 
     def dimension(self, domain: Ball) -> int:
         """Return the number of candidates."""
         return len(self.candidates)
 
     def step(self, domain: Ball) -> float:
-        """Return the grid's."""
+        """Return the grid's step inside the width."""
         return grid.step(self.width, grid.BITS)
 
     def sensitivity(self, domain: Ball, change: Change, norm: float) -> float:
         """Return the bound of the class docstring."""
         count = len(self.candidates)
-        lengths: dict[float, float] = {1: float(count), 2: math.sqrt(count)}
-        return lengths.get(norm, 1.0) * change.rows * self.width
+        # each of m scores moves by at most max(a, b) width
+        factors: dict[float, float] = {1: float(count), 2: math.sqrt(count)}
+        return factors.get(norm, 1.0) * change.rows * self.width
 
     def span(self, domain: Ball, change: Change) -> float:
         """Return ``r width`` where a unit appears, ``(a + b) width`` for a rows against b."""
@@ -147,18 +149,19 @@ class CandidateLosses(Query):
         weights, scale = to_steps(np.array(self.candidates))
         value, labels = _value(self.loss), self._labels()
         unit = grid.step(self.width, grid.BITS)
-        top, each = math.floor(self.width / unit), max(1, CELLS // len(weights))
+        top, batch = math.floor(self.width / unit), max(1, CELLS // len(weights))
 
         def block(columns: Columns) -> Integers:
             steps, size = grid.ball(selected.of(columns), self.radius)
             y = labels(clipped(columns[self.target], self.bounds))
             total = np.zeros(len(weights), dtype=np.int64)
-            for start in range(0, len(y), each):
-                rows = slice(start, start + each)
-                # whole numbers below 2^52, and a power of two
+            for start in range(0, len(y), batch):
+                rows = slice(start, start + batch)
+                # integers below 2^52, so a row's scores depend on that row alone; a power of two
                 z = (steps[rows].astype(np.float64) @ weights.T) * (size * scale)
                 losses = value(z, y[rows])
                 regrets = losses - losses.min(axis=1, keepdims=True)
+                # clipped to [0, width] in integer steps: the bound that the sensitivity rests on
                 total += np.rint(np.clip(regrets / unit, 0, top)).astype(np.int64).sum(axis=0)
             return total
 
@@ -166,19 +169,19 @@ class CandidateLosses(Query):
 
     def _labels(self) -> Callable[[Floats], Floats]:
         if loss_of(self.loss).labels == "number":
-            return lambda values: scaled(values, self.bounds)
+            return lambda values: scale_to_unit(values, self.bounds)
         middle = self.bounds.lower + (self.bounds.upper - self.bounds.lower) / 2
         return lambda values: np.where(values > middle, 1.0, -1.0)
 
 
 def loss_of(written: str) -> Loss:
-    """Return the loss that a text names; one of a single score, and of signs or numbers."""
+    """Return the loss that a str names; it must have one score, and signs or numbers as labels."""
     if not isinstance(written, str):
-        raise DeclarationError(f"a loss is a text such as 'Logistic()', got {written!r}")
+        raise DeclarationError(f"a loss is a str such as 'Logistic()', got {written!r}")
     try:
         loss = read(written)
     except (TypeError, ValueError) as error:
-        raise DeclarationError(f"{written!r} names no loss: {error}") from None
+        raise DeclarationError(f"{written!r} does not name a loss: {error}") from None
     if not (loss.outputs == 1 and loss.labels in ("sign", "number")):
         raise DeclarationError(
             f"candidate_losses needs a loss of one score, with signs or numbers as labels, got "
@@ -192,7 +195,7 @@ def _value(written: str) -> Callable[[Floats, Floats], Floats]:
     loss = loss_of(written)
 
     def value(z: Floats, y: Floats) -> Floats:
-        found = loss.value(z.reshape(1, -1), np.repeat(y, z.shape[1]))
-        return np.nan_to_num(found.reshape(z.shape), nan=0.0, posinf=1e150, neginf=-1e150)
+        losses = loss.value(z.reshape(1, -1), np.repeat(y, z.shape[1]))
+        return np.nan_to_num(losses.reshape(z.shape), nan=0.0, posinf=1e150, neginf=-1e150)
 
     return value

@@ -1,4 +1,9 @@
-"""Counts: of rows, of conditions, and by category or bin."""
+"""Counts: of rows, of rows that meet conditions, and by category or bin.
+
+A unit has up to r rows (`Change.rows`). It *appears or vanishes*, or it is *exchanged*: a rows go,
+b rows come, r = max(a, b), and a + b is `Change.both`. Counts are integers: their sensitivities
+in l1 and the maximum norm are exact, roots are rounded up.
+"""
 
 from __future__ import annotations
 
@@ -24,21 +29,19 @@ from adaptive_dp.queries.domains import (
     Table,
     Values,
     edges_of,
-    known,
-    numeric,
+    refuse_text_categories,
+    refuse_unknown_keys,
 )
 from adaptive_dp.queries.transforms import Filter, bin_index, bins, category_index
-
-# -----------------------------------------------------------------------------
-# How many rows there are.
 
 
 @frozen
 class Count(Query):
     """The number of rows.
 
-    A unit with at most r rows adds between 0 and r to it. So it moves by at most r, and by
-    nothing where each unit is known to have exactly r rows and is only exchanged.
+    *Sensitivity*, in any norm since it is one number. A unit with at most r rows adds between 0 and
+    r to the count. Where it appears or vanishes, and where it is exchanged, the count moves by at
+    most r; by nothing where the unit has exactly r rows before and after (`Change.fixed`).
     """
 
     kind: ClassVar[str] = "count"
@@ -66,11 +69,11 @@ class Count(Query):
 
 
 # -----------------------------------------------------------------------------
-# How many rows meet each of several conditions.
+# Counts of rows that meet conditions.
 
 
 Condition = tuple[str, str, Any]
-"""A column, a test and an operand, as a filter has them."""
+"""A column, a test and an operand, as the parameters of `Filter`."""
 
 
 def _conditions(values: Iterable[Any]) -> tuple[Condition, ...]:
@@ -92,10 +95,15 @@ def _condition(value: Any) -> Condition:
 class Counts(Query):
     """The number of rows that meet each condition; a row may meet several, or none.
 
-    A unit with at most r rows adds to each count between 0 and r. Where it appears, all counts
-    grow, each by at most r: ``m r`` in l1 for m conditions, ``sqrt(m) r`` in l2, r in the maximum
-    norm. Where it is exchanged, each moves by at most r either way. All are attained by
-    conditions that the same rows meet.
+    *Sensitivity*, for m conditions. A unit with at most r rows adds to each count between 0 and r.
+    Where it appears or vanishes, all counts move the same way, each by at most r: ``m r`` in l1,
+    ``sqrt(m) r`` in l2, r in the maximum norm. Where it is exchanged, each moves by at most r
+    either way: the same bounds. All are attained by conditions that the same rows meet.
+
+    Parameters
+    ----------
+    conditions
+        Triples of a column, a test and an operand, such as ``("age", ">=", 18)``.
     """
 
     kind: ClassVar[str] = "counts"
@@ -122,8 +130,9 @@ class Counts(Query):
         return len(self.conditions)
 
     def sensitivity(self, domain: Table, change: Change, norm: float) -> float:
-        """Return the bound of the class docstring; of a rows against b, ``r = max(a, b)``."""
+        """Return ``m r`` (l1), ``sqrt(m) r`` (l2) or ``r`` (maximum norm), ``r = max(a, b)``."""
         count = len(self.conditions)
+        # each of m counts moves by at most r
         if norm == 2 and count > 1:
             return up(math.sqrt(count) * change.rows)
         return float(change.rows * (count if norm == 1 else 1))
@@ -133,11 +142,12 @@ class Counts(Query):
         return 1.0
 
     def span(self, domain: Table, change: Change) -> float:
-        """Return r where a unit appears: all counts grow; a + b for a rows against b."""
+        """Return r where a unit appears (all counts grow), a + b where it is exchanged."""
+        # one count may rise by b while another falls by a
         return float(change.both if change.replaced else change.rows)
 
     def candidate(self, index: int) -> str:
-        """Return the condition as a text such as ``age >= 18``."""
+        """Return the condition as a str such as ``age >= 18``."""
         return self._filters()[index].label()
 
     def contributions(self, value: Rows) -> Contributions:
@@ -146,6 +156,7 @@ class Counts(Query):
 
         def block(columns: Columns) -> Floats:
             met = np.sum([f.keep(columns, f.operand) for f in filters], axis=0, dtype=np.float64)
+            # the l2 norm of a vector of m ones
             return np.where(met == 0, 0.0, up(np.sqrt(met)))
 
         return value.units, value.values(block)
@@ -165,7 +176,7 @@ class Counts(Query):
 
 
 def of_constant(condition: Any) -> Condition:
-    """Return a condition's parts; one that compares with a released value is none of these."""
+    """Return the column, test and operand of a condition; refuse a released operand."""
     if condition.handle is not None:
         raise DeclarationError(
             f"counts compares with constants, but the condition on {condition.column!r} compares "
@@ -175,16 +186,24 @@ def of_constant(condition: Any) -> Condition:
 
 
 # -----------------------------------------------------------------------------
-# How many rows fall in each category or bin.
+# Histograms.
 
 
 @frozen
 class Histogram(Query):
     """Counts by category, or by bin of a numeric column; a row is in one bin or in none.
 
-    A unit with up to r rows adds to it a vector of whole numbers that sum to at most r. Where
-    it appears: length r in every norm. Where it is exchanged, all rows move from one bin to
-    another: 2r in l1, sqrt(2) r in l2, r in the maximum norm.
+    *Sensitivity*. A unit with up to r rows adds to it a vector of nonnegative integers that sum to
+    at most r. Where it appears or vanishes: norm r, in l1, l2 and the maximum norm. Where a rows
+    are exchanged for b, at most all a leave one bin and all b enter another: ``a + b`` in l1,
+    ``sqrt(a^2 + b^2)`` in l2, ``max(a, b)`` in the maximum norm.
+
+    Parameters
+    ----------
+    keys
+        The categories; or None with edges.
+    edges
+        Ascending numbers, n + 1 of them for n bins, the last bin closed; or None with keys.
     """
 
     kind: ClassVar[str] = "histogram"
@@ -208,9 +227,9 @@ class Histogram(Query):
             )
         if self.edges is not None:
             bins(values.of, self.edges)
-            numeric(values.of, values.column)
+            refuse_text_categories(values.of, values.column)
         else:
-            known(values.of, values.column, Categories(self.keys or ()).values)
+            refuse_unknown_keys(values.of, values.column, Categories(self.keys or ()).values)
         return values
 
     def dimension(self, domain: Values) -> int:
@@ -218,27 +237,28 @@ class Histogram(Query):
         return len(self.edges) - 1 if self.edges is not None else len(self.keys or ())
 
     def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
-        """Return the bound of the class docstring (with a rows against b: a + b, or their length).
+        """Return the bound of the class docstring.
 
-        One bin counts rows up to r both ways. Even if the bin spans the declared bounds, an
-        exchanged row may leave it: data that is out of bounds, or NaN, falls in no bin.
+        A single bin moves by at most ``max(a, b)``, not by 0: even if it spans the declared
+        bounds, an exchanged row may leave it, since NaN and values out of bounds are in no bin.
         """
-        rows, less = float(change.rows), float(change.both - change.rows)
+        more, fewer = float(change.rows), float(change.both - change.rows)  # max(a, b), min(a, b)
         if not change.replaced or self.dimension(domain) == 1:
-            return rows
-        lengths: dict[float, float] = {1: rows + less, 2: up(math.hypot(rows, less))}
-        return lengths.get(norm, rows)
+            return more
+        # the vector (a, -b): its l1 and l2 norms, the root rounded up
+        norms: dict[float, float] = {1: more + fewer, 2: up(math.hypot(more, fewer))}
+        return norms.get(norm, more)
 
     def step(self, domain: Values) -> float:
         """Return 1."""
         return 1.0
 
     def span(self, domain: Values, change: Change) -> float:
-        """Return r where a unit appears: all counts grow; a + b for a rows against b."""
+        """Return r where a unit appears (all counts grow), a + b where it is exchanged."""
         return float(change.both if change.replaced else change.rows)
 
     def candidate(self, index: int) -> Any:
-        """Return the category, or the bin as a text such as ``[0, 10)``."""
+        """Return the category, or the bin as a str such as ``[0, 10)``."""
         keys = bins("the column", self.edges) if self.edges is not None else self.keys or ()
         return keys[index]
 

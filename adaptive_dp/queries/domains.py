@@ -1,4 +1,11 @@
-"""What is known of a private value without looking at it, and how many rows may change."""
+"""Domains: what is declared about private values, known without looking at the data.
+
+A column is an `Interval` of numbers, a list of `Categories`, or None (nothing is declared). Tables,
+columns, vectors and partitions have the domains `Table`, `Values`, `Ball` and `Parts`. Here too:
+how queries that look at single rows count changed rows (`row_steps`), and a column clipped to its
+bounds (`clipped`), as order statistics and learners read it; sums clip in
+`adaptive_dp.queries.sums`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +27,7 @@ from adaptive_dp.graph.values import anything, perhaps
 from adaptive_dp.noise.stream import Stream
 
 # -----------------------------------------------------------------------------
-# What is known of a private value without looking at it.
+# Declarations: numbers, intervals, categories, columns, tables.
 
 
 def finite_float(what: str, value: Any) -> float:
@@ -43,11 +50,11 @@ def finite_float(what: str, value: Any) -> float:
 
 
 def edges_of(values: Any) -> tuple[float, ...] | None:
-    """Return edges as plain numbers; what is none is left for the operation to refuse."""
-    found = perhaps(values)
-    if found is None:
+    """Return edges as Python floats; what is not a number is left for the operation to refuse."""
+    edges = perhaps(values)
+    if edges is None:
         return None
-    return tuple(float(v) if isinstance(v, np.generic | Fraction) else v for v in found)
+    return tuple(float(v) if isinstance(v, np.generic | Fraction) else v for v in edges)
 
 
 def _lower(value: float) -> float:
@@ -60,7 +67,13 @@ def _upper(value: float) -> float:
 
 @frozen
 class Interval:
-    """A number in [lower, upper]."""
+    """The domain of numbers in [lower, upper], in the column's units.
+
+    Raises
+    ------
+    DeclarationError
+        If the bounds are not finite numbers below 1e290 in size with ``lower <= upper``.
+    """
 
     document_key: ClassVar[str] = "bounds"
 
@@ -103,7 +116,7 @@ def intervals(value: Iterable[Any]) -> tuple[Interval, ...]:
 
 @frozen
 class Categories:
-    """One of a list of values; any other value belongs to none of them."""
+    """The domain of a list of values; a row with any other value belongs to none of them."""
 
     document_key: ClassVar[str] = "categories"
 
@@ -116,7 +129,7 @@ class Categories:
             if not isinstance(value, str | int | bool) and not (
                 isinstance(value, float) and value == value
             ):
-                raise DeclarationError(f"a category must be a text or a number, got {value!r}")
+                raise DeclarationError(f"a category must be a str or a number, got {value!r}")
         if len(set(self.values)) != len(self.values):
             raise DeclarationError(f"categories must differ, got {list(self.values)!r}")
 
@@ -154,13 +167,13 @@ def columns(declared: Mapping[str, Any]) -> Mapping[str, Column]:
     return {name: column(name, value) for name, value in declared.items()}
 
 
-def known(name: str, declared: Column, keys: Iterable[Any]) -> None:
-    """Refuse keys that the column's declared categories do not have."""
+def refuse_unknown_keys(name: str, declared: Column, keys: Iterable[Any]) -> None:
+    """Refuse keys that are not among the column's declared categories."""
     if isinstance(declared, Categories):
-        strange = [key for key in keys if key not in declared.values]
-        if strange:
+        unknown = [key for key in keys if key not in declared.values]
+        if unknown:
             raise DeclarationError(
-                f"column {name!r} has no category {', '.join(map(repr, strange[:3]))}; it declares "
+                f"column {name!r} has no category {', '.join(map(repr, unknown[:3]))}; it declares "
                 f"{list(declared.values)[:8]}"
             )
     if isinstance(declared, Interval):
@@ -171,8 +184,8 @@ def known(name: str, declared: Column, keys: Iterable[Any]) -> None:
             )
 
 
-def numeric(name: str, declared: Column) -> None:
-    """Refuse a column of categories, of which some are texts, where numbers are needed."""
+def refuse_text_categories(name: str, declared: Column) -> None:
+    """Refuse a column with a str among its categories where numbers are needed."""
     if isinstance(declared, Categories) and any(isinstance(v, str) for v in declared.values):
         raise DeclarationError(
             f"column {name!r} holds categories, not numbers; use its keys, or declare bounds"
@@ -181,14 +194,27 @@ def numeric(name: str, declared: Column) -> None:
 
 @frozen
 class Table:
-    """Rows with declared columns, and whom they protect."""
+    """The domain of a table: its declared columns, and whom it protects.
+
+    Parameters
+    ----------
+    name
+        The data set's.
+    columns
+        The domain of each declared column.
+    neighbors
+        The neighbour relation.
+    unit
+        The column that identifies the protected unit; None where each row is a unit.
+    size
+        The public number of units, where declared and still valid.
+    """
 
     name: str
     columns: Mapping[str, Column]
     neighbors: Neighbors
     unit: str | None = None
     size: int | None = None
-    """The public number of units, where declared and still known."""
 
     def interval(self, name: str) -> Interval:
         """Return the bounds of a column.
@@ -198,18 +224,18 @@ class Table:
         DeclarationError
             If there is no such column, or it has no bounds.
         """
-        found = self.find(name)
-        if isinstance(found, Categories):
+        declared = self.find(name)
+        if isinstance(declared, Categories):
             raise DeclarationError(
-                f"column {name!r} of {self.name!r} is declared as {found}, where numbers in bounds "
-                f"are needed; if it holds numbers, declare columns={{{name!r}: (low, high)}}"
+                f"column {name!r} of {self.name!r} is declared as {declared}, where numbers in "
+                f"bounds are needed; if it holds numbers, declare columns={{{name!r}: (low, high)}}"
             )
-        if found is None:
+        if declared is None:
             raise DeclarationError(
                 f"column {name!r} of {self.name!r} has no bounds, so its sensitivity is infinite; "
                 f"declare columns={{{name!r}: (low, high)}}"
             )
-        return found
+        return declared
 
     def find(self, name: str) -> Column:
         """Return the declaration of a column, or raise for one that is not declared."""
@@ -222,7 +248,17 @@ class Table:
 
 @frozen
 class Values:
-    """A number for each row, in an interval or a list of categories (None: no bounds)."""
+    """The domain of a column: one value for each row.
+
+    Parameters
+    ----------
+    of
+        The column's name.
+    column
+        Its interval or categories; None for neither.
+    neighbors, size
+        Of its table.
+    """
 
     of: str
     column: Column
@@ -232,7 +268,7 @@ class Values:
 
 @frozen
 class Ball:
-    """A vector for each row, of Euclidean norm at most ``radius``."""
+    """The domain of vectors: one for each row, of Euclidean norm at most ``radius``."""
 
     names: tuple[str, ...]
     radius: float
@@ -246,7 +282,7 @@ class Ball:
 
 @frozen
 class Parts:
-    """The parts of a partition: the table that each of them is, and their keys."""
+    """The domain of a partition: the table that each of its parts is, and their keys."""
 
     table: Table
     keys: tuple[Any, ...]
@@ -254,23 +290,33 @@ class Parts:
 
 
 # -----------------------------------------------------------------------------
-# How many rows change: what queries are told that look at single rows, not at sums.
-#
-# Such a query counts distances between data sets in *steps* of one row, of one of two kinds: a row
-# is added or removed, or (``exchange``) a row is exchanged for another. A unit of up to r rows
-# that appears or vanishes is r steps of the first kind. One that is exchanged is up to 2r of them,
-# and r of the second kind, but only where it has exactly r rows before and after: in a part of a
-# partition, under a filter or a bound on contributions the number of rows may change with it.
+# Distances in rows, for queries that look at single rows and not at sums.
 
 
 def row_steps(kind: str, change: Change, norm: float, exchange: bool) -> float:
-    """Return the number of steps that a change is, for a query of the given kind of steps.
+    """Return how many changed rows one unit's change is, for a query that counts them.
+
+    A *step* adds or removes one row, or (``exchange``) exchanges one row for another. A unit of up
+    to r rows that *appears or vanishes* is r steps of the first kind. One that is *exchanged*, a
+    rows for b, is a + b of them; it is r steps of the second kind, but only where it has exactly r
+    rows before and after: in a part of a partition, under a filter or a bound on contributions the
+    number of its rows may change with it.
+
+    Parameters
+    ----------
+    kind
+        The query's, for messages.
+    change
+        The change as it arrives at the query.
+    norm
+        Must be 0, which counts rows.
+    exchange
+        Whether a step exchanges a row, or adds or removes one.
 
     Raises
     ------
     DeclarationError
-        If a distance in another norm than 0 is asked for, or rows are to be exchanged one by
-        one where their number may change.
+        If the norm is not 0, or rows are to be exchanged one by one where their number may change.
     """
     if norm != 0:
         raise DeclarationError(
@@ -288,8 +334,8 @@ def row_steps(kind: str, change: Change, norm: float, exchange: bool) -> float:
     return float(change.rows)
 
 
-def exchanged(handle: Handle) -> bool:
-    """Whether one unit's change leaves the number of rows as it is, where ``handle`` stands."""
+def keeps_row_count(handle: Handle) -> bool:
+    """Return whether one unit's change leaves the number of rows of ``handle`` as it is."""
     first, *chain = lineage(handle)
     if not isinstance(first.operation, SourceOperation):
         return False
@@ -299,8 +345,8 @@ def exchanged(handle: Handle) -> bool:
     return change.replaced and change.fixed
 
 
-def counted(kind: str, values: Values) -> None:
-    """Refuse data sets of which one unit may count as zero, which says nothing of single rows."""
+def refuse_zero_out(kind: str, values: Values) -> None:
+    """Refuse zero-out neighbours, which are defined for sums and not for single rows."""
     if values.neighbors == "zero_out":
         raise DeclarationError(
             f"a {kind} looks at rows, not at sums, so zero_out neighbours, whose rows count as "
@@ -309,7 +355,7 @@ def counted(kind: str, values: Values) -> None:
 
 
 # -----------------------------------------------------------------------------
-# A number for each row: a column, clipped to its bounds.
+# Columns, clipped to their bounds, and the lazily computed values of rows.
 
 
 Floats = NDArray[np.float64]
@@ -317,14 +363,14 @@ Floats = NDArray[np.float64]
 
 @frozen
 class Box:
-    """Vectors of which every coordinate has bounds of its own, so that rows need no measuring.
+    """Vectors whose every coordinate has declared bounds, so that no row's norm need be computed.
 
     Parameters
     ----------
     width
-        The number of coordinates.
+        d, the number of coordinates.
     longest
-        The norm of the farthest corner, or a little more; it follows from the plan alone.
+        An upper bound of the norm of the farthest corner; it depends on the plan alone.
     write
         Writes a block's vectors times a positive factor into an array of shape (d, m), a vector in
         each column: finite, of norm at most ``longest`` times the factor, whatever the data.
@@ -339,19 +385,27 @@ class Box:
 class Selected:
     """Rows with a function that computes each row's value; nothing is computed yet.
 
-    ``found`` keeps sums over all rows that several queries need, so that they are added up once.
-    ``box`` is there for vectors of bounded columns as they are.
+    Parameters
+    ----------
+    rows
+        The private rows.
+    of
+        From a block of columns to its rows' values, shape (m,) or (m, d).
+    cache
+        Sums over all rows that several queries need, by a key of each query.
+    box
+        For vectors of bounded columns that nothing has changed since; otherwise None.
     """
 
     rows: Rows
     of: Callable[[Columns], Any]
-    found: dict[Any, Any] = field(factory=dict, eq=False, repr=False)
+    cache: dict[Any, Any] = field(factory=dict, eq=False, repr=False)
     box: Box | None = None
 
 
 @frozen
 class ColumnOf(Operation):
-    """A column of a table; its values are clipped to the declared bounds when they are used."""
+    """A column of a table; queries clip its values to the declared bounds when they read them."""
 
     kind: ClassVar[str] = "column"
     input_type: ClassVar[type] = Table
@@ -384,7 +438,7 @@ def _column_upper(value: float) -> float:
 
 @frozen
 class Clip(Operation):
-    """Values below ``lower`` become ``lower``, above ``upper`` become ``upper``."""
+    """A column clipped to [lower, upper]: smaller values become lower, larger ones upper."""
 
     kind: ClassVar[str] = "clip"
     input_type: ClassVar[type] = Values
@@ -400,7 +454,7 @@ class Clip(Operation):
     def domain(self, inputs: Sequence[Any]) -> Values:
         """Return the values with the new bounds."""
         values: Values = inputs[0]
-        numeric(values.of, values.column)
+        refuse_text_categories(values.of, values.column)
         return evolve(values, column=Interval(self.lower, self.upper))
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Selected:
@@ -417,13 +471,13 @@ def clipped(values: NDArray[Any], bounds: Interval) -> Floats:
 
 
 def numbers(values: NDArray[Any]) -> Floats:
-    """Return numbers as floats; of objects each by itself, NaN for one that is no number.
+    """Return a column as floats; of an array of objects NaN for each that is not a number.
 
     Raises
     ------
     DataError
-        If the array is not of numbers, by its type: texts that happen to be numbers are
-        refused with those that are not, so that no failure tells which were there.
+        If the array's dtype is not numeric. An array of str is refused by its dtype alone, even if
+        all its values look like numbers, so that whether the run fails does not depend on them.
     """
     if values.dtype == np.float64:
         return values

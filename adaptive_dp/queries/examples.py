@@ -1,4 +1,4 @@
-"""Features and a label for each row: what learners read; phases and single examples."""
+"""Examples, as learners read them: features and a label for each row; samples and phases."""
 
 from __future__ import annotations
 
@@ -29,18 +29,14 @@ from adaptive_dp.queries.domains import (
     numbers,
 )
 from adaptive_dp.queries.transforms import Sample, category_index
-from adaptive_dp.queries.vectors import scaled
-
-# -----------------------------------------------------------------------------
-# Features and a label for each row: what learners of linear models and networks read.
-
+from adaptive_dp.queries.vectors import scale_to_unit
 
 LABELS = ("sign", "class", "number", "count")
 
 
 @frozen
 class ExamplesDomain:
-    """Rows of norm at most ``radius``, with labels of a kind that losses read.
+    """The domain of examples: rows of norm at most ``radius``, with labels of a kind.
 
     Parameters
     ----------
@@ -70,13 +66,13 @@ def _norm(value: Any) -> float | None:
 
 @frozen
 class ExamplesOf(Operation):
-    """Features of a table, numbers mapped from their bounds onto [-1, 1], categories onto 0 and 1.
+    """Features and labels of a table's rows.
 
-    Bounds of which one is 0 keep it (see `standard`), so that what is mostly 0 stays so.
-    A column of k categories makes k features, of which the row's is 1; a value that is none of the
-    declared makes zeros. Rows longer than the norm are scaled down to it, and lie on a grid (see
-    `adaptive_dp.data.examples`). Of a row whose label is none of the declared categories nothing
-    is kept.
+    Numbers are mapped from their bounds onto [-1, 1] (bounds that include 0 as an end keep it: see
+    `standard`), so that sparse columns stay sparse. A column of k categories becomes k features of
+    0 and 1; a value outside of the declared categories becomes zeros. Rows longer than the norm are
+    scaled down to it, and rounded to a grid (`adaptive_dp.data.examples`). Rows whose label is
+    none of the declared categories are left out.
 
     Parameters
     ----------
@@ -85,7 +81,7 @@ class ExamplesOf(Operation):
     target
         The column of labels, with bounds or categories; of two categories the first is -1.
     labels
-        As what the label is read: see `ExamplesDomain`.
+        The kind of labels: see `ExamplesDomain`.
     norm
         The largest norm of a row; None for the largest that the columns can have.
     intercept
@@ -105,7 +101,7 @@ class ExamplesOf(Operation):
     columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
 
     def label(self) -> str:
-        """Return what is learned from what."""
+        """Return the target and the number of columns."""
         return f"{self.target} by {len(self.features)} columns"
 
     def detail(self) -> str:
@@ -132,17 +128,17 @@ class ExamplesOf(Operation):
             raise DeclarationError(f"examples' norm must be a positive number, got {self.norm!r}")
         names: tuple[str, ...] = ("intercept",) if self.intercept else ()
         for name in self.features:
-            found = declared[name]
-            several = isinstance(found, Categories)
-            values = found.values if isinstance(found, Categories) else ()
-            names += tuple(f"{name}={value}" for value in values) if several else (name,)
+            column = declared[name]
+            is_categorical = isinstance(column, Categories)
+            values = column.values if isinstance(column, Categories) else ()
+            names += tuple(f"{name}={value}" for value in values) if is_categorical else (name,)
         goal = declared[self.target]
         classes = len(goal.values) if isinstance(goal, Categories) else 0
-        self._fits(goal)
+        self._check_labels(goal)
         most = goal.upper if isinstance(goal, Interval) else 0.0
         return ExamplesDomain(names, self.radius, self.labels, classes, most, table)
 
-    def _fits(self, goal: Column) -> None:
+    def _check_labels(self, goal: Column) -> None:
         of = self.target
         if isinstance(goal, Categories):
             k = len(goal.values)
@@ -161,7 +157,7 @@ class ExamplesOf(Operation):
             )
 
     def change(self, change: Change) -> Change:
-        """Return the change of a unit, of which rows without a label are left out."""
+        """Return the change without `fixed`: rows without a declared label are left out."""
         return evolve(change, fixed=False)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> AnyExamples:
@@ -190,57 +186,58 @@ class ExamplesOf(Operation):
             return 2 * index - 1 if self.labels == "sign" else index
         assert isinstance(declared, Interval)
         inside = clipped(goal, declared)
-        return inside if self.labels == "count" else scaled(inside, declared)
+        return inside if self.labels == "count" else scale_to_unit(inside, declared)
 
     def vectors(self, columns: Columns, scales: Floats) -> Floats:
         """Return the features of a block of rows, shape (m, p); ``scales`` as of `scales`."""
         low, high, middle, half = scales
-        rows = np.ones((len(low), len(columns[self.target])))  # a column is contiguous, as it came
+        rows = np.ones((len(low), len(columns[self.target])))  # each feature is contiguous
         at = int(self.intercept)
         for name in self.features:
-            found = self.columns[name]
-            if isinstance(found, Categories):
-                index = category_index(columns[name], found.values)
-                for i in range(len(found.values)):
+            declared = self.columns[name]
+            if isinstance(declared, Categories):
+                index = category_index(columns[name], declared.values)
+                for i in range(len(declared.values)):
                     rows[at + i] = index == i
-                at += len(found.values)
+                at += len(declared.values)
             else:
                 rows[at] = numbers(columns[name])
                 at += 1
-        gaps = np.isnan(rows)
-        if gaps.any():
-            rows[gaps] = 0.0
+        missing = np.isnan(rows)
+        if missing.any():
+            rows[missing] = 0.0
         np.clip(rows, low, high, out=rows)
         rows -= middle
         rows /= half
         return np.clip(rows, -1.0, 1.0, out=rows).T
 
     def scales(self) -> Floats:
-        """Return each feature's bounds and what it is mapped by, shape (4, p, 1)."""
-        found = [(-1.0, 1.0, 0.0, 1.0)] * self.intercept
+        """Return each feature's lower and upper bound, middle and half, shape (4, p, 1)."""
+        scales = [(-1.0, 1.0, 0.0, 1.0)] * self.intercept
         for name in self.features:
             declared = self.columns[name]
             if isinstance(declared, Categories):
-                found += [(0.0, 1.0, 0.0, 1.0)] * len(declared.values)
+                scales += [(0.0, 1.0, 0.0, 1.0)] * len(declared.values)
             else:
                 assert isinstance(declared, Interval)
                 middle, half = standard(declared)
                 # a column of one point is 0
-                by = (middle, half) if half > 0 else (declared.lower, 1.0)
-                found.append((declared.lower, declared.upper, *by))
-        return np.array(found).T[:, :, None]
+                standardization = (middle, half) if half > 0 else (declared.lower, 1.0)
+                scales.append((declared.lower, declared.upper, *standardization))
+        return np.array(scales).T[:, :, None]
 
     @property
     def radius(self) -> float:
-        """The largest norm of a row."""
+        """The largest l2 norm of a row."""
         largest = math.sqrt(len(self.features) + self.intercept) * (1 + 1e-12)
         return largest if self.norm is None else min(self.norm, largest)
 
 
 def standard(bounds: Interval) -> tuple[float, float]:
-    """Return (middle, half): a feature is ``(value - middle) / half``, of at most 1 in size.
+    """Return (middle, half) such that ``(value - middle) / half`` is in [-1, 1].
 
-    From 0 it is the value over its largest, from other bounds the distance from their middle.
+    Bounds with 0 as an end are divided by the other end, so that 0 stays 0; other bounds are
+    centered.
     """
     if bounds.lower == 0 or bounds.upper == 0:
         return 0.0, bounds.largest
@@ -250,11 +247,11 @@ def standard(bounds: Interval) -> tuple[float, float]:
 
 def declarations(table: Table, names: Sequence[str]) -> dict[str, Column]:
     """Return how a table declares columns; refuse one without bounds or categories."""
-    found = {name: table.find(name) for name in names}
-    for name, declared in found.items():
+    columns = {name: table.find(name) for name in names}
+    for name, declared in columns.items():
         if declared is None:
-            table.interval(name)  # which says what is missing
-    return found
+            table.interval(name)  # raises with the remedy
+    return columns
 
 
 @frozen
@@ -265,9 +262,9 @@ class SampleExamples(Sample):
     input_type: ClassVar[type] = ExamplesDomain
 
     def domain(self, inputs: Sequence[Any]) -> ExamplesDomain:
-        """Return the examples, of which the number is no longer known."""
-        found: ExamplesDomain = inputs[0]
-        return evolve(found, table=super().domain([found.table]))
+        """Return the examples, their number no longer public."""
+        examples: ExamplesDomain = inputs[0]
+        return evolve(examples, table=super().domain([examples.table]))
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> AnyExamples:  # type: ignore[override]
         """Return a fresh sample."""
@@ -275,12 +272,15 @@ class SampleExamples(Sample):
 
 
 # -----------------------------------------------------------------------------
-# Examples themselves, for mechanisms that know what a row can do to them.
+# The examples themselves, for mechanisms that read them (objective perturbation).
 
 
 @frozen
 class EveryExample(Query):
-    """The examples, or one class against the rest.
+    """The examples themselves, or with one class against the rest.
+
+    For mechanisms whose loss is proven for the examples: the sensitivity counts rows, in norm 0. A
+    unit of up to r rows that appears or vanishes is r, one exchanged (a rows for b) a + b.
 
     Parameters
     ----------
@@ -295,19 +295,19 @@ class EveryExample(Query):
     against: int | None = None
 
     def label(self) -> str:
-        """Return whether one class stands against the rest."""
+        """Return whether one class is against the rest."""
         return "examples" if self.against is None else f"class {self.against} against the rest"
 
     def domain(self, inputs: Sequence[Any]) -> ExamplesDomain:
         """Return the input's, with signs for labels where one class is against the rest."""
-        found: ExamplesDomain = inputs[0]
+        examples: ExamplesDomain = inputs[0]
         if self.against is None:
-            return found
-        if not (found.labels == "class" and 0 <= self.against < found.classes):
+            return examples
+        if not (examples.labels == "class" and 0 <= self.against < examples.classes):
             raise DeclarationError(
-                f"{self.against!r} is none of the classes 0 to {found.classes - 1} of the examples"
+                f"against must be a class from 0 to {examples.classes - 1}, got {self.against!r}"
             )
-        return evolve(found, labels="sign")
+        return evolve(examples, labels="sign")
 
     def sensitivity(self, domain: ExamplesDomain, change: Change, norm: float) -> float:
         """Return the number of rows that come or go; refuse any norm but 0."""
@@ -319,7 +319,7 @@ class EveryExample(Query):
         return float(change.both)
 
     def span(self, domain: ExamplesDomain, change: Change) -> float:
-        """Return the most of these rows that are in either data set alone."""
+        """Return the larger of the numbers of rows that only one of the data sets has."""
         return float(change.rows)
 
     def dimension(self, domain: ExamplesDomain) -> int:
@@ -327,46 +327,35 @@ class EveryExample(Query):
         return domain.width
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Examples:
-        """Return the examples, all of them here: mechanisms look at each."""
-        found: Examples = inputs[0].in_memory()
+        """Return the examples, brought into this process's memory."""
+        examples: Examples = inputs[0].in_memory()
         if self.against is None:
-            return found
-        return evolve(found, labels=np.where(found.labels == self.against, 1.0, -1.0))
+            return examples
+        return evolve(examples, labels=np.where(examples.labels == self.against, 1.0, -1.0))
 
 
 # -----------------------------------------------------------------------------
-# Disjoint parts of examples by chance: parallel composition for learning in phases.
-#
-# Each unit goes into one part by its own draw, from a law that no data touches, so that nobody's
-# part hangs on anyone else's presence.
-#
-# Let D and D' be neighbours that differ in the unit u. The parts A of the other units have the same
-# law under D and D', and so has u's part i, independent of them. Given A and i, the parts of D and
-# D'
-# are equal but for part i, where they differ in u: what reads other parts has privacy loss 0, what
-# reads part i costs what it costs for that change. Whoever sees (A, i) beside the releases thus
-# tells D from D' no better than in the worst of the *worlds* i; the releases alone are
-# post-processing of that. Under replace_one u keeps its part, so that it is exchanged within one.
+# Phases: disjoint random parts of examples, for parallel composition.
 
 
-def drawn(stream: Stream, shares: Sequence[float], count: int) -> NDArray[np.int64]:
-    """Return for each of ``count`` units the part of its own independent draw.
+def draw_parts(stream: Stream, shares: Sequence[float], count: int) -> NDArray[np.int64]:
+    """Return the part of each of ``count`` units, by independent draws.
 
-    Part i has probability ``shares[i]`` to 2^-50; the last one has all that is left.
+    Part i has probability ``shares[i]`` to 2^-50; the last one has the remainder.
     """
     words = stream.words(count)
-    found = np.searchsorted(np.array(cuts(shares), dtype=np.uint64), words, side="right")
-    return found.astype(np.int64)
+    parts = np.searchsorted(np.array(cuts(shares), dtype=np.uint64), words, side="right")
+    return parts.astype(np.int64)
 
 
 def cuts(shares: Sequence[float]) -> list[int]:
-    """Return where 64-bit words are cut into intervals of these probabilities."""
+    """Return the thresholds that cut uniform 64-bit words into intervals of these shares."""
     return [min(2**64 - 1, int(total * 2.0**64)) for total in accumulate(shares[:-1])]
 
 
 @frozen
 class PhasesDomain:
-    """Examples in parts, each unit in one of them."""
+    """The domain of phases: examples in parts, each unit in one of them."""
 
     keys: tuple[int, ...]
     examples: ExamplesDomain
@@ -379,12 +368,25 @@ def _shares(value: Any) -> tuple[Any, ...]:
 
 @frozen
 class Phases(PartitionOperation):
-    """Each unit of examples in one of several parts, by its own draw; see the module.
+    """Examples split into disjoint parts at random, each unit into one part by its own draw.
+
+    The draws follow a law that does not depend on the data, so that the part of a unit does not
+    depend on whether any other unit is present.
 
     Parameters
     ----------
     shares
         The probability of each part, positive; they add up to 1.
+
+    Notes
+    -----
+    *Parallel composition holds.* Let D and D' be neighbours that differ in the unit u. The parts A
+    of the other units have the same law under D and D', and so has u's part i, independent of A.
+    Given A and i, the parts of D and D' are equal except part i, where they differ in u: a release
+    of another part has privacy loss 0, a release of part i costs what it costs for that change. So
+    an observer of (A, i) and the releases distinguishes D from D' no better than in the worst of
+    the *worlds* i, and the releases alone are post-processing of that. Under replace_one u keeps
+    its part, so that it is exchanged within one.
     """
 
     kind: ClassVar[str] = "phases"
@@ -403,9 +405,13 @@ class Phases(PartitionOperation):
         return ", ".join(f"{share:.3g}" for share in self.shares)
 
     def domain(self, inputs: Sequence[Any]) -> PhasesDomain:
-        """Return the parts, numbered from 1; of none the size is known."""
-        plain = all(isinstance(s, int | float) and not isinstance(s, bool) for s in self.shares)
-        if not (plain and len(self.shares) >= 1 and all(2.0**-40 <= s <= 1 for s in self.shares)):
+        """Return the parts, numbered from 1, their sizes not public."""
+        are_numbers = all(
+            isinstance(s, int | float) and not isinstance(s, bool) for s in self.shares
+        )
+        if not (
+            are_numbers and len(self.shares) >= 1 and all(2.0**-40 <= s <= 1 for s in self.shares)
+        ):
             raise DeclarationError(
                 f"phases need shares of at least 2^-40, got {list(self.shares)!r}"
             )
@@ -413,12 +419,12 @@ class Phases(PartitionOperation):
             raise DeclarationError(
                 f"the shares of phases must add up to 1, got {list(self.shares)!r}"
             )
-        found: ExamplesDomain = inputs[0]
-        part = evolve(found, table=evolve(found.table, size=None))
+        examples: ExamplesDomain = inputs[0]
+        part = evolve(examples, table=evolve(examples.table, size=None))
         return PhasesDomain(tuple(range(1, len(self.shares) + 1)), part)
 
     def change(self, change: Change) -> Change:
-        """Return the change; which part it is in, the accountant enumerates."""
+        """Return the change as it is; the accountant enumerates the part that it is in."""
         return change
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> list[AnyExamples]:
@@ -448,7 +454,7 @@ class Phase(PartOperation):
         return phases.examples
 
     def change(self, change: Change) -> Change:
-        """Return the change inside the phase, where a unit may lie or not."""
+        """Return the change without `fixed`: a unit may be in another phase."""
         return evolve(change, fixed=False)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> AnyExamples:

@@ -1,4 +1,9 @@
-"""Each row's clipped gradient at released parameters, and sums of such gradients."""
+"""Sums of the rows' clipped gradients at released parameters: of linear models and networks.
+
+No row's gradient is ever stored. A gradient is clipped by scaling the slopes that it is made of
+(`LinearGradients.clipped_sum`, `LayerGradients.clipped_sum`), in integer steps, so that no row's
+share is longer than the bound and the sum over rows is exact.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +28,9 @@ from adaptive_dp.queries.domains import Floats, finite_float
 from adaptive_dp.queries.examples import ExamplesDomain, cuts
 
 # -----------------------------------------------------------------------------
-# Each row's gradient at released parameters, and what is released of them: none is ever stored.
-#
-# The gradient of a linear model's loss is ``a x'``, a the slope at the scores ``W x``. Its norm is
-# ``|a| |x|``, so that clipping it scales a, and the sum of clipped gradients is one matrix product.
+# Linear models: the gradient of a row's loss is ``a x'``, a the slope at the scores ``W x``. Its
+# norm is ``|a| |x|``, so that clipping it scales a, and the sum of clipped gradients is one matrix
+# product.
 
 
 GRADIENT_STEP_BITS = 28
@@ -36,7 +40,7 @@ SQUARES = 20
 """A row's squared norm is given in steps of 2^-20 of the bound's."""
 
 SHORTEST = 2.0**-6
-"""Rows shorter than this part of the radius get no larger slopes than one of this norm."""
+"""Rows shorter than this share of the radius get no larger slopes than a row of this norm."""
 
 MAX_SLOPE = 1e140
 """Slopes are clipped to this, so that their squares are floats."""
@@ -44,7 +48,7 @@ MAX_SLOPE = 1e140
 
 @frozen
 class GradientsDomain:
-    """Gradients of ``size`` numbers for each row of examples."""
+    """The domain of gradients: ``size`` numbers for each row of examples."""
 
     size: int
     examples: ExamplesDomain
@@ -52,9 +56,19 @@ class GradientsDomain:
 
 @frozen(eq=False, repr=False)
 class LinearGradients:
-    """The rows' gradients at parameters W of shape (k, p), in whole steps of ``unit``.
+    """The rows' gradients of a linear model's loss, computed when they are summed.
 
-    Sums over examples that are elsewhere are made by this, of the examples that are there.
+    Where examples are with the workers of a cluster, a copy of this with a worker's own examples
+    computes its share of a sum there.
+
+    Parameters
+    ----------
+    examples
+        The rows and labels.
+    loss
+        Of one row.
+    parameters, unit
+        W of shape (k, p), integers in steps of ``unit``.
     """
 
     examples: AnyExamples
@@ -65,30 +79,29 @@ class LinearGradients:
     def slopes(self, where: slice, block: Floats) -> tuple[Floats, Floats]:
         """Return a block's slopes, shape (k, m), and upper bounds of its gradients' norms."""
         assert isinstance(self.examples, Examples)
-        z = self.parameters @ block.T
+        z = self.parameters @ block.T  # integers: exact, so a row's score depends on that row alone
         z *= self.unit * self.examples.unit
         a = np.asarray(self.loss.slope(z, self.examples.labels[where]), dtype=np.float64)
         if a.shape != z.shape:
             raise DeclarationError("a loss's slopes must have the shape of its scores")
-        if (
-            not -MAX_SLOPE <= a.min(initial=0.0) <= a.max(initial=0.0) <= MAX_SLOPE
-        ):  # NaN is within nothing
+        # NaN makes both comparisons false
+        if not -MAX_SLOPE <= a.min(initial=0.0) <= a.max(initial=0.0) <= MAX_SLOPE:
             a = np.clip(
                 np.nan_to_num(a, posinf=MAX_SLOPE, neginf=-MAX_SLOPE), -MAX_SLOPE, MAX_SLOPE
             )
-        lengths = np.abs(a[0]) if len(a) == 1 else euclidean(a)
-        return a, lengths * self.examples.norms[where]
+        lengths = np.abs(a[0]) if len(a) == 1 else column_norms(a)
+        return a, lengths * self.examples.norms[where]  # |a x'| = |a| |x|
 
     def clipped_sum(self, bound: float, *, relative: bool) -> tuple[Any, float]:
-        """Return the exact sum of gradients clipped to ``bound``, in whole steps, and the step.
+        """Return the exact sum of gradients clipped to ``bound``, in integer steps, and the step.
 
-        Of `relative` sums the step is one of ``bound``. It is a power of two in either case.
+        The step is a power of two; with ``relative`` it is a share of ``bound``.
         """
         radius = self.examples.radius
         step = grid.step((1.0 if relative else bound) / (radius * SHORTEST), WEIGHT_BITS - 1)
         unit = step * bound if relative else step
-        found = self.examples.total(lambda own: evolve(self, examples=own)._clipped(bound, unit))
-        return found, step * self.examples.unit
+        total = self.examples.total(lambda own: evolve(self, examples=own)._clipped(bound, unit))
+        return total, step * self.examples.unit
 
     def _clipped(self, bound: float, unit: float) -> NDArray[Any]:
         outputs, examples = len(self.parameters), self.examples
@@ -97,10 +110,11 @@ class LinearGradients:
         def weights(where: slice, block: Floats) -> Floats:
             a, lengths = self.slopes(where, block)
             # rounding k slopes moves a gradient by at most sqrt(k) / 2 steps times its row's norm
-            moved = examples.norms[where] * (unit * math.sqrt(outputs) / 2)
-            limit = np.maximum(bound * (1 - 2.0**-40) - moved, 0.0)
+            rounding = examples.norms[where] * (unit * math.sqrt(outputs) / 2)
+            # |clipped| <= limit, so |rounded| <= limit + rounding <= bound
+            limit = np.maximum(bound * (1 - 2.0**-40) - rounding, 0.0)
             with np.errstate(divide="ignore", invalid="ignore"):
-                a = a * np.where(lengths > limit, limit / lengths, 1.0)
+                a = a * np.where(lengths > limit, limit / lengths, 1.0)  # the clipping
             a /= unit
             np.rint(a, out=a)
             return np.clip(a, -(2.0**WEIGHT_BITS), 2.0**WEIGHT_BITS, out=a)
@@ -108,8 +122,8 @@ class LinearGradients:
         return weighted_sum(examples, weights, outputs)
 
     def squares(self, bound: float) -> int:
-        """Return the sum of `squared` norms."""
-        return self._sum(lambda lengths: squared(lengths, bound))
+        """Return the sum of `squared_norm_steps` over the rows."""
+        return self._sum(lambda lengths: squared_norm_steps(lengths, bound))
 
     def short(self, bound: float) -> int:
         """Return how many gradients have a norm of at most ``bound``."""
@@ -123,30 +137,34 @@ class LinearGradients:
         return self.examples.total(work)
 
 
-def euclidean(values: Floats) -> Floats:
-    """Return upper bounds of the columns' l2 norms, each by its own numbers: (m,) from (k, m)."""
-    lengths = np.sqrt(columnwise(values * values))
-    short = np.flatnonzero(lengths < 1e-140)  # whose squares may have underflowed
+def column_norms(values: Floats) -> Floats:
+    """Return upper bounds of the columns' l2 norms, shape (m,) from (k, m), column by column."""
+    lengths = np.sqrt(column_sums(values * values))
+    short = np.flatnonzero(lengths < 1e-140)  # their squares may have underflowed
     if len(short):
-        some = values[:, short]
-        top = np.abs(some).max(axis=0)
-        parts = some / np.where(top > 0, top, 1.0)
-        lengths[short] = top * np.sqrt(columnwise(parts * parts))
+        columns = values[:, short]
+        top = np.abs(columns).max(axis=0)
+        shares = columns / np.where(top > 0, top, 1.0)
+        lengths[short] = top * np.sqrt(column_sums(shares * shares))
     # a computed sum of k squares is off by a relative (k + 1) 2^-53
     lengths *= 1 + max(2.0**-45, len(values) * 2.0**-52)
     return lengths
 
 
-def columnwise(values: Floats) -> Floats:
-    """Return the sum of each column, added in order: of shape (m,) from (k, m)."""
+def column_sums(values: Floats) -> Floats:
+    """Return the sum of each column, added in row order, shape (m,) from (k, m).
+
+    `numpy.sum` chooses its order by the array's shape: the last bit of a row's norm would depend on
+    how many other rows there are.
+    """
     total: Floats = values[0].copy()
     for row in values[1:]:
         total += row
     return total
 
 
-def written(value: Any) -> str:
-    """Return a loss, or its text, as its text."""
+def loss_text(value: Any) -> str:
+    """Return a loss as a str such as ``Logistic()``; a str is returned as it is."""
     if isinstance(value, Loss):
         return names.text(value)
     if not isinstance(value, str):
@@ -155,14 +173,22 @@ def written(value: Any) -> str:
 
 
 def loss_of(name: str, domain: ExamplesDomain, *, own: bool = True) -> Loss:
-    """Return the loss of a text; refuse one that reads other labels.
+    """Return the loss that a str names; refuse one that reads other labels.
 
-    One of somebody's own will do only where a proof needs nothing of it but its rows' independence.
+    Parameters
+    ----------
+    name
+        Such as ``Logistic()``, or ``module:Name()`` for a user's own loss.
+    domain
+        The examples'.
+    own
+        Whether a user's own loss is allowed: only where the proof needs nothing of it but that it
+        treats each row by itself.
 
     Raises
     ------
     DeclarationError
-        If the text names no loss, or its labels or classes are others than the examples'.
+        If the str does not name a loss, or its labels or classes are not the examples'.
     """
     try:
         loss = names.read_any(name) if own else names.read(name)
@@ -177,33 +203,33 @@ def loss_of(name: str, domain: ExamplesDomain, *, own: bool = True) -> Loss:
             f"{name} has {loss.outputs} classes, the examples have {domain.classes}"
         )
     if ":" in name:
-        _probed(name, loss)
+        _refuse_mixed_rows(name, loss)
     return loss
 
 
-def _probed(name: str, loss: Loss) -> None:
-    """Refuse a loss of somebody's own that plainly mixes rows, or gives another shape."""
+def _refuse_mixed_rows(name: str, loss: Loss) -> None:
+    """Refuse a user's own loss whose slopes of seven test scores mix rows or have another shape."""
     z = np.sin(np.arange(loss.outputs * 7.0)).reshape(loss.outputs, 7) * 3
     y = np.array([0.0, 1.0] * 4)[:7] if loss.labels == "class" else np.where(z[0] > 0, 1.0, -1.0)
     y = np.abs(y) if loss.labels == "count" else y
     try:
         with np.errstate(all="ignore"):
-            whole_block = np.asarray(loss.slope(z, y), dtype=np.float64)
-            alone = [np.asarray(loss.slope(z[:, i : i + 1], y[i : i + 1])) for i in range(7)]
-        same = whole_block.shape == z.shape and np.allclose(
-            whole_block, np.concatenate(alone, axis=1), rtol=1e-9, atol=1e-12, equal_nan=True
+            together = np.asarray(loss.slope(z, y), dtype=np.float64)
+            single = [np.asarray(loss.slope(z[:, i : i + 1], y[i : i + 1])) for i in range(7)]
+        rowwise = together.shape == z.shape and np.allclose(
+            together, np.concatenate(single, axis=1), rtol=1e-9, atol=1e-12, equal_nan=True
         )
     except Exception as error:
-        raise DeclarationError(f"{name}: slope(z, y) fails on made-up scores: {error}") from None
-    if not same:
+        raise DeclarationError(f"{name}: slope(z, y) fails on test scores: {error}") from None
+    if not rowwise:
         raise DeclarationError(
             f"{name}: slope(z, y) must return the shape of z, (outputs, rows), and compute each "
             "column by itself"
         )
 
 
-def trusted(name: str) -> str:
-    """Return what is assumed of a loss: nothing of those that are shipped."""
+def loss_assumption(name: str) -> str:
+    """Return what certificates assume of a loss: nothing of the library's own."""
     if ":" not in name:
         return ""
     return (
@@ -214,27 +240,27 @@ def trusted(name: str) -> str:
 
 @frozen
 class RowGradients(Operation):
-    """The gradient of each row's loss at released parameters of shape (k, p).
+    """The gradient of each row's loss of a linear model, at released parameters of shape (k, p).
 
-    Reads the examples and, beside them, the parameters (flat or in their shape).
+    Its inputs are the examples and the released parameters (flat or in their shape).
     """
 
     kind: ClassVar[str] = "row_gradients"
     input_type: ClassVar[type] = ExamplesDomain
     max_released_inputs: ClassVar[int] = 1
 
-    loss: str = field(converter=written)
+    loss: str = field(converter=loss_text)
 
     def label(self) -> str:
-        """Return whose gradients they are."""
+        """Return the loss."""
         return f"gradients of {self.loss.removesuffix('()')}"
 
     def assumes(self) -> str:
-        """Return what a loss of somebody's own must keep."""
-        return trusted(self.loss)
+        """Return what is assumed of a user's own loss."""
+        return loss_assumption(self.loss)
 
     def domain(self, inputs: Sequence[Any]) -> GradientsDomain:
-        """Return the number of parameters; there must be parameters beside the examples."""
+        """Return the number of parameters; both inputs are needed."""
         if len(inputs) != 2:
             raise DeclarationError("gradients need examples and released parameters")
         loss = loss_of(self.loss, inputs[0])
@@ -255,10 +281,19 @@ def _bound(value: Any) -> float | None:
 
 @frozen
 class ClippedSum(Query):
-    """The sum of the rows' gradients, each scaled down to norm ``clip`` where it is longer.
+    """The sum of the rows' gradients, each scaled down to l2 norm ``clip`` where it is longer.
 
-    Without ``clip``, the bound is a released number beside the gradients, at each run another;
-    what is given is the sum in units of it, to which no row adds more than a vector of norm 1.
+    *Sensitivity*, with B the bound and a unit of up to r rows (triangle inequality): ``r B`` in l2
+    and the maximum norm where the unit appears or vanishes, ``(a + b) B`` where a rows are
+    exchanged for b; ``sqrt(d)`` times that in l1. The exact sum is rounded to steps: half a step in
+    each coordinate, for each of two data sets, adds a step in the maximum norm, ``sqrt(d)`` steps
+    in l2 and d in l1.
+
+    Parameters
+    ----------
+    clip
+        B. Without it the bound is a released number, the second input; the value is then the sum
+        in units of that bound, and B = 1.
     """
 
     kind: ClassVar[str] = "clipped_sum"
@@ -273,11 +308,11 @@ class ClippedSum(Query):
 
     @property
     def bound(self) -> float:
-        """The largest norm of a row's share."""
+        """B, the largest norm of a row's share."""
         return 1.0 if self.clip is None else self.clip
 
     def domain(self, inputs: Sequence[Any]) -> GradientsDomain:
-        """Return the gradients'; refuse two bounds, or none."""
+        """Return the gradients' domain; refuse two bounds, or none."""
         if (len(inputs) == 2) != (self.clip is None):
             raise DeclarationError(
                 "gradients are clipped to a number, or to a released handle: one of them"
@@ -295,12 +330,12 @@ class ClippedSum(Query):
         return grid.step(self.bound, GRADIENT_STEP_BITS)
 
     def sensitivity(self, domain: GradientsDomain, change: Change, norm: float) -> float:
-        """Return the bound for each row, times sqrt(d) in l1, and what rounding the sum adds."""
-        each = change.both * self.bound
+        """Return the bound of the class docstring; the factors 1 + 1e-12 round it up."""
+        each = change.both * self.bound  # triangle inequality over a + b rows
         roots = math.sqrt(domain.size)
         if math.isinf(norm):
             return (each + self.step(domain)) * (1 + 1e-12)
-        scale = roots if norm == 1 else 1.0
+        scale = roots if norm == 1 else 1.0  # |v|_1 <= sqrt(d) |v|_2
         if norm not in (1, 2):
             raise DeclarationError(
                 f"clipped sums have sensitivities in l1, l2 and l_inf, not {norm}"
@@ -315,8 +350,8 @@ class ClippedSum(Query):
         step = grid.step(self.bound, GRADIENT_STEP_BITS)
         halvings = round(math.log2(step / unit))
         assert halvings > 0, "a row's steps are finer than the sum's"
-        steps = (exact + (1 << (halvings - 1))) >> halvings
-        # clamped where floats hold every step: it moves no two sums apart
+        steps = (exact + (1 << (halvings - 1))) >> halvings  # rounded to nearest, in integers
+        # clamped to integers that floats hold: 1-Lipschitz, so it moves no two sums apart
         inside = np.minimum(np.maximum(steps, -grid.EXACT), grid.EXACT)
         return np.asarray(inside.astype(np.float64).reshape(-1) * step)
 
@@ -327,11 +362,12 @@ def _size(value: Any) -> float:
 
 @frozen
 class SquaredNorms(Query):
-    """``sum min(1, |g|^2 / clip^2)`` over the rows' gradients g of a linear model.
+    """The sum of ``min(1, |g|^2 / clip^2)`` over the rows' gradients g of a linear model.
 
-    A row's share is a number in [0, 1] that hangs on no other row, so that a unit with up to r rows
-    adds between 0 and r, and moves the sum by at most r where it is exchanged (own proof). Shares
-    are whole multiples of 2^-20 and their sum, clamped to 2^32, is exact.
+    *Sensitivity*. A row's share is a number in [0, 1] that does not depend on other rows. So a unit
+    with up to r rows adds between 0 and r: where it appears, vanishes or is exchanged the sum
+    moves by at most r (own proof). Shares are integer multiples of 2^-20 and their sum, clamped to
+    2^32, is exact.
     """
 
     kind: ClassVar[str] = "squared_norms"
@@ -354,18 +390,18 @@ class SquaredNorms(Query):
         return 2.0**-SQUARES
 
     def sensitivity(self, domain: GradientsDomain, change: Change, norm: float) -> float:
-        """Return a unit's rows (one number: any norm)."""
-        return float(change.rows)
+        """Return r (one number: any norm)."""
+        return float(change.rows)  # each row's share is in [0, 1]
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> float:
         """Return the sum; refuse gradients of networks, whose norms are not exact."""
         if not isinstance(inputs[0], LinearGradients):
-            raise DeclarationError("squared norms are of linear models'")
+            raise DeclarationError("squared norms are defined for linear models' gradients only")
         return float(min(inputs[0].squares(self.clip), 2**52)) * 2.0**-SQUARES
 
 
-def squared(lengths: Floats, bound: float) -> int:
-    """Return the sum of ``min(1, (length / bound)^2)``, each in whole steps of 2^-20."""
+def squared_norm_steps(lengths: Floats, bound: float) -> int:
+    """Return the sum of ``min(1, (length / bound)^2)``, each rounded to steps of 2^-20."""
     with np.errstate(over="ignore"):
         share = np.minimum(lengths / bound, 1.0)
     return int(np.rint(share * share * 2.0**SQUARES).astype(np.int64).sum())
@@ -373,7 +409,11 @@ def squared(lengths: Floats, bound: float) -> int:
 
 @frozen
 class ShortGradients(Query):
-    """How many rows' gradients have a norm of at most a released number, which stands beside."""
+    """The number of rows whose gradient has a norm of at most a released number, the second input.
+
+    *Sensitivity*. A count: a unit of up to r rows that appears, vanishes or is exchanged moves it
+    by at most r.
+    """
 
     kind: ClassVar[str] = "short_gradients"
     input_type: ClassVar[type] = GradientsDomain
@@ -384,7 +424,7 @@ class ShortGradients(Query):
         return "count of short gradients"
 
     def domain(self, inputs: Sequence[Any]) -> GradientsDomain:
-        """Return the gradients'; there must be a bound beside them."""
+        """Return the gradients' domain; both inputs are needed."""
         if len(inputs) != 2:
             raise DeclarationError("a count of short gradients needs a released bound")
         return inputs[0]  # type: ignore[no-any-return]
@@ -394,7 +434,7 @@ class ShortGradients(Query):
         return 1.0
 
     def sensitivity(self, domain: GradientsDomain, change: Change, norm: float) -> float:
-        """Return a unit's rows: exchanged for as many, they move the count by no more."""
+        """Return r (one number: any norm)."""
         return float(change.rows)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> float:
@@ -403,30 +443,29 @@ class ShortGradients(Query):
 
 
 def released_bound(value: Any) -> float:
-    """Return a released bound as a positive number, whatever noise has made of it."""
-    found = float(np.asarray(value, dtype=np.float64).reshape(-1)[0])
-    return min(max(found, 1e-100), 1e100) if found == found else 1e-100
+    """Return a released bound clamped to [1e-100, 1e100]; noise may make it NaN or negative."""
+    bound = float(np.asarray(value, dtype=np.float64).reshape(-1)[0])
+    return min(max(bound, 1e-100), 1e100) if bound == bound else 1e-100
 
 
 # -----------------------------------------------------------------------------
-# Each row's gradient by the parameters of a two-layer network; none is ever stored.
+# Two-layer networks.
 #
-# By a layer's weights it is an outer product of what comes back and what went in, so that its norm
-# is known without it (Goodfellow 2015), and the sum of clipped gradients is one more product of
-# matrices (Lee and Kifer 2021). What went in are whole steps, x of the row and u of its hidden
-# units,
-# each with an l2 norm of at most 2^20; W1, W2 and the loss's slopes s are whole steps too.
+# A row's gradient by a layer's weights is an outer product of the backpropagated error and the
+# layer's input, so that its norm is known without computing it (Goodfellow 2015), and the sum of
+# clipped gradients is one more product of matrices (Lee and Kifer 2021). The layers' inputs, x of
+# the row and u of its hidden units, are integer steps of an l2 norm of at most 2^20; W1, W2 and the
+# loss's slopes s are integer steps too.
 #
-# **A row's share hangs on that row alone.** ``W1 x``, ``W2 u`` and ``W2' s`` are sums of whole
-# numbers, with norms of at most 2^32 and 2^20: by Cauchy and Schwarz every partial sum's size is at
-# most 2^52, however a product of matrices goes about it, so it is exact. All else is done to
-# each number by itself, or down a row's own column in a fixed order.
+# **A row's share depends on that row alone.** ``W1 x``, ``W2 u`` and ``W2' s`` are sums of products
+# of integers, with norms of at most 2^32 and 2^20: by Cauchy-Schwarz every partial sum's size is
+# at most 2^52, in whatever order a matrix product adds, so it is exact. All else is done to each
+# number by itself, or down a row's own column in a fixed order.
 #
 # **No share is longer than the bound.** In steps of the sum, B of them the bound, a row's gradient
 # is ``g (r d x', s u')``, g a number of the row, r one of the parameters. With ``P = |(r |d| |x|,
 # |s| |u|)|`` and ``g <= limit / P`` its norm is at most the limit. Rounding ``g r d`` and ``g s``
-# to
-# whole numbers moves it by at most ``m = |(sqrt(h) |x|, sqrt(k) |u|)| / 2``, and the limit is
+# to integers moves it by at most ``m = |(sqrt(h) |x|, sqrt(k) |u|)| / 2``, and the limit is
 # ``B (1 - 2^-40) - m``, or 0. P is taken larger by more than its own rounding. (Own proof.)
 #
 # **Sums are exact.** A share's numbers are at most B, below 2^36, as are those of any of its parts;
@@ -437,13 +476,26 @@ SHARE = 35
 """A share is at most 2^(SHARE + 1) steps."""
 
 LONG = 20
-"""What goes into a layer is at most 2^LONG steps, as are slopes."""
+"""A layer's input has an l2 norm of at most 2^LONG steps, as have slopes."""
 
 
 class Pass(NamedTuple):
-    """Of a block of n rows u, d and s in steps, and the rows' P, exponents of s's step, and m.
+    """A forward and backward pass over a block of n rows.
 
-    Shapes (h + 1, n), (h, n), (k, n), and (n,) thrice.
+    Parameters
+    ----------
+    hidden
+        u in steps, shape (h + 1, n).
+    back
+        d in steps, shape (h, n).
+    slopes
+        s in steps, shape (k, n).
+    lengths
+        P, upper bounds of the gradients' norms, shape (n,).
+    exponents
+        Of the step of each row's s, shape (n,).
+    rounding
+        m, what rounding to integers can move each row's gradient, shape (n,).
     """
 
     hidden: Floats
@@ -451,14 +503,24 @@ class Pass(NamedTuple):
     slopes: Floats
     lengths: Floats
     exponents: Any
-    moved: Floats
+    rounding: Floats
 
 
 @frozen(eq=False, repr=False)
 class LayerGradients:
-    """The rows' gradients at W1 and W2, in whole steps of ``units``, in one flat vector.
+    """The rows' gradients of a two-layer network, computed when they are summed.
 
-    Sums over examples that are elsewhere are made by this, of the examples that are there.
+    The sums are flat vectors, W1 and then W2, row by row. Where examples are with the workers of a
+    cluster, a copy of this with a worker's own examples computes its share of a sum there.
+
+    Parameters
+    ----------
+    examples
+        The rows and labels.
+    network
+        Its layers' sizes, activation and loss.
+    first, second, units
+        W1 and W2, integers in steps of ``units``.
     """
 
     examples: AnyExamples
@@ -483,7 +545,7 @@ class LayerGradients:
         return self.units[1] * self.examples.unit / self.hidden_unit
 
     def passes(self) -> Iterator[tuple[Floats, Pass]]:
-        """Yield each block's steps, and what comes back through the network."""
+        """Yield each block's rows in steps, and its pass through the network."""
         assert isinstance(self.examples, Examples)
         for where, block in self.examples.blocks():
             with np.errstate(all="ignore"):
@@ -497,47 +559,54 @@ class LayerGradients:
         u[0] = 1.0
         z = self.first @ block.T
         z *= self.units[0] * self.examples.unit
-        # 24 bits are more than hidden units keep, at a fifth of the time
-        u[1:] = network.bend(z.astype(np.float32) if network.activation == "tanh" else z)
+        # float32 has more bits than hidden units keep, and its tanh takes a fifth of the time
+        u[1:] = network.activate(z.astype(np.float32) if network.activation == "tanh" else z)
         u /= unit
-        np.trunc(u, out=u)
+        np.trunc(u, out=u)  # toward 0, so that |u| does not grow past 2^LONG steps
         scores = (self.second @ u) * (self.units[1] * unit)
-        s, exponents = slopes(network.loss.slope(scores, self.examples.labels[where]))
+        s, exponents = slope_steps(network.loss.slope(scores, self.examples.labels[where]))
         d = self.second[:, 1:].T @ s
-        d *= network.bent(np.multiply(u[1:], unit, out=z))
-        went_on = np.sqrt(columnwise(np.square(u)))
-        back = np.sqrt(columnwise(np.multiply(d, d, out=z)))
-        lengths = np.hypot(self.ratio * back * x, np.sqrt(columnwise(np.square(s))) * went_on)
+        d *= network.activation_slope(np.multiply(u[1:], unit, out=z))
+        u_norms = np.sqrt(column_sums(np.square(u)))
+        d_norms = np.sqrt(column_sums(np.multiply(d, d, out=z)))
+        # P = |(r |d| |x|, |s| |u|)|
+        lengths = np.hypot(self.ratio * d_norms * x, np.sqrt(column_sums(np.square(s))) * u_norms)
         # adding h squares is off by h 2^-53, the rest by less than 2^-48
         lengths *= 1 + 2.0**-45 + network.hidden * 2.0**-52
-        moved = np.sqrt(network.hidden * x * x + network.outputs * went_on * went_on)
-        return Pass(u, d, s, lengths, exponents, moved * ((1 + 2.0**-45) / 2))
+        # m = |(sqrt(h) |x|, sqrt(k) |u|)| / 2
+        rounding = np.sqrt(network.hidden * x * x + network.outputs * u_norms * u_norms)
+        return Pass(u, d, s, lengths, exponents, rounding * ((1 + 2.0**-45) / 2))
 
     def clipped_sum(self, bound: float, *, relative: bool) -> tuple[Any, float]:
-        """Return the exact sum of gradients clipped to ``bound``, in whole steps, and the step.
+        """Return the exact sum of gradients clipped to ``bound``, in integer steps, and the step.
 
-        Of `relative` sums the step is one of ``bound``. It is a power of two in either case.
+        The step is a power of two; with ``relative`` it is a share of ``bound``.
         """
         step = grid.step(1.0 if relative else bound, SHARE)
-        most = (1.0 if relative else bound) / step
-        natural = self.hidden_unit / (step * bound if relative else step)
-        found = self.examples.total(lambda own: evolve(self, examples=own)._clipped(most, natural))
-        return found, step
+        steps = (1.0 if relative else bound) / step
+        unclipped = self.hidden_unit / (step * bound if relative else step)
+        total = self.examples.total(
+            lambda own: evolve(self, examples=own)._clipped(steps, unclipped)
+        )
+        return total, step
 
-    def _clipped(self, most: float, natural: float) -> NDArray[Any]:
+    def _clipped(self, bound: float, unclipped: float) -> NDArray[Any]:
+        """Return the sum, clipped to ``bound`` steps; ``unclipped`` is g without clipping."""
+
         def sums() -> Iterator[Floats]:
             flat = np.empty(self.first.size + self.second.size)
             first, second = self.network.layers(flat, self.examples.width)
-            for block, found in self.passes():
-                limit = np.maximum(most * (1 - 2.0**-40) - found.moved, 0.0)
+            for block, p in self.passes():
+                # |clipped| <= limit, so |rounded| <= limit + m <= B
+                limit = np.maximum(bound * (1 - 2.0**-40) - p.rounding, 0.0)
                 with np.errstate(all="ignore"):
                     # a P below 1e-30 may have underflowed: with this g the share is then 0
-                    capped = limit / np.maximum(found.lengths, 1e-30)
-                    g = np.minimum(np.ldexp(natural, found.exponents), capped)
-                np.rint(np.multiply(found.back, g * self.ratio, out=found.back), out=found.back)
-                np.rint(np.multiply(found.slopes, g, out=found.slopes), out=found.slopes)
-                np.matmul(found.back, block, out=first)
-                np.matmul(found.slopes, found.hidden.T, out=second)
+                    largest_g = limit / np.maximum(p.lengths, 1e-30)
+                    g = np.minimum(np.ldexp(unclipped, p.exponents), largest_g)  # the clipping
+                np.rint(np.multiply(p.back, g * self.ratio, out=p.back), out=p.back)
+                np.rint(np.multiply(p.slopes, g, out=p.slopes), out=p.slopes)
+                np.matmul(p.back, block, out=first)
+                np.matmul(p.slopes, p.hidden.T, out=second)
                 yield flat
 
         return exact_sum(sums(), self.first.size + self.second.size)
@@ -548,17 +617,17 @@ class LayerGradients:
 
     def _short(self, bound: float) -> int:
         total = 0
-        for _, found in self.passes():
+        for _, p in self.passes():
             with np.errstate(all="ignore"):
-                sizes = np.ldexp(found.lengths * self.hidden_unit, found.exponents)
-            total += int((sizes <= bound).sum())
+                lengths = np.ldexp(p.lengths * self.hidden_unit, p.exponents)
+            total += int((lengths <= bound).sum())
         return total
 
 
-def slopes(values: Floats) -> tuple[Floats, Any]:
-    """Return slopes of shape (k, m) as whole steps, and each column's exponent of its step.
+def slope_steps(values: Floats) -> tuple[Floats, Any]:
+    """Return slopes of shape (k, m) as integer steps, and the exponent of each column's step.
 
-    Column by column the norm is at most 2^LONG steps; NaN counts as 0.
+    The norm of each column is at most 2^LONG steps; NaN counts as 0.
     """
     bits = LONG - math.ceil(math.log2(len(values)) / 2)
     clean = np.clip(np.nan_to_num(values, posinf=1e140, neginf=-1e140), -1e140, 1e140)
@@ -568,9 +637,9 @@ def slopes(values: Floats) -> tuple[Floats, Any]:
 
 @frozen
 class NetworkGradients(Operation):
-    """The gradient of each row's loss by a two-layer network's parameters, which are released.
+    """The gradient of each row's loss by the released parameters of a two-layer network.
 
-    Reads the examples and, beside them, the parameters, flat: see `adaptive_dp.erm.Network`.
+    Its inputs are the examples and the parameters, flat: see `adaptive_dp.erm.Network`.
     """
 
     kind: ClassVar[str] = "network_gradients"
@@ -587,11 +656,11 @@ class NetworkGradients(Operation):
         return cls(losses.text(network.loss), network.hidden, network.activation)
 
     def label(self) -> str:
-        """Return whose gradients they are."""
+        """Return the hidden units and the loss."""
         return f"gradients of {self.hidden} hidden units, {self.loss.removesuffix('()')}"
 
     def domain(self, inputs: Sequence[Any]) -> GradientsDomain:
-        """Return the number of parameters; there must be parameters beside the examples."""
+        """Return the number of parameters; both inputs are needed."""
         if len(inputs) != 2:
             raise DeclarationError("gradients need examples and released parameters")
         loss_of(self.loss, inputs[0], own=False)
@@ -611,7 +680,7 @@ class NetworkGradients(Operation):
         flat = np.asarray(parameters, dtype=np.float64).reshape(-1)
         first, second = self.network.layers(flat, examples.width)
         steps, unit = to_steps(first)
-        # as one row: so its rows and its columns are as short as that
+        # as one row: then its rows and its columns are no longer than the matrix
         back, back_unit = to_steps(second.reshape(1, -1))
         return LayerGradients(
             examples, self.network, steps, back.reshape(second.shape), (unit, back_unit)
@@ -619,22 +688,22 @@ class NetworkGradients(Operation):
 
 
 # -----------------------------------------------------------------------------
-# Sums of clipped gradients at parameters that are chosen later, for learners with their own noise.
+# Sums of clipped gradients at parameters that a mechanism chooses.
 #
-# A learner whose noise hangs together from round to round is one mechanism: it asks for the sum
-# of each batch at parameters that follow from what it has released of the batches before.
+# A learner whose noise is correlated from round to round is one mechanism: it reads the sum of each
+# batch at parameters that depend on what it has released of the batches before.
 
 
 STREAM_STEP_BITS = 20
 """Sums are given in steps of at least 2^-21 of the bound, and at most 2^-20."""
 
 MAX_STREAM_STEPS = 2**52
-"""Sums are clamped to so many steps; it moves no two of them apart."""
+"""Sums are clamped to this many steps, which is 1-Lipschitz: no two sums move apart."""
 
 
 @frozen(eq=False, repr=False)
 class ClippedGradients(AdaptiveSums):
-    """The rows' gradients, each scaled down to norm ``clip`` where it is longer."""
+    """Sums of gradients, each scaled down to l2 norm ``clip`` where it is longer."""
 
     examples: AnyExamples
     loss: Loss
@@ -650,16 +719,16 @@ class ClippedGradients(AdaptiveSums):
 
     @property
     def step(self) -> float:
-        """In what steps sums are counted."""
+        """The step of sums, a power of two."""
         return grid.step(self.clip, STREAM_STEP_BITS)
 
     def split(self, parts: int, stream: Stream) -> list[ClippedGradients]:
-        """Return batches of whole units, each in one of them by its own uniform draw."""
+        """Return disjoint batches: each unit is in one of them, by its own uniform draw."""
         batches = self.examples.split(cuts([1 / parts] * parts), stream)
         return [ClippedGradients(batch, self.loss, self.clip) for batch in batches]
 
     def at(self, parameters: Floats) -> NDArray[np.int64]:
-        """Return the sum at parameters, shape (d,), rounded to whole steps."""
+        """Return the sum at parameters, shape (d,), rounded to integer steps."""
         steps, unit = to_steps(parameters.reshape(self.loss.outputs, self.examples.width))
         gradients = LinearGradients(self.examples, self.loss, steps, unit)
         exact, finer = gradients.clipped_sum(self.clip, relative=False)
@@ -677,25 +746,34 @@ def _clip(value: Any) -> float:
 
 @frozen
 class GradientStream(Query):
-    """Sums of gradients clipped to ``clip``, at parameters that a mechanism chooses as it goes.
+    """Sums of gradients clipped to ``clip``, at parameters that a mechanism chooses adaptively.
 
-    What a unit moves is the sum of the one batch that it is in, whatever the parameters.
+    *Sensitivity*, in l2 alone. A unit is in one batch, so it moves one sum, whatever the
+    parameters: with up to r rows by ``r clip`` where it appears or vanishes, by ``(a + b) clip``
+    where a rows are exchanged for b, and by the rounding of each coordinate to steps.
+
+    Parameters
+    ----------
+    loss
+        Of one row, as a str.
+    clip
+        The l2 norm to which longer gradients are scaled down.
     """
 
     kind: ClassVar[str] = "gradient_stream"
     input_type: ClassVar[type] = ExamplesDomain
     output_type: ClassVar[type] = AdaptiveSums
 
-    loss: str = field(converter=written)
+    loss: str = field(converter=loss_text)
     clip: float = field(default=1.0, converter=_clip)
 
     def label(self) -> str:
-        """Return whose gradients they are."""
+        """Return the loss and the clip."""
         return f"gradients of {self.loss.removesuffix('()')} clipped to {self.clip:g}"
 
     def assumes(self) -> str:
-        """Return what a loss of somebody's own must keep."""
-        return trusted(self.loss)
+        """Return what is assumed of a user's own loss."""
+        return loss_assumption(self.loss)
 
     def domain(self, inputs: Sequence[Any]) -> ExamplesDomain:
         """Return the examples; refuse a loss that reads other labels."""
@@ -713,15 +791,13 @@ class GradientStream(Query):
         return grid.step(self.clip, STREAM_STEP_BITS)
 
     def sensitivity(self, domain: ExamplesDomain, change: Change, norm: float) -> float:
-        """Return what a unit moves its batch's sum in l2: the bound for each of its rows.
-
-        And what rounding the sum to steps adds: up to one in each coordinate.
-        """
+        """Return the bound of the class docstring; refuse any norm but 2."""
         if norm != 2:
             raise DeclarationError(
                 "a gradient_stream is a sum in each round, which moves in l2: release it with "
                 f"FollowTheLeader, whose norm is 2, got norm {norm!r}"
             )
+        # half a step in each coordinate, for each of two data sets
         rounding = self.step(domain) * math.sqrt(self.dimension(domain))
         return (change.both * self.clip + rounding) * (1 + 1e-12)
 

@@ -1,4 +1,4 @@
-"""The fluent face of examples and their gradients."""
+"""Handles of examples and of their gradients: the methods that users chain."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Array = NDArray[np.float64]
 
 @frozen(eq=False, repr=False)
 class LabeledRows(Private[Examples]):
-    """Private rows of features with a label each.
+    """A handle of private rows, each with features and a label: what learners read.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class LabeledRows(Private[Examples]):
         return LabeledRows(SampleExamples(rate), (self,))
 
     def phases(self, shares: Sequence[float]) -> list[LabeledRows]:
-        """Return disjoint parts: each unit goes into one of them by its own draw.
+        """Return disjoint parts at random: each unit goes into one of them by its own draw.
 
         Parameters
         ----------
@@ -82,7 +82,7 @@ class LabeledRows(Private[Examples]):
         return [LabeledRows(Phase(i), (node,)) for i in range(len(shares))]
 
     def stream(self, loss: Loss, *, clip: float = 1.0) -> PrivateQuery[Array]:
-        """Return sums of clipped gradients at parameters to come, for `FollowTheLeader`.
+        """Return sums of clipped gradients at parameters chosen later, for `FollowTheLeader`.
 
         Parameters
         ----------
@@ -111,7 +111,7 @@ class LabeledRows(Private[Examples]):
         Parameters
         ----------
         against
-            A class that is set against the rest: its label becomes 1, all others -1.
+            A class: its label becomes 1, all others -1 (one against the rest).
 
         Examples
         --------
@@ -148,14 +148,14 @@ class LabeledRows(Private[Examples]):
         adaptive_dp.graph.errors.DeclarationError: gradients: at must be a released handle, got 0.0;
         a constant is dp.public(value)
         """
-        beside = (self, open_handle("gradients: at", at))
+        inputs = (self, open_handle("gradients: at", at))
         if isinstance(loss, Network):
-            return Gradients(NetworkGradients.of(loss), beside)
+            return Gradients(NetworkGradients.of(loss), inputs)
         if not isinstance(loss, Loss):
             raise DeclarationError(
                 f"gradients needs a Loss such as Logistic(), or a Network, got {loss!r}"
             )
-        return Gradients(RowGradients(loss), beside)
+        return Gradients(RowGradients(loss), inputs)
 
     def minimizer(
         self,
@@ -171,7 +171,8 @@ class LabeledRows(Private[Examples]):
     ) -> PrivateQuery[Array]:
         """Return the minimizer of the sum of losses and ``ridge / 2 |w|^2``.
 
-        Of a released ridge it is ``ridge`` times the minimizer, so that the sensitivity is known.
+        With a released ridge it is ``ridge`` times the minimizer, whose sensitivity does not depend
+        on the ridge.
 
         Parameters
         ----------
@@ -180,11 +181,11 @@ class LabeledRows(Private[Examples]):
         ridge
             In units of the sum; every parameter is penalised, the intercept's included.
         radius
-            Of the l2 ball of parameters; without it, they are anything.
+            Of the l2 ball of parameters; None for no bound.
         tolerance
-            How near the minimizer a point must be proven to be, as a share of what a row moves it.
+            The proven distance to the minimizer, as a share of what one row moves it.
         tilt, rows
-            A tilted risk (`adaptive_dp.erm.Tilted`), of at least so many rows.
+            The tilt of a tilted risk (`adaptive_dp.erm.Tilted`), and its least number of rows.
         adversary
             How far, in l2 norm, an adversary may move each row.
         optimizer
@@ -199,10 +200,10 @@ class LabeledRows(Private[Examples]):
         >>> plan.certify(delta=1e-6).epsilon < 1  # a row moves it by 1/50
         True
         """
-        follows = isinstance(ridge, Handle)
+        is_released = isinstance(ridge, Handle)
         query = Minimizer(
             loss,
-            None if follows else ridge,
+            None if is_released else ridge,
             radius,
             tolerance,
             tilt,
@@ -210,13 +211,13 @@ class LabeledRows(Private[Examples]):
             adversary,
             None if optimizer is None else Function.of(optimizer),
         )
-        beside = (open_handle("minimizer: ridge", ridge),) if follows else ()
-        return PrivateQuery(query, (self, *beside))
+        released = (open_handle("minimizer: ridge", ridge),) if is_released else ()
+        return PrivateQuery(query, (self, *released))
 
 
 @frozen(eq=False, repr=False)
 class Gradients(Private[Any]):
-    """Private gradients, one of each row; they are never stored.
+    """A handle of private gradients, one of each row; they are computed when summed, never stored.
 
     Examples
     --------
@@ -258,7 +259,7 @@ class Gradients(Private[Any]):
         return PrivateQuery(ClippedSum(clip), (self,))
 
     def short(self, bound: Released[float]) -> PrivateQuery[float]:
-        """Return how many gradients have a norm of at most ``bound``, a released number.
+        """Return the number of gradients with a norm of at most ``bound``, a released number.
 
         Examples
         --------
@@ -275,7 +276,7 @@ class Gradients(Private[Any]):
     def squares(self, *, clip: float) -> PrivateQuery[float]:
         """Return the sum of the gradients' squared norms over ``clip^2``, each at most 1.
 
-        Of linear models' gradients: of a network's, the last bits may follow where a row stands.
+        For linear models only: the last bits of a network's norms may depend on other rows.
 
         Examples
         --------
@@ -287,14 +288,23 @@ class Gradients(Private[Any]):
         >>> dp.Pipeline(squares=squares).certify()
         <certificate epsilon=0.500001 delta=0 by basic>
         """
-        linear = isinstance(meant(self).operation, RowGradients)
-        if not linear:
-            raise DeclarationError("squares are of linear models' gradients, not of a network's")
+        if not isinstance(meant(self).operation, RowGradients):
+            raise DeclarationError(
+                "squares is defined for linear models' gradients, not for a network's"
+            )
         return PrivateQuery(SquaredNorms(clip), (self,))
 
 
 def open_handle(what: str, handle: Any) -> Handle:
-    """Return a handle that is not private, or refuse it."""
+    """Return a handle that is released or public; refuse anything else.
+
+    Raises
+    ------
+    DeclarationError
+        If it is not a handle.
+    LeakError
+        If it is private.
+    """
     if not isinstance(handle, Handle):
         raise DeclarationError(
             f"{what} must be a released handle, got {handle!r}; a constant is dp.public(value)"

@@ -1,4 +1,4 @@
-"""The minimizer of an empirical risk, with the most that one row can move it.
+"""The minimizer of an empirical risk, with a proven bound on how far one row moves it.
 
 *Theorem.* Let F and F + g be convex on a closed convex set C, F mu-strongly convex, and every
 subgradient of g on C at most G long. Their minimizers w and v over C are at most ``G / mu`` apart.
@@ -18,9 +18,9 @@ mu.)
 
 *What is computed* is a point for which a residual of at most ``t L`` was proven on all of the data,
 rounding included (`adaptive_dp.erm.objective`), t a public number fixed beforehand. So it
-is at most ``t L / ridge`` from the minimizer, and two such points are ``2 t L / ridge`` farther
-apart than the minimizers are. How it was found does not matter: a point that somebody else's
-optimizer found is as good, if it passes.
+is at most ``t L / ridge`` from the minimizer, and two such points are at most ``2 t L / ridge``
+farther apart than the minimizers are. How the point was found does not matter: one that a user's
+own optimizer returns is as good, if the residual is proven for it.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from adaptive_dp.queries.examples import ExamplesDomain
 from adaptive_dp.queries.gradients import loss_of
 
 FINE = 24
-"""Coordinates are whole steps of at least 2^-25 of what one row moves."""
+"""Coordinates are integer multiples of a step of at least 2^-25 of what one row moves them."""
 
 LEAST, MOST = 2.0**-20, 2.0**40
-"""Ridges there may be, for rows of norm at most 1."""
+"""The range of ridges, for rows of norm at most 1."""
 
 KINK = 1e-3
-"""How far an adversary's kink at 0 is rounded off, for rows of norm at most 1."""
+"""The smoothing of an adversary's kink at 0 (`Adversarial.smoothing`), for rows of norm 1."""
 
 
 def _loss(value: Any) -> str:
@@ -61,7 +61,7 @@ def _loss(value: Any) -> str:
     return names.text(value) if isinstance(value, Loss) else str(value)
 
 
-def _maybe(value: Any) -> float | None:
+def _optional_float(value: Any) -> float | None:
     return (
         None
         if value is None
@@ -71,19 +71,24 @@ def _maybe(value: Any) -> float | None:
 
 @frozen
 class Minimizer(Query):
-    """The minimizer of the rows' losses and ``ridge / 2 |w|^2``, all parameters penalised.
+    """The minimizer of the sum of the rows' losses and ``ridge / 2 |w|^2``.
 
-    The intercept is penalised as well: without, nothing is strongly convex, and one row may move
-    it as far as one likes. Rows are as the examples have them.
+    The intercept is penalised as well: otherwise the sum is not strongly convex, and one row could
+    move it without bound.
+
+    *Sensitivity* in l2, with ``G = L / ridge`` (the theorem of the module): a unit of up to r rows
+    that *appears or vanishes* moves the minimizer by at most ``r G``; a rows *exchanged* for b by
+    ``(a + b) G``. Of a tilted risk both are ``max(a, b)`` times the bound of
+    `adaptive_dp.erm.Tilted`. The tolerance adds ``2 t G``, the rounding of coordinates to steps a
+    few steps. In l1 it is ``sqrt(p)`` times as much.
 
     Parameters
     ----------
     loss
-        With a second derivative that is bounded, and a slope that is, within the radius if one is
-        given.
+        With a bounded slope and second derivative (within the radius, if there is one), as a str.
     ridge
-        In units of the sum of losses. None if it is a released number that stands beside the
-        examples: then the value is ``ridge`` times the minimizer, which one row moves by L.
+        In units of the sum of losses. None if it is a released number, the second input: then the
+        value is ``ridge`` times the minimizer, which one row moves by L.
     radius
         Of the l2 ball of the parameters; None for no bound.
     tolerance
@@ -92,16 +97,16 @@ class Minimizer(Query):
         t > 0 minimizes ``log(mean e^{t f_i}) / t`` and the ridge, which is then in units of a
         mean; see `adaptive_dp.erm.Tilted`, where the sensitivity is proven. Needs a radius.
     rows
-        N, for a tilted risk: fewer rows are filled up to N with rows of zeros. Then no data set is
-        smaller, and a row that comes takes the place of one of those, so that the bound at size N
-        holds for all data and every neighbour relation: a exchanged for b rows move it by at
-        most max(a, b) times it.
+        N, for a tilted risk: smaller data sets are padded to N rows with rows of zeros. A row that
+        appears then replaces one of those, so that the bound at size N holds for all data and
+        every neighbour relation: a rows exchanged for b move it by at most max(a, b) times it.
     adversary
         rho: each row's loss is the largest at any row within an l2 distance of rho. Its kink at
         w = 0 is rounded off (`Adversarial.smoothing`), which moves no constant that counts here.
     optimizer
-        A function from an `Objective` to a point, tried first. It sees private data: what it does
-        besides is on whoever wrote it. Whatever it returns or raises, what is released is proven.
+        A user's own function from an `Objective` to a point, tried first. It sees private data, and
+        its side effects are its author's responsibility. What it returns is used only if its
+        residual is proven; what it raises is ignored.
 
     References
     ----------
@@ -117,16 +122,16 @@ class Minimizer(Query):
     )
 
     loss: str = field(converter=_loss)
-    ridge: float | None = field(default=None, converter=_maybe)
-    radius: float | None = field(default=None, converter=_maybe)
+    ridge: float | None = field(default=None, converter=_optional_float)
+    radius: float | None = field(default=None, converter=_optional_float)
     tolerance: float = 1e-3
-    tilt: float | None = field(default=None, converter=_maybe)
+    tilt: float | None = field(default=None, converter=_optional_float)
     rows: int = 1
-    adversary: float | None = field(default=None, converter=_maybe)
+    adversary: float | None = field(default=None, converter=_optional_float)
     optimizer: Function | None = None
 
     def label(self) -> str:
-        """Return whose minimizer it is."""
+        """Return the kind of risk and the loss."""
         kind = "tilted " if self.tilt is not None else ""
         kind = "adversarial " if self.adversary is not None else kind
         return f"minimizer of {kind}{self.loss.removesuffix('()')}"
@@ -137,7 +142,7 @@ class Minimizer(Query):
         return ridge if self.radius is None else f"{ridge}, norm {self.radius:g}"
 
     def domain(self, inputs: Sequence[Any]) -> ExamplesDomain:
-        """Return the examples'; refuse what the theorem does not cover."""
+        """Return the examples' domain; refuse what the theorem does not cover."""
         domain: ExamplesDomain = inputs[0]
         if (len(inputs) == 2) != (self.ridge is None):
             raise DeclarationError(
@@ -152,8 +157,8 @@ class Minimizer(Query):
         if self.ridge is not None and not (LEAST * scale <= self.ridge <= MOST * scale):
             raise DeclarationError(
                 f"a ridge must be in [2^-20, 2^40] times R^2 (R = {domain.radius:g}, the largest "
-                "norm "
-                f"of a row), got {self.ridge!r}; without one the minimizer may move without bound"
+                f"norm of a row), got {self.ridge!r}; without one the minimizer may move "
+                "without bound"
             )
         if self.radius is not None and not (1e-9 <= self.radius * domain.radius <= 1e9):
             raise DeclarationError(
@@ -169,7 +174,7 @@ class Minimizer(Query):
                 f"distance above 0; got {self.loss} and {self.adversary!r}"
             )
         if not (isinstance(self.rows, int) and 1 <= self.rows <= 2**24):
-            raise DeclarationError(f"rows must be a whole number from 1 to 2^24, got {self.rows!r}")
+            raise DeclarationError(f"rows must be an int from 1 to 2^24, got {self.rows!r}")
         if self.tilt is not None and not (1e-9 <= self.tilt <= 1e9 and self.radius is not None):
             raise DeclarationError(
                 "a tilt must be in [1e-9, 1e9], with a radius that bounds the loss; got "
@@ -177,8 +182,8 @@ class Minimizer(Query):
             )
         if not loss.convex:
             raise DeclarationError(f"{self.loss} is not convex; FiniteLearner chooses by any loss")
-        one = self._one(domain.width, domain.radius)
-        if not (one.row_lipschitz <= 1e100 and one.constants.smoothness <= 1e100):
+        single = self._one_row(domain.width, domain.radius)
+        if not (single.row_lipschitz <= 1e100 and single.constants.smoothness <= 1e100):
             raise DeclarationError(
                 f"{self.loss} has no bounded slope and second derivative"
                 + (" on all parameters: give a radius" if self.radius is None else "")
@@ -192,28 +197,29 @@ class Minimizer(Query):
 
     def moves(self, domain: ExamplesDomain) -> float:
         """Return the most by which one row that comes or goes moves the exact value, in l2."""
-        return self._moves(self._one(domain.width, domain.radius), self.ridge or 1.0)
+        return self._moves(self._one_row(domain.width, domain.radius), self.ridge or 1.0)
 
     def step(self, domain: ExamplesDomain) -> float:
-        """Return the step in which parameters are given."""
+        """Return the step to which coordinates are rounded."""
         return grid.step(self.moves(domain), FINE)
 
     def sensitivity(self, domain: ExamplesDomain, change: Change, norm: float) -> float:
-        """Return what a unit's rows move, the tolerance on both sides, and the rounding.
+        """Return the bound of the class docstring; the factors 1 + 1e-12 round it up.
 
-        Of a tilted risk exchanged rows count once, of a sum twice. Each coordinate is rounded
-        to whole steps, and before where it is multiplied by a released ridge (by a step at most,
-        since it has no more than 2^53 of them).
+        Rounding moves each coordinate by half a step for each of two data sets, and by up to a
+        step before that where it is multiplied by a released ridge (it has at most 2^53 steps).
         """
         times = change.both if self.tilt is None else change.rows
-        size, each = self.dimension(domain), self.moves(domain)
-        apart = each * (times + 2 * self.tolerance) * (1 + 1e-12)
+        size, row_movement = self.dimension(domain), self.moves(domain)
+        # |v - w| <= G / mu for each row, and both points within t G / mu of their minimizers
+        distance = row_movement * (times + 2 * self.tolerance) * (1 + 1e-12)
         if math.isinf(norm):
-            return (apart + 3 * self.step(domain)) * (1 + 1e-12)
+            return (distance + 3 * self.step(domain)) * (1 + 1e-12)
         if norm not in (1, 2):
             raise DeclarationError(f"minimizers have sensitivities in l1, l2 and l_inf, not {norm}")
         roots = math.sqrt(size)
-        total = apart + 3 * self.step(domain) * roots
+        total = distance + 3 * self.step(domain) * roots
+        # |v|_1 <= sqrt(p) |v|_2, and the last factor rounds up
         return total * (roots if norm == 1 else 1.0) * (1 + 1e-12)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
@@ -222,27 +228,27 @@ class Minimizer(Query):
         Raises
         ------
         NotReached
-            Where no point within the tolerance was found; the run fails then.
+            If no point within the tolerance was found; the run then fails.
         """
         rows: Examples = inputs[0].in_memory()
         ridge = released_ridge(inputs[1], rows.radius) if self.ridge is None else self.ridge
-        with np.errstate(all="ignore"):  # a warning would tell of the data
-            moves = self._moves(self._one(rows.width, rows.radius), ridge)
+        with np.errstate(all="ignore"):  # a warning would depend on the data
+            moves = self._moves(self._one_row(rows.width, rows.radius), ridge)
             share = self.tolerance * (1 - 1e-12) * moves
-            found = self._search(rows, ridge, share * (1.0 if self.ridge is None else ridge))
+            w = self._search(rows, ridge, share * (1.0 if self.ridge is None else ridge))
         step = grid.step(moves, FINE)
-        steps = np.rint((found * ridge if self.ridge is None else found) / step)
-        # clamped where floats hold every step: it moves no two values apart
+        steps = np.rint((w * ridge if self.ridge is None else w) / step)
+        # clamped to integers that floats hold: 1-Lipschitz, so it moves no two values apart
         return np.asarray(np.clip(steps, -grid.EXACT, grid.EXACT) * step)
 
     def objective(self, rows: Examples, ridge: float) -> Problem | Tilted | Adversarial:
-        """Return what is minimized; it has arrays of its own."""
+        """Return the objective, with copies of the data: a user's optimizer may change them."""
         loss = names.read(self.loss)
-        x, y = rows.steps.astype(np.float64) * rows.unit, _legal(loss, rows.labels)
+        x, y = rows.steps.astype(np.float64) * rows.unit, _admissible(loss, rows.labels)
         if self.tilt is not None and len(y) < self.rows:
             missing = self.rows - len(y)
             x = np.concatenate([x, np.zeros((missing, x.shape[1]))])
-            y = np.concatenate([y, _legal(loss, np.zeros(missing))])
+            y = np.concatenate([y, _admissible(loss, np.zeros(missing))])
         plain = Problem(x, y, loss, row_norm=rows.radius, ridge=ridge, radius=self.radius)
         if self.tilt is not None:
             return Tilted(plain, self.tilt)
@@ -265,10 +271,10 @@ class Minimizer(Query):
         slow = math.sqrt(max(1.0, objective.smooth / objective.strong))
         return minimize(objective, tolerance, steps=1000 + min(10**7, math.ceil(100 * slow))).w
 
-    def _one(self, width: int, radius: float) -> Problem | Adversarial:
+    def _one_row(self, width: int, radius: float) -> Problem | Adversarial:
         """Return the objective of one row of zeros: constants of a row are those of every row."""
         loss = names.read(self.loss)
-        x, y = np.zeros((1, width)), _legal(loss, np.zeros(1))
+        x, y = np.zeros((1, width)), _admissible(loss, np.zeros(1))
         plain = Problem(x, y, loss, row_norm=radius, ridge=1.0, radius=self.radius)
         return plain if self.adversary is None else self._against(plain)
 
@@ -277,7 +283,7 @@ class Minimizer(Query):
         return Adversarial(plain, self.adversary, smoothing=KINK / plain.row_norm)
 
     def _moves(self, one: Problem | Adversarial, ridge: float) -> float:
-        """Return `moves`, from an objective's constants for one row."""
+        """Return the movement of `moves`, from the constants of a single row's objective."""
         lower = 1.0 if self.ridge is None else math.nextafter(ridge, 0.0)
         if self.tilt is None:
             return one.row_lipschitz / lower * (1 + 1e-12)
@@ -286,14 +292,14 @@ class Minimizer(Query):
 
 
 def released_ridge(value: Any, radius: float) -> float:
-    """Return a released ridge as one that is allowed, whatever noise has made of it."""
-    found = float(np.asarray(value, dtype=np.float64).reshape(-1)[0])
+    """Return a released ridge clamped to the allowed range; NaN becomes R^2."""
+    ridge = float(np.asarray(value, dtype=np.float64).reshape(-1)[0])
     scale = radius * radius
-    return min(max(found, LEAST * scale), MOST * scale) if found == found else scale
+    return min(max(ridge, LEAST * scale), MOST * scale) if ridge == ridge else scale
 
 
-def _legal(loss: Loss, y: Floats) -> Floats:
-    """Return labels that the loss reads: each by itself brought into its range."""
+def _admissible(loss: Loss, y: Floats) -> Floats:
+    """Return labels clipped, each by itself, to the range that the loss reads."""
     clean = np.nan_to_num(y, nan=0.0)
     if loss.labels == "sign":
         return np.where(clean > 0, 1.0, -1.0)

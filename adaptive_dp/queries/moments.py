@@ -1,4 +1,14 @@
-"""Second moments of bounded vectors and regressions, and what is released of them."""
+"""Second moments of bounded vectors and of regressions, and what is released of them.
+
+In reading order: the second-moment matrix and its least eigenvalue (`Gram`, `SmallestEigenvalue`);
+the sufficient statistics of least squares in one vector (`StackedMoments`); exact moments that
+several queries share (`MomentsOf`, and the queries of it); ridge coefficients in a ball.
+
+All sums are exact: rows are rounded to integer multiples of a power of two inside their ball, and
+integers are added. What then rounds is the conversion to floats (and LAPACK), and each class bounds
+that: either its rows are shortened by more than the rounding can move the sum, or its sensitivity
+is enlarged by it. Totals are clamped to those of 2^30 of the longest rows, which is 1-Lipschitz.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +36,11 @@ from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.operation import Change, Operation, Query
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import Ball, Floats, Interval, Selected, finite_float, interval
-from adaptive_dp.queries.sums import enforced
+from adaptive_dp.queries.sums import enforced_ball
 from adaptive_dp.queries.vectors import onto_unit
 
 # -----------------------------------------------------------------------------
-# The second-moment matrix of bounded vectors.
+# The second-moment matrix of bounded vectors, and its smallest eigenvalue.
 
 
 MAX_ROWS_IN_MOMENTS = 2**30
@@ -38,41 +48,46 @@ MAX_ROWS_IN_MOMENTS = 2**30
 
 
 def second_moment(selected: Selected, radius: float, width: int) -> tuple[NDArray[Any], float]:
-    """Return ``X'X`` in whole steps, shape (d, d), and the step; for vectors shortened inside R."""
-    radius = inside(radius, width, 18)
+    """Return ``X'X`` in integer steps, shape (d, d), and the step of a coordinate.
+
+    Vectors are clipped to `inner_radius`, a little less than R.
+    """
+    radius = inner_radius(radius, width, 18)
     unit = grid.ball(np.zeros((1, width)), radius)[1]
 
     def block(columns: Columns) -> Integers:
-        vectors = grid.ball_steps(selected.of(columns), radius)[0]
-        # whole numbers below 2^20 in blocks of 2^12 rows: every partial sum is below 2^53
+        vectors = grid.ball_steps(selected.of(columns), radius)[0]  # clips each row
+        # integers below 2^20 in blocks of 2^12 rows: every partial sum is below 2^53, so exact
         return (vectors.T @ vectors).astype(np.int64).ravel()
 
-    if radius not in selected.found:
-        selected.found[radius] = selected.rows.total(block).reshape(width, width)
-    return selected.found[radius], unit
+    if radius not in selected.cache:
+        selected.cache[radius] = selected.rows.total(block).reshape(width, width)
+    return selected.cache[radius], unit
 
 
-def inside(radius: float, width: int, bits: int) -> float:
+def inner_radius(radius: float, width: int, bits: int) -> float:
     """Return the radius that leaves room for rounding: ``R (1 - d 2^-bits)``."""
     return radius * max(0.0, 1 - width * 2.0**-bits)
 
 
-def most(radius: float, unit: float) -> int:
-    """Return `MOST` R^2, in whole steps of ``unit^2``."""
+def largest_moment(radius: float, unit: float) -> int:
+    """Return ``MAX_ROWS_IN_MOMENTS R^2`` in steps of ``unit^2``, the largest trace."""
     return int(MAX_ROWS_IN_MOMENTS * (radius / unit) ** 2)
 
 
 def packed_sensitivity(square: float, width: int, change: Change, norm: float) -> float:
     """Return how far a unit moves packed moments of rows of squared norm at most ``square``.
 
-    The proof is in `Gram`.
+    The derivation is in `Gram`.
     """
     d = width
     if not change.replaced or d == 1:
-        trace = change.rows * square
+        trace = change.rows * square  # |A|_F <= tr A for A positive semi-definite
         return trace * (1 + (d - 1) / math.sqrt(2)) if norm == 1 else trace
-    apart = square * math.hypot(change.rows, change.both - change.rows)
-    return apart * (math.sqrt(d * (d + 1) / 2) if norm == 1 else 1.0)
+    # |A - B|_F^2 <= |A|_F^2 + |B|_F^2, since <A, B> >= 0
+    frobenius = square * math.hypot(change.rows, change.both - change.rows)
+    # |v|_1 <= sqrt(dim) |v|_2 with d (d + 1) / 2 coordinates
+    return frobenius * (math.sqrt(d * (d + 1) / 2) if norm == 1 else 1.0)
 
 
 def pack(matrix: Floats) -> Floats:
@@ -93,19 +108,31 @@ def unpack(packed: NDArray[Any]) -> Floats:
 
 @frozen
 class Gram(Query):
-    """``sum x x'`` over the rows, packed so that its l2 norm is Frobenius'.
+    """The second-moment matrix ``sum x x'`` of vectors, each clipped to l2 norm R.
 
-    With norms at most R a unit of up to r rows adds a positive semi-definite A of trace at
-    most t = r R^2. Where it appears: ``|A|_F <= t`` (l2), and in l1
-    ``|x|^2 + sqrt 2 sum_{i<j} |x_i x_j| <= t (1 + (d-1)/sqrt 2)``, at equal coordinates. Where
-    it is exchanged: ``|A - B|_F^2 <= |A|_F^2 + |B|_F^2 <= 2 t^2``, since ``<A, B> >= 0``
-    (with a rows against b, ``(a^2 + b^2) R^4``), reached by orthogonal rows (t alone for
-    d = 1); in l1 at most ``sqrt(d(d+1)/2)`` times that, reached for d = 2.
+    It is packed into its upper triangle, off-diagonal entries times sqrt 2, so that the l2 norm is
+    the Frobenius norm.
 
-    The moments are whole steps, clamped to those of 2^30 rows of norm R, and rounded twice to
-    floats (the step is a power of two; times sqrt 2): at most 2^-21.5 R^2 off in each entry, so
-    between two data sets 2^-20.5 d R^2 in Frobenius norm. Rows are shortened to
-    ``R (1 - d 2^-18)``, as for the smallest eigenvalue, which moves the moments by more.
+    *Sensitivity*. A unit of up to r rows adds a positive semi-definite matrix A of trace at most
+    ``t = r R^2``.
+
+    * *Appears or vanishes*: ``|A|_F <= t`` (l2 and maximum norm); in l1
+      ``|x|^2 + sqrt 2 sum_{i<j} |x_i x_j| <= t (1 + (d-1)/sqrt 2)``, attained at equal coordinates.
+    * *Exchanged*, a rows for b: ``|A - B|_F^2 <= |A|_F^2 + |B|_F^2 <= (a^2 + b^2) R^4``, since
+      ``<A, B> >= 0``, attained by orthogonal rows; ``max(a, b) R^2`` for d = 1. In l1 at most
+      ``sqrt(d(d+1)/2)`` times that, attained for d = 2.
+
+    *Rounding*. The moments are integer steps, clamped to those of 2^30 rows of norm R, and rounded
+    twice to floats (the step is a power of two; times sqrt 2): at most 2^-21.5 R^2 off in each
+    entry, so between two data sets 2^-20.5 d R^2 in Frobenius norm. Rows are shortened to
+    ``R (1 - d 2^-18)``, which makes the sensitivity of the exact moments smaller by more than that.
+
+    Parameters
+    ----------
+    radius
+        R.
+    width
+        d, the number of coordinates.
 
     References
     ----------
@@ -124,7 +151,7 @@ class Gram(Query):
 
     def domain(self, inputs: Sequence[Any]) -> Ball:
         """Return the ball that the query enforces."""
-        return enforced(inputs[0], self.radius, self.width)
+        return enforced_ball(inputs[0], self.radius, self.width)
 
     def dimension(self, domain: Ball) -> int:
         """Return the size of the packed triangle."""
@@ -141,20 +168,23 @@ class Gram(Query):
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
         """Return the packed matrix, shape (d (d+1) / 2,)."""
         steps, unit = second_moment(inputs[0], self.radius, self.width)
-        largest = most(self.radius, unit)
+        largest = largest_moment(self.radius, unit)
         clamped = np.array([[float(min(max(v, -largest), largest)) for v in row] for row in steps])
         return pack(clamped * unit * unit)
 
 
 @frozen
 class SmallestEigenvalue(Query):
-    """The smallest eigenvalue of ``sum x x'``.
+    """The smallest eigenvalue of ``sum x x'``, for vectors clipped to l2 norm R.
 
-    By Weyl's inequality it moves by at most the largest eigenvalue of what a unit adds
-    (``r R^2``), or by the larger of the extreme eigenvalues of a difference of two such.
+    *Sensitivity*, one number and so in any norm. By Weyl's inequality, where a unit appears or
+    vanishes the eigenvalue moves by at most the largest eigenvalue of what the unit adds,
+    ``r R^2``; where it is exchanged, by at most the larger of the extreme eigenvalues of a
+    difference of two such matrices, which is at most ``r R^2`` too.
 
-    So does the trace t, and what is released is ``min(lambda, max(0, L - t))`` with
-    L = 2^30 R^2: the eigenvalue, unless there are some 10^9 rows. Where it is the eigenvalue,
+    *Rounding*. The trace t moves by at most as much, and what is released is
+    ``min(lambda, max(0, L - t))`` with L = 2^30 R^2: the eigenvalue, unless there are about 10^9
+    rows (a minimum of two functions moves by at most what either does). Where it is the eigenvalue,
     ``|X'X| <= t <= L``, so its entries are rounded by at most 2^-53 L, together 2^-53 d L, and
     LAPACK's backward error is at most 2^-49 d L: between two data sets 2^-17.9 d R^2. Rows are
     shortened to ``R (1 - d 2^-18)``, which moves it by as much less.
@@ -176,7 +206,7 @@ class SmallestEigenvalue(Query):
 
     def domain(self, inputs: Sequence[Any]) -> Ball:
         """Return the ball that the query enforces."""
-        return enforced(inputs[0], self.radius, self.width)
+        return enforced_ball(inputs[0], self.radius, self.width)
 
     def sensitivity(self, domain: Ball, change: Change, norm: float) -> float:
         """Return ``r R^2`` (one number: any norm)."""
@@ -185,38 +215,36 @@ class SmallestEigenvalue(Query):
     def run(self, inputs: Sequence[Any], stream: Stream) -> float:
         """Return the eigenvalue."""
         steps, unit = second_moment(inputs[0], self.radius, self.width)
-        left = float(max(0, most(self.radius, unit) - sum(steps.diagonal()))) * unit * unit
-        if left == 0:
+        # L - t, in exact integers: below it the matrix's entries are at most L in size
+        slack = max(0, largest_moment(self.radius, unit) - sum(steps.diagonal()))
+        headroom = float(slack) * unit * unit
+        if headroom == 0:
             return 0.0
         least = float(np.linalg.eigvalsh(steps.astype(np.float64) * unit * unit)[0])
-        return min(max(0.0, least), left)
+        return min(max(0.0, least), headroom)
 
 
 # -----------------------------------------------------------------------------
-# Rows of a regression, features and target shortened together, as whole steps.
+# Rows of a regression, features and target shortened together.
 #
 # A row whose features are longer than C is multiplied by ``C / |x|``, its target too. That is a
-# weight, a function of the features alone: where the target is linear in them, the coefficients
-# stay
-# what they were, while a long row can move no sum further than one of length C. To shorten the
-# features only would bend the line.
-#
-# Everything here looks at each row by itself, so that a row's share of a sum is the same whatever
-# the
-# other rows are.
+# weight, which depends on the features alone: where the target is linear in them, the coefficients
+# stay what they were, while a long row can move no sum further than one of length C. Shortening
+# the features alone would bias the coefficients. Every function here treats each row by itself, so
+# that a row's share of a sum does not depend on other rows, to the last bit.
 
 
 GOAL = 19
-"""Targets in [-1, 1] are whole multiples of 2^-19."""
+"""Targets in [-1, 1] are integer multiples of 2^-GOAL."""
 
 UNIT = 20
-"""Features in the unit ball are whole multiples of 2^-20."""
+"""Features in the unit ball are integer multiples of 2^-UNIT."""
 
 
-def weighted(
+def weighted_rows(
     selected: Selected, columns: Columns, target: str, bounds: Interval, radius: float
 ) -> tuple[Floats, Floats]:
-    """Return features in steps of 2^-20 and targets in steps of 2^-19, as whole floats.
+    """Return features in steps of 2^-20 and targets in steps of 2^-19: integers, as floats.
 
     Parameters
     ----------
@@ -234,27 +262,29 @@ def weighted(
     Features of norm at most ``1 - d 2^-20``, shape (n, d), which leaves room for the rounding of
     totals, and targets of size at most 1, shape (n,).
     """
-    goal = onto_unit(columns[target], bounds)
-    shorter: float | Floats
-    if selected.box and selected.box.longest <= radius:  # as the plan says: no row is longer
-        shorter = _room(selected.box.width) / radius
-        steps = np.empty((selected.box.width, len(goal))).T
-        selected.box.write(columns, shorter * 2.0**UNIT, steps.T)
+    targets = onto_unit(columns[target], bounds)
+    factor: float | Floats
+    if selected.box and selected.box.longest <= radius:  # by the declared bounds no row is longer
+        factor = _largest_norm(selected.box.width) / radius
+        steps = np.empty((selected.box.width, len(targets))).T
+        selected.box.write(columns, factor * 2.0**UNIT, steps.T)
     else:
-        vectors, lengths = _measured(selected.of(columns))
-        shorter = _room(vectors.shape[1]) / np.maximum(lengths, radius)
-        steps = vectors * (shorter * 2.0**UNIT)[:, None]
-    return np.rint(steps, out=steps), np.rint(goal * (shorter * (radius * 2.0**GOAL)))
+        vectors, lengths = _with_lengths(selected.of(columns))
+        # |x| factor <= the largest norm, for rows longer and shorter than C
+        factor = _largest_norm(vectors.shape[1]) / np.maximum(lengths, radius)
+        steps = vectors * (factor * 2.0**UNIT)[:, None]
+    return np.rint(steps, out=steps), np.rint(targets * (factor * (radius * 2.0**GOAL)))
 
 
-def _room(width: int) -> float:
-    """Return the length of the longest row; it keeps room for being rounded, sqrt(d) / 2 steps."""
-    largest = inside(1.0, width, UNIT) - math.sqrt(width) * 2.0 ** -(UNIT + 1)
+def _largest_norm(width: int) -> float:
+    """Return the largest norm of a row before rounding: ``1 - d 2^-20`` less sqrt(d) / 2 steps."""
+    # rounding moves each of d coordinates by half a step, the row by at most sqrt(d) / 2 steps
+    largest = inner_radius(1.0, width, UNIT) - math.sqrt(width) * 2.0 ** -(UNIT + 1)
     return max(0.0, largest) * (1 - 2.0**-40)
 
 
-def _measured(vectors: Floats) -> tuple[Floats, Floats]:
-    """Return vectors and their lengths; where a length is no number, what is none becomes 0."""
+def _with_lengths(vectors: Floats) -> tuple[Floats, Floats]:
+    """Return vectors and their l2 norms; where a norm is not finite, NaN and infinity become 0."""
     with np.errstate(over="ignore", invalid="ignore"):
         lengths = np.sqrt(grid.squares(vectors))
         if not np.isfinite(lengths).all():
@@ -269,19 +299,23 @@ def _measured(vectors: Floats) -> tuple[Floats, Floats]:
 
 @frozen
 class StackedMoments(Query):
-    """``(X'X, X'y)`` in one vector, features divided by the radius, targets mapped onto [-1, 1].
+    """The sufficient statistics of least squares, ``(X'X, X'y)``, in one vector.
 
-    A row gives ``c = (xx', xy)`` with ``|x| <= 1``, ``|y| <= 1``; the matrix is packed so that its
-    l2 norm is Frobenius'. Rows longer than the radius are shortened with their targets
-    (`adaptive_dp.queries.moments`). Proofs (own), with up to a rows against b:
+    Features are divided by the radius, targets mapped onto [-1, 1]. A row gives ``c = (xx', xy)``
+    with ``|x| <= 1``, ``|y| <= 1``; the matrix is packed so that its l2 norm is the Frobenius norm.
+    Rows longer than the radius are shortened with their targets (`weighted_rows`).
 
-    * a unit appears or vanishes, l2: ``|c|^2 = |x|^4 + |x|^2 y^2 <= 2``: ``sqrt(2) a``, attained;
-    * is exchanged, l2: ``<c, c'> = t^2 + t y y'`` with ``t = x'x'`` is at least ``-1/4`` (at
+    *Sensitivity* (own proofs), with up to a rows against b:
+
+    * *appears or vanishes*, l2: ``|c|^2 = |x|^4 + |x|^2 y^2 <= 2``: ``sqrt(2) a``, attained;
+    * *exchanged*, l2: ``<c, c'> = t^2 + t y y'`` with ``t = x'x'`` is at least ``-1/4`` (at
       ``t = 1/2, y y' = -1``), so ``|A - B|^2 <= 2 a^2 + 2 b^2 + a b / 2``; attained where d > 1;
     * l1, each row: ``|x|^2 + sqrt 2 sum_{i<j} |x_i x_j| + |x|_1 |y|`` is at most
       ``1 + (d-1)/sqrt 2 + sqrt d``, at equal coordinates.
 
-    The maximum norm is at most the l2 norm. Totals are clamped to those of 2^30 of the longest
+    The maximum norm is at most the l2 norm.
+
+    *Rounding*. Totals are clamped to those of 2^30 of the longest
     rows, and rounded twice to floats: at most 2^-21.5 off in each of ``d (d + 3) / 2 <= 2 d^2``
     entries, so between two data sets ``2^-20 d`` in l2, and ``2^-20.5`` for each entry in l1. Rows
     are of norm at most ``1 - d 2^-20``, which moves either norm by more.
@@ -325,12 +359,14 @@ class StackedMoments(Query):
         """Return the bound of the class docstring."""
         if norm == 1:
             d = self.width
+            # the triangle inequality over a + b rows, each at most this in l1
             return change.both * (1 + (d - 1) / math.sqrt(2) + math.sqrt(d))
-        a, b = change.rows, change.both - change.rows
+        a, b = change.rows, change.both - change.rows  # b = 0 where the unit appears or vanishes
+        # |A - B|^2 = |A|^2 + |B|^2 - 2 <A, B>, and <c, c'> >= -1/4
         return math.sqrt(2 * a * a + 2 * b * b + a * b / 2)
 
     def present(self, value: Any) -> Floats:
-        """Return the released matrix and beside it the vector, shape (d, d + 1)."""
+        """Return the released matrix and, as a last column, the vector; shape (d, d + 1)."""
         packed = np.asarray(value)
         return np.column_stack([unpack(packed[: -self.width]), packed[-self.width :]])
 
@@ -339,14 +375,14 @@ class StackedMoments(Query):
         selected: Selected = inputs[0]
 
         def block(columns: Columns) -> Integers:
-            # whole numbers up to 2^20 in blocks of 2^12 rows: every partial sum is below 2^53
-            rows, goal = weighted(selected, columns, self.target, self.bounds, self.radius)
-            both = np.column_stack([rows.T @ rows, rows.T @ goal])
-            return both.astype(np.int64).ravel()
+            # integers up to 2^20 in blocks of 2^12 rows: every partial sum is below 2^53, so exact
+            rows, targets = weighted_rows(selected, columns, self.target, self.bounds, self.radius)
+            sums = np.column_stack([rows.T @ rows, rows.T @ targets])
+            return sums.astype(np.int64).ravel()
 
         total = selected.rows.total(block).reshape(self.width, self.width + 1)
-        matrix = value_of(total[:, :-1], 2 * UNIT)
-        return np.concatenate([pack(matrix), value_of(total[:, -1], UNIT + GOAL)])
+        matrix = from_steps(total[:, :-1], 2 * UNIT)
+        return np.concatenate([pack(matrix), from_steps(total[:, -1], UNIT + GOAL)])
 
 
 def with_target(ball: Ball, radius: float, width: int, target: str, bounds: Interval) -> Ball:
@@ -355,52 +391,53 @@ def with_target(ball: Ball, radius: float, width: int, target: str, bounds: Inte
         raise DeclarationError(
             f"the bounds of {target!r} must be those that {ball.table.name!r} declares"
         )
-    enforced(ball, radius, width)
+    enforced_ball(ball, radius, width)
     if not (radius > 0):
         raise DeclarationError(f"a radius must be positive, got {radius!r}")
-    return enforced(ball, 1.0, width)
+    return enforced_ball(ball, 1.0, width)
 
 
-def value_of(steps: Any, bits: int) -> Floats:
-    """Return whole numbers of steps of ``2^-bits`` as floats, clamped to 2^30."""
+def from_steps(steps: Any, bits: int) -> Floats:
+    """Return integer numbers of steps of ``2^-bits`` as floats, clamped to 2^30."""
     largest = MAX_ROWS_IN_MOMENTS * 2**bits
     clamped = [float(min(max(int(v), -largest), largest)) for v in steps.flat]
     return np.array(clamped).reshape(steps.shape) * 2.0**-bits
 
 
 # -----------------------------------------------------------------------------
-# What a regression needs of its rows: exact second moments, and what is released of them.
+# Exact second moments of a regression, and what is released of them.
 #
 # Rows are mapped into the unit ball, ``|x| <= 1``, and targets into [-1, 1], on a grid; all numbers
-# here are in these units.
+# below are in these units. Several queries read one transform (`MomentsOf`), so that the rows are
+# read once.
 
 
 STEP = 16
 """The least eigenvalue is given in steps of 2^-16."""
 
 SLACK = 2.0**-14
-"""By how much rounding can add to a sensitivity: twice the step, and twice that again."""
+"""What is added to a sensitivity for rounding: four steps, twice what two roundings can move."""
 
 REACH = 1 + 2 * SLACK
-"""What a bound of one of these queries must reach over, for one row and all rounding."""
+"""The most that one row moves one of these queries, all rounding included."""
 
 LEAST, MOST = 2.0**-9, 2.0**40
-"""A ridge is kept in these bounds, an eigenvalue's bound below the latter."""
+"""Released ridges are clamped to [LEAST, MOST], lower bounds of eigenvalues to [0, MOST]."""
 
 FARTHEST = 2.0**30
-"""`CoefficientNorm` is cut off here; a bound of it that is near tells nothing."""
+"""`CoefficientNorm` is clamped to this."""
 
 
 @frozen
 class MomentsDomain:
-    """Second moments of ``width`` coordinates and a target."""
+    """The domain of second moments of ``width`` features and a target."""
 
     width: int
 
 
 @frozen
 class MomentsOf(Operation):
-    """The exact second moments of vectors and a target, ``sum (x, y)(x, y)'``.
+    """The exact second moments of vectors and a target: the matrix ``sum (x, y)(x, y)'``.
 
     A vector is divided by ``radius`` and clipped to the unit ball, the target mapped from its
     bounds onto [-1, 1]; both are rounded to multiples of 2^-19 inside.
@@ -433,39 +470,43 @@ class MomentsOf(Operation):
         selected: Selected = inputs[0]
 
         def block(columns: Columns) -> Integers:
-            # whole numbers up to 2^19 in blocks of 2^12 rows: every partial sum is below 2^53
+            # integers up to 2^19 in blocks of 2^12 rows: every partial sum is below 2^53, so exact
             points = self._points(selected, columns)
             return (points @ points.T).astype(np.int64).ravel()
 
         total = selected.rows.total(block)
         width = math.isqrt(len(total))
-        whole = np.array([int(v) for v in total], dtype=object).reshape(width, width)
-        return whole.view(Moments)
+        matrix = np.array([int(v) for v in total], dtype=object).reshape(width, width)
+        return matrix.view(Moments)
 
     def _points(self, selected: Selected, columns: Columns) -> Floats:
-        """Return rows of the unit ball and targets in steps of 2^-19, whole floats, (d + 1, m).
+        """Return rows and targets in steps of 2^-19: integers as floats, shape (d + 1, m).
 
-        Where no row can be longer than ``R (1 - d 2^-19)``, they are not measured: a row then has
-        norm at most ``2^19 - d`` in steps, to which rounding adds at most ``sqrt(d) / 2``. Which
-        way is taken follows from the plan, never from the rows.
+        Where by the declared bounds no row can be longer than ``R (1 - d 2^-19)``, norms are not
+        computed: a row then has norm at most ``2^19 - d`` in steps, to which rounding adds at most
+        ``sqrt(d) / 2``. Which branch is taken depends on the plan alone, never on the rows.
         """
-        goal = onto_unit(columns[self.target], self.bounds, 2.0**BITS)
+        targets = onto_unit(columns[self.target], self.bounds, 2.0**BITS)
         box = selected.box
         if box and 1e-100 < box.longest < self.radius * (1 - box.width * 2.0**-BITS):
-            points = np.empty((box.width + 1, len(goal)))
+            points = np.empty((box.width + 1, len(targets)))
             box.write(columns, 2.0**BITS / self.radius, points[:-1])
         else:
             steps, unit = grid.ball_steps(selected.of(columns) / self.radius, 1.0)
             assert unit == 2.0**-BITS
-            points = np.empty((steps.shape[1] + 1, len(goal)))
+            points = np.empty((steps.shape[1] + 1, len(targets)))
             points[:-1] = steps.T
-        points[-1] = goal
+        points[-1] = targets
         return np.rint(points, out=points)
 
 
 @frozen
 class ExactMoments(Query):
-    """The moments themselves, for mechanisms that know what a row can do to them."""
+    """The moments themselves, for mechanisms whose loss is proven for exact moments.
+
+    The sensitivity is the number of rows that come or go, in norm 0: a unit of up to r rows that
+    appears or vanishes is r, one exchanged a + b.
+    """
 
     kind: ClassVar[str] = "exact_moments"
     input_type: ClassVar[type] = MomentsDomain
@@ -482,7 +523,7 @@ class ExactMoments(Query):
     def sensitivity(self, domain: MomentsDomain, change: Change, norm: float) -> float:
         """Return the number of rows that come or go; refuse any norm but 0.
 
-        The moments are arrays, which other mechanisms read too, but in steps of 2^-38.
+        Other mechanisms read arrays too, and would add noise to integers in steps of 2^-38.
         """
         if norm != 0:
             raise DeclarationError(
@@ -505,9 +546,11 @@ class ExactMoments(Query):
 class LeastEigenvalue(Query):
     """The least eigenvalue of ``X'X``, rounded down to a multiple of 2^-16.
 
-    Weyl's inequality: a row ``|x| <= 1`` raises it by 0 to 1, 1 being a multiple of the step, and
-    an exchanged one moves it by at most 1. A tie with a multiple of the step may be rounded
-    either way, one step.
+    *Sensitivity*, one number and so in any norm. By Weyl's inequality a row ``|x| <= 1`` that
+    appears raises the eigenvalue by 0 to 1, one that vanishes lowers it by as much, and an
+    exchanged one moves it by at most 1: r for a unit of up to r rows. Rounding down keeps that,
+    since 1 is a multiple of the step; a tie with a multiple may be rounded either way, one step,
+    for which the sensitivity is ``r (1 + 2^-14)``.
     """
 
     kind: ClassVar[str] = "least_eigenvalue"
@@ -519,6 +562,7 @@ class LeastEigenvalue(Query):
 
     def sensitivity(self, domain: MomentsDomain, change: Change, norm: float) -> float:
         """Return ``r (1 + 2^-14)``."""
+        # Weyl's inequality, and the rounding to steps of 2^-16
         return change.rows * (1 + SLACK)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> float:
@@ -528,17 +572,18 @@ class LeastEigenvalue(Query):
 
 @frozen
 class CoefficientNorm(Query):
-    """``log(1 + |theta|) / log(1 + 1/h)`` of ridge coefficients, whatever the released values are.
+    """The log norm of ridge coefficients, ``log(1 + |theta|) / log(1 + 1/h)``.
 
-    Beside the moments it reads a ridge and a lower bound l of the least eigenvalue, and solves
-    ``H theta = X'y`` with ``H = X'X + (ridge + k) I``, ``k = max(0, l - lambda_min)``: where the
-    bound is wrong, the ridge makes it true. So ``H >= h I``, ``h = ridge + l``, always.
+    Its further inputs are two released values, a ridge and a lower bound l of the least
+    eigenvalue. It solves ``H theta = X'y`` with ``H = X'X + (ridge + k) I``,
+    ``k = max(0, l - lambda_min)``: where the bound is wrong, a larger ridge makes it true. So
+    ``H >= h I``, ``h = ridge + l``, whatever the released values are.
 
-    Let a row (x, y) come, and k fall by c: c is in [0, 1], as the eigenvalue rises by that.
-    ``theta' - theta = H'^-1 (x y - (x x' - c I) theta)``, and all eigenvalues of ``x x' - c I`` are
-    in [-1, 1], so ``|theta' - theta| <= (1 + |theta|) / h``, and the same with theta' on the right:
-    the logarithm moves by at most ``log(1 + 1/h)``, and the value by 1. The rounding of
-    lambda_min makes that ``1 + 2^-16``; the value is rounded to 2^-20.
+    *Sensitivity*. Let a row (x, y) appear, and k fall by c: c is in [0, 1], as the eigenvalue
+    rises by that. ``theta' - theta = H'^-1 (x y - (x x' - c I) theta)``, and all eigenvalues of
+    ``x x' - c I`` are in [-1, 1], so ``|theta' - theta| <= (1 + |theta|) / h``, and the same with
+    theta' on the right: the logarithm moves by at most ``log(1 + 1/h)``, and the value by 1. The
+    rounding of lambda_min makes that ``1 + 2^-16``; the value is rounded to 2^-20.
 
     References
     ----------
@@ -555,21 +600,22 @@ class CoefficientNorm(Query):
         return "log norm of the coefficients"
 
     def sensitivity(self, domain: MomentsDomain, change: Change, norm: float) -> float:
-        """Return ``1 + 2^-14`` for each row that comes or goes."""
+        """Return ``1 + 2^-14`` for each row that comes or goes: an exchange counts both."""
+        # 1 + 2^-16 for lambda_min's rounding, and two roundings of the value by 2^-20
         return change.both * (1 + SLACK)
 
     def domain(self, inputs: Sequence[Any]) -> MomentsDomain:
         """Return the input's; both released values are needed."""
         if len(inputs) != 3:
             raise DeclarationError(
-                "a coefficient_norm reads a ridge and a bound beside the moments"
+                "a coefficient_norm needs three inputs: the moments, a ridge and a bound"
             )
         return inputs[0]  # type: ignore[no-any-return]
 
     @precise
     def run(self, inputs: Sequence[Any], stream: Stream) -> float:
         """Return the value."""
-        moments, ridge, bound = inputs[0], *kept(inputs[1], inputs[2])
+        moments, ridge, bound = inputs[0], *clamp_released(inputs[1], inputs[2])
         least = least_eigenvalue(moments, STEP) * Decimal(2) ** -STEP
         missing = max(Decimal(0), Decimal(bound) - least)
         size = norm(solution(moments, Decimal(ridge) + missing)[1])
@@ -577,8 +623,8 @@ class CoefficientNorm(Query):
         return math.floor(min(value, Decimal(FARTHEST)) * 2**20) * 2.0**-20
 
 
-def kept(ridge: float, bound: float) -> tuple[float, float]:
-    """Return a released ridge in [2^-9, 2^40], and a bound in [0, 2^40]; NaN tells nothing."""
+def clamp_released(ridge: float, bound: float) -> tuple[float, float]:
+    """Return a released ridge in [2^-9, 2^40] and a bound in [0, 2^40]; NaN is the safe end."""
     r, b = float(ridge), float(bound)
     return (
         MOST if math.isnan(r) else min(max(r, LEAST), MOST),
@@ -587,28 +633,23 @@ def kept(ridge: float, bound: float) -> tuple[float, float]:
 
 
 def unit(ridge: float, bound: float) -> float:
-    """Return ``log(1 + 1/h)``, in which `CoefficientNorm` is counted; for `kept` values."""
+    """Return ``log(1 + 1/h)``, the unit of `CoefficientNorm`, for clamped values."""
     return math.log1p(1 / (ridge + bound))
 
 
 # -----------------------------------------------------------------------------
-# What is released of exact second moments: the matrix, the vector, the least eigenvalue.
+# Floats of exact second moments: the matrix, the vector, the least eigenvalue.
 #
-# All three read one transform (`adaptive_dp.queries.moments.MomentsOf`), so the rows are passed
-# over
-# once. In it ``|x| <= 1`` and ``|y| <= 1`` hold exactly, row by row, and sums are whole numbers;
-# what
-# is given is clamped to the sums of 2^30 of the longest rows (which moves no two of them apart),
-# and
-# then rounded to floats. Each sensitivity is that of whole numbers, a little enlarged for that
-# rounding, which the docstrings bound.
+# ``|x| <= 1`` and ``|y| <= 1`` hold exactly, row by row, and sums are integers, clamped to those of
+# 2^30 of the longest rows and then rounded to floats. Each sensitivity is that of the integers,
+# enlarged for that rounding, which the docstrings bound.
 
 
 @frozen
 class GramOfMoments(Query):
-    """``sum x x'``, packed so that its l2 norm is Frobenius'.
+    """The second-moment matrix ``sum x x'`` of exact moments, packed as `Gram` packs it.
 
-    The sensitivity is that of `adaptive_dp.queries.moments.Gram` for R = 1, times ``1 + d 2^-20``.
+    *Sensitivity*, for each kind of change that of `Gram` for R = 1, times ``1 + d 2^-20``.
     Rounding (of the clamped number, and of its product with sqrt 2) moves each of the
     ``d (d + 1) / 2`` entries by at most 2^-21.5, so between two data sets their l2 norm by
     ``2^-20.5 d``, and their l1 norm by ``2^-21.5 d (d + 1)``: less than ``d 2^-20`` times the least
@@ -632,6 +673,7 @@ class GramOfMoments(Query):
 
     def sensitivity(self, domain: MomentsDomain, change: Change, norm: float) -> float:
         """Return the bound of the class docstring."""
+        # the last factor: rounding to floats, at most d 2^-20 of the least sensitivity
         return packed_sensitivity(1.0, domain.width, change, norm) * (1 + domain.width * 2.0**-20)
 
     def present(self, value: Any) -> Floats:
@@ -640,15 +682,16 @@ class GramOfMoments(Query):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
         """Return the packed matrix, shape (d (d+1) / 2,)."""
-        return pack(value_of(np.asarray(inputs[0])[:-1, :-1], 2 * BITS))
+        return pack(from_steps(np.asarray(inputs[0])[:-1, :-1], 2 * BITS))
 
 
 @frozen
 class CrossOfMoments(Query):
-    """``sum x y``.
+    """The vector ``sum x y`` of exact moments.
 
-    A row gives a vector of norm at most 1, hence of l1 norm at most ``sqrt(d)``; an exchange moves
-    the sum by two of them (own proof: the triangle inequality). Rounding moves each entry by at
+    *Sensitivity* (triangle inequality). A row gives a vector of l2 norm at most 1, hence of l1 norm
+    at most ``sqrt(d)``: r times that where a unit of up to r rows appears or vanishes, a + b times
+    where a rows are exchanged for b. Rounding moves each entry by at
     most 2^-23, between two data sets by ``2^-22 sqrt(d)`` in l2 and ``2^-22 d`` in l1: less than
     ``d 2^-20`` times either.
     """
@@ -671,27 +714,27 @@ class CrossOfMoments(Query):
     def sensitivity(self, domain: MomentsDomain, change: Change, norm: float) -> float:
         """Return the bound of the class docstring."""
         d = domain.width
+        # the triangle inequality over rows, |v|_1 <= sqrt(d) |v|_2, and rounding to floats
         return change.both * (math.sqrt(d) if norm == 1 else 1.0) * (1 + d * 2.0**-20)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
         """Return the vector, shape (d,)."""
-        return value_of(np.asarray(inputs[0])[:-1, -1], 2 * BITS)
+        return from_steps(np.asarray(inputs[0])[:-1, -1], 2 * BITS)
 
 
 @frozen
 class EigenvalueOfMoments(Query):
-    """The least eigenvalue of ``X'X``, in floats.
+    """The least eigenvalue of ``X'X`` of exact moments, computed in floats.
 
-    As `adaptive_dp.queries.moments.SmallestEigenvalue` for R = 1: what is given is
+    *Sensitivity*, as of `SmallestEigenvalue` for R = 1: the value is
     ``min(lambda, max(0, 2^30 - trace))``. By Weyl's inequality the eigenvalue moves by at most r
     for a unit of up to r rows, exchanged or not, and so does the trace, whose terms are not
-    negative.
-    Where it is the eigenvalue, the matrix's entries are at most 2^30: between two data sets their
-    rounding and LAPACK's move it by at most ``2^-17.9 d``, for which the sensitivity is
+    negative. Where it is the eigenvalue, the matrix's entries are at most 2^30: between two data
+    sets their rounding and LAPACK's move it by at most ``2^-17.9 d``, for which the sensitivity is
     ``r (1 + d 2^-17)``.
 
-    `adaptive_dp.queries.moments.LeastEigenvalue` is nearer, and takes decimals of 120 digits: at
-    a hundred coefficients half a second, where this takes a millisecond.
+    `LeastEigenvalue` needs less room for rounding, but computes with decimals of 120 digits: at a
+    hundred coefficients half a second, where this takes a millisecond.
 
     References
     ----------
@@ -716,13 +759,13 @@ class EigenvalueOfMoments(Query):
     def run(self, inputs: Sequence[Any], stream: Stream) -> float:
         """Return the eigenvalue."""
         matrix = np.asarray(inputs[0])[:-1, :-1]
-        left = float(max(0, (MAX_ROWS_IN_MOMENTS << 2 * BITS) - sum(matrix.diagonal()))) * 2.0 ** (
-            -2 * BITS
-        )
-        if left == 0:
+        # 2^30 - trace, in exact integers: below it the entries are at most 2^30 in size
+        slack = max(0, (MAX_ROWS_IN_MOMENTS << 2 * BITS) - sum(matrix.diagonal()))
+        headroom = float(slack) * 2.0 ** (-2 * BITS)
+        if headroom == 0:
             return 0.0
-        least = float(np.linalg.eigvalsh(value_of(matrix, 2 * BITS))[0])
-        return min(max(0.0, least), left)
+        least = float(np.linalg.eigvalsh(from_steps(matrix, 2 * BITS))[0])
+        return min(max(0.0, least), headroom)
 
 
 # -----------------------------------------------------------------------------
@@ -733,9 +776,19 @@ class EigenvalueOfMoments(Query):
 class ConstrainedCoefficients(Query):
     """The ridge coefficients in the ball ``|w| <= radius``.
 
-    They minimize ``F(w) = |y - Xw|^2 / 2 + ridge |w|^2 / 2``, which is ridge-strongly convex, over
-    a ball in which a row's share of it has a gradient of at most ``G = 1 + radius``. So a row that
-    comes or goes moves them by at most ``G / ridge`` in l2 norm. Each is rounded to 2^-40.
+    They minimize ``F(w) = |y - Xw|^2 / 2 + ridge |w|^2 / 2`` over the ball.
+
+    *Sensitivity*. F is ridge-strongly convex, and in the ball a row's term has a gradient of norm
+    at most ``G = 1 + radius``. So a row that appears or vanishes moves the minimizer by at most
+    ``G / ridge`` in l2 norm, and a rows exchanged for b by a + b times that. Each coefficient is
+    rounded to a multiple of 2^-40, once more for each of two data sets.
+
+    Parameters
+    ----------
+    ridge
+        In [2^-9, 2^40], in units of the sum.
+    radius
+        Of the ball, in [2^-20, 2^20].
 
     References
     ----------
@@ -766,11 +819,12 @@ class ConstrainedCoefficients(Query):
 
     def sensitivity(self, domain: MomentsDomain, change: Change, norm: float) -> float:
         """Return ``G / ridge`` for each row, times sqrt(d) in l1, and the rounding."""
+        # Chaudhuri, Monteleoni and Sarwate 2011, Lemma 7: G / ridge a row; 1e-12 rounds it up
         each = change.both * (1 + self.radius) / self.ridge * (1 + 1e-12)
-        rounding = 2.0**-39 * domain.width
+        rounding = 2.0**-39 * domain.width  # in l1, at least what it is in l2
         return each * (math.sqrt(domain.width) if norm == 1 else 1.0) + rounding
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
         """Return the coefficients, shape (d,)."""
-        _, found, _ = constrained(inputs[0], self.ridge, self.radius)
-        return np.array([round(v * 2**40) * 2.0**-40 for v in found])
+        _, coefficients, _ = constrained(inputs[0], self.ridge, self.radius)
+        return np.array([round(v * 2**40) * 2.0**-40 for v in coefficients])

@@ -1,4 +1,10 @@
-"""Quantiles, trimmed means, variances and modes: values with their local sensitivities."""
+"""Quantiles, trimmed means, variances, modes and functions of a user's own.
+
+Each query hands to its mechanism not an array but a value with its local sensitivity at every
+distance (`LocalSensitivity`), or a choice with its distance to instability (`Choice`). Its own
+sensitivity therefore counts changed rows (`domains.row_steps`); how far the value moves is derived
+in the docstring of the object that it returns.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +19,7 @@ from numpy.typing import NDArray
 from adaptive_dp.data.grid import step
 from adaptive_dp.data.rows import Integers
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.mechanism import FOREVER, Choice, Floats, Ranked, Stability
+from adaptive_dp.graph.mechanism import FOREVER, Choice, Floats, LocalSensitivity, Ranked
 from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.graph.values import number, perhaps
@@ -24,27 +30,27 @@ from adaptive_dp.queries.domains import (
     Selected,
     Values,
     clipped,
-    counted,
     edges_of,
     interval,
+    refuse_zero_out,
     row_steps,
 )
 from adaptive_dp.queries.sums import bounded
 from adaptive_dp.queries.transforms import bins
 
 # -----------------------------------------------------------------------------
-# How far each point's rank is from a quantile's: the score of a quantile.
+# The score of a quantile: how far the rank of each point is from it (exponential mechanism).
 
 
 UNIT = 2.0**-20
-"""A quantile's share of the rows is rounded to multiples of this, so that scores are exact."""
+"""The order q of a quantile is rounded to multiples of this, so that scores are exact floats."""
 
 
 @frozen(repr=False, eq=False)
 class Ranks(Ranked):
-    """Of a point t, ``-|#{x < t} - q n|``: 0 at the q-quantile of n values.
+    """The score ``-|#{x < t} - q n|`` of every point t: 0 at the q-quantile of n values.
 
-    Exact for fewer than 2^32 values, q being a multiple of `UNIT`.
+    Exact for fewer than 2^32 values, since q is a multiple of `UNIT`.
 
     Parameters
     ----------
@@ -53,7 +59,7 @@ class Ranks(Ranked):
     lower, upper
         The declared bounds.
     q
-        Between 0 and 1; `share` rounds it.
+        Between 0 and 1; rounded by `rounded_order`.
     """
 
     values: Floats
@@ -68,39 +74,41 @@ class Ranks(Ranked):
         """Return bounds and values as edges; above the i-th value i values are smaller."""
         edges = np.concatenate([[self.lower], self.values, [self.upper]])
         size = len(self.values)
-        return edges, -np.abs(np.arange(size + 1, dtype=np.float64) - share(self.q) * size)
+        return edges, -np.abs(np.arange(size + 1, dtype=np.float64) - rounded_order(self.q) * size)
 
 
-def share(q: float) -> float:
-    """Return the multiple of `UNIT` next to q."""
+def rounded_order(q: float) -> float:
+    """Return the multiple of `UNIT` nearest to q."""
     return round(q / UNIT) * UNIT
 
 
-def sensitivity(q: float, change: Change) -> float:
+def score_sensitivity(q: float, change: Change) -> float:
     """Return the most that one unit's change moves any point's score.
 
-    A row that appears below t moves ``#{x < t} - q n`` by ``1 - q``, any other by ``-q``. Where a
-    rows are exchanged for b, it moves by between ``-(1-q) a - q b`` and ``(1-q) b + q a``: never by
-    more than ``max(a, b)``. Both are attained.
+    *Appears or vanishes.* A row below t moves ``#{x < t} - q n`` by ``1 - q``, any other row by
+    ``-q``: at most ``max(q, 1 - q)`` for each row. *Exchanged*, a rows for b: it moves by between
+    ``-(1-q) a - q b`` and ``(1-q) b + q a``, so by at most ``max(a, b)``. Both are attained.
     """
-    rounded = share(q)
-    return change.rows * (1.0 if change.replaced else max(rounded, 1 - rounded))
+    order = rounded_order(q)
+    # |(1-q) b + q a| <= max(a, b) where rows are exchanged; max(q, 1-q) a row where they appear
+    return change.rows * (1.0 if change.replaced else max(order, 1 - order))
 
 
 # -----------------------------------------------------------------------------
-# Quantiles of a bounded column, with their local sensitivity at every distance.
+# Quantiles of a bounded column.
 
 
 PARTS = 10**6
-"""Quantiles are whole multiples of one millionth, so that ranks are exact."""
+"""The order q of a quantile is an integer number of millionths, so that ranks are exact."""
 
 
 @frozen(repr=False)
-class Sorted(Stability, Ranked):
-    r"""The values in order, ``x_1 <= ... <= x_n``, with ``x_i`` the bound for i < 1 and i > n.
+class QuantileSensitivity(LocalSensitivity, Ranked):
+    r"""A quantile of n values in bounds, with its local sensitivity at every distance.
 
-    The quantile is x_r with ``r = ceil(q n)``: the lower one of two medians, and the lower bound
-    where there are no values.
+    Let ``x_1 <= ... <= x_n`` be the values in order, and ``x_i`` the lower bound for i < 1, the
+    upper one for i > n. The quantile is x_r with ``r = ceil(q n)``: the lower one of two medians,
+    and the lower bound where there are no values.
 
     *Rows exchanged.* Of n values, k changes bring any two of ``x_i, x_{i+k+1}`` together, so that
     nothing stands between them, and the further change crosses the gap: ``A_k`` is the widest of
@@ -123,11 +131,16 @@ class Sorted(Stability, Ranked):
     q
         In (0, 1), rounded to millionths.
     exchange
-        Whether a step exchanges a row, or adds or removes one.
+        Whether a step exchanges a row (True), or adds or removes one (False).
+
+    References
+    ----------
+    Nissim, Raskhodnikova and Smith 2007, section 3.1, for rows exchanged.
 
     Examples
     --------
-    >>> data = Sorted(np.array([0.1, 0.2, 0.35, 0.5, 0.55, 0.8, 0.9]), 0.0, 1.0, 0.5, True)
+    >>> values = np.array([0.1, 0.2, 0.35, 0.5, 0.55, 0.8, 0.9])
+    >>> data = QuantileSensitivity(values, 0.0, 1.0, 0.5, exchange=True)
     >>> data.value, round(data.local(0), 9), round(data.smooth(0.5), 5)
     (0.5, 0.15, 0.18196)
     """
@@ -143,7 +156,7 @@ class Sorted(Stability, Ranked):
 
     @property
     def rank(self) -> int:
-        """``ceil(q n)``, exactly."""
+        """``ceil(q n)``, in integers and so exact."""
         return -(-round(self.q * PARTS) * len(self.values) // PARTS)
 
     @property
@@ -152,8 +165,8 @@ class Sorted(Stability, Ranked):
         return float(self._at(np.array([self.rank]))[0])
 
     @property
-    def last(self) -> int:
-        """So many changes put every value on a bound, with no other between them."""
+    def max_distance(self) -> int:
+        """2 n + 2: that many changes suffice to move every value to a bound."""
         return 2 * len(self.values) + 2
 
     def steps(self) -> tuple[Floats, Floats]:
@@ -163,39 +176,47 @@ class Sorted(Stability, Ranked):
     def local(self, distance: int) -> float:
         """Return the widest gap that ``distance`` changes can make the quantile cross."""
         k = int(distance)
-        if k >= self.last:
+        if k >= self.max_distance:
             return self.upper - self.lower
-        left, right = self._exchanged(k) if self.exchange else self._added(k)
+        left, right = self._gaps_exchanged(k) if self.exchange else self._gaps_added(k)
         return float((self._at(right) - self._at(left)).max())
 
-    def _exchanged(self, k: int) -> tuple[Any, Any]:
-        left = np.arange(self.rank - k - 1, self.rank + 1)
+    def _gaps_exchanged(self, k: int) -> tuple[Any, Any]:
+        """Return the ranks (i, i + k + 1) of the gaps that k exchanges can open around rank r."""
+        left = np.arange(self.rank - k - 1, self.rank + 1)  # r - k - 1 <= i <= r
         return left, left + k + 1
 
-    def _added(self, k: int) -> tuple[Any, Any]:
+    def _gaps_added(self, k: int) -> tuple[Any, Any]:
+        """Return for each i the largest j such that k additions or removals open the gap (i, j).
+
+        All quantities of the class docstring are integers here, in millionths.
+        """
         n, p = len(self.values), round(self.q * PARTS)
-        rest, most = PARTS - p, max(p, PARTS - p)
-        # at j = i + 1 the least |h| is 0 at i = q n, and a step of i moves it by 1
-        near = p * n // PARTS
-        left = np.arange(max(0, near - k - 2), min(n, near + k + 2) + 1)
-        # h = rest i - p (n - j + 1) and e = k + 1 + i - j, in millionths
-        fixed = rest * left - p * (n + 1)
-        reach = most * (k + 2 + left)
-        # h + p j < M (1 + e)  and  h + p j >= -M (1 + e): both get harder as j grows
-        right = np.minimum(left + 1 + k, (reach - fixed - 1) // (p + most))
-        if most > p:
-            right = np.minimum(right, (fixed + reach) // (most - p))
-        else:  # the second does not depend on j
-            right = np.where(fixed + reach >= 0, right, left)
+        complement, largest = PARTS - p, max(p, PARTS - p)  # 1 - q, and M
+        # at j = i + 1 the least |h| is 0 at i = q n, and a step of i moves it by 1: other i than
+        # these have |h| >= M (1 + e) whatever j is
+        center = p * n // PARTS
+        left = np.arange(max(0, center - k - 2), min(n, center + k + 2) + 1)
+        # with h = complement i - p (n - j + 1), e = k + 1 + i - j: h = constant + p j, and
+        # M (1 + e) = reach - M j
+        constant = complement * left - p * (n + 1)
+        reach = largest * (k + 2 + left)
+        # e >= 0, and h < M (1 + e), which gets harder as j grows
+        right = np.minimum(left + 1 + k, (reach - constant - 1) // (p + largest))
+        # h >= -M (1 + e) does so too
+        if largest > p:
+            right = np.minimum(right, (constant + reach) // (largest - p))
+        else:  # M = q: this one does not depend on j
+            right = np.where(constant + reach >= 0, right, left)
         right = np.minimum(right, n + 1)
-        able = right > left
-        return left[able], right[able]
+        feasible = right > left
+        return left[feasible], right[feasible]
 
-    def _at(self, index: Any) -> Floats:
-        return statistics(self.values, self.lower, self.upper, index)
+    def _at(self, rank: Any) -> Floats:
+        return order_statistics(self.values, self.lower, self.upper, rank)
 
 
-def statistics(values: Floats, lower: float, upper: float, index: Any) -> Floats:
+def order_statistics(values: Floats, lower: float, upper: float, index: Any) -> Floats:
     """Return the values of given ranks, from 1 on; the bounds for ranks before and after."""
     n = len(values)
     if n == 0:
@@ -204,26 +225,31 @@ def statistics(values: Floats, lower: float, upper: float, index: Any) -> Floats
     return np.where(index < 1, lower, np.where(index > n, upper, inside))
 
 
-def _quantile(value: Any) -> Any:
-    found = number(value)
-    return round(found, 6) if isinstance(found, int | float) else found
+def _to_millionths(value: Any) -> Any:
+    share = number(value)
+    return round(share, 6) if isinstance(share, int | float) else share
 
 
 @frozen
 class Quantile(Query):
-    """A quantile of a column, its values clipped to the bounds; see `Sorted`."""
+    """A quantile of a column, its values clipped to the bounds.
+
+    In norm 0 the sensitivity counts changed rows, for mechanisms of a local sensitivity (see
+    `QuantileSensitivity`); in the maximum norm it is that of the scores of `Ranks`
+    (`score_sensitivity`), for the exponential mechanism.
+    """
 
     kind: ClassVar[str] = "quantile"
     input_type: ClassVar[type] = Values
-    output_type: ClassVar[type] = Sorted
+    output_type: ClassVar[type] = QuantileSensitivity
 
     bounds: Interval = field(converter=interval)
-    q: float = field(converter=_quantile)
+    q: float = field(converter=_to_millionths)
     exchange: bool = False
 
     def __attrs_post_init__(self) -> None:
-        real = isinstance(self.q, int | float) and not isinstance(self.q, bool)
-        if not (real and 0 < self.q < 1):
+        is_number = isinstance(self.q, int | float) and not isinstance(self.q, bool)
+        if not (is_number and 0 < self.q < 1):
             raise DeclarationError(
                 f"a quantile is a number between 0 and 1, of at most six decimals, got {self.q!r}"
             )
@@ -236,34 +262,36 @@ class Quantile(Query):
     def domain(self, inputs: Sequence[Any]) -> Values:
         """Return the column's values; refuse a column without bounds, or zeroed-out rows."""
         bounded(inputs[0])
-        counted(self.kind, inputs[0])
+        refuse_zero_out(self.kind, inputs[0])
         return inputs[0]  # type: ignore[no-any-return]
 
     def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
-        """Return `row_steps`; in the maximum norm, how far any point's score moves."""
+        """Return `row_steps`; in the maximum norm `score_sensitivity`."""
         if norm == math.inf:
-            return sensitivity(self.q, change)
+            return score_sensitivity(self.q, change)
         return row_steps(self.kind, change, norm, self.exchange)
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> Sorted:
+    def run(self, inputs: Sequence[Any], stream: Stream) -> QuantileSensitivity:
         """Return the sorted values."""
-        values = ordered(inputs[0], self.bounds)
-        return Sorted(values, self.bounds.lower, self.bounds.upper, self.q, self.exchange)
+        values, bounds = sorted_values(inputs[0], self.bounds), self.bounds
+        return QuantileSensitivity(values, bounds.lower, bounds.upper, self.q, self.exchange)
 
 
-def ordered(selected: Selected, bounds: Interval) -> Floats:
+def sorted_values(selected: Selected, bounds: Interval) -> Floats:
     """Return a column's values, clipped to the bounds, in ascending order."""
     values = selected.rows.values(lambda columns: clipped(selected.of(columns), bounds))
     return np.sort(values)
 
 
 # -----------------------------------------------------------------------------
-# The mean without the smallest and largest values, of a fixed number of rows.
+# Trimmed means, of a fixed number of rows.
 
 
 @frozen(repr=False)
-class Trimmed(Stability):
-    r"""The mean of ``x_{t+1}, ..., x_{n-t}`` of n values in order, ``t = floor(share n)``.
+class TrimmedMeanSensitivity(LocalSensitivity):
+    r"""A trimmed mean of n values, with a bound of its local sensitivity at every distance.
+
+    The mean of ``x_{t+1}, ..., x_{n-t}`` of the values in order, ``t = floor(share n)``.
 
     For rows exchanged, n fixed (derived here). Of the n - 1 values that neighbours share, the mean
     is largest with the further one at the top, least with it at the bottom, and moves by
@@ -272,7 +300,7 @@ class Trimmed(Stability):
     places, and the other rises by at most a, ``a + b = k``. So ``A_k`` is at most the largest
     ``(x_{i+n-2t+k} - x_i) / (n - 2t)`` with ``t - k <= i <= t + 1``, and equal to it while k rows
     are left between; ``x_i`` is the bound for i < 1 and i > n. The bound keeps the laws of
-    `Stability.local`: neighbours' order statistics lie within one place of each other.
+    `LocalSensitivity.local`: neighbours' order statistics lie within one place of each other.
     """
 
     values: Floats
@@ -285,66 +313,60 @@ class Trimmed(Stability):
 
     @property
     def trimmed(self) -> int:
-        """t, exactly."""
+        """t, the number of values left out at either end; in integers and so exact."""
         return round(self.share * PARTS) * len(self.values) // PARTS
 
     @property
     def value(self) -> float:
-        """The mean of what is kept; the middle of the bounds where there are no values."""
+        """The mean of the middle values; the middle of the bounds where there are no values."""
         if not len(self.values):
             return self.lower + (self.upper - self.lower) / 2
-        kept = self.values[self.trimmed : len(self.values) - self.trimmed]
-        return min(self.upper, max(self.lower, mean(kept)))
+        middle = self.values[self.trimmed : len(self.values) - self.trimmed]
+        # the sum is exact (fsum) and rounded once: the mean is right to two units in the last place
+        mean = math.fsum(middle.tolist()) / len(middle)
+        return min(self.upper, max(self.lower, mean))
 
     @property
-    def last(self) -> int:
+    def max_distance(self) -> int:
         """The number of values: they may all be changed."""
         return len(self.values)
 
     def local(self, distance: int) -> float:
         """Return the bound of the class docstring; room for the rounding of two means included."""
         n, k, t = len(self.values), int(distance), self.trimmed
-        wide = self.upper - self.lower
+        width = self.upper - self.lower
         if n == 0 or k >= n:
-            return wide if n == 0 else self._room(wide / (n - 2 * t))
-        left = np.arange(t - k, t + 2)
-        low = statistics(self.values, self.lower, self.upper, left)
-        high = statistics(self.values, self.lower, self.upper, left + n - 2 * t + k)
-        return self._room(float((high - low).max()) / (n - 2 * t))
+            return width if n == 0 else self._add_rounding(width / (n - 2 * t))
+        left = np.arange(t - k, t + 2)  # t - k <= i <= t + 1
+        low = order_statistics(self.values, self.lower, self.upper, left)
+        high = order_statistics(self.values, self.lower, self.upper, left + n - 2 * t + k)
+        return self._add_rounding(float((high - low).max()) / (n - 2 * t))
 
-    def _room(self, moved: float) -> float:
-        """Return the bound with room, never more than the width."""
+    def _add_rounding(self, movement: float) -> float:
+        """Return the bound enlarged by the rounding of two means, at most the width."""
+        # two units in the last place for each of the two means that are compared
         rounding = 4 * np.spacing(max(abs(self.lower), abs(self.upper)))
-        return min(self.upper - self.lower, moved * (1 + 2.0**-50) + float(rounding))
-
-
-def mean(values: Floats) -> float:
-    """Return the mean, within two units in the last place: the sum is exact, and rounded once."""
-    return math.fsum(values.tolist()) / len(values)
-
-
-def _share(value: Any) -> Any:
-    found = number(value)
-    return round(found, 6) if isinstance(found, int | float) else found
+        return min(self.upper - self.lower, movement * (1 + 2.0**-50) + float(rounding))
 
 
 @frozen
 class TrimmedMean(Query):
-    """The mean of a column without a share of its values at either end; see `Trimmed`.
+    """The mean of a column without a share of its values at either end.
 
-    Under ``replace_one`` alone, where the number of rows is fixed.
+    Only under ``replace_one``, where the number of rows is fixed. The sensitivity counts exchanged
+    rows (norm 0); how far the mean moves is derived in `TrimmedMeanSensitivity`.
     """
 
     kind: ClassVar[str] = "trimmed_mean"
     input_type: ClassVar[type] = Values
-    output_type: ClassVar[type] = Trimmed
+    output_type: ClassVar[type] = TrimmedMeanSensitivity
 
     bounds: Interval = field(converter=interval)
-    share: float = field(converter=_share)
+    share: float = field(converter=_to_millionths)
 
     def __attrs_post_init__(self) -> None:
-        real = isinstance(self.share, int | float) and not isinstance(self.share, bool)
-        if not (real and 0 <= self.share < 0.5):
+        is_number = isinstance(self.share, int | float) and not isinstance(self.share, bool)
+        if not (is_number and 0 <= self.share < 0.5):
             raise DeclarationError(
                 "a trimmed mean drops a share below 1/2 at either end, of at most six decimals, "
                 f"got {self.share!r}"
@@ -357,44 +379,51 @@ class TrimmedMean(Query):
     def domain(self, inputs: Sequence[Any]) -> Values:
         """Return the column's values; refuse a column without bounds, or zeroed-out rows."""
         bounded(inputs[0])
-        counted(self.kind, inputs[0])
+        refuse_zero_out(self.kind, inputs[0])
         return inputs[0]  # type: ignore[no-any-return]
 
     def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
         """Return `row_steps`, of rows exchanged."""
         return row_steps(self.kind, change, norm, exchange=True)
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> Trimmed:
+    def run(self, inputs: Sequence[Any], stream: Stream) -> TrimmedMeanSensitivity:
         """Return the sorted values."""
-        values = ordered(inputs[0], self.bounds)
-        return Trimmed(values, self.bounds.lower, self.bounds.upper, self.share)
+        values = sorted_values(inputs[0], self.bounds)
+        return TrimmedMeanSensitivity(values, self.bounds.lower, self.bounds.upper, self.share)
 
 
 # -----------------------------------------------------------------------------
-# The variance of a bounded column, of a fixed number of rows.
+# Variances, of a fixed number of rows.
+
+
+SQUARES = 2**20
+"""The squares of this many integers up to 2^21 add up below 2^63."""
 
 
 @frozen(repr=False)
-class Spread(Stability):
-    r"""The variance ``sum (x - mean)^2 / n`` of n values in [0, W], n fixed (derived here).
+class VarianceSensitivity(LocalSensitivity):
+    r"""The variance of n values, with a bound of its local sensitivity at every distance.
+
+    ``sum (x - mean)^2 / n`` of values in [0, W], for rows exchanged, n fixed (derived here).
 
     With mu the mean of the n - 1 values w that neighbours share, a further value z adds
     ``(n-1)/n^2 (z - mu)^2`` to what w makes: the variance moves by at most ``(n-1)/n^2`` times the
     larger of ``mu^2`` and ``(W - mu)^2``. Within k steps w lacks at most k + 1 of the values, and
     has at most k others. Over all such w, mu lies between those without the k + 1 largest and with
     k zeros, and without the k + 1 least and with k times W. The set of w at k lies in that of a
-    neighbour at k + 1, so the bound keeps the laws of `Stability.local`.
+    neighbour at k + 1, so the bound keeps the laws of `LocalSensitivity.local`.
 
-    Values are whole numbers of a unit, so that sums are exact and both laws hold to the last bit.
+    Values are integer multiples of a step, so that sums are exact and both laws of
+    `LocalSensitivity` hold to the last bit.
 
     Parameters
     ----------
     values
-        Whole numbers in ascending order, from 0 to ``top``, which is W.
+        Integers in ascending order, from 0 to ``top``, shape (n,).
     top
-        At most 2^21.
+        W in steps, at most 2^21.
     unit
-        A power of two.
+        The step, a power of two.
     """
 
     values: Integers
@@ -421,13 +450,14 @@ class Spread(Stability):
         n = len(self.values)
         if not n:
             return 0.0
-        some = range(0, n, SQUARES)
-        squares = sum(int((self.values[i : i + SQUARES] ** 2).sum()) for i in some)
+        starts = range(0, n, SQUARES)
+        squares = sum(int((self.values[i : i + SQUARES] ** 2).sum()) for i in starts)
+        # n sum x^2 - (sum x)^2 in Python integers: exact, and rounded once by the quotient
         return (n * squares - int(self.sums[n]) ** 2) / n**2 * self.unit**2
 
     @property
-    def last(self) -> int:
-        """One less than the number of values: then w is wholly free."""
+    def max_distance(self) -> int:
+        """N - 1: then all of the values that neighbours share may be others."""
         return max(0, len(self.values) - 1)
 
     def local(self, distance: int) -> float:
@@ -435,28 +465,27 @@ class Spread(Stability):
         n, k = len(self.values), int(distance)
         if n < 2:
             return 0.0
-        kept = max(0, n - 1 - k)
-        low = int(self.sums[kept])
-        high = int(self.sums[n] - self.sums[n - kept]) + (n - 1 - kept) * self.top
-        reach = max(self.top * (n - 1) - low, high)  # of mu, times n - 1
-        moved = reach**2 / (n**2 * (n - 1)) * self.unit**2
-        return min(self.upper, moved + self.upper * 2.0**-50)
-
-
-SQUARES = 2**20
-"""So many squares of numbers up to 2^21 add up below 2^63."""
+        unchanged = max(0, n - 1 - k)
+        # the least and the largest (n - 1) mu over all w within k steps
+        low = int(self.sums[unchanged])
+        high = int(self.sums[n] - self.sums[n - unchanged]) + (n - 1 - unchanged) * self.top
+        reach = max(self.top * (n - 1) - low, high)  # (n - 1) max(mu, W - mu)
+        movement = reach**2 / (n**2 * (n - 1)) * self.unit**2  # (n-1)/n^2 max(mu, W - mu)^2
+        # outward: two variances, each rounded by a few units in the last place of at most `upper`
+        return min(self.upper, movement + self.upper * 2.0**-50)
 
 
 @frozen
 class Variance(Query):
-    """The variance of a column, with n in the denominator; see `Spread`.
+    """The variance of a column, with n in the denominator.
 
-    Under ``replace_one`` alone, where the number of rows is fixed.
+    Only under ``replace_one``, where the number of rows is fixed. The sensitivity counts exchanged
+    rows (norm 0); how far the variance moves is derived in `VarianceSensitivity`.
     """
 
     kind: ClassVar[str] = "variance"
     input_type: ClassVar[type] = Values
-    output_type: ClassVar[type] = Spread
+    output_type: ClassVar[type] = VarianceSensitivity
 
     bounds: Interval = field(converter=interval)
 
@@ -467,9 +496,9 @@ class Variance(Query):
     def domain(self, inputs: Sequence[Any]) -> Values:
         """Return the column's values; refuse a column without bounds, or zeroed-out rows."""
         bounded(inputs[0])
-        counted(self.kind, inputs[0])
-        wide = self.bounds.upper - self.bounds.lower
-        if wide != 0 and not (1e-140 <= wide <= 1e140):
+        refuse_zero_out(self.kind, inputs[0])
+        width = self.bounds.upper - self.bounds.lower
+        if width != 0 and not (1e-140 <= width <= 1e140):
             raise DeclarationError(
                 f"bounds {self.bounds} are too far apart, or too close, for squares; "
                 "rescale the column"
@@ -480,22 +509,28 @@ class Variance(Query):
         """Return `row_steps`, of rows exchanged."""
         return row_steps(self.kind, change, norm, exchange=True)
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> Spread:
+    def run(self, inputs: Sequence[Any], stream: Stream) -> VarianceSensitivity:
         """Return the sorted values, from the lower bound on."""
-        wide = self.bounds.upper - self.bounds.lower
-        unit = step(wide, 20)
-        top = math.floor(wide / unit)
-        apart = ordered(inputs[0], self.bounds) - self.bounds.lower
-        return Spread(np.clip(np.rint(apart / unit), 0, top).astype(np.int64), top, unit)
+        width = self.bounds.upper - self.bounds.lower
+        unit = step(width, 20)
+        top = math.floor(width / unit)
+        distances = sorted_values(inputs[0], self.bounds) - self.bounds.lower
+        # rounded inside [0, top] steps, so that the bounds hold exactly
+        steps = np.clip(np.rint(distances / unit), 0, top).astype(np.int64)
+        return VarianceSensitivity(steps, top, unit)
 
 
 # -----------------------------------------------------------------------------
-# The most frequent category, or bin, with its distance to another one.
+# The most frequent category or bin, with its distance to instability.
 
 
 @frozen
 class Mode(Query):
-    """The most frequent category, or bin; of equal ones the first. See `instability`."""
+    """The most frequent category, or bin; of equal ones the first.
+
+    The sensitivity counts changed rows (norm 0); how many of them can change the mode is derived
+    in `instability`.
+    """
 
     kind: ClassVar[str] = "mode"
     input_type: ClassVar[type] = Values
@@ -511,7 +546,7 @@ class Mode(Query):
 
     def domain(self, inputs: Sequence[Any]) -> Values:
         """Return the column's values; check the bins."""
-        counted(self.kind, inputs[0])
+        refuse_zero_out(self.kind, inputs[0])
         return self._counts().domain(inputs)
 
     def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
@@ -531,14 +566,22 @@ class Mode(Query):
 
 
 def instability(counts: NDArray[np.float64], exchange: bool) -> Choice:
-    """Return the first of the largest counts, and how many steps it withstands.
+    """Return the first of the largest counts, and its distance to instability.
 
-    Another candidate j is chosen once it has more, or as many and stands before: once its deficit
-    of g falls by ``g + 1`` for j behind, by g for j before. A row added or removed takes 1 from it;
-    one exchanged takes 2, a row of the chosen that becomes one of j. The least such number of
-    steps, less 1, is how many there are before one more may change the choice. That there always
-    are rows to take is assumed, which can only make the distance smaller: it still moves by at
-    most 1 a step, and is 0 at the edge.
+    Another candidate j is chosen once it has more rows, or as many and a smaller index: once its
+    deficit of g falls by ``g + 1`` for a larger index, by g for a smaller one. A row added or
+    removed takes 1 from the deficit; one exchanged takes 2 (a row of the chosen that becomes one
+    of j). The least such number of steps, less 1, is the distance after which one more step may
+    change the choice. That there always are rows to take is assumed, which can only make the
+    distance smaller: it still moves by at most 1 a step, and is 0 where a neighbour's choice is
+    another.
+
+    Parameters
+    ----------
+    counts
+        Shape (m,).
+    exchange
+        Whether a step exchanges a row, or adds or removes one.
 
     Examples
     --------
@@ -547,25 +590,28 @@ def instability(counts: NDArray[np.float64], exchange: bool) -> Choice:
     (1, 5)
     """
     chosen = int(np.argmax(counts))
-    needed = counts[chosen] - counts + (np.arange(len(counts)) > chosen)
-    others = np.delete(needed, chosen)
+    # the deficit that each candidate must make up: one more row for those of a larger index
+    deficits = counts[chosen] - counts + (np.arange(len(counts)) > chosen)
+    others = np.delete(deficits, chosen)
     if not len(others):
         return Choice(chosen, FOREVER)
     least = int(others.min())
+    # an exchange makes up 2: ceil(least / 2) steps
     return Choice(chosen, max(0, (-(-least // 2) if exchange else least) - 1))
 
 
 # -----------------------------------------------------------------------------
-# A user's own function of a column, with its own local sensitivity at every distance.
+# A user's own function of a column, with local sensitivities that the user states.
 
 
 @frozen(repr=False)
-class Own(Stability):
-    """A number and its local sensitivities, as functions that a user wrote say.
+class UserSensitivity(LocalSensitivity):
+    """A number and its local sensitivities, both computed by functions that a user wrote.
 
-    What they return is brought into the declared range: a value outside of it, or none at all,
-    counts as the nearest end, or as the lower one; a local sensitivity that is none counts as the
-    whole width, and so does whatever they raise.
+    What they return is brought into the declared range: a value outside of it counts as the
+    nearest end, NaN or an exception as the lower end; a local sensitivity that is negative or NaN,
+    or an exception, counts as the whole width. So no failure leaves the process: that a function
+    failed on private data would reveal something about them.
     """
 
     values: Floats
@@ -580,32 +626,29 @@ class Own(Stability):
     @property
     def value(self) -> float:
         """The function's value, in the range."""
-        found = _number(lambda: self.function(self.values.copy()))
-        return self.lower if math.isnan(found) else min(self.upper, max(self.lower, found))
+        result = _float_or_nan(lambda: self.function(self.values.copy()))
+        return self.lower if math.isnan(result) else min(self.upper, max(self.lower, result))
 
     @property
-    def last(self) -> int:
-        """Two beyond the number of rows: from there on the local sensitivity is the whole width.
+    def max_distance(self) -> int:
+        """N + 2: from there on the local sensitivity counts as the whole width.
 
         It moves by at most 1 where a row is added or removed. If it moved by more, the width would
-        break the law ``local_k(x) <= local_{k+1}(x')``, however true the functions are.
+        break the law ``local_k(x) <= local_{k+1}(x')`` even where the functions obey it.
         """
         return len(self.values) + 2
 
     def local(self, distance: int) -> float:
         """Return the local sensitivity at a distance, at most the width of the range."""
-        wide = self.upper - self.lower
-        if distance >= self.last:
-            return wide
-        found = _number(lambda: self.own_local(self.values.copy(), int(distance)))
-        return wide if not found >= 0 else min(wide, found)
+        width = self.upper - self.lower
+        if distance >= self.max_distance:
+            return width
+        result = _float_or_nan(lambda: self.own_local(self.values.copy(), int(distance)))
+        return width if not result >= 0 else min(width, result)  # `not >=` catches NaN
 
 
-def _number(call: Callable[[], Any]) -> float:
-    """Return what a function returns as a float; NaN for whatever is none, or is raised.
-
-    That a function failed on private data would tell of them.
-    """
+def _float_or_nan(call: Callable[[], Any]) -> float:
+    """Return the result of a call as a float; NaN where it is not one, or where the call raises."""
     try:
         return float(call())
     except Exception:
@@ -614,11 +657,15 @@ def _number(call: Callable[[], Any]) -> float:
 
 @frozen
 class Instance(Query):
-    """A user's own function of a column's values in ascending order; see `Own`."""
+    """A user's own function of a column's values in ascending order.
+
+    The sensitivity counts changed rows (norm 0); how far the value moves is what the user states,
+    an assumption that certificates name. See `UserSensitivity`.
+    """
 
     kind: ClassVar[str] = "instance"
     input_type: ClassVar[type] = Values
-    output_type: ClassVar[type] = Own
+    output_type: ClassVar[type] = UserSensitivity
     assumption: ClassVar[str] = (
         "The local sensitivities of the plan's own functions (instance queries) are exact at every "
         "distance, or bounds that grow with it and are at most a neighbour's one step farther."
@@ -638,17 +685,17 @@ class Instance(Query):
     def domain(self, inputs: Sequence[Any]) -> Values:
         """Return the column's values; refuse a column without bounds, or zeroed-out rows."""
         bounded(inputs[0])
-        counted(self.kind, inputs[0])
+        refuse_zero_out(self.kind, inputs[0])
         return inputs[0]  # type: ignore[no-any-return]
 
     def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
         """Return `row_steps`."""
         return row_steps(self.kind, change, norm, self.exchange)
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> Own:
+    def run(self, inputs: Sequence[Any], stream: Stream) -> UserSensitivity:
         """Return the sorted values with the functions."""
-        return Own(
-            ordered(inputs[0], self.bounds),
+        return UserSensitivity(
+            sorted_values(inputs[0], self.bounds),
             self.range.lower,
             self.range.upper,
             self.function.resolve(),

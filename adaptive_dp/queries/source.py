@@ -25,8 +25,8 @@ def _declared(columns: Any) -> dict[str, Column]:
     result = {}
     for name, value in columns.items():
         if not (isinstance(name, str) and name != ""):
-            raise DeclarationError(f"a column's name must be a text, got {name!r}")
-        if isinstance(value, Mapping):  # as a document writes it
+            raise DeclarationError(f"a column's name must be a nonempty str, got {name!r}")
+        if isinstance(value, Mapping):  # the form of plan documents
             if set(value) not in ({"bounds"}, {"categories"}):
                 raise DeclarationError(
                     f"column {name!r} must be declared by a pair of bounds, a list of categories "
@@ -38,22 +38,35 @@ def _declared(columns: Any) -> dict[str, Column]:
 
 
 def reading(declared: Column) -> Reading:
-    """Return how a column's cells are to be read."""
+    """Return how a column's cells are to be read, from its declaration alone."""
     if isinstance(declared, Interval):
         return "number"
-    texts = [isinstance(v, str) for v in declared.values] if declared is not None else []
-    if texts and all(texts):
+    is_str = [isinstance(v, str) for v in declared.values] if declared is not None else []
+    if is_str and all(is_str):
         return "text"
-    return "code" if texts and not any(texts) else "value"
+    return "code" if is_str and not any(is_str) else "value"
 
 
 @frozen
 class Source(SourceOperation):
-    """A private table that will be bound when the plan runs.
+    """A private table, declared without data; the data are bound when the plan runs.
 
     Neighbouring data sets differ in one unit: its rows are present or absent
     (``add_remove``), exchanged for others (``replace_one``; the number of units is
     public), or count as zero in every sum (``zero_out``; their number is public).
+
+    Parameters
+    ----------
+    name
+        An identifier, by which `run` binds data.
+    columns
+        The declaration of each column: bounds, categories or None.
+    neighbors
+        The neighbour relation.
+    unit
+        The column that identifies the protected unit; None where each row is a unit.
+    size
+        The public number of units, not under ``add_remove``.
     """
 
     kind: ClassVar[str] = "dataset"
@@ -82,7 +95,7 @@ class Source(SourceOperation):
         if self.size is not None and not (
             isinstance(self.size, int) and not isinstance(self.size, bool) and self.size >= 1
         ):
-            raise DeclarationError(f"size must be a whole number of at least 1, got {self.size!r}")
+            raise DeclarationError(f"size must be an int of at least 1, got {self.size!r}")
         if self.size is not None and self.neighbors == "add_remove":
             raise DeclarationError(
                 "size cannot be declared under add_remove neighbours, for which the number of "
@@ -127,9 +140,9 @@ class Source(SourceOperation):
             bound = open_rows(data, readings, self.unit)
         except SchemaError as error:
             failed = str(error)
-        except Exception:  # its message may quote the data, its type tell of them
+        except Exception:  # its message may quote the data, and its type depend on them
             failed = (
-                "the data cannot be read as columns of numbers or texts; pass a mapping of column "
+                "the data cannot be read as columns of numbers or str; pass a mapping of column "
                 "names to arrays, a frame, or a file's path"
             )
         if failed:  # outside of the handler, so that no traceback holds the data
@@ -148,7 +161,18 @@ class Source(SourceOperation):
 
 @frozen
 class BoundContributions(BoundOperation):
-    """Keep at most ``rows`` rows of each unit: the bound that sensitivities rest on."""
+    """At most ``rows`` rows of each unit, the bound r on which all sensitivities rest.
+
+    Which rows of a unit are kept depends on that unit's rows alone, so one unit still changes only
+    its own rows: at most ``rows`` of them.
+
+    Parameters
+    ----------
+    rows
+        r, from 1 to 10^9.
+    unit
+        The column that identifies a unit.
+    """
 
     kind: ClassVar[str] = "bound"
     input_type: ClassVar[type] = Table
@@ -164,7 +188,7 @@ class BoundContributions(BoundOperation):
             and 1 <= self.rows <= 10**9
         ):
             raise DeclarationError(
-                f"rows_per_unit must be a whole number between 1 and 10^9, got {self.rows!r}"
+                f"rows_per_unit must be an int between 1 and 10^9, got {self.rows!r}"
             )
         if not isinstance(self.unit, str):
             raise DeclarationError(
@@ -172,15 +196,15 @@ class BoundContributions(BoundOperation):
             )
 
     def label(self) -> str:
-        """Return what is bounded."""
+        """Return the bound."""
         return f"at most {self.rows} row{'' if self.rows == 1 else 's'}"
 
     def detail(self) -> str:
-        """Return of whom."""
+        """Return the unit's column."""
         return f"per {self.unit}"
 
     def domain(self, inputs: Sequence[Any]) -> Any:
-        """Return the table's domain; its number of rows is not public, even if that of units is."""
+        """Return the table; for r > 1 its number of rows is not public even if that of units is."""
         table: Table = inputs[0]
         if table.unit != self.unit:
             raise DeclarationError(
@@ -194,5 +218,5 @@ class BoundContributions(BoundOperation):
         return Change(change.replaced, self.rows, False)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Rows:
-        """Drop the rows past the bound."""
+        """Return the rows without those past the bound."""
         return inputs[0].bound(self.rows)  # type: ignore[no-any-return]

@@ -1,4 +1,16 @@
-"""Sums and means of bounded columns, and the first look at a table."""
+"""Sums and means of bounded columns and vectors, and the first look at a table.
+
+**Where a sum is clipped.** Every sum clips its values itself, when it is computed: `column_sum`
+(and `Sum.contributions`) by `adaptive_dp.data.grid.interval`, `VectorSum.run` by
+`adaptive_dp.data.grid.ball`. These two functions clip to the bounds and round to multiples of a
+power of two inside them, so that the bounds hold exactly and sums over rows are exact. The nodes
+`clip` and `norm_clip` of a plan only declare the bounds that are enforced here.
+
+**Sensitivities.** A unit has up to r rows (`Change.rows`; r = 1 where rows are the units). It
+*appears or vanishes* (add/remove, zero-out), or it is *exchanged* (replace-one): then a rows go and
+b rows come, r = max(a, b) is `Change.rows` and a + b is `Change.both`. Each class derives its
+sensitivity for each of these.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +47,17 @@ if TYPE_CHECKING:
     from adaptive_dp.queries.table import Table
 
 # -----------------------------------------------------------------------------
-# The sum of a bounded column, or of bounded vectors.
+# Sums of a bounded column, and of bounded vectors.
 
 
 def bounded(values: Values) -> Interval:
-    """Return the bounds of a column, or raise for one that has none."""
+    """Return the bounds of a column.
+
+    Raises
+    ------
+    DeclarationError
+        If the column has none; the message says how to declare them.
+    """
     if isinstance(values.column, Interval):
         return values.column
     if isinstance(values.column, Categories):
@@ -55,33 +73,53 @@ def bounded(values: Values) -> Interval:
 
 
 def interval_sensitivity(bounds: Interval, change: Change) -> float:
-    """Return how far one unit's rows, each in ``bounds``, can move their sum, rounded up.
+    """Return the most that one unit moves a sum of values in ``bounds``, rounded up.
 
-    A unit with up to r rows contributes a number of the set of sums of 0 to r values. Where
-    it appears or vanishes: the largest absolute value, ``r max(|lo|, |hi|)``. Where it is
-    exchanged: the diameter, ``r (max(hi, 0) - min(lo, 0))`` (with a rows against b, the smaller
-    of the two counts only min(a, b) times), or ``r (hi - lo)`` if it has exactly r rows before
-    and after.
+    A unit with up to r rows contributes a sum of 0 to r values of [lo, hi].
+
+    * *Appears or vanishes*: the largest absolute value of such a sum, ``r max(|lo|, |hi|)``.
+    * *Exchanged*: the distance of two such sums, ``r (max(hi, 0) - min(lo, 0))``; with a rows for
+      b rows the smaller of the two sizes counts only min(a, b) times.
+    * *Exchanged, with exactly r rows before and after* (`Change.fixed`): ``r (hi - lo)``.
     """
     lower, upper = Fraction(bounds.lower), Fraction(bounds.upper)
     if change.replaced and change.fixed:
-        return ceiling(change.rows * (upper - lower))
-    less, more = sorted((max(upper, Fraction()), max(-lower, Fraction())))
-    return ceiling(change.rows * more + (change.both - change.rows) * less)
+        return ceiling(change.rows * (upper - lower))  # r (hi - lo), exactly, then rounded up
+    # the two ends' sizes: max(a, b) rows at the larger one, min(a, b) at the other;
+    # min(a, b) = both - rows is 0 where the unit appears or vanishes
+    smaller, larger = sorted((max(upper, Fraction()), max(-lower, Fraction())))
+    return ceiling(change.rows * larger + (change.both - change.rows) * smaller)
 
 
 def ball_sensitivity(ball: Ball, change: Change, norm: float) -> float:
-    """Return how far one unit's vectors, each of norm at most R, can move their sum.
+    """Return the most that one unit moves a sum of vectors of l2 norm at most R.
 
-    ``r R`` in the l2 and the maximum norm, ``sqrt(d) r R`` in the l1 norm (equal
-    coordinates); twice that for an exchange (opposite vectors), where ``both = 2 r``.
+    * *Appears or vanishes*: ``r R`` in the l2 and the maximum norm (triangle inequality),
+      ``sqrt(d) r R`` in the l1 norm (Cauchy-Schwarz; equal coordinates attain it).
+    * *Exchanged*: ``(a + b) R`` and ``sqrt(d) (a + b) R`` (opposite vectors attain it).
     """
+    # triangle inequality over a + b rows; |v|_1 <= sqrt(d) |v|_2 (`Query` rounds it up: see
+    # `rounds_outward`)
     return change.both * ball.radius * (math.sqrt(ball.width) if norm == 1 else 1.0)
 
 
 @frozen
 class Sum(Query):
-    """The sum of a column over the rows, computed exactly on a grid inside its bounds."""
+    """The sum of a column over the rows, each value clipped to the bounds.
+
+    Values are rounded to multiples of a power of two inside the bounds (`adaptive_dp.data.grid`),
+    so that the sum is exact and each row's share stays in the bounds.
+
+    *Sensitivity*, in any norm since it is one number: with up to r rows of a unit, where it appears
+    or vanishes ``r max(|lo|, |hi|)``; where it is exchanged ``r (max(hi, 0) - min(lo, 0))``, or
+    ``r (hi - lo)`` with exactly r rows before and after. See `interval_sensitivity`.
+
+    Parameters
+    ----------
+    bounds
+        ``(lower, upper)`` in the column's units; values outside are clipped, NaN counts as the
+        point of the interval next to 0.
+    """
 
     kind: ClassVar[str] = "sum"
     rounds_outward: ClassVar[bool] = True
@@ -109,17 +147,18 @@ class Sum(Query):
         return interval_sensitivity(self.bounds, change)
 
     def step(self, domain: Values) -> float:
-        """Return the grid's."""
+        """Return the grid's step: 2^-22 to 2^-23 of the largest bound."""
         return grid.step(self.bounds.largest, grid.BITS)
 
     def contributions(self, value: Selected) -> Contributions:
-        """Return each row's whole steps, times the step: exactly what it adds.
+        """Return the absolute value of what each row adds to the sum, exactly.
 
-        The total may be clamped, which moves no two totals apart.
+        The total may be clamped, which is 1-Lipschitz: it moves no two totals apart.
         """
         bounds = self.bounds
 
         def block(columns: Columns) -> Floats:
+            # clipped as in `column_sum`
             steps, unit = grid.interval(numbers(value.of(columns)), bounds.lower, bounds.upper)
             return np.abs(steps) * unit
 
@@ -131,20 +170,31 @@ class Sum(Query):
 
 
 def column_sum(selected: Selected, bounds: Interval, zero: float = 0.0) -> float:
-    """Return the exact sum of a column's distances from ``zero``, on a grid inside its bounds."""
+    """Return the sum of ``value - zero`` over the rows, clipped to ``bounds`` less ``zero``.
+
+    This is where the values of a column are clipped before they are summed.
+    """
     lower, upper = bounds.lower - zero, bounds.upper - zero
     unit = grid.interval(np.zeros(1), lower, upper)[1]
 
     def block(columns: Columns) -> Integers:
         values = numbers(selected.of(columns)) - zero
+        # clipped and rounded inside [lower, upper]: integers, so the sum over rows is exact
         total: Integers = grid.interval(values, lower, upper)[0].sum(keepdims=True)
         return total
 
+    # clamped to 2^53 steps, where floats are exact: 1-Lipschitz, so no two totals move apart
     return grid.total(selected.rows.total(block)[0], unit)
 
 
-def enforced(ball: Ball, radius: float, width: int) -> Ball:
-    """Return the ball of radius ``radius``, to which a query clips its vectors itself."""
+def enforced_ball(ball: Ball, radius: float, width: int) -> Ball:
+    """Return the ball of radius ``radius``, to which the query itself clips its vectors.
+
+    Raises
+    ------
+    DeclarationError
+        If the width is not the input's, or the radius is outside of [1e-140, 1e140) and not 0.
+    """
     if not (ball.width == width and not isinstance(width, bool)):
         raise DeclarationError(
             f"the query is declared for {width!r} columns, its input has {ball.width}"
@@ -159,7 +209,22 @@ def enforced(ball: Ball, radius: float, width: int) -> Ball:
 
 @frozen
 class VectorSum(Query):
-    """The sum of vectors over the rows, computed exactly on a grid inside their ball."""
+    """The sum of vectors over the rows, each clipped to an l2 norm of at most ``radius``.
+
+    Vectors are rounded to multiples of a power of two inside the ball (`adaptive_dp.data.grid`), so
+    that the sum is exact and each row's vector stays in the ball.
+
+    *Sensitivity*, with up to r rows of a unit and ``R = radius``: where it appears or vanishes
+    ``r R`` in l2 and the maximum norm, ``sqrt(d) r R`` in l1; where a rows are exchanged for b,
+    ``(a + b) R`` and ``sqrt(d) (a + b) R``. See `ball_sensitivity`.
+
+    Parameters
+    ----------
+    radius
+        R, in the vectors' units.
+    width
+        d, the number of coordinates.
+    """
 
     kind: ClassVar[str] = "vector_sum"
     input_type: ClassVar[type] = Ball
@@ -173,7 +238,7 @@ class VectorSum(Query):
 
     def domain(self, inputs: Sequence[Any]) -> Ball:
         """Return the ball that the sum enforces."""
-        return enforced(inputs[0], self.radius, self.width)
+        return enforced_ball(inputs[0], self.radius, self.width)
 
     def dimension(self, domain: Ball) -> int:
         """Return the number of coordinates."""
@@ -184,14 +249,13 @@ class VectorSum(Query):
         return ball_sensitivity(domain, change, norm)
 
     def step(self, domain: Ball) -> float:
-        """Return the grid's."""
+        """Return the grid's step, about 2^-19 of the radius."""
         return grid.ball(np.zeros((1, self.width)), self.radius)[1]
 
     def contributions(self, value: Selected) -> Contributions:
-        """Return each row's length, in whole steps, times the step.
+        """Return the l2 norm of what each row adds to the sum, rounded up.
 
-        A row has at most some 2^20 steps in norm, so that the sum of its squares is exact; the
-        root is rounded up.
+        A row has a norm of at most about 2^20 steps, so that the sum of its squares is exact.
         """
         radius = self.radius
 
@@ -208,6 +272,7 @@ class VectorSum(Query):
         unit = grid.ball(np.zeros((1, self.width)), self.radius)[1]
 
         def block(columns: Columns) -> Integers:
+            # clipped to the ball and rounded inside it: integers, so the sum over rows is exact
             total: Integers = grid.ball(selected.of(columns), self.radius)[0].sum(axis=0)
             return total
 
@@ -215,19 +280,28 @@ class VectorSum(Query):
 
 
 # -----------------------------------------------------------------------------
-# The mean of a bounded column.
+# Means.
 
 
 @frozen
 class Mean(Query):
-    """Sum over number of rows; the middle of the bounds where there are no rows.
+    """The mean of a column; the middle of the bounds where there are no rows.
 
-    With a public number of rows n (a declared ``size`` of units that are rows) it is
-    ``z + sum(x - z) / n`` with z the point of the bounds next to 0, so it moves by what a sum
-    of values in ``[lo - z, hi - z]`` does, over n. Otherwise one unit of up to r rows can be
-    most of a small data set. Where it appears, the mean moves by at most ``r/(r+1) (hi - lo)``
-    (one other row), and from the middle by half of ``hi - lo``; where it is exchanged, by
-    ``hi - lo``. That is much noise: a released sum over a released count is nearly always better.
+    *Sensitivity with a public number of rows n* (a declared ``size`` of units that are rows): the
+    mean is ``z + sum(x - z) / n`` with z the point of the bounds next to 0, so it moves by what a
+    sum of values in ``[lo - z, hi - z]`` does (`interval_sensitivity`), over n.
+
+    *Sensitivity with a private number of rows*: one unit of up to r rows can be most of a small
+    data set. Where it appears or vanishes, the mean moves by at most ``r/(r+1) (hi - lo)`` (one
+    other row), and from the middle by half of ``hi - lo``; where it is exchanged, by ``hi - lo``.
+    A released sum over a released count (`average`) nearly always needs less noise.
+
+    Parameters
+    ----------
+    bounds
+        ``(lower, upper)`` in the column's units; values outside are clipped.
+    size
+        The public number of rows, or None.
     """
 
     kind: ClassVar[str] = "mean"
@@ -243,17 +317,17 @@ class Mean(Query):
     def domain(self, inputs: Sequence[Any]) -> Values:
         """Return the column's values; refuse a column without bounds."""
         bounded(inputs[0])
-        known = inputs[0].size
-        if self.size is not None and not (self.size == known and not isinstance(self.size, bool)):
+        declared = inputs[0].size
+        if self.size is not None and (self.size != declared or isinstance(self.size, bool)):
             raise DeclarationError(
                 f"a mean divides by a public size, got {self.size!r}; the data set declares "
-                f"{known!r}"
+                f"{declared!r}"
             )
         return inputs[0]  # type: ignore[no-any-return]
 
     @property
-    def near(self) -> float:
-        """The point of the bounds next to 0."""
+    def zero(self) -> float:
+        """z, the point of the bounds next to 0."""
         return min(max(0.0, self.bounds.lower), self.bounds.upper)
 
     def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
@@ -265,28 +339,29 @@ class Mean(Query):
         """
         bounds, rounding = self.bounds, 2 * math.ulp(self.bounds.largest)
         if self.size is not None:
-            apart = Interval(bounds.lower - self.near, bounds.upper - self.near)
-            return interval_sensitivity(apart, change) / self.size + rounding
+            shifted = Interval(bounds.lower - self.zero, bounds.upper - self.zero)
+            return interval_sensitivity(shifted, change) / self.size + rounding
         width = bounds.upper - bounds.lower
         if change.replaced:
-            return width
+            return width  # both means are clamped to the bounds
+        # r rows against one other row: r/(r+1) of the width, at least the half from the middle
         return width * change.rows / (change.rows + 1) + rounding
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> float:
         """Return the mean."""
         selected: Selected = inputs[0]
-        near = self.near
-        total = column_sum(selected, self.bounds, near)
+        zero = self.zero
+        total = column_sum(selected, self.bounds, zero)  # clips the values
         if self.size is not None:
-            return near + total / self.size
+            return zero + total / self.size
         count = selected.rows.total(lambda c: np.array([len(selected.of(c))], dtype=np.int64))[0]
         if count == 0:
             return self.bounds.lower + (self.bounds.upper - self.bounds.lower) / 2
-        return min(self.bounds.upper, max(self.bounds.lower, near + total / float(count)))
+        return min(self.bounds.upper, max(self.bounds.lower, zero + total / float(count)))
 
 
 # -----------------------------------------------------------------------------
-# The mean of a bounded column, as a released sum over a released count.
+# Means as a released sum over a released count: two releases and post-processing.
 
 
 def average(
@@ -297,16 +372,27 @@ def average(
     *,
     name: str = "",
 ) -> Released[float]:
-    """Return a released sum over a released count, in the bounds.
+    """Return a released sum over a released count, clamped to the bounds.
 
     One row moves the sum by up to the largest bound where it moves the count by one, so the
-    sum's noise is the mechanism's times that bound. ``name`` is how tables call the sum.
+    sum's noise is the mechanism's times that bound.
+
+    Parameters
+    ----------
+    total, count
+        The sum (a query) and the count (released) of the same rows.
+    bounds
+        Of the column.
+    mechanism
+        Releases the sum, its noise multiplied by the largest bound.
+    name
+        The name of the sum's node.
     """
-    noisy = total.release(louder(mechanism, bounds.largest or 1.0), name=name)
+    noisy = total.release(scale_noise(mechanism, bounds.largest or 1.0), name=name)
     return post(ratio, noisy, count, lower=bounds.lower, upper=bounds.upper)
 
 
-def louder(mechanism: Mechanism, factor: float) -> Mechanism:
+def scale_noise(mechanism: Mechanism, factor: float) -> Mechanism:
     """Return the mechanism with all of its noise times a factor."""
 
     def times(value: Any) -> Any:
@@ -324,36 +410,36 @@ def ratio(total: float, count: float, *, lower: float, upper: float) -> float:
 
 
 # -----------------------------------------------------------------------------
-# The first look at a table: how many rows, the averages and the histograms of its columns.
+# The first look at a table: the count, and the averages and histograms of its columns.
 
 
-def described(table: Table, mechanism: Mechanism, names: Sequence[str] | None) -> dict[str, Any]:
+def first_look(table: Table, mechanism: Mechanism, names: Sequence[str] | None) -> dict[str, Any]:
     """Return releases by kind and column; see `Table.describe`."""
     domain = table.domain
-    if names is not None and not (isinstance(names, list | tuple) and all(map(_text, names))):
+    if names is not None and not (
+        isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+    ):
         raise DeclarationError(f"describe reads a list of columns, such as ['age'], got {names!r}")
     kinds = {name: domain.find(name) for name in (domain.columns if names is None else names)}
     if names is not None:
         for name, kind in kinds.items():
             if kind is None:
                 raise DeclarationError(f"the column {name!r} has neither bounds nor categories")
-    known = domain.size
-    count = table.count().release(mechanism) if known is None else None
+    size = domain.size
+    count = table.count().release(mechanism) if size is None else None
     averages = {
-        name: table[name].mean().release(louder(mechanism, (kind.upper - kind.lower) / known or 1))
-        if known is not None
+        name: table[name]
+        .mean()
+        .release(scale_noise(mechanism, (kind.upper - kind.lower) / size or 1))
+        if size is not None
         else table[name].average(mechanism, count=count)
         for name, kind in kinds.items()
         if isinstance(kind, Interval)
     }
-    bars = {
+    histograms = {
         name: table[name].histogram().release(mechanism)
         for name, kind in kinds.items()
         if isinstance(kind, Categories)
     }
-    found = {"count": count, "average": averages, "histogram": bars}
-    return {name: value for name, value in found.items() if value is not None and value != {}}
-
-
-def _text(name: Any) -> bool:
-    return isinstance(name, str)
+    releases = {"count": count, "average": averages, "histogram": histograms}
+    return {name: value for name, value in releases.items() if value is not None and value != {}}

@@ -1,4 +1,8 @@
-"""The fluent face of the queries: tables, columns and vectors, and what can be asked of them."""
+"""Handles of tables, columns and vectors: the methods by which users write queries.
+
+Each method returns a new handle; nothing is computed until a plan runs. The operations behind the
+methods lie in the other files of this room.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +30,12 @@ from adaptive_dp.graph.operation import Neighbors
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.graph.values import anything
 from adaptive_dp.queries.counts import Count, Counts, Histogram, of_constant
-from adaptive_dp.queries.domains import Categories, Clip, ColumnOf, exchanged
+from adaptive_dp.queries.domains import Categories, Clip, ColumnOf, keeps_row_count
 from adaptive_dp.queries.labeled import LabeledRows, labeled
 from adaptive_dp.queries.moments import Gram, SmallestEigenvalue
 from adaptive_dp.queries.order_statistics import Instance, Mode, Quantile, TrimmedMean, Variance
 from adaptive_dp.queries.source import BoundContributions, Source
-from adaptive_dp.queries.sums import Mean, Sum, VectorSum, average, bounded, described
+from adaptive_dp.queries.sums import Mean, Sum, VectorSum, average, bounded, first_look
 from adaptive_dp.queries.transforms import Condition, Filter, Part, Partition, Sample
 from adaptive_dp.queries.vectors import NormClip, Times, VectorsOf
 
@@ -39,7 +43,7 @@ Array = NDArray[np.float64]
 S = TypeVar("S", covariant=True)
 
 
-_ASK = {
+_HINTS = {
     "release": "; release a query of it, such as .count(), or ['age'].sum() of a column",
     "mean": "; ask it of a column, such as people['age'].average(dp.Laplace())",
     "sum": "; ask it of a column, such as people['age'].sum()",
@@ -48,11 +52,11 @@ _ASK = {
     "count": "; ask it of the table: people.count()",
     "filter": "; ask it of the table: people.filter(people['age'] >= 18)",
 }
-"""Where to find what is asked of the wrong one."""
+"""Hints for methods that another kind of handle has, by name."""
 
 
 class Solver(Protocol[S]):
-    """A learner: it builds a subgraph of queries and primitives over a table."""
+    """A learner: it builds a subgraph of queries and releases over a table."""
 
     def build(self, table: Table, epsilon: float | None, delta: float | None) -> Released[S]:
         """Return the learner's released result."""
@@ -105,7 +109,7 @@ def dataset(
 
 @frozen(eq=False, repr=False)
 class Table(Private[Rows]):
-    """Private rows.
+    """A handle of a private table: rows to filter, partition, sample, count or learn from.
 
     Examples
     --------
@@ -131,7 +135,7 @@ class Table(Private[Rows]):
 
         def __getattr__(self, name: str) -> Any:
             columns = [] if name.startswith("_") else list(self.domain.columns)
-            cure = f"; columns are read by [{name!r}]" if name in columns else _ASK.get(name, "")
+            cure = f"; columns are read by [{name!r}]" if name in columns else _HINTS.get(name, "")
             raise AttributeError(f"a table has no attribute {name!r}{cure}")
 
     def filter(self, condition: Condition) -> Table:
@@ -146,7 +150,7 @@ class Table(Private[Rows]):
         >>> middle = people["age"].median().release(dp.QuantileExponential(scale=2))
         >>> below = people.filter(people["age"] <= middle)  # of a released number
         """
-        self._own("filter", condition)
+        self._check_condition("filter", condition)
         inputs = (self,) if condition.handle is None else (self, condition.handle)
         return Table(Filter(condition.column, condition.test, condition.operand), inputs)
 
@@ -179,7 +183,7 @@ class Table(Private[Rows]):
         >>> [key for key, part in people.partition("region")]
         ['A', 'B']
         """
-        _listed(edges)
+        _refuse_bin_count(edges)
         declared = self.domain.find(by)
         if keys is None and edges is None and isinstance(declared, Categories):
             keys = declared.values
@@ -239,11 +243,11 @@ class Table(Private[Rows]):
                 "table.filter(condition).count()"
             )
         for condition in conditions:
-            self._own("counts", condition)
+            self._check_condition("counts", condition)
         return PrivateQuery(Counts([of_constant(c) for c in conditions]), (self,))
 
-    def _own(self, what: str, condition: Condition) -> None:
-        """Refuse what is no condition on this table's data."""
+    def _check_condition(self, what: str, condition: Condition) -> None:
+        """Refuse anything but a condition on a column of this table's data set."""
         if not isinstance(condition, Condition):
             raise DeclarationError(
                 f"{what} needs a condition such as table['age'] >= 18, got "
@@ -253,7 +257,7 @@ class Table(Private[Rows]):
             lineage(condition.table)[0].operation != lineage(self)[0].operation
         ):
             raise DeclarationError(
-                f"the condition on {condition.column!r} is one of another data set "
+                f"the condition on {condition.column!r} belongs to another data set "
                 f"({meant(condition.table).operation.label()}); write it with a column of this "
                 "table"
             )
@@ -261,11 +265,12 @@ class Table(Private[Rows]):
     def describe(
         self, mechanism: Mechanism, columns: Sequence[str] | None = None
     ) -> dict[str, Any]:
-        """Return a first look, to be a plan's outputs: the count, averages and histograms.
+        """Return a plan's outputs for a first look at a table: the count, averages and histograms.
 
-        Each column is one release more, and each release costs the same where the noise is left to
-        calibration; a fixed noise is that of the count, and of what one row can change for the
-        rest. It is short for `count`, `Column.average` with that count, and `Column.histogram`.
+        It is short for `count`, `Column.average` with that count, and `Column.histogram`. Each
+        column is one more release. Where the noise is left to calibration each release costs the
+        same; a fixed noise is that of the count, and is scaled by each query's sensitivity for the
+        others.
 
         Parameters
         ----------
@@ -288,7 +293,7 @@ class Table(Private[Rows]):
         >>> [".".join(path) for path, _ in plan.outputs]
         ['average.age', 'count', 'histogram.town']
         """
-        return described(self, mechanism, columns)
+        return first_look(self, mechanism, columns)
 
     def vectors(
         self,
@@ -380,7 +385,7 @@ class Table(Private[Rows]):
 
 
 class Parts:
-    """The parts of a partition: iterate for (key, table) pairs, index by key."""
+    """The parts of a partition, by key: iterate for (key, table) pairs, or index by key."""
 
     def __init__(self, node: Private[Any]) -> None:
         self._node = node
@@ -405,7 +410,7 @@ class Parts:
 
 @frozen(eq=False, repr=False)
 class Column(Private[Array], Generic[S]):
-    """A private column.
+    """A handle of a private column: values to clip, sum, average, count or compare.
 
     Examples
     --------
@@ -422,7 +427,7 @@ class Column(Private[Array], Generic[S]):
     if not TYPE_CHECKING:  # type checkers know that there is no such attribute
 
         def __getattr__(self, name: str) -> Any:
-            raise AttributeError(f"a column has no attribute {name!r}{_ASK.get(name, '')}")
+            raise AttributeError(f"a column has no attribute {name!r}{_HINTS.get(name, '')}")
 
     def clip(self, lower: float, upper: float) -> Column[S]:
         """Return the values clipped to [lower, upper].
@@ -527,13 +532,13 @@ class Column(Private[Array], Generic[S]):
         >>> people["age"].histogram([0, 18, 65, 100])
         <private histogram of 3 bins>
         """
-        _listed(edges)
+        _refuse_bin_count(edges)
         declared = self.domain.column
         keys = declared.values if edges is None and isinstance(declared, Categories) else None
         return PrivateQuery(Histogram(keys, edges), (self,))
 
     def median(self) -> PrivateQuery[float]:
-        """Return the median (the lower of two), for mechanisms that read a `Stability`.
+        """Return the median (the lower of two), for mechanisms that read a `LocalSensitivity`.
 
         Examples
         --------
@@ -548,7 +553,7 @@ class Column(Private[Array], Generic[S]):
         return self.quantile(0.5)
 
     def quantile(self, q: float) -> PrivateQuery[float]:
-        """Return the value of rank ``ceil(q n)``, for mechanisms that read a `Stability`.
+        """Return the value of rank ``ceil(q n)``, for mechanisms that read a `LocalSensitivity`.
 
         Parameters
         ----------
@@ -566,7 +571,7 @@ class Column(Private[Array], Generic[S]):
         >>> round(plan.simulate(seed=1, people={"age": np.linspace(20, 80, 10_001)})["age"])
         74
         """
-        return PrivateQuery(Quantile(bounded(self.domain), q, exchanged(self)), (self,))
+        return PrivateQuery(Quantile(bounded(self.domain), q, keeps_row_count(self)), (self,))
 
     def trimmed_mean(self, share: float) -> PrivateQuery[float]:
         """Return the mean without ``share`` of the values at either end.
@@ -585,7 +590,7 @@ class Column(Private[Array], Generic[S]):
         50
         """
         return PrivateQuery(
-            TrimmedMean(bounded(self.domain), share), (self._fixed("trimmed_mean"),)
+            TrimmedMean(bounded(self.domain), share), (self._with_fixed_rows("trimmed_mean"),)
         )
 
     def variance(self) -> PrivateQuery[float]:
@@ -599,7 +604,7 @@ class Column(Private[Array], Generic[S]):
         >>> round(plan.simulate(seed=1, panel={"age": np.linspace(20, 80, 10_001)})["ages"])
         300
         """
-        return PrivateQuery(Variance(bounded(self.domain)), (self._fixed("variance"),))
+        return PrivateQuery(Variance(bounded(self.domain)), (self._with_fixed_rows("variance"),))
 
     def mode(self, edges: Sequence[float] | None = None) -> PrivateQuery[Any]:
         """Return the most frequent category, or bin, for `DistanceToInstability`.
@@ -615,10 +620,10 @@ class Column(Private[Array], Generic[S]):
         >>> plan.with_delta(1e-6).simulate(seed=1, people={"town": ["A", "B", "A"] * 100})["mode"]
         'A'
         """
-        _listed(edges)
+        _refuse_bin_count(edges)
         declared = self.domain.column
         keys = declared.values if edges is None and isinstance(declared, Categories) else None
-        return PrivateQuery(Mode(keys, edges, exchanged(self)), (self,))
+        return PrivateQuery(Mode(keys, edges, keeps_row_count(self)), (self,))
 
     def instance(
         self,
@@ -627,7 +632,7 @@ class Column(Private[Array], Generic[S]):
         *,
         range: tuple[float, float],
     ) -> PrivateQuery[float]:
-        """Return a function of your own of the values, for mechanisms that read a `Stability`.
+        """Return a function of your own of the values, for mechanisms of a `LocalSensitivity`.
 
         Parameters
         ----------
@@ -665,13 +670,13 @@ class Column(Private[Array], Generic[S]):
             range,
             Function.of(function),
             Function.of(local),
-            exchanged(self),
+            keeps_row_count(self),
         )
         return PrivateQuery(query, (self,))
 
-    def _fixed(self, what: str) -> Column[S]:
-        """Return the column, or refuse one of which the number of rows may change."""
-        if not exchanged(self):
+    def _with_fixed_rows(self, what: str) -> Column[S]:
+        """Return the column; refuse one whose number of rows may change between neighbours."""
+        if not keeps_row_count(self):
             raise DeclarationError(
                 f"{what} needs a fixed number of rows: ask it of a table with "
                 "neighbors='replace_one' whose rows are the units, before filters and partitions; "
@@ -681,7 +686,7 @@ class Column(Private[Array], Generic[S]):
 
     def isin(self, values: Sequence[Any]) -> Condition:
         """Return the condition that the column has one of ``values``."""
-        return Condition(self._plain("isin"), "in", anything(values), table=self._table)
+        return Condition(self._column_name("isin"), "in", anything(values), table=self._table)
 
     def __lt__(self, other: Any) -> Condition:
         return self._compare("<", other)
@@ -696,7 +701,7 @@ class Column(Private[Array], Generic[S]):
         return self._compare(">=", other)
 
     def _compare(self, test: str, other: Any) -> Condition:
-        name = self._plain(test)
+        name = self._column_name(test)
         if isinstance(other, Handle):
             if other.visibility == "private":
                 raise LeakError(
@@ -710,15 +715,15 @@ class Column(Private[Array], Generic[S]):
     def _table(self) -> Handle:
         return meant(self).inputs[0]
 
-    def _plain(self, test: str) -> str:
+    def _column_name(self, test: str) -> str:
         operation = meant(self).operation
         if not isinstance(operation, ColumnOf):
             raise DeclarationError(f"compare a column of the table itself ({test}), not {self!r}")
         return operation.name
 
 
-def _listed(edges: Any) -> None:
-    """Refuse a number of bins, in place of their edges."""
+def _refuse_bin_count(edges: Any) -> None:
+    """Refuse a number of bins where edges are needed."""
     if isinstance(edges, int | float):
         raise DeclarationError(
             f"edges must be a list of numbers such as [0, 50, 100], got {edges!r}; for equal bins "
@@ -728,7 +733,7 @@ def _listed(edges: Any) -> None:
 
 @frozen(eq=False, repr=False)
 class Vectors(Private[Array]):
-    """A private vector for each row.
+    """A handle of private vectors, one for each row: to clip, sum, or take second moments of.
 
     Examples
     --------

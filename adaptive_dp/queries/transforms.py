@@ -1,4 +1,9 @@
-"""Transforms of tables: partitions, filters and Poisson samples, each with its stability."""
+"""Transforms of tables: partitions, filters and Poisson samples, each with its stability.
+
+The stability of a transform is its method `change`: how a change of the input arrives at the
+output. None of these enlarges a change; what can be lost is that a unit has a fixed number of rows
+(`Change.fixed`), since a unit may leave a part, a filter or a sample.
+"""
 
 from __future__ import annotations
 
@@ -28,22 +33,32 @@ from adaptive_dp.queries.domains import (
     Table,
     edges_of,
     finite_float,
-    known,
     numbers,
-    numeric,
+    refuse_text_categories,
+    refuse_unknown_keys,
 )
 
 # -----------------------------------------------------------------------------
-# Splitting rows into disjoint parts: parallel composition.
+# Partitions: rows in disjoint parts, for parallel composition.
 
 
 @frozen
 class Partition(PartitionOperation):
-    """Each row lies in at most one part: that of its category, or of the bin it falls in.
+    """Rows split into disjoint parts by a column: a row is in the part of its category or bin.
 
-    A unit with several rows may lie in several parts, which costs more than one; with
-    ``whole_units`` a unit's rows are kept in the first part (in the order of the keys) that
-    any of them is in, and dropped from the others, so that every unit lies in one part.
+    Rows whose value is in no category or bin are in no part. A unit with several rows may lie in
+    several parts, which costs more than one; with ``whole_units`` a unit's rows are kept in the
+    first part (in the order of the keys) that any of them is in, and dropped from the others, so
+    that every unit lies in one part.
+
+    Parameters
+    ----------
+    by
+        The column to part by.
+    keys, edges
+        Categories, or ascending edges of bins: one of the two.
+    whole_units
+        Keep each unit in one part.
     """
 
     kind: ClassVar[str] = "partition"
@@ -60,7 +75,7 @@ class Partition(PartitionOperation):
         return f"partition by {self.by}"
 
     def detail(self) -> str:
-        """Return whether units are kept whole."""
+        """Return whether each unit is in one part."""
         return "each unit in one part" if self.whole_units else ""
 
     def domain(self, inputs: Sequence[Any]) -> Parts:
@@ -75,14 +90,14 @@ class Partition(PartitionOperation):
             )
         if self.edges is not None:
             keys: tuple[Any, ...] = bins(self.by, self.edges)
-            numeric(self.by, declared)
+            refuse_text_categories(self.by, declared)
         else:
             keys = Categories(self.keys or ()).values
-            known(self.by, declared, keys)
+            refuse_unknown_keys(self.by, declared, keys)
         return Parts(evolve(table, size=None), keys, self.whole_units)
 
     def change(self, change: Change) -> Change:
-        """Return the change; which part it is in, the accountant enumerates."""
+        """Return the change as it is; the accountant enumerates the part that it is in."""
         return change
 
     def index(self, columns: Columns) -> NDArray[np.int64]:
@@ -93,7 +108,7 @@ class Partition(PartitionOperation):
         return category_index(values, self.keys or ())
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> tuple[Partition, Rows]:
-        """Return the rows, gathered if units are kept whole."""
+        """Return the rows; with ``whole_units`` each unit's rows in its first part only."""
         rows = inputs[0].gather(self.index) if self.whole_units else inputs[0]
         return self, rows
 
@@ -122,7 +137,7 @@ class Part(PartOperation):
         return parts.table
 
     def change(self, change: Change) -> Change:
-        """Return the change inside the part, where a unit may lie or not."""
+        """Return the change without `fixed`: a unit may have any number of rows in the part."""
         return evolve(change, fixed=False)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Rows:
@@ -132,15 +147,15 @@ class Part(PartOperation):
 
 
 def category_index(values: NDArray[Any], keys: Sequence[Any]) -> NDArray[np.int64]:
-    """Return the position of each value among ``keys``, -1 for a value that is none of them.
+    """Return the position of each value among ``keys``, -1 for any other value.
 
-    Objects of other types than a key can have (lists, say) are none of them, whatever their
-    own ideas of equality and hashing.
+    Objects of types that a key cannot have (lists, say) count as other values and are never
+    compared, so that no foreign ``__eq__`` or ``__hash__`` runs on private data.
     """
-    lookup = {key: i for i, key in enumerate(keys)}
+    positions = {key: i for i, key in enumerate(keys)}
     types = (str, int, float, bool)
     return np.array(
-        [lookup.get(v, -1) if type(v) in types else -1 for v in values.tolist()], dtype=np.int64
+        [positions.get(v, -1) if type(v) in types else -1 for v in values.tolist()], dtype=np.int64
     )
 
 
@@ -179,7 +194,7 @@ def bin_index(values: NDArray[Any], edges: Sequence[float]) -> NDArray[np.int64]
 
 
 # -----------------------------------------------------------------------------
-# Keeping the rows that meet a condition.
+# Filters: the rows that meet a condition.
 
 
 _TESTS = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
@@ -187,7 +202,20 @@ _TESTS = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_e
 
 @frozen
 class Condition:
-    """A comparison of a table's column with a number, a released number, or a list of values."""
+    """A comparison of a table's column with a number, a released number, or a list of values.
+
+    Made by ``table["age"] >= 18`` or ``table["town"].isin([...])``. It is private: it has no truth
+    value, and conditions are not combined.
+
+    Parameters
+    ----------
+    column, test, operand
+        As of `Filter`; no operand where a released value is compared with.
+    handle
+        The released value, or None.
+    table
+        The table of the column.
+    """
 
     column: str
     test: str
@@ -221,10 +249,20 @@ def _operand(value: Any) -> Any:
 
 @frozen
 class Filter(Operation):
-    """Keep the rows whose column meets a comparison; NaN meets none.
+    """The rows whose column meets a comparison; NaN meets none.
 
-    A row stays or goes by its own values, so one unit still changes one unit's rows, but a
-    unit may now have none.
+    A row stays or goes by its own values, so the stability is 1: one unit still changes only its
+    own rows, but may now have fewer of them, or none.
+
+    Parameters
+    ----------
+    column
+        A column's name.
+    test
+        ``"<"``, ``"<="``, ``">"``, ``">="`` or ``"in"``.
+    operand
+        A number, or a tuple of values for ``"in"``; None where a released number is the second
+        input.
     """
 
     kind: ClassVar[str] = "filter"
@@ -251,7 +289,7 @@ class Filter(Operation):
         return f"{self.column} {self.test} {shown}"
 
     def domain(self, inputs: Sequence[Any]) -> Any:
-        """Return the table, of which the size is no longer known."""
+        """Return the table, its number of units no longer public."""
         declared = inputs[0].find(self.column)
         values = declared.values if isinstance(declared, Categories) else ()
         texts = any(isinstance(v, str) for v in values)
@@ -261,7 +299,9 @@ class Filter(Operation):
                 f"table[{self.column!r}].isin([...])"
             )
         if self.test == "in":
-            known(self.column, declared, self.operand if isinstance(self.operand, tuple) else ())
+            refuse_unknown_keys(
+                self.column, declared, self.operand if isinstance(self.operand, tuple) else ()
+            )
             if not (isinstance(self.operand, tuple) and len(inputs) == 1):
                 raise DeclarationError(
                     f"the test 'in' needs a list of values, got {self.operand!r}"
@@ -275,7 +315,7 @@ class Filter(Operation):
         return evolve(inputs[0], size=None)
 
     def change(self, change: Change) -> Change:
-        """Return the change with units that may vanish."""
+        """Return the change without `fixed`: a unit may lose rows to the filter."""
         return evolve(change, fixed=False)
 
     def keep(self, columns: Columns, operand: Any) -> NDArray[np.bool_]:
@@ -294,15 +334,20 @@ class Filter(Operation):
 
 
 # -----------------------------------------------------------------------------
-# Poisson sampling: each unit enters by itself, with probability q.
+# Poisson sampling: each unit enters independently with probability q.
 
 
 @frozen
 class Sample(SampleOperation):
-    """A Poisson sample of the units; what is released from it is amplified.
+    """A Poisson sample of the units, which amplifies the privacy of what is released from it.
 
-    The amplification theorems hold where a unit is present or absent (add/remove,
-    zero-out), so ``replace_one`` data sets are refused.
+    The amplification theorems (see `accountants.Sampled`) hold where a unit is present or absent
+    (add/remove, zero-out), so ``replace_one`` data sets are refused.
+
+    Parameters
+    ----------
+    rate
+        q in (0, 1], each unit's probability to be in the sample.
     """
 
     kind: ClassVar[str] = "sample"
@@ -312,8 +357,8 @@ class Sample(SampleOperation):
 
     @rate.validator
     def _probability(self, _: object, rate: float) -> None:
-        number = isinstance(rate, int | float) and not isinstance(rate, bool)
-        if not (number and 0 < rate <= 1):
+        is_number = isinstance(rate, int | float) and not isinstance(rate, bool)
+        if not (is_number and 0 < rate <= 1):
             raise DeclarationError(
                 f"sample's rate must be a probability above 0 and at most 1, got {rate!r}"
             )
@@ -323,7 +368,7 @@ class Sample(SampleOperation):
         return f"sample {self.rate:g}"
 
     def domain(self, inputs: Sequence[Any]) -> Any:
-        """Return the table, of which the size is no longer known."""
+        """Return the table, its number of units no longer public."""
         if inputs[0].neighbors == "replace_one":
             raise NeighborError(
                 f"sample: {inputs[0].name!r} has replace_one neighbours, for which Poisson "
@@ -332,7 +377,7 @@ class Sample(SampleOperation):
         return evolve(inputs[0], size=None)
 
     def change(self, change: Change) -> Change:
-        """Return the change of a unit that is in the sample."""
+        """Return the change of a unit in the sample, without `fixed`: units may be left out."""
         return evolve(change, fixed=False)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Rows:

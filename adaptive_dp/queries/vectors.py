@@ -1,4 +1,7 @@
-"""A vector for each row, of bounded Euclidean norm."""
+"""A vector for each row, of bounded Euclidean norm.
+
+What a norm clip enforces is computed where vectors are summed: see `adaptive_dp.queries.sums`.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ from adaptive_dp.queries.domains import (
 
 @frozen
 class VectorsOf(Operation):
-    """Columns side by side; with ``scale``, each mapped by its bounds into [-1, 1].
+    """Several bounded columns as one vector a row; with ``scale`` each mapped into [-1, 1].
 
     Parameters
     ----------
@@ -70,7 +73,7 @@ class VectorsOf(Operation):
         return ", ".join(parts + (["with intercept"] if self.intercept else []))
 
     def domain(self, inputs: Sequence[Any]) -> Ball:
-        """Return the ball that the bounds imply."""
+        """Return the ball around the box of the columns' bounds."""
         table: Table = inputs[0]
         if not (len(self.names) > 0):
             raise DeclarationError("a vector needs at least one column")
@@ -86,12 +89,14 @@ class VectorsOf(Operation):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Selected:
         """Return the rows' vectors."""
-        scales = shared([scale(b, scaled=self.scale, zero=self.zero) for b in self.bounds])
+        scales = stack_scales(
+            [column_scale(b, scaled=self.scale, zero=self.zero) for b in self.bounds]
+        )
 
         def write(columns: Columns, factor: float, out: Floats) -> None:
             values = [numbers(columns[name]) for name in self.names]
             out[: int(self.intercept)] = factor
-            confined(values, scales, out[int(self.intercept) :], factor)
+            write_scaled(values, scales, out[int(self.intercept) :], factor)
 
         def of(columns: Columns) -> Floats:
             stacked = np.empty((box.width, len(columns[self.names[0]])))
@@ -102,8 +107,9 @@ class VectorsOf(Operation):
         return Selected(inputs[0], of, box=box)
 
     def _longest(self) -> float:
-        """Return the norm of the corner of the box in which the vectors lie, or a little more."""
+        """Return an upper bound of the norm of the farthest corner of the columns' bounds."""
         largest = [1.0 if self.scale else b.largest for b in self.bounds] + [1.0] * self.intercept
+        # |v| is largest at a corner; 1e-12 is far above the rounding of the sum and the root
         return math.sqrt(math.fsum(v * v for v in largest)) * (1 + 1e-12)
 
 
@@ -113,7 +119,11 @@ def _norm(value: float) -> float:
 
 @frozen
 class NormClip(Operation):
-    """Rows longer than ``radius`` are scaled down to it."""
+    """Vectors scaled down to norm ``radius`` where they are longer.
+
+    Its ``run`` scales in floating point; the query that sums the vectors clips them again, exactly
+    (`adaptive_dp.data.grid.ball`), so that no rounding here can matter for privacy.
+    """
 
     kind: ClassVar[str] = "norm_clip"
     input_type: ClassVar[type] = Ball
@@ -130,7 +140,7 @@ class NormClip(Operation):
         return f"clip to norm {self.radius:g}"
 
     def domain(self, inputs: Sequence[Any]) -> Ball:
-        """Return the smaller ball."""
+        """Return the ball of the smaller of the two radii."""
         ball: Ball = inputs[0]
         return evolve(ball, radius=min(self.radius, ball.radius))
 
@@ -151,7 +161,15 @@ class NormClip(Operation):
 
 @frozen
 class Times(Operation):
-    """Each row's vector times a column of the same rows, scaled onto [-1, 1] if asked."""
+    """Each row's vector times a bounded column of the same rows.
+
+    Parameters
+    ----------
+    name, bounds
+        The column and its declared bounds.
+    scale
+        Map the factor from its bounds onto [-1, 1] first.
+    """
 
     kind: ClassVar[str] = "times"
     input_type: ClassVar[type] = Ball
@@ -166,13 +184,14 @@ class Times(Operation):
         return f"times {self.name}"
 
     def domain(self, inputs: Sequence[Any]) -> Ball:
-        """Return the ball that the factor's bound stretches."""
+        """Return the ball, its radius multiplied by the largest factor."""
         if self.bounds != inputs[0].table.interval(self.name):
             raise DeclarationError(
                 f"the bounds of {self.name!r} must be those that {inputs[0].table.name!r} declares"
             )
         ball: Ball = inputs[0]
         factor = 1.0 if self.scale else self.bounds.largest
+        # |f v| <= |f| |v|, rounded up
         return evolve(ball, radius=ball.radius * factor * (1 + 1e-12))
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Selected:
@@ -182,16 +201,16 @@ class Times(Operation):
         def of(columns: Columns) -> Floats:
             factor = clipped(columns[self.name], self.bounds)
             if self.scale:
-                factor = scaled(factor, self.bounds)
+                factor = scale_to_unit(factor, self.bounds)
             return np.asarray(selected.of(columns) * factor[:, None])
 
         return Selected(selected.rows, of)
 
 
-def scale(
+def column_scale(
     bounds: Interval, *, scaled: bool, zero: bool = False
 ) -> tuple[float, float, float, float]:
-    """Return (low, high, middle, half): ``v - middle`` is clipped to [low, high], over half."""
+    """Return (low, high, middle, half) of the map ``clip(v - middle, low, high) / half``."""
     if not scaled:
         return bounds.lower, bounds.upper, 0.0, 1.0
     if zero and bounds.largest > 0 and 0 in (bounds.lower, bounds.upper):
@@ -200,18 +219,20 @@ def scale(
     return (-half, half, bounds.lower + half, half) if half > 0 else (0.0, 0.0, 0.0, 1.0)
 
 
-def confined(columns: Sequence[Floats], scales: Scales, out: Floats, factor: float = 1.0) -> None:
-    """Write columns into ``out``, clipped to their bounds, and scaled if asked; times a factor.
+def write_scaled(
+    columns: Sequence[Floats], scales: Scales, out: Floats, factor: float = 1.0
+) -> None:
+    """Write columns into ``out``, clipped to their bounds and scaled, times a factor.
 
-    The same as `clipped` and `scaled` up to the last bits, with nothing between: this is run on
-    every value that is learned from. NaN counts as 0, or as the bound next to it.
+    The same as `clipped` and `scale_to_unit` up to the last bits, without temporary arrays: this is
+    run on every value that is learned from. NaN counts as 0, or as the bound next to it.
 
     Parameters
     ----------
     columns
         p arrays of m numbers, which are left as they are.
     scales
-        What `shared` makes of the columns' scales.
+        The columns' scales, by `stack_scales`.
     out
         Shape (p, m), a column in each row.
     """
@@ -220,7 +241,8 @@ def confined(columns: Sequence[Floats], scales: Scales, out: Floats, factor: flo
         for place, values, shift in zip(out, columns, shifts, strict=True):
             np.subtract(values, shift, out=place)
         np.clip(out, low, high, out=out)
-        if out.size and math.isnan(float(out.max())):
+        if out.size and math.isnan(float(out.max())):  # the maximum is NaN where any value is
+            # 0 in the column's units is -middle here
             np.copyto(out, np.clip(-middle, low, high), where=np.isnan(out))
         if np.min(half) > 1e-100 and factor != 1:
             out *= factor / half
@@ -230,11 +252,11 @@ def confined(columns: Sequence[Floats], scales: Scales, out: Floats, factor: flo
 
 
 Scales = tuple[Any, Any, Any, Any, Sequence[float]]
-"""Lows, highs, middles and halves, each one number for all columns or shape (p, 1); and middles."""
+"""Low, high, middle and half, each one number for all columns or shape (p, 1); then the middles."""
 
 
-def shared(scales: Sequence[tuple[float, float, float, float]]) -> Scales:
-    """Return scales for `confined`: with one number for all columns it is twice as fast."""
+def stack_scales(scales: Sequence[tuple[float, float, float, float]]) -> Scales:
+    """Return columns' scales as arrays, or as one number where all are equal (twice as fast)."""
     low, high, middle, half = (
         np.float64(each[0]) if len(set(each)) == 1 else np.array(each)[:, None]
         for each in np.array(scales).reshape(-1, 4).T.tolist()
@@ -244,13 +266,13 @@ def shared(scales: Sequence[tuple[float, float, float, float]]) -> Scales:
 
 def onto_unit(values: Any, bounds: Interval, factor: float = 1.0) -> Floats:
     """Return a column mapped from its bounds onto [-1, 1], times a factor; shape (m,)."""
-    found: Floats = np.empty((1, len(values)))
-    low, high, middle, half = scale(bounds, scaled=True)
-    confined([numbers(values)], (low, high, middle, half, (middle,)), found, factor)
-    return found.ravel()
+    out: Floats = np.empty((1, len(values)))
+    low, high, middle, half = column_scale(bounds, scaled=True)
+    write_scaled([numbers(values)], (low, high, middle, half, (middle,)), out, factor)
+    return out.ravel()
 
 
-def scaled(values: Floats, bounds: Interval) -> Floats:
+def scale_to_unit(values: Floats, bounds: Interval) -> Floats:
     """Return values in [lo, hi] mapped onto [-1, 1] (a constant column onto 0)."""
     half = (bounds.upper - bounds.lower) / 2
     middle = bounds.lower + half

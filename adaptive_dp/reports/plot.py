@@ -34,7 +34,7 @@ from adaptive_dp.audit.result import Audit
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.document import load
 from adaptive_dp.graph.errors import DataError, DeclarationError
-from adaptive_dp.graph.plan import Pipeline, asked
+from adaptive_dp.graph.plan import Pipeline, check_accountants
 from adaptive_dp.graph.run import Result, simulations
 from adaptive_dp.graph.values import cut, number, positive, visible, whole
 from adaptive_dp.session import Session
@@ -170,7 +170,7 @@ def _guarantees(
         if accountants is None:
             guarantees[str(name)] = Guarantee(term)
             continue
-        for accountant in asked(accountants):
+        for accountant in check_accountants(accountants):
             try:
                 title = ", ".join(filter(None, (str(name), accountant.name)))
                 guarantees[title] = Guarantee(term, accountant)

@@ -20,7 +20,7 @@ from accountants import AccountingError, Guarantee, Parallel, Renyi, Sequential,
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.errors import PlanError
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.plan import Pipeline, mapped
+from adaptive_dp.graph.plan import Pipeline, map_mechanisms
 from adaptive_dp.graph.values import evolved, fields_of
 
 FACTORS = (0.25, 0.5, 0.7, 0.85, 1.0, 1.2, 1.4, 2.0, 4.0)
@@ -99,7 +99,9 @@ def _bounds(
 def _plan_with_noise_times(plan: Pipeline, factor: float) -> Pipeline | None:
     """Return the plan with all noise times a factor; None where a mechanism refuses it."""
     try:
-        outputs = mapped(plan.outputs, lambda mechanism: _with_noise_times(mechanism, factor))
+        outputs = map_mechanisms(
+            plan.outputs, lambda mechanism: _with_noise_times(mechanism, factor)
+        )
         scaled = Pipeline.of(outputs, plan.delta)
         same = _names(scaled.term) == _names(plan.term)
     except (PlanError, AccountingError):

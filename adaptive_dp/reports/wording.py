@@ -200,7 +200,7 @@ def session(certificate: Certificate) -> list[str]:
     if section is None:
         return []
     reading = outward(section.odometer.epsilon, upward=True)
-    rows = list(zip(section.currencies, section.spent, section.remaining, strict=False))
+    rows = list(zip(section.accounting_units, section.spent, section.remaining, strict=False))
     rows.sort(key=lambda row: not row[2] > 0)  # one in which something is left is enough
     costs = [
         f"{n}: {outward(s, upward=True)} spent, {outward(r, upward=False)} left"

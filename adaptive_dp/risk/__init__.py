@@ -1,7 +1,7 @@
-"""What accuracy private learning is proved to have: bounds of the excess risk, as functions.
+"""Accuracy of private learning: proved bounds of the excess risk, as functions.
 
-The risk is the sum over records, ``Upper.mean`` divides by n. Say what is known of the problem
-(`Setting`), and ask.
+The risk is the sum over records, ``Upper.mean`` divides by n. A `Setting` has what is known of the
+problem before the data are read; every function takes one.
 
 Which method, how many records, what epsilon
     `plan`, `smallest_n`, `smallest_epsilon`, `privacy_cost`, `constant`.
@@ -12,7 +12,7 @@ The methods' bounds (`Upper`)
     that of the hard instance.
 The population's risk
     ``population=True`` where stability gives it, else `population`.
-What no method beats (`Lower`), and what is only known up to constants (`Rate`)
+Lower bounds for every method (`Lower`), and rates known up to constants (`Rate`)
     `lower_bound`; `known_rates`; `table` has all kinds side by side, `markdown_table` writes it.
 """
 
@@ -99,5 +99,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """Return what is public, for tab completion: not the files that it lies in."""
+    """Return the public names, for tab completion, without the modules that define them."""
     return __all__

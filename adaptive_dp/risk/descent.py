@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from accountants.errors import DomainError, nonnegative, positive, whole
-from adaptive_dp.risk.output_perturbation import best
+from adaptive_dp.risk.output_perturbation import minimized
 from adaptive_dp.risk.setting import Setting, Upper, sigma
 
 
@@ -19,7 +19,7 @@ def descent_gap(lipschitz: float, distance: float, steps: int) -> float:
     """Bound F(average) - min F of projected subgradient descent without noise: ``L D / sqrt T``.
 
     Here L is that of F itself and D at least the distance from the start to a minimizer, such as
-    W's diameter; the step is ``D / (L sqrt T)``. With half the diameter in D's place it is false.
+    W's diameter; the step is ``D / (L sqrt T)``. With half the diameter instead it is false.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def descent_gap(lipschitz: float, distance: float, steps: int) -> float:
 
 
 def noisy_descent(setting: Setting, epsilon: float, delta: float, *, steps: int) -> Upper:
-    """Bound the expected excess of the average of w_1..w_T.
+    """Bound the expected excess of noisy gradient descent's average of w_1..w_T.
 
     It is ``R sqrt(n^2 L^2 + p sigma^2) / sqrt T``. With ``sigma^2 = move^2 T s^2`` it is
     ``R sqrt(n^2 L^2 / T + p move^2 s^2)``.
@@ -58,7 +58,7 @@ def noisy_descent(setting: Setting, epsilon: float, delta: float, *, steps: int)
 def linear_descent(
     setting: Setting, epsilon: float, delta: float, *, steps: int, norm: float | None = None
 ) -> Upper:
-    """Bound the same for a linear model without projection, by the rank of the data, not by p.
+    """Bound noisy descent of a linear model without projection, by the rank of the data, not by p.
 
     Let M project onto the span of the records, of rank r. F depends on Mw alone, its gradients lie
     in that span, and ``|M z|^2`` has mean ``r sigma^2``: the proof of `noisy_descent` holds with
@@ -156,15 +156,17 @@ def smooth_descent(
         raise DomainError("Setting.smooth must be finite here, got inf; use noisy_descent")
     steps, noise = whole("steps", steps), _noise(setting, epsilon, delta, steps)
     curvature, square = setting.n * setting.smooth, setting.width * noise**2
-    moved = setting.n * setting.lipschitz**2 * (steps + 1) if population else 0.0
+    # n L (L eta (T + 1)) with eta = 1 / (u + B): stability's part of the population's excess
+    shift = setting.n * setting.lipschitz**2 * (steps + 1) if population else 0.0
 
     def bound(u: float) -> float:
+        # R^2 (u + B) / (2T) + p sigma^2 / (2u), the proof's last line
         first = setting.radius**2 * (u + curvature) / (2 * steps)
-        return first + square / (2 * u) + moved / (u + curvature)
+        return first + square / (2 * u) + shift / (u + curvature)
 
-    u = math.sqrt(square * steps) / setting.radius
+    u = math.sqrt(square * steps) / setting.radius  # where the sum is least
     if population:
-        u = best(bound, u + math.sqrt(2 * moved * steps) / setting.radius)
+        u = minimized(bound, u + math.sqrt(2 * shift * steps) / setting.radius)
     return Upper(
         "noisy gradient descent, smooth",
         bound(u),
@@ -198,6 +200,7 @@ def strong_descent(setting: Setting, epsilon: float, delta: float, *, steps: int
     if not setting.strong > 0:
         raise DomainError("Setting.strong must be positive here, got 0.0; use noisy_descent")
     steps, noise = whole("steps", steps), _noise(setting, epsilon, delta, steps)
+    # G^2 >= E|g_t + z_t|^2
     square = (setting.n * setting.lipschitz) ** 2 + setting.width * noise**2
     return Upper(
         "noisy gradient descent, strongly convex",
@@ -209,6 +212,7 @@ def strong_descent(setting: Setting, epsilon: float, delta: float, *, steps: int
 
 
 def _noise(setting: Setting, epsilon: float, delta: float, steps: int) -> float:
+    """Return sigma of a step: T steps are one Gaussian of ``mu = move sqrt(T) / sigma``."""
     if not delta > 0:
         raise DomainError("delta must be positive here, got 0: this noise is Gaussian")
     return setting.move * math.sqrt(steps) * sigma(positive("epsilon", epsilon), delta)
@@ -224,14 +228,15 @@ def _averaged(
     needs: str,
     norm: float | None = None,
 ) -> Upper:
+    """Return ``R G / sqrt T``, ``G^2 = n^2 L^2 + r sigma^2``, at ``eta = R / (G sqrt T)``."""
     steps, noise = whole("steps", steps), _noise(setting, epsilon, delta, steps)
     distance = setting.radius if norm is None else nonnegative("norm", norm)
-    size = math.sqrt((setting.n * setting.lipschitz) ** 2 + rank * noise**2)
+    gradient = math.sqrt((setting.n * setting.lipschitz) ** 2 + rank * noise**2)
     return Upper(
         method,
-        distance * size / math.sqrt(steps),
+        distance * gradient / math.sqrt(steps),
         setting.n,
         "R sqrt(n^2 L^2 + r sigma^2) / sqrt T (own proof)",
-        choices={"steps": steps, "sigma": noise, "step": distance / (size * math.sqrt(steps))},
+        choices={"steps": steps, "sigma": noise, "step": distance / (gradient * math.sqrt(steps))},
         needs=needs,
     )

@@ -1,4 +1,4 @@
-"""What no private method can beat, and published rates whose constants are not known."""
+"""Lower bounds for every private method, and published rates whose constants are not known."""
 
 from __future__ import annotations
 
@@ -10,43 +10,11 @@ import numpy as np
 from accountants.errors import positive, probability
 from adaptive_dp.risk.setting import Lower, Rate, Setting
 
-# -----------------------------------------------------------------------------
-# What no private method can beat: lower bounds of the expected empirical excess, W the ball.
-#
-# Two arguments, both in terms of data sets that differ in m records, k steps of the neighbour
-# relation apart (k = m if records are exchanged, 2m if they are left out and put in).
-#
-# *Two points.* Let a method be (eps, delta)-DP. On data sets k steps apart its laws overlap by
-# ``integral of min(p, q) >= 2 (1 - delta_k) / (1 + e^{k eps})``,
-# ``delta_k = delta (e^{k eps} - 1)/(e^eps - 1)`` (group privacy, and Kairouz, Oh and Viswanath 2015
-# on the total variation). So if the excesses of any w on both add to at least s, one of the
-# expected
-# excesses is at least ``s (1 - delta_k) / (1 + e^{k eps})``.
-#
-# *Packing* (Hardt and Talwar 2010), delta = 0. Let K data sets, k steps apart, have disjoint sets
-# of
-# w with excess below a. If each expected excess were at most a/2, the first data set's law would
-# give
-# its own set at least 1/2 and every other at least ``e^{-k eps} / 2``, so ``K - 1 <= e^{k eps}``.
-# Otherwise some expected excess is above a/2. There are ``K >= sin(phi)^{-p}`` unit vectors with
-# pairwise angles of at least phi, for phi in [pi/4, pi/2]: caps of angle phi about a largest such
-# set
-# cover the sphere, and the cone over a cap, in the unit ball, lies in a ball of radius sin(phi)
-# about
-# ``cos(phi) v``.
-#
-# *Instances.* In both, m records have a vector ``u = L v`` or ``a v``, |v| = 1, the others 0.
-#
-# - Linear, ``f = -<u, w>``: excess ``m L (R - <v, w>)``. Opposite v add to ``2 m L R``; excess
-# below
-#   ``m L R (1 - cos(phi/2))`` means an angle to v below phi/2.
-# - Quadratic of curvature c, ``f = (c/2)|w|^2 - <u, w>``, ``|u| = a = L - c R``: the minimizer is
-#   ``s v``, ``s = m a / (n c)``, if that is at most R; excess ``(n c / 2)|w - s v|^2``. Opposite v
-#   add to ``n c s^2``; minimizers are ``2 s sin(phi/2)`` apart.
-
-
 ANGLES = np.linspace(math.pi / 4, math.pi / 2 - 1e-3, 60)
+"""The angles phi that the packing argument tries; its count of vectors needs phi >= pi/4."""
+
 CURVATURES = np.geomspace(1e-6, 1.0, 120)
+"""The curvatures that quadratic instances try, over the largest that the setting allows."""
 
 
 def lower_bound(setting: Setting, epsilon: float, delta: float = 0.0) -> Lower:
@@ -57,6 +25,34 @@ def lower_bound(setting: Setting, epsilon: float, delta: float = 0.0) -> Lower:
     ``(L^2 / mu) p^2 / (eps n)^2`` for delta = 0. For delta > 0 what is proved here does not grow
     with p (published rates do, by sqrt p; their constants are not known here, see `known_rates`).
 
+    Notes
+    -----
+    W is the ball. There are two arguments, both about data sets that differ in m records and are k
+    steps of the neighbour relation apart: k = m if records are exchanged, 2m if they are left out
+    and put in.
+
+    *Two points.* Let a method be (eps, delta)-DP. On data sets k steps apart its laws overlap by
+    ``integral of min(p, q) >= 2 (1 - delta_k) / (1 + e^{k eps})``,
+    ``delta_k = delta (e^{k eps} - 1)/(e^eps - 1)`` (group privacy, and Kairouz, Oh and Viswanath
+    2015 on the total variation). So if the excesses of any w on both add to at least s, one of the
+    expected excesses is at least ``s (1 - delta_k) / (1 + e^{k eps})``.
+
+    *Packing* (Hardt and Talwar 2010), delta = 0. Let K data sets, k steps apart, have disjoint sets
+    of w with excess below a. If each expected excess were at most a/2, the first data set's law
+    would give its own set at least 1/2 and every other at least ``e^{-k eps} / 2``, so
+    ``K - 1 <= e^{k eps}``. Otherwise some expected excess is above a/2. There are
+    ``K >= sin(phi)^{-p}`` unit vectors with pairwise angles of at least phi, for phi in
+    [pi/4, pi/2]: caps of angle phi about a largest such set cover the sphere, and the cone over a
+    cap, in the unit ball, lies in a ball of radius sin(phi) about ``cos(phi) v``.
+
+    *Instances.* In both, m records have a vector ``u = L v`` or ``a v``, |v| = 1, the others 0.
+
+    - Linear, ``f = -<u, w>``: excess ``m L (R - <v, w>)``. Opposite v add to ``2 m L R``; excess
+      below ``m L R (1 - cos(phi/2))`` means an angle to v below phi/2.
+    - Quadratic of curvature c, ``f = (c/2)|w|^2 - <u, w>``, ``|u| = a = L - c R``: the minimizer is
+      ``s v``, ``s = m a / (n c)``, if that is at most R; excess ``(n c / 2)|w - s v|^2``. Opposite
+      v add to ``n c s^2``; minimizers are ``2 s sin(phi/2)`` apart.
+
     Examples
     --------
     >>> setting = Setting(n=1000, width=100, lipschitz=1.0, radius=1.0)
@@ -64,28 +60,32 @@ def lower_bound(setting: Setting, epsilon: float, delta: float = 0.0) -> Lower:
     True
     """
     epsilon, delta = positive("epsilon", epsilon), probability("delta", delta, below_one=True)
-    found = [(0.0, "none")]
+    bounds = [(0.0, "none")]
     if setting.strong == 0 and not setting.stationary:
         size = setting.lipschitz * setting.radius
 
         def linear(m: float, factor: float) -> float:
+            """Half of ``2 m L R``, times a factor."""
             return m * size * factor
 
-        found += _both(setting, epsilon, delta, setting.n, linear, False)
+        bounds += _two_points_and_packing(setting, epsilon, delta, setting.n, linear, False)
     if not setting.linear:
         for c in _curvatures(setting):
             a = setting.lipschitz - c * setting.radius
+            # s = m a / (n c) <= R, rounded down
             most = min(setting.n, math.floor(setting.n * c * setting.radius / a * (1 - 1e-12)))
 
             def quadratic(m: float, factor: float, c: float = c, a: float = a) -> float:
+                """Half of ``n c s^2`` with ``s = m a / (n c)``, times a factor."""
                 return (m * a) ** 2 / (2 * setting.n * c) * factor
 
-            found += _both(setting, epsilon, delta, most, quadratic, True)
-    total, theorem = max(found)
+            bounds += _two_points_and_packing(setting, epsilon, delta, most, quadratic, True)
+    total, theorem = max(bounds)
     return Lower(total, setting.n, f"{theorem} (own proof)")
 
 
 def _curvatures(setting: Setting) -> Iterator[float]:
+    """Yield curvatures c in [mu, beta] with ``c R < L``, so that records have a slope left."""
     top = min(setting.smooth, setting.lipschitz / setting.radius)
     for c in {setting.strong, *(CURVATURES * top)}:
         if max(setting.strong, 1e-300) <= c <= setting.smooth and c * setting.radius < (
@@ -94,7 +94,7 @@ def _curvatures(setting: Setting) -> Iterator[float]:
             yield float(c)
 
 
-def _both(
+def _two_points_and_packing(
     setting: Setting,
     epsilon: float,
     delta: float,
@@ -102,28 +102,36 @@ def _both(
     excess: Callable[[float, float], float],
     square: bool,
 ) -> Iterator[tuple[float, str]]:
-    """Yield bounds; ``excess(m, factor)`` is half of what two points add to, times a factor."""
+    """Yield lower bounds with their argument, for numbers of records m from 1 to ``most``.
+
+    ``excess(m, factor)`` is half of the sum of the excesses of two opposite instances, times a
+    factor; ``square`` says that it is one of squared distances (quadratic instances).
+    """
     if most < 1:
         return
-    each = 1 if setting.neighbors == "replace_one" else 2
+    steps = 1 if setting.neighbors == "replace_one" else 2
     for m in {1, *np.geomspace(1, most, 80).astype(int).tolist()}:
-        k = each * m * epsilon
+        k = steps * m * epsilon  # k steps cost k epsilon: group privacy
         if k < 600:
             group = delta * (math.expm1(k) / math.expm1(epsilon)) if delta else 0.0
+            # the overlap's lower bound; a negative one is no bound, and 0 stands beside it
             factor = 2 * (1 - group) / (1 + math.exp(k))
             yield excess(m, factor), "two points"
     if delta == 0:
         for phi in ANGLES:
+            # K >= sin(phi)^{-p}, rounded down; log is that of K - 1
             count = -setting.width * math.log(math.sin(phi)) * (1 - 1e-12)
             log = math.log(max(math.ceil(math.exp(count)) - 1, 1)) if count < 30 else count - 1e-9
-            m = min(most, math.ceil(log / (each * epsilon) * (1 - 1e-12)) - 1)
+            # the largest m with k eps < log(K - 1): then not every expected excess is below a/2
+            m = min(most, math.ceil(log / (steps * epsilon) * (1 - 1e-12)) - 1)
             if m >= 1:
+                # a, below which the sets are disjoint, over half the sum; the bound is a / 2
                 factor = math.sin(phi / 2) ** 2 if square else 1 - math.cos(phi / 2)
                 yield excess(m, factor / 2), "packing"
 
 
 # -----------------------------------------------------------------------------
-# Published rates whose constants are not known here: shapes to compare with, no bounds.
+# Published rates whose constants are not known here: shapes to compare with, not bounds.
 
 
 def known_rates(setting: Setting, epsilon: float, delta: float = 0.0) -> tuple[Rate, ...]:
@@ -144,25 +152,25 @@ def known_rates(setting: Setting, epsilon: float, delta: float = 0.0) -> tuple[R
     """
     p, n, slope = setting.width, setting.n, setting.lipschitz * setting.radius
     if delta == 0:
-        k, name, said = p / (epsilon * n), "p / (eps n)", "delta = 0"
+        k, name, case = p / (epsilon * n), "p / (eps n)", "delta = 0"
     else:
         k, name = (
             math.sqrt(p * math.log(1 / delta)) / (epsilon * n),
             "sqrt(p log(1/delta)) / (eps n)",
         )
-        said = "delta > 0"
-    source = f"Bassily, Smith and Thakurta 2014, {said}"
+        case = "delta > 0"
+    source = f"Bassily, Smith and Thakurta 2014, {case}"
     if setting.strong > 0:
         curved = setting.lipschitz**2 / setting.strong
-        found = [Rate(min(slope, curved * k * k), f"(L^2 / mu) ({name})^2", source)]
+        rates = [Rate(min(slope, curved * k * k), f"(L^2 / mu) ({name})^2", source)]
     else:
-        found = [Rate(slope * min(1.0, k), f"L R {name}", source)]
+        rates = [Rate(slope * min(1.0, k), f"L R {name}", source)]
     if delta > 0:
-        who = "Feldman, Koren and Talwar 2020"
+        authors = "Feldman, Koren and Talwar 2020"
         if setting.strong > 0:
             shape, formula = curved * (1 / n + k * k), f"(L^2 / mu) (1 / n + ({name})^2)"
         else:
             shape, formula = slope * (1 / math.sqrt(n) + k), f"L R (1 / sqrt n + {name})"
-            who = f"Bassily, Feldman, Talwar and Thakurta 2019; {who}"
-        found.append(Rate(min(slope, shape), f"population: {formula}", who))
-    return tuple(found)
+            authors = f"Bassily, Feldman, Talwar and Thakurta 2019; {authors}"
+        rates.append(Rate(min(slope, shape), f"population: {formula}", authors))
+    return tuple(rates)

@@ -16,18 +16,6 @@ from adaptive_dp.risk.setting import ROUNDING, Neighbors, Noise, Setting, Upper,
 
 # -----------------------------------------------------------------------------
 # Output perturbation: the minimizer plus noise, projected back onto W.
-#
-# The lemma under all of it: let A be m-strongly convex on W and g be G-Lipschitz on W, with
-# directional derivatives. Then minimizers u of A and v of A + g over W are at most G / m apart.
-# *Proof.* Let d = |u - v|. Since u minimizes A, ``A(v) >= A(u) + (m/2) d^2``. Since v minimizes A +
-# g, ``A'(v; u - v) >= -g'(v; u - v) >= -G d``, so ``A(u) >= A(v) - G d + (m/2) d^2``. Add both:
-# ``m d^2 <= G d``. Nothing need be smooth, and W may be anything closed and convex.
-#
-# F is (n mu)-strongly convex and neighbours differ by a ``move``-Lipschitz function, so the
-# sensitivity of the minimizer is ``move / (n mu)``: 2L / (n mu) under replace-one. With a
-# regulariser
-# ``(lambda/2)|w - start|^2`` it is ``move / lambda``: the regulariser is the same for all data, so
-# its slope does not enter.
 
 
 _SOURCE = "own proof; shape: Lowy and Razaviyayn 2021"
@@ -40,21 +28,36 @@ def sensitivity(setting: Setting, *, gap: float = 0.0) -> float:
     minimum: such a point is within ``sqrt(2 gap / (n mu))`` of the minimizer, by strong convexity,
     with n - 1 in n's place where a record is left out.
 
+    Notes
+    -----
+    *Lemma.* Let A be m-strongly convex on W and g be G-Lipschitz on W, with directional
+    derivatives. Then minimizers u of A and v of A + g over W are at most G / m apart.
+
+    *Proof.* Let d = |u - v|. Since u minimizes A, ``A(v) >= A(u) + (m/2) d^2``. Since v minimizes
+    A + g, ``A'(v; u - v) >= -g'(v; u - v) >= -G d``, so ``A(u) >= A(v) - G d + (m/2) d^2``. Add
+    both: ``m d^2 <= G d``. Nothing need be smooth, and W may be any closed convex set.
+
+    F is (n mu)-strongly convex and neighbours differ by a ``move``-Lipschitz function, so the
+    sensitivity is ``move / (n mu)``: 2L / (n mu) under replace-one. With a regulariser
+    ``(lambda/2)|w - start|^2`` it is ``move / lambda``: the regulariser is the same for all data,
+    so its slope does not enter.
+
     Examples
     --------
     >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0, strong=1.0)
     >>> round(sensitivity(setting), 6)  # 2 L / (n mu)
     0.002
     """
-    _strong(setting)
+    _check_strong(setting)
     curvature = setting.n * setting.strong
-    moved = setting.move / curvature
+    exact = setting.move / curvature  # the lemma: G / m
     if nonnegative("gap", gap) == 0:
-        return moved
-    less = curvature if setting.neighbors == "replace_one" else (setting.n - 1) * setting.strong
-    if less == 0:
+        return exact
+    # a point within gap of the minimum is within sqrt(2 gap / m) of the minimizer, on both sides
+    neighbor = curvature if setting.neighbors == "replace_one" else (setting.n - 1) * setting.strong
+    if neighbor == 0:
         raise DomainError("with one record, which may be left out, gap must be 0")
-    return moved + math.sqrt(2 * gap / curvature) + math.sqrt(2 * gap / less)
+    return exact + math.sqrt(2 * gap / curvature) + math.sqrt(2 * gap / neighbor)
 
 
 def output_perturbation(
@@ -96,7 +99,7 @@ def output_perturbation(
     total = strong_stability(setting, gap, failure) if population else 0.0
     total += gap + setting.n * setting.lipschitz * length
     return Upper(
-        named("output perturbation", noise),
+        method_name("output perturbation", noise),
         total,
         setting.n,
         f"n L E|z| ({_SOURCE}, Prop. 2.3)",
@@ -142,12 +145,13 @@ def smooth_output_perturbation(
     if failure is None:
         total = setting.smooth / setting.strong * gap + half * noise.mean_square
     else:
-        away = math.sqrt(2 * gap / (setting.n * setting.strong))
-        total = half * (away + noise.length(failure)) ** 2
+        # |w - w*| <= sqrt(2 gap / (n mu)), by strong convexity
+        distance = math.sqrt(2 * gap / (setting.n * setting.strong))
+        total = half * (distance + noise.length(failure)) ** 2
     if population:
         total += strong_stability(setting, gap, failure)
     return Upper(
-        named("output perturbation", noise),
+        method_name("output perturbation", noise),
         total,
         setting.n,
         f"(n beta / 2) E|z|^2 ({_SOURCE}, Prop. 2.4)",
@@ -189,18 +193,18 @@ def regularized_output_perturbation(
     >>> bound.mean < 0.1, sorted(bound.choices)
     (True, ['lambda', 'scale'])
     """
-    one = unit_noise(setting.width, epsilon, delta)
-    cost = setting.n * setting.lipschitz * setting.move * one.mean_norm
+    unit = unit_noise(setting.width, epsilon, delta)
+    cost = setting.n * setting.lipschitz * setting.move * unit.mean_norm
     if population:
         cost += stability(setting, 1.0)
-    chosen = math.sqrt(2 * cost) / setting.radius
-    weight = chosen if penalty is None else positive("penalty", penalty)
+    least = math.sqrt(2 * cost) / setting.radius  # of lambda R^2 / 2 + cost / lambda
+    weight = least if penalty is None else positive("penalty", penalty)
     return Upper(
-        named("regularised output perturbation", one),
+        method_name("regularised output perturbation", unit),
         weight * setting.radius**2 / 2 + cost / weight,
         setting.n,
         f"lambda R^2 / 2 + n L E|z| ({_SOURCE}, Prop. 2.7)",
-        choices={"lambda": weight, "scale": one.scale * setting.move / weight},
+        choices={"lambda": weight, "scale": unit.scale * setting.move / weight},
         population=population,
     )
 
@@ -213,9 +217,9 @@ def smooth_regularized_output_perturbation(
     penalty: float | None = None,
     population: bool = False,
 ) -> Upper:
-    """The same for smooth losses with a stationary minimizer.
+    """Bound the same excess for smooth losses with a stationary minimizer.
 
-    Then the regularised minimizer u is stationary too: without constraint it is no further from the
+    The regularised minimizer u is stationary too: without constraint it is no further from the
     start than w*, since ``F_lambda(u) <= F_lambda(w*)`` and ``F(w*) <= F(u)``, so it lies in W.
     Hence ``F(P(u + z)) <= F_lambda(P(u + z)) <= F_lambda(u) + ((n beta + lambda) / 2)|z|^2`` and
     ``E excess <= lambda R^2 / 2 + ((n beta + lambda) / 2)(move / lambda)^2 E|z_1|^2``.
@@ -232,22 +236,23 @@ def smooth_regularized_output_perturbation(
             "needs a finite Setting.smooth and stationary=True; "
             "use regularized_output_perturbation otherwise"
         )
-    one = unit_noise(setting.width, epsilon, delta)
-    cost = setting.move**2 * one.mean_square
-    other = stability(setting, 1.0) if population else 0.0
+    unit = unit_noise(setting.width, epsilon, delta)
+    cost = setting.move**2 * unit.mean_square
+    stability_cost = stability(setting, 1.0) if population else 0.0
 
     def bound(weight: float) -> float:
         curvature = setting.n * setting.smooth + weight
-        return weight * setting.radius**2 / 2 + curvature / 2 * cost / weight**2 + other / weight
+        excess = weight * setting.radius**2 / 2 + curvature / 2 * cost / weight**2
+        return excess + stability_cost / weight
 
     start = (2 * setting.n * setting.smooth * cost / setting.radius**2) ** (1 / 3)
-    weight = best(bound, start) if penalty is None else positive("penalty", penalty)
+    weight = minimized(bound, start) if penalty is None else positive("penalty", penalty)
     return Upper(
-        named("regularised output perturbation", one),
+        method_name("regularised output perturbation", unit),
         bound(weight),
         setting.n,
         f"lambda R^2 / 2 + ((n beta + lambda) / 2) E|z|^2 ({_SOURCE}, Prop. 2.8)",
-        choices={"lambda": weight, "scale": one.scale * setting.move / weight},
+        choices={"lambda": weight, "scale": unit.scale * setting.move / weight},
         population=population,
         needs="a stationary minimizer",
     )
@@ -273,35 +278,37 @@ def stability(setting: Setting, curvature: float) -> float:
 
 
 def strong_stability(setting: Setting, gap: float, failure: float | None) -> float:
-    """Return `stability` for strongly convex losses; a gap moves the output as it does noise's."""
+    """Return `stability` for strongly convex losses and a solver within ``gap`` of the minimum."""
     if failure is not None:
         raise DomainError("a population's bound is one of the expected excess: omit failure")
     curvature = setting.n * setting.strong
+    # on both data sets the solver is within sqrt(2 gap / (n mu)) of the minimizer
     slack = 2 * setting.n * setting.lipschitz * math.sqrt(2 * gap / curvature)
     return stability(setting, curvature) + slack
 
 
-def best(bound: Callable[[float], float], start: float, spread: float = 12.0) -> float:
-    """Return where a bound is least, near ``start``, over factors up to ``e^spread``.
+def minimized(bound: Callable[[float], float], start: float, spread: float = 12.0) -> float:
+    """Return the argument at which a bound is least, near ``start``, up to factors ``e^spread``.
 
     Whatever is returned, the bound holds there: this search decides how good it is, never
     whether it is right.
     """
-    found = optimize.minimize_scalar(
+    minimum = optimize.minimize_scalar(
         lambda u: bound(start * math.exp(u)),
         bounds=(-spread, spread),
         method="bounded",
         options={"xatol": 1e-9},
     )
-    return start * math.exp(float(found.x))
+    return start * math.exp(float(minimum.x))
 
 
-def named(method: str, noise: Noise) -> str:
+def method_name(method: str, noise: Noise) -> str:
     """Return the method with its law of noise."""
     return f"{method}, {'Gaussian' if noise.gaussian else 'pure'}"
 
 
-def _strong(setting: Setting) -> None:
+def _check_strong(setting: Setting) -> None:
+    """Refuse losses that are not strongly convex."""
     if not setting.strong > 0:
         raise DomainError(
             "Setting.strong must be positive here, got 0.0; use regularized_output_perturbation"
@@ -309,7 +316,7 @@ def _strong(setting: Setting) -> None:
 
 
 # -----------------------------------------------------------------------------
-# How far the population's risk can be from the data's, over all of W at once.
+# The population's risk against the data's, uniformly over W.
 
 
 def uniform_gap(setting: Setting) -> float:
@@ -336,10 +343,12 @@ def uniform_gap(setting: Setting) -> float:
         return 2 * slope * math.sqrt(n)
 
     def bound(share: float) -> float:
+        # a = share R: 2 n L a for the distance to the cover, and the maximum of e^cover
+        # subgaussian variables of variance n L^2 R^2 (the sum's)
         cover = setting.width * math.log1p(2 / share)
         return 2 * n * slope * share + slope * math.sqrt(2 * n * cover)
 
-    return bound(best(bound, math.sqrt(setting.width / n)))
+    return bound(minimized(bound, math.sqrt(setting.width / n)))
 
 
 def population(setting: Setting, empirical: Upper) -> Upper:
@@ -396,6 +405,7 @@ def tilted_sensitivity(setting: Setting, *, tilt: float, span: float) -> float:
     if not setting.strong > 0 or setting.neighbors != "replace_one":
         raise DomainError("tilted risk needs Setting.strong > 0 and neighbors='replace_one'")
     power = positive("tilt", tilt) * nonnegative("span", span)
+    # the largest softmax weight of a record: its loss is at most span above the others
     share = 1 / (1 + (setting.n - 1) * math.exp(-power))
     return 2 * setting.lipschitz / setting.strong * share
 
@@ -434,6 +444,7 @@ def tilted_output_perturbation(
     >>> mild.mean < tilted_output_perturbation(setting, 1.0, tilt=2.0, span=1.0).mean
     True
     """
+    # both neighbours' points are within sqrt(2 gap / mu) of their minimizers
     slack = 2 * math.sqrt(2 * nonnegative("gap", gap) / (setting.strong or math.inf))
     size = tilted_sensitivity(setting, tilt=tilt, span=span) + slack
     noise = unit_noise(setting.width, epsilon, delta).times(size)
@@ -442,7 +453,7 @@ def tilted_output_perturbation(
         smooth = setting.smooth + tilt * setting.lipschitz**2
         mean = min(mean, smooth / setting.strong * gap + smooth / 2 * noise.mean_square)
     return Upper(
-        named("tilted output perturbation", noise),
+        method_name("tilted output perturbation", noise),
         setting.n * mean,
         setting.n,
         "L E|z| or (beta_t / 2) E|z|^2 (own proof; shape: Lowy and Razaviyayn 2021)",
@@ -452,13 +463,13 @@ def tilted_output_perturbation(
 
 
 # -----------------------------------------------------------------------------
-# Training against an adversary: each record's loss becomes ``max over v in V of f(w; x + v)``.
+# Adversarial training: each record's loss becomes ``max over v in V of f(w; x + v)``.
 
 
 def adversarial(
     setting: Setting, *, lipschitz: float, smooth: float = math.inf, stationary: bool = False
 ) -> Setting:
-    """Return the setting of the robust problem, for which every bound of this room then holds.
+    """Return the setting of the robust problem, for which every bound of `adaptive_dp.risk` holds.
 
     A maximum of convex functions that are L-Lipschitz and mu-strongly convex is so too (the maximum
     of ``f - (mu/2)|w|^2`` is convex), and depends on its own record alone. So sensitivities,
@@ -499,7 +510,7 @@ def adversarial(
 
 
 # -----------------------------------------------------------------------------
-# The hard instance: records pull w towards a point each, ``f(w; x) = |A (w - x)|^2 / 2``.
+# A quadratic instance: each record pulls w towards a point, ``f(w; x) = |A (w - x)|^2 / 2``.
 
 
 def quadratic(
@@ -527,6 +538,7 @@ def quadratic(
     a = np.asarray(matrix, dtype=np.float64)
     if a.ndim != 2 or not a.size or not np.all(np.isfinite(a)):
         raise DomainError(f"matrix must be a finite array of shape (k, p), got shape {a.shape}")
+    # mu and beta are squares of singular values: rounded outward, mu down and beta up
     values = np.linalg.svd(a, compute_uv=False)
     largest = float(values[0])
     slack = largest * max(a.shape) * 2.0**-50  # of LAPACK's singular values, absolute

@@ -7,56 +7,44 @@ import math
 from scipy import optimize, special
 
 from accountants.errors import DomainError, positive, probability
-from adaptive_dp.risk.output_perturbation import best, named, stability
+from adaptive_dp.risk.output_perturbation import method_name, minimized, stability
 from adaptive_dp.risk.setting import Noise, Setting, Upper
 
 # -----------------------------------------------------------------------------
 # Objective perturbation: the exact minimizer of ``F(w) + (lambda/2)|w|^2 + <b, w>`` over R^p.
-#
-# For linear models alone: a record's gradient is ``s x`` and its Hessian ``a x x'``, with
-# ``|x| <= 1``, ``|s| <= L`` and ``0 <= a <= beta``, continuous in w; w here is the distance from
-# the
-# start.
-#
-# *Privacy.* ``b = -grad F(w) - lambda w`` is a bijection of the output, so the output's density is
-# that of b there, times ``det(Hess F + lambda I)``. Between neighbours the Hessian loses at most
-# one
-# ``a x x'`` and gains another, which never lowers a determinant in the denominator: with B what
-# both
-# share, ``det(B + a x x') / det(B) = 1 + a x' B^-1 x <= 1 + beta / lambda``. So the determinants
-# cost
-# ``log(1 + beta / lambda)``, once, and ``e = epsilon - log(1 + beta / lambda)`` must be positive.
-#
-# Pure: for density ``exp(-e |b| / move)`` the noise's log ratio is at most e, since b moves by at
-# most ``move``.
-#
-# Gaussian, N(0, sigma^2 I), with ``m = move / sigma``: b moves by g, whose log ratio is
-# ``<b, g> / sigma^2 + |g|^2 / (2 sigma^2)`` (up to the sign of g). g depends on w, but it lies in
-# the
-# span V of the record's x, or of the two, which does not. So the log ratio is at most
-# ``m |P_V b| / sigma + m^2 / 2``, where ``|P_V b| / sigma`` has the law of a chi variable of 1
-# degree
-# of freedom (zero-out) or 2 (replace-one), under the very law that the ratio favours. Its tail
-# beyond
-# ``t = e/m - m/2`` is a bound of delta: ``2 Phi(-t)``, or ``e^{-t^2/2}``. Hence
-# ``m = sqrt(t^2 + 2e) - t`` with t the tail's quantile at delta.
-#
-# *Risk.* The output w minimizes G + <b, .>, ``G = F + (lambda/2)|w|^2``, so ``|grad G(w)| = |b|``
-# and
-# by strong convexity ``G(w) - min G <= |b|^2 / (2 lambda)``. Since ``min G <= F(w*) + lambda
-# R^2/2``,
-# ``excess <= |b|^2 / (2 lambda) + lambda R^2 / 2``, where R bounds the norm of a minimizer of F
-# over
-# R^p.
 
 
 def objective_noise(setting: Setting, epsilon: float, delta: float, penalty: float) -> Noise:
-    """Return the law of b at a penalty lambda, of the sum.
+    """Return the law of the noise b of objective perturbation at a penalty lambda, of the sum.
 
     Raises
     ------
     DomainError
         If lambda is so small that the determinants alone cost epsilon.
+
+    Notes
+    -----
+    For linear models alone: a record's gradient is ``s x`` and its Hessian ``a x x'``, with
+    ``|x| <= 1``, ``|s| <= L`` and ``0 <= a <= beta``, continuous in w; w here is the distance from
+    the start.
+
+    *Privacy.* ``b = -grad F(w) - lambda w`` is a bijection of the output, so the output's density
+    is that of b there, times ``det(Hess F + lambda I)``. Between neighbours the Hessian loses at
+    most one ``a x x'`` and gains another, which never lowers a determinant in the denominator: with
+    B what both share, ``det(B + a x x') / det(B) = 1 + a x' B^-1 x <= 1 + beta / lambda``. So the
+    determinants cost ``log(1 + beta / lambda)``, once, and ``e = epsilon - log(1 + beta / lambda)``
+    must be positive.
+
+    Pure: for density ``exp(-e |b| / move)`` the noise's log ratio is at most e, since b moves by at
+    most ``move``.
+
+    Gaussian, N(0, sigma^2 I), with ``m = move / sigma``: b moves by g, whose log ratio is
+    ``<b, g> / sigma^2 + |g|^2 / (2 sigma^2)`` (up to the sign of g). g depends on w, but it lies in
+    the span V of the record's x, or of the two, which does not. So the log ratio is at most
+    ``m |P_V b| / sigma + m^2 / 2``, where ``|P_V b| / sigma`` has the law of a chi variable of 1
+    degree of freedom (zero-out) or 2 (replace-one), under the very law that the ratio favours. Its
+    tail beyond ``t = e/m - m/2`` is a bound of delta: ``2 Phi(-t)``, or ``e^{-t^2/2}``. Hence
+    ``m = sqrt(t^2 + 2e) - t`` with t the tail's quantile at delta.
 
     Examples
     --------
@@ -70,17 +58,19 @@ def objective_noise(setting: Setting, epsilon: float, delta: float, penalty: flo
     0.01
     """
     epsilon, delta = positive("epsilon", epsilon), probability("delta", delta, below_one=True)
-    rest = epsilon - math.log1p(setting.smooth / positive("penalty", penalty))
-    if not rest > 0:
+    # the determinants cost log(1 + beta / lambda); e is what remains for the noise
+    remaining = epsilon - math.log1p(setting.smooth / positive("penalty", penalty))
+    if not remaining > 0:
         least = setting.smooth / math.expm1(epsilon)
         raise DomainError(f"penalty must be above {least!r} at this epsilon, got {penalty!r}")
     if delta == 0:
-        return Noise(setting.width, setting.move / rest)
+        return Noise(setting.width, setting.move / remaining)
     if setting.neighbors == "replace_one":
-        t = math.sqrt(-2 * math.log(delta))
+        t = math.sqrt(-2 * math.log(delta))  # e^{-t^2/2} = delta: chi of 2 degrees of freedom
     else:
-        t = -float(special.ndtri(delta / 2))
-    m = 2 * rest / (math.sqrt(t * t + 2 * rest) + t)
+        t = -float(special.ndtri(delta / 2))  # 2 Phi(-t) = delta: chi of 1 degree of freedom
+    # m = sqrt(t^2 + 2e) - t, without cancellation
+    m = 2 * remaining / (math.sqrt(t * t + 2 * remaining) + t)
     return Noise(setting.width, setting.move / m, gaussian=True)
 
 
@@ -93,10 +83,15 @@ def objective_perturbation(
     failure: float | None = None,
     population: bool = False,
 ) -> Upper:
-    """Bound the excess: ``E|b|^2 / (2 lambda) + lambda R^2 / 2``.
+    """Bound the excess of objective perturbation: ``E|b|^2 / (2 lambda) + lambda R^2 / 2``.
 
-    ``E|b|^2 = p (p + 1) (move / e)^2`` for pure epsilon, ``p sigma^2`` for the Gaussian; the proofs
-    of privacy and risk stand at the top of this module.
+    ``E|b|^2 = p (p + 1) (move / e)^2`` for pure epsilon, ``p sigma^2`` for the Gaussian; the proof
+    of privacy is that of `objective_noise`.
+
+    *Risk.* The output w minimizes G + <b, .>, ``G = F + (lambda/2)|w|^2``, so ``|grad G(w)| = |b|``
+    and by strong convexity ``G(w) - min G <= |b|^2 / (2 lambda)``. Since
+    ``min G <= F(w*) + lambda R^2/2``, ``excess <= |b|^2 / (2 lambda) + lambda R^2 / 2``, where R
+    bounds the norm of a minimizer of F over R^p.
 
     Parameters
     ----------
@@ -134,6 +129,7 @@ def objective_perturbation(
     least = setting.smooth / math.expm1(min(positive("epsilon", epsilon), 700.0))
 
     def bound(weight: float) -> float:
+        """E|b|^2 / (2 lambda) + lambda R^2 / 2, and what stability adds for the population."""
         noise = objective_noise(setting, epsilon, delta, weight)
         square = noise.mean_square if failure is None else noise.length(failure) ** 2
         total = square / (2 * weight) + weight * setting.radius**2 / 2
@@ -142,12 +138,12 @@ def objective_perturbation(
     if penalty is None:
         first = objective_noise(setting, epsilon, delta, 2 * least + 1e-300)
         start = least + math.sqrt(first.mean_square) / setting.radius
-        weight = least + best(lambda above: bound(least + above), start)
+        weight = least + minimized(lambda above: bound(least + above), start)
     else:
         weight = positive("penalty", penalty)
     noise = objective_noise(setting, epsilon, delta, weight)
     return Upper(
-        named("objective perturbation", noise),
+        method_name("objective perturbation", noise),
         bound(weight),
         setting.n,
         "E|b|^2 / (2 lambda) + lambda R^2 / 2 (own proof)",
@@ -200,8 +196,9 @@ def exponential_mechanism(
     >>> [round(exponential_mechanism(setting, 1.0).total, 6) for setting in settings]
     [4.0, 20.0, 200.0, 800.0]
     """
+    # c = eps / (2 R move): the log ratio of densities is at most c 2 R move
     rate = positive("epsilon", epsilon) / (2 * setting.radius * setting.move)
-    count = setting.width if failure is None else _chernoff(setting.width, failure)
+    count = setting.width if failure is None else _gamma_tail(setting.width, failure)
     return Upper(
         "exponential mechanism, pure",
         count / rate,
@@ -213,8 +210,11 @@ def exponential_mechanism(
     )
 
 
-def _chernoff(p: int, failure: float) -> float:
-    """Return y with ``y - p - p log(y / p) >= log(1 / failure)``, to its right."""
+def _gamma_tail(p: int, failure: float) -> float:
+    """Return y that Gamma(p, 1) exceeds with probability at most ``failure``, by Chernoff's bound.
+
+    It is the root of ``y - p - p log(y / p) = log(1 / failure)``, moved up past its rounding.
+    """
     target = -math.log(positive("failure", probability("failure", failure, below_one=True)))
 
     def excess(y: float) -> float:

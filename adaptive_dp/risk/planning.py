@@ -1,4 +1,4 @@
-"""Which method, how many records, what epsilon: decided by the bounds, before data are touched."""
+"""Which method, how many records, what epsilon: planned by the bounds, before data are read."""
 
 from __future__ import annotations
 
@@ -16,12 +16,9 @@ from adaptive_dp.risk.output_perturbation import (
     smooth_regularized_output_perturbation,
     stability,
 )
-from adaptive_dp.risk.output_perturbation import population as _population
+from adaptive_dp.risk.output_perturbation import population as population_bound
 from adaptive_dp.risk.perturbation import exponential_mechanism, objective_perturbation
 from adaptive_dp.risk.setting import Setting, Upper, unit_noise
-
-# -----------------------------------------------------------------------------
-# Which method, how many records, what epsilon: decided by the bounds, before data are touched.
 
 
 def constant(setting: Setting, *, population: bool = False) -> Upper:
@@ -53,13 +50,13 @@ def plan(
     """Return every method's bound of the expected excess, least first.
 
     With ``delta > 0`` the pure methods are there too. A bound above that of releasing a constant
-    says that this method is not known to learn anything: nothing is cut off, but what stands behind
-    the constant is not worth its budget.
+    says that this method is not known to learn anything: it is listed, after the constant, but not
+    worth its budget.
 
     Parameters
     ----------
     setting
-        What is known of the problem. What is not said (smooth, stationary, linear, rank) is not
+        What is known of the problem. What is left out (smooth, stationary, linear, rank) is not
         used.
     epsilon, delta
         The budget, epsilon at most 500 for objective perturbation's sake.
@@ -81,42 +78,45 @@ def plan(
         raise DomainError(f"epsilon must be at most 500, got {epsilon!r}")
     delta = probability("delta", delta, below_one=True)
     steps = whole("steps", steps)
-    found = [constant(setting, population=population)]
-    for spent in {0.0, delta}:
-        found += _perturbed(setting, epsilon, spent, population)
-    plain = [exponential_mechanism(setting, epsilon)]
+    bounds = [constant(setting, population=population)]
+    for method_delta in {0.0, delta}:
+        bounds += _perturbed(setting, epsilon, method_delta, population)
+    # those without a bound of the population's excess of their own: `population` adds a uniform gap
+    empirical = [exponential_mechanism(setting, epsilon)]
     if delta > 0:
-        plain.append(noisy_descent(setting, epsilon, delta, steps=steps))
+        empirical.append(noisy_descent(setting, epsilon, delta, steps=steps))
         if setting.strong > 0:
-            plain.append(strong_descent(setting, epsilon, delta, steps=steps))
+            empirical.append(strong_descent(setting, epsilon, delta, steps=steps))
         if setting.smooth < math.inf:
-            found.append(
+            bounds.append(
                 smooth_descent(setting, epsilon, delta, steps=steps, population=population)
             )
         if setting.linear and setting.stationary and not population:
-            plain.append(linear_descent(setting, epsilon, delta, steps=steps))
-    found += [_population(setting, bound) for bound in plain] if population else plain
-    return tuple(sorted(found, key=lambda bound: bound.total))
+            empirical.append(linear_descent(setting, epsilon, delta, steps=steps))
+    if population:
+        empirical = [population_bound(setting, bound) for bound in empirical]
+    return tuple(sorted(bounds + empirical, key=lambda bound: bound.total))
 
 
 def _perturbed(setting: Setting, epsilon: float, delta: float, population: bool) -> list[Upper]:
-    known_smooth = setting.stationary and setting.smooth < math.inf
-    regular = [regularized_output_perturbation(setting, epsilon, delta, population=population)]
-    if known_smooth:
-        regular.append(
+    """Return the bounds of output and objective perturbation, the least of each family."""
+    smooth = setting.stationary and setting.smooth < math.inf
+    regularized = [regularized_output_perturbation(setting, epsilon, delta, population=population)]
+    if smooth:
+        regularized.append(
             smooth_regularized_output_perturbation(setting, epsilon, delta, population=population)
         )
-    found = [min(regular, key=lambda bound: bound.total)]
+    bounds = [min(regularized, key=lambda bound: bound.total)]
     if setting.strong > 0:
         strong = [output_perturbation(setting, epsilon, delta, population=population)]
-        if known_smooth:
+        if smooth:
             strong.append(
                 smooth_output_perturbation(setting, epsilon, delta, population=population)
             )
-        found.append(min(strong, key=lambda bound: bound.total))
-    if known_smooth and setting.linear:
-        found.append(objective_perturbation(setting, epsilon, delta, population=population))
-    return found
+        bounds.append(min(strong, key=lambda bound: bound.total))
+    if smooth and setting.linear:
+        bounds.append(objective_perturbation(setting, epsilon, delta, population=population))
+    return bounds
 
 
 def smallest_n(
@@ -147,9 +147,10 @@ def smallest_n(
     target = positive("mean", mean)
 
     def enough(n: float) -> bool:
-        tried = evolve(setting, n=int(n))
-        return plan(tried, epsilon, delta, steps=steps, population=population)[0].mean <= target
+        larger = evolve(setting, n=int(n))
+        return plan(larger, epsilon, delta, steps=steps, population=population)[0].mean <= target
 
+    # doubling, then bisection; ``high`` is always a number at which the bound was evaluated
     low, high = 0, max(setting.rank or 1, 1)
     while not enough(high):
         low, high = high, 2 * high
@@ -187,13 +188,14 @@ def smallest_epsilon(
     target = positive("mean", mean)
 
     def enough(epsilon: float) -> bool:
-        found = plan(setting, epsilon, delta, steps=steps, population=population)
-        return found[0].mean <= target
+        bounds = plan(setting, epsilon, delta, steps=steps, population=population)
+        return bounds[0].mean <= target
 
-    return _least(enough, f"no method's bound is at most {mean!r} at epsilon 500")
+    return _least_epsilon(enough, f"no method's bound is at most {mean!r} at epsilon 500")
 
 
-def _least(enough: Callable[[float], bool], refusal: str) -> float:
+def _least_epsilon(enough: Callable[[float], bool], refusal: str) -> float:
+    """Return an epsilon that is enough, within one in a thousand of the least, by bisection."""
     low, high = 1e-6, 500.0
     if not enough(high):
         raise DomainError(refusal)
@@ -206,7 +208,7 @@ def _least(enough: Callable[[float], bool], refusal: str) -> float:
 
 
 # -----------------------------------------------------------------------------
-# Whether privacy is for free: its part of the population's excess against the sample's own.
+# The cost of privacy: its part of the population's excess beside the statistical part.
 
 
 @frozen
@@ -216,9 +218,9 @@ class PrivacyCost:
     Parameters
     ----------
     statistical
-        What would be there without privacy.
+        The bound without privacy.
     private
-        What noise adds.
+        The bound of what noise adds.
 
     Examples
     --------
@@ -233,7 +235,7 @@ class PrivacyCost:
 
     @property
     def free(self) -> bool:
-        """Whether noise adds no more than there is without it."""
+        """Whether noise adds no more than the statistical part."""
         return self.private <= self.statistical
 
 
@@ -254,14 +256,14 @@ def privacy_cost(setting: Setting, epsilon: float, delta: float = 0.0) -> Privac
     >>> privacy_cost(setting, 4.0).free, privacy_cost(setting, 3.9).free
     (True, False)
     """
-    n, one = setting.n, unit_noise(setting.width, epsilon, delta)
+    n, unit = setting.n, unit_noise(setting.width, epsilon, delta)
     bias, added = 0.0, 0.0
     if setting.strong > 0:
         curvature = n * setting.strong
     else:
         curvature = 2 * setting.lipschitz * math.sqrt(n) / setting.radius
         bias, added = curvature * setting.radius**2 / 2, curvature
-    noise = one.times(setting.move / curvature)
+    noise = unit.times(setting.move / curvature)
     private = setting.lipschitz * noise.mean_norm
     if setting.stationary and setting.smooth < math.inf:
         private = min(private, (setting.smooth + added / n) / 2 * noise.mean_square)

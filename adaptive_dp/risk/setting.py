@@ -1,4 +1,4 @@
-"""What is known before the data are seen, the laws of the noise, and the kinds of answer."""
+"""A problem's constants, the kinds of bounds, and the laws of the noise."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from accountants.errors import DomainError, nonnegative, positive, probability, 
 from accountants.numerics import down, up
 
 # -----------------------------------------------------------------------------
-# What is known before the data are seen, and what kinds of answer the theorems give.
+# The problem's constants, and the kinds of bounds: upper, lower, and rates without constants.
 #
 # The empirical risk is the sum ``F(w) = f_1(w) + ... + f_n(w)`` over records, minimized over a
 # closed convex set W. Constants are those of one record's loss: it is convex and L-Lipschitz on W,
 # perhaps mu-strongly convex and beta-smooth, so that F has n times as much of each. A *mean* form
-# is
-# the sum's divided by n. The *excess* of w is ``F(w) - min F`` over W; a population excess is
+# is the sum's divided by n. The *excess* of w is ``F(w) - min F`` over W; a population excess is
 # ``n (E f(w; z) - min E f(.; z))`` for records drawn independently from one law.
 
 
@@ -56,17 +55,19 @@ def _smooth(value: float) -> float:
     return value if value == math.inf else positive("Setting.smooth", value)
 
 
-def _above(total: float) -> float:
+def _round_up(total: float) -> float:
+    """Return an upper bound past the rounding of its formula."""
     return up(float(total), ROUNDING)
 
 
-def _below(total: float) -> float:
+def _round_down(total: float) -> float:
+    """Return a lower bound past the rounding of its formula, at least 0."""
     return max(0.0, down(float(total), ROUNDING))
 
 
 @frozen(kw_only=True)
 class Setting:
-    """A convex problem, as it is known before the data are.
+    """The public constants of a convex problem: what is known before the data are read.
 
     Parameters
     ----------
@@ -85,8 +86,8 @@ class Setting:
         beta, of one record's loss; infinite where its gradient is not Lipschitz.
     stationary
         Whether the gradient of F is known to vanish at a minimizer of F on W: true of problems
-        without constraint, and where the minimizer lies inside of W. What uses it is wrong
-        without it: with an active constraint the excess is of first order in the noise.
+        without constraint, and where the minimizer lies inside of W. Bounds that use it
+        are wrong without it: with an active constraint the excess is of first order in the noise.
     linear
         Whether a record's loss depends on w by one number ``<x, w>``, ``|x| <= 1``, with
         ``|f'| <= L`` and ``f'' <= beta`` on all of R^p: a generalised linear model.
@@ -186,7 +187,7 @@ class Upper:
     """
 
     method: str
-    total: float = field(converter=_above)
+    total: float = field(converter=_round_up)
     n: int
     theorem: str
     failure: float | None = None
@@ -212,7 +213,7 @@ class Lower:
     True
     """
 
-    total: float = field(converter=_below)
+    total: float = field(converter=_round_down)
     n: int
     theorem: str
 
@@ -249,7 +250,7 @@ class Rate:
 
 
 # -----------------------------------------------------------------------------
-# The two laws of noise that output and objective perturbation use, and how large they are.
+# The two laws of noise that output and objective perturbation use: moments and quantiles.
 
 
 @frozen
@@ -277,7 +278,7 @@ class Noise:
         p = self.width
         if not self.gaussian:
             return p * self.scale
-        if p > 10_000:  # the logarithms below lose digits, and sqrt p is as good
+        if p > 10_000:  # the logarithms below lose digits; E|z| <= sqrt(E|z|^2), by Jensen
             return math.sqrt(p) * self.scale
         ratio = math.exp(math.lgamma((p + 1) / 2) - math.lgamma(p / 2)) * math.sqrt(2)
         return min(math.sqrt(p), ratio * (1 + 1e-10)) * self.scale
@@ -295,6 +296,7 @@ class Noise:
         """
         failure = positive("failure", probability("failure", failure, below_one=True))
         shape = self.width / 2 if self.gaussian else self.width
+        # an upper quantile: taken at a smaller probability, and moved up past its own rounding
         quantile = float(special.gammainccinv(shape, failure * (1 - 1e-9))) * (1 + 1e-10)
         return math.sqrt(2 * quantile) * self.scale if self.gaussian else quantile * self.scale
 

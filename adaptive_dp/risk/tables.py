@@ -1,8 +1,8 @@
-"""The tables of bounds that the sources print, as rows with numbers.
+"""Tables of bounds by class of losses and by delta, with numbers.
 
 Lowy and Razaviyayn 2021 (arXiv 2102.04704) sort their bounds by class of losses and by delta. The
-formulas here are this room's, with explicit constants, beside rates of the literature that have
-none; every row says which of the two it is.
+formulas here are those of `adaptive_dp.risk`, with explicit constants, beside rates of the
+literature that have none; every row says which of the two it is.
 """
 
 from __future__ import annotations
@@ -84,41 +84,34 @@ def table(
     """
     if not setting.strong > 0 or setting.smooth == math.inf or not setting.stationary:
         raise DomainError("a table needs Setting.strong > 0, a finite smooth and stationary=True")
-    rough = evolve(setting, smooth=math.inf, stationary=False)
-    convex = evolve(rough, strong=0.0)
-    gentle = evolve(setting, strong=0.0)
-    spent = (epsilon, delta)
+    nonsmooth = evolve(setting, smooth=math.inf, stationary=False)
+    convex = evolve(nonsmooth, strong=0.0)
+    smooth = evolve(setting, strong=0.0)
+    methods = (
+        ("strongly convex", output_perturbation, nonsmooth),
+        ("smooth strongly convex", smooth_output_perturbation, setting),
+        ("convex", regularized_output_perturbation, convex),
+        ("smooth convex", smooth_regularized_output_perturbation, smooth),
+    )
     rows = [
-        _row("strongly convex", output_perturbation(rough, *spent, population=population), rough),
-        _row(
-            "smooth strongly convex",
-            smooth_output_perturbation(setting, *spent, population=population),
-            setting,
-        ),
-        _row(
-            "convex", regularized_output_perturbation(convex, *spent, population=population), convex
-        ),
-        _row(
-            "smooth convex",
-            smooth_regularized_output_perturbation(gentle, *spent, population=population),
-            gentle,
-        ),
+        _row(losses, method(known, epsilon, delta, population=population), known)
+        for losses, method, known in methods
     ]
     if not population:
         if delta == 0:
             rows.append(_row("convex", exponential_mechanism(convex, epsilon), convex))
         rows += [
-            _lower("strongly convex", lower_bound(rough, *spent)),
-            _lower("convex", lower_bound(convex, *spent)),
+            _lower("strongly convex", lower_bound(nonsmooth, epsilon, delta)),
+            _lower("convex", lower_bound(convex, epsilon, delta)),
         ]
-    rows += _rates("strongly convex", known_rates(rough, *spent), population)
-    rows += _rates("convex", known_rates(convex, *spent), population)
+    rows += _rates("strongly convex", known_rates(nonsmooth, epsilon, delta), population)
+    rows += _rates("convex", known_rates(convex, epsilon, delta), population)
     return tuple(rows)
 
 
 def _row(losses: str, bound: Upper, setting: Setting) -> Row:
-    trivial = constant(setting)
-    least = min(bound, trivial, key=lambda each: each.total)
+    # never above the bound of a constant, which reads no data
+    least = min(bound, constant(setting), key=lambda candidate: candidate.total)
     return Row(losses, least.method, "upper", least.mean, least.theorem)
 
 

@@ -28,7 +28,14 @@ from attrs import define, field, frozen
 
 from accountants import PrivacyLoss
 from accountants.errors import InapplicableError
-from accountants.filters import BEYOND, Amount, GaussianFilter, Spent, SumFilter, filter_for
+from accountants.filters import (
+    UNPAYABLE,
+    GaussianFilter,
+    SpentSums,
+    SumFilter,
+    UnitTotals,
+    filter_for,
+)
 from accountants.individual import IndividualFilter
 from accountants.numerics import ceiling, down, flooring, shown
 from accountants.odometers import (
@@ -39,12 +46,12 @@ from accountants.odometers import (
     PureOdometer,
     RenyiOdometer,
 )
-from adaptive_dp.graph.compile import Where
+from adaptive_dp.graph.compile import Branch
 from adaptive_dp.graph.errors import DeclarationError, LedgerError
 from adaptive_dp.graph.values import number
 
-Costs = tuple[tuple[Where, PrivacyLoss], ...]
-"""Losses, each with the place (a chain of parts of partitions) whose units it touches."""
+Costs = tuple[tuple[Branch, PrivacyLoss], ...]
+"""Losses, each with the branch (nested parts of partitions) whose units it concerns."""
 
 PartPath = tuple[tuple[str, float], ...]
 """A part of a session: the names and shares of the parts around it and its own, outermost first;
@@ -61,7 +68,7 @@ class Budget:
         In nats.
     delta
         In [0, 1).
-    failures
+    delta_reserve
         The part of delta that is kept for mechanisms whose loss has a delta mass of its own, such
         as tests; they are refused without one.
 
@@ -73,12 +80,12 @@ class Budget:
     Examples
     --------
     >>> Budget(1.0, 1e-6)
-    Budget(epsilon=1.0, delta=1e-06, failures=0.0)
+    Budget(epsilon=1.0, delta=1e-06, delta_reserve=0.0)
     """
 
     epsilon: float = field(converter=number)
     delta: float = field(default=0.0, converter=number)
-    failures: float = field(default=0.0, converter=number)
+    delta_reserve: float = field(default=0.0, converter=number)
 
     def __attrs_post_init__(self) -> None:
         if not (_is_real(self.epsilon) and 0 < self.epsilon < 1e300):
@@ -87,9 +94,10 @@ class Budget:
             )
         if not (_is_real(self.delta) and 0 <= self.delta < 1):
             raise DeclarationError(f"a budget's delta must be in [0, 1), got {self.delta!r}")
-        if not (_is_real(self.failures) and 0 <= self.failures <= self.delta):
+        if not (_is_real(self.delta_reserve) and 0 <= self.delta_reserve <= self.delta):
             raise DeclarationError(
-                f"a budget's failures are a part of its delta {self.delta!r}, got {self.failures!r}"
+                f"a budget's delta_reserve is a part of its delta {self.delta!r}, got "
+                f"{self.delta_reserve!r}"
             )
 
 
@@ -100,12 +108,16 @@ def _is_real(value: Any) -> bool:
 # --- The accounting unit: in what a session counts, and by which theorems ---------------------
 
 _ODOMETERS: dict[str, Callable[[float, float], Odometer]] = {
-    "best": lambda delta, failures: BestOdometer(delta, failures=failures),
-    "basic": lambda delta, failures: PureOdometer(delta),
-    "advanced": lambda delta, failures: ConcentratedOdometer(delta, failures=failures),
-    "concentrated": lambda delta, failures: ConcentratedOdometer(delta, failures=failures),
-    "renyi": lambda delta, failures: RenyiOdometer(delta, failures=failures),
-    "gaussian": lambda delta, failures: GaussianOdometer(delta, failures=failures),
+    "best": lambda delta, delta_reserve: BestOdometer(delta, delta_reserve=delta_reserve),
+    "basic": lambda delta, delta_reserve: PureOdometer(delta),
+    "advanced": lambda delta, delta_reserve: ConcentratedOdometer(
+        delta, delta_reserve=delta_reserve
+    ),
+    "concentrated": lambda delta, delta_reserve: ConcentratedOdometer(
+        delta, delta_reserve=delta_reserve
+    ),
+    "renyi": lambda delta, delta_reserve: RenyiOdometer(delta, delta_reserve=delta_reserve),
+    "gaussian": lambda delta, delta_reserve: GaussianOdometer(delta, delta_reserve=delta_reserve),
 }
 
 FILTER_ACCOUNTANTS = tuple(_ODOMETERS)
@@ -118,7 +130,7 @@ SESSION_ACCOUNTANTS = (*FILTER_ACCOUNTANTS, INDIVIDUAL)
 """What a session's `accountant` may be."""
 
 ODOMETER_SHARE = 0.1
-"""The share of delta, without the failures, that the odometer has; the filter has the rest."""
+"""The share of delta, without the reserve, that the odometer has; the filter has the rest."""
 
 
 @frozen
@@ -173,7 +185,7 @@ class AccountingUnit:
         """Return the epsilon that the filter promises at the budget's delta."""
         return self.filter.guarantee(self.budget.delta).epsilon
 
-    def epsilon(self, sums: Spent, *, within_budget: bool) -> float:
+    def epsilon(self, sums: SpentSums, *, within_budget: bool) -> float:
         """Return the odometer's reading; the whole budget where what is spent is private.
 
         Parameters
@@ -190,13 +202,13 @@ class AccountingUnit:
         # the minimum with the budget is proven only while the filter was kept (see Notes)
         return min(reading, self.budget.epsilon) if within_budget else reading
 
-    def spent(self, sums: Spent) -> Amount:
+    def spent(self, sums: SpentSums) -> UnitTotals:
         """Return a bound of what was spent, rounded up; never above a record's budget."""
         amount = self.filter.spent(sums)
         if self.refuses:
             return amount
         most = map(ceiling, self.filter.budgets())
-        return Amount(tuple(map(min, amount.costs, most)), amount.failure)
+        return UnitTotals(tuple(map(min, amount.costs, most)), amount.delta_floor)
 
 
 def accounting_unit(accountant: str, budget: Budget) -> AccountingUnit:
@@ -214,18 +226,18 @@ def accounting_unit(accountant: str, budget: Budget) -> AccountingUnit:
     accountants.errors.InapplicableError
         If the accountant has no filter theorem, or none at this budget.
     DeclarationError
-        If records are to have budgets of their own, and the budget keeps delta for failures.
+        If records are to have budgets of their own, and the budget has a delta_reserve.
     """
-    failures = budget.failures
+    delta_reserve = budget.delta_reserve
     if accountant != INDIVIDUAL:
         mine, others = delta_shares(accountant, budget)
-        filter_ = filter_for(accountant, budget.epsilon, mine, failures)
+        filter_ = filter_for(accountant, budget.epsilon, mine, delta_reserve)
         return AccountingUnit(
-            budget, filter_, _odometer(accountant, others, failures), filter_.theorem
+            budget, filter_, _odometer(accountant, others, delta_reserve), filter_.theorem
         )
     each = individual_filter(budget)
-    prices, odometer = GaussianFilter(each.mu), _odometer("gaussian", budget.delta, failures)
-    return AccountingUnit(budget, prices, odometer, each.theorem, each)
+    meter, odometer = GaussianFilter(each.mu), _odometer("gaussian", budget.delta, delta_reserve)
+    return AccountingUnit(budget, meter, odometer, each.theorem, each)
 
 
 def individual_filter(budget: Budget) -> IndividualFilter:
@@ -234,37 +246,37 @@ def individual_filter(budget: Budget) -> IndividualFilter:
     Raises
     ------
     DeclarationError, InapplicableError
-        If the budget keeps a part of delta for failures, or has no delta.
+        If the budget has a delta_reserve, or no delta.
     """
-    if budget.failures:
+    if budget.delta_reserve:
         raise DeclarationError(
-            f"the budget keeps {budget.failures!r} of its delta for mechanisms that may fail, "
-            "and no release of accountant='individual' can; leave failures out"
+            f"the budget reserves {budget.delta_reserve!r} of its delta for delta floors, "
+            "and no release of accountant='individual' has one; leave delta_reserve out"
         )
     return IndividualFilter.within(budget.epsilon, budget.delta)
 
 
 def delta_shares(accountant: str, budget: Budget) -> tuple[float, float]:
-    """Return the deltas of the filter and of the odometer, each with the failures in it.
+    """Return the deltas of the filter and of the odometer, each with the reserve in it.
 
-    They sum to delta and the failures. Sums of epsilons need no delta: there the odometer is the
+    They sum to delta and the reserve. Sums of epsilons need no delta: there the odometer is the
     filter's own sum, and both have all of it.
     """
-    delta, failures = Fraction(budget.delta), Fraction(budget.failures)
+    delta, delta_reserve = Fraction(budget.delta), Fraction(budget.delta_reserve)
     # rounded down, as the filter's share below: together they never exceed delta
-    others = flooring(failures + (delta - failures) * Fraction(ODOMETER_SHARE))
+    others = flooring(delta_reserve + (delta - delta_reserve) * Fraction(ODOMETER_SHARE))
     if accountant == "basic":
         return budget.delta, budget.delta
-    if not budget.failures < others:  # nothing is left to share
-        return budget.delta, budget.failures
-    return flooring(delta + failures - Fraction(others)), others
+    if not budget.delta_reserve < others:  # nothing is left to share
+        return budget.delta, budget.delta_reserve
+    return flooring(delta + delta_reserve - Fraction(others)), others
 
 
-def _odometer(accountant: str, delta: float, failures: float) -> Odometer:
+def _odometer(accountant: str, delta: float, delta_reserve: float) -> Odometer:
     """Return the odometer of an accountant; at delta 0 epsilons add up."""
-    if delta <= failures:
+    if delta <= delta_reserve:
         return PureOdometer(delta)
-    return _ODOMETERS[accountant](delta, failures)
+    return _ODOMETERS[accountant](delta, delta_reserve)
 
 
 # --- Sums of costs, in every world ------------------------------------------------------------
@@ -299,11 +311,11 @@ class WorldSums(Generic[Meter]):
         self.meter = meter
         self._root = _Place(meter.start())
 
-    def maximum(self) -> Spent:
+    def maximum(self) -> SpentSums:
         """Return the largest sums of any world, in each accounting unit by itself."""
         return self._root.below()
 
-    def maximum_at(self, place: Where) -> Spent:
+    def maximum_at(self, place: Branch) -> SpentSums:
         """Return the largest sums of the worlds that a place lies in."""
         total, here = self.meter.start(), self._root
         for step in place:
@@ -325,7 +337,7 @@ class WorldSums(Generic[Meter]):
         """
         self.maximum_after(costs, self.meter if isinstance(self.meter, SumFilter) else None)
 
-    def maximum_after(self, costs: Costs, limit: SumFilter | None = None) -> Spent:
+    def maximum_after(self, costs: Costs, limit: SumFilter | None = None) -> SpentSums:
         """Return what `maximum` would be after costs; refuse what does not fit into ``limit``."""
         before = [(place, self._own(place)) for place, _ in costs]
         try:
@@ -345,10 +357,10 @@ class WorldSums(Generic[Meter]):
         """Pay costs; whether they fit was asked before."""
         zero = self.meter.start()
         for place, loss in costs:
-            cost = zero.add(self.meter.prices(loss), loss.failure(), 1)
+            cost = zero.add(self.meter.costs(loss), loss.delta_floor(), 1)
             self._set(place, _plus(self._own(place), cost))
 
-    def _own(self, place: Where) -> Spent:
+    def _own(self, place: Branch) -> SpentSums:
         here = self._root
         for step in place:
             if step not in here.parts:
@@ -356,7 +368,7 @@ class WorldSums(Generic[Meter]):
             here = here.parts[step]
         return here.own
 
-    def _set(self, place: Where, own: Spent) -> None:
+    def _set(self, place: Branch, own: SpentSums) -> None:
         way, here = [self._root], self._root
         for step in place:
             here = here.parts.setdefault(step, _Place(self.meter.start()))
@@ -377,12 +389,12 @@ class _Place:
 
     __slots__ = ("maxima", "own", "parts")
 
-    def __init__(self, zero: Spent) -> None:
+    def __init__(self, zero: SpentSums) -> None:
         self.own = zero
         self.parts: dict[tuple[str, int], _Place] = {}
-        self.maxima: dict[str, Spent] = {}
+        self.maxima: dict[str, SpentSums] = {}
 
-    def below(self, without: str = "") -> Spent:
+    def below(self, without: str = "") -> SpentSums:
         """Return the most that a unit here can have lost, in every partition but one."""
         total = self.own
         for partition, largest in self.maxima.items():
@@ -391,20 +403,22 @@ class _Place:
         return total
 
 
-def _plus(a: Spent, b: Spent) -> Spent:
-    return Spent(tuple(x + y for x, y in zip(a.sums, b.sums, strict=True)), a.failure + b.failure)
+def _plus(a: SpentSums, b: SpentSums) -> SpentSums:
+    return SpentSums(
+        tuple(x + y for x, y in zip(a.sums, b.sums, strict=True)), a.delta_floor + b.delta_floor
+    )
 
 
-def _maximum(every: list[Spent]) -> Spent:
+def _maximum(every: list[SpentSums]) -> SpentSums:
     sums = zip(*(spent.sums for spent in every), strict=True)
     largest: tuple[Fraction, ...] = tuple(max(column) for column in sums)
-    return Spent(largest, max(spent.failure for spent in every))
+    return SpentSums(largest, max(spent.delta_floor for spent in every))
 
 
-def difference(after: Spent, before: Spent) -> Spent:
+def difference(after: SpentSums, before: SpentSums) -> SpentSums:
     """Return by how much sums grew."""
     sums = (b - a for a, b in zip(before.sums, after.sums, strict=True))
-    return Spent(tuple(sums), after.failure - before.failure)
+    return SpentSums(tuple(sums), after.delta_floor - before.delta_floor)
 
 
 # --- Totals of a session and of its parts -----------------------------------------------------
@@ -439,15 +453,15 @@ class Totals:
         """Pay costs."""
         for cost in costs:
             self.filter_sums.add((cost,))
-            holds = self.unit.filter.holds(self.filter_sums.maximum_at(cost[0]))
+            holds = self.unit.filter.within_budget(self.filter_sums.maximum_at(cost[0]))
             self.within_budget = self.within_budget and holds
         self.odometer_sums.add(costs)
 
-    def spent(self) -> Amount:
+    def spent(self) -> UnitTotals:
         """Return what was spent, rounded up."""
         return self.unit.spent(self.filter_sums.maximum())
 
-    def remaining(self) -> Amount:
+    def remaining(self) -> UnitTotals:
         """Return what remains, rounded down."""
         return self.unit.filter.remaining(self.filter_sums.maximum())
 
@@ -466,21 +480,22 @@ class Totals:
         return flooring(max(Fraction(), 1 - share))
 
 
-def spent_share(limit: SumFilter, spent: Spent) -> Fraction:
+def spent_share(limit: SumFilter, spent: SpentSums) -> Fraction:
     """Return the share of a filter's budget that is spent, exact; above 1 where it is passed.
 
-    Where a filter needs one of its sums to stay within its budget, the share of the smallest; where
+    Branch a filter needs one of its sums to stay within its budget, the share of the smallest;
+    where
     it needs all, of the largest. A sum whose budget is 0 counts as wholly spent by anything.
     Failures have a budget of their own, and limit as well: where more of it is spent, that share
-    counts, though steps that cannot fail may still fit.
+    counts, though steps without a delta floor may still fit.
     """
     pairs = zip(spent.sums, limit.budgets(), strict=True)
-    shares = [s / b if b > 0 else Fraction(1) if s <= b else BEYOND for s, b in pairs]
-    most = max(shares) if limit.every else min(shares)
-    failures = Fraction(limit.failures)
-    if failures > 0:
-        return max(most, spent.failure / failures)
-    return most if spent.failure == 0 else BEYOND
+    shares = [s / b if b > 0 else Fraction(1) if s <= b else UNPAYABLE for s, b in pairs]
+    most = max(shares) if limit.needs_every_unit else min(shares)
+    delta_reserve = Fraction(limit.delta_reserve)
+    if delta_reserve > 0:
+        return max(most, spent.delta_floor / delta_reserve)
+    return most if spent.delta_floor == 0 else UNPAYABLE
 
 
 class Account:
@@ -596,7 +611,7 @@ class Account:
 
     def _limit(self, name: str, share: float) -> None:
         """Give a part in which nothing was spent its limits."""
-        limits = [self.budget.epsilon, self.budget.delta, self.budget.failures]
+        limits = [self.budget.epsilon, self.budget.delta, self.budget.delta_reserve]
         if share != 1:
             limits = [max(0.0, down(share * limit, 4)) for limit in limits]
         totals = Totals.of(accounting_unit(self.accountant, Budget(*limits)))
@@ -659,8 +674,8 @@ class Forecast:
 
     fits: bool
     known: bool
-    cost: Amount
-    remaining: Amount
+    cost: UnitTotals
+    remaining: UnitTotals
     epsilon: float
     refusal: str = ""
 
@@ -694,25 +709,27 @@ def check_price(costs: Costs, account: Account) -> None:
             f"{loss!r} has no finite price under the accountant {account.accountant!r}, so that no "
             f"budget could pay it; {cure}"
         )
-    failing = [loss for _, loss in costs if loss.failure()]
-    if failing and not limit.failures:
+    floored = [loss for _, loss in costs if loss.delta_floor()]
+    if floored and not limit.delta_reserve:
         raise InapplicableError(
-            f"{failing[0]!r} may fail, and the budget keeps no part of its delta for that; open "
-            f"the session with Budget({budget.epsilon!r}, {budget.delta!r}, failures=...)"
+            f"{floored[0]!r} has a delta floor, and the budget reserves no delta for that; open "
+            f"the session with Budget({budget.epsilon!r}, {budget.delta!r}, delta_reserve=...)"
         )
 
 
 def _has_price(limit: SumFilter, loss: PrivacyLoss) -> bool:
     try:
-        finite = [price < BEYOND for price in limit.prices(loss)]
+        finite = [cost < UNPAYABLE for cost in limit.costs(loss)]
     except InapplicableError:
         return False
-    return all(finite) if limit.every else any(finite)
+    return all(finite) if limit.needs_every_unit else any(finite)
 
 
 def _is_affordable(name: str, budget: Budget, loss: PrivacyLoss) -> bool:
     try:
-        return _has_price(filter_for(name, budget.epsilon, budget.delta, budget.failures), loss)
+        return _has_price(
+            filter_for(name, budget.epsilon, budget.delta, budget.delta_reserve), loss
+        )
     except InapplicableError:
         return False
 
@@ -726,7 +743,7 @@ class Reading:
     step
         Its name, or ``step k``.
     share
-        Of the filter's budget, in the accounting unit that limits or of what is kept for failures,
+        Of the filter's budget, in the accounting unit that limits or of the delta_reserve,
         rounded up; above 1 where a ledger has passed it.
     epsilon
         What the odometer reads at the budget's delta, in nats; never above the budget's.

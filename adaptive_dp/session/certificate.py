@@ -9,7 +9,7 @@ from attrs import evolve
 
 from accountants import ACCOUNTANTS, AccountingError
 from accountants.errors import InapplicableError
-from accountants.filters import Amount
+from accountants.filters import UnitTotals
 from adaptive_dp.graph.certificate import Certificate, Claim, LedgerRow, OdometerRow, SessionRow
 from adaptive_dp.graph.certify import certificate
 from adaptive_dp.graph.document import load
@@ -28,7 +28,7 @@ from adaptive_dp.session.budget import (
     accounting_unit,
     readings,
 )
-from adaptive_dp.session.individual import individual_charges
+from adaptive_dp.session.individual import individual_releases
 from adaptive_dp.session.plans import costs_for, is_paid, required_nodes
 
 # -----------------------------------------------------------------------------
@@ -89,7 +89,7 @@ def steps_of(certificate: Certificate, plan: Pipeline) -> list[tuple[str, float]
     session = _of_a_session(certificate)
     if certificate.fingerprint != plan.fingerprint:
         raise DeclarationError("the certificate is of another plan")
-    budget = Budget(certificate.epsilon, certificate.delta, session.failures)
+    budget = Budget(certificate.epsilon, certificate.delta, session.delta_reserve)
     steps = ((name, costs, ()) for name, _, costs in paid_by_step(plan, session.steps))
     return [(r.step, r.epsilon) for r in readings(budget, certificate.accountant, steps)]
 
@@ -144,8 +144,8 @@ def certificate_of(
     budget: Budget,
     accountant: str,
     *,
-    spent: Amount,
-    remaining: Amount,
+    spent: UnitTotals,
+    remaining: UnitTotals,
     epsilon: float,
     head: str,
     entries: int,
@@ -187,19 +187,19 @@ def _row(
     steps: Sequence[str],
     budget: Budget,
     unit: AccountingUnit,
-    spent: Amount,
-    remaining: Amount,
+    spent: UnitTotals,
+    remaining: UnitTotals,
     epsilon: float,
     ledger: LedgerRow,
 ) -> SessionRow:
     return SessionRow(
-        failures=float(budget.failures),
+        delta_reserve=float(budget.delta_reserve),
         theorem=unit.theorem,
         steps=tuple(steps),
-        currencies=tuple(unit.filter.units()),
+        accounting_units=tuple(unit.filter.units()),
         spent=tuple(map(float, spent.costs)),
         remaining=tuple(map(float, remaining.costs)),
-        failed=float(spent.failure),
+        delta_floor=float(spent.delta_floor),
         odometer=OdometerRow(float(epsilon), unit.reading_theorem),
         ledger=ledger,
     )
@@ -304,7 +304,7 @@ def _replayed(
     accountant = claimed.accountant
     if accountant not in SESSION_ACCOUNTANTS:
         return again, [f"the accountant of the claim, {accountant!r}, has no filter"]
-    budget = Budget(claimed.epsilon, claimed.delta, session.failures)
+    budget = Budget(claimed.epsilon, claimed.delta, session.delta_reserve)
     unit = accounting_unit(accountant, budget)
     sums = Totals.of(unit)
     for name, nodes, costs in paid_by_step(plan, session.steps):
@@ -313,7 +313,7 @@ def _replayed(
             if unit.individual is None:
                 sums.filter_sums.check(costs)
             else:
-                individual_charges(plan.structure, nodes, {}, unit.individual)
+                individual_releases(plan.structure, nodes, {}, unit.individual)
         except InapplicableError as error:
             return again, [f"{name!r} is no step of this accountant: {error}"]
         except AccountingError:

@@ -66,7 +66,7 @@ def open_entry(account: Account, others: Sequence[Entry]) -> Entry | None:
     mine: Entry = {
         "kind": "open",
         "format": FORMAT,
-        "budget": [budget.epsilon, budget.delta, budget.failures],
+        "budget": [budget.epsilon, budget.delta, budget.delta_reserve],
         "accountant": account.accountant,
         "theorem": account.unit.theorem,
     }
@@ -76,7 +76,7 @@ def open_entry(account: Account, others: Sequence[Entry]) -> Entry | None:
     theirs = {key: others[0].get(key) for key in mine}
     if theirs != mine:
         raise unusable(
-            f"it was opened with budget {theirs['budget']} (epsilon, delta, failures) and the "
+            f"it was opened with budget {theirs['budget']} (epsilon, delta, delta_reserve) and the "
             f"accountant {theirs['accountant']!r}; open the session with the same"
         )
     return None

@@ -21,12 +21,22 @@ from accountants import Secret
 from accountants.errors import BudgetError, InapplicableError
 from accountants.individual import IndividualFilter, IndividualState
 from accountants.numerics import Array
-from adaptive_dp.graph.compile import Charge, releases
+from adaptive_dp.graph.compile import ReleasePath, releases
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import SourceOperation
 from adaptive_dp.graph.loops import Loop
 from adaptive_dp.graph.nodes import Node, Structure
-from adaptive_dp.graph.run import POSSIBLE, Price, Run, Units, guarded, norms, price, release, units
+from adaptive_dp.graph.run import (
+    SUPPORTED,
+    Run,
+    UnitCost,
+    Units,
+    norms,
+    release,
+    run_guarded,
+    unit_cost,
+    units,
+)
 from adaptive_dp.session.entries import Entry, unusable
 from adaptive_dp.session.plans import Declarations, LedgerPlans, SessionDigests, declarations
 from adaptive_dp.session.replay import DataCache
@@ -90,17 +100,17 @@ class IndividualBudgets:
         if not self._entries or entry["number"] > self._entries[-1]["number"]:
             self._entries.append(entry)
 
-    def charges(
+    def paths(
         self, structure: Structure, new: Collection[Node], earlier: Declarations
-    ) -> list[Charge]:
-        """Return the charges of a step, or refuse one that has no price for each record.
+    ) -> list[ReleasePath]:
+        """Return the releases of a step, or refuse one that has no price for each record.
 
         Raises
         ------
         InapplicableError, DeclarationError, BudgetError
-            As `individual_charges`, by what is public alone.
+            As `individual_releases`, by what is public alone.
         """
-        return individual_charges(structure, new, earlier, self.filter)
+        return individual_releases(structure, new, earlier, self.filter)
 
     def check_data(self, structure: Structure) -> None:
         """Refuse data whose single units cannot be left out, before anything is paid."""
@@ -113,13 +123,13 @@ class IndividualBudgets:
     def compute(
         self,
         run: Run,
-        charges: Sequence[Charge],
+        paths: Sequence[ReleasePath],
         required: Collection[str],
         number: int,
     ) -> None:
         """Compute a step that was paid for by an entry, each release over those who take part."""
-        active = self._replay(number, run.structure) if charges else {}
-        by_name = {charge.node.name: charge for charge in charges}
+        active = self._replay(number, run.structure) if paths else {}
+        by_name = {path.node.name: path for path in paths}
         for node in run.structure:
             if node.name not in required or node.loops or node.handle.visibility == "private":
                 continue
@@ -174,26 +184,26 @@ class IndividualBudgets:
 
     def _pay(self, structure: Structure, digests: Sequence[str]) -> Active:
         """Let each record pay an entry's releases, one after the other, or stay out."""
-        charges = {c.node.digest: c for c in releases(structure)}
+        paths = {c.node.digest: c for c in releases(structure)}
         before = self._state or self._start(structure)
         state, active = before.spent, Active()
         for digest in digests:
-            charge = charges.get(digest)
-            if charge is None or charge.chain[0].digest != before.source:
+            path = paths.get(digest)
+            if path is None or path.steps[0].digest != before.source:
                 raise unusable("a step was paid for that is not in its plan, or read other data")
-            asked = price(charge)
-            moved = norms(structure, charge, before.rows, before.units)
-            state, active[digest] = guarded(
-                charge.node.name, partial(self._pay_or_leave, state, moved, asked, before.units)
+            cost = unit_cost(path)
+            moved = norms(structure, path, before.rows, before.units)
+            state, active[digest] = run_guarded(
+                path.node.name, partial(self._pay_or_leave, state, moved, cost, before.units)
             )
         self._state = evolve(before, spends=before.spends + 1, spent=state)
         return active
 
     def _pay_or_leave(
-        self, state: IndividualState, moved: Secret[Array], asked: Price, everyone: Secret[Units]
+        self, state: IndividualState, moved: Secret[Array], cost: UnitCost, everyone: Secret[Units]
     ) -> tuple[IndividualState, Secret[Units]]:
         """Let each unit pay, before the release, what its own contribution can move it by."""
-        costs = self.filter.gaussian(moved, asked.sigma, asked.rounding)
+        costs = self.filter.gaussian(moved, cost.sigma, cost.rounding)
         state, takes_part = self.filter.spend(state, costs)
         return state, Secret(everyone.reveal()[takes_part.reveal()])
 
@@ -210,10 +220,10 @@ class IndividualBudgets:
         return run.secrets[source.name]
 
 
-def individual_charges(
+def individual_releases(
     structure: Structure, new: Iterable[Node], earlier: Declarations, limit: IndividualFilter
-) -> list[Charge]:
-    """Return the charges of nodes that are paid for, or refuse those without a price per record.
+) -> list[ReleasePath]:
+    """Return the releases among nodes with their paths, or refuse those without a price per record.
 
     Parameters
     ----------
@@ -234,12 +244,12 @@ def individual_charges(
     BudgetError
         If no record could ever pay a release, of all that may contribute to it.
     """
-    asked = {node.name for node in new}
-    if any(isinstance(structure.nodes[name].handle.operation, Loop) for name in asked):
-        raise InapplicableError(f"a loop has no price for each record by itself: {POSSIBLE}")
-    charges = [c for c in releases(structure) if c.node.name in asked]
-    for charge in charges:
-        _check_affordable(charge, limit.mu)
+    names = {node.name for node in new}
+    if any(isinstance(structure.nodes[name].handle.operation, Loop) for name in names):
+        raise InapplicableError(f"a loop has no price for each record by itself: {SUPPORTED}")
+    paths = [c for c in releases(structure) if c.node.name in names]
+    for path in paths:
+        _check_affordable(path, limit.mu)
     every: Mapping[str, tuple[str, str]] = {**declarations(structure), **earlier}
     private = sorted(name for name, (_, neighbors) in every.items() if neighbors != "public")
     if len(private) > 1:
@@ -248,16 +258,16 @@ def individual_charges(
             "record of the one belongs to which of the other is not known; use "
             "accountant='gaussian'"
         )
-    return charges
+    return paths
 
 
-def _check_affordable(charge: Charge, mu: float) -> None:
-    asked = price(charge)
-    least = asked.least / asked.sigma
+def _check_affordable(path: ReleasePath, mu: float) -> None:
+    cost = unit_cost(path)
+    least = cost.least / cost.sigma
     if least > mu:
-        enough = asked.least / mu if mu else math.inf
+        enough = cost.least / mu if mu else math.inf
         raise BudgetError(
-            f"{charge.node.name!r}: whoever contributes moves it by at least {asked.least:g}, "
-            f"{least:.4g} sigma, and each record has {mu:.4g} at most: nobody could take part; "
+            f"{path.node.name!r}: whoever contributes moves it by at least {cost.least:g}, "
+            f"{least:.4g} sigma, and each record has {mu:.4g} at most: no record could take part; "
             f"sigma must be at least {enough:.4g}"
         )

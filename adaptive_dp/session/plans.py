@@ -11,8 +11,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from adaptive_dp.graph.codec import excerpt, to_document
-from adaptive_dp.graph.compile import places, releases
+from adaptive_dp.graph.compile import branch_losses, releases
 from adaptive_dp.graph.document import loaded
 from adaptive_dp.graph.errors import DeclarationError, DocumentError, NeighborError, PlanError
 from adaptive_dp.graph.handles import (
@@ -23,11 +22,11 @@ from adaptive_dp.graph.handles import (
     SourceOperation,
 )
 from adaptive_dp.graph.loops import Loop, ancestors, rewritten, upward
-from adaptive_dp.graph.nodes import Node, Structure, described, digest
+from adaptive_dp.graph.nodes import Node, Structure, describe, digest, excerpt
 from adaptive_dp.graph.operation import Operation
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.registry import Function, is_own, permitted
-from adaptive_dp.graph.registry import described as function_document
+from adaptive_dp.graph.registry import fingerprint as function_document
 from adaptive_dp.session.budget import Costs
 
 # --- What a step computes, and which part of it is paid for ------------------------------------
@@ -64,10 +63,10 @@ def required_nodes(structure: Structure, end: Node, available: Iterable[str]) ->
 
 
 def costs_for(structure: Structure, new: Iterable[Node]) -> Costs:
-    """Return what making some releases and loops costs, place by place."""
+    """Return what making some releases and loops costs, branch by branch."""
     names = {node.name for node in new}
-    charges = [c for c in releases(structure) if names & {c.node.name, *c.node.loops[:1]}]
-    return tuple(places(charges))
+    paths = [c for c in releases(structure) if names & {c.node.name, *c.node.loops[:1]}]
+    return tuple(branch_losses(paths))
 
 
 def paid_nodes(structure: Structure, digests: Sequence[str]) -> list[Node]:
@@ -95,7 +94,7 @@ def declarations(structure: Structure) -> dict[str, tuple[str, str]]:
         operation = node.handle.operation
         if isinstance(operation, SourceOperation | PublicSource):
             kind = operation.neighbors if isinstance(operation, SourceOperation) else "public"
-            new = {operation.name: (digest(described(operation)), kind)}
+            new = {operation.name: (digest(describe(operation)), kind)}
             check_declarations(new, declared)
             declared |= new
     return declared
@@ -215,12 +214,12 @@ def plan_fields(plan: Pipeline, offered: Collection[str]) -> dict[str, Any]:
     """
     structure = plan.structure
     if _has_twins(structure):
-        return {"plan": to_document(plan), "reads": {}, "offers": {}}
+        return {"plan": plan.to_document(), "reads": {}, "offers": {}}
     named = {n.name: n.digest for n in structure if _is_written_once(n)}
     held = {name for name, digest in named.items() if digest in offered}
     ((_, end),) = plan.outputs
     own = required_nodes(structure, structure.of(end), held)
-    document, reads = excerpt(plan, structure.nodes.keys() - own)
+    document, reads = excerpt(structure, plan.outputs, plan.delta, structure.nodes.keys() - own)
     offers = {name: digest for name, digest in named.items() if name in own}
     return {"plan": document, "reads": reads, "offers": offers}
 
@@ -240,7 +239,7 @@ def _has_twins(structure: Structure) -> bool:
             if isinstance(operation, Loop):
                 reads.append(operation.result)
             above = tuple(structure.of(handle).digest for handle in reads)
-            key = (digest(described(operation)), above, len(node.loops))
+            key = (digest(describe(operation)), above, len(node.loops))
             if key in seen:
                 return True
             seen.add(key)
@@ -273,8 +272,7 @@ class LedgerPlans:
         for name, node_digest in reads.items():
             if node_digest not in self._handles:
                 raise DocumentError(
-                    f"its plan reads {name!r}, which no entry before it offers (digest "
-                    f"{node_digest})"
+                    f"its plan reads {name!r}, which no earlier entry offers (digest {node_digest})"
                 )
             given[name] = self._handles[node_digest]
         plan, handles = loaded(entry["plan"], self._modules, given)
@@ -284,8 +282,7 @@ class LedgerPlans:
             # a rank among twins is another where the twins are left out
             if id(handle) not in structure.by_handle or structure.of(handle).digest != node_digest:
                 raise DocumentError(
-                    f"its plan says that it reads {name!r} of the digest {node_digest!r}, and does "
-                    "not"
+                    f"its plan claims to read {name!r} of digest {node_digest!r}, and does not"
                 )
         self._keep(entry, structure, handles)
         return plan

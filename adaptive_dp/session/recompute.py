@@ -26,7 +26,7 @@ from attrs import field, frozen
 
 from accountants import AccountingError
 from accountants.document import loads
-from accountants.filters import Amount, Spent
+from accountants.filters import SpentSums, UnitTotals
 from accountants.individual import IndividualFilter
 from adaptive_dp.graph.errors import DocumentError, LedgerError, PlanError
 from adaptive_dp.graph.nodes import Node, Structure
@@ -42,7 +42,7 @@ from adaptive_dp.session.entries import (
     in_edition,
     part_in,
 )
-from adaptive_dp.session.individual import individual_charges
+from adaptive_dp.session.individual import individual_releases
 from adaptive_dp.session.plans import (
     LedgerPlans,
     check_declarations,
@@ -128,8 +128,8 @@ class Recomputed:
     theorem: str = ""
     epsilon: float = 0.0
     left: float = 1.0
-    spent: Amount | None = None
-    remaining: Amount | None = None
+    spent: UnitTotals | None = None
+    remaining: UnitTotals | None = None
     running: dict[int, tuple[float, float]] = field(factory=dict)
     released: frozenset[int] = frozenset()
     parts: dict[str, PartFound] = field(factory=dict)
@@ -330,7 +330,7 @@ class _Audit:
         if entry["edition"] != self.edition:
             reasons.append(f"its edition is not that of the spends before it, {self.edition!r}")
         try:
-            individual_charges(structure, new, self.declared, keeps)
+            individual_releases(structure, new, self.declared, keeps)
         except (PlanError, AccountingError) as error:
             reasons.append(str(error))
         return reasons
@@ -362,17 +362,17 @@ class _Audit:
             reasons.append("it claims costs at places that its plan does not touch")
         return reasons
 
-    def _sums(self, costs: Costs) -> dict[Any, Spent]:
-        zero, totals = self.filter.start(), dict[Any, Spent]()
+    def _sums(self, costs: Costs) -> dict[Any, SpentSums]:
+        zero, totals = self.filter.start(), dict[Any, SpentSums]()
         for place, loss in costs:
             before = totals.get(place, zero)
-            totals[place] = before.add(self.filter.prices(loss), loss.failure(), 1)
+            totals[place] = before.add(self.filter.costs(loss), loss.delta_floor(), 1)
         return totals
 
 
-def _covers(above: Spent, below: Spent) -> bool:
+def _covers(above: SpentSums, below: SpentSums) -> bool:
     # exact rationals, with room for the rounding of other versions of NumPy and SciPy
-    pairs = zip((*above.sums, above.failure), (*below.sums, below.failure), strict=True)
+    pairs = zip((*above.sums, above.delta_floor), (*below.sums, below.delta_floor), strict=True)
     return all(a * (1 + Fraction(TOLERANCE)) >= b for a, b in pairs)
 
 

@@ -25,16 +25,16 @@ from attrs import evolve, frozen
 
 from accountants import Secret
 from accountants.errors import BudgetError
-from accountants.filters import Amount
+from accountants.filters import UnitTotals
 from accountants.numerics import Array, ceiling, shown
 from adaptive_dp.graph.certificate import Certificate, table
-from adaptive_dp.graph.compile import Charge
+from adaptive_dp.graph.compile import ReleasePath
 from adaptive_dp.graph.errors import DeclarationError, PlanError
 from adaptive_dp.graph.handles import Handle, PublicSource, Release, Released
 from adaptive_dp.graph.loops import Loop
 from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.graph.run import Run, rehearsed
+from adaptive_dp.graph.run import Run, rehearse
 from adaptive_dp.graph.values import fresh, whole
 from adaptive_dp.graph.values import number as numeric
 from adaptive_dp.session.budget import (
@@ -141,7 +141,7 @@ class _Step:
         What was asked for.
     run
         The values so far.
-    charges
+    paths
         What each record pays, where records have budgets.
     number
         Of its spend in the ledger; 0 for a step that pays for nothing.
@@ -149,7 +149,7 @@ class _Step:
 
     request: _Request
     run: Run
-    charges: Sequence[Charge] = ()
+    paths: Sequence[ReleasePath] = ()
     number: int = 0
 
     def compute(self) -> None:
@@ -382,7 +382,7 @@ class Session:
                 # 2. Price, and prepare. What can fail for public reasons fails here, before
                 #    anything is paid: a loss without a price, a function that cannot be imported,
                 #    a data set that is missing.
-                costs, charges = self._price(request)
+                costs, paths = self._price(request)
                 run = self._prepare(request)
                 # 3. Spend. When `_spend` returns, the cost is on the ledger's disk. From here to
                 #    the end of 5. a crash wastes what was paid: no value has left.
@@ -391,7 +391,7 @@ class Session:
                     number = self._spend(request, costs, name)
                     run.round = (number,)  # of a simulation: each spend draws noise of its own
                     self._own[number] = request
-                step = _Step(request, run, charges, number)
+                step = _Step(request, run, paths, number)
             # 4. Compute, noise included. 5. Record: the values go into the ledger, where this and
             #    other sessions find them when they ask for the same.
             recorded = False
@@ -434,7 +434,7 @@ class Session:
         new = [n for n in structure if n.name in required and is_paid(n)]
         return _Request(handle, plan, end, digests, available, required, new, part, again)
 
-    def _price(self, request: _Request) -> tuple[Costs, Sequence[Charge]]:
+    def _price(self, request: _Request) -> tuple[Costs, Sequence[ReleasePath]]:
         """Return what a step costs, and what each record pays if records have budgets.
 
         Raises
@@ -443,21 +443,21 @@ class Session:
             If there is no price. Whether it fits is asked in `_spend`, where no other can come
             between the answer and the spend.
         """
-        charges = self._record_charges(request)
+        paths = self._record_paths(request)
         costs = costs_for(request.structure, request.new)
         check_price(costs, self._account)
-        return costs, charges
+        return costs, paths
 
-    def _record_charges(self, request: _Request) -> Sequence[Charge]:
+    def _record_paths(self, request: _Request) -> Sequence[ReleasePath]:
         """Refuse a step that has no price for each record, where records have budgets."""
         if self._individuals is None:
             return ()
-        return self._individuals.charges(request.structure, request.new, self._declared)
+        return self._individuals.paths(request.structure, request.new, self._declared)
 
     def _prepare(self, request: _Request) -> Run:
         """Return a run that has all that the step reads; nothing is computed yet."""
         structure = request.structure
-        rehearsed(structure)
+        rehearse(structure)
         run = Run(structure, self._seed)
         for name in request.available:
             run.opened[name] = self._released.value(structure.nodes[name], request.digests[name])
@@ -476,7 +476,7 @@ class Session:
             # which rolls the transaction back; what others spent stays taken in.
             self._read(others)
             check_declarations(declarations(request.structure), self._declared)
-            self._record_charges(request)
+            self._record_paths(request)
             self._account.check(placed, request.part)
             # `_offered` is read here too: what others have offered meanwhile is not offered twice
             return spend_entry(
@@ -500,7 +500,7 @@ class Session:
         request = step.request
         with self._kept(request, step.run):
             if self._individuals is not None and request.new:
-                self._individuals.compute(step.run, step.charges, request.required, step.number)
+                self._individuals.compute(step.run, step.paths, request.required, step.number)
             else:
                 step.compute()
 
@@ -603,7 +603,7 @@ class Session:
             sums = totals.filter_sums
             before = sums.maximum()
             try:
-                self._record_charges(request)
+                self._record_paths(request)
                 self._account.check(costs, part)
             except BudgetError as error:
                 cost = sums.meter.spent(difference(sums.maximum_after(costs), before))
@@ -657,7 +657,7 @@ class Session:
     # --- What was spent, and what remains ------------------------------------------------------
 
     @property
-    def remaining(self) -> Amount:
+    def remaining(self) -> UnitTotals:
         """What remains in each of the filter's accounting units, rounded down.
 
         With ``accountant="individual"``, what every record has left at least, by what is declared:
@@ -666,7 +666,7 @@ class Session:
         return self._of_totals((), Totals.remaining)
 
     @property
-    def spent(self) -> Amount:
+    def spent(self) -> UnitTotals:
         """What is spent in each of the filter's accounting units, rounded up.
 
         With ``accountant="individual"``, what no record has spent more than, by what is declared.
@@ -872,7 +872,7 @@ class Part:
     """A sub-session: spends of the session's budget, and at most a share of it.
 
     `Session.part` makes one. All that is released through it together keeps the share of epsilon,
-    delta and failures, by a filter of its own, under the session's filter. What was released
+    delta and delta_reserve, by a filter of its own, under the session's filter. What was released
     anywhere in the session is known here as well, at no cost.
 
     The first spend in a part settles its share, for all sessions of the ledger: a session that
@@ -916,12 +916,12 @@ class Part:
         return self._session._part(name, share, self._path)
 
     @property
-    def remaining(self) -> Amount:
+    def remaining(self) -> UnitTotals:
         """What remains of the share, rounded down; the session may have less left."""
         return self._session._of_totals(self._path, Totals.remaining)
 
     @property
-    def spent(self) -> Amount:
+    def spent(self) -> UnitTotals:
         """What was spent through this part, rounded up."""
         return self._session._of_totals(self._path, Totals.spent)
 
@@ -950,7 +950,7 @@ def state_text(account: Account, steps: int, seed: int | None, *, closed: bool) 
     lines = [
         f"{kind}: {steps} step{'s' * (steps != 1)}{', closed' * closed}",
         f"budget   epsilon {budget.epsilon:g} at delta {budget.delta:g}"
-        + (f", {budget.failures:g} of it for failures" if budget.failures else "")
+        + (f", {budget.delta_reserve:g} of it for delta floors" if budget.delta_reserve else "")
         + f", kept by the filter {account.accountant!r}",
         f"spent    epsilon {shown(totals.epsilon(), upward=True)}, wherever you stop",
     ]
@@ -970,11 +970,11 @@ def state_text(account: Account, steps: int, seed: int | None, *, closed: bool) 
         for unit, most, cost, over in sums
         if most >= 0
     ]
-    how = "each must last" if limit.every else "a step fits while one lasts"
+    how = "each must last" if limit.needs_every_unit else "a step fits while one lasts"
     if len(rows) > 1:
         lines.append(f"         of {len(rows)} sums, {how}")
-    if limit.failures:
-        over = "passed" if rest.failure < 0 else shown(rest.failure, upward=False)
-        most = shown(limit.failures, upward=False)
-        rows.append(["failures", shown(spent.failure, upward=True), over, most])
+    if limit.delta_reserve:
+        over = "passed" if rest.delta_floor < 0 else shown(rest.delta_floor, upward=False)
+        most = shown(limit.delta_reserve, upward=False)
+        rows.append(["delta floor", shown(spent.delta_floor, upward=True), over, most])
     return "\n".join([*lines, "", table(["sum", "spent", "left", "of"], rows)])

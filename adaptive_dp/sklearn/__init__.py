@@ -29,5 +29,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """Return what is public, for tab completion: not the files that it lies in."""
+    """Return the public names, for tab completion, without the modules that define them."""
     return __all__

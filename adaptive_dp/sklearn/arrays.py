@@ -1,4 +1,4 @@
-"""Arrays as scikit-learn hands them over, and public bounds of features."""
+"""Arrays from scikit-learn, read without leaking rows, and public bounds of features."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from adaptive_dp.data import MemoryRows, Reading, SchemaError, cells
 from adaptive_dp.data.cells import read_column
 
 # -----------------------------------------------------------------------------
-# What the estimators warn of; no warning hangs on private values.
+# Warnings of the estimators; whether one is given does not depend on private values.
 
 
 class PrivacyLeakWarning(UserWarning):
-    """Something is read off the private data that no certificate covers.
+    """Something was read from the private data that no certificate covers.
 
     Examples
     --------
@@ -57,34 +57,32 @@ class RepeatedFitWarning(UserWarning):
 
 
 # -----------------------------------------------------------------------------
-# Arrays as scikit-learn hands them over: read so that no message and no refusal tells of a row.
+# Arrays from scikit-learn, read so that no message and no refusal reveals a row.
 #
 # scikit-learn's own checks quote data ("could not convert string to float: ..."), print arrays that
-# are complex or of one dimension, and tell how many rows there are. Here all that is refused hangs
-# on
-# types and shapes, and is told without the number of rows. A missing number is none of that: it is
-# read as the number of its bounds that is next to 0, since a refusal would tell that somebody's is
-# missing. Lists are read cell by cell: as an array, one text would make texts of everybody's
-# numbers.
+# are complex or of one dimension, and tell how many rows there are. Here a refusal depends on types
+# and shapes only, and its message never has the number of rows. A missing number is not refused, as
+# that would reveal that someone's is missing: it is read as the point of its bounds that is closest
+# to 0. Lists are read cell by cell: as an array, one str would make every number a str.
 
 
 Floats = NDArray[np.float64]
 
 
 def features(estimator: Any, X: Any, *, reset: bool) -> Floats:
-    """Return features as floats, shape (n, p), NaN where a cell is no number.
+    """Return features as floats, shape (n, p), NaN where a cell is not a number.
 
     Parameters
     ----------
     estimator
-        Remembers the features' number and names where ``reset``; else X must fit them.
+        Stores the number and names of the features where ``reset``; else X must match them.
     X
-        What scikit-learn takes for dense features.
+        Dense features, as scikit-learn accepts them.
 
     Raises
     ------
     ValueError, TypeError
-        If the shape or the type does not fit.
+        If the shape or the type does not match.
     """
     X = _cells_of(X)
     shape = _shape(X)
@@ -110,14 +108,14 @@ def target(y: Any, count: int) -> NDArray[Any]:
     Raises
     ------
     ValueError
-        If there is none, if it has not one dimension, or not ``count`` rows.
+        If it is None, does not have one dimension, or does not have ``count`` rows.
     """
     if y is None:
         raise ValueError("this estimator requires y to be passed, but the target y is None")
     y = _cells_of(y)
     shape = _shape(y)
     if len(shape) == 2 and shape[1] == 1:
-        _as_column()
+        _warn_of_column()
     elif len(shape) != 1:
         raise ValueError(f"y should be a 1d array, got one of {len(shape)} dimensions")
     array = _array(y)
@@ -127,12 +125,12 @@ def target(y: Any, count: int) -> NDArray[Any]:
 
 
 def real_target(y: NDArray[Any]) -> Floats:
-    """Return a target of numbers, NaN where there is none.
+    """Return a target of numbers, NaN where a cell is not one.
 
     Raises
     ------
     ValueError
-        If not one is a finite number: then there is nothing to learn from.
+        If none is a finite number: then there is nothing to learn from.
     """
     values = _floats("y", y)
     if not np.isfinite(values).any():
@@ -141,6 +139,7 @@ def real_target(y: NDArray[Any]) -> Floats:
 
 
 def _cells_of(array: Any) -> Any:
+    """Return a list as an array of objects, so that each cell keeps its own type."""
     if not isinstance(array, list | tuple):
         return array
     try:
@@ -151,6 +150,7 @@ def _cells_of(array: Any) -> Any:
 
 
 def _shape(array: Any) -> tuple[int, ...]:
+    """Return the shape, refused without quoting the data if there is none."""
     try:
         shape = array.shape if hasattr(array, "shape") else np.asarray(array).shape
         return tuple(int(v) for v in shape)
@@ -161,6 +161,7 @@ def _shape(array: Any) -> tuple[int, ...]:
 
 
 def _array(values: Any) -> NDArray[Any]:
+    """Return a dense array of real cells."""
     if issparse(values):
         raise TypeError("sparse data is not supported: pass a dense array, X.toarray()")
     array = np.asarray(values)
@@ -170,11 +171,12 @@ def _array(values: Any) -> NDArray[Any]:
 
 
 def _floats(what: str, array: NDArray[Any]) -> Floats:
+    """Return an array as float64, NaN where an object is not a number."""
     if array.dtype.kind == "O":
-        listed = array.ravel().tolist()
-        if any(isinstance(cell, _CONTAINERS) for cell in listed):
+        objects = array.ravel().tolist()
+        if any(isinstance(cell, _CONTAINERS) for cell in objects):
             raise TypeError(f"each cell of {what}: argument must be a string or a real number")
-        return cells.numbers(listed).reshape(array.shape)
+        return cells.numbers(objects).reshape(array.shape)
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{what} must hold numbers, got the type {array.dtype.kind!r}")
     with np.errstate(over="ignore"):
@@ -182,10 +184,11 @@ def _floats(what: str, array: NDArray[Any]) -> Floats:
 
 
 _CONTAINERS = (dict, list, tuple, set, np.ndarray)
-"""What no table of numbers has as a cell, whoever is in it."""
+"""Types that are never a cell of a table of numbers, whatever its rows are."""
 
 
-def _as_column() -> None:
+def _warn_of_column() -> None:
+    """Warn that a target of shape (n, 1) is read as one of shape (n,)."""
     warnings.warn(
         "A column-vector y was passed when a 1d array was expected; it is read as y.ravel()",
         DataConversionWarning,
@@ -197,7 +200,7 @@ def _as_column() -> None:
 # Public bounds of features: a pair of numbers, or of one array each.
 
 
-def sides(bounds: Any, width: int, what: str = "bounds") -> tuple[Floats, Floats]:
+def feature_bounds(bounds: Any, width: int, what: str = "bounds") -> tuple[Floats, Floats]:
     """Return lower and upper bounds of each feature, shapes (p,).
 
     Parameters
@@ -210,15 +213,15 @@ def sides(bounds: Any, width: int, what: str = "bounds") -> tuple[Floats, Floats
     Raises
     ------
     ValueError
-        If they are none.
+        If they are not such a pair.
 
     Examples
     --------
-    >>> sides(([0, 1], 5), 2)
+    >>> feature_bounds(([0, 1], 5), 2)
     (array([0., 1.]), array([5., 5.]))
     """
     try:
-        low, high = (np.asarray(side, dtype=np.float64) for side in bounds)
+        low, high = (np.asarray(bound, dtype=np.float64) for bound in bounds)
         lower = np.array(np.broadcast_to(low, (width,)))
         upper = np.array(np.broadcast_to(high, (width,)))
     except (TypeError, ValueError):
@@ -231,8 +234,8 @@ def sides(bounds: Any, width: int, what: str = "bounds") -> tuple[Floats, Floats
     return lower, upper
 
 
-def inside(values: Floats, lower: Floats, upper: Floats) -> Floats:
-    """Return values clipped to their bounds; NaN becomes the point next to 0."""
+def clip_to_bounds(values: Floats, lower: Floats, upper: Floats) -> Floats:
+    """Return values clipped to their bounds; NaN becomes the point of them closest to 0."""
     return np.clip(np.where(np.isnan(values), 0.0, values), lower, upper)
 
 
@@ -244,9 +247,9 @@ def standardised(values: Floats, lower: Floats, upper: Floats) -> Floats:
     >>> standardised(np.array([[3.0, 3.0]]), np.array([0.0, 2.0]), np.array([6.0, 6.0]))
     array([[ 0.5, -0.5]])
     """
-    kept = (lower == 0) | (upper == 0)
-    half = np.where(kept, np.maximum(abs(lower), abs(upper)), upper / 2 - lower / 2)
-    middle = np.where(kept, 0.0, lower + half)
+    zero_bound = (lower == 0) | (upper == 0)  # then 0 stays 0
+    half = np.where(zero_bound, np.maximum(abs(lower), abs(upper)), upper / 2 - lower / 2)
+    middle = np.where(zero_bound, 0.0, lower + half)
     scaled = np.zeros_like(values)
     np.divide(values - middle, half, out=scaled, where=half > 0)
     return np.clip(scaled, -1.0, 1.0)
@@ -257,11 +260,11 @@ def standardised(values: Floats, lower: Floats, upper: Floats) -> Floats:
 
 
 UNIT = "unit"
-"""The column of whom a row belongs to."""
+"""The column that identifies the unit of each row."""
 
 
-def names(width: int) -> tuple[str, ...]:
-    """Return the columns' names of p features."""
+def feature_names(width: int) -> tuple[str, ...]:
+    """Return names for the columns of p features."""
     return tuple(f"x{j}" for j in range(width))
 
 
@@ -276,7 +279,7 @@ class ArrayRows:
     targets
         By the name of their column, each of shape (n,).
     units
-        Whose each row is, anything that identifies; None where each row is a unit.
+        The unit of each row, any identifier; None where each row is a unit.
     """
 
     features: NDArray[np.float64]
@@ -287,31 +290,36 @@ class ArrayRows:
         return "<private arrays>"
 
     def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
-        """Return the rows; those of nobody are dropped."""
-        known = {name: self.features[:, j] for j, name in enumerate(names(self.features.shape[1]))}
-        known.update(self.targets)
-        missing = sorted(set(columns) - set(known))
+        """Return the rows; those without a unit are dropped."""
+        available = {
+            name: self.features[:, j]
+            for j, name in enumerate(feature_names(self.features.shape[1]))
+        }
+        available.update(self.targets)
+        missing = sorted(set(columns) - set(available))
         if missing:
             raise SchemaError(f"the arrays have no column {', '.join(missing)}")
-        views = {name: known[name] for name in columns}
+        views = {name: available[name] for name in columns}
         count = len(self.features)
         if unit is None:
             return MemoryRows(views, np.arange(count, dtype=np.int64))
-        whose = cells.unit_codes(read_column(self.units, UNIT, "value"))
-        if len(whose) != count:
+        codes = cells.unit_codes(read_column(self.units, UNIT, "value"))
+        if len(codes) != count:
             raise SchemaError("units and features differ in length")
-        kept = whose >= 0
-        return MemoryRows({name: view[kept] for name, view in views.items()}, whose[kept])
+        identified = codes >= 0
+        return MemoryRows(
+            {name: view[identified] for name, view in views.items()}, codes[identified]
+        )
 
 
 # -----------------------------------------------------------------------------
-# Scaling by public bounds: a transformer that looks at nothing when it is fitted.
+# Scaling by public bounds: a transformer whose `fit` reads no value.
 
 
 class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Features mapped from public bounds onto [-1, 1], what is outside of them clipped.
+    """A transformer that maps features from public bounds onto [-1, 1] and clips to them.
 
-    A missing number becomes the one of its bounds next to 0, so that later steps see none.
+    A missing number becomes the point of its bounds closest to 0, so that later steps see none.
 
     Parameters
     ----------
@@ -333,17 +341,17 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
         return tags
 
     def fit(self, X: Any, y: Any = None) -> BoundedScaler:
-        """Return the scaler; of X nothing is read but how many features it has, and their names."""
+        """Return the scaler; only the number of features and their names are read from X."""
         features(self, X, reset=True)
-        sides(self.bounds, self.n_features_in_)
+        feature_bounds(self.bounds, self.n_features_in_)
         return self
 
     def transform(self, X: Any) -> NDArray[np.float64]:
         """Return the features within [-1, 1], shape (n, p)."""
         check_is_fitted(self, "n_features_in_")
         read = features(self, X, reset=False)
-        low, high = sides(self.bounds, self.n_features_in_)
+        low, high = feature_bounds(self.bounds, self.n_features_in_)
         half = high / 2 - low / 2
         scaled = np.zeros_like(read)
-        np.divide(inside(read, low, high) - (low + half), half, out=scaled, where=half > 0)
+        np.divide(clip_to_bounds(read, low, high) - (low + half), half, out=scaled, where=half > 0)
         return np.clip(scaled, -1.0, 1.0)

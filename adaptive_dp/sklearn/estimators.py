@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from adaptive_dp import learning as solvers
+from adaptive_dp import learning
 from adaptive_dp.data import cells
 from adaptive_dp.erm import HuberHinge, Logistic, Loss, Multinomial, Squared
 from adaptive_dp.graph.certificate import Certificate
@@ -28,47 +28,47 @@ from adaptive_dp.sklearn.arrays import (
     ArrayRows,
     PrivacyLeakWarning,
     RepeatedFitWarning,
-    inside,
-    names,
-    sides,
+    clip_to_bounds,
+    feature_bounds,
+    feature_names,
     standardised,
 )
 
 # -----------------------------------------------------------------------------
-# What private linear models of scikit-learn share: one plan, run once on the rows.
+# The base of the estimators: one plan, certified, and run once on the rows.
 
 
 Floats = NDArray[np.float64]
 
-ASSUMED = (
+ASSUMPTIONS = (
     "There is at least one row whose target can be learned from: no other data set is fitted.",
 )
-"""What estimators assume beside their certificate."""
+"""Assumptions of the estimators, in addition to those of their certificates."""
 
 
-class Family:
-    """How often an estimator and its clones were fitted."""
+class FitCount:
+    """The number of fits of an estimator and its clones, which share it."""
 
     def __init__(self) -> None:
-        self.fits = 0
+        self.count = 0
 
 
 class PrivateLinear(BaseEstimator):  # type: ignore[misc]
-    """A linear model that is fitted by a certified plan.
+    """The base of private linear models: one that is fitted by a certified plan.
 
-    After `fit` it has ``coef_`` and ``intercept_`` in the data's units, ``n_features_in_``,
+    After `fit` it has ``coef_`` and ``intercept_`` in data units, ``n_features_in_``,
     ``bounds_``, ``plan_``, ``certificate_``, ``assumptions_`` (the certificate's, and what this
-    estimator assumes beside), ``solver_`` and ``reason_``.
+    estimator assumes in addition), ``solver_`` and ``reason_``.
     """
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True  # a missing number is the one of its bounds next to 0
+        tags.input_tags.allow_nan = True  # NaN is read as the point of its bounds closest to 0
         return tags
 
     def __sklearn_clone__(self) -> Any:
         copy = super().__sklearn_clone__()
-        copy._family = self.__dict__.setdefault("_family", Family())
+        copy._fit_count = self.__dict__.setdefault("_fit_count", FitCount())
         return copy
 
     @property
@@ -80,7 +80,7 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
     def _read(self, X: Any, y: Any) -> tuple[Floats, NDArray[Any]]:
         """Return features and target, their shapes checked."""
         read = arrays.features(self, X, reset=True)
-        self.bounds_ = sides(self.bounds, read.shape[1])
+        self.bounds_ = feature_bounds(self.bounds, read.shape[1])
         return read, arrays.target(y, len(read))
 
     def _declared(self, targets: Mapping[str, Any], units: Any) -> Table:
@@ -88,7 +88,7 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
         low, high = self.bounds_
         columns: dict[str, Any] = {
             name: (float(a), float(b))
-            for name, a, b in zip(names(self.n_features_in_), low, high, strict=True)
+            for name, a, b in zip(feature_names(self.n_features_in_), low, high, strict=True)
         }
         return dataset(
             "rows",
@@ -99,10 +99,10 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
         )
 
     def _run(self, plan: Pipeline, rows: ArrayRows) -> Any:
-        """Return the model that the plan releases; remember plan and certificate."""
-        family = self.__dict__.setdefault("_family", Family())
-        family.fits += 1
-        if family.fits > 1:
+        """Return the model that the plan releases; store the plan and its certificate."""
+        fits = self.__dict__.setdefault("_fit_count", FitCount())
+        fits.count += 1
+        if fits.count > 1:
             warnings.warn(
                 f"{type(self).__name__}, or a clone of it, is fitted again: each fit spends its "
                 "own epsilon and delta on the records it reads, and a certificate covers one fit",
@@ -114,20 +114,20 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
         seed = _seed(self.random_state)
         result = plan.run(rows=rows) if seed is None else plan.simulate(seed=seed, rows=rows)
         self.certificate_: Certificate = result.certificate
-        self.assumptions_ = (*result.certificate.assumptions, *ASSUMED)
+        self.assumptions_ = (*result.certificate.assumptions, *ASSUMPTIONS)
         return result["model"]
 
     def _learned(self, models: list[Mapping[str, float]]) -> tuple[Floats, Floats]:
         """Return coefficients of shape (k, p) and intercepts of shape (k,)."""
-        found = names(self.n_features_in_)
-        coefficients = np.array([[model[name] for name in found] for model in models])
+        names = feature_names(self.n_features_in_)
+        coefficients = np.array([[model[name] for name in names] for model in models])
         return coefficients, np.array([model["intercept"] for model in models])
 
-    def _inside(self, X: Any) -> Floats:
+    def _clipped(self, X: Any) -> Floats:
         """Return features as `fit` reads them: within their bounds."""
         check_is_fitted(self)
         read = arrays.features(self, X, reset=False)
-        return inside(read, *self.bounds_)
+        return clip_to_bounds(read, *self.bounds_)
 
 
 def _seed(random_state: Any) -> int | None:
@@ -140,20 +140,20 @@ def _seed(random_state: Any) -> int | None:
 
 
 # -----------------------------------------------------------------------------
-# Which solver is expected to be best: a rule of public facts alone, and its reason in words.
+# Which solver is expected to be best: a rule that reads public facts only, with its reason.
 
 
 SOLVERS: dict[str, Any] = {
-    "adaops": solvers.AdaOPS,
-    "adassp": solvers.AdaSSP,
-    "boosted_ssp": solvers.BoostedSSP,
-    "noisy_gradient_descent": solvers.NoisyGradientDescent,
-    "noisy_sgd": solvers.NoisySGD,
-    "objective_perturbation": solvers.ObjectivePerturbation,
-    "ops": solvers.OPS,
-    "ssp": solvers.SSP,
+    "adaops": learning.AdaOPS,
+    "adassp": learning.AdaSSP,
+    "boosted_ssp": learning.BoostedSSP,
+    "noisy_gradient_descent": learning.NoisyGradientDescent,
+    "noisy_sgd": learning.NoisySGD,
+    "objective_perturbation": learning.ObjectivePerturbation,
+    "ops": learning.OPS,
+    "ssp": learning.SSP,
 }
-"""Learners by the names that ``solver`` takes."""
+"""Learners by the names that the parameter ``solver`` accepts."""
 
 REGRESSORS = (
     "boosted_ssp",
@@ -167,7 +167,7 @@ REGRESSORS = (
 DESCENTS = ("noisy_gradient_descent", "noisy_sgd")
 
 Rule = dict[str, str]
-"""Solvers, the best first, each with its reason."""
+"""Solvers, in order of preference, each with its reason."""
 
 REGRESSION: Rule = {
     "boosted_ssp": "steps on clipped gradients, scaled by a noisy second-moment matrix, did about "
@@ -182,7 +182,7 @@ FEW_CLASSES: Rule = {
     "about as well as noisy gradients or better, and needs no step size",
     "noisy_gradient_descent": "rounds over all rows suit a convex smooth loss",
 }
-STRONG = 0.75
+LOW_EPSILON = 0.75
 """The epsilon below which two classes are learned by noisy gradients."""
 
 TWO_CLASSES: Rule = {
@@ -198,7 +198,7 @@ PURE_CLASSES: Rule = {"objective_perturbation": "delta is 0, and noise in the ob
 
 def regression(solver: Any, delta: float) -> tuple[str, str]:
     """Return the solver for a target of numbers, and why."""
-    return _chosen(solver, PURE_REGRESSION if delta == 0 else REGRESSION, REGRESSORS)
+    return _choose(solver, PURE_REGRESSION if delta == 0 else REGRESSION, REGRESSORS)
 
 
 def classification(
@@ -206,12 +206,13 @@ def classification(
 ) -> tuple[str, str]:
     """Return the solver for so many classes, of those that can minimize the loss, and why."""
     rule = PURE_CLASSES if delta == 0 else FEW_CLASSES if classes <= 3 else MANY_CLASSES
-    if delta > 0 and classes == 2 and epsilon < STRONG:
+    if delta > 0 and classes == 2 and epsilon < LOW_EPSILON:
         rule = TWO_CLASSES
-    return _chosen(solver, rule, allowed)
+    return _choose(solver, rule, allowed)
 
 
-def _chosen(solver: Any, rule: Rule, allowed: Sequence[str]) -> tuple[str, str]:
+def _choose(solver: Any, rule: Rule, allowed: Sequence[str]) -> tuple[str, str]:
+    """Return the solver that was named, or the first of a rule that is allowed, and the reason."""
     if solver in allowed:
         return solver, f"{solver}: asked for by name"
     if solver != "auto":
@@ -223,31 +224,31 @@ def _chosen(solver: Any, rule: Rule, allowed: Sequence[str]) -> tuple[str, str]:
 
 
 # -----------------------------------------------------------------------------
-# Private least squares for scikit-learn.
+# Least squares.
 
 
 DESCENT = {"loss": Squared(), "learning_rate": 1.0, "steps": 60}
-"""Of the gradient solvers: the squared loss of rows in the unit ball has curvature up to 1."""
+"""Parameters of gradient solvers: squared losses on the unit ball have curvature up to 1."""
 
 
 class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
-    """Linear regression with an intercept; how strong its ridge is follows from the noise.
+    """Private linear regression with an intercept, whose ridge is chosen from the noise.
 
     Parameters
     ----------
     epsilon, delta
-        What one fit may cost. delta is a number, not a function of how many rows there are, which
+        The budget of one fit. delta is a number, not a function of the number of rows, which
         is private; choose it far below one over the number of people.
     bounds
         Of the features: (low, high), each a number or one for each feature, chosen without looking
         at the data. What is outside is clipped, in `fit` and in `predict`; a missing number is read
-        as the one of its bounds next to 0.
+        as the point of its bounds closest to 0.
     bounds_y
         Of the target, (low, high).
     neighbors
         ``"add_remove"``, ``"replace_one"`` or ``"zero_out"``.
     rows_per_unit
-        The most rows that count of each of the ``units`` given to `fit`; 1 without them.
+        The number of rows to which each of the ``units`` given to `fit` is bounded; 1 without them.
     solver
         ``"auto"``, ``"boosted_ssp"``, ``"ssp"``, ``"adassp"``, ``"adaops"``, ``"ops"``,
         ``"noisy_gradient_descent"`` or ``"noisy_sgd"``.
@@ -311,38 +312,40 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
         y
             Numbers, shape (n,).
         units
-            Whom each row belongs to, shape (n,); None to protect a row.
+            The unit of each row, shape (n,); None to protect single rows.
         """
         read, values = self._read(X, y)
-        goal = arrays.real_target(values)
-        (low,), (high,) = sides(self.bounds_y, 1, "bounds_y")
+        target = arrays.real_target(values)
+        (low,), (high,) = feature_bounds(self.bounds_y, 1, "bounds_y")
         table = self._declared({"y": (float(low), float(high))}, units)
         self.solver_, self.reason_ = regression(self.solver, self.delta)
-        given: dict[str, Any] = dict(DESCENT) if self.solver_ in DESCENTS else {}
+        parameters: dict[str, Any] = dict(DESCENT) if self.solver_ in DESCENTS else {}
         if self.solver_ == "ssp" and self.delta == 0:
-            given["pure"] = True
+            parameters["pure"] = True
         kind = SOLVERS[self.solver_]
-        learner = kind(names(self.n_features_in_), "y", **{**given, **(self.options or {})})
+        learner = kind(
+            feature_names(self.n_features_in_), "y", **{**parameters, **(self.options or {})}
+        )
         if self.solver_ == "adassp":  # which would split a budget of its own into thirds
             plan = Pipeline(model=table.solve(learner)).calibrate(self.epsilon, self.delta)
         else:
             model = table.solve(learner, epsilon=self.epsilon, delta=self.delta)
             plan = Pipeline(model=model).with_delta(self.delta)
-        found = self._run(plan, ArrayRows(read, {"y": goal}, units))
-        (self.coef_,), (self.intercept_,) = self._learned([found])
+        released = self._run(plan, ArrayRows(read, {"y": target}, units))
+        (self.coef_,), (self.intercept_,) = self._learned([released])
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return predictions, shape (n,)."""
-        return np.asarray(self._inside(X) @ self.coef_ + self.intercept_)
+        return np.asarray(self._clipped(X) @ self.coef_ + self.intercept_)
 
 
 # -----------------------------------------------------------------------------
-# What private linear classifiers of scikit-learn share: public classes, scores, decisions.
+# The base of the classifiers: public classes, scores, decisions.
 
 
-LEARNED = (
-    "The set of labels in y is public: it was read off the private data, which no certificate "
+LABELS_READ = (
+    "The set of labels in y is public: it was read from the private data, which no certificate "
     "covers."
 )
 
@@ -353,19 +356,19 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
     Parameters
     ----------
     epsilon, delta
-        What one fit may cost. delta is a number, not a function of how many rows there are, which
+        The budget of one fit. delta is a number, not a function of the number of rows, which
         is private; choose it far below one over the number of people.
     bounds
         Of the features: (low, high), each a number or one for each feature, chosen without looking
         at the data. What is outside is clipped, in `fit` and when predicting; a missing number is
-        read as the one of its bounds next to 0.
+        read as the point of its bounds closest to 0.
     classes
-        The labels that there can be; rows with another are left out. None reads them off y, with a
-        `PrivacyLeakWarning`: a label that one person alone has gives that person away.
+        The possible labels; rows with another are left out. None reads them from y, with a
+        `PrivacyLeakWarning`: a label that only one person has reveals that person.
     neighbors
         ``"add_remove"``, ``"replace_one"`` or ``"zero_out"``.
     rows_per_unit
-        The most rows that count of each of the ``units`` given to `fit`; 1 without them.
+        The number of rows to which each of the ``units`` given to `fit` is bounded; 1 without them.
     solver
         ``"auto"``, ``"noisy_gradient_descent"``, ``"noisy_sgd"``, or of the logistic loss
         ``"objective_perturbation"``.
@@ -421,14 +424,16 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         y
             Labels, shape (n,).
         units
-            Whom each row belongs to, shape (n,); None to protect a row.
+            The unit of each row, shape (n,); None to protect single rows.
         """
         read, labels = self._read(X, y)
-        self.classes_ = self._public() if self.classes is not None else self._learned_from(y)
+        self.classes_ = (
+            self._declared_classes() if self.classes is not None else self._classes_of(y)
+        )
         self.solver_, self.reason_ = classification(
             self.solver, self.epsilon, self.delta, len(self.classes_), self._allowed
         )
-        codes = coded(labels, self.classes_)
+        codes = class_codes(labels, self.classes_)
         targets = self._targets(codes)
         table = self._declared({name: declared for name, (declared, _) in targets.items()}, units)
         model = {
@@ -440,37 +445,39 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         else:
             plan = plan.calibrate(self.epsilon, self.delta)
         rows = ArrayRows(read, {name: values for name, (_, values) in targets.items()}, units)
-        found = self._run(plan, rows)
-        models = list(found.values())
+        released = self._run(plan, rows)
+        models = list(released.values())
         if "intercept" not in models[0]:  # one learner of all classes
             models = [models[0][str(k)] for k in range(len(self.classes_))]
         self.coef_, self.intercept_ = self._learned(models)
         if self.classes is None:
-            self.assumptions_ = (*self.assumptions_, LEARNED)
+            self.assumptions_ = (*self.assumptions_, LABELS_READ)
         return self
 
     def _targets(self, codes: NDArray[np.int64]) -> dict[str, tuple[list[int], NDArray[np.int64]]]:
         """Return columns to learn: their categories and values."""
         count = len(self.classes_)
-        if count == 2 or self._at_once():
+        if count == 2 or self._one_learner():
             return {"y": (list(range(count)), codes)}
         return {f"y{k}": ([0, 1], np.where(codes < 0, -1, codes == k)) for k in range(count)}
 
-    def _at_once(self) -> bool:
+    def _one_learner(self) -> bool:
         """Return whether one learner serves more than two classes."""
         return self._loss(3).labels == "class" or self.solver_ == "objective_perturbation"
 
     def _budget(self, count: int) -> dict[str, float]:
+        """Return the budget of one learner; several have free noise, calibrated together."""
         return {"epsilon": self.epsilon, "delta": self.delta} if count == 1 else {}
 
     def _learner(self, target: str) -> Any:
-        given: dict[str, Any] = {"loss": self._loss(len(self.classes_)), "norm": 1.0}
+        """Return the learner of a column of labels."""
+        parameters: dict[str, Any] = {"loss": self._loss(len(self.classes_)), "norm": 1.0}
         if self.solver_ in DESCENTS:
-            given.update(self._descent())
+            parameters.update(self._descent())
         else:  # several classes one against the rest
-            given["loss"] = self._loss(2)
-        given.update(self.options or {})
-        return SOLVERS[self.solver_](names(self.n_features_in_), target, **given)
+            parameters["loss"] = self._loss(2)
+        parameters.update(self.options or {})
+        return SOLVERS[self.solver_](feature_names(self.n_features_in_), target, **parameters)
 
     def _loss(self, classes: int) -> Loss:
         """Return the loss for so many classes."""
@@ -480,35 +487,35 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         """Return the parameters of gradient solvers that suit the loss."""
         return {}
 
-    def _public(self) -> NDArray[Any]:
+    def _declared_classes(self) -> NDArray[Any]:
         """Return the classes that were given, in order."""
-        found = np.unique(np.asarray(self.classes))
-        plain = found.ndim == 1 and found.dtype.kind in "biufUO"
-        if not plain or len(found) != len(self.classes or ()) or len(found) < 2:
+        classes = np.unique(np.asarray(self.classes))
+        sortable = classes.ndim == 1 and classes.dtype.kind in "biufUO"
+        if not sortable or len(classes) != len(self.classes or ()) or len(classes) < 2:
             raise ValueError(
-                "classes must be at least two different labels, all texts or all numbers; got "
+                "classes must be at least two different labels, all str or all numbers; got "
                 f"{self.classes!r}"
             )
-        return found
+        return classes
 
-    def _learned_from(self, y: Any) -> NDArray[Any]:
-        """Return the labels that there are, in order."""
+    def _classes_of(self, y: Any) -> NDArray[Any]:
+        """Return the labels in y, in order: a leak, of which it warns."""
         warnings.warn(
-            f"{type(self).__name__}: classes=None reads the set of labels off the private data, "
+            f"{type(self).__name__}: classes=None reads the set of labels from the private data, "
             "which the certificate does not cover; pass classes=[...]",
             PrivacyLeakWarning,
             stacklevel=3,
         )
         labels = np.asarray(y).reshape(-1)
         check_classification_targets(labels)
-        found = np.unique(labels)
-        if len(found) < 2:
-            raise ValueError(f"a classifier needs at least two classes, got {len(found)} class")
-        return found
+        classes = np.unique(labels)
+        if len(classes) < 2:
+            raise ValueError(f"a classifier needs at least two classes, got {len(classes)} class")
+        return classes
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return scores: shape (n,) of two classes, positive for the second; else (n, k)."""
-        scores = self._inside(X) @ self.coef_.T + self.intercept_
+        scores = self._clipped(X) @ self.coef_.T + self.intercept_
         return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -518,8 +525,8 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         return np.asarray(self.classes_[index])
 
 
-def coded(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the place of each label among the classes, -1 for one that is none of them.
+def class_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the index of each label among the classes, -1 for a label that is not one of them.
 
     Raises
     ------
@@ -528,29 +535,29 @@ def coded(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
 
     Examples
     --------
-    >>> coded(np.array([3.0, 1.0, np.nan, 2.0]), np.array([1, 3]))
+    >>> class_codes(np.array([3.0, 1.0, np.nan, 2.0]), np.array([1, 3]))
     array([ 1,  0, -1, -1])
     """
-    texts = [array.dtype.kind in "UT" for array in (labels, classes)]
-    if "O" not in (labels.dtype.kind, classes.dtype.kind) and texts[0] != texts[1]:
-        words = ["texts" if text else "numbers" for text in texts]
-        raise ValueError(f"y holds {words[0]}, but the classes are {words[1]}")
-    if "O" in (labels.dtype.kind, classes.dtype.kind) or texts[0]:
+    strings = [array.dtype.kind in "UT" for array in (labels, classes)]
+    if "O" not in (labels.dtype.kind, classes.dtype.kind) and strings[0] != strings[1]:
+        types = ["str" if is_string else "numbers" for is_string in strings]
+        raise ValueError(f"y holds {types[0]}, but the classes are {types[1]}")
+    if "O" in (labels.dtype.kind, classes.dtype.kind) or strings[0]:
         lookup = {value: k for k, value in enumerate(classes.tolist())}
-        plain = (str, int, float, bool)
-        each = cells.objects(labels.tolist()).tolist()
-        found = [lookup.get(v, -1) if type(v) in plain else -1 for v in each]
-        return np.array(found, dtype=np.int64)
-    place = np.minimum(np.searchsorted(classes, labels), len(classes) - 1).astype(np.int64)
-    return np.where(classes[place] == labels, place, -1)
+        hashable = (str, int, float, bool)  # other types may run code of their own when compared
+        objects = cells.objects(labels.tolist()).tolist()
+        codes = [lookup.get(v, -1) if type(v) in hashable else -1 for v in objects]
+        return np.array(codes, dtype=np.int64)
+    index = np.minimum(np.searchsorted(classes, labels), len(classes) - 1).astype(np.int64)
+    return np.where(classes[index] == labels, index, -1)
 
 
 # -----------------------------------------------------------------------------
-# Private logistic regression for scikit-learn.
+# Logistic regression.
 
 
 class PrivateLogisticRegression(PrivateClassifier):
-    """Logistic regression with an intercept; of more than two classes, by their softmax.
+    """Private logistic regression with an intercept; for more than two classes, multinomial.
 
     Its parameters are those of `PrivateClassifier`.
 
@@ -571,11 +578,11 @@ class PrivateLogisticRegression(PrivateClassifier):
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the classes' probabilities, shape (n, k).
 
-        They are those of rows as they are learned from: shortened to norm 1, features mapped from
-        their bounds onto [-1, 1] (or [0, 1]), the intercept's 1 included.
+        The scores are those of rows as `fit` read them: features mapped from their bounds onto
+        [-1, 1] (or [0, 1]), and rows, with the intercept's 1, shortened to norm 1.
         """
         scores = self.decision_function(X)
-        unit = standardised(self._inside(X), *self.bounds_)
+        unit = standardised(self._clipped(X), *self.bounds_)
         scores = (scores.T / np.sqrt(1 + (unit**2).sum(axis=1))).T
         if scores.ndim == 1:
             return np.stack([expit(-scores), expit(scores)], axis=1)
@@ -591,13 +598,14 @@ class PrivateLogisticRegression(PrivateClassifier):
 
 
 # -----------------------------------------------------------------------------
-# A private linear support vector machine for scikit-learn.
+# Linear support vector machines.
 
 
 class PrivateLinearSVC(PrivateClassifier):
-    """A linear support vector machine with a smooth hinge; several classes one against the rest.
+    """A private linear support vector machine with a smooth hinge.
 
-    Its parameters are those of `PrivateClassifier`; its solvers are the gradient solvers.
+    Several classes are learned one against the rest. Its parameters are those of
+    `PrivateClassifier`; its solvers are the gradient solvers.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Which steps may stand before a private estimator: those that learn nothing from the data.
+"""Pipelines: which steps may precede a private estimator, those that learn nothing from the data.
 
-An estimator sees what the steps before it make of the rows, never how: a scaler that was fitted on
-private data moves every row by what it learned from all of them, and the estimator's certificate
-says nothing of it. So steps are known by their type, or declared to be data-independent.
+An estimator reads only the output of the steps before it: a scaler that was fitted on private data
+moves every row by what it learned from all of them, which the estimator's certificate does not
+cover. So steps are known by their type, or declared to be data-independent.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def _public_categories(step: Any, unknown: str) -> bool:
 
 
 def _one_hot(step: Any) -> bool:
-    plain = step.drop is None and step.min_frequency is None and step.max_categories is None
-    return plain and _public_categories(step, "ignore")
+    fixed = step.drop is None and step.min_frequency is None and step.max_categories is None
+    return fixed and _public_categories(step, "ignore")
 
 
 def _ordinal(step: Any) -> bool:
-    plain = step.min_frequency is None and step.max_categories is None
-    return plain and _public_categories(step, "use_encoded_value")
+    fixed = step.min_frequency is None and step.max_categories is None
+    return fixed and _public_categories(step, "use_encoded_value")
 
 
 def _constant(step: Any) -> bool:
@@ -71,7 +71,7 @@ INDEPENDENT: dict[type, tuple[Callable[[Any], bool], str]] = {
         "strategy='constant' and keep_empty_features=True, with fill_value given",
     ),
 }
-"""Steps of which each row's result hangs on that row alone, and when."""
+"""Transformers whose result for a row depends on that row only, each with its condition."""
 
 
 def private_pipeline(*steps: Any, independent: Collection[str] = ()) -> Pipeline:
@@ -82,13 +82,13 @@ def private_pipeline(*steps: Any, independent: Collection[str] = ()) -> Pipeline
     steps
         Transformers that learn nothing, then a private estimator.
     independent
-        Names of further steps (the type's in small letters) that you declare data-independent:
-        what they make of a row hangs on that row alone.
+        Names of further steps (the type's, in lower case) that you declare data-independent:
+        their result for a row depends on that row only.
 
     Raises
     ------
     LeakError
-        If a step may learn from the data, or the last is no private estimator.
+        If a step may learn from the data, or the last is not a private estimator.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def check_pipeline(pipeline: Pipeline, *, independent: Collection[str] = ()) -> 
     Raises
     ------
     LeakError
-        If a step may learn from the data, or the last is no private estimator.
+        If a step may learn from the data, or the last is not a private estimator.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def check_pipeline(pipeline: Pipeline, *, independent: Collection[str] = ()) -> 
     adaptive_dp.graph.errors.LeakError: step 'standardscaler', a StandardScaler, may learn from
     the private data without noise; scale by public bounds with BoundedScaler, fit it on public
     data and wrap it in FunctionTransformer, or pass independent=['standardscaler'] if a row's
-    result hangs on that row alone
+    result depends on that row only
     """
     if not isinstance(pipeline, Pipeline):
         raise TypeError(f"a scikit-learn Pipeline is needed, got {type(pipeline).__name__}")
@@ -144,29 +144,31 @@ def check_pipeline(pipeline: Pipeline, *, independent: Collection[str] = ()) -> 
 
 
 def _check(name: str, step: Any, independent: Collection[str]) -> None:
+    """Refuse a step, or a step inside of it, that may learn from the data."""
     if step is None or isinstance(step, str) or name in independent:  # passthrough, drop
         return
     if isinstance(step, Pipeline | FeatureUnion | ColumnTransformer):
-        for inner, found in _inner(step):
-            _check(inner, found, independent)
+        for inner, nested in _inner(step):
+            _check(inner, nested, independent)
         return
     kind = type(step).__name__
-    fits, when = INDEPENDENT.get(type(step), (None, ""))
-    if fits is None:
+    is_independent, when = INDEPENDENT.get(type(step), (None, ""))
+    if is_independent is None:
         raise LeakError(
             f"step {name!r}, a {kind}, may learn from the private data without noise; scale by "
             "public bounds with BoundedScaler, fit it on public data and wrap it in "
-            f"FunctionTransformer, or pass independent=[{name!r}] if a row's result hangs on that "
-            "row alone"
+            f"FunctionTransformer, or pass independent=[{name!r}] if a row's result depends on "
+            "that row only"
         )
-    if not fits(step):
+    if not is_independent(step):
         raise LeakError(
             f"step {name!r}, a {kind}, is data-independent only where {when}; else pass "
-            f"independent=[{name!r}] if a row's result hangs on that row alone"
+            f"independent=[{name!r}] if a row's result depends on that row only"
         )
 
 
 def _inner(step: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the steps inside of a step, by name."""
     if isinstance(step, Pipeline):
         yield from step.steps
     elif isinstance(step, FeatureUnion):

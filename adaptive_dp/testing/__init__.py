@@ -1,14 +1,17 @@
-"""A test kit for a mechanism or a query of one's own: two lines in a test.
+"""Tests for a mechanism or a query of your own: two lines check its whole contract.
 
 >>> import adaptive_dp as dp
 >>> from adaptive_dp.testing import check
 >>> check(dp.DiscreteLaplace(scale=2.0), samples=1000)
 <examined DiscreteLaplace(scale=2): 0 finding(s)>
 
-What passes is not proven; what fails is broken. Checked are: a query's declared sensitivity, by
-search over adversarial neighbours; the loss, by its own laws and those that bind it at different
-distances; the release, by an audit; what its floats let out beside their value; parameters; and
-that all noise is the stream's, fresh, and forgotten.
+A mechanism that passes is not proven; one that fails is broken. The checks are
+
+* a query's declared sensitivity, by search over adversarial neighbours;
+* the loss, by its own laws and those that relate different distances;
+* the release, by an audit, and what its floats reveal beside their value;
+* bad and extreme parameters;
+* that all noise is drawn from the stream, afresh, and that nothing is kept.
 """
 
 from __future__ import annotations
@@ -36,17 +39,17 @@ from adaptive_dp.queries.table import dataset
 from adaptive_dp.testing.checks import (
     Finding,
     Report,
-    absorbed,
+    absorption_problems,
     audit_problems,
     bit_problems,
     calibration_problems,
-    declared,
+    declared_sensitivities,
     freshness_problems,
-    kept_problems,
     loss_of,
     loss_problems,
-    odd_values,
+    nonfinite_problems,
     parameter_problems,
+    retention_problems,
     sensitivity_problems,
     shape_problems,
 )
@@ -70,9 +73,9 @@ def check(
     seed: int = 0,
     only: Sequence[str] = (),
 ) -> Report:
-    """Raise `AssertionError` with all findings, unless there are none; else return the report.
+    """Raise `AssertionError` with all findings, if there are any; else return the report.
 
-    See `examine`.
+    The parameters are those of `examine`.
     """
     report = examine(
         subject,
@@ -100,7 +103,7 @@ def examine(
     seed: int = 0,
     only: Sequence[str] = (),
 ) -> Report:
-    """Return all that is found wrong with a mechanism, with a query, or with both together.
+    """Return a report of all that is wrong with a mechanism, with a query, or with both together.
 
     Parameters
     ----------
@@ -111,19 +114,24 @@ def examine(
         takes the values of its worst neighbours. It must not depend on other releases.
     values
         Without a query, pairs of values that neighbours can have, to audit; by default numbers and
-        vectors at ``distance`` in the mechanism's norm. A mechanism that reads something else than
+        vectors at ``distance`` in the mechanism's norm. A mechanism whose input is not an array of
         numbers needs them, or a query.
     distance
-        The distance of the values in the mechanism's norm; with a query it is the query's.
+        The distance of the values in the mechanism's norm; with a query, its sensitivity is used.
     given
-        The released values that `Mechanism.release` gets beside the stream.
+        The released values that `Mechanism.release` takes after the stream.
     samples
         Runs on each side of each audited pair.
     seed
-        Of audits and searches; freshness is tested with the operating system's randomness. A sound
-        subject is accused by chance with a probability below 1e-6.
+        The seed of audits and searches; freshness is tested with the operating system's randomness.
+        The probability that a sound subject has a finding by chance is below 1e-6.
     only
         The names of the checks to make, as reports list them; all by default.
+
+    Returns
+    -------
+    Report
+        ``report.findings`` is empty where every check passed.
 
     Raises
     ------
@@ -135,35 +143,35 @@ def examine(
     query = subject if isinstance(subject, Handle) else query
     if mechanism is None and query is None:
         raise DeclarationError(
-            f"the kit checks a mechanism or a query's handle, got {type(subject).__name__}; give "
+            f"subject must be a mechanism or a query's handle, got {type(subject).__name__}; give "
             "values to a mechanism class's parameters first"
         )
     if mechanism is not None and mechanism.free():
         raise DeclarationError("the mechanism has free parameters; give numbers")
-    found = _Examination(mechanism, query, values, distance, tuple(given), samples, seed)
+    examination = _Examination(mechanism, query, values, distance, tuple(given), samples, seed)
     findings: list[Finding] = []
     checked: list[str] = []
     names: list[str] = []
-    for name, problems in found.checks():
+    for name, problems in examination.checks():
         names.append(name)
         if only and name not in only:
             continue
         checked.append(name)
         try:
-            findings += [Finding(name, words) for words in problems]
+            findings += [Finding(name, problem) for problem in problems]
         except Exception as error:
             findings.append(Finding(name, f"it raises {type(error).__name__}: {error}"))
     unknown = [only] if isinstance(only, str) else [name for name in only if name not in checked]
     if unknown:
         raise DeclarationError(
-            f"only must list checks that {found.subject} has: {', '.join(names)}; got "
+            f"only must list checks that {examination.subject} has: {', '.join(names)}; got "
             f"{', '.join(map(repr, unknown))}"
         )
-    return Report(found.subject, tuple(findings), tuple(checked), tuple(found.notes))
+    return Report(examination.subject, tuple(findings), tuple(checked), tuple(examination.notes))
 
 
 class _Examination:
-    """One subject, with the values that its checks use."""
+    """A mechanism, a query or both, with the values that the checks release."""
 
     def __init__(
         self,
@@ -181,13 +189,13 @@ class _Examination:
         if query is not None:
             if not isinstance(query.operation, Query):
                 raise DeclarationError("query must be a query's handle, such as people.count()")
-            if mechanism is None and _gives(query) is not np.ndarray:
+            if mechanism is None and _output_type(query) is not np.ndarray:
                 raise DeclarationError(
-                    f"a {query.operation.kind} gives no numbers; examine it with a mechanism that "
-                    "reads it"
+                    f"the output of a {query.operation.kind} is not an array; examine it with a "
+                    "mechanism that reads it"
                 )
-            by = mechanism or Laplace(scale=1.0)
-            self.plan = Pipeline(out=query.release(by))  # type: ignore[attr-defined]
+            releasing = mechanism or Laplace(scale=1.0)
+            self.plan = Pipeline(out=query.release(releasing))  # type: ignore[attr-defined]
         names = [str(mechanism)] if mechanism is not None else []
         names += [query.operation.label()] if query is not None else []
         self.subject = " of ".join(names)
@@ -197,12 +205,13 @@ class _Examination:
     def _prepare(
         self, mechanism: Mechanism, values: Sequence[Values] | None, distance: float
     ) -> None:
+        """Choose the pairs of values to audit, and their distance."""
         self.numeric = mechanism.input_type is np.ndarray
         self.distance = 1.0 if mechanism.norm == 0 else distance
         if self.plan is not None and self.query is not None:
             if self.numeric:
-                self.distance = declared(self.plan, self.query)[mechanism.norm]
-            self.pairs = _worst(self.plan, self.query, self.numeric)
+                self.distance = declared_sensitivities(self.plan, self.query)[mechanism.norm]
+            self.pairs = _query_pairs(self.plan, self.query, self.numeric)
         elif values is not None:
             self.pairs = list(values)
         else:
@@ -211,12 +220,12 @@ class _Examination:
                     f"{type(mechanism).__name__} reads {mechanism.input_type.__name__}; pass a "
                     "query, or values"
                 )
-            self.pairs = _ordinary(mechanism, distance)
+            self.pairs = _default_pairs(mechanism, distance)
         if not self.pairs:
             raise DeclarationError("no pair of different values was found to audit")
         if len(self.given) != mechanism.released_inputs:
             raise DeclarationError(
-                f"{type(mechanism).__name__} follows {mechanism.released_inputs} released values, "
+                f"{type(mechanism).__name__} takes {mechanism.released_inputs} released values, "
                 f"got {len(self.given)}; pass them as given=[...]"
             )
         self.pairs = self.pairs[:3]
@@ -225,70 +234,81 @@ class _Examination:
         """Yield each check with its problems."""
         mechanism, query, plan = self.mechanism, self.query, self.plan
         if query is not None and plan is not None:
-            if _gives(query) is np.ndarray:
+            if _output_type(query) is np.ndarray:
                 yield (
                     "sensitivity",
                     sensitivity_problems(plan, query, limit=200, rounds=100, seed=self.seed),
                 )
             else:
-                self.notes.append("the query gives no numbers, so no move of its was measured")
+                self.notes.append(
+                    "the query's output is not an array: its sensitivity was not checked"
+                )
         if mechanism is None:
             return
         yield "loss", loss_problems(mechanism, self.distance)
         if query is not None and not mechanism.released_inputs:
             yield "calibration", calibration_problems(mechanism, query)
         elif self.numeric and not mechanism.released_inputs:
-            yield "calibration", calibration_problems(mechanism, _counted())
-        yield "parameters", parameter_problems(mechanism, self.distance, self._by)
+            yield "calibration", calibration_problems(mechanism, _histogram())
+        yield "parameters", parameter_problems(mechanism, self.distance, self._release_once)
         values = [pair[0] for pair in self.pairs]
         yield "shape", shape_problems(mechanism, self._release, values)
-        yield "freshness", freshness_problems(mechanism, self._making, self.notes)
+        yield "freshness", freshness_problems(mechanism, self._release_function, self.notes)
         if self.numeric:
             shape = np.shape(values[0])
-            yield "forgetting", kept_problems(mechanism, self._release, shape)
-            yield "large values", absorbed(self._release, shape, self.distance)
-            yield "odd values", odd_values(self._release, shape)
-        yield "audit", self._audited()
+            yield "forgetting", retention_problems(mechanism, self._release, shape)
+            yield "large values", absorption_problems(self._release, shape, self.distance)
+            yield "odd values", nonfinite_problems(self._release, shape)
+        yield "audit", self._audit()
         few = min(self.samples, 4000)
-        yield "low bits", bit_problems(self._release, self.pairs, self._claim(), few, self.seed)
+        yield (
+            "low bits",
+            bit_problems(self._release, self.pairs, self._declared_loss(), few, self.seed),
+        )
 
-    def _claim(self) -> PrivacyLoss:
-        """Return what releasing these values costs, with what rounding them may add."""
+    def _declared_loss(self) -> PrivacyLoss:
+        """Return the loss of releasing these values, with what rounding them adds."""
         assert self.mechanism is not None
         if self.mechanism.uses_span or not self.numeric:
             return loss_of(self.mechanism, self.distance)
-        ends = [np.asarray(end, dtype=np.float64) for pair in self.pairs for end in pair]
-        whole = all(bool(np.all(end % 1 == 0)) for end in ends)
-        width = max(end.size for end in ends)
-        return self.mechanism.cost(self.distance, width, 1.0 if whole else 0.0)
+        values = [np.asarray(value, dtype=np.float64) for pair in self.pairs for value in pair]
+        are_integers = all(bool(np.all(value % 1 == 0)) for value in values)
+        width = max(value.size for value in values)
+        return self.mechanism.cost(self.distance, width, 1.0 if are_integers else 0.0)
 
-    def _audited(self) -> Iterator[str]:
+    def _audit(self) -> Iterator[str]:
+        """Yield what an audit of the release refutes."""
         assert self.mechanism is not None
         yield from audit_problems(
-            self.mechanism, self.pairs, self._claim(), self.given, self.samples, self.seed
+            self.mechanism, self.pairs, self._declared_loss(), self.given, self.samples, self.seed
         )
 
     def _release(self, value: Any, stream: Stream) -> Any:
-        return self._of(self.mechanism, value, stream)
+        """Release a value by the examined mechanism."""
+        return self._release_by(self.mechanism, value, stream)
 
-    def _of(self, mechanism: Any, value: Any, stream: Stream) -> Any:
+    def _release_by(self, mechanism: Any, value: Any, stream: Stream) -> Any:
+        """Release a copy of a value, and of the released inputs, by a mechanism."""
         given = [fresh(each) for each in self.given]
         if self.numeric:
             value = np.array(value, dtype=np.float64)
         return mechanism.release(value, stream, *given)
 
-    def _by(self, mechanism: Mechanism, stream: Stream) -> Any:
-        return self._of(mechanism, self.pairs[0][0], stream)
+    def _release_once(self, mechanism: Mechanism, stream: Stream) -> Any:
+        """Release the first value by a mechanism."""
+        return self._release_by(mechanism, self.pairs[0][0], stream)
 
-    def _making(self, mechanism: Mechanism) -> Callable[[Stream], Any]:
-        return lambda stream: self._by(mechanism, stream)
+    def _release_function(self, mechanism: Mechanism) -> Callable[[Stream], Any]:
+        """Return the release of the first value by a mechanism, as a function of the stream."""
+        return lambda stream: self._release_once(mechanism, stream)
 
 
-def _counted() -> Handle:
+def _histogram() -> Handle:
+    """Return a query of three counts, to calibrate a mechanism that comes without one."""
     return dataset("people", columns={"group": ["a", "b", "c"]})["group"].histogram()
 
 
-def _ordinary(mechanism: Mechanism, distance: float) -> list[Values]:
+def _default_pairs(mechanism: Mechanism, distance: float) -> list[Values]:
     """Return pairs of vectors, and of numbers, at a distance in the mechanism's norm."""
     move = np.full(3, distance)
     if mechanism.norm == 1:
@@ -296,28 +316,29 @@ def _ordinary(mechanism: Mechanism, distance: float) -> list[Values]:
     elif mechanism.norm == 2:
         move = np.full(3, distance / math.sqrt(3) * (1 - 1e-15))
     start = np.array([0.0, 1 / 3, 2.0])
-    found: list[Values] = [(start, start + move)]
+    pairs: list[Values] = [(start, start + move)]
     if mechanism.norm != 1:
-        found.append((start, start + np.array([distance, 0.0, 0.0])))
+        pairs.append((start, start + np.array([distance, 0.0, 0.0])))
     if mechanism.uses_span or mechanism.is_selection or mechanism.shape((3,)) != (3,):
-        return [*found, (start, start + move * np.array([1.0, -1.0, 1.0]))]
-    return [(np.array(0.0), np.array(distance)), (np.array(0.0), np.array(distance * 1e-5)), *found]
+        return [*pairs, (start, start + move * np.array([1.0, -1.0, 1.0]))]
+    # for additive noise a number, which has the most power, and one that moves by little
+    return [(np.array(0.0), np.array(distance)), (np.array(0.0), np.array(distance * 1e-5)), *pairs]
 
 
-def _worst(plan: Pipeline, query: Handle, numeric: bool) -> list[Values]:
-    """Return the values of neighbours that are the farthest apart; of other values, some."""
-    found: list[tuple[float, Values]] = []
+def _query_pairs(plan: Pipeline, query: Handle, numeric: bool) -> list[Values]:
+    """Return pairs of neighbours' values, the farthest apart first where they are arrays."""
+    candidates: list[tuple[float, Values]] = []
     for pair in itertools.islice(gallery(plan), 40):
         try:
             one, two = (query_value(plan, query, data) for data in (pair.first, pair.second))
-        except Exception:  # it is a finding of the search
+        except Exception:  # the check of the sensitivity reports it
             continue
         move = float(np.abs(np.asarray(one) - np.asarray(two)).sum()) if numeric else 1.0
         if move > 0:
-            found.append((move, (one, two)))
-    return [values for _, values in sorted(found, key=lambda f: -f[0])]
+            candidates.append((move, (one, two)))
+    return [values for _, values in sorted(candidates, key=lambda pair: -pair[0])]
 
 
-def _gives(query: Handle) -> type:
+def _output_type(query: Handle) -> type:
     assert isinstance(query.operation, Query)
     return query.operation.output_type

@@ -1,4 +1,7 @@
-"""The checks of the test kit: promises, parameters, outcomes, freshness, sensitivities."""
+"""The checks of the test kit, which `adaptive_dp.testing.examine` makes.
+
+Each check is a generator of sentences, one for each problem, and of none where the contract holds.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ from adaptive_dp.graph.values import evolved, fields_of
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
 
 # -----------------------------------------------------------------------------
-# What the test kit found.
+# Findings and reports.
 
 
 @frozen
@@ -44,9 +47,9 @@ class Finding:
     Parameters
     ----------
     check
-        Which check found it.
+        The name of the check.
     words
-        What was found, and on what.
+        What is wrong, with the values that show it.
     """
 
     check: str
@@ -58,18 +61,18 @@ class Finding:
 
 @frozen(repr=False)
 class Report:
-    """What was checked, and what was found. No finding is no proof.
+    """The checks that were made, and their findings. Without findings, nothing is proven.
 
     Parameters
     ----------
     subject
-        What was examined.
+        The mechanism and the query that were examined, as a `str`.
     findings
-        All of them; none where everything held.
+        All problems; empty where every check passed.
     checked
-        The checks that were made.
+        The names of the checks that were made.
     notes
-        What could not be checked, and why; and what else was seen.
+        What could not be checked, and why.
     """
 
     subject: str
@@ -79,7 +82,7 @@ class Report:
 
     def __str__(self) -> str:
         head = f"{self.subject}: {len(self.findings)} finding(s) in {', '.join(self.checked)}"
-        lines = [head, *(f"- {found}" for found in self.findings)]
+        lines = [head, *(f"- {finding}" for finding in self.findings)]
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
     def __repr__(self) -> str:
@@ -87,14 +90,14 @@ class Report:
 
 
 # -----------------------------------------------------------------------------
-# A mechanism's declared loss: its own laws, and those that bind it at different distances.
+# A mechanism's declared loss: its own laws, and those that relate different distances.
 
 
 DELTAS = (0.0, 1e-9, 1e-5, 1e-2)
 
 
 def loss_of(mechanism: Mechanism, distance: float) -> PrivacyLoss:
-    """Return the declared loss; of a mechanism that looks at spans, at the widest."""
+    """Return the declared loss; of a mechanism that uses the span, at the widest, 2 distance."""
     if mechanism.uses_span:
         return mechanism.loss(distance, 2 * distance)  # type: ignore[call-arg]
     return mechanism.loss(distance)
@@ -102,8 +105,8 @@ def loss_of(mechanism: Mechanism, distance: float) -> PrivacyLoss:
 
 def loss_problems(mechanism: Mechanism, distance: float) -> Iterator[str]:
     """Yield a sentence for each law that the loss breaks."""
-    whole = mechanism.norm == 0
-    scales = [1, 2, 3] if whole else [distance, 2 * distance, 4 * distance, 8 * distance]
+    counts_rows = mechanism.norm == 0
+    scales = [1, 2, 3] if counts_rows else [distance, 2 * distance, 4 * distance, 8 * distance]
     try:
         losses = [loss_of(mechanism, scale) for scale in scales]
     except Exception as error:
@@ -116,46 +119,50 @@ def loss_problems(mechanism: Mechanism, distance: float) -> Iterator[str]:
             yield f"loss({scale:g}): {error}"
     for k in range(1, len(losses)):
         for delta in DELTAS:
-            small, large = _bounds(losses[k - 1], delta), _bounds(losses[k], delta)
+            small, large = _epsilon_bounds(losses[k - 1], delta), _epsilon_bounds(losses[k], delta)
             if large[1] < small[0] * (1 - 1e-9):
                 yield (
                     f"the loss falls with the distance: at delta {delta:g} epsilon is at most "
                     f"{large[1]:.6g} at {scales[k]:g}, and at least {small[0]:.6g} at "
                     f"{scales[k - 1]:g}"
                 )
-    yield from _groups(losses, [1, 2, 3] if whole else [1, 2, 4, 8])
-    yield from _nowhere(mechanism)
+    yield from _group_problems(losses, [1, 2, 3] if counts_rows else [1, 2, 4, 8])
+    yield from _zero_distance_problems(mechanism)
 
 
-def _bounds(loss: PrivacyLoss, delta: float) -> tuple[float, float]:
-    found = Guarantee(Spend(loss)).epsilon(delta)
-    return found.lower, found.upper
+def _epsilon_bounds(loss: PrivacyLoss, delta: float) -> tuple[float, float]:
+    """Return a lower and an upper bound of a loss's epsilon at delta."""
+    bounds = Guarantee(Spend(loss)).epsilon(delta)
+    return bounds.lower, bounds.upper
 
 
-def _groups(losses: list[PrivacyLoss], sizes: list[int]) -> Iterator[str]:
-    """A group of k at distance d each is at distance kd: its loss is at most the group's bound."""
+def _group_problems(losses: list[PrivacyLoss], sizes: list[int]) -> Iterator[str]:
+    """Yield where the loss at k times a distance exceeds the group privacy of k such distances.
+
+    Values at distance kd are the ends of a chain of k pairs at distance d each.
+    """
     for k, size in enumerate(sizes[1:], start=1):
         try:
             group = losses[0].grouped(size)
         except InapplicableError:
             return
         for delta in DELTAS:
-            most, needed = _bounds(group, delta)[1], _bounds(losses[k], delta)[0]
-            if needed > most * (1 + 1e-9):
+            allowed, needed = _epsilon_bounds(group, delta)[1], _epsilon_bounds(losses[k], delta)[0]
+            if needed > allowed * (1 + 1e-9):
                 yield (
                     f"at {size} times the distance the loss needs epsilon {needed:.6g} at delta "
-                    f"{delta:g}, and a group of {size} has at most {most:.6g}"
+                    f"{delta:g}, and a group of {size} has at most {allowed:.6g}"
                 )
 
 
-def _nowhere(mechanism: Mechanism) -> Iterator[str]:
-    """A value that does not move loses nothing but the failure."""
+def _zero_distance_problems(mechanism: Mechanism) -> Iterator[str]:
+    """Yield where equal values lose more than the delta that no epsilon removes."""
     try:
         loss = loss_of(mechanism, 0)
     except Exception as error:
         yield f"loss(0) raises {type(error).__name__}; a query may have sensitivity 0"
         return
-    lower = _bounds(loss, loss.failure())[0] if loss.failure() < 1 else 0.0
+    lower = _epsilon_bounds(loss, loss.delta_floor())[0] if loss.delta_floor() < 1 else 0.0
     if lower > 1e-9 and mechanism.norm != 0:
         yield f"loss(0) needs epsilon {lower:.6g}, though equal values cannot be told apart"
 
@@ -170,98 +177,101 @@ def calibration_problems(mechanism: Mechanism, query: Handle) -> Iterator[str]:
             free = evolved(mechanism, **{name: Free("free")})
             try:
                 plan = Pipeline(out=query.release(free)).calibrate(epsilon, delta)  # type: ignore[attr-defined]
-                found = plan.certify().epsilon
+                certified = plan.certify().epsilon
             except (AccountingError, PlanError):
                 continue  # not every promise can be kept by one parameter alone
             except Exception as error:
                 yield f"calibrating {name} raises {type(error).__name__}: {error}"
                 continue
-            if not found <= epsilon or math.isnan(found):
-                yield f"calibrated for epsilon {epsilon:g} by {name}, it certifies {found:.9g}"
+            if not certified <= epsilon or math.isnan(certified):
+                yield f"calibrated for epsilon {epsilon:g} by {name}, it certifies {certified:.9g}"
 
 
 # -----------------------------------------------------------------------------
-# Bad parameters are refused by a typed error, or what they make works.
+# Parameters: bad ones are refused by a typed error, extreme ones are refused or work.
 
 
 REFUSED: tuple[Any, ...] = (
     math.nan, math.inf, -math.inf, 0, 0.0, -0.0, -1, -5e-324, True, "1", None, [1.0], 1j, np.nan
 )  # fmt: skip
-"""No scale and no budget is any of these."""
+"""Values that no noise scale and no budget may have."""
 
 EXTREME = (5e-324, 2.3e-308, 1e-160, 1e-9, 1e9, 1e160, 1.7e308)
+"""Positive floats at which computations underflow or overflow."""
 
 TYPED = (DeclarationError, RunError, AccountingError)
+"""The errors by which a parameter may be refused."""
 
 
 def parameter_problems(
     mechanism: Mechanism, distance: float, release: Callable[[Mechanism, Any], Any]
 ) -> Iterator[str]:
-    """Yield a sentence for each parameter that is neither refused nor of use.
+    """Yield a sentence for each bad parameter that is accepted, and each extreme one that breaks.
 
-    ``release`` releases an ordinary value by a mechanism that it is given, from a stream.
+    ``release`` releases an ordinary value by the mechanism and from the stream that it is given.
     """
-    for each in fields_of(type(mechanism)):
-        if each.metadata.get("role") not in ("noise", "budget"):
+    for field in fields_of(type(mechanism)):
+        if field.metadata.get("role") not in ("noise", "budget"):
             continue
         for bad in REFUSED:
-            if bad is None and each.default is None:  # a parameter that may be left out
+            if bad is None and field.default is None:  # an optional parameter
                 continue
             try:
-                evolved(mechanism, **{each.name: bad})
+                evolved(mechanism, **{field.name: bad})
             except (*TYPED, TypeError, ValueError):
                 continue
             except Exception as error:
-                yield f"{each.name}={bad!r} raises {type(error).__name__}, no typed error"
+                yield f"{field.name}={bad!r} raises {type(error).__name__}, not a typed error"
                 continue
-            yield f"{each.name}={bad!r} is accepted"
+            yield f"{field.name}={bad!r} is accepted"
         for extreme in EXTREME:
-            for words in _extreme(mechanism, each.name, extreme, distance, release):
-                yield f"{each.name}={extreme!r} {words}"
+            for problem in _extreme_problems(mechanism, field.name, extreme, distance, release):
+                yield f"{field.name}={extreme!r} {problem}"
 
 
-def _extreme(
+def _extreme_problems(
     mechanism: Mechanism,
     name: str,
     extreme: float,
     distance: float,
     release: Callable[[Mechanism, Any], Any],
 ) -> Iterator[str]:
+    """Yield what goes wrong with one parameter at an extreme value."""
     try:
-        odd = evolved(mechanism, **{name: extreme})
+        changed = evolved(mechanism, **{name: extreme})
     except TYPED:
         return
     except Exception as error:
-        yield f"raises {type(error).__name__}, no typed error"
+        yield f"raises {type(error).__name__}, not a typed error"
         return
     try:
-        loss = loss_of(odd, distance)
-        for kind in ("pure", "rho", "mu", "failure"):
-            known = getattr(loss, kind)()
-            if known is not None and not known >= 0:
-                yield f"promises {kind} = {known}"
+        loss = loss_of(changed, distance)
+        for functional in ("pure", "rho", "mu", "delta_floor"):
+            number = getattr(loss, functional)()
+            if number is not None and not number >= 0:
+                yield f"promises {functional} = {number}"
     except TYPED:
         pass
     except Exception as error:
         yield f"makes the loss raise {type(error).__name__}: {error}"
     try:
         with np.errstate(all="ignore"):
-            release(odd, SeededStream(0))
+            release(changed, SeededStream(0))
     except TYPED:
         return
     except Exception as error:
-        yield f"makes the release raise {type(error).__name__}, no typed error"
+        yield f"makes the release raise {type(error).__name__}, not a typed error"
 
 
 # -----------------------------------------------------------------------------
-# What a release lets out beside its value: low bits, absorbed noise, failures, shapes.
+# What a release reveals beside its value: low bits, absorbed noise, failures, shapes.
 
 
 Releasing = Callable[[Any, Stream], Any]
 """Releases a value from a stream."""
 
 CONFIDENCE = 1 - 1e-7
-"""Of each audit: a sound mechanism is accused with a probability below 1e-6."""
+"""The confidence of each audit; over all of them a sound mechanism fails with less than 1e-6."""
 
 
 def audit_problems(
@@ -273,7 +283,7 @@ def audit_problems(
     seed: int,
 ) -> Iterator[str]:
     """Yield what an audit of the release refutes."""
-    found = audit_mechanism(
+    audit = audit_mechanism(
         mechanism,
         list(pairs),
         claim,
@@ -282,25 +292,31 @@ def audit_problems(
         seed=seed,
         given=given,
     )
-    if found.verdict == "violation":
+    if audit.verdict == "violation":
         yield (
-            f"epsilon at delta {found.delta:g} is at least {found.epsilon_lower:.4g}, and "
-            f"{found.epsilon:.4g} is declared: {found.witness.pair}, {found.witness.event}"
+            f"epsilon at delta {audit.delta:g} is at least {audit.epsilon_lower:.4g}, and "
+            f"{audit.epsilon:.4g} is declared: {audit.witness.pair}, {audit.witness.event}"
         )
 
 
 def low_bits(outcomes: Array) -> Array:
-    """Return of each coordinate the place of its lowest bit and of its highest.
+    """Return the positions of each coordinate's lowest and highest bit, shape (count, 2n).
 
-    Of outcomes of shape (count, n) an array of shape (count, 2n).
+    Parameters
+    ----------
+    outcomes
+        Of shape (count, n).
 
-    The set of floats that a sum ``value + noise`` can reach hangs on the value (Mironov 2012): the
-    lowest bit shows it, and where the noise is small the highest shows how small.
+    Notes
+    -----
+    The set of floats that a sum ``value + noise`` can reach depends on the value (Mironov 2012):
+    the lowest bit shows it, and where the noise is small the highest shows how small.
     """
     mantissa, exponent = np.frexp(np.where(np.isfinite(outcomes), outcomes, 0.0))
-    whole = np.abs(mantissa * 2.0**53).astype(np.int64)
-    lowest = np.where(whole > 0, np.log2(np.maximum(whole & -whole, 1)) + exponent - 53, 9999.0)
-    highest = np.where(whole > 0, exponent, 9999).astype(np.float64)
+    digits = np.abs(mantissa * 2.0**53).astype(np.int64)
+    # digits & -digits is the lowest set bit; 9999 stands for the bits of 0
+    lowest = np.where(digits > 0, np.log2(np.maximum(digits & -digits, 1)) + exponent - 53, 9999.0)
+    highest = np.where(digits > 0, exponent, 9999).astype(np.float64)
     return np.concatenate([lowest, highest], axis=1)
 
 
@@ -311,22 +327,24 @@ def bit_problems(
 
     def sampler(value: Any) -> Callable[[int, Stream], Any]:
         def sample(count: int, stream: Stream) -> Any:
-            found = [np.ravel(release(value, stream)) for _ in range(count)]
-            return low_bits(np.array(found, dtype=np.float64))
+            outcomes = [np.ravel(release(value, stream)) for _ in range(count)]
+            return low_bits(np.array(outcomes, dtype=np.float64))
 
         return sample
 
     sides = [Neighbors(f"{a!r} against {b!r}", sampler(a), sampler(b)) for a, b in pairs]
-    found = distinguish(sides, claim, samples=samples, confidence=CONFIDENCE, seed=seed)
-    if found.verdict == "violation":
+    audit = distinguish(sides, claim, samples=samples, confidence=CONFIDENCE, seed=seed)
+    if audit.verdict == "violation":
         yield (
-            f"the lowest bits of outputs show epsilon {found.epsilon_lower:.4g} at delta "
-            f"{found.delta:g}, and {found.epsilon:.4g} is declared: {found.witness.pair}; release "
-            "whole multiples of a step, as the library's own noise does"
+            f"the lowest bits of outputs show epsilon {audit.epsilon_lower:.4g} at delta "
+            f"{audit.delta:g}, and {audit.epsilon:.4g} is declared: {audit.witness.pair}; release "
+            "integer multiples of a step, as the library's own noise does"
         )
 
 
-def absorbed(release: Releasing, shape: tuple[int, ...], distance: float) -> Iterator[str]:
+def absorption_problems(
+    release: Releasing, shape: tuple[int, ...], distance: float
+) -> Iterator[str]:
     """Yield where noise is lost beside the largest values that neighbours can tell apart.
 
     Past ``2^52`` times the distance floats lie farther apart than neighbours do, so that values
@@ -339,8 +357,9 @@ def absorbed(release: Releasing, shape: tuple[int, ...], distance: float) -> Ite
         try:
             seen = {_bytes(release(value.copy(), SeededStream(0, k))) for k in range(40)}
         except Exception as error:
-            yield f"a value of {large:g} makes it raise {type(error).__name__}, which tells of it"
+            yield f"a value of {large:g} makes it raise {type(error).__name__}, which reveals it"
             continue
+        # with other values the outputs vary: the noise was there, and is lost
         if seen == {_bytes(value)} and len(ordinary) > 1:
             yield f"beside a value of {large:g} the noise is absorbed: every output is the value"
 
@@ -349,21 +368,22 @@ def _bytes(outcome: Any) -> Any:
     return np.asarray(outcome).tobytes()
 
 
-def odd_values(release: Releasing, shape: tuple[int, ...]) -> Iterator[str]:
+def nonfinite_problems(release: Releasing, shape: tuple[int, ...]) -> Iterator[str]:
     """Yield where NaN or infinity among the values shows in what is released."""
     ordinary = [release(np.zeros(shape), SeededStream(0, k)) for k in range(60)]
-    for odd in (math.nan, math.inf, -math.inf):
+    usually_finite = all(np.all(np.isfinite(o)) for o in ordinary)
+    for bad in (math.nan, math.inf, -math.inf):
         value = np.zeros(shape)
-        value[(0,) * len(shape)] = odd
+        value[(0,) * len(shape)] = bad
         try:
             with np.errstate(all="ignore"):
                 outputs = [release(value.copy(), SeededStream(0, k)) for k in range(20)]
         except Exception as error:
-            yield f"a value of {odd} makes it raise {type(error).__name__}, which tells of it"
+            yield f"a value of {bad} makes it raise {type(error).__name__}, which reveals it"
             continue
-        usual = all(np.all(np.isfinite(o)) for o in ordinary)  # else NaN is an outcome like others
-        if usual and not any(np.all(np.isfinite(o)) for o in outputs):
-            yield f"a value of {odd} is released as {outputs[0]!r}, which tells of it"
+        # where NaN is an outcome for ordinary values too, it does not reveal this one
+        if usually_finite and not any(np.all(np.isfinite(o)) for o in outputs):
+            yield f"a value of {bad} is released as {outputs[0]!r}, which reveals it"
 
 
 def shape_problems(
@@ -371,44 +391,46 @@ def shape_problems(
 ) -> Iterator[str]:
     """Yield where what is released is not what `Mechanism.release` promises."""
     for value in values:
-        wanted = mechanism.shape(shape_of(value))
-        got = release(value, SeededStream(0))
-        if conforming(got, wanted) is None:
+        expected = mechanism.shape(shape_of(value))
+        outcome = release(value, SeededStream(0))
+        if conforming(outcome, expected) is None:
             yield (
-                f"release returns {type(got).__name__} of shape {np.shape(got)} for a value of "
-                f"shape {shape_of(value)}, not real numbers of shape {wanted}"
+                f"release returns {type(outcome).__name__} of shape {np.shape(outcome)} for a "
+                f"value of shape {shape_of(value)}, not real numbers of shape {expected}"
             )
 
 
 # -----------------------------------------------------------------------------
-# Where a release's randomness comes from: the stream, all of it, and nothing that is kept.
+# Freshness: all randomness comes from the stream, and a mechanism keeps nothing.
 
 
-MOST = 2000
+MAX_DRAWS = 2000
 SECRET = 1_234_567.890_625
+"""A value that must not appear in what a mechanism shows after its release."""
 
-Making = Callable[[Mechanism], Callable[[Stream], Any]]
-"""Of a mechanism, the release of one ordinary value from a stream."""
+ReleaseFunction = Callable[[Mechanism], Callable[[Stream], Any]]
+"""From a mechanism to the release of one ordinary value, as a function of the stream."""
 
 
-def freshness_problems(mechanism: Mechanism, making: Making, notes: list[str]) -> Iterator[str]:
-    """Yield a sentence for each way in which noise repeats, or something is kept."""
-    release = making(mechanism)
-    drawn = [_float_bytes(release(SeededStream(7, k))) for k in range(300)]
-    if drawn != [_float_bytes(release(SeededStream(7, k))) for k in range(300)]:
+def freshness_problems(
+    mechanism: Mechanism, release_function: ReleaseFunction, notes: list[str]
+) -> Iterator[str]:
+    """Yield a sentence for each way in which noise repeats."""
+    release = release_function(mechanism)
+    outcomes = [_float_bytes(release(SeededStream(7, k))) for k in range(300)]
+    if outcomes != [_float_bytes(release(SeededStream(7, k))) for k in range(300)]:
         yield "equal seeded streams give different releases: not all randomness is the stream's"
         return
-    count = _enough(drawn)
+    count = _draws_to_tell_apart(outcomes)
     if count is None:
         notes.append("the outcomes vary too little to tell fresh noise from repeated noise")
         return
 
     def draws(of: Mechanism = mechanism) -> list[bytes]:
-        made = making(of)
-        return [_float_bytes(made(SecureStream())) for _ in range(count)]
+        release = release_function(of)
+        return [_float_bytes(release(SecureStream())) for _ in range(count)]
 
-    seen = [_globally_seeded(draws), _globally_seeded(draws)]
-    if seen[0] == seen[1]:
+    if _globally_seeded(draws) == _globally_seeded(draws):
         yield "global seeds (numpy.random, random) decide the noise"
     try:
         copy = pickle.loads(pickle.dumps(mechanism))
@@ -430,6 +452,7 @@ def freshness_problems(mechanism: Mechanism, making: Making, notes: list[str]) -
 
 
 def _globally_seeded(draws: Callable[[], list[bytes]]) -> list[bytes]:
+    """Return draws under fixed global seeds, whose states are restored afterwards."""
     states = np.random.get_state(), random.getstate()  # noqa: NPY002 - what must not matter
     try:
         np.random.seed(0)  # noqa: NPY002 - what must not matter
@@ -440,55 +463,58 @@ def _globally_seeded(draws: Callable[[], list[bytes]]) -> list[bytes]:
         random.setstate(states[1])
 
 
-def kept_problems(
+def retention_problems(
     mechanism: Mechanism, release: Callable[[Any, Stream], Any], shape: tuple[int, ...]
 ) -> Iterator[str]:
-    """Yield where a mechanism keeps what it released, or remembers earlier releases."""
+    """Yield where a mechanism keeps values, or a release depends on earlier ones."""
     secret = np.full(shape, SECRET)
-    before = _inside(mechanism)
+    state = _state(mechanism)
     first = _float_bytes(release(np.zeros(shape), SeededStream(5)))
     release(secret, SeededStream(6))
-    shown = f"{mechanism!r} {mechanism} {vars(type(mechanism))!r} {_inside(mechanism)!r}"
+    shown = f"{mechanism!r} {mechanism} {vars(type(mechanism))!r} {_state(mechanism)!r}"
     if _float_bytes(release(np.zeros(shape), SeededStream(5))) != first:
-        yield "a release hangs on what was released before"
-    if _inside(mechanism) != before:
+        yield "a release depends on what was released before"
+    if _state(mechanism) != state:
         yield "releasing changes the mechanism"
     if repr(SECRET)[:9] in shown:
         yield "the mechanism shows the value that it released"
 
 
-def _inside(mechanism: Mechanism) -> str:
+def _state(mechanism: Mechanism) -> str:
+    """Return all attributes of a mechanism as one `str`."""
     return repr(sorted((k, repr(v)) for k, v in vars(mechanism).items()))
 
 
-def _enough(drawn: list[bytes]) -> int | None:
-    """Return so many draws that two lists agree by chance with probability below 1e-9."""
-    counts = np.unique(np.array([hash(d) for d in drawn]), return_counts=True)[1]
-    same = float(((counts / len(drawn)) ** 2).sum())
-    for count in (8, 30, 100, 300, MOST):
+def _draws_to_tell_apart(outcomes: list[bytes]) -> int | None:
+    """Return for how many draws two lists agree by chance with probability below 1e-9."""
+    counts = np.unique(np.array([hash(o) for o in outcomes]), return_counts=True)[1]
+    # the probability that two draws agree, from the frequencies, with 0.02 for their error
+    same = float(((counts / len(outcomes)) ** 2).sum())
+    for count in (8, 30, 100, 300, MAX_DRAWS):
         if count * np.log(min(1.0, same + 0.02)) < np.log(1e-9):
             return count
     return None
 
 
 def in_a_child(act: Callable[[], Any]) -> Any:
-    """Return what a forked process makes of it, which can be pickled; None where it fails."""
-    ours, theirs = os.pipe()
+    """Return the result of ``act()`` in a forked process, which must pickle; None if it fails."""
+    read_end, write_end = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of threads, of which the child uses none
         child = os.fork()
     if child == 0:
         try:
-            os.close(ours)
-            with os.fdopen(theirs, "wb") as out:
+            os.close(read_end)
+            with os.fdopen(write_end, "wb") as out:
                 out.write(pickle.dumps(act()))
         finally:
             os._exit(0)
-    os.close(theirs)
-    with os.fdopen(ours, "rb") as answers:
-        text = answers.read()
+    # the write end is closed here first: the read would otherwise never see the end of the data
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as results:
+        pickled = results.read()
     os.waitpid(child, 0)
-    return pickle.loads(text) if text else None
+    return pickle.loads(pickled) if pickled else None
 
 
 def _float_bytes(outcome: Any) -> bytes:
@@ -502,92 +528,97 @@ def _float_bytes(outcome: Any) -> bytes:
 NORMS = (1, 2, math.inf)
 
 
-def declared(plan: Pipeline, query: Handle) -> dict[float, float]:
-    """Return what a query declares to move by, in each norm in which it says so."""
+def declared_sensitivities(plan: Pipeline, query: Handle) -> dict[float, float]:
+    """Return a query's declared sensitivity in each norm in which it declares one."""
     release, _ = release_of(plan, query)
     name = plan.structure.of(release).name
-    charge = next(c for c in releases(plan.structure) if c.node.name == name)
-    found = {}
+    path = next(c for c in releases(plan.structure) if c.node.name == name)
+    sensitivities = {}
     for norm in NORMS:
         try:
-            found[norm] = compiler.distance(charge, norm)
+            sensitivities[norm] = compiler.distance(path, norm)
         except (DeclarationError, AccountingError, NotImplementedError):
             continue
-    return found
+    return sensitivities
 
 
 def sensitivity_problems(
     plan: Pipeline, query: Handle, *, limit: int, rounds: int, seed: int
 ) -> Iterator[str]:
     """Yield a sentence for each declaration of a query that some pair of neighbours breaks."""
-    claims, operation = declared(plan, query), query.operation
+    declared, operation = declared_sensitivities(plan, query), query.operation
     assert isinstance(operation, Query)
-    for norm, most in claims.items():
-        if not 0 <= most < math.inf:
-            yield f"the declared sensitivity in l{norm:g} is {most}, not a finite number"
+    for norm, sensitivity in declared.items():
+        if not 0 <= sensitivity < math.inf:
+            yield f"the declared sensitivity in l{norm:g} is {sensitivity}, not a finite number"
             return
-    broken: dict[str, tuple[float, str]] = {}
+    worst: dict[
+        str, tuple[float, str]
+    ] = {}  # for each kind of problem, the pair that shows it best
 
-    def look(pair: DataPair) -> float:
-        found, ratio = _moved(plan, query, pair, claims)
-        for kind, words in found.items():
-            if kind not in broken or ratio > broken[kind][0]:
-                broken[kind] = ratio, f"{words}; {pair.words}"
+    def ratio_of(pair: DataPair) -> float:
+        problems, ratio = _pair_problems(plan, query, pair, declared)
+        for kind, words in problems.items():
+            if kind not in worst or ratio > worst[kind][0]:
+                worst[kind] = ratio, f"{words}; {pair.words}"
         return ratio
 
     for pair in gallery(plan, limit=limit):
-        look(pair)
-    search(plan, look, rounds=rounds, limit=8, seed=seed)
-    yield from (words for _, words in broken.values())
+        ratio_of(pair)
+    search(plan, ratio_of, rounds=rounds, limit=8, seed=seed)
+    yield from (words for _, words in worst.values())
 
 
-def _moved(
-    plan: Pipeline, query: Handle, pair: DataPair, claims: dict[float, float]
+def _pair_problems(
+    plan: Pipeline, query: Handle, pair: DataPair, declared: dict[float, float]
 ) -> tuple[dict[str, str], float]:
-    """Return what a pair breaks, and the largest move as a share of the declared one."""
-    sides: list[Any] = []
+    """Return what a pair of neighbours breaks, and the largest move over the declared one."""
+    values: list[Any] = []
     for data in (pair.first, pair.second):
         try:
-            sides.append(np.asarray(query_value(plan, query, data), dtype=np.float64))
+            values.append(np.asarray(query_value(plan, query, data), dtype=np.float64))
         except Exception as error:
             return {"raises": f"the query raises {type(error).__name__} on data it should read"}, 0
-    one, two = sides
+    one, two = values
     if one.shape != two.shape:
-        return {"shape": f"the value's shape hangs on the data: {one.shape}, {two.shape}"}, 0
+        return {"shape": f"the value's shape depends on the data: {one.shape}, {two.shape}"}, 0
     if not (np.all(np.isfinite(one)) and np.all(np.isfinite(two))):
         return {"finite": "the query's value is not finite"}, 0
-    return _held(query, one, two, claims)
+    return _value_problems(query, one, two, declared)
 
 
-def _held(
-    query: Handle, one: Array, two: Array, claims: dict[float, float]
+def _value_problems(
+    query: Handle, one: Array, two: Array, declared: dict[float, float]
 ) -> tuple[dict[str, str], float]:
-    found, ratio, operation = {}, 0.0, query.operation
+    """Return what two values of neighbours break, and the largest move over the declared one."""
+    problems, ratio, operation = {}, 0.0, query.operation
     assert isinstance(operation, Query)
     pairs = list(zip(one.ravel().tolist(), two.ravel().tolist(), strict=True))
+    # moves are compared exactly; each value may be rounded by half of its last bit
     move = [Fraction(a) - Fraction(b) for a, b in pairs]
     rounding = sum((Fraction(math.ulp(v)) / 2 for pair in pairs for v in pair), Fraction(0))
-    for norm, most in claims.items():
-        limit = Fraction(up(most, 8)) + rounding
+    for norm, sensitivity in declared.items():
+        limit = Fraction(up(sensitivity, 8)) + rounding
         size = _norm(move, norm)
         if size > (limit**2 if norm == 2 else limit):
-            seen = math.sqrt(size) if norm == 2 else float(size)
-            found[f"l{norm:g}"] = (
-                f"the value moves by {seen:.9g} in l{norm:g}, and {most:.9g} is declared"
+            measured = math.sqrt(size) if norm == 2 else float(size)
+            problems[f"l{norm:g}"] = (
+                f"the value moves by {measured:.9g} in l{norm:g}, and {sensitivity:.9g} is declared"
             )
-        if most > 0:
-            ratio = max(ratio, float(size) / (most * most if norm == 2 else most))
+        if sensitivity > 0:
+            bound = sensitivity * sensitivity if norm == 2 else sensitivity
+            ratio = max(ratio, float(size) / bound)
     dimension = operation.dimension(query.inputs[0].domain)
     if one.size != dimension:
-        found["dimension"] = f"the value has {one.size} coordinates, {dimension} are declared"
+        problems["dimension"] = f"the value has {one.size} coordinates, {dimension} are declared"
     step = operation.step(query.inputs[0].domain)
     if step and any(Fraction(v) % Fraction(step) for pair in pairs for v in pair):
-        found["step"] = f"a coordinate is no multiple of the declared step {step:g}"
-    return found, ratio
+        problems["step"] = f"a coordinate is not a multiple of the declared step {step:g}"
+    return problems, ratio
 
 
 def _norm(move: list[Fraction], norm: float) -> Fraction:
-    """Return the exact norm; of the Euclidean one its square."""
+    """Return the exact norm of a vector; for norm 2 its square."""
     if norm == 1:
         return sum(map(abs, move), Fraction(0))
     if norm == 2:

@@ -5,7 +5,7 @@
 
 PYTHON is an interpreter that has them all (this one unless said): in an environment of its own,
 ``pip install adaptive-dp opendp[polars]==0.16.0 tmlt.analytics==0.21 diffprivlib==0.6.5
-dp-accounting==0.6.0``; Tumult needs Java too. A library that is missing is said to be.
+dp-accounting==0.6.0``; Tumult needs Java too. A missing library has a row that says so.
 
 A script runs several times in one process, with the demo's data as ``people.csv`` in its folder:
 the first run, imports included, is ``cold``; ``warm`` is the median of the others. An error is the

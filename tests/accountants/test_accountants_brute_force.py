@@ -236,7 +236,7 @@ def test_kept_worlds_are_explicit_ones_and_cover_the_rest(term: Term) -> None:
     for world in every:
         flat: list[Leaf] = []
         for spent, times in world.spends.items():
-            flat += [(spent.pure(), spent.failure())] * times  # type: ignore[list-item]
+            flat += [(spent.pure(), spent.delta_floor())] * times  # type: ignore[list-item]
         kept.append(tuple(sorted(flat)))
     assert set(kept) <= ways
     assert len(set(kept)) == len(kept)

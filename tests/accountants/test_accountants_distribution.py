@@ -23,7 +23,7 @@ from accountants import (
     tightest,
 )
 from accountants.distribution import Distribution, contour
-from accountants.finite import Atoms
+from accountants.finite import FinitePair
 from accountants.losses import sampled_gaussian as moments
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.laplace import LaplacePair
@@ -68,7 +68,7 @@ def gaussian_moment(mu: float, z: complex):
     return mp.exp(real(mu) ** 2 / 2 * mp.mpc(z) * (mp.mpc(z) + 1))
 
 
-def atoms(eps: float) -> Atoms:
+def atoms(eps: float) -> FinitePair:
     return ResponsePair(eps).atoms()
 
 

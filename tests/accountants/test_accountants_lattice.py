@@ -20,7 +20,7 @@ from accountants.distribution import convolution, lattice
 from accountants.distribution.discretisation import Grid, Law, law_above, law_below
 from accountants.distribution.lattice import epsilon, profile
 from accountants.errors import DomainError, InapplicableError
-from accountants.finite import Atoms
+from accountants.finite import FinitePair
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.laplace import LaplacePair
 from accountants.losses.pure import ResponsePair
@@ -198,7 +198,7 @@ def test_discrete_pairs_at_random(seed: int, size: int, times: int, exponent: fl
         row = rows.setdefault(mp.log(p / q), [mp.mpf(0), mp.mpf(0)])
         row[0], row[1] = row[0] + p, row[1] + q
     losses = sorted(rows)
-    pair = Atoms(losses, [rows[x][0] for x in losses], [rows[x][1] for x in losses])
+    pair = FinitePair(losses, [rows[x][0] for x in losses], [rows[x][1] for x in losses])
     delta = 10**exponent
     side = truth.Profile([(p, q) for p, q in truth.product([rational] * times)])
     side.sides = side.sides[:1]  # one direction
@@ -371,7 +371,7 @@ def test_many_pairs_in_seconds() -> None:
 
 
 def test_pairs_that_nothing_attains_have_no_lower_bound() -> None:
-    pair = Atoms([-0.5, 0.5], [0.4, 0.6], [0.6, 0.4], error=1.0, exact=False)
+    pair = FinitePair([-0.5, 0.5], [0.4, 0.6], [0.6, 0.4], error=1.0, tight=False)
     assert epsilon([(pair, 3)], 1e-3).lower == 0
 
 

@@ -104,7 +104,7 @@ def test_the_functionals_of_every_loss_are_monotone(name: str, data: st.DataObje
     pure = loss.pure()
     if pure is not None and math.isfinite(pure):
         at = loss.profile(pure * (1 + 1e-12) + 1e-300)
-        assert at is None or at.lower <= loss.failure() * (1 + 1e-9) + 1e-15
+        assert at is None or at.lower <= loss.delta_floor() * (1 + 1e-9) + 1e-15
 
 
 @examples(2, nightly=150)

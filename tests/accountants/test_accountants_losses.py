@@ -189,7 +189,7 @@ def test_grouped_approximate_is_the_sum_of_a_chain(eps: float, delta: float, siz
     grow = mp.exp(truth.real(eps))
     geometric = truth.real(delta) * mp.fsum(grow**i for i in range(size))
     truth.within(grouped.pure(), size * truth.real(eps), 2e-15)
-    truth.within(grouped.failure(), min(mp.mpf(1), geometric), 1e-13, 1e-322)  # subnormal steps
+    truth.within(grouped.delta_floor(), min(mp.mpf(1), geometric), 1e-13, 1e-322)  # subnormal steps
 
 
 # --- Sampled
@@ -332,10 +332,10 @@ def test_sampled_mixed_body_covers_both_directions() -> None:
 def test_sampled_extremes() -> None:
     body = Composite({Gaussian(1.0): 2, Approximate(0.5, 1e-6): 3})
     nothing, everything = Sampled(body, 0.0), Sampled(body, 1.0)
-    assert nothing.pure() == nothing.failure() == nothing.renyi(orders(3.0))[0] == 0.0
+    assert nothing.pure() == nothing.delta_floor() == nothing.renyi(orders(3.0))[0] == 0.0
     assert at(everything.renyi(orders(3.0))) == at(body.renyi(orders(3.0)))
-    assert truth.real(everything.failure()) >= 3 * truth.real(1e-6)
-    truth.within(Sampled(body, 0.25).failure(), 3 * truth.real(1e-6) / 4, 1e-14)
+    assert truth.real(everything.delta_floor()) >= 3 * truth.real(1e-6)
+    truth.within(Sampled(body, 0.25).delta_floor(), 3 * truth.real(1e-6) / 4, 1e-14)
 
 
 @examples(40)
@@ -353,7 +353,7 @@ def test_sampled_leaky_body_as_an_approximate_pair(
     pair = truth.product([truth.leaky(e1, d1), truth.leaky(e2, d2)])
     q = truth.real(rate)
     loss = sampled((Approximate(e1, d1), 1), (Approximate(e2, d2), 1), rate=rate)
-    failure, eps = truth.real(loss.failure()), loss.pure()
+    failure, eps = truth.real(loss.delta_floor()), loss.pure()
     mixed = [((1 - q) * b + q * a, b) for a, b in pair]
     for share in (0.0, 0.5, 0.9, 1.0):
         other = share * eps
@@ -390,12 +390,12 @@ def test_composite_of_gaussians_is_one_gaussian() -> None:
     assert truth.real(bounds.lower) <= exact <= truth.real(bounds.upper)
     assert Composite({Gaussian(1.0): 1, Laplace(1.0): 1}).profile(0.1) is None
     assert Composite({Gaussian(1.0): 1, Laplace(1.0): 1}).pure() is None
-    assert Composite({Gaussian(1.0): 1, Approximate(1.0, 0.25): 2}).failure() == 0.5
+    assert Composite({Gaussian(1.0): 1, Approximate(1.0, 0.25): 2}).delta_floor() == 0.5
 
 
 def test_envelope_is_the_largest_of_each_functional() -> None:
     loss = Envelope((Pure(0.5), Laplace(0.9), Approximate(0.2, 0.1)))
-    assert loss.failure() == 0.1
+    assert loss.delta_floor() == 0.1
     assert loss.pure() == 0.9
     for order in (1.5, 3.0, 1e3):
         every = [truth.renyi(truth.response(e), order) for e in (0.5, 0.2)]
@@ -428,7 +428,9 @@ def test_grouped_approximate_holds_where_the_exponent_amplifies_rounding(size: i
         delta = 1e-300
         grow = mp.exp(truth.real(eps))
         exact = truth.real(delta) * (grow**size - 1) / (grow - 1)
-        truth.within(Approximate(eps, delta).grouped(size).failure(), min(mp.mpf(1), exact), 1e-12)
+        truth.within(
+            Approximate(eps, delta).grouped(size).delta_floor(), min(mp.mpf(1), exact), 1e-12
+        )
 
 
 def test_infinite_parts_are_infinite() -> None:

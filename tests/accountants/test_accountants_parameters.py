@@ -202,7 +202,7 @@ def test_what_is_no_term_is_refused_by_type(make: Callable[[], object]) -> None:
 class Wild(PrivacyLoss):
     """A Gaussian pair that is as good as no privacy."""
 
-    gaussian_pair = True
+    is_gaussian_pair = True
 
     def mu(self) -> float:
         return math.inf

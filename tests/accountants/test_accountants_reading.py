@@ -31,10 +31,9 @@ from accountants import (
     certify,
     plot,
 )
-from accountants.bounds import Bounds
 from accountants.guarantee import Guarantee, greatest, knots
 from accountants.loss import PrivacyLoss
-from accountants.numerics import Array
+from accountants.numerics import Array, Bounds
 
 
 class Exact:
@@ -136,7 +135,7 @@ class TestTradeoff:
     def test_ends(self) -> None:
         for loss in (Gaussian(1.0), Laplace(1.0), Approximate(1.0, 0.1)):
             at_none, at_all = (of(loss).false_negative_rate(rate) for rate in (0.0, 1.0))
-            assert at_none.lower <= 1 - loss.failure() <= at_none.upper
+            assert at_none.lower <= 1 - loss.delta_floor() <= at_none.upper
             assert (at_all.lower, at_all.upper) == (0, 0)
         assert of(Gaussian(0.0)).false_negative_rate(0.5).lower == pytest.approx(0.5, abs=1e-13)
 

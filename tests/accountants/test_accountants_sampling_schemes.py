@@ -97,7 +97,7 @@ def test_fixed_size_profiles(size: int, of: int) -> None:
         sampled = FixedSize(body(loss), size, of)
         pair = sampled.pair()
         assert pair is not None
-        assert pair.reversed() == pair or type(pair).__name__ == "Atoms"
+        assert pair.reversed() == pair or type(pair).__name__ == "FinitePair"
         covered(pair, amplified(profile, sampled.mixture()[1]))
         for epsilon in (0.0, 0.2, 1.0):
             true = amplified(profile, sampled.mixture()[1])(truth.real(epsilon))
@@ -366,8 +366,8 @@ def test_replaced_pure_bodies_are_attained() -> None:
     laws = list(zip(mixture(base, one, rate), mixture(base, other, rate), strict=True))
     pair = ReplacedSampleLoss(body(Pure(eps)), rate).pair()
     assert pair is not None
-    assert pair.attained()
-    assert not ReplacedSampleLoss(body(Pure(eps / 2), Laplace(eps / 2)), rate).pair().attained()
+    assert pair.is_tight()
+    assert not ReplacedSampleLoss(body(Pure(eps / 2), Laplace(eps / 2)), rate).pair().is_tight()
     covered(pair, enumerated(laws), tight=1e-12)
     twice = truth.product([laws, laws])
     term = Repeated(ReplacedSample(Spend(Pure(eps)), rate), 2)
@@ -389,7 +389,7 @@ def test_replaced_samples_of_other_bodies() -> None:
         assert (curve >= alone * (1 - 1e-9)).all()
     failing = ReplacedSampleLoss(body(Approximate(0.3, 1e-6)), 0.1)
     # at the worst both values leak: the sampled law differs by q (delta + e^eps delta)
-    assert failing.failure() >= 0.1 * 1e-6 * (1 + math.exp(0.3)) * (1 - 1e-9)
+    assert failing.delta_floor() >= 0.1 * 1e-6 * (1 + math.exp(0.3)) * (1 - 1e-9)
     with pytest.raises(InapplicableError):
         ReplacedSampleLoss(body(FixedSize(body(Pure(1.0)), 1, 2)), 0.5)
 
@@ -548,7 +548,7 @@ def test_allocated_responses_by_enumeration(eps: float, steps: int) -> None:
             assert bound >= true * (1 - mp.mpf("1e-20"))
             assert bound <= true * mp.mpf("1.02") + mp.mpf("0.01")
     assert loss.pure() == eps
-    assert loss.failure() == 0.0
+    assert loss.delta_floor() == 0.0
 
 
 def test_allocated_laplace_lies_between_response_and_nothing() -> None:

@@ -24,7 +24,7 @@ from accountants import (
     Pure,
 )
 from accountants import losses as families
-from accountants.finite import Atoms
+from accountants.finite import FinitePair
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.laplace import LaplacePair
 from accountants.pair import Pair
@@ -189,8 +189,8 @@ class Broken(PrivacyLoss):
         changed = dict(self.changed)
         return changed[name](*rest) if name in changed else default(*rest)
 
-    def failure(self):
-        return self._own("failure", lambda: 0.0)
+    def delta_floor(self):
+        return self._own("delta_floor", lambda: 0.0)
 
     def pair(self):
         return self._own("pair", lambda: None)
@@ -238,8 +238,8 @@ BROKEN = [
     ({"profile": less(1.01)}, "profile", {}),
     ({"profile": lambda e: Bounds(-0.1, 0.5)}, "outside", {}),
     ({"profile": lambda e: Bounds(0.0, 0.1) if e < 1 else Bounds(0.2, 0.3)}, "rises", {}),
-    ({"failure": lambda: 0.3}, r"0\.3", {}),
-    ({"failure": lambda: 1.5}, "not a probability", {}),
+    ({"delta_floor": lambda: 0.3}, r"0\.3", {}),
+    ({"delta_floor": lambda: 1.5}, "not a probability", {}),
     ({"rho": lambda: 0.49}, r"\nrho ", {"pair": GaussianPair(1.0)}),
     ({"rho": lambda: math.nan}, r"rho\(\)", {}),
     ({"rho": lambda: 0.2}, "rho", {}),
@@ -380,7 +380,7 @@ def moved(share):
 
 
 normal_pair, laplace_pair = GaussianPair(1.0), LaplacePair(1.0)
-lopsided = Atoms([-0.5, 1.0], [0.3, 0.7], [0.3 * math.exp(0.5), 0.7 * math.exp(-1)])
+lopsided = FinitePair([-0.5, 1.0], [0.3, 0.7], [0.3 * math.exp(0.5), 0.7 * math.exp(-1)])
 
 BROKEN_PAIRS = [
     (normal_pair, {"log_moment": moved(1.001)}, "tails"),
@@ -422,7 +422,7 @@ def test_atoms_pass():
     losses = [-1.0, -0.25]
     p = [q[0] * math.exp(losses[0]), q[1] * math.exp(losses[1])]
     last = math.log((1 - sum(p)) / q[2])
-    pair = Atoms([*losses, last], [*p, 1 - sum(p)], q, error=1e-14)
+    pair = FinitePair([*losses, last], [*p, 1 - sum(p)], q, error=1e-14)
     nothing = {name: lambda *_: None for name in ("renyi", "rho", "mu", "profile")}
     check(Broken(changed={**nothing, "pair": lambda: pair}))
 

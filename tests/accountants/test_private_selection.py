@@ -181,7 +181,7 @@ def test_failures_of_runs() -> None:
     for generating, make in FAMILIES:
         loss = make(Approximate(0.3, 1e-4))
         exact = 1 - generating(1 - truth.real(1e-4))
-        assert exact <= loss.failure() <= 60 * exact
+        assert exact <= loss.delta_floor() <= 60 * exact
         # given no failure: the same family with fewer runs
         p, q = truth.response(0.3)[0], truth.response(0.3)[1]
         run, other = [p[0], q[0]], [p[1], q[1]]

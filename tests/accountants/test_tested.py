@@ -73,7 +73,7 @@ def test_the_whole_model_exactly(epsilon: float, delta: float, budget: float) ->
 def test_its_functionals() -> None:
     worst = Gaussian(1.0)
     loss = Tested(0.1, 1e-6, 8.0, 0.2, worst)
-    assert loss.failure() == 1e-6
+    assert loss.delta_floor() == 1e-6
     assert loss.pure() is None
     assert loss.rho() == pytest.approx(0.5 + 0.1 * math.tanh(0.05))
     test = Pure(0.1).renyi(ORDERS)

@@ -41,7 +41,7 @@ class TestSecret:
 
     def test_in_logs(self) -> None:
         stream = io.StringIO()
-        log = logging.getLogger("test_colors")
+        log = logging.getLogger("test_visibility")
         log.addHandler(logging.StreamHandler(stream))
         log.warning("value %s %r", dp.Secret(SECRET), dp.Secret("Ann"))
         assert stream.getvalue() == "value <private> <private>\n"

@@ -15,7 +15,7 @@ from profiles import examples
 import accountants
 import adaptive_dp as dp
 from accountants import Basic, Parallel, Pure, Sequential, Spend, Term
-from adaptive_dp.graph import compile as touch
+from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.operation import Change
 
 Cost = Callable[[int, Change], float]
@@ -68,7 +68,7 @@ def charged(cost: Cost, parts: int, change: Change) -> float:
     def inside(i: int, arriving: Change) -> Term:
         return Spend(Pure(epsilon=cost(i, arriving)))
 
-    term = touch.several_parts(inside, change, {i: f"p = {i}" for i in range(parts)}, 1)
+    term = compiler.several_parts(inside, change, {i: f"p = {i}" for i in range(parts)}, 1)
     bounds = accountants.measure(term, Basic(), delta=0.0).bounds
     assert bounds is not None
     return bounds.upper
@@ -108,10 +108,10 @@ def test_many_splits_are_never_charged_less(
     def inside(i: int, arriving: Change) -> Term:
         return Spend(Pure(epsilon=cost(i, arriving)))
 
-    found: list[Term] = [touch._at_every_step(inside, change, label, limits[0])]
-    for alike, growth in itertools.product((False, True), touch.GROWTHS):
-        steps = touch.steps(change.rows, growth, 1000)
-        term = touch._among(inside, change, label, steps, limits, alike)
+    found: list[Term] = [compiler._dominating_choice(inside, change, label, limits[0])]
+    for alike, growth in itertools.product((False, True), compiler.GROWTHS):
+        steps = compiler.row_levels(change.rows, growth, 1000)
+        term = compiler._split_choices(inside, change, label, steps, limits, alike)
         found += [] if term is None else [term]
     for term in found:
         bounds = accountants.measure(term, Basic(), delta=0.0).bounds
@@ -119,16 +119,16 @@ def test_many_splits_are_never_charged_less(
         assert bounds.upper >= least * (1 - 1e-12)
 
 
-@pytest.mark.parametrize("growth", [g for g in touch.GROWTHS if g <= 4])
+@pytest.mark.parametrize("growth", [g for g in compiler.GROWTHS if g <= 4])
 @pytest.mark.parametrize("change", [Change(False, 40, False), Change(True, 9, False)], ids=str)
 def test_steps_are_little_looser(growth: float, change: Change) -> None:
     """A cost that is linear in rows is overcharged by at most the growth of the steps."""
     label = {0: "p = 0", 1: "p = 1"}
-    term = touch._among(
+    term = compiler._split_choices(
         lambda i, c: Spend(Pure(epsilon=linear(i, c))),
         change,
         label,
-        touch.steps(change.rows, growth, 1000),
+        compiler.row_levels(change.rows, growth, 1000),
         (10**6, 10**6),
         False,
     )
@@ -138,10 +138,10 @@ def test_steps_are_little_looser(growth: float, change: Change) -> None:
     assert bounds.upper <= max(growth, 1) * exact(linear, 2, change) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("growth", touch.GROWTHS)
+@pytest.mark.parametrize("growth", compiler.GROWTHS)
 @pytest.mark.parametrize("rows", [1, 2, 7, 300, 10**5])
 def test_steps_grow_no_faster_and_end_at_all_rows(growth: float, rows: int) -> None:
-    found = touch.steps(rows, growth, 10**6)
+    found = compiler.row_levels(rows, growth, 10**6)
     assert found[0] == 1
     assert found[-1] == rows
     for one, two in itertools.pairwise(found):
@@ -210,7 +210,7 @@ def test_parts_inside_of_parts_take_no_longer() -> None:
 
 def test_terms_of_one_choice_and_of_several() -> None:
     inside = lambda i, change: Spend(Pure(epsilon=1.0 + i))  # noqa: E731
-    term = touch.several_parts(inside, Change(False, 2, False), {0: "p = 0", 1: "p = 1"}, 1)
+    term = compiler.several_parts(inside, Change(False, 2, False), {0: "p = 0", 1: "p = 1"}, 1)
     assert isinstance(term, Parallel)
     assert all(isinstance(choice, Sequential) for choice in term.choices)
     assert ("p = 0 (1 rows)", "p = 1 (1 rows)") in term.labels
