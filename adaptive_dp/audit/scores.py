@@ -203,8 +203,8 @@ def scorers(first: Table, second: Table, rng: np.random.Generator) -> Iterator[S
         for j in range(min(width, 16)):
             yield Scorer(f"the histogram of coordinate {j}", _histogram_of(j, first, second))
         yield Scorer("a linear combination", _linear(first.numbers, second.numbers))
-        yield Scorer("the largest number", lambda found: found.numbers.max(axis=1))
-        yield Scorer("the smallest number", lambda found: found.numbers.min(axis=1))
+        yield Scorer("the largest number", lambda features: features.numbers.max(axis=1))
+        yield Scorer("the smallest number", lambda features: features.numbers.min(axis=1))
         yield Scorer("a tree of cells", _tree(first.numbers, second.numbers))
         for i in range(4):
             direction = rng.standard_normal(width) / (numbers.std(axis=0) + 1e-300)
@@ -230,7 +230,7 @@ class _PatternKey:
 
 def _pattern_ratio(key: _PatternKey, first: Table, second: Table) -> Callable[[Table], Array]:
     lookup = _frequency_ratio(key(first), key(second))
-    return lambda found: lookup(key(found))
+    return lambda features: lookup(key(features))
 
 
 def _frequency_ratio(first: Hashes, second: Hashes) -> Callable[[Hashes], Array]:
@@ -288,7 +288,7 @@ def _pattern_histograms(
 
 def _histogram_sum(first: Array, second: Array) -> Callable[[Table], Array]:
     learned = _histograms(first, second)
-    return lambda found: learned(found.numbers)
+    return lambda features: learned(features.numbers)
 
 
 def _histograms(first: Array, second: Array) -> Callable[[Array], Array]:
@@ -321,11 +321,11 @@ def _histogram(first: Array, second: Array) -> Callable[[Array], Array]:
 
 def _histogram_of(j: int, first: Table, second: Table) -> Callable[[Table], Array]:
     learned = _histogram(first.numbers[:, j], second.numbers[:, j])
-    return lambda found: learned(found.numbers[:, j])
+    return lambda features: learned(features.numbers[:, j])
 
 
 def _column(j: int) -> Callable[[Table], Array]:
-    return lambda found: found.numbers[:, j]
+    return lambda features: features.numbers[:, j]
 
 
 def _bits(j: int, first: Table, second: Table) -> Callable[[Table], Array]:
@@ -334,7 +334,7 @@ def _bits(j: int, first: Table, second: Table) -> Callable[[Table], Array]:
     Of naive floating-point noise they can reveal the value (Mironov 2012).
     """
     learned = _histogram(_last_bit(first.numbers[:, j]), _last_bit(second.numbers[:, j]))
-    return lambda found: learned(_last_bit(found.numbers[:, j]))
+    return lambda features: learned(_last_bit(features.numbers[:, j]))
 
 
 def _last_bit(numbers: Array) -> Array:
@@ -359,7 +359,7 @@ def _linear(first: Array, second: Array) -> Callable[[Table], Array]:
     scatter = centred.T @ centred / len(centred)
     scatter += 1e-6 * np.eye(len(scatter))
     weights = np.linalg.solve(scatter, shift) / scale
-    return lambda found: np.clip(found.numbers, low, high) @ weights
+    return lambda features: np.clip(features.numbers, low, high) @ weights
 
 
 def _projected(
