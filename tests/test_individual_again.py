@@ -102,7 +102,7 @@ def test_a_step_in_which_nobody_could_take_part_is_not_verified():
     assert any("does not fit" in reason for reason in verdict.reasons)
     entries = [dict(entry) for entry in ledger.entries()]
     entries[0]["budget"] = [0.01, 1e-6, 0.0]
-    assert any("nobody could take part" in reason for reason in recomputed(entries).reasons)
+    assert any("no record could take part" in reason for reason in recomputed(entries).reasons)
 
 
 def test_who_left_is_in_no_traceback(monkeypatch):
