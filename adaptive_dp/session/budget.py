@@ -88,12 +88,16 @@ class Budget:
     delta_reserve: float = field(default=0.0, converter=number)
 
     def __attrs_post_init__(self) -> None:
+        # the bound excludes infinity, NaN (every comparison is False) and what overflows when
+        # scaled
         if not (_is_real(self.epsilon) and 0 < self.epsilon < 1e300):
             raise DeclarationError(
                 f"a budget's epsilon must be a positive finite number, got {self.epsilon!r}"
             )
         if not (_is_real(self.delta) and 0 <= self.delta < 1):
             raise DeclarationError(f"a budget's delta must be in [0, 1), got {self.delta!r}")
+        # a reserve equal to delta is allowed: the filter then has no delta of its own to convert
+        # with
         if not (_is_real(self.delta_reserve) and 0 <= self.delta_reserve <= self.delta):
             raise DeclarationError(
                 f"a budget's delta_reserve is a part of its delta {self.delta!r}, got "
@@ -113,6 +117,7 @@ _ODOMETERS: dict[str, Callable[[float, float], Odometer]] = {
     "advanced": lambda delta, delta_reserve: ConcentratedOdometer(
         delta, delta_reserve=delta_reserve
     ),
+    # the odometer of "advanced" counts in the unit of concentrated differential privacy as well
     "concentrated": lambda delta, delta_reserve: ConcentratedOdometer(
         delta, delta_reserve=delta_reserve
     ),
@@ -171,6 +176,7 @@ class AccountingUnit:
 
     @property
     def refuses(self) -> bool:
+        # individual budgets never refuse a step: which records are exhausted must not be seen
         """Whether a step that does not fit is refused; else records leave it."""
         return self.individual is None
 
@@ -178,6 +184,8 @@ class AccountingUnit:
     def reading_theorem(self) -> str:
         """The theorem of `epsilon`."""
         if not self.refuses:
+            # the sums of an individual session are private, so only the filter's theorem can be
+            # quoted
             return self.theorem
         return f"{self.odometer.theorem}; at most the budget: {self.theorem}"
 
@@ -196,6 +204,7 @@ class AccountingUnit:
             Whether the filter lets everything through; not so in a ledger or a certificate that
             does not hold.
         """
+        # what records have spent is private: the reading is the promise, which depends on no data
         if not self.refuses:
             return self.budget.epsilon
         reading = self.odometer.epsilon(sums)
@@ -207,6 +216,7 @@ class AccountingUnit:
         amount = self.filter.spent(sums)
         if self.refuses:
             return amount
+        # rounded up: a record that has spent everything must not appear to have a little left
         most = map(ceiling, self.filter.budgets())
         return UnitTotals(tuple(map(min, amount.costs, most)), amount.delta_floor)
 
@@ -230,12 +240,14 @@ def accounting_unit(accountant: str, budget: Budget) -> AccountingUnit:
     """
     delta_reserve = budget.delta_reserve
     if accountant != INDIVIDUAL:
+        # filter and odometer are two statements; only with disjoint deltas do both hold at once
         mine, others = delta_shares(accountant, budget)
         filter_ = filter_for(accountant, budget.epsilon, mine, delta_reserve)
         return AccountingUnit(
             budget, filter_, _odometer(accountant, others, delta_reserve), filter_.theorem
         )
     each = individual_filter(budget)
+    # the sums of a session, for forecasts and readings, are in mu squared as the records' are
     meter, odometer = GaussianFilter(each.mu), _odometer("gaussian", budget.delta, delta_reserve)
     return AccountingUnit(budget, meter, odometer, each.theorem, each)
 
@@ -248,6 +260,7 @@ def individual_filter(budget: Budget) -> IndividualFilter:
     DeclarationError, InapplicableError
         If the budget has a delta_reserve, or no delta.
     """
+    # a Gaussian release has no delta floor, so a reserve could never be used
     if budget.delta_reserve:
         raise DeclarationError(
             f"the budget reserves {budget.delta_reserve!r} of its delta for delta floors, "
@@ -262,18 +275,22 @@ def delta_shares(accountant: str, budget: Budget) -> tuple[float, float]:
     They sum to delta and the reserve. Sums of epsilons need no delta: there the odometer is the
     filter's own sum, and both have all of it.
     """
+    # exact rationals: rounding happens once, in `flooring`
     delta, delta_reserve = Fraction(budget.delta), Fraction(budget.delta_reserve)
     # rounded down, as the filter's share below: together they never exceed delta
     others = flooring(delta_reserve + (delta - delta_reserve) * Fraction(ODOMETER_SHARE))
+    # epsilons add up at delta 0: neither statement uses delta, and nothing has to be shared
     if accountant == "basic":
         return budget.delta, budget.delta
     if not budget.delta_reserve < others:  # nothing is left to share
         return budget.delta, budget.delta_reserve
+    # the reserve is in both shares: the same delta floors count in both statements
     return flooring(delta + delta_reserve - Fraction(others)), others
 
 
 def _odometer(accountant: str, delta: float, delta_reserve: float) -> Odometer:
     """Return the odometer of an accountant; at delta 0 epsilons add up."""
+    # without a delta to convert with, only pure epsilon has a bound
     if delta <= delta_reserve:
         return PureOdometer(delta)
     return _ODOMETERS[accountant](delta, delta_reserve)
@@ -317,14 +334,18 @@ class WorldSums(Generic[Meter]):
 
     def maximum_at(self, place: Branch) -> SpentSums:
         """Return the largest sums of the worlds that a place lies in."""
+        # own spends of each place on the way, plus the maximum of every partition that is not on it
         total, here = self.meter.start(), self._root
         for step in place:
             # a unit of this part is in no other part of the same partition, but may be anywhere
             # in all other partitions
             total = _plus(total, here.below(step[0]))
             if step not in here.parts:
+                # nothing was spent deeper, so the total so far is the maximum
                 return total
             here = here.parts[step]
+        # at the place itself all partitions below are open: the unit may be in the worst part of
+        # each
         return _plus(total, here.below())
 
     def check(self, costs: Costs) -> None:
@@ -339,6 +360,7 @@ class WorldSums(Generic[Meter]):
 
     def maximum_after(self, costs: Costs, limit: SumFilter | None = None) -> SpentSums:
         """Return what `maximum` would be after costs; refuse what does not fit into ``limit``."""
+        # the spends are tried in place and taken back: copying the tree would cost more
         before = [(place, self._own(place)) for place, _ in costs]
         try:
             for place, loss in costs:
@@ -346,6 +368,7 @@ class WorldSums(Generic[Meter]):
                     # the worlds that this place is not in do not change by this loss, so those
                     # that it is in are all that can pass the limit now
                     limit.spend(self.maximum_at(place), loss)
+                # added at once, so that the next cost of this step is asked with this one paid
                 self.add(((place, loss),))
             return self.maximum()
         finally:
@@ -357,6 +380,7 @@ class WorldSums(Generic[Meter]):
         """Pay costs; whether they fit was asked before."""
         zero = self.meter.start()
         for place, loss in costs:
+            # delta floors add up like costs, but in a sum of their own
             cost = zero.add(self.meter.costs(loss), loss.delta_floor(), 1)
             self._set(place, _plus(self._own(place), cost))
 
@@ -373,8 +397,11 @@ class WorldSums(Generic[Meter]):
         for step in place:
             here = here.parts.setdefault(step, _Place(self.meter.start()))
             way.append(here)
+        # the common case: sums only grow, and each maximum is updated without a look at the
+        # siblings
         larger = all(new >= old for new, old in zip(own.sums, here.own.sums, strict=True))
         here.own = own
+        # from the leaf upwards: the maximum of a place needs those of its children first
         for above, step, child in reversed(list(zip(way, place, way[1:], strict=False))):
             partition, total = step[0], child.below()
             if larger:
@@ -385,6 +412,7 @@ class WorldSums(Generic[Meter]):
 
 
 class _Place:
+    # Invariant: `maxima[partition]` is the coordinatewise maximum of `below()` over its parts.
     """Sums of one place: its own spends, and the largest of each partition below it."""
 
     __slots__ = ("maxima", "own", "parts")
@@ -404,12 +432,15 @@ class _Place:
 
 
 def _plus(a: SpentSums, b: SpentSums) -> SpentSums:
+    # exact rationals: the order in which spends are added cannot change a total
     return SpentSums(
         tuple(x + y for x, y in zip(a.sums, b.sums, strict=True)), a.delta_floor + b.delta_floor
     )
 
 
 def _maximum(every: list[SpentSums]) -> SpentSums:
+    # each accounting unit by itself: an upper bound, attained by one world only if there is one
+    # unit
     sums = zip(*(spent.sums for spent in every), strict=True)
     largest: tuple[Fraction, ...] = tuple(max(column) for column in sums)
     return SpentSums(largest, max(spent.delta_floor for spent in every))
@@ -452,12 +483,17 @@ class Totals:
     def add(self, costs: Costs) -> None:
         """Pay costs."""
         for cost in costs:
+            # one after the other: each is tested where it was spent, as the filter would have
+            # tested it
             self.filter_sums.add((cost,))
             holds = self.unit.filter.within_budget(self.filter_sums.maximum_at(cost[0]))
+            # once False it stays False: the filter's theorem needs the budget kept after every
+            # spend
             self.within_budget = self.within_budget and holds
         self.odometer_sums.add(costs)
 
     def spent(self) -> UnitTotals:
+        # an upper bound of what was spent: the maximum over worlds
         """Return what was spent, rounded up."""
         return self.unit.spent(self.filter_sums.maximum())
 
@@ -467,16 +503,19 @@ class Totals:
 
     def epsilon(self, more: Costs = ()) -> float:
         """Return the odometer's reading, as it would be after costs that fit."""
+        # no limit is given: the odometer reads whatever was spent, within the budget or not
         after = self.odometer_sums.maximum_after(more)
         return self.unit.epsilon(after, within_budget=self.within_budget)
 
     def spent_share(self) -> float:
         """Return the share of the budget that is spent, rounded up; see `spent_share`."""
+        # rounded up: the share spent may only be too large
         return ceiling(spent_share(self.unit.filter, self.filter_sums.maximum()))
 
     def remaining_share(self) -> float:
         """Return the share of the budget that remains, rounded down; in [0, 1]."""
         share = spent_share(self.unit.filter, self.filter_sums.maximum())
+        # a share above 1 (a ledger that was overspent) leaves nothing
         return flooring(max(Fraction(), 1 - share))
 
 
@@ -490,11 +529,15 @@ def spent_share(limit: SumFilter, spent: SpentSums) -> Fraction:
     counts, though steps without a delta floor may still fit.
     """
     pairs = zip(spent.sums, limit.budgets(), strict=True)
+    # a budget of 0 is full from the start, and passed by any spend at all
     shares = [s / b if b > 0 else Fraction(1) if s <= b else UNPAYABLE for s, b in pairs]
+    # a filter that needs every unit stops at the first that is full; the others at the last
     most = max(shares) if limit.needs_every_unit else min(shares)
     delta_reserve = Fraction(limit.delta_reserve)
     if delta_reserve > 0:
+        # delta floors have a budget of their own, and stop the session like the costs do
         return max(most, spent.delta_floor / delta_reserve)
+    # without a reserve, any delta floor at all passes the budget
     return most if spent.delta_floor == 0 else UNPAYABLE
 
 
@@ -521,6 +564,7 @@ class Account:
         self.budget, self.accountant = budget, accountant
         self.unit = accounting_unit(accountant, budget)
         self.whole = Totals.of(self.unit)
+        # `settled`: shares that a spend in the ledger fixed; `_shares`: those that are open here
         self.settled: dict[str, float] = {}
         self._shares: dict[str, float] = {}
         self._parts: dict[str, Totals] = {}
@@ -528,6 +572,7 @@ class Account:
     def totals(self, part: PartPath) -> Totals:
         """Return the totals of a part, or of the whole session (())."""
         self.check_shares(part)
+        # a part is named by its full path, so that the last name alone identifies it
         return self._parts[part[-1][0]] if part else self.whole
 
     def part_totals(self, name: str) -> Totals:
@@ -545,6 +590,7 @@ class Account:
             If another session was the first to spend in the part, and gave it another share.
         """
         self.check_shares(part)
+        # individual budgets refuse no step: records leave it instead
         if not self.unit.refuses:
             return
         for _, sums in self.limits(part):
@@ -552,12 +598,14 @@ class Account:
 
     def limits(self, part: PartPath) -> Iterator[tuple[str, WorldSums[SumFilter]]]:
         """Yield what limits a spend: the parts it is in, and ('') the whole session."""
+        # innermost first: the error then names the narrowest limit that is passed
         yield from ((name, self._parts[name].filter_sums) for name, _ in part)
         yield "", self.whole.filter_sums
 
     def add(self, costs: Costs, part: PartPath) -> None:
         """Pay costs, in the whole session and in the parts that the ledger says they are in."""
         self.settle(part)
+        # each part's sums are of its own spends; a spend in a part counts for the whole session too
         for totals in (self.whole, *(self._parts[name] for name, _ in part)):
             totals.add(costs)
 
@@ -569,6 +617,7 @@ class Account:
         LedgerError
             If a spend before it gave others.
         """
+        # all shares are checked before any is taken over: an error leaves the account unchanged
         for name, share in part:
             before = self.settled.get(name, share)
             if before != share:
@@ -600,11 +649,14 @@ class Account:
         outer_name, outer = around[-1] if around else ("", 1.0)
         full = f"{outer_name}/{name}" if around else name
         # rounded down: a part of a part never has more than its share of the share
+        # 1 is passed on as it is: rounding it down would make the part a little smaller than its
+        # parent
         share = outer if value == 1 else value if not around else down(outer * value, 4)
         if not share > 0:
             raise DeclarationError(f"the part {full!r} has too small a share, {share!r}")
         if full not in self._shares:
             self._limit(full, share)
+        # what an earlier call or the ledger gave the part comes first, and is compared next
         part = (*around, (full, share))
         self.check_shares(part)
         return part
@@ -613,7 +665,9 @@ class Account:
         """Give a part in which nothing was spent its limits."""
         limits = [self.budget.epsilon, self.budget.delta, self.budget.delta_reserve]
         if share != 1:
+            # rounded down: the limits of a part never exceed its share of the session's
             limits = [max(0.0, down(share * limit, 4)) for limit in limits]
+        # a part has the same accountant, so its sums are in the same accounting unit
         totals = Totals.of(accounting_unit(self.accountant, Budget(*limits)))
         # The share comes last: `_shares` says which parts are open, and an interrupt before this
         # line leaves none that has no totals.
@@ -696,9 +750,11 @@ def check_price(costs: Costs, account: Account) -> None:
         With the accountants under which it has one.
     """
     budget, limit = account.budget, account.unit.filter
+    # whether the price fits is for the filter; here only whether any budget could pay it
     for _, loss in costs:
         if _has_price(limit, loss):
             continue
+        # suggested only if that accountant has a finite price within this very budget
         others = [name for name in FILTER_ACCOUNTANTS if _is_affordable(name, budget, loss)]
         cure = (
             f"open the session with accountant={' or '.join(map(repr, others))}"
@@ -709,6 +765,7 @@ def check_price(costs: Costs, account: Account) -> None:
             f"{loss!r} has no finite price under the accountant {account.accountant!r}, so that no "
             f"budget could pay it; {cure}"
         )
+    # floors are paid out of the reserve alone
     floored = [loss for _, loss in costs if loss.delta_floor()]
     if floored and not limit.delta_reserve:
         raise InapplicableError(
@@ -719,9 +776,11 @@ def check_price(costs: Costs, account: Account) -> None:
 
 def _has_price(limit: SumFilter, loss: PrivacyLoss) -> bool:
     try:
+        # UNPAYABLE stands for an infinite cost in exact arithmetic
         finite = [cost < UNPAYABLE for cost in limit.costs(loss)]
     except InapplicableError:
         return False
+    # a filter over several units, any of which may hold the bound, needs one finite price only
     return all(finite) if limit.needs_every_unit else any(finite)
 
 
@@ -762,8 +821,10 @@ def readings(budget: Budget, accountant: str, steps: Iterable[StepCosts]) -> Ite
     """Yield what was spent after each of some steps, in order."""
     account = Account(budget, accountant)
     for name, costs, part in steps:
+        # added without a check: the readings are of what was spent, whether it fitted or not
         account.add(costs, part)
         share = account.whole.spent_share()
         if not account.unit.refuses:  # a record spends no more than its budget
             share = min(share, 1.0)
+        # of the whole session, at the odometer's delta
         yield Reading(name, share, float(account.whole.epsilon()))

@@ -70,9 +70,11 @@ def open_entry(account: Account, others: Sequence[Entry]) -> Entry | None:
         "accountant": account.accountant,
         "theorem": account.unit.theorem,
     }
+    # an empty ledger: the session that comes first writes the opening entry
     if not others:
         return mine
     check_format(others[0].get("format"))
+    # compared field by field: hash, time and author of the entry may differ
     theirs = {key: others[0].get(key) for key in mine}
     if theirs != mine:
         raise unusable(
@@ -130,13 +132,17 @@ def spend_entry(
     """
     return {
         "kind": "spend",
+        # identity of the step: its name, the part with the shares around it, and the data it reads
         "name": name,
         "part": part[-1][0] if part else "",
         "shares": [share for _, share in part],
         "edition": edition,
         "data": {k: list(v) for k, v in declarations(plan.structure).items()},
+        # only nodes that no earlier entry has offered are written out
         **plan_fields(plan, offered),
+        # what is paid for, by digest: the release entry may hold values of these alone
         "releases": [node.digest for node in new],
+        # each loss with its place, so that totals can be recomputed without the plan
         "costs": [[[list(s) for s in place], _loss_to_json(x)] for place, x in costs],
     }
 
@@ -174,8 +180,10 @@ def check_entry(entry: Entry, number: int) -> None:
         If a spend could hide in it.
     """
     own_number, kind = entry["number"], entry["kind"]
+    # the first entry opens the ledger, no other does
     if own_number != number:
         raise unusable("entries are missing, or out of order")
+    # an unknown kind could be a spend that this version does not count: refused, not skipped
     if kind not in (("spend", "release") if number else ("open",)):
         raise unusable(
             f"entry {number} is of the kind {kind!r}, which this version of the library does not "
@@ -196,6 +204,7 @@ def costs_in(entry: Mapping[str, Any]) -> Costs:
         term = from_document(spend)
         if not isinstance(term, Spend):
             raise unusable("a cost is not a loss")
+        # indices of parts are ints in memory, and JSON must not bring in another type
         costs.append((tuple((str(p), int(i)) for p, i in place), term.loss))
     return in_edition(tuple(costs), str(entry["edition"]))
 
@@ -211,10 +220,12 @@ def part_in(entry: Mapping[str, Any]) -> PartPath:
     part, shares = entry["part"], entry.get("shares", [])
     if not isinstance(part, str):
         raise unusable(f"a spend's part must be a str, got {part!r}")
+    # names are nested by "/", one share for each level
     names = part_names(part)
     readable = isinstance(shares, list) and all(
         isinstance(s, int | float) and not isinstance(s, bool) and 0 < s <= 1 for s in shares
     )
+    # a part's share is never above that of the part around it, so shares do not increase inwards
     if not (readable and len(shares) == len(names) and shares == sorted(shares, reverse=True)):
         raise unusable(
             f"a spend in the part {entry['part']!r} says the shares {shares!r}, and not one in "
@@ -228,6 +239,8 @@ def in_edition(costs: Costs, edition: str) -> Costs:
 
     Whoever is in one part of the one may be in any part of the other.
     """
+    # each edition is a part of a partition of its own name: two partitions add up, they do not
+    # exclude
     return tuple((((f"edition {edition}", 0), *at) if at else at, loss) for at, loss in costs)
 
 
@@ -249,18 +262,22 @@ def value_to_json(value: Any) -> Any:
     >>> value_from_json(value_to_json(np.float32(0.5)))
     np.float32(0.5)
     """
+    # exact types that JSON keeps as they are; bool is an int, and str may hold any text
     if value is None or isinstance(value, bool | str | int):
         return value
+    # kinds: bool, ints, unsigned ints, floats, complex excluded, str ("U")
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufU":
         tag = "array" if isinstance(value, np.ndarray) else "scalar"
         return {tag: value_to_json(value.tolist()), "dtype": value.dtype.str}
     if isinstance(value, float):
+        # JSON has no NaN and no infinities, so these stand as text under a tag
         return value if math.isfinite(value) else {"float": repr(value)}
     if isinstance(value, list):
         return [value_to_json(v) for v in value]
     if isinstance(value, tuple):
         return {"tuple": [value_to_json(v) for v in value]}
     if isinstance(value, dict) and all(isinstance(k, str) for k in value):
+        # under a tag, so that no key of the user's can be taken for one
         return {"mapping": {k: value_to_json(v) for k, v in value.items()}}
     raise TypeError(f"a {type(value).__name__} has no form in a ledger")
 
@@ -278,6 +295,7 @@ def value_from_json(value: Any) -> Any:
     if "mapping" in value:
         return {k: value_from_json(v) for k, v in value["mapping"].items()}
     if "scalar" in value:
+        # indexing by () makes a NumPy scalar of an array without dimensions
         return np.asarray(value_from_json(value["scalar"]), dtype=np.dtype(value["dtype"]))[()]
     return np.asarray(value_from_json(value["array"]), dtype=np.dtype(value["dtype"]))
 
@@ -290,6 +308,7 @@ GENESIS = "0" * 64
 
 def canonical_json(entry: dict[str, Any]) -> str:
     """Return an entry as JSON, the same whatever order its keys came in."""
+    # one byte sequence for each entry: the hash is over these bytes
     return json.dumps(entry, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -302,6 +321,7 @@ def chained(entry: dict[str, Any], number: int, previous: str) -> Entry:
     >>> list(broken_entries([first])), list(broken_entries([{**first, "kind": "spend"}]))
     ([], [0])
     """
+    # number and previous hash are hashed with the content: no entry can be moved or replaced
     whole = {**entry, "number": number, "previous": previous}
     return {**whole, "hash": hashlib.sha256(canonical_json(whole).encode()).hexdigest()}
 
@@ -312,6 +332,7 @@ def timestamped(entry: dict[str, Any]) -> dict[str, Any]:
     A release has no time: how long after its spend it came would tell how long private data were
     computed on. For the same reason times are whole seconds.
     """
+    # a release belongs to the spend that it names, which has the time already
     if entry.get("kind") == "release":
         return entry
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -329,11 +350,14 @@ def is_chained(entry: Any, number: int, previous: Any) -> bool:
     """Return whether an entry's hash is that of its content, and it is the one at this place."""
     if not isinstance(entry, dict):
         return False
+    # the hash is over everything but itself
     own = {k: v for k, v in entry.items() if k != "hash"}
     try:
         own_hash = hashlib.sha256(canonical_json(own).encode()).hexdigest()
+    # content that is not JSON, or nested too deep, has no canonical form
     except (ValueError, TypeError, RecursionError):
         return False
+    # compared as a whole: content, place in the ledger, and the entry before
     claimed = (entry.get("hash"), entry.get("number"), entry.get("previous"))
     # True == 1 in Python, and would stand for an entry's number
     return claimed == (own_hash, number, previous) and type(entry["number"]) is int
@@ -360,6 +384,7 @@ def broken_entries(entries: Iterable[Any]) -> Iterable[int]:
     >>> list(broken_entries([entries[0], entries[2]]))  # the spend is left out
     [1]
     """
+    # the chain is followed by the hashes as written, so one changed entry is reported once, not all
     previous = GENESIS
     for i, entry in enumerate(entries):
         if not is_chained(entry, i, previous):

@@ -72,6 +72,7 @@ class IndividualBudgets:
     def __init__(self, limit: IndividualFilter, edition: str, cache: DataCache) -> None:
         self.filter = limit
         self._edition, self._cache = edition, cache
+        # spends as the ledger gives them, in order; the state is computed from them when needed
         self._entries: list[Entry] = []
         self._state: _State | None = None
         self._digests, self._plans = SessionDigests(), LedgerPlans()
@@ -89,6 +90,7 @@ class IndividualBudgets:
         LedgerError
             If it was made on other data, so that what its records have spent cannot be computed.
         """
+        # what each record has spent is known for the rows of one edition only
         if entry["edition"] != self._edition:
             raise unusable(
                 f"entry {entry['number']} was spent on the edition {entry['edition']!r} of the "
@@ -116,6 +118,7 @@ class IndividualBudgets:
         """Refuse data whose single units cannot be left out, before anything is paid."""
         source = next(n for n in structure if isinstance(n.handle.operation, SourceOperation))
         if not callable(getattr(type(self._bound(structure, source).reveal()), "among", None)):
+            # leaving a unit out needs the rows themselves (`among`), which a database does not give
             raise InapplicableError(
                 "records can leave the sums of data in memory alone; bind a frame or arrays"
             )
@@ -128,9 +131,12 @@ class IndividualBudgets:
         number: int,
     ) -> None:
         """Compute a step that was paid for by an entry, each release over those who take part."""
+        # who takes part is decided by the spends up to this one, before anything of it is computed
         active = self._replay(number, run.structure) if paths else {}
         by_name = {path.node.name: path for path in paths}
         for node in run.structure:
+            # private nodes are computed on the way to a release, over the rows of those who take
+            # part
             if node.name not in required or node.loops or node.handle.visibility == "private":
                 continue
             if node.name in by_name:
@@ -140,6 +146,7 @@ class IndividualBudgets:
                 run.value(node)
 
     def spent(self) -> Secret[Array]:
+        # everything up to the last entry is paid before the totals are read
         """Return what each unit has spent, in squares of mu, in the order of first appearance.
 
         Raises
@@ -156,6 +163,8 @@ class IndividualBudgets:
         rows, totals = self._state.rows, self.filter.spent(self._state.spent)
 
         def ordered(spent: Array) -> Array:
+            # indices of first appearance: `units` is sorted by name, the result is in the order of
+            # the data
             first = np.unique(rows.reveal().units, return_index=True)[1]
             return spent[np.argsort(first)]
 
@@ -169,10 +178,13 @@ class IndividualBudgets:
         """
         active: Active = {}
         for i, entry in enumerate(self._entries):
+            # the first `spends` entries are in the state already
             if self._state is not None and i < self._state.spends:
                 continue
+            # entries after the asked one are of later steps: their payments must not count here
             if number is not None and entry["number"] > number:
                 break
+            # a step that is running has its structure; others are read back from the ledger
             own = structure if entry["number"] == number else None
             if own is None:
                 released = self._plans.read(entry).structure
@@ -185,17 +197,22 @@ class IndividualBudgets:
     def _pay(self, structure: Structure, digests: Sequence[str]) -> Active:
         """Let each record pay an entry's releases, one after the other, or stay out."""
         paths = {c.node.digest: c for c in releases(structure)}
+        # the records start with nothing spent, when the first step reads the data
         before = self._state or self._start(structure)
         state, active = before.spent, Active()
+        # in the order of the entry: a record that leaves one release may still pay for a later one
         for digest in digests:
             path = paths.get(digest)
             if path is None or path.steps[0].digest != before.source:
                 raise unusable("a step was paid for that is not in its plan, or read other data")
             cost = unit_cost(path)
+            # how far each unit's own rows move the value: the individual sensitivity, private
             moved = norms(structure, path, before.rows, before.units)
+            # an exception's text could tell about a record, so that the step runs guarded
             state, active[digest] = run_guarded(
                 path.node.name, partial(self._pay_or_leave, state, moved, cost, before.units)
             )
+        # replaced at once, after all releases of the entry: an interrupt leaves the state before it
         self._state = evolve(before, spends=before.spends + 1, spent=state)
         return active
 
@@ -203,8 +220,10 @@ class IndividualBudgets:
         self, state: IndividualState, moved: Secret[Array], cost: UnitCost, everyone: Secret[Units]
     ) -> tuple[IndividualState, Secret[Units]]:
         """Let each unit pay, before the release, what its own contribution can move it by."""
+        # cost in mu squared: (moved / sigma)^2, rounded up
         costs = self.filter.gaussian(moved, cost.sigma, cost.rounding)
         state, takes_part = self.filter.spend(state, costs)
+        # only units whose budget still covers the cost take part; the others' rows are left out
         return state, Secret(everyone.reveal()[takes_part.reveal()])
 
     def _start(self, structure: Structure) -> _State:
@@ -215,6 +234,7 @@ class IndividualBudgets:
 
     def _bound(self, structure: Structure, source: Node) -> Secret[Any]:
         """Return what is bound to the data set, the same for the whole session."""
+        # the cache binds the same value each time, so that all steps see the same records
         run = Run(structure, None)
         self._cache.bind(run, self._digests.of(structure), [source.name])
         return run.secrets[source.name]
@@ -245,12 +265,14 @@ def individual_releases(
         If no record could ever pay a release, of all that may contribute to it.
     """
     names = {node.name for node in new}
+    # rounds of a loop choose what they read, and a record's price must be known before each
     if any(isinstance(structure.nodes[name].handle.operation, Loop) for name in names):
         raise InapplicableError(f"a loop has no price for each record by itself: {SUPPORTED}")
     paths = [c for c in releases(structure) if c.node.name in names]
     for path in paths:
         _check_affordable(path, limit.mu)
     every: Mapping[str, tuple[str, str]] = {**declarations(structure), **earlier}
+    # public data sets hold nobody's records
     private = sorted(name for name, (_, neighbors) in every.items() if neighbors != "public")
     if len(private) > 1:
         raise DeclarationError(
@@ -262,8 +284,10 @@ def individual_releases(
 
 
 def _check_affordable(path: ReleasePath, mu: float) -> None:
+    # the least that a contributing unit can move the value by, in units of sigma
     cost = unit_cost(path)
     least = cost.least / cost.sigma
+    # in mu: a record that contributes would pay at least this, and could never do so
     if least > mu:
         enough = cost.least / mu if mu else math.inf
         raise BudgetError(

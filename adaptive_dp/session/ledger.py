@@ -94,6 +94,7 @@ class MemoryLedger:
 
     def spend(self, seen: int, decide: Callable[[Sequence[Entry]], Entry | None]) -> list[Entry]:
         """Append one entry."""
+        # refused before `decide`, which may release something on the strength of the entry
         self._check_process()
         with self._lock:
             entry = decide(self._entries[seen:])
@@ -101,13 +102,17 @@ class MemoryLedger:
             # not go on from here
             self._check_process()
             if entry is not None:
+                # number and previous hash are given under the lock: two threads never append at one
+                # place
                 last = self._entries[-1]["hash"] if self._entries else GENESIS
                 self._entries.append(chained(timestamped(entry), len(self._entries), last))
+            # with the new entry: the caller has then seen all up to its own
             return self._entries[seen:]
 
     def entries(self, after: int = 0) -> list[Entry]:
         """Return the entries from a number on."""
         self._check_process()
+        # a copy (a slice), so that a later append does not change what the caller holds
         with self._lock:
             return self._entries[after:]
 
@@ -115,6 +120,7 @@ class MemoryLedger:
         """Do nothing."""
 
     def _check_process(self) -> None:
+        # a child has a copy of the memory, whose spends the parent would never see
         if self._pid != os.getpid():
             raise LedgerError(
                 "a session without a ledger cannot be used in a forked process, which would spend "
@@ -150,12 +156,14 @@ def open_ledger(ledger: Ledger | str | os.PathLike[str], *, create: bool = True)
     adaptive_dp.graph.errors.LedgerError: the ledger cannot be used: there is no file ...privacy.db
     """
     if not isinstance(ledger, str | os.PathLike):
+        # by its methods, not by its class: a ledger need not inherit from anything
         if all(callable(getattr(ledger, name, None)) for name in ("spend", "entries", "close")):
             return ledger
         raise LedgerError(f"a ledger is a path, a URL or a Ledger, got a {type(ledger).__name__}")
     place = os.fspath(ledger)
     if isinstance(place, str) and place.startswith(("postgresql://", "postgres://")):
         return PostgresLedger(place, create=create)
+    # a mistyped URL must not become a file of that name
     if not isinstance(place, str) or not place or "://" in place or place.startswith("file:"):
         raise LedgerError(
             "a ledger is the path of a file, or a URL such as postgresql://host/database; got "

@@ -170,18 +170,24 @@ def recomputed(
     >>> found.holds, round(found.epsilon, 6)
     (True, 0.25)
     """
+    # only modules that the reader allows are imported; a ledger may name any
     modules = permitted(allow)
+    # the chain first: a changed entry is reported even where its content is plausible
     reasons = [f"entry {i} is not what was written there" for i in broken_entries(entries)]
     hashes = [str(e.get("hash")) if isinstance(e, dict) else "" for e in entries]
     last = hashes[-1] if hashes else GENESIS
+    # a head that the reader noted earlier must still be in the chain, or entries were cut off
     if head is not None and head not in (GENESIS, *hashes):
         reasons.append(f"no entry has the hash {head}: entries were cut off, or are others")
+    # without a valid first entry there is neither a budget nor a filter to compare with
     try:
         audit = _Audit(entries[0] if entries else None, modules)
     except UNREADABLE as error:
         said = f"entry 0 opens no session: {_said(error)}"
         return Recomputed((*reasons, said), len(entries), 0, last)
     for i, entry in enumerate(entries[1:], 1):
+        # one entry's error does not end the audit: all reasons are reported, and later spends
+        # counted
         try:
             reasons += [f"entry {i}: {reason}" for reason in audit.found(i, entry)]
         except UNREADABLE as error:
@@ -222,19 +228,24 @@ class _Audit:
         if not isinstance(first, dict) or first.get("kind") != "open":
             raise DocumentError("it must be of the kind 'open'")
         check_format(first.get("format"))
+        # plans are read from the ledger, incrementally: an entry may refer to nodes of earlier ones
         self.plans = LedgerPlans(modules)
         self.budget = Budget(*first["budget"])
         name = first["accountant"]
         self.account = Account(self.budget, name)
         self.unit = self.account.unit
         self.filter = self.unit.filter
+        # the theorem follows from the accountant's name; a ledger cannot claim another
         if first["theorem"] != self.unit.theorem:
             raise DocumentError(f"the theorem of {name!r} is {self.unit.theorem!r}")
+        # number of a spend -> digests of the nodes that it paid for
         self.releases: dict[int, list[str]] = {}
+        # digests that were released, and are public for all later steps
         self.known: set[str] = set()
         self.released: set[int] = set()
         self.declared: dict[str, tuple[str, str]] = {}
         self.running: dict[int, tuple[float, float]] = {}
+        # the edition of the data of the first spend; individual budgets allow no second
         self.edition: Any = None
 
     def found(self, number: int, entry: Any) -> list[str]:
@@ -248,8 +259,10 @@ class _Audit:
 
     def _spend(self, number: int, entry: dict[str, Any]) -> list[str]:
         digests = entry["releases"]
+        # noted before anything can fail, so that a release of this entry is compared with it
         self.releases[number] = digests
         structure = self.plans.read(entry).structure
+        # the nodes that the entry says it pays for, as they stand in its plan
         new = paid_nodes(structure, digests)
         reasons = self._unpaid(structure, digests)
         if self.unit.individual is not None:
@@ -258,6 +271,8 @@ class _Audit:
         unknown = len(digests) - len({node.digest for node in new})
         if unknown:
             reasons.append(f"{unknown} of its releases are not in its plan, or listed twice")
+        # what the plan costs, computed anew from its mechanisms, in the edition that the entry
+        # names
         truth = in_edition(costs_for(structure, new), str(entry["edition"]))
         try:
             claimed = costs_in(entry)
@@ -273,6 +288,7 @@ class _Audit:
             self.account.settle(part)
         except UNREADABLE as error:
             part, reasons = (), [*reasons, f"it is in no part: {_said(error)}"]
+        # the budget of each part around and of the whole session; individual budgets refuse no step
         for name, spends in self.account.limits(part) if self.unit.refuses else ():
             try:
                 spends.check(costs)
@@ -282,14 +298,17 @@ class _Audit:
         # added although it does not fit: the sums are of what was spent, whether it was allowed
         self.account.add(costs, part)
         whole = self.account.whole
+        # the odometer after this entry, for a table of the session's course
         self.running[number] = whole.epsilon(), whole.remaining_share()
         return reasons
 
     def _release(self, entry: dict[str, Any]) -> list[str]:
         of = entry["of"]
+        # `type`, since True would pass as the number 1
         if type(of) is not int or of not in self.releases:
             return [f"it releases for entry {of!r}, which is no spend before it"]
         reasons = []
+        # one payment covers one draw of noise; a second set of values would be a second release
         if of in self.released:
             reasons.append(f"entry {of} has released before, and was paid for once")
         self.released.add(of)
@@ -305,15 +324,18 @@ class _Audit:
         What was paid for but not released (its process was killed) is unknown to every session: a
         step that needs it pays again.
         """
+        # what this step lists as its own is no known value to it
         before = self.known - set(digests)
         known = [node.name for node in structure if is_paid(node) and node.digest in before]
         reads: set[str] = set()
         for node in structure:
             if node.outputs:
+                # all that the outputs read, back to values that are public already
                 reads |= required_nodes(structure, node, known)
         return [
             f"it computes {node.name!r}, which is not paid for"
             for node in structure
+            # a release that is read, neither known nor paid for, would be drawn at no cost
             if node.name in reads and is_paid(node) and node.digest not in digests
         ]
 
@@ -326,6 +348,7 @@ class _Audit:
     ) -> list[str]:
         """Return why a step has no cost for each record, or was made on other data."""
         reasons = []
+        # the first spend fixes the edition: records are only identified within one
         self.edition = entry["edition"] if self.edition is None else self.edition
         if entry["edition"] != self.edition:
             reasons.append(f"its edition is not that of the spends before it, {self.edition!r}")
@@ -345,14 +368,17 @@ class _Audit:
             check_declarations(declared, self.declared)
         except PlanError as error:
             reasons.append(f"{error}: their costs do not add up to one promise")
+        # the first declaration of a data set stays, so that a later one is compared with it
         self.declared = declared | self.declared
         return reasons
 
     def _short(self, claimed: Costs, truth: Costs) -> list[str]:
         """Return whether an entry claims less than its plan costs, at any place."""
+        # sums by place: the same losses may be listed in another order, or several as one
         mine, theirs = self._sums(truth), self._sums(claimed)
         zero = self.filter.start()
         short = [p for p, sums in mine.items() if not _covers(theirs.get(p, zero), sums)]
+        # a place that the plan does not touch would weigh on worlds that the step leaves alone
         other = [p for p in theirs if p not in mine]
         reasons = []
         if short:
@@ -366,6 +392,7 @@ class _Audit:
         zero, totals = self.filter.start(), dict[Any, SpentSums]()
         for place, loss in costs:
             before = totals.get(place, zero)
+            # exact sums of costs and delta floors, as the filter adds them
             totals[place] = before.add(self.filter.costs(loss), loss.delta_floor(), 1)
         return totals
 
@@ -399,6 +426,7 @@ def exported(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"format": FORMAT, "head": head, "entries": list(entries)}
 
 
+# two forms: one document with the list of entries, or one entry a line (JSON lines)
 def imported(text: str) -> list[Any] | None:
     """Return the entries of an export, a document or an entry a line; None where it is neither.
 
@@ -421,6 +449,7 @@ def imported(text: str) -> list[Any] | None:
         document = None
     if isinstance(document, dict) and str(document.get("format")).startswith(_LEDGERS):
         check_format(document["format"])
+        # one line of the second form that parses as a document: a ledger with the first entry alone
         if "entries" not in document:
             return [document] if document.get("kind") == "open" else None
         entries = document["entries"]
@@ -434,6 +463,7 @@ def imported(text: str) -> list[Any] | None:
             return None
         check_format(first["format"])
         return [first, *map(loads, lines[1:])]
+    # an error is raised only where the text looks like a ledger; else the caller tries other forms
     except (ValueError, RecursionError) as error:
         if document is None and text.lstrip().startswith('{"') and FORMAT in lines[0]:
             raise LedgerError(f"a line of the ledger's export is no JSON: {error}") from None

@@ -23,7 +23,9 @@ class ReleasedValues:
     """
 
     def __init__(self) -> None:
+        # as presented to the analyst, by session digest
         self.values: dict[str, Any] = {}
+        # as JSON of the ledger, read only when a step asks
         self._written: dict[str, Any] = {}
 
     def has(self, node: Node, key: str) -> bool:
@@ -36,11 +38,13 @@ class ReleasedValues:
         key
             Its session digest.
         """
+        # only paid nodes: everything else is computed again from these, at no cost
         return is_paid(node) and (key in self.values or key in self._written)
 
     def value(self, node: Node, key: str) -> Any:
         """Return what was released before."""
         if key not in self.values:
+            # the ledger holds the raw value; post-processing to its form is done at each reading
             value, operation = value_from_json(self._written[key]), node.handle.operation
             if isinstance(operation, Release):
                 query = node.handle.inputs[0].operation
@@ -57,6 +61,7 @@ class ReleasedValues:
     def add(self, run: Run, digests: Mapping[str, str], new: Iterable[Node]) -> None:
         """Take in what a run has released; the first of each stays."""
         for node in new:
+            # values of the ledger come first: all sessions of one ledger must show the same draw
             if digests[node.name] not in self._written:  # else another session released it first
                 self.values.setdefault(digests[node.name], run.opened[node.name])
 
@@ -70,10 +75,13 @@ def values_to_json(run: Run, digests: Mapping[str, str], new: Iterable[Node]) ->
     values = {}
     for node in new:
         key, raw = digests[node.name], run.raw.get(node.name)
+        # a digest with a mark of this process means nothing in another, and is not written
         if PROCESS_LOCAL in key:
             continue
         try:
+            # the raw draw where there is one: the presented form can be recomputed from it
             values[key] = value_to_json(run.opened[node.name] if raw is None else raw)
+        # no form in a ledger: the value stays in this session, and has been paid for all the same
         except TypeError:
             continue
     return values
@@ -121,6 +129,7 @@ class DataCache:
             operation = node.handle.operation
             if node.name not in required:
                 continue
+            # drawn or read before in this session: every step reads the very same value
             cached = next((k for k in _keys(node, digests) if k in self._values), None)
             if cached is not None:
                 run.bind({node.name: self._values[cached]})
@@ -130,6 +139,7 @@ class DataCache:
                         f"the step reads the data set {operation.name!r}, the session has "
                         f"{sorted(self._data)}; pass it as Session({operation.name}=...)"
                     )
+                # copied: a caller who changes the data later must not change what steps read
                 bound = read(operation, self._data[operation.name], copied=True)
                 self._values[digests[node.name]] = bound
                 run.bind({node.name: bound})
@@ -139,10 +149,12 @@ class DataCache:
         sampled: set[str] = set()
         for node in run.structure:
             operation = node.handle.operation
+            # a sample, or what is computed of one (its first input is sampled)
             if isinstance(operation, SampleOperation) or sampled & set(node.inputs[:1]):
                 # not kept: amplification by sampling needs a sample for each step that is paid
                 # for, independent of those of earlier steps
                 sampled.add(node.name)
+            # values inside of loops are drawn anew in each round, and are never shared
             elif operation.random and node.name in run.secrets and not node.loops:
                 for key in _keys(node, digests):
                     self._values.setdefault(key, run.secrets[node.name])
@@ -150,5 +162,7 @@ class DataCache:
 
 def _keys(node: Node, digests: Mapping[str, str]) -> tuple[Any, ...]:
     """Return by what a bound or drawn value is kept: itself first, then what it is equal to."""
+    # the serial tells apart two random nodes that are equal; a release of a ledger knows digests
+    # only
     itself = (node.handle.serial, tuple(digests[name] for name in node.inputs))
     return (itself, digests[node.name]) if node.handle.operation.random else (digests[node.name],)
