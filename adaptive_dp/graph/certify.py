@@ -77,6 +77,7 @@ OURS: Mapping[str, Accountant[Any]] = {each.name: each for each in accountants.A
 
 def entries(kind: str) -> list[EntryPoint]:
     """Return the plug-ins of a kind, ordered by name."""
+    # a distribution that is found twice on the path publishes each entry point once
     unique = {
         (e.name, e.value, _distribution_title(e)): e for e in entry_points(group=PREFIX + kind)
     }
@@ -107,6 +108,7 @@ def usable(
     entry: EntryPoint, builtin: Collection[str], published: Collection[EntryPoint]
 ) -> PluginError | None:
     """Return why a plug-in's name cannot be used: it is the library's, or two plug-ins have it."""
+    # case-insensitive: file systems and readers may not tell such names apart
     name = entry.name.casefold()
     if name in {each.casefold() for each in builtin}:
         return PluginError(
@@ -164,6 +166,7 @@ def accountant(entry: EntryPoint) -> Accountant[Any]:
             f"{titled(entry)} is not an accountant: it lacks {', '.join(missing)} (see "
             "accountants.Accountant)"
         )
+    # verification looks an accountant up by the name that stands in the certificate
     if instance.name != entry.name:
         raise PluginError(
             f"{titled(entry)} calls itself {instance.name!r} in certificates; a certificate is "
@@ -182,9 +185,11 @@ def allowed_accountant(name: str, allow: Collection[str]) -> Accountant[Any] | P
             "installed distribution publishes it, so that its bound cannot be recomputed"
         )
     entry = matches[0]
+    # a taken name is refused before the module is imported
     problem = usable(entry, OURS, published)
     if problem is not None:
         return problem
+    # importing runs a third party's code: only where the reader has said so
     if entry.module not in allow:
         return PluginError(
             f"{titled(entry)} is not part of the library; importing it runs its module's code. If "
@@ -222,6 +227,7 @@ def origin(module: str) -> tuple[str | None, str | None]:
     It is the one whose record lists the imported file; where there is none (an editable install),
     the one that publishes the module as a plug-in.
     """
+    # the record of installed files first; editable installs have none, but publish entry points
     distribution = _distribution_of(module) or publisher(module)
     return (distribution.name, distribution.version) if distribution else (None, None)
 
@@ -231,10 +237,12 @@ def _distribution_of(module: str) -> Distribution | None:
     file = getattr(sys.modules.get(module), "__file__", None)
     if not file:
         return None
+    # parts of the dotted name above the module's file, one more for a package's __init__
     path, above = Path(file), module.count(".") + (Path(file).stem == "__init__")
     if above >= len(path.parents):
         return None
     folder = path.parents[above]
+    # the path as it begins a line of RECORD, followed by its hash
     line = path.relative_to(folder).as_posix() + ","
     for each in distributions(path=[str(folder)]):
         record = each.read_text("RECORD") or ""
@@ -264,6 +272,7 @@ def third_party(
         for cls in classes
         if not is_own(cls)
     ]
+    # what a mechanism computes its loss by is named too: the claim rests on that code
     names = {(type(each), name) for each in used for name in type(each).libraries}
     rows += [ThirdParty("library", place_of(c), *installed(n)) for c, n in names]
     return tuple(sorted(rows, key=lambda row: list(map(str, attrs.astuple(row)))))
@@ -275,6 +284,7 @@ def installed(name: str) -> tuple[str, str | None]:
     return name, distribution.version if distribution is not None else None
 
 
+# an explicit queue, since losses may be nested deep
 def _loss_classes(losses: Iterable[Any]) -> Iterator[type]:
     """Yield the classes of losses, and of those that they are made of."""
     queue = list(losses)
@@ -371,6 +381,7 @@ def rows(
     costs = _costs(losses, best, delta)
     labels = set(best.world.labels)
     in_worst = {c.node.name: _in_world(_parts(c), labels) for c in paths}
+    # shares are of the worst world: what lies elsewhere is not in the total
     total = math.fsum(cost for name, cost in costs.items() if in_worst[name])
     conversions = _conversions({loss for loss, _ in losses.values()}, answers)
     return tuple(
@@ -414,6 +425,7 @@ def _row(
         conversions=conversions,
         times=times,
         region=tuple(regions(path)),
+        # the regions around the release, in which the loss is repeated, sampled or parted
         share=share,
         in_worst_world=in_worst_world,
     )
@@ -446,18 +458,22 @@ def _costs(
     losses: Mapping[str, tuple[PrivacyLoss, int]], best: Answer, delta: float
 ) -> dict[str, float]:
     """Return each release's cost in the accountant's unit; 0 where it has no finite one."""
+    # the cost of a loss near the state that the accountant reached
     price = best.accountant.price(best.state, delta)
     costs = {loss: price(loss) for loss, _ in losses.values()}
+    # an infinite price has no share; 0 keeps the sum of the others meaningful
     finite = {loss: value if math.isfinite(value) else 0.0 for loss, value in costs.items()}
     return {name: finite[loss] * times for name, (loss, times) in losses.items()}
 
 
 def _parts(path: ReleasePath) -> list[str]:
+    # titles of parts read "column = key"; those of samples and loops do not
     return [region for region in regions(path) if " = " in region]
 
 
 def _in_world(parts: Sequence[str], labels: set[str]) -> bool:
     """Return whether a world, by its labels, lies in all parts around a node, or may."""
+    # a world that splits a unit's rows says how many lie in each part
     rowless = {re.sub(r" \(\d+ rows\)$", "", label) for label in labels}
     return SEVERAL in labels or all(part in labels or part in rowless for part in parts)
 
@@ -478,6 +494,7 @@ def _conversions(
     result = {}
     for loss in losses:
         if type(loss) not in by_type:
+            # the theorem depends on the class of the loss alone
             by_type[type(loss)] = {
                 name: answer.accountant.conversion(loss)
                 for name, answer in answers.items()
@@ -543,6 +560,7 @@ def certificate(
     """
     paths = releases(structure) if paths is None else paths
     terms = compiler.terms(paths)
+    # one expansion into worlds is shared by all accountants
     worlds = accountants.worlds(accountants.Sequential([term for _, term in terms]))
     answers = {
         a.name: accountants.measure(worlds, a, delta=delta)
@@ -551,9 +569,12 @@ def certificate(
         for a in chosen
     }
     _check_upper_bounds(answers, worlds, delta)
+    # a session's claim is its filter's, so no accountant needs a bound for it
     if claim is not None and not any(answer.bounds for answer in answers.values()):
         best = accountants.measure(worlds, accountants.Basic(), delta=delta)  # for shares alone
     else:
+        # a plan without a claim of a filter needs a bound that holds for the losses as they were
+        # chosen
         _check_adaptive(answers.values())
         best = accountants.tightest(answers)
     losses = compiler.release_losses(paths)
@@ -618,11 +639,13 @@ def _check_upper_bounds(answers: Mapping[str, Answer], worlds: Worlds, delta: fl
     DeclarationError
         With both numbers.
     """
+    # only third parties are checked: the library's own brackets are tested elsewhere
     answered = [a for a in answers.values() if a.bounds is not None]
     others = [a for a in answered if not is_own(type(a.accountant))]
     if not others:
         return
     ours = [a.bounds for a in answered if a.bounds is not None and is_own(type(a.accountant))]
+    # the library's accountants were not asked for by the caller: ask them now, for lower bounds
     if not ours:
         own = (accountants.measure(worlds, each, delta=delta) for each in accountants.ACCOUNTANTS)
         ours = [answer.bounds for answer in own if answer.bounds is not None]
@@ -648,6 +671,7 @@ def _holds_adaptively(worlds: Worlds, accountant: accountants.Accountant[Any]) -
     """
     if not accountant.adaptive:
         return False
+    # at delta 0 epsilons add up, whatever the order in which losses are chosen
     bounds = accountants.measure(worlds, accountant, delta=0.0).bounds
     return bounds is not None and math.isfinite(bounds.upper)
 
@@ -684,6 +708,7 @@ def _accountant_row(answer: Answer) -> AccountantRow:
 def _protects(structure: Structure, name: str) -> Protected:
     source = structure.nodes[name].handle.operation
     assert isinstance(source, SourceOperation)
+    # the bounds on the rows of a unit along this data set's own paths
     bounds = [
         node.handle.operation.rows
         for node in structure

@@ -119,10 +119,12 @@ def _release_path(structure: Structure, node: Node) -> ReleasePath:
     steps: list[Node] = []
     entered: set[str] = set()
     for step in [*lineage, node]:
+        # loops that this step is the first to be inside of
         new = [loop for loop in step.loops if loop not in entered]
         entered.update(new)
         loops = [structure.nodes[loop] for loop in new]
         if step is node:
+            # only the release itself is inside of these loops
             steps += loops
         elif isinstance(step.handle.operation, PartOperation):
             # which part it is does not change from round to round: the loop is inside of the part
@@ -139,6 +141,7 @@ def _release_path(structure: Structure, node: Node) -> ReleasePath:
 
 def regions(path: ReleasePath) -> list[str]:
     """Return the titles of the parts, samples and loops around a release, outermost first."""
+    # the data set itself is no region
     titles = []
     for step in path.steps[1:]:
         operation = step.handle.operation
@@ -176,6 +179,7 @@ def terms(paths: Sequence[ReleasePath]) -> list[tuple[str, Term]]:
     _check_selections(paths)
     by_source: dict[str, list[ReleasePath]] = {}
     for path in paths:
+        # data sets are disjoint: one unit of each may change, and their terms compose
         by_source.setdefault(path.steps[0].name, []).append(path)
     return [(name, _source_term(members)) for name, members in by_source.items()]
 
@@ -189,6 +193,7 @@ def _compile(arrivals: Sequence[_Arrival]) -> Term:
     """Return the term of releases inside the same regions, each from one of its steps on."""
     parts: list[Term] = []
     inner: dict[str, list[_Arrival]] = {}
+    # walk to the next region, following how the change of a unit arrives there
     for path, change, index in arrivals:
         while index < len(path.steps) - 1 and not _is_region(path.steps[index]):
             change = _change_after(path, change, index)
@@ -207,8 +212,11 @@ def _compile(arrivals: Sequence[_Arrival]) -> Term:
         path, change, index = members[0]
         operation = path.steps[index].handle.operation
         if isinstance(operation, Loop):
+            # a round's term is that of all releases in the body, composed
             parts.append(operation.term(_compile([(p, c, i + 1) for p, c, i in members])))
         elif isinstance(operation, SampleOperation):
+            # under sampling each unit goes on by itself, so the change inside is that of a sampled
+            # unit
             sampled = operation.change(change)
             body = _compile([(p, sampled, index + 1) for p, _, _ in members])
             parts.append(Sampled(body, operation.rate))
@@ -223,6 +231,7 @@ def _is_region(node: Node) -> bool:
 
 def _region_key(path: ReleasePath, index: int) -> str:
     """Return the name that releases in one region share; of a part, that of its partition."""
+    # parts of one partition exclude each other: they are compared under the partition's name
     node = path.steps[index]
     return path.steps[index - 1 if isinstance(node.handle.operation, PartOperation) else index].name
 
@@ -246,6 +255,7 @@ def _partition_term(paths: Sequence[ReleasePath], change: Change, index: int) ->
     def part_term(part: int, change: Change) -> Term:
         return _compile([(path, change, index + 1) for path in members[part]])
 
+    # one row lies in one part, and so do all rows of a unit that is kept whole
     if domain.whole_units or change.rows == 1:
         return one_part(part_term, change, labels)
     return several_parts(part_term, change, labels, max(map(_splitting_partitions, paths)))
@@ -314,6 +324,7 @@ def distance(path: ReleasePath, norm: float) -> float:
     norm
         The p of the l_p norm in which it is measured, in the query's units.
     """
+    # the larger of staying (replaced) and moving in or out (one-sided)
     return max(_sensitivity(path, change, norm) for change in _changes_at_query(path))
 
 
@@ -330,6 +341,7 @@ def release_losses(paths: Iterable[ReleasePath]) -> dict[str, tuple[PrivacyLoss,
     for path in paths:
         loss = _loss(path, _changes_at_query(path))
         loops = [n.handle.operation for n in path.steps if isinstance(n.handle.operation, Loop)]
+        # nested loops multiply
         losses[path.node.name] = (loss, math.prod(loop.rounds() for loop in loops))
     return losses
 
@@ -356,6 +368,7 @@ def _sensitivity(path: ReleasePath, change: Change, norm: float) -> float:
     query = path.steps[-1].handle
     operation = query.operation
     assert isinstance(operation, Query)
+    # no finite sensitivity exists
     if change.rows == UNBOUNDED:
         raise DeclarationError(
             f"{path.node.name}: nothing bounds the rows of a unit of {path.steps[0].name!r}; "
@@ -380,6 +393,7 @@ def interpolate_norm(bound: Callable[[float], float], norm: float) -> float:
     if norm in (0, 1, 2, math.inf):
         return bound(norm)
     low, high = (bound(1), bound(2)) if norm < 2 else (bound(2), bound(math.inf))
+    # log-convexity of norms: 1/p = share / p_low + (1 - share) / p_high
     share = 2 / norm - 1 if norm < 2 else 2 / norm
     # Outward: the rounding of the exponents moves a power of any float by less than 1500 units in
     # the last place. And |v|_p falls in p, so the bound in the smaller norm always holds.
@@ -397,6 +411,7 @@ def _loss(path: ReleasePath, changes: Sequence[Change]) -> PrivacyLoss:
 def _compute_loss(path: ReleasePath, changes: Sequence[Change]) -> PrivacyLoss:
     """Return the mechanism's loss; whatever it raises becomes an error that names the release."""
     mechanism = path.mechanism
+    # the largest over all changes: the loss must hold for each
     sensitivity = max(_sensitivity(path, change, mechanism.norm) for change in changes)
     query = path.steps[-1].handle
     assert isinstance(query.operation, Query)
@@ -596,6 +611,7 @@ def several_parts(
             "rows_per_unit=...), or partition with whole_units=True"
         )
     max_terms, max_splits, max_equal_splits = (
+        # the limits are shared by nested partitions: the k-th root, as their numbers multiply
         max(least, round(most ** (1 / nested)))
         for most, least in ((TERMS, 128), (SPLITS, 128), (SPLITS_OF_EQUALS, 64))
     )
@@ -626,15 +642,20 @@ def _split_choices(
     told apart any more: fewer splits, and looser.
     """
     shares = level_shares(levels, change)
+    # checked before anything is compiled: a partition may have thousands of parts
     if len(shares) * len(labels) > limits[0]:
         return None
     part_terms = {
-        (i, share): part_term(i, _share_change(share, change)) for i in labels for share in shares
+        (i, share): part_term(i, _share_change(share, change))
+        for i in labels
+        for share in shares
+        # one term for each part and share; splits then only refer to them
     }
     if merge_parts:
         part_terms = {
             (0, share): _dominating([part_terms[i, share] for i in labels]) for share in shares
         }
+        # all parts are alike now, and a unit is in at most min(parts, rows) of them
         equal_parts = [[0] * min(len(labels), change.both)]
     else:
         by_key: dict[Any, list[int]] = {}
@@ -648,6 +669,7 @@ def _split_choices(
         return None
     choices = {
         tuple((i, _share_change(share, change)) for i, share in split): Sequential(
+            # the loss of a replacement is symmetric in the two data sets, so shares are sorted
             [part_terms[i, _larger_first(share)] for i, share in split]
         )
         for split in splits
@@ -673,6 +695,7 @@ def _dominating_choice(
     of each and a + b together: it fits at most ``min(r // b, both // (a + b))`` times. Which parts
     they are is left open. Where all parts at all rows cost less, they are charged so.
     """
+    # the finest levels whose terms stay within the limit; None charges all rows everywhere
     for growth in (*(g for g in GROWTHS if g >= 2), None):
         levels = [change.rows] if growth is None else row_levels(change.rows, growth, max_terms)
         shares = level_shares(levels, change)
@@ -689,6 +712,7 @@ def _dominating_choice(
         for a, b in shares
     }
     charged_rows = sum(sum(share) * times for share, times in repetitions.items())
+    # levels do no better than charging every part with all rows
     if charged_rows >= len(labels) * change.both:
         all_rows = Change(change.replaced, change.rows, False, change.both)
         return Parallel([Sequential([part_term(i, all_rows) for i in labels])], [SEVERAL])
@@ -704,6 +728,7 @@ def _dominating_choice(
 def _loss_key(term: Term) -> Any:
     """Return a key that is equal for terms with equal losses, whatever their nodes' names."""
     match term:
+        # commutative: the order of releases does not change what they compose to
         case Spend(loss=loss):
             return loss
         case Sequential(parts=parts):
@@ -718,6 +743,7 @@ def _loss_key(term: Term) -> Any:
             return ("times", _loss_key(part), times)
         case Sampled(part=part, rate=rate):
             return ("sampled", _loss_key(part), rate)
+    # an unknown term equals itself alone
     return id(term)
 
 
@@ -744,8 +770,10 @@ def row_levels(rows: int, growth: float, most: int) -> list[int]:
     """
     levels = [1]
     while levels[-1] < rows:
+        # too many levels at this growth: the caller tries a coarser one
         if len(levels) >= most:
             return []
+        # at least one more than before, so that small numbers of rows stay exact
         levels.append(min(rows, max(levels[-1] + 1, math.floor(min(growth * levels[-1], rows)))))
     return levels
 

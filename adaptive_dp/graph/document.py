@@ -110,6 +110,7 @@ def loaded(
         If the document is not of the declared form, with the place and the remedy.
     """
     parsed = _parsed(document) if isinstance(document, str) else document
+    # values are checked before anything is built: sizes and nesting are bounded
     check_values(parsed, "plan")
     if isinstance(parsed, Mapping) and str(parsed.get("format")).startswith(CERTIFICATE):
         raise DocumentError(
@@ -121,6 +122,7 @@ def loaded(
     reader = _Reader(modules)
     needed = {"format", "nodes", "outputs"}
     reader.codec.only(parsed, {*needed, "delta"}, needed, "plan")
+    # nodes of earlier documents of the same ledger may be read by their id
     reader.handles.update(known)
     reader.used.update(known)
     reader.nodes(parsed["nodes"], "nodes")
@@ -179,14 +181,17 @@ class _Reader:
 
     def nodes(self, entries: Any, where: str) -> None:
         for i, entry in enumerate(self.items(entries, where)):
+            # any input is possible: every access is preceded by a check of the type
             at = f"{where}[{i}]"
             if not isinstance(entry, Mapping):
                 raise DocumentError(f"{at} must be a mapping, got {type(entry).__name__}")
             name = entry.get("id")
             if not isinstance(name, str) or not name:
                 raise DocumentError(f"{at}.id must be a name, got {name!r}")
+            # ids are unique over the whole document, loops' bodies included
             self._new(name, f"{at}.id")
             self.handles[name] = self._node(entry, f"{at} ({entry.get('kind')})")
+            # in how many loops it stands: read deeper inside, it is read anew in each round
             self.depths[name] = len(self.states)
 
     def _new(self, name: str, where: str) -> None:
@@ -203,6 +208,7 @@ class _Reader:
         values = self.codec.arguments(cls, entry, where, beside=beside)
         names = self.items(entry.get("inputs", []), f"{where}.inputs")
         inputs = tuple(self.handle(name, f"{where}.inputs") for name in names)
+        # whether any input already depends on the round; outside of loops nothing has to
         of_the_round = (
             any(self.states[-1] in each.states for each in inputs) if self.states else True
         )
@@ -211,6 +217,7 @@ class _Reader:
             inputs = (self._in_each_round(names[0]), *inputs[1:])
         try:
             handle = _wrap(cls(**values), inputs)
+            # each node is checked as it is read, so that the error names its place
             check_flow(handle)
         except (PlanError, *_WRONG) as error:
             raise DocumentError(f"{where}: {error}") from None
@@ -228,6 +235,7 @@ class _Reader:
         if not isinstance(entry["state"], str) or not entry["state"]:
             raise DocumentError(f"{where}.state must be a new name, got {entry['state']!r}")
         self._new(entry["state"], f"{where}.state")
+        # names of the body are not seen outside of it
         outside, around = dict(self.handles), self.states
         self.handles[entry["state"]] = state
         self.states = (*around, state)
@@ -239,6 +247,7 @@ class _Reader:
             name: self.codec.read(types[name][1], entry[name], f"{where}.{name}") for name in own
         }
         try:
+            # the same rules as for a loop that is written in Python
             fresh_in_each_round(str(entry["kind"]), state, result)
             body = kind(**values, state=state, result=result)
             handle = Released[Any](body, (start, *frontier(body)))
@@ -290,6 +299,7 @@ def plan_codec(allow: Collection[str]) -> Codec:
         """Return a mechanism; a third party's only if its module is allowed."""
         codec.only(value, value if isinstance(value, Mapping) else (), {"mechanism"}, place)
         cls: Any = mechanism_class(value["mechanism"], f"{place}.mechanism", allow)
+        # the rest are parameters: fixed ones are read by their types, free ones stay open
         given = {k: v for k, v in value.items() if k != "mechanism"}
         open_ = {k: v for k, v in given.items() if isinstance(v, Mapping) and "free" in v}
         fixed = {k: v for k, v in given.items() if k not in open_}
@@ -325,6 +335,7 @@ def mechanism_class(name: Any, where: str, allow: Collection[str]) -> type[Mecha
     own = registry.mechanism(name) if isinstance(name, str) else None
     if own is None:
         return _imported(name, where, allow, Mechanism, registry.MECHANISMS)
+    # a mechanism of the library may hand values to another library, which needs consent as well
     cls: type[Mechanism] = own
     for library in cls.libraries:
         if library not in allow:
@@ -364,6 +375,7 @@ def _imported(
         raise DocumentError(
             f"{where}: the library has no {what} {name!r}; it has {', '.join(sorted(known))}"
         )
+    # consent comes before the import
     if module not in allow:
         raise DocumentError(
             f"{where}: {name!r} is not part of the library; importing it runs its module's code. "
@@ -377,8 +389,10 @@ def _imported(
         raise DocumentError(
             f"{where}: {name!r} cannot be imported ({type(error).__name__})"
         ) from None
+    # defined there, not only imported there: consent to one module covers no other
     if not (inspect.isclass(cls) and issubclass(cls, base) and home(cls) == module):
         raise DocumentError(f"{where}: {module!r} defines no {what} {qualified!r}")
+    # the library's own classes have one name in documents, so that fingerprints are unique
     if registry.is_own(cls):
         raise DocumentError(f"{where}: {name!r} is part of the library; name it without its module")
     return cls

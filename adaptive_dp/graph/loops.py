@@ -46,6 +46,7 @@ def upward(roots: Iterable[K], before: Callable[[K], Iterable[K]]) -> Iterator[K
     """Yield roots and all that they are computed from, each once, readers first (preorder)."""
     seen: set[K] = set()  # without it, paths that meet again would take exponential time
     stack = list(roots)[::-1]
+    # reversed, so that the first root is taken from the stack first
     while stack:
         each = stack.pop()
         if each not in seen:
@@ -73,10 +74,12 @@ def nearest(
     queue = deque(roots)
     while queue:  # breadth first: all that is as near as this is merged before it is its turn
         each = queue.popleft()
+        # equally near roots are merged; a farther one is ignored
         for other in before(each):
             if other not in values:
                 values[other], steps[other] = values[each], steps[each] + 1
                 queue.append(other)
+            # reached on a path of the same length
             elif steps[other] == steps[each] + 1:
                 values[other] = merge(values[other], values[each])
     return values
@@ -96,6 +99,7 @@ def ordered(roots: Iterable[K], before: Callable[[K], Iterable[K]]) -> Iterator[
         if ready:
             done.add(each)
             yield each
+        # a second visit, once all that it reads is done
         else:
             stack.append((each, True))
             stack.extend((other, False) for other in list(before(each))[::-1])
@@ -155,13 +159,16 @@ def rewritten(
     def before(handle: Handle) -> tuple[Handle, ...]:
         return () if handle in known else inputs_and_bodies(handle)
 
+    # anything above has changed, or the operation itself
     def changes(handle: Handle, above: list[bool]) -> bool:
         if handle in known:
             return known[handle] is not handle
         operations[handle] = change(handle)
         return any(above) or operations[handle] is not handle.operation or handle in anew
 
+    # first pass: what changes at all; the second makes new handles only for that
     changed = folded(roots, before, changes)
+    # states of loops that change: a loop's new body needs a state of its own
     renewed: set[Handle] = set()
     for handle in changed:
         if handle not in known and (body := handle.operation.body()):
@@ -181,6 +188,7 @@ def rewritten(
                 loop: Any = operation
                 operation = attrs.evolve(loop, state=state, result=result)
         new = rebuilt(handle, above, operation)
+        # drawn anew: an equal handle, but another node, with noise of its own
         return attrs.evolve(handle) if new is handle and handle in anew else new
 
     return folded(roots, before, rewrite)
@@ -261,6 +269,7 @@ class Loop(Operation):
         The body's are among them: one that no loop around binds shows that a handle was read from
         outside of its body, which a plan refuses.
         """
+        # the own state is bound inside; those of the loops around remain
         return super().states(handle) | (self.result.states - {self.state})
 
     def body(self) -> tuple[Handle, Handle]:
@@ -287,6 +296,7 @@ def in_each_round(handle: H, state: Handle) -> H:
     Of a query it is the query's input, so that the query can be released.
     """
     if isinstance(handle.operation, Query):
+        # a query is made anew of the body's own table, so its value is computed in each round
         private, *released = handle.inputs
         return attrs.evolve(handle, inputs=(in_each_round(private, state), *released))
     return attrs.evolve(handle, operation=RoundInput(), inputs=(handle, state))
@@ -322,11 +332,13 @@ def fresh_in_each_round(kind: str, state: Handle, result: Handle) -> None:
     """
 
     def before(handle: Handle) -> tuple[Handle, ...]:
+        # serials grow: what is older than the state was made outside of the body
         made = state in handle.states or handle.serial > state.serial
         return handle.inputs if made else ()  # above what is older all is older
 
     for handle in upward([result], before):
         outside = state not in handle.states
+        # random and made in the body, but outside of the loop: it would be drawn once
         if outside and handle.operation.random and handle.serial > state.serial:
             raise DeclarationError(
                 f"{kind}: the body makes {handle!r}, which depends on nothing that changes from "
@@ -340,6 +352,7 @@ def fresh_in_each_round(kind: str, state: Handle, result: Handle) -> None:
 def frontier(operation: Loop) -> tuple[Handle, ...]:
     """Return the handles from outside that the body reads, in the order in which it reads them."""
     state = operation.state
+    # stops at the border: what does not depend on the state is read from outside
     reached = upward([operation.result], lambda h: h.inputs if state in h.states else ())
     return tuple(handle for handle in reached if state not in handle.states)
 
@@ -522,6 +535,7 @@ class Select(Loop):
 
     def rounds(self) -> int:
         """Return the expected number of runs."""
+        # rounded up, with room for the rounding of a float that should be an integer
         return math.ceil(expected_runs(self.shape, self.stopping) * (1 - 1e-9))
 
     def term(self, body: Term) -> Term:
@@ -530,7 +544,9 @@ class Select(Loop):
 
     def draw(self, stream: Stream) -> int:
         """Return K, by inversion: ``p_{k+1} = p_k (1 - gamma) (k + eta) / (k + 1)``."""
+        # 192 random bits, as the middle of one of 2^192 equal intervals of (0, 1)
         high, middle, low = stream.words(3).tolist()
+        # 60 digits: more than the 192 bits (58 digits) of the uniform draw
         with localcontext(Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN)):
             remaining = (Decimal(high << 128 | middle << 64 | low) + Decimal("0.5")) / 2**192
             eta, gamma = Decimal(self.shape), Decimal(self.stopping)
@@ -550,6 +566,7 @@ class Select(Loop):
                 f"{type(candidates).__name__}; nothing was released"
             )
         (word,) = stream.words(1).tolist()
+        # the high word of word * n: each index has 2^64 / n words, up to one
         return fresh(candidates[word * len(candidates) >> 64])
 
     def better(self, best: Any, candidate: Any, released: dict[str, Any]) -> dict[str, Any]:
@@ -564,6 +581,7 @@ class Select(Loop):
             )
         score = _number(released["score"])
         run = {"candidate": candidate, "score": score, "value": released["value"]}
+        # strictly greater: of equal scores the first stays
         return run if best is None or score > best["score"] else best
 
 
@@ -574,8 +592,10 @@ def _first(eta: Decimal, gamma: Decimal) -> Decimal:
         return (1 - gamma) / -gamma.ln()
     with localcontext() as context:
         x = -eta * gamma.ln()
+        # as many digits more as the subtraction of 1 cancels
         context.prec += max(0, -x.adjusted())
         grown = (-eta * gamma.ln()).exp() - 1
+    # P(K = 1) = eta (1 - gamma) / (gamma^-eta - 1); the case eta = 0 is its limit
     return (1 - gamma) * eta / grown
 
 

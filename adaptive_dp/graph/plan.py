@@ -73,13 +73,16 @@ def check_accountants(chosen: Iterable[Accountant[Any]]) -> tuple[Accountant[Any
         raise DeclarationError(f"{rule}, got none; leave the argument out to ask all of them")
     for each in instances:
         fits = not isinstance(each, type) and all(
-            hasattr(each, name) for name in ("name", "start", "compose", "epsilon")
+            hasattr(each, name)
+            for name in ("name", "start", "compose", "epsilon")
+            # the protocol by its methods: a third party's accountant need not inherit
         )
         shown = (
             f"the class {each.__name__}; write {each.__name__}()" if isinstance(each, type) else ""
         )
         if not fits:
             raise DeclarationError(f"{rule}, got {shown or repr(each)}")
+        # certificates name accountants, and verification recomputes them, by name alone
         ours = OURS.get(each.name)
         if ours is not None and type(each) is not type(ours):
             raise DeclarationError(
@@ -130,6 +133,7 @@ def check_outputs(
     flat = list(_flatten((), outputs)) if isinstance(outputs, Mapping) else list(outputs)
     if not flat:
         raise DeclarationError("a plan needs at least one output: Pipeline(name=released_handle)")
+    # outputs first: the message names the output through which the value would get out
     for name, handle in flat:
         if handle.visibility == "private":
             raise LeakError(
@@ -137,6 +141,7 @@ def check_outputs(
                 "for example with .release(dp.Laplace(scale=...))"
             )
     _check_paths([name for name, _ in flat])
+    # then every node above, in the bodies of loops too: documents can hold any graph
     sources: dict[str, SourceOperation] = {}
     for handle in ancestors(*(handle for _, handle in flat), bodies=True):
         check_flow(handle)
@@ -155,6 +160,7 @@ def check_outputs(
 def _natural_order(name: str) -> tuple[Any, ...]:
     """Return a key that orders names as people count: digits in them by their value."""
     parts = re.split("([0-9]+)", name)  # letters at even indices, digits at odd ones
+    # by length, then by digits: the order of the numbers, without the limit of int(str)
     numbers = [part.lstrip("0") for part in parts[1::2]]
     sizes = [(len(digits), digits) for digits in numbers]
     return [x for pair in zip(parts[::2], [*sizes, ()], strict=True) for x in pair], name
@@ -167,6 +173,7 @@ def _check_paths(paths: Sequence[Path]) -> None:
             raise DeclarationError(f"an output's name must be a non-empty str, got {list(names)!r}")
     counts = Counter(paths)
     for names in paths:
+        # an output named like a group of outputs would make one name mean two values
         inner = any(names[:i] in counts for i in range(1, len(names)))
         if not (counts[names] == 1 and not inner):
             raise DeclarationError(
@@ -194,6 +201,7 @@ def _flatten(prefix: Path, outputs: Mapping[Any, Any]) -> Iterator[tuple[Path, H
 def check_flow(handle: Handle) -> None:
     """Check that private values flow along one input, and out through releases only."""
     kind = handle.operation.kind
+    # which inputs are private; a private value may only be in front
     inside = [i.visibility == "private" for i in handle.inputs]
     if isinstance(handle.operation, Loop) or kind == "group":
         if not (bool(inside) and not inside[0]):
@@ -204,6 +212,7 @@ def check_flow(handle: Handle) -> None:
                 f"{private_path(handle.operation.result)}; release it first"
             )
     elif kind == "release":
+        # only a query has a sensitivity, so only a query can be released
         query = handle.inputs[0].operation if handle.inputs else None
         if inside[:1] != [True] or any(inside[1:]) or not isinstance(query, Query):
             raise DeclarationError(
@@ -211,12 +220,14 @@ def check_flow(handle: Handle) -> None:
                 "sensitivity; beside it only released values"
             )
         admitted(query, handle.inputs[0].inputs[0].domain, handle.domain, len(inside) - 1)
+        # what the mechanism's loss takes for granted of the inputs of this very release
         handle.domain.premises(handle)
         _check_rows_bounded(handle)
     elif handle.visibility == "private":
         if isinstance(handle.operation, SourceOperation):
             if inside:
                 raise DeclarationError("a dataset has no inputs")
+        # one private input: how a change flows through a node is defined for a single path
         elif not inside or not inside[0] or any(inside[1:]):
             raise LeakError(
                 f"{handle!r} must read one private value, its first input, and released values "
@@ -228,6 +239,7 @@ def check_flow(handle: Handle) -> None:
                     f"{handle!r} reads {len(inside) - 1} values beside its private one, it can "
                     f"read {handle.operation.max_released_inputs}"
                 )
+            # a transform of a query would change its sensitivity unseen
             if isinstance(handle.inputs[0].operation, Query):
                 raise DeclarationError(
                     f"{handle!r} reads a query's value; a query can only be released"
@@ -247,7 +259,9 @@ def _check_rows_bounded(release: Handle) -> None:
     source = first.operation
     if not isinstance(source, SourceOperation):
         raise DeclarationError(f"the path to {release!r} does not begin at a dataset")
+    # the change of one unit, followed along the path as the compiler follows it
     change = source.initial()
+    # parts and samples on the path: the compiler recurses once into each
     regions = 0
     for handle in steps:
         part = isinstance(handle.operation, PartOperation)
@@ -257,6 +271,7 @@ def _check_rows_bounded(release: Handle) -> None:
             change = handle.operation.change(change)
         else:
             break
+    # no finite sensitivity follows, whatever the query
     if change.rows == UNBOUNDED:
         raise DeclarationError(
             f"nothing bounds the rows of a unit ({source.unit}) of {source.name!r}; declare the "
@@ -268,6 +283,7 @@ def _check_rows_bounded(release: Handle) -> None:
 
 def check_declaration(operation: SourceOperation, sources: dict[str, SourceOperation]) -> None:
     """Add a data set to ``sources``, or refuse it if its name or neighbours conflict."""
+    # one claim has one neighbour relation: losses under two do not compose to either
     for other in sources.values():
         if other.neighbors != operation.neighbors:
             raise NeighborError(
@@ -328,11 +344,13 @@ def multiplier(
         )
 
     def cost(multiple: float, candidates: Sequence[Accountant[Any]]) -> tuple[float, Any]:
+        # compiled anew for each multiple: a loss is not linear in its parameter
         worlds = accountants.worlds(
             compiler.term(releases(structure(scale_free(outputs, multiple))))
         )
         answers = [accountants.measure(worlds, a, delta=delta) for a in candidates]
         bounded = [a for a in answers if a.bounds is not None]
+        # no accountant applies at this multiple: more noise is needed
         if not bounded:
             return math.inf, None
         best = min(bounded, key=lambda a: a.bounds.upper if a.bounds else math.inf)
@@ -340,6 +358,7 @@ def multiplier(
 
     try:
         # all accountants find the neighbourhood of the answer, the tightest one there the answer
+        # a rough search with all accountants, to two digits
         start = least_noise(lambda m: cost(m, chosen)[0], epsilon, digits=1e-2)
         _, tightest = cost(start, chosen)
         return least_noise(lambda m: cost(m, [tightest])[0], epsilon, start=start)
@@ -372,6 +391,7 @@ def map_mechanisms(
         operation = handle.operation
         if not isinstance(operation, Release):
             return operation
+        # the same object if nothing is free in it, so that its handle and its random draw are kept
         mechanism = change(operation.mechanism)
         same = mechanism is operation.mechanism
         return operation if same else evolve(operation, mechanism=mechanism)
@@ -394,6 +414,7 @@ def diff(old: Structure, new: Structure) -> str:
 
 
 def _lines(old: Structure, new: Structure) -> Iterator[str]:
+    # counted, since equal nodes may stand in a plan several times
     before, after = Counter(n.digest for n in old), Counter(n.digest for n in new)
     removed = [n for n in old if before[n.digest] > after[n.digest]]
     added = {n.name: n for n in new if after[n.digest] > before[n.digest]}
@@ -401,6 +422,7 @@ def _lines(old: Structure, new: Structure) -> Iterator[str]:
         other = added.get(node.name)
         if other is None:
             yield f"- {node.name}: {_text(node)}"
+        # same name and other text: a changed parameter
         elif _text(node) != _text(other):
             yield f"~ {node.name}: {_text(node)} -> {_text(other)}"
             added.pop(node.name)
@@ -408,6 +430,7 @@ def _lines(old: Structure, new: Structure) -> Iterator[str]:
             added.pop(node.name)
     for node in added.values():
         yield f"+ {node.name}: {_text(node)}"
+    # outputs by path: one that was renamed shows here alone
     paths = [{path: n.name for n in s for path in n.outputs} for s in (old, new)]
     for path in sorted(set(paths[0]) ^ set(paths[1])):
         yield f"{'-' if path in paths[0] else '+'} output {'.'.join(path)}"
@@ -452,6 +475,7 @@ class Pipeline:
         self._outputs = tuple(check_outputs(outputs))
         self._delta = 0.0
         self._adaptive: tuple[str, ...] = ()
+        # the document for which the losses were computed, and the releases with these losses
         self._charges: tuple[dict[str, Any], list[ReleasePath]] | None = None
 
     @classmethod
@@ -582,6 +606,7 @@ class Pipeline:
         >>> plan(2).fingerprint == plan(2).fingerprint, plan(2).fingerprint == plan(3).fingerprint
         (True, False)
         """
+        # by digest, so that neither the nodes' names nor the order of outputs matter
         described = [[list(path), self.structure.of(h).digest] for path, h in self._outputs]
         text = json.dumps(sorted(described), separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
@@ -650,6 +675,7 @@ class Pipeline:
         ``document`` is the plan's, written just now: they are computed again where it differs from
         that of the last call, since a third-party mechanism may keep a parameter in a mutable list.
         """
+        # a third party's parameters may be mutable: losses of another document are not reused
         if self._charges is None or self._charges[0] != document:
             self._charges = fresh(document), releases(self.structure)
         return self._charges[1]
@@ -665,6 +691,7 @@ class Pipeline:
         mechanism may keep a parameter in a mutable list.
         """
         certificate = self._certificate
+        # the same: a certificate of a run is of the plan as it stands now
         if self.to_document() != certificate.plan:
             certificate = Pipeline.of(self._outputs, self._delta, adaptive=self._adaptive).certify()
         return stamped(certificate, seed)

@@ -171,10 +171,12 @@ def recertified(
         If the plan cannot be certified.
     """
     named = [row.name for row in claimed.accountants]
+    # accountants of third parties are imported only from modules that the reader allows
     foreign = {name: allowed_accountant(name, allow) for name in named if name not in OURS}
     refused = [str(found) for found in foreign.values() if isinstance(found, PluginError)]
     plugged = [found for found in foreign.values() if not isinstance(found, PluginError)]
     chosen: list[Accountant[Any]] = [a for a in ACCOUNTANTS if a.name in named]
+    # a bounded number of digits: a hostile certificate must not cost quadratic time in int()
     seed = re.fullmatch(r"seed ([0-9]{1,4000})", claimed.randomness.source)
     try:
         again = certificate(
@@ -182,6 +184,7 @@ def recertified(
             plan.to_document(),
             plan.fingerprint,
             claimed.delta,
+            # none is left to ask: the library's give a claim to compare with
             [*chosen, *plugged] or ACCOUNTANTS,
             # any other source than a seed is compared with the operating system
             seed=None if seed is None else int(seed[1]),
@@ -205,6 +208,7 @@ def compared(claimed: Certificate, again: Certificate) -> Iterator[Compared]:
     """
     expected = again.claim
     if claimed.session is None:
+        # any accountant's upper bound is a valid claim, so the claimed one is compared
         # the accountant of the claim may be another than the tightest, at its own price
         for row in again.accountants:
             if row.name == claimed.accountant and row.upper is not None:
@@ -228,6 +232,7 @@ def verdict(
     reasons: Iterable[str],
 ) -> Verdict:
     """Return what a comparison found, with further reasons why the certificate does not hold."""
+    # every field that differs is a reason, not only epsilon
     rows = tuple(fields)
     wrong = [str(row) for row in rows if not row.holds]
     more = [f"{len(wrong) - MANY} more fields are wrong"] if len(wrong) > MANY else []
@@ -244,11 +249,13 @@ def verdict(
 
 
 def _fields(place: str, claimed: Any, found: Any, rule: Mapping[Any, Any]) -> Iterator[Compared]:
+    # how a field is compared stands in its class: UPPER, LOWER, STATED, or equal
     """Yield the fields of two values, down to scalars; ``rule`` is how they are compared."""
     if attrs.has(type(claimed)) and type(claimed) is type(found):
         for each in attrs.fields(type(claimed)):
             one, other = getattr(claimed, each.name), getattr(found, each.name)
             yield from _fields(f"{place}.{each.name}", one, other, each.metadata)
+    # the union of the keys: a missing field and an added one are both wrong
     elif isinstance(claimed, Mapping) and isinstance(found, Mapping) and rule != STATED:
         for key in dict.fromkeys([*claimed, *found]):
             inside = f"{place}.{key[:40]}"
@@ -260,6 +267,7 @@ def _fields(place: str, claimed: Any, found: Any, rule: Mapping[Any, Any]) -> It
         pairs = list(zip(claimed, found, strict=False))
         for i, (one, other) in enumerate(pairs):
             yield from _fields(f"{place}[{i}]", one, other, rule)
+        # entries that only one side has
         for i, one in enumerate(claimed[len(pairs) :], len(pairs)):
             yield Compared(f"{place}[{i}]", one, None, False)
         for i, other in enumerate(found[len(pairs) :], len(pairs)):
@@ -272,9 +280,12 @@ def _holds(claimed: Any, found: Any, rule: Mapping[Any, Any]) -> bool:
     """Whether a claimed scalar is right by the rule of its field; True is not a number."""
     if rule == STATED:
         return True
+    # True == 1 in Python, and would pass as a number
     numbers = [isinstance(v, int | float) and not isinstance(v, bool) for v in (claimed, found)]
     if not all(numbers):
         return type(claimed) is type(found) and bool(claimed == found)
+    # claiming more than is recomputed is safe for an upper bound, less is not; a lower bound
+    # reversed
     if rule == UPPER:
         return covers(claimed, found)
     if rule == LOWER:

@@ -247,7 +247,7 @@ def accounting_unit(accountant: str, budget: Budget) -> AccountingUnit:
             budget, filter_, _odometer(accountant, others, delta_reserve), filter_.theorem
         )
     each = individual_filter(budget)
-    # the sums of a session, for forecasts and readings, are in mu squared as the records' are
+    # what one record may spend, as a filter and an odometer of the whole session: for readings
     meter, odometer = GaussianFilter(each.mu), _odometer("gaussian", budget.delta, delta_reserve)
     return AccountingUnit(budget, meter, odometer, each.theorem, each)
 
@@ -439,8 +439,7 @@ def _plus(a: SpentSums, b: SpentSums) -> SpentSums:
 
 
 def _maximum(every: list[SpentSums]) -> SpentSums:
-    # each accounting unit by itself: an upper bound, attained by one world only if there is one
-    # unit
+    # each accounting unit by itself: an upper bound, which no single world need attain in all
     sums = zip(*(spent.sums for spent in every), strict=True)
     largest: tuple[Fraction, ...] = tuple(max(column) for column in sums)
     return SpentSums(largest, max(spent.delta_floor for spent in every))
@@ -776,7 +775,7 @@ def check_price(costs: Costs, account: Account) -> None:
 
 def _has_price(limit: SumFilter, loss: PrivacyLoss) -> bool:
     try:
-        # UNPAYABLE stands for an infinite cost in exact arithmetic
+        # a cost of UNPAYABLE or more is one that no budget admits
         finite = [cost < UNPAYABLE for cost in limit.costs(loss)]
     except InapplicableError:
         return False

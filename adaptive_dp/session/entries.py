@@ -132,7 +132,7 @@ def spend_entry(
     """
     return {
         "kind": "spend",
-        # identity of the step: its name, the part with the shares around it, and the data it reads
+        # where it was spent: in which part, with the shares around it, and on which data
         "name": name,
         "part": part[-1][0] if part else "",
         "shares": [share for _, share in part],
@@ -265,7 +265,7 @@ def value_to_json(value: Any) -> Any:
     # exact types that JSON keeps as they are; bool is an int, and str may hold any text
     if value is None or isinstance(value, bool | str | int):
         return value
-    # kinds: bool, ints, unsigned ints, floats, complex excluded, str ("U")
+    # kinds: bool, signed and unsigned ints, floats and str; only these come back exactly
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufU":
         tag = "array" if isinstance(value, np.ndarray) else "scalar"
         return {tag: value_to_json(value.tolist()), "dtype": value.dtype.str}
@@ -354,8 +354,8 @@ def is_chained(entry: Any, number: int, previous: Any) -> bool:
     own = {k: v for k, v in entry.items() if k != "hash"}
     try:
         own_hash = hashlib.sha256(canonical_json(own).encode()).hexdigest()
-    # content that is not JSON, or nested too deep, has no canonical form
     except (ValueError, TypeError, RecursionError):
+        # content that is not JSON, or nested too deep, has no canonical form
         return False
     # compared as a whole: content, place in the ledger, and the entry before
     claimed = (entry.get("hash"), entry.get("number"), entry.get("previous"))

@@ -163,8 +163,7 @@ class IndividualBudgets:
         rows, totals = self._state.rows, self.filter.spent(self._state.spent)
 
         def ordered(spent: Array) -> Array:
-            # indices of first appearance: `units` is sorted by name, the result is in the order of
-            # the data
+            # `np.unique` sorts the units; their first positions put them in the order of the data
             first = np.unique(rows.reveal().units, return_index=True)[1]
             return spent[np.argsort(first)]
 
@@ -220,7 +219,7 @@ class IndividualBudgets:
         self, state: IndividualState, moved: Secret[Array], cost: UnitCost, everyone: Secret[Units]
     ) -> tuple[IndividualState, Secret[Units]]:
         """Let each unit pay, before the release, what its own contribution can move it by."""
-        # cost in mu squared: (moved / sigma)^2, rounded up
+        # in mu squared, rounded up: a record may only be charged too much
         costs = self.filter.gaussian(moved, cost.sigma, cost.rounding)
         state, takes_part = self.filter.spend(state, costs)
         # only units whose budget still covers the cost take part; the others' rows are left out

@@ -94,7 +94,7 @@ class MemoryLedger:
 
     def spend(self, seen: int, decide: Callable[[Sequence[Entry]], Entry | None]) -> list[Entry]:
         """Append one entry."""
-        # refused before `decide`, which may release something on the strength of the entry
+        # before `decide`: a forked child must not decide on its copy of the entries
         self._check_process()
         with self._lock:
             entry = decide(self._entries[seen:])

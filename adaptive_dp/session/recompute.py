@@ -463,8 +463,9 @@ def imported(text: str) -> list[Any] | None:
             return None
         check_format(first["format"])
         return [first, *map(loads, lines[1:])]
-    # an error is raised only where the text looks like a ledger; else the caller tries other forms
     except (ValueError, RecursionError) as error:
+        # an error is raised only where the text looks like a ledger; else the caller tries other
+        # forms
         if document is None and text.lstrip().startswith('{"') and FORMAT in lines[0]:
             raise LedgerError(f"a line of the ledger's export is no JSON: {error}") from None
         return None

@@ -81,8 +81,9 @@ def values_to_json(run: Run, digests: Mapping[str, str], new: Iterable[Node]) ->
         try:
             # the raw draw where there is one: the presented form can be recomputed from it
             values[key] = value_to_json(run.opened[node.name] if raw is None else raw)
-        # no form in a ledger: the value stays in this session, and has been paid for all the same
         except TypeError:
+            # no form in a ledger: the value stays in this session, and has been paid for all the
+            # same
             continue
     return values
 
@@ -162,7 +163,7 @@ class DataCache:
 
 def _keys(node: Node, digests: Mapping[str, str]) -> tuple[Any, ...]:
     """Return by what a bound or drawn value is kept: itself first, then what it is equal to."""
-    # the serial tells apart two random nodes that are equal; a release of a ledger knows digests
-    # only
+    # the serial tells apart two random nodes with the same digest; the digest finds the value again
+    # for an equal node of a later plan, which has another serial
     itself = (node.handle.serial, tuple(digests[name] for name in node.inputs))
     return (itself, digests[node.name]) if node.handle.operation.random else (digests[node.name],)
