@@ -45,8 +45,8 @@ def table(header: Row, rows: Sequence[Row], *, whole: bool = False, rest: str = 
     """
     limit = len(rows) if whole else LIMIT
     cells = [[visible(cell) for cell in row] for row in rows[:limit]]
-    columns = list(zip(header, *cells, strict=True))
     # cells of the shown rows only: one long cell further down must not widen the table
+    columns = list(zip(header, *cells, strict=True))
     widths = _fitted([max(map(len, column)) for column in columns])
     lines = [_line(header, widths), _line(["-" * w for w in widths], widths)]
     lines += [_line(row, widths) for row in cells]
@@ -57,14 +57,14 @@ def table(header: Row, rows: Sequence[Row], *, whole: bool = False, rest: str = 
 
 def _fitted(widths: Sequence[int]) -> list[int]:
     """Return widths that fit in a line: the last column is cut first, then the widest."""
-    room = ROOM - 2 * (len(widths) - 1)
     # two spaces between columns
+    room = ROOM - 2 * (len(widths) - 1)
     *others, last = widths
-    found = [*others, max(min(last, LEAST), room - sum(others))] if sum(widths) > room else widths
     # the last column holds prose: it gives way first, though not below LEAST
+    found = [*others, max(min(last, LEAST), room - sum(others))] if sum(widths) > room else widths
     most = max(found)
+    # then all columns share a common maximum, lowered until the line fits
     while most > 8 and sum(min(width, most) for width in found) > room:
-        # then all columns share a common maximum, lowered until the line fits
         most -= 1
     return [min(width, most) for width in found]
 
@@ -134,14 +134,14 @@ def _values(
         known = noise.get(name) if isinstance(noise, Mapping) else None
         inside = entries.get(name) if isinstance(entries, Mapping) else None
         if isinstance(value, Mapping) and value:
+            # nested outputs are named by their path, with dots
             yield from _values(f"{prefix}{name}.", value, known, inside)
-        # nested outputs are named by their path, with dots
         elif _flat(value) and len(value) <= LISTED:
-            counted = inside if inside and len(inside) == len(value) else range(len(value))
             # the query's candidates label the entries only if there is one for each
+            counted = inside if inside and len(inside) == len(value) else range(len(value))
             for i, (item, entry) in enumerate(zip(value, counted, strict=True)):
-                deviation = known[i] if _flat(known) and len(known) == len(value) else known
                 # one deviation for each entry, or one for all
+                deviation = known[i] if _flat(known) and len(known) == len(value) else known
                 yield f"{prefix}{name}[{entry}]", short(item), _plus_minus(deviation)
         else:
             yield f"{prefix}{name}", short(value), _plus_minus(known)
@@ -158,8 +158,8 @@ def _flat(value: Any) -> TypeGuard[list[Any]]:
 
 def _plus_minus(deviation: Any) -> str:
     """Return a deviation; of several, their root mean square."""
-    found = [float(v) for v in _leaves(deviation) if isinstance(v, int | float)]
     # root mean square: variances are what averages
+    found = [float(v) for v in _leaves(deviation) if isinstance(v, int | float)]
     if not found:
         return ""
     return f"+- {math.sqrt(math.fsum(v * v for v in found) / len(found)):.3g}"
@@ -189,8 +189,8 @@ def short(value: Any) -> str:
 
 def _shape(value: list[Any]) -> str:
     """Return the shape of a matrix, or the number of entries."""
-    inner = {len(row) if isinstance(row, list) else -1 for row in value}
     # -1 stands for rows that are no lists, and no width
+    inner = {len(row) if isinstance(row, list) else -1 for row in value}
     width = inner.pop() if len(inner) == 1 else -1
     return f"{len(value)} x {width}" if width >= 0 else f"{len(value)} entries"
 
@@ -646,8 +646,8 @@ class Certificate:
     @property
     def bounds(self) -> dict[str, Bounds]:
         """Each accountant's bracket of epsilon, for those that apply."""
+        # accountants that do not apply have no bracket
         return {
-            # accountants that do not apply have no bracket
             row.name: Bounds(row.lower, row.upper)
             for row in self.accountants
             if row.lower is not None and row.upper is not None
@@ -685,9 +685,9 @@ class Certificate:
         DocumentError
             If it has not the form of a certificate, with the place.
         """
+        # the format comes first: a plan given by mistake gets the remedy, not a list of wrong
+        # fields
         if not isinstance(document, Mapping) or document.get("format") != FORMAT:
-            # the format comes first: a plan given by mistake gets the remedy, not a list of wrong
-            # fields
             found = document.get("format") if isinstance(document, Mapping) else None
             remedy = "; a plan is read by dp.load(text)" if str(found).startswith(PLAN) else ""
             raise DocumentError(

@@ -227,7 +227,7 @@ def origin(module: str) -> tuple[str | None, str | None]:
     It is the one whose record lists the imported file; where there is none (an editable install),
     the one that publishes the module as a plug-in.
     """
-    # the record of installed files first; editable installs have none, but publish entry points
+    # a file that no installed record lists may still belong to a published plug-in
     distribution = _distribution_of(module) or publisher(module)
     return (distribution.name, distribution.version) if distribution else (None, None)
 
@@ -284,9 +284,9 @@ def installed(name: str) -> tuple[str, str | None]:
     return name, distribution.version if distribution is not None else None
 
 
-# an explicit queue, since losses may be nested deep
 def _loss_classes(losses: Iterable[Any]) -> Iterator[type]:
     """Yield the classes of losses, and of those that they are made of."""
+    # an explicit queue, since losses may be nested deep
     queue = list(losses)
     while queue:
         value = queue.pop()
@@ -424,8 +424,8 @@ def _row(
         sampler=mechanism.sampler,
         conversions=conversions,
         times=times,
-        region=tuple(regions(path)),
         # the regions around the release, in which the loss is repeated, sampled or parted
+        region=tuple(regions(path)),
         share=share,
         in_worst_world=in_worst_world,
     )
@@ -458,7 +458,7 @@ def _costs(
     losses: Mapping[str, tuple[PrivacyLoss, int]], best: Answer, delta: float
 ) -> dict[str, float]:
     """Return each release's cost in the accountant's unit; 0 where it has no finite one."""
-    # the cost of a loss near the state that the accountant reached
+    # the price of a loss at the state to which all losses composed
     price = best.accountant.price(best.state, delta)
     costs = {loss: price(loss) for loss, _ in losses.values()}
     # an infinite price has no share; 0 keeps the sum of the others meaningful

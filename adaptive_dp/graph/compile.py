@@ -179,7 +179,6 @@ def terms(paths: Sequence[ReleasePath]) -> list[tuple[str, Term]]:
     _check_selections(paths)
     by_source: dict[str, list[ReleasePath]] = {}
     for path in paths:
-        # data sets are disjoint: one unit of each may change, and their terms compose
         by_source.setdefault(path.steps[0].name, []).append(path)
     return [(name, _source_term(members)) for name, members in by_source.items()]
 
@@ -231,8 +230,8 @@ def _is_region(node: Node) -> bool:
 
 def _region_key(path: ReleasePath, index: int) -> str:
     """Return the name that releases in one region share; of a part, that of its partition."""
-    # parts of one partition exclude each other: they are compared under the partition's name
     node = path.steps[index]
+    # parts of one partition exclude each other: they are compared under the partition's name
     return path.steps[index - 1 if isinstance(node.handle.operation, PartOperation) else index].name
 
 
@@ -393,7 +392,7 @@ def interpolate_norm(bound: Callable[[float], float], norm: float) -> float:
     if norm in (0, 1, 2, math.inf):
         return bound(norm)
     low, high = (bound(1), bound(2)) if norm < 2 else (bound(2), bound(math.inf))
-    # log-convexity of norms: 1/p = share / p_low + (1 - share) / p_high
+    # Littlewood's inequality: |v|_p <= |v|_low^s |v|_high^(1-s) where 1/p = s/low + (1-s)/high
     share = 2 / norm - 1 if norm < 2 else 2 / norm
     # Outward: the rounding of the exponents moves a power of any float by less than 1500 units in
     # the last place. And |v|_p falls in p, so the bound in the smaller norm always holds.

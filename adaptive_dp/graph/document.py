@@ -110,7 +110,7 @@ def loaded(
         If the document is not of the declared form, with the place and the remedy.
     """
     parsed = _parsed(document) if isinstance(document, str) else document
-    # values are checked before anything is built: sizes and nesting are bounded
+    # what kinds of values there are is checked before anything is built
     check_values(parsed, "plan")
     if isinstance(parsed, Mapping) and str(parsed.get("format")).startswith(CERTIFICATE):
         raise DocumentError(
@@ -181,8 +181,8 @@ class _Reader:
 
     def nodes(self, entries: Any, where: str) -> None:
         for i, entry in enumerate(self.items(entries, where)):
-            # any input is possible: every access is preceded by a check of the type
             at = f"{where}[{i}]"
+            # the document may hold anything: each access follows a check of the type
             if not isinstance(entry, Mapping):
                 raise DocumentError(f"{at} must be a mapping, got {type(entry).__name__}")
             name = entry.get("id")
@@ -335,8 +335,8 @@ def mechanism_class(name: Any, where: str, allow: Collection[str]) -> type[Mecha
     own = registry.mechanism(name) if isinstance(name, str) else None
     if own is None:
         return _imported(name, where, allow, Mechanism, registry.MECHANISMS)
-    # a mechanism of the library may hand values to another library, which needs consent as well
     cls: type[Mechanism] = own
+    # a mechanism of the library may hand values to another library, which needs consent as well
     for library in cls.libraries:
         if library not in allow:
             raise DocumentError(

@@ -67,6 +67,7 @@ class Release(Operation):
 
     def __attrs_post_init__(self) -> None:
         kind = type(self.mechanism)
+        # the base's methods raise: better refused now than after the certificate
         for method in ("release", "loss"):
             if getattr(kind, method) is getattr(Mechanism, method):
                 raise DeclarationError(
@@ -100,8 +101,10 @@ class Release(Operation):
 
     def presented(self, query: Query, raw: NDArray[np.float64]) -> Any:
         """Return what was released in the form that its reader expects."""
+        # a selection gives an index, NaN where it abstains
         if self.mechanism.is_selection:
             return None if np.isnan(raw) else query.candidate(int(raw))
+        # only a value of the query's own shape can be presented by the query
         kept = type(self.mechanism).shape is Mechanism.shape
         return scalar(query.present(raw.copy()) if kept else raw.copy())
 
@@ -117,6 +120,7 @@ def admitted(query: Query, domain: Any, mechanism: Mechanism, given: int) -> Non
             f"{name} reads {_words(kind.input_type)}, but a {query.kind} gives "
             f"{_words(query.output_type)}; {_instead(query)}"
         )
+    # one coordinate without candidates: nothing to choose from
     single = type(query).candidate is Query.candidate and query.dimension(domain) == 1
     if kind.is_selection and single and kind.input_type is np.ndarray:
         raise DeclarationError(
@@ -140,6 +144,7 @@ def _words(kind: type) -> str:
 
 
 def _instead(query: Query) -> str:
+    # only primitives know all mechanisms: asked at run time, as this module is below them
     """Return which mechanisms do read what a query gives, for messages."""
     names = ", ".join(f"dp.{name}" for name in provided("primitives.readers")(query))
     if not names:
@@ -163,6 +168,7 @@ def conforming(released: Any, shape: tuple[int, ...]) -> NDArray[np.float64] | N
 
     See `Mechanism.release`: real numbers, of that shape.
     """
+    # real numbers of the promised shape; complex ones or objects are refused
     array = np.asarray(released)
     fits = array.dtype.kind in "biuf" and array.shape == shape
     return np.array(array, dtype=np.float64) if fits else None
@@ -241,6 +247,7 @@ def plain(value: Any, what: str) -> Any:
         return value.tolist()
     if isinstance(value, Mapping):
         wrong = [k for k in value if not isinstance(k, str)]
+        # {"float": ...} alone is how documents write infinities and NaN
         if wrong or set(value) == {"float"}:
             raise DeclarationError(
                 f"a mapping in a {what} needs str keys, got "
@@ -314,6 +321,7 @@ class Handle:
     states: frozenset[Handle] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        # frozen: derived values are set once, before anyone sees the handle
         domains = [handle.domain for handle in self.inputs]
         self.operation.admit(domains)
         domain = self.operation.domain(domains)
@@ -435,6 +443,7 @@ class PrivateQuery(Private[T]):
                     f"given[{i}] must be a released handle, got {handle!r}; release it first"
                 )
         admitted(self.operation, self.inputs[0].domain, mechanism, len(given))
+        # the weight of a mechanism in proportion to its query is the query's sensitivity
         if any(free.weight is None for free in mechanism.free().values()):
             mechanism = mechanism.weighted(_sensitivity(self, mechanism.norm))
         return Released(Release(mechanism, name), (self, *given))
@@ -442,6 +451,7 @@ class PrivateQuery(Private[T]):
 
 def _sensitivity(query: Handle, norm: float) -> float:
     """Return how far one unit moves a query, as a weight: infinite where nothing bounds that."""
+    # no weight follows; whether the release is allowed is checked with the plan
     change = change_at(query.inputs[0])
     if change.rows == UNBOUNDED or norm == 0:
         return math.inf
@@ -562,6 +572,7 @@ def parameter(release: Released[Any], name: str) -> Public[float]:
 
 def meant(handle: Handle) -> Handle:
     """Return the handle for which an alias stands, such as that of a group's result."""
+    # an alias may stand for an alias
     while handle.operation.alias:
         handle = handle.inputs[0]
     return handle
@@ -578,6 +589,7 @@ def lineage(handle: Handle) -> list[Handle]:
 def private_path(handle: Handle) -> str:
     """Return the way from the data to a private handle, for messages."""
     steps = [meant(handle)]
+    # only the private part of the way: released inputs are no leak
     while steps[-1].inputs and steps[-1].inputs[0].visibility == "private":
         steps.append(meant(steps[-1].inputs[0]))
     return " -> ".join(step.operation.label() for step in reversed(steps))
@@ -662,6 +674,7 @@ def bindable(what: str, name: Any) -> None:
     DeclarationError
         If it is not an identifier, or an argument of `run` itself.
     """
+    # data is bound by keyword, so the name must be usable as one
     if not (isinstance(name, str) and name.isidentifier() and not iskeyword(name)):
         raise DeclarationError(
             f"{what}'s name must be an identifier, got {name!r}: run(...) binds it by name"

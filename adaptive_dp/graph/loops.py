@@ -45,8 +45,8 @@ def inputs_and_bodies(handle: Handle) -> tuple[Handle, ...]:
 def upward(roots: Iterable[K], before: Callable[[K], Iterable[K]]) -> Iterator[K]:
     """Yield roots and all that they are computed from, each once, readers first (preorder)."""
     seen: set[K] = set()  # without it, paths that meet again would take exponential time
-    stack = list(roots)[::-1]
     # reversed, so that the first root is taken from the stack first
+    stack = list(roots)[::-1]
     while stack:
         each = stack.pop()
         if each not in seen:
@@ -79,8 +79,8 @@ def nearest(
             if other not in values:
                 values[other], steps[other] = values[each], steps[each] + 1
                 queue.append(other)
-            # reached on a path of the same length
             elif steps[other] == steps[each] + 1:
+                # reached on a path of the same length
                 values[other] = merge(values[other], values[each])
     return values
 
@@ -97,9 +97,9 @@ def ordered(roots: Iterable[K], before: Callable[[K], Iterable[K]]) -> Iterator[
         if each in done:
             continue
         if ready:
+            # second visit: all that it reads is done
             done.add(each)
             yield each
-        # a second visit, once all that it reads is done
         else:
             stack.append((each, True))
             stack.extend((other, False) for other in list(before(each))[::-1])
@@ -159,11 +159,11 @@ def rewritten(
     def before(handle: Handle) -> tuple[Handle, ...]:
         return () if handle in known else inputs_and_bodies(handle)
 
-    # anything above has changed, or the operation itself
     def changes(handle: Handle, above: list[bool]) -> bool:
         if handle in known:
             return known[handle] is not handle
         operations[handle] = change(handle)
+        # anything above has changed, or the operation itself
         return any(above) or operations[handle] is not handle.operation or handle in anew
 
     # first pass: what changes at all; the second makes new handles only for that
@@ -535,7 +535,7 @@ class Select(Loop):
 
     def rounds(self) -> int:
         """Return the expected number of runs."""
-        # rounded up, with room for the rounding of a float that should be an integer
+        # rounded up, except where rounding alone has lifted it above an integer
         return math.ceil(expected_runs(self.shape, self.stopping) * (1 - 1e-9))
 
     def term(self, body: Term) -> Term:
@@ -544,10 +544,10 @@ class Select(Loop):
 
     def draw(self, stream: Stream) -> int:
         """Return K, by inversion: ``p_{k+1} = p_k (1 - gamma) (k + eta) / (k + 1)``."""
-        # 192 random bits, as the middle of one of 2^192 equal intervals of (0, 1)
         high, middle, low = stream.words(3).tolist()
         # 60 digits: more than the 192 bits (58 digits) of the uniform draw
         with localcontext(Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN)):
+            # the middle of one of 2^192 equal intervals: never 0, never 1
             remaining = (Decimal(high << 128 | middle << 64 | low) + Decimal("0.5")) / 2**192
             eta, gamma = Decimal(self.shape), Decimal(self.stopping)
             chance = _first(eta, gamma)

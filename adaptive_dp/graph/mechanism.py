@@ -252,7 +252,9 @@ class Mechanism:
     def __init_subclass__(cls) -> None:
         """Turn the subclass into a frozen attrs class, in place."""
         super().__init_subclass__()
+        # without slots: attrs would make another class, and `super()` in methods would miss it
         attrs.frozen(cls, slots=False)
+        # `norm` may depend on parameters, as a property; then it is checked where it is used
         if not isinstance(cls.norm, property) and cls.norm not in (0, 1, 2, math.inf):
             raise DeclarationError(
                 f"{cls.__name__}.norm must be 1, 2, math.inf, or 0 to count rows, got {cls.norm!r}"
@@ -330,6 +332,7 @@ class Mechanism:
     def redrawn(self) -> bool:
         """Whether releasing what was released once more shows how much noise is in it."""
         kind = type(self)
+        # one value of the same shape in, noise on it out: then noise on the release shows its size
         plain = kind.input_type is np.ndarray and not kind.is_selection and not kind.released_inputs
         return plain and kind.shape is Mechanism.shape
 
@@ -343,9 +346,11 @@ class Mechanism:
 
     def weighted(self, sensitivity: float) -> Mechanism:
         """Return the mechanism with the weights that are left to a query's sensitivity."""
+        # no finite positive sensitivity: a neutral weight
         size = sensitivity if 0 < sensitivity < math.inf else 1.0
         roles = {f.name: f.metadata.get("role", "noise") for f in fields_of(type(self))}
         found = {
+            # noise grows with the sensitivity; a budget parameter does not depend on it
             name: attrs.evolve(free, weight=size if roles[name] == "noise" else 1.0)
             for name, free in self.free().items()
             if free.weight is None
@@ -358,6 +363,7 @@ class Mechanism:
         roles = {f.name: f.metadata.get("role", "noise") for f in fields_of(type(self))}
         for name, free in self.free().items():
             noise = roles[name] == "noise"
+            # more noise is a larger scale, or a smaller budget
             solved[name] = free.factor * multiplier if noise else free.factor / multiplier
         return evolved(self, **solved) if solved else self
 
@@ -537,13 +543,16 @@ class LocalSensitivity(ABC):
         The least k with ``A_k > bound``; `FOREVER` where there is none. By the second law it moves
         by at most 1 between neighbours. Found by doubling, then bisection: A_k grows with k.
         """
+        # A_k is constant from the last distance on, so it never exceeds the bound
         if self.local(self.max_distance) <= bound:
             return FOREVER
         low, high = -1, self.max_distance
+        # doubling steps bracket the distance, then bisection: A_k does not fall in k
         step = 1
         while low + step < high and self.local(low + step) <= bound:
             low, step = low + step, 2 * step
         high = min(high, low + step)
+        # invariant: A_low <= bound < A_high
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if self.local(middle) > bound else (middle, high)
@@ -602,17 +611,21 @@ def _maximize(
     best = max(least, weight(0, local_0))
     queue: list[tuple[float, int, int, float]] = []
     local_last = local(last) if last > 0 else local_0
+    # within (low, high] the weight is at most weight(low + 1, A_high): weights fall in k, A_k rises
     low, step = 0, 1
     # intervals of doubling lengths, up to where even A_last would weigh too little
     while low < last and weight(low + 1, local_last) > best:
         high = min(last, low + step)
         local_high = local(high)
         best = max(best, weight(high, local_high))
+        # negated: heapq keeps the smallest in front, and the largest bound is wanted
         queue.append((-weight(low + 1, local_high), low, high, local_high))
         low, step = high, 2 * step
     heapq.heapify(queue)
+    # stop when no interval's upper bound exceeds what was attained
     while queue and -queue[0][0] > best:
         _, low, high, local_high = heapq.heappop(queue)
+        # an interval of one point was evaluated at its end
         if high - low < 2:
             continue
         middle = (low + high) // 2

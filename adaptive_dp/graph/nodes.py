@@ -89,6 +89,7 @@ class Node:
     @property
     def key(self) -> tuple[int, ...]:
         """The key of its random stream in a simulation: four 32-bit words of its digest."""
+        # 32 hexadecimal digits, 8 for each word
         return tuple(int(self.digest[i : i + 8], 16) for i in range(0, 32, 8))
 
 
@@ -133,6 +134,7 @@ def structure(outputs: Sequence[tuple[Path, Handle]]) -> Structure:
     merged = Merged([handle for _, handle in outputs])
     named: dict[int, list[Path]] = {}
     for path, handle in outputs:
+        # one node may be several outputs
         named.setdefault(id(merged.of(handle)), []).append(path)
     groups = titles(merged)
     around = memberships(merged, groups)
@@ -143,6 +145,7 @@ def structure(outputs: Sequence[tuple[Path, Handle]]) -> Structure:
             handle,
             name[id(handle)],
             digest[id(handle)],
+            # each input once, in order: an edge of the graph says what is read, not how often
             tuple(dict.fromkeys(name[id(merged.of(i))] for i in _inputs_shown(handle))),
             tuple(around.get(id(handle), ())),
             tuple(name[id(loop)] for loop in merged.loops[id(handle)]),
@@ -151,12 +154,14 @@ def structure(outputs: Sequence[tuple[Path, Handle]]) -> Structure:
         )
         for handle in merged.order
     ]
+    # merged handles too: every handle of the user's finds its node
     by_handle = {i: name[id(h)] for i, h in merged.canonical.items()}
     return Structure({node.name: node for node in nodes}, groups, by_handle, merged.rank)
 
 
 def _inputs_shown(handle: Handle) -> Sequence[Handle]:
     """Return a node's inputs; of a loop its start and its body's result."""
+    # what the body reads from outside is reached through its result
     if isinstance(handle.operation, Loop):
         return handle.inputs[0], handle.operation.result
     return handle.inputs
@@ -203,6 +208,7 @@ class Merged:
         self._keys: dict[int, str] = {}
         self._first: dict[tuple[str, tuple[int, ...]], Handle] = {}
         self._enclosing = _Enclosing(roots)
+        # inputs first: all that `_add` looks up of a handle's inputs is there
         for rank, handle in enumerate(ordered(roots, inputs_and_bodies)):
             self.rank[id(handle)] = rank
             self._add(handle)
@@ -221,6 +227,7 @@ class Merged:
 
     def _add(self, handle: Handle) -> None:
         operation = handle.operation
+        # an alias is no node: it stands for its first input
         if operation.alias:
             inner = self.of(handle.inputs[0])
             self.canonical[id(handle)] = inner
@@ -229,6 +236,7 @@ class Merged:
             return
         key = self._key(handle)
         loops = self._enclosing.loops(handle)
+        # constants and private steps without randomness compute the same wherever they are written
         if operation.visibility != "released" and not operation.random:
             # within one body only: a round's step is run again, an equal one outside is not
             scope = tuple(id(loop) for loop in loops)
@@ -240,6 +248,7 @@ class Merged:
         # never merged, nor is what reads it: what is random, a round's state, or a function that
         # the digest cannot tell from another (two closures of one code)
         unique = operation.random or operation.kind in ("state", "post")
+        # the rank makes the key of such a node its own
         self._keys[id(handle)] = f"{key}/{self.rank[id(handle)]}" if unique else key
         self.loops[id(handle)] = loops
         self.order.append(handle)
@@ -274,9 +283,11 @@ class _Enclosing:
 
     def loops(self, handle: Handle) -> tuple[Handle, ...]:
         """Return the loops around a handle, outermost first."""
+        # loops are nested, so the longest chain of all states contains the others
         chains = [self._chain(state) for state in handle.states]
         return max(chains, key=len, default=())
 
+    # the loop's own surroundings first, then the loop itself
     def _chain(self, state: Handle) -> tuple[Handle, ...]:
         if state not in self._chains:
             loop = self._binds[state]
@@ -321,6 +332,7 @@ def describe(operation: Operation) -> list[Any]:
     A kind names one of the library's own operations; third-party classes may share a kind, so
     theirs is followed by the class's module and name.
     """
+    # a third party's kind is told apart by its class: two may use the same word
     kind, cls = operation.kind, type(operation)
     if not is_own(cls):
         kind += f" {place_of(cls)}"
@@ -344,13 +356,16 @@ def digests(nodes: Merged) -> dict[int, str]:
         reads = handle.inputs
         if isinstance(operation, Loop):  # what its body reads is in its result, in no order
             reads = reads[:1]
+        # the inputs' digests stand for all above them
         parts = [*nodes.described[id(handle)], [result[id(nodes.of(i))] for i in reads]]
         if isinstance(operation, Loop):
             parts.append(result[id(nodes.of(operation.result))])
+        # a state has no inputs: its digest is made of the loop's start and parameters
         if operation.kind == "state":
             loop = nodes.loops[id(handle)][-1]
             start = result[id(nodes.of(loop.inputs[0]))]
             parts += [start, loop.operation.parameters()]
+        # how deep it is in loops: in a body and outside of it are two nodes
         node_digest = digest([*parts, len(nodes.loops[id(handle)])])
         if operation.random:
             copies[node_digest] = copies.get(node_digest, -1) + 1
@@ -368,6 +383,7 @@ def titles(nodes: Merged) -> dict[str, Handle]:
     wrappers = [wrapper for around in nodes.groups.values() for wrapper in around]
     # the outermost group comes last: it reads the others
     wrappers.sort(key=lambda wrapper: -nodes.rank[id(wrapper[0])])
+    # counted down, as the outermost comes first: numbers rise in the order of the graph
     remaining = Counter(name for _, name in wrappers)
     repeated = {name for name, count in remaining.items() if count > 1}
     result = {}
@@ -381,6 +397,7 @@ def memberships(nodes: Merged, groups: dict[str, Handle]) -> dict[int, list[str]
     """Return the titles of the groups around each node, outermost first."""
     members: dict[int, list[str]] = {}
     for title, wrapper in groups.items():
+        # what the boundary is computed from lies outside of the group
         outside = nodes.above([nodes.of(b) for b in wrapper.inputs[1:]])
         inside = nodes.above([nodes.of(wrapper.inputs[0])]) - outside
         for handle in nodes.order:
@@ -427,9 +444,11 @@ def names(
         result[id(handle)] = name
 
     ends = {handle: min(named[id(handle)]) for handle in nodes.order if id(handle) in named}
+    # outputs first: no other node may take an output's name
     for handle, path in sorted(ends.items(), key=lambda pair: pair[1]):
         name = ".".join(path)
         claim(handle, name, _escaped(name) + "_{}")
+    # for every other node the nearest output, or what the paths of equally near ones share
     owners = nearest(ends, nodes.before, _common_prefix)
     rest = [handle for handle in nodes.order if id(handle) not in result]
     released = [handle for handle in rest if isinstance(handle.operation, Release)]
@@ -507,6 +526,7 @@ def graph(structure: Structure, adaptive: Sequence[str] = ()) -> nx.DiGraph[str]
 def _adaptive_edges(result: nx.DiGraph[str], structure: Structure, adaptive: Sequence[str]) -> None:
     """Add an edge from each step of a session to what the next one releases."""
     ends = {".".join(path): node.name for node in structure for path in node.outputs}
+    # nodes that earlier steps have computed are not of this step
     seen: set[str] = set()
     last = ""
 
@@ -515,6 +535,7 @@ def _adaptive_edges(result: nx.DiGraph[str], structure: Structure, adaptive: Seq
 
     for step in adaptive:
         added = [] if ends[step] in seen else list(upward([ends[step]], new))
+        # an edge only to what the step pays for: post-processing costs nothing
         seen.update(added)
         for name in added:
             node = structure.nodes[name]
@@ -603,12 +624,14 @@ class _Writer:
 
     def nodes(self, loop: str | None) -> list[dict[str, Any]]:
         """Return the entries of a loop's body, or of what is in no loop: inputs before readers."""
+        # the nodes whose innermost loop is this one; bodies of inner loops are written with these
         inside = [n for n in self.structure if _innermost(n) == loop and n.name not in self.without]
         nodes = [n for n in inside if not _is_state(n)]
         entries = [(n.rank, self._node(n)) for n in nodes]
         of = {n.name for n in inside}
         groups = self.structure.groups.values()
         rank = self.structure.ranks
+        # groups stand where their wrapper does, in the order of the graph
         entries += [
             (rank[id(h)], self._group(h)) for h in groups if self.structure.of(h).name in of
         ]
@@ -618,6 +641,7 @@ class _Writer:
         """Return the id of a handle's entry."""
         node = self.structure.of(handle)
         name = self.groups.get(id(handle)) or node.name
+        # left out here: it is read by its digest from an earlier document
         if node.name in self.without:
             self.read[name] = node.digest
         return name

@@ -227,8 +227,8 @@ def check_flow(handle: Handle) -> None:
         if isinstance(handle.operation, SourceOperation):
             if inside:
                 raise DeclarationError("a dataset has no inputs")
-        # one private input: how a change flows through a node is defined for a single path
         elif not inside or not inside[0] or any(inside[1:]):
+            # one private input: how a change flows through a node is defined for a single path
             raise LeakError(
                 f"{handle!r} must read one private value, its first input, and released values "
                 "beside it"
@@ -283,7 +283,7 @@ def _check_rows_bounded(release: Handle) -> None:
 
 def check_declaration(operation: SourceOperation, sources: dict[str, SourceOperation]) -> None:
     """Add a data set to ``sources``, or refuse it if its name or neighbours conflict."""
-    # one claim has one neighbour relation: losses under two do not compose to either
+    # the claim is made under one neighbour relation
     for other in sources.values():
         if other.neighbors != operation.neighbors:
             raise NeighborError(
@@ -422,8 +422,8 @@ def _lines(old: Structure, new: Structure) -> Iterator[str]:
         other = added.get(node.name)
         if other is None:
             yield f"- {node.name}: {_text(node)}"
-        # same name and other text: a changed parameter
         elif _text(node) != _text(other):
+            # same name and other text: a changed parameter
             yield f"~ {node.name}: {_text(node)} -> {_text(other)}"
             added.pop(node.name)
         else:  # the node is the same, what it reads is not: that shows upstream
@@ -606,7 +606,7 @@ class Pipeline:
         >>> plan(2).fingerprint == plan(2).fingerprint, plan(2).fingerprint == plan(3).fingerprint
         (True, False)
         """
-        # by digest, so that neither the nodes' names nor the order of outputs matter
+        # nodes by digest, so that their names do not matter; sorted, nor does the outputs' order
         described = [[list(path), self.structure.of(h).digest] for path, h in self._outputs]
         text = json.dumps(sorted(described), separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
@@ -675,7 +675,6 @@ class Pipeline:
         ``document`` is the plan's, written just now: they are computed again where it differs from
         that of the last call, since a third-party mechanism may keep a parameter in a mutable list.
         """
-        # a third party's parameters may be mutable: losses of another document are not reused
         if self._charges is None or self._charges[0] != document:
             self._charges = fresh(document), releases(self.structure)
         return self._charges[1]

@@ -124,17 +124,21 @@ def expected_noise(
         name: _known_deviation(structure.nodes[name], raw)
         for name in _released_nodes(outputs, structure)
     }
+    # only what has no exact deviation is simulated
     estimated = [pair for pair in outputs if not exact.get(structure.of(pair[1]).name)]
     redrawn = _redrawn_nodes(estimated, structure)
     nodes = [n for n in structure if n.name in redrawn and not n.loops]
     samples: dict[str, list[Any]] = {n.name: [] for n in nodes}
+    # not tried again in the draws that follow: the output has no estimate in any case
     failed: set[str] = set()  # nodes whose functions fail on redrawn noise
+    # redrawn noise may overflow in a user's function: no warnings about noise never released
     with np.errstate(all="ignore"):
         for k in range(draws):
             values: dict[str, Any] = {}
             for node in nodes:
                 name = node.name
                 try:
+                    # a missing input makes everything below it missing
                     value = None if name in failed else _redraw(node, structure, raw, values, k)
                 except FAILURES:
                     value, failed = None, failed | {name}
@@ -205,6 +209,7 @@ def _known_deviation(node: Node, raw: Mapping[str, Any]) -> list[Any]:
             deviation = release.mechanism.deviation()
             if deviation is None:
                 return []
+            # two draws at distance sigma from the mean have exactly that standard deviation
             return [release.presented(query, raw[node.name] + sign * deviation) for sign in (-1, 1)]
     except FAILURES:
         return [None]
@@ -215,6 +220,7 @@ def _standard_deviation(draws: list[Any]) -> Any:
         return None
     if isinstance(draws[0], Mapping):
         keys = draws[0].keys()
+        # mappings whose keys depend on the noise have no entrywise deviation
         if any(draw.keys() != keys for draw in draws):
             return None
         return {key: _standard_deviation([draw[key] for draw in draws]) for key in keys}
@@ -295,6 +301,7 @@ def shorten(
     """
 
     def before(handle: Handle) -> tuple[Handle, ...]:
+        # what was released is kept as it is; private nodes are never cut
         closed = id(handle) in released or handle.visibility == "private"
         return () if closed else handle.inputs
 
@@ -303,6 +310,7 @@ def shorten(
         return handle if closed else _shorten_node(handle, inputs, rounds)
 
     done = folded([handle for _, handle in outputs], before, make)
+    # by the identity of the new loop, that of the old one whose rounds it keeps
     cut = {id(new): id(old) for old, new in done.items() if new is not None and id(old) in rounds}
     pairs = [(path, done[handle]) for path, handle in outputs]
     return [(path, handle) for path, handle in pairs if handle is not None], cut
@@ -312,9 +320,11 @@ def _shorten_node(
     handle: Handle, inputs: Sequence[Handle | None], rounds: Mapping[int, int]
 ) -> Handle | None:
     operation = handle.operation
+    # a repeat may stop after any round, as its result is released in each
     if isinstance(operation, Repeat) and rounds.get(id(handle), 0) > 0:
         operation = evolve(operation, times=rounds[id(handle)])
     elif isinstance(operation, Repeat | Release) or operation.random:
+        # not finished: nothing of it was released, and what reads it goes too
         return None
     available = [each for each in inputs if each is not None]
     return rebuilt(handle, available, operation) if len(available) == len(inputs) else None
@@ -441,6 +451,7 @@ def simulations(
     structure = plan.structure
     first: Certificate | None = None
     for seed in seeds:
+        # compiled and certified once; all seeds have the same certificate but for the stamp
         if first is None:
             result = execute(plan, data, seed, silent)
             first = result.certificate
@@ -474,6 +485,7 @@ def private_values(
     rehearse(structure)
     run = Run(structure, seed)
     run.bind(bind_sources(structure, data))
+    # private values alone are asked for, so only what lies above them is computed
     above = set(upward(wanted, lambda name: structure.nodes[name].inputs))
     for node in structure:
         if node.name in above:
@@ -502,6 +514,7 @@ def _check_noise(structure: Structure) -> None:
     """Refuse mechanisms that guarantee nothing at any delta."""
     paths = releases(structure)
     losses = compiler.release_losses(paths)
+    # a delta floor of 1: released as it is
     unprotected = [name for name, (loss, _) in losses.items() if loss.delta_floor() >= 1]
     if unprotected:
         raise DeclarationError(
@@ -559,6 +572,7 @@ def _partial_result(plan: Pipeline, run: Run, seed: int | None) -> Result | None
         return None
     part = type(plan).of(outputs, plan.delta)
     partial_run = Run(part.structure, run.seed, run.watch)
+    # what was released is copied; the rest follows from it without the data
     for node in part.structure:
         handle = id(node.handle)
         if handle in released:
@@ -567,6 +581,7 @@ def _partial_result(plan: Pipeline, run: Run, seed: int | None) -> Result | None
             partial_run.raw |= {node.name: run.raw[name]} if name in run.raw else {}
         elif handle in cut and not node.loops:
             partial_run.opened[node.name] = run.cut[cut[handle]][1]
+    # post-processing only: all that draws noise was copied
     for node in part.structure:
         if not node.loops and node.handle.visibility != "private":
             partial_run.value(node)
@@ -688,11 +703,13 @@ class Run:
     ) -> None:
         self.structure = structure
         self.watch = watch
+        # of a repeat that is under way: by its identity the rounds done, and their result
         self.cut: dict[int, tuple[int, Any]] = {}
         self.seed = seed
         self.secrets: dict[str, Secret[Any]] = {}
         self.opened: dict[str, Any] = {}
         self.raw: dict[str, Any] = {}
+        # the indices of the rounds around, part of a simulation's random streams
         self.round: tuple[int, ...] = ()
         self.attempts: dict[str, Checkpoint] = {}
 
@@ -723,7 +740,9 @@ class Run:
             self.opened[node.name] = self._loop(node, operation)
             return
         names = [self.structure.of(i).name for i in node.handle.inputs]
+        # a release reads a private value too, so it runs guarded
         private = node.handle.visibility == "private" or isinstance(operation, Release)
+        # what draws nothing gets a source that it does not use
         stream = self._stream(node) if operation.random else SecureStream()
         if private:
             value = self._guarded(node, names, stream)
@@ -735,9 +754,11 @@ class Run:
             self.secrets[node.name] = Secret(value)
             return
         if isinstance(operation, Release):
+            # None: the release broke its contract, and nothing of it is shown
             if value is None:
                 raise self._shape_error(node, operation, names[0])
             query = node.handle.inputs[0].operation
+            # the raw draw is kept beside what is presented, for the expected noise and the ledger
             self.raw[node.name] = value
             assert isinstance(query, Query)
             value = operation.presented(query, value)
@@ -751,6 +772,7 @@ class Run:
         """
         shape = shape_of(self.secrets[query].reveal())
         got = ""
+        # the mechanism is tried on zeros, so that the message depends on no data
         if operation.mechanism.redrawn():
             try:
                 returned = operation.mechanism.release(np.zeros(shape), SeededStream(0))
@@ -791,6 +813,7 @@ class Run:
         except RunError as error:
             failed = str(error)
         except Exception as error:
+            # where it failed, not what it said
             line = traceback.extract_tb(error.__traceback__)[-1]
             failed = f"{type(error).__name__} in {line.name}, line {line.lineno} of {line.filename}"
         raise RunError(
@@ -805,12 +828,14 @@ class Run:
         if isinstance(operation, Select):
             stream = self._stream(node)
             best = None
+            # K is drawn first: no released value may decide how many runs there are
             for k in range(operation.draw(stream)):
                 candidate = operation.candidate(start, stream)
                 best = operation.better(best, candidate, self._round(node, operation, candidate, k))
                 self.round = outer
             return best
         for k in self.watch(node, operation.rounds()):
+            # inside of other loops nothing is kept: a round of those is released as a whole
             if not node.loops and k > 0:
                 self.cut[id(node.handle)] = (k, start)
             start = self._round(node, operation, start, k)
@@ -820,12 +845,14 @@ class Run:
     def _round(self, node: Node, operation: Loop, state: Any, k: int) -> Any:
         """Return what the body returns in one round, all that is random in it drawn afresh."""
         body = [n for n in self.structure if node.name in n.loops]
+        # values of the round before are dropped, so that each is computed anew
         for inner in body:
             self.opened.pop(inner.name, None)
             self.secrets.pop(inner.name, None)
         self.opened[self.structure.of(operation.state).name] = state
         self.round = (*self.round, k)
         for inner in body:
+            # bodies of inner loops are run by their own loop
             if inner.loops[-1] == node.name:
                 self.value(inner)
         return self.opened[self.structure.of(operation.result).name]
@@ -833,6 +860,7 @@ class Run:
     def _stream(self, node: Node) -> Stream:
         if self.seed is None:
             return SecureStream()
+        # by digest and rounds: independent of the order in which nodes are computed
         return SeededStream(self.seed, *node.key, *self.round)
 
 

@@ -208,7 +208,6 @@ def compared(claimed: Certificate, again: Certificate) -> Iterator[Compared]:
     """
     expected = again.claim
     if claimed.session is None:
-        # any accountant's upper bound is a valid claim, so the claimed one is compared
         # the accountant of the claim may be another than the tightest, at its own price
         for row in again.accountants:
             if row.name == claimed.accountant and row.upper is not None:
@@ -255,8 +254,8 @@ def _fields(place: str, claimed: Any, found: Any, rule: Mapping[Any, Any]) -> It
         for each in attrs.fields(type(claimed)):
             one, other = getattr(claimed, each.name), getattr(found, each.name)
             yield from _fields(f"{place}.{each.name}", one, other, each.metadata)
-    # the union of the keys: a missing field and an added one are both wrong
     elif isinstance(claimed, Mapping) and isinstance(found, Mapping) and rule != STATED:
+        # the union of the keys: a missing field and an added one are both wrong
         for key in dict.fromkeys([*claimed, *found]):
             inside = f"{place}.{key[:40]}"
             if key in claimed and key in found:

@@ -87,9 +87,11 @@ def steps_of(certificate: Certificate, plan: Pipeline) -> list[tuple[str, float]
         If the certificate is not of a session, or of another plan.
     """
     session = _of_a_session(certificate)
+    # the steps' costs are computed from the plan, so it must be the certified one
     if certificate.fingerprint != plan.fingerprint:
         raise DeclarationError("the certificate is of another plan")
     budget = Budget(certificate.epsilon, certificate.delta, session.delta_reserve)
+    # of the part (): a certificate speaks of the whole session, not of its parts
     steps = ((name, costs, ()) for name, _, costs in paid_by_step(plan, session.steps))
     return [(r.step, r.epsilon) for r in readings(budget, certificate.accountant, steps)]
 
@@ -111,12 +113,15 @@ def paid_by_step(plan: Pipeline, names: Sequence[str]) -> Iterator[tuple[str, li
     DeclarationError
         If the names are not those of the plan's outputs.
     """
+    # each step is one output
     outputs = {path[0]: handle for path, handle in plan.outputs}
     if sorted(names) != sorted(outputs) or len(plan.outputs) != len(outputs):
         raise DeclarationError("the steps of the session are not the plan's outputs")
     structure, paid = plan.structure, set[str]()
     for name in names:
+        # all that the step needs, as if nothing had been released before
         above = required_nodes(structure, structure.of(outputs[name]), ())
+        # without what earlier steps have paid for: a release is paid once
         new = {n for n in above if is_paid(structure.nodes[n])} - paid
         paid |= new
         nodes = [structure.nodes[n] for n in sorted(new)]
@@ -168,6 +173,7 @@ def certificate_of(
     seed
         Of a simulation; None for noise from the operating system.
     """
+    # adaptive: accountants of losses that were fixed in advance give no bound here
     paper = certificate(
         plan.structure,
         plan.to_document(),
@@ -281,9 +287,11 @@ def verify(
         except (PlanError, AccountingError) as error:
             raise DocumentError(f"certificate.session cannot be recomputed: {error}") from None
         reasons += refused
+    # upper and lower bounds are compared one-sidedly, by the rule of each field
     answer = verdict(read, again, compared(read, again), reasons)
     if read.session is None:
         return answer
+    # the filter's promise was borne out; otherwise no epsilon was shown to hold
     return evolve(answer, found=read.epsilon if answer.holds else math.inf)
 
 
@@ -302,8 +310,10 @@ def _replayed(
         The certificate of this plan.
     """
     accountant = claimed.accountant
+    # without a filter theorem no session can make this claim
     if accountant not in SESSION_ACCOUNTANTS:
         return again, [f"the accountant of the claim, {accountant!r}, has no filter"]
+    # the claim is the budget: replaying asks whether the steps fit into it
     budget = Budget(claimed.epsilon, claimed.delta, session.delta_reserve)
     unit = accounting_unit(accountant, budget)
     sums = Totals.of(unit)
@@ -328,5 +338,6 @@ def _replayed(
         sums.epsilon(),
         session.ledger,
     )
+    # what the filter proves at the budget's delta, which must cover the claim
     promised = evolve(again.claim, epsilon=float(unit.promised()))
     return evolve(_of_session(again, row), claim=promised), []

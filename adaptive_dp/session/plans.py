@@ -34,6 +34,7 @@ from adaptive_dp.session.budget import Costs
 
 def is_paid(node: Node) -> bool:
     """Return whether a node is paid for: a release or a loop that is in no loop itself."""
+    # a loop is paid as a whole, and so covers all releases in its body
     return isinstance(node.handle.operation, Release | Loop) and not node.loops
 
 
@@ -49,6 +50,7 @@ def required_nodes(structure: Structure, end: Node, available: Iterable[str]) ->
     available
         Names of nodes whose values need not be computed; nothing above them is required for them.
     """
+    # the names in each loop's body, which running the loop computes
     bodies: dict[str, list[str]] = {}
     for node in structure:
         for loop in node.loops:
@@ -59,12 +61,14 @@ def required_nodes(structure: Structure, end: Node, available: Iterable[str]) ->
         read = [*structure.nodes[name].inputs, *bodies.get(name, ())]
         return [each for each in read if each not in closed]
 
+    # what is available is closed: nothing above it is needed
     return set(upward([] if end.name in closed else [end.name], before))
 
 
 def costs_for(structure: Structure, new: Iterable[Node]) -> Costs:
     """Return what making some releases and loops costs, branch by branch."""
     names = {node.name for node in new}
+    # a release in a loop is paid through the outermost loop around it
     paths = [c for c in releases(structure) if names & {c.node.name, *c.node.loops[:1]}]
     return tuple(branch_losses(paths))
 
@@ -95,6 +99,7 @@ def declarations(structure: Structure) -> dict[str, tuple[str, str]]:
         if isinstance(operation, SourceOperation | PublicSource):
             kind = operation.neighbors if isinstance(operation, SourceOperation) else "public"
             new = {operation.name: (digest(describe(operation)), kind)}
+            # within one plan as between steps: one declaration for each name
             check_declarations(new, declared)
             declared |= new
     return declared
@@ -119,6 +124,7 @@ def check_declarations(new: Declarations, earlier: Declarations) -> None:
                 "another session"
             )
         for other, (_, theirs) in earlier.items():
+            # public data has no neighbours
             if "public" not in (kind, theirs) and kind != theirs:
                 raise NeighborError(
                     f"the data sets {other!r} ({theirs}) and {name!r} ({kind}) have different "
@@ -151,8 +157,10 @@ class SessionDigests:
         marks: dict[str, str] = {}
         for node in structure:
             operation = node.handle.operation
+            # a mark is inherited: what reads a process-local node is process-local
             reads = [marks.get(name, "") for name in node.inputs]
             if isinstance(operation, Loop):
+                # a loop computes its whole body, whose marks count for it
                 reads += [marks.get(n.name, "") for n in structure if node.name in n.loops]
             own = self._mark(operation)
             above = sorted({mark for mark in (own, *reads) if mark})
@@ -165,6 +173,7 @@ class SessionDigests:
         mechanism = operation.mechanism if isinstance(operation, Release) else None
         marks = []
         for thing in (operation, mechanism):
+            # code of a third party: its class says nothing about what it computes
             if thing is not None and not is_own(type(thing)):
                 marks.append(self._local(type(thing)))
             parameters = thing.parameters() if thing is not None else {}
@@ -174,14 +183,18 @@ class SessionDigests:
     def _function(self, function: Function) -> str:
         call = function.call
         module = function.name.partition(":")[0]
+        # functions of modules are named by their module; the others need a look at their code
         if call is None or module not in ("lambda", "__main__"):
             return ""
         body = repr(function_document(call))
+        # refers to objects that no digest describes: only this very function is the same
         if "'object'" in body or "'around'" in body:
             return self._local(call)
+        # the digest of a lambda's name covers its code already
         return "" if module == "lambda" else hashlib.sha256(body.encode()).hexdigest()
 
     def _local(self, thing: type | Callable[..., Any]) -> str:
+        # kept alive, so that no other object gets the same id
         self._objects[id(thing)] = thing
         return f"{PROCESS_LOCAL}{id(thing)}"
 
@@ -216,10 +229,12 @@ def plan_fields(plan: Pipeline, offered: Collection[str]) -> dict[str, Any]:
     if _has_twins(structure):
         return {"plan": plan.to_document(), "reads": {}, "offers": {}}
     named = {n.name: n.digest for n in structure if _is_written_once(n)}
+    # what earlier entries hold is not written again
     held = {name for name, digest in named.items() if digest in offered}
     ((_, end),) = plan.outputs
     own = required_nodes(structure, structure.of(end), held)
     document, reads = excerpt(structure, plan.outputs, plan.delta, structure.nodes.keys() - own)
+    # of what this plan brings itself
     offers = {name: digest for name, digest in named.items() if name in own}
     return {"plan": document, "reads": reads, "offers": offers}
 
@@ -231,6 +246,7 @@ def _is_written_once(node: Node) -> bool:
 
 def _has_twins(structure: Structure) -> bool:
     """Whether a plan has two random nodes that differ in nothing but their rank."""
+    # two equal random nodes are told apart by rank alone, which another excerpt would change
     seen: set[tuple[Any, ...]] = set()
     for node in structure:
         operation = node.handle.operation
@@ -267,6 +283,7 @@ class LedgerPlans:
         DocumentError
             If it is not a plan, or it does not read and offer what it says.
         """
+        # by digest, not by name: names are those of the plan that reads
         reads = _digests(entry, "reads")
         given = {}
         for name, node_digest in reads.items():
@@ -279,6 +296,7 @@ class LedgerPlans:
         structure = plan.structure
         for name, node_digest in reads.items():
             handle = given[name]
+            # checked after the plan is built, as its digests only exist then
             # a rank among twins is another where the twins are left out
             if id(handle) not in structure.by_handle or structure.of(handle).digest != node_digest:
                 raise DocumentError(
@@ -308,6 +326,7 @@ class LedgerPlans:
             node = None
             if handle is not None and id(handle) in structure.by_handle:
                 node = structure.of(handle)
+            # an offer must be what its digest says, since later entries are priced by it
             if node is None or node.digest != node_digest or node.loops:
                 raise DocumentError(f"its plan has no node {name!r} of the digest {node_digest!r}")
             self._handles.setdefault(node_digest, node.handle)
@@ -360,19 +379,23 @@ class Journal:
             Names of the releases and loops that the step has paid for.
         """
         new = {digests[name] for name in paid}
+        # old random handle -> that of the step which has released it
         known: dict[Handle, Handle] = {}
         drawn: dict[Handle, tuple[str, str]] = {}
         fresh: set[Handle] = set()
         for old in ancestors(handle):
             node = structure.of(old)
             if not old.operation.random:
+                # what is not random follows from its inputs, and is the same by itself
                 continue
+            # a sample is fresh in each step, for amplification by sampling
             if _is_sampled(old):
                 fresh.add(old)
                 continue
             keys = digests[node.name], node.digest if is_paid(node) else digests[node.name]
             made = next((self._made[key] for key in keys if key in self._made), None)
             if made is not None and keys[0] not in new:
+                # released before, and not paid for now: it is the same node
                 known[old] = made
             else:
                 drawn[old] = keys
