@@ -214,8 +214,7 @@ def _compile(arrivals: Sequence[_Arrival]) -> Term:
             # a round's term is that of all releases in the body, composed
             parts.append(operation.term(_compile([(p, c, i + 1) for p, c, i in members])))
         elif isinstance(operation, SampleOperation):
-            # under sampling each unit goes on by itself, so the change inside is that of a sampled
-            # unit
+            # compiled as if every unit were sampled; the accountant amplifies the whole body
             sampled = operation.change(change)
             body = _compile([(p, sampled, index + 1) for p, _, _ in members])
             parts.append(Sampled(body, operation.rate))
@@ -644,11 +643,9 @@ def _split_choices(
     # checked before anything is compiled: a partition may have thousands of parts
     if len(shares) * len(labels) > limits[0]:
         return None
+    # one term for each part and share; the splits only refer to them
     part_terms = {
-        (i, share): part_term(i, _share_change(share, change))
-        for i in labels
-        for share in shares
-        # one term for each part and share; splits then only refer to them
+        (i, share): part_term(i, _share_change(share, change)) for i in labels for share in shares
     }
     if merge_parts:
         part_terms = {
@@ -668,7 +665,7 @@ def _split_choices(
         return None
     choices = {
         tuple((i, _share_change(share, change)) for i, share in split): Sequential(
-            # the loss of a replacement is symmetric in the two data sets, so shares are sorted
+            # the terms are those of shares with the larger number first: a replacement is symmetric
             [part_terms[i, _larger_first(share)] for i, share in split]
         )
         for split in splits
@@ -694,7 +691,7 @@ def _dominating_choice(
     of each and a + b together: it fits at most ``min(r // b, both // (a + b))`` times. Which parts
     they are is left open. Where all parts at all rows cost less, they are charged so.
     """
-    # the finest levels whose terms stay within the limit; None charges all rows everywhere
+    # of growths that at least double, the finest within the limit; None is one level, all rows
     for growth in (*(g for g in GROWTHS if g >= 2), None):
         levels = [change.rows] if growth is None else row_levels(change.rows, growth, max_terms)
         shares = level_shares(levels, change)
@@ -727,10 +724,10 @@ def _dominating_choice(
 def _loss_key(term: Term) -> Any:
     """Return a key that is equal for terms with equal losses, whatever their nodes' names."""
     match term:
-        # commutative: the order of releases does not change what they compose to
         case Spend(loss=loss):
             return loss
         case Sequential(parts=parts):
+            # counted, not listed: the order of releases does not change what they compose to
             counts: dict[Any, int] = {}
             for part in parts:
                 key = _loss_key(part)

@@ -287,8 +287,8 @@ class _Enclosing:
         chains = [self._chain(state) for state in handle.states]
         return max(chains, key=len, default=())
 
-    # the loop's own surroundings first, then the loop itself
     def _chain(self, state: Handle) -> tuple[Handle, ...]:
+        # the loop's own surroundings first, then the loop itself
         if state not in self._chains:
             loop = self._binds[state]
             self._chains[state] = (*self.loops(loop), loop)
@@ -365,7 +365,7 @@ def digests(nodes: Merged) -> dict[int, str]:
             loop = nodes.loops[id(handle)][-1]
             start = result[id(nodes.of(loop.inputs[0]))]
             parts += [start, loop.operation.parameters()]
-        # how deep it is in loops: in a body and outside of it are two nodes
+        # with the depth in loops: equal nodes in a body and outside of it are two
         node_digest = digest([*parts, len(nodes.loops[id(handle)])])
         if operation.random:
             copies[node_digest] = copies.get(node_digest, -1) + 1
@@ -535,10 +535,10 @@ def _adaptive_edges(result: nx.DiGraph[str], structure: Structure, adaptive: Seq
 
     for step in adaptive:
         added = [] if ends[step] in seen else list(upward([ends[step]], new))
-        # an edge only to what the step pays for: post-processing costs nothing
         seen.update(added)
         for name in added:
             node = structure.nodes[name]
+            # an edge only to what the step pays for: post-processing costs nothing
             costs = isinstance(node.handle.operation, Release | Loop) and not node.loops
             if last and costs and not result.has_edge(last, node.name):
                 result.add_edge(last, node.name, kind="adaptive")

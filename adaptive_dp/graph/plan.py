@@ -72,10 +72,9 @@ def check_accountants(chosen: Iterable[Accountant[Any]]) -> tuple[Accountant[Any
     if not instances:
         raise DeclarationError(f"{rule}, got none; leave the argument out to ask all of them")
     for each in instances:
+        # the protocol by its methods: a third party's accountant need not inherit
         fits = not isinstance(each, type) and all(
-            hasattr(each, name)
-            for name in ("name", "start", "compose", "epsilon")
-            # the protocol by its methods: a third party's accountant need not inherit
+            hasattr(each, name) for name in ("name", "start", "compose", "epsilon")
         )
         shown = (
             f"the class {each.__name__}; write {each.__name__}()" if isinstance(each, type) else ""
@@ -160,8 +159,8 @@ def check_outputs(
 def _natural_order(name: str) -> tuple[Any, ...]:
     """Return a key that orders names as people count: digits in them by their value."""
     parts = re.split("([0-9]+)", name)  # letters at even indices, digits at odd ones
-    # by length, then by digits: the order of the numbers, without the limit of int(str)
     numbers = [part.lstrip("0") for part in parts[1::2]]
+    # by length, then by digits: the order of the numbers, however many digits they have
     sizes = [(len(digits), digits) for digits in numbers]
     return [x for pair in zip(parts[::2], [*sizes, ()], strict=True) for x in pair], name
 
@@ -358,7 +357,6 @@ def multiplier(
 
     try:
         # all accountants find the neighbourhood of the answer, the tightest one there the answer
-        # a rough search with all accountants, to two digits
         start = least_noise(lambda m: cost(m, chosen)[0], epsilon, digits=1e-2)
         _, tightest = cost(start, chosen)
         return least_noise(lambda m: cost(m, [tightest])[0], epsilon, start=start)
@@ -391,8 +389,8 @@ def map_mechanisms(
         operation = handle.operation
         if not isinstance(operation, Release):
             return operation
-        # the same object if nothing is free in it, so that its handle and its random draw are kept
         mechanism = change(operation.mechanism)
+        # where nothing changed the operation stays the same object, and with it the handle
         same = mechanism is operation.mechanism
         return operation if same else evolve(operation, mechanism=mechanism)
 
@@ -690,7 +688,7 @@ class Pipeline:
         mechanism may keep a parameter in a mutable list.
         """
         certificate = self._certificate
-        # the same: a certificate of a run is of the plan as it stands now
+        # certified anew: the certificate of a run is of the plan as it stands now
         if self.to_document() != certificate.plan:
             certificate = Pipeline.of(self._outputs, self._delta, adaptive=self._adaptive).certify()
         return stamped(certificate, seed)

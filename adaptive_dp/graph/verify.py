@@ -184,7 +184,7 @@ def recertified(
             plan.to_document(),
             plan.fingerprint,
             claimed.delta,
-            # none is left to ask: the library's give a claim to compare with
+            # none is left to ask: the library's accountants give an epsilon to compare with
             [*chosen, *plugged] or ACCOUNTANTS,
             # any other source than a seed is compared with the operating system
             seed=None if seed is None else int(seed[1]),
@@ -231,7 +231,7 @@ def verdict(
     reasons: Iterable[str],
 ) -> Verdict:
     """Return what a comparison found, with further reasons why the certificate does not hold."""
-    # every field that differs is a reason, not only epsilon
+    # every field that does not hold is a reason, not only epsilon
     rows = tuple(fields)
     wrong = [str(row) for row in rows if not row.holds]
     more = [f"{len(wrong) - MANY} more fields are wrong"] if len(wrong) > MANY else []
@@ -248,8 +248,8 @@ def verdict(
 
 
 def _fields(place: str, claimed: Any, found: Any, rule: Mapping[Any, Any]) -> Iterator[Compared]:
-    # how a field is compared stands in its class: UPPER, LOWER, STATED, or equal
     """Yield the fields of two values, down to scalars; ``rule`` is how they are compared."""
+    # how a field is compared stands in its class: UPPER, LOWER, STATED, or equal
     if attrs.has(type(claimed)) and type(claimed) is type(found):
         for each in attrs.fields(type(claimed)):
             one, other = getattr(claimed, each.name), getattr(found, each.name)

@@ -426,7 +426,6 @@ def exported(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"format": FORMAT, "head": head, "entries": list(entries)}
 
 
-# two forms: one document with the list of entries, or one entry a line (JSON lines)
 def imported(text: str) -> list[Any] | None:
     """Return the entries of an export, a document or an entry a line; None where it is neither.
 
@@ -443,6 +442,7 @@ def imported(text: str) -> list[Any] | None:
     >>> imported("no ledger") is None
     True
     """
+    # two forms: one document with the list of entries, or one entry a line (JSON lines)
     try:
         document = loads(text)
     except (ValueError, RecursionError):

@@ -155,8 +155,8 @@ class DataCache:
                 # not kept: amplification by sampling needs a sample for each step that is paid
                 # for, independent of those of earlier steps
                 sampled.add(node.name)
-            # values inside of loops are drawn anew in each round, and are never shared
             elif operation.random and node.name in run.secrets and not node.loops:
+                # values inside of loops are drawn anew in each round, and are never shared
                 for key in _keys(node, digests):
                     self._values.setdefault(key, run.secrets[node.name])
 
