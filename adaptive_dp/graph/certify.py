@@ -108,7 +108,7 @@ def usable(
     entry: EntryPoint, builtin: Collection[str], published: Collection[EntryPoint]
 ) -> PluginError | None:
     """Return why a plug-in's name cannot be used: it is the library's, or two plug-ins have it."""
-    # case-insensitive: file systems and readers may not tell such names apart
+    # case-insensitive: readers would confuse names that differ in case alone
     name = entry.name.casefold()
     if name in {each.casefold() for each in builtin}:
         return PluginError(
@@ -569,12 +569,11 @@ def certificate(
         for a in chosen
     }
     _check_upper_bounds(answers, worlds, delta)
-    # a session's claim is its filter's, so no accountant needs a bound for it
+    # a session's claim is its filter's: it stands where no accountant has a bound
     if claim is not None and not any(answer.bounds for answer in answers.values()):
         best = accountants.measure(worlds, accountants.Basic(), delta=delta)  # for shares alone
     else:
-        # a plan without a claim of a filter needs a bound that holds for the losses as they were
-        # chosen
+        # refused if all that were asked bound only losses that were fixed before
         _check_adaptive(answers.values())
         best = accountants.tightest(answers)
     losses = compiler.release_losses(paths)

@@ -144,8 +144,8 @@ def _words(kind: type) -> str:
 
 
 def _instead(query: Query) -> str:
-    # only primitives know all mechanisms: asked at run time, as this module is below them
     """Return which mechanisms do read what a query gives, for messages."""
+    # only primitives know all mechanisms: asked at run time, as this module is below them
     names = ", ".join(f"dp.{name}" for name in provided("primitives.readers")(query))
     if not names:
         return "choose a mechanism for it, or another query"

@@ -96,8 +96,7 @@ class Budget:
             )
         if not (_is_real(self.delta) and 0 <= self.delta < 1):
             raise DeclarationError(f"a budget's delta must be in [0, 1), got {self.delta!r}")
-        # a reserve equal to delta is allowed: the filter then has no delta of its own to convert
-        # with
+        # equal is allowed: nothing of delta is then left to convert with
         if not (_is_real(self.delta_reserve) and 0 <= self.delta_reserve <= self.delta):
             raise DeclarationError(
                 f"a budget's delta_reserve is a part of its delta {self.delta!r}, got "
@@ -114,10 +113,10 @@ def _is_real(value: Any) -> bool:
 _ODOMETERS: dict[str, Callable[[float, float], Odometer]] = {
     "best": lambda delta, delta_reserve: BestOdometer(delta, delta_reserve=delta_reserve),
     "basic": lambda delta, delta_reserve: PureOdometer(delta),
+    # advanced composition is read in the unit of concentrated differential privacy, as below
     "advanced": lambda delta, delta_reserve: ConcentratedOdometer(
         delta, delta_reserve=delta_reserve
     ),
-    # the odometer of "advanced" counts in the unit of concentrated differential privacy as well
     "concentrated": lambda delta, delta_reserve: ConcentratedOdometer(
         delta, delta_reserve=delta_reserve
     ),
@@ -176,8 +175,8 @@ class AccountingUnit:
 
     @property
     def refuses(self) -> bool:
-        # individual budgets never refuse a step: which records are exhausted must not be seen
         """Whether a step that does not fit is refused; else records leave it."""
+        # individual budgets never refuse a step: which records are exhausted must not be seen
         return self.individual is None
 
     @property
@@ -412,9 +411,9 @@ class WorldSums(Generic[Meter]):
 
 
 class _Place:
-    # Invariant: `maxima[partition]` is the coordinatewise maximum of `below()` over its parts.
     """Sums of one place: its own spends, and the largest of each partition below it."""
 
+    # Invariant: `maxima[partition]` is the coordinatewise maximum of `below()` over its parts.
     __slots__ = ("maxima", "own", "parts")
 
     def __init__(self, zero: SpentSums) -> None:
@@ -492,8 +491,8 @@ class Totals:
         self.odometer_sums.add(costs)
 
     def spent(self) -> UnitTotals:
-        # an upper bound of what was spent: the maximum over worlds
         """Return what was spent, rounded up."""
+        # an upper bound of what was spent: the maximum over worlds
         return self.unit.spent(self.filter_sums.maximum())
 
     def remaining(self) -> UnitTotals:
@@ -530,7 +529,7 @@ def spent_share(limit: SumFilter, spent: SpentSums) -> Fraction:
     pairs = zip(spent.sums, limit.budgets(), strict=True)
     # a budget of 0 is full from the start, and passed by any spend at all
     shares = [s / b if b > 0 else Fraction(1) if s <= b else UNPAYABLE for s, b in pairs]
-    # a filter that needs every unit stops at the first that is full; the others at the last
+    # a filter that needs every unit stops at the first full one; the others at the last
     most = max(shares) if limit.needs_every_unit else min(shares)
     delta_reserve = Fraction(limit.delta_reserve)
     if delta_reserve > 0:

@@ -132,8 +132,8 @@ def spend_entry(
     """
     return {
         "kind": "spend",
-        # where it was spent: in which part, with the shares around it, and on which data
         "name": name,
+        # where it was spent: in which part, with the shares around it, and on which data
         "part": part[-1][0] if part else "",
         "shares": [share for _, share in part],
         "edition": edition,
@@ -180,10 +180,10 @@ def check_entry(entry: Entry, number: int) -> None:
         If a spend could hide in it.
     """
     own_number, kind = entry["number"], entry["kind"]
-    # the first entry opens the ledger, no other does
     if own_number != number:
         raise unusable("entries are missing, or out of order")
-    # an unknown kind could be a spend that this version does not count: refused, not skipped
+    # the first entry opens the ledger, and no other does; an unknown kind could be a spend that
+    # this version does not count, so it is refused, not skipped
     if kind not in (("spend", "release") if number else ("open",)):
         raise unusable(
             f"entry {number} is of the kind {kind!r}, which this version of the library does not "
@@ -262,7 +262,7 @@ def value_to_json(value: Any) -> Any:
     >>> value_from_json(value_to_json(np.float32(0.5)))
     np.float32(0.5)
     """
-    # exact types that JSON keeps as they are; bool is an int, and str may hold any text
+    # what JSON keeps as it is
     if value is None or isinstance(value, bool | str | int):
         return value
     # kinds: bool, signed and unsigned ints, floats and str; only these come back exactly

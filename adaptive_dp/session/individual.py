@@ -118,7 +118,7 @@ class IndividualBudgets:
         """Refuse data whose single units cannot be left out, before anything is paid."""
         source = next(n for n in structure if isinstance(n.handle.operation, SourceOperation))
         if not callable(getattr(type(self._bound(structure, source).reveal()), "among", None)):
-            # leaving a unit out needs the rows themselves (`among`), which a database does not give
+            # leaving a unit out needs its rows (`among`), which only data in memory has
             raise InapplicableError(
                 "records can leave the sums of data in memory alone; bind a frame or arrays"
             )
@@ -146,7 +146,6 @@ class IndividualBudgets:
                 run.value(node)
 
     def spent(self) -> Secret[Array]:
-        # everything up to the last entry is paid before the totals are read
         """Return what each unit has spent, in squares of mu, in the order of first appearance.
 
         Raises
@@ -154,6 +153,7 @@ class IndividualBudgets:
         DeclarationError
             If no step has read the data yet.
         """
+        # everything up to the last entry is paid before the totals are read
         if self._entries:
             self._replay(None, None)
         if self._state is None:
@@ -264,7 +264,6 @@ def individual_releases(
         If no record could ever pay a release, of all that may contribute to it.
     """
     names = {node.name for node in new}
-    # rounds of a loop choose what they read, and a record's price must be known before each
     if any(isinstance(structure.nodes[name].handle.operation, Loop) for name in names):
         raise InapplicableError(f"a loop has no price for each record by itself: {SUPPORTED}")
     paths = [c for c in releases(structure) if c.node.name in names]
@@ -283,8 +282,8 @@ def individual_releases(
 
 
 def _check_affordable(path: ReleasePath, mu: float) -> None:
-    # the least that a contributing unit can move the value by, in units of sigma
     cost = unit_cost(path)
+    # the least that a contributing unit can move the value by, in units of sigma
     least = cost.least / cost.sigma
     # in mu: a record that contributes would pay at least this, and could never do so
     if least > mu:
