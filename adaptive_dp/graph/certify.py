@@ -670,7 +670,7 @@ def _holds_adaptively(worlds: Worlds, accountant: accountants.Accountant[Any]) -
     """
     if not accountant.adaptive:
         return False
-    # at delta 0 epsilons add up, whatever the order in which losses are chosen
+    # finite at delta 0: a sum of pure epsilons, which holds however losses are chosen
     bounds = accountants.measure(worlds, accountant, delta=0.0).bounds
     return bounds is not None and math.isfinite(bounds.upper)
 

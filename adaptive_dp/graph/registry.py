@@ -66,6 +66,7 @@ def is_own(thing: Any) -> bool:
     >>> is_own(dp.Laplace), is_own(Louder)
     (True, False)
     """
+    # or of the package below, which has tables of its own
     return names(thing, _PLACES) or accounting.is_own(thing)
 
 
@@ -78,6 +79,7 @@ def function_name(function: Any) -> str | None:
     >>> function_name(ridge), function_name(max)
     ('adassp.ridge/1', None)
     """
+    # the very object, not only its place: a module may have been patched
     name = _FUNCTION_NAMES.get(place_of(function))
     return name if name is not None and locate(FUNCTIONS[name]) is function else None
 
@@ -149,6 +151,7 @@ class Function:
         >>> Function("adassp.ridge/1").label, Function("my.module:Mine.fitted").label
         ('ridge', 'fitted')
         """
+        # the word between the dot and the version
         if self.name in FUNCTIONS:
             return self.name.partition(".")[2].partition("/")[0]
         module, _, name = self.name.partition(":")
@@ -161,15 +164,18 @@ class Function:
         if public is not None:
             return cls(public, function)
         module = getattr(function, "__module__", None) or ""
+        # found again by its name: a document may name it; "<" marks lambdas and local functions
         name = getattr(function, "__qualname__", None) or ""
         if module and name and "<" not in name and find_attribute(module, name) is function:
             return cls(f"{module}:{name}", function)
+        # by code and what it closes over
         body = repr(fingerprint(function))
         return cls(f"lambda:{hashlib.sha256(body.encode()).hexdigest()[:16]}", function)
 
     @classmethod
     def named(cls, name: str, allow: Collection[str]) -> Function:
         """Return the function that a document names, to be imported if its module is allowed."""
+        # not imported here: reading a document runs no code of others
         return cls(name, None, name in FUNCTIONS or name.partition(":")[0] in allow)
 
     def resolve(self) -> Callable[..., Any]:

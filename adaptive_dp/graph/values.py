@@ -45,6 +45,7 @@ def anything(value: Iterable[Any]) -> tuple[Any, ...]:
     DeclarationError
         If ``value`` is not a list; one str is not a list.
     """
+    # a str is iterable too, character by character
     if isinstance(value, str):
         raise DeclarationError(f"expected a list, got the str {value!r}; write [{value!r}]")
     try:
@@ -72,12 +73,14 @@ def number(value: Any) -> Any:
     >>> number(Fraction(1, 4)), number(True)
     (0.25, True)
     """
+    # bool is a number in Python, and no number here
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return value
     if isinstance(value, numbers.Integral):
         return int(value)
     try:
         return float(value)
+    # too large for a float: left as it is, for the validator to refuse
     except OverflowError:
         return value
 
@@ -91,6 +94,7 @@ def whole(value: Any) -> int | None:
 def positive(value: Any) -> bool:
     """Whether a value is a plain positive number below 1e300."""
     plain = isinstance(value, int | float) and not isinstance(value, bool)
+    # the bound leaves room for products and squares of parameters; NaN fails both comparisons
     return plain and 0 < value < 1e300
 
 
@@ -109,6 +113,7 @@ def fresh(value: Any) -> Any:
     >>> fresh({"a": inner})["a"] is inner
     False
     """
+    # immutable: no copy is needed
     if value is None or isinstance(value, bool | int | float | str):
         return value
     try:
@@ -118,10 +123,12 @@ def fresh(value: Any) -> Any:
 
 
 def _pieces(value: Any) -> Any:
+    # exact types: a subclass may hold more than its items
     if type(value) is dict:
         return {key: fresh(inner) for key, inner in value.items()}
     if type(value) in (list, tuple):
         return type(value)(fresh(inner) for inner in value)
+    # what cannot be copied is shared, as it is
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
@@ -147,6 +154,7 @@ def plain(value: Any, depth: int = 0) -> Any:
     >>> plain({1: np.arange(2.0), "b": (float("nan"), 1j)})
     {'1': [0.0, 1.0], 'b': ['nan', '1j']}
     """
+    # never raises: the value was paid for
     try:
         return _plain_value(value, depth)
     except Exception:  # a type whose own methods fail
@@ -164,11 +172,13 @@ def safe_repr(value: Any) -> str:
 def _plain_value(value: Any, depth: int) -> Any:
     if value is None or isinstance(value, bool):
         return value
+    # subclasses of str, int and float become the plain types
     if isinstance(value, str):
         return str(value)
     if isinstance(value, int):
         return int(value) if abs(value) < 10**DIGITS else _huge(value)
     if isinstance(value, float):
+        # JSON has no NaN and no infinities
         return float(value) if math.isfinite(value) else str(float(value))
     if isinstance(value, complex | Decimal | Fraction | date | time | timedelta):
         return str(value)
@@ -180,6 +190,7 @@ def _plain_value(value: Any, depth: int) -> Any:
         return _mapping(value, depth)
     if isinstance(value, np.ndarray):
         return _array(value, depth)
+    # sets have no order of their own: sorted by their text
     if isinstance(value, Set):
         return plain(sorted(value, key=safe_repr), depth + 1)
     if isinstance(value, list | tuple):
@@ -214,8 +225,10 @@ def _mapping(value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
 
 def _frame(value: Any, depth: int) -> Any:
     """Return a pandas or polars object as its columns; anything else by its ``repr``."""
+    # by the module's name, so that neither library has to be installed
     module = type(value).__module__.partition(".")[0]
     if module == "pandas" and hasattr(value, "index") and hasattr(value, "to_dict"):
+        # repeated labels would overwrite each other in a mapping
         if value.index.is_unique and getattr(value, "columns", value.index).is_unique:
             return plain(value.to_dict(), depth + 1)
         return plain(value.to_numpy(), depth + 1)
@@ -242,6 +255,7 @@ def visible(text: object) -> str:
     >>> print(visible("two\nlines"), visible("a\u202eb"), visible("漢字 é"))
     two\nlines a\u202eb 漢字 é
     """
+    # printable characters need no escape
     characters = str(text)
     if characters.isprintable():  # the usual case
         return characters
@@ -259,6 +273,7 @@ def cut(text: str, width: int, *, end: bool = False) -> str:
     if len(text) <= width:
         return text
     room = max(0, width - 3)
+    # a quarter of the room for the end
     tail = room // 4 if end else 0
     return text[: room - tail] + "..." + text[len(text) - tail :]
 
@@ -283,6 +298,7 @@ def check_values(document: Any, name: str) -> None:
     DocumentError
         If not, with the place; ``name`` is what the document is called.
     """
+    # a stack instead of recursion: documents are nested as deep as their writers like
     stack: list[tuple[Any, str, int]] = [(document, name, 0)]
     while stack:
         value, where, depth = stack.pop()
@@ -298,7 +314,9 @@ def check_values(document: Any, name: str) -> None:
                 stack.append((inner, f"{prefix}{key}", depth + 1))
         elif isinstance(value, list | tuple):
             stack.extend((inner, f"{where}[{i}]", depth + 1) for i, inner in enumerate(value))
+        # bool passes as 0 or 1
         elif isinstance(value, int | float):
+            # NaN fails this comparison as well
             if not -1e300 < value < 1e300:
                 raise DocumentError(
                     f"{where} must be a finite number below 1e300 in size, got "

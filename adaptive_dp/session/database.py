@@ -58,7 +58,10 @@ class DatabaseLedger:
         self._pid = os.getpid()
         self._closed = False
         self._in_transaction = False
+        # number and hash of the last entry that was read or written here, checked at the next
+        # reading
         self._last: tuple[int, str] = (-1, GENESIS)
+        # for forks: a child must not use the connections of its parent
         _OPEN.add(self)
 
     def spend(self, seen: int, decide: Callable[[Sequence[Entry]], Entry | None]) -> list[Entry]:
@@ -136,6 +139,7 @@ class DatabaseLedger:
 
     def unchecked(self) -> list[Entry]:
         """Return the entries as they are stored, damaged or not: for those who look into it."""
+        # from before the first number on: damaged rows may have any number
         return self._read(lambda c: [entry_from_row(row) for row in self._rows(c, -(2**62))])
 
     def close(self) -> None:
@@ -161,6 +165,8 @@ class DatabaseLedger:
                 with self._errors("read"):
                     return read(connection)
             except LedgerError:
+                # only a connection that has broken is worth a second try; damage would be found
+                # again
                 if not self._broken(connection):
                     raise
                 self._drop()
@@ -175,14 +181,18 @@ class DatabaseLedger:
         all that came before, which need not be read again.
         """
         number, last = self._last
+        # from the last entry seen, if that is earlier than what is asked for: it is compared too
         start = max(0, min(seen, number))
         entries: list[Entry] = []
         end, expected = start - 1, ""
         for end, row in enumerate(self._rows(connection, start), start):
+            # numbers follow each other without a gap, and the last one seen has the hash it had
             if row[0] != end or (end == number and row[1] != last):
                 raise unusable(f"{self.location} has lost or changed entry {min(end, number)}")
             if end >= seen:
                 entry = entry_from_row(row)
+                # without the entry before it there is nothing to compare with but what it says
+                # itself
                 before = expected if end > start else entry.get("previous") if end else GENESIS
                 if not is_chained(entry, end, before):
                     raise unusable(
@@ -191,11 +201,13 @@ class DatabaseLedger:
                     )
                 entries.append(entry)
             expected = row[1]
+        # the ledger ends before an entry that was seen: it was cut off
         if end < number or end < seen - 1:
             raise unusable(
                 f"{self.location} has lost entries: it ends at {end}, and "
                 f"{max(number, seen - 1)} was seen there"
             )
+        # only what has been checked becomes the end that is expected next time
         if end >= start:
             self._last = (end, expected)
         return entries
@@ -207,9 +219,11 @@ class DatabaseLedger:
             if self._closed:
                 raise unusable(f"{self.location} was closed")
             if self._connection is None:
+                # the connection belongs to the process that opens it
                 self._pid = os.getpid()
                 with self._errors("opened"):
                     self._connection = self._connect()
+            # checked after a possible opening: a child may open a connection of its own
             self._check_process()
             yield self._connection
 
@@ -285,6 +299,7 @@ def entry_from_row(row: Row) -> Entry:
         content = json.loads(row[2])
     except (ValueError, RecursionError, TypeError):
         content = None
+    # what cannot be read has a hash alone, and so fails the check of the chain
     return {**content, "hash": row[1]} if isinstance(content, dict) else {"hash": row[1]}
 
 
@@ -313,6 +328,7 @@ def _after_fork() -> None:
 
 
 def _in_child() -> None:
+    # replaced in the child alone; the parent goes on with its own
     # new locks, which no thread holds: those from before the fork may be held more than once
     for ledger in _held:
         ledger._lock = threading.RLock()
