@@ -151,8 +151,8 @@ class Function:
         >>> Function("adassp.ridge/1").label, Function("my.module:Mine.fitted").label
         ('ridge', 'fitted')
         """
-        # the word between the dot and the version
         if self.name in FUNCTIONS:
+            # the word between the dot and the version
             return self.name.partition(".")[2].partition("/")[0]
         module, _, name = self.name.partition(":")
         return "function" if module == "lambda" else name.rpartition(".")[2].lstrip("_")
@@ -164,8 +164,8 @@ class Function:
         if public is not None:
             return cls(public, function)
         module = getattr(function, "__module__", None) or ""
-        # found again by its name: a document may name it; "<" marks lambdas and local functions
         name = getattr(function, "__qualname__", None) or ""
+        # found again by its name: a document may name it; "<" marks lambdas and local functions
         if module and name and "<" not in name and find_attribute(module, name) is function:
             return cls(f"{module}:{name}", function)
         # by code and what it closes over

@@ -80,8 +80,8 @@ def number(value: Any) -> Any:
         return int(value)
     try:
         return float(value)
-    # too large for a float: left as it is, for the validator to refuse
     except OverflowError:
+        # too large for a float: left as it is, for the validator to refuse
         return value
 
 
@@ -94,7 +94,7 @@ def whole(value: Any) -> int | None:
 def positive(value: Any) -> bool:
     """Whether a value is a plain positive number below 1e300."""
     plain = isinstance(value, int | float) and not isinstance(value, bool)
-    # the bound leaves room for products and squares of parameters; NaN fails both comparisons
+    # infinity and NaN fail the comparisons
     return plain and 0 < value < 1e300
 
 
@@ -255,7 +255,6 @@ def visible(text: object) -> str:
     >>> print(visible("two\nlines"), visible("a\u202eb"), visible("漢字 é"))
     two\nlines a\u202eb 漢字 é
     """
-    # printable characters need no escape
     characters = str(text)
     if characters.isprintable():  # the usual case
         return characters
@@ -314,9 +313,8 @@ def check_values(document: Any, name: str) -> None:
                 stack.append((inner, f"{prefix}{key}", depth + 1))
         elif isinstance(value, list | tuple):
             stack.extend((inner, f"{where}[{i}]", depth + 1) for i, inner in enumerate(value))
-        # bool passes as 0 or 1
         elif isinstance(value, int | float):
-            # NaN fails this comparison as well
+            # NaN fails this comparison as well; a bool passes, as 0 or 1
             if not -1e300 < value < 1e300:
                 raise DocumentError(
                     f"{where} must be a finite number below 1e300 in size, got "

@@ -88,8 +88,7 @@ class Budget:
     delta_reserve: float = field(default=0.0, converter=number)
 
     def __attrs_post_init__(self) -> None:
-        # the bound excludes infinity, NaN (every comparison is False) and what overflows when
-        # scaled
+        # infinity and NaN fail the comparisons
         if not (_is_real(self.epsilon) and 0 < self.epsilon < 1e300):
             raise DeclarationError(
                 f"a budget's epsilon must be a positive finite number, got {self.epsilon!r}"

@@ -328,7 +328,6 @@ def _after_fork() -> None:
 
 
 def _in_child() -> None:
-    # replaced in the child alone; the parent goes on with its own
     # new locks, which no thread holds: those from before the fork may be held more than once
     for ledger in _held:
         ledger._lock = threading.RLock()
