@@ -41,11 +41,13 @@ def log_ratio(mechanism: Mechanism, first: Any, second: Any) -> LogRatio | None:
             - np.asarray(log_likelihood(second, outcomes))
         )
     if kind in (Laplace, DiscreteLaplace):
+        # log-densities: -|x| / b for Laplace
         scale = float(mechanism.parameters()["scale"])
         return _additive_ratio(
             first, second, kind is DiscreteLaplace, lambda distance: np.abs(distance) / scale
         )
     if kind in (Gaussian, DiscreteGaussian):
+        # and -(x / sigma)^2 / 2 for the Gaussian, normalising constants cancel in the ratio
         sigma = float(mechanism.parameters()["sigma"])
         return _additive_ratio(
             first, second, kind is DiscreteGaussian, lambda distance: (distance / sigma) ** 2 / 2
@@ -58,11 +60,13 @@ def _additive_ratio(
 ) -> LogRatio:
     """Return the log-ratio of densities proportional to ``exp(-energy(noise))`` per coordinate."""
     a, b = (np.ravel(np.asarray(each, dtype=np.float64)) for each in (first, second))
+    # discrete noise lies on the integers, so its law is centred at the rounded value
     if integers:
         a, b = np.round(a), np.round(b)
 
     def ratio(outcomes: Outcomes) -> Array:
         numbers = np.asarray(outcomes, dtype=np.float64).reshape(len(outcomes), -1)
+        # log p_a - log p_b, summed over independent coordinates
         difference: Array = (energy(numbers - b) - energy(numbers - a)).sum(axis=1)
         return difference
 
@@ -153,6 +157,7 @@ def mechanism(
     pairs: list[Any] = list(values) if is_list else [values]
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2:
+            # a tuple is one pair, a list several; a list of two numbers is therefore no pair
             raise DomainError("values must be a tuple of two values, or a list of such tuples")
     is_known = type(audited) in INDEPENDENT
     is_independent = is_known if independent is None else independent
@@ -184,25 +189,36 @@ def _default_samples(tested_claim: Claim, is_independent: bool, width: int) -> i
     return max(LOOPED_SAMPLES, round(samples / max(1, width)))
 
 
+# each run takes a call of its own, so samples are few
+
+
+# at a large epsilon wrong guesses have probability about e^-epsilon: samples grow with e^epsilon
 def _declared_loss(audited: Mechanism, pairs: Sequence[Values]) -> PrivacyLoss:
+    # a run draws `width` numbers, so that wide values get fewer runs
     """Return the loss that the mechanism declares, at the largest distance of a pair."""
     if audited.norm == 0 or not all(_is_numeric(each) for pair in pairs for each in pair):
         return audited.loss(1)
     differences = [np.ravel(np.asarray(a, float) - np.asarray(b, float)) for a, b in pairs]
     distance = max(_norm(each, audited.norm) for each in differences)
     if audited.uses_span:
+        # distance 1 stands for one row: values that are not numbers have no distance
         span = max(float(each.max(initial=0.0) - each.min(initial=0.0)) for each in differences)
         return audited.loss(distance, up(max(span, distance), 4))  # type: ignore[call-arg]
     integers = all(bool(np.all(np.asarray(e, float) % 1 == 0)) for pair in pairs for e in pair)
     return audited.cost(distance, max(len(each) for each in differences), 1.0 if integers else 0.0)
 
 
+# the span is at least the distance, and both are rounded up: a claim may only be too weak
+
+
+# discrete mechanisms have another law for values off the integers: step 1 is for integers alone
 def _norm(difference: Any, norm: float) -> float:
     length = float(np.linalg.norm(difference, ord=norm)) if len(difference) else 0.0
     return length if length == round(length) else up(length, 4 + 2 * len(difference))
 
 
 def _is_numeric(value: Any) -> bool:
+    # a norm that is a whole number is exact; any other is rounded up
     return np.asarray(value).dtype.kind in "fiub"
 
 
@@ -214,12 +230,14 @@ def _neighbors(
             f"the values of a pair must have one shape, got {np.shape(first)} and "
             f"{np.shape(second)}; pad them"
         )
+    # noise of different shapes would tell the two apart at once, and refute nothing of the claim
     words = f"{_format_value(first)} against {_format_value(second)}"
     make_sampler = _batch_sampler if is_independent else _loop_sampler
     if not is_independent:
         _check_runs(audited, first, second, given)
     return Neighbors(
         words,
+        # copies in one call give the same noise law only where coordinates are independent
         make_sampler(audited, first, given),
         make_sampler(audited, second, given),
         log_ratio(audited, first, second),
@@ -241,6 +259,9 @@ def _batch_sampler(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sa
     return sample
 
 
+# the first axis counts runs; a copy, since a mechanism may write into its input
+
+
 def _loop_sampler(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sampler:
     is_numeric = _is_numeric(value)
     query_value = np.asarray(value, dtype=np.float64) if is_numeric else value
@@ -255,9 +276,11 @@ def _loop_sampler(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sam
                     )
                 )
             except Exception as error:
+                # a copy for each run: a mechanism that changes its input must not see it changed
                 outcomes.append(_Raised(type(error).__name__))
         return _stack(outcomes)
 
+    # an error is an outcome that an observer sees, so it may tell the data sets apart
     return sample
 
 
@@ -280,6 +303,9 @@ def _stack(outcomes: list[Any]) -> Outcomes:
         return outcomes
     stacked = np.array(outcomes)
     return stacked if stacked.dtype.kind in "fiub" else outcomes
+
+
+# outcomes of several shapes, or not of numbers, stay a list
 
 
 def _check_runs(audited: Mechanism, first: Any, second: Any, given: tuple[Any, ...]) -> None:
