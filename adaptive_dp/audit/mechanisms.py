@@ -211,7 +211,7 @@ def _declared_loss(audited: Mechanism, pairs: Sequence[Values]) -> PrivacyLoss:
 # the span is at least the distance, and both are rounded up: a claim may only be too weak
 
 
-# discrete mechanisms have another law for values off the integers: step 1 is for integers alone
+# the step of the grid on which the values lie: 1 for integers, 0 for any reals
 def _norm(difference: Any, norm: float) -> float:
     length = float(np.linalg.norm(difference, ord=norm)) if len(difference) else 0.0
     return length if length == round(length) else up(length, 4 + 2 * len(difference))
@@ -230,14 +230,15 @@ def _neighbors(
             f"the values of a pair must have one shape, got {np.shape(first)} and "
             f"{np.shape(second)}; pad them"
         )
-    # noise of different shapes would tell the two apart at once, and refute nothing of the claim
+    # outcomes of different shapes would tell the two apart, whatever the noise
     words = f"{_format_value(first)} against {_format_value(second)}"
     make_sampler = _batch_sampler if is_independent else _loop_sampler
     if not is_independent:
         _check_runs(audited, first, second, given)
     return Neighbors(
+        # copies in one call are as many runs only where coordinates are independent
         words,
-        # copies in one call give the same noise law only where coordinates are independent
+        # a wrong call would raise in every run, and all outcomes would be alike
         make_sampler(audited, first, given),
         make_sampler(audited, second, given),
         log_ratio(audited, first, second),

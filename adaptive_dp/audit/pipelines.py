@@ -84,7 +84,7 @@ class Transcripts:
             If the data does not fit.
         """
         structure = plan.structure
-        # before any data is read, so that errors of declaration are the same for all pairs
+        # as before a run: what made-up rows can show to be wrong is shown before data are read
         rehearse(structure)
         base = Run(structure, 0)
         base.bind(bind_sources(structure, {name: Secret(each) for name, each in data.items()}))
@@ -172,7 +172,7 @@ class Transcripts:
 
     def log_ratio(self, other: Transcripts) -> LogRatio | None:
         """Return the log-likelihood ratio against other data, if known for all releases."""
-        # a release that reads others has no law that is known before
+        # known only where all of the transcript is additive noise on fixed values
         if {node.name for node in self.drawn} != set(self.shown):
             return None
         parts, start = [], 0
@@ -213,8 +213,8 @@ class RecordedRun(Run):
         predrawn: Mapping[str, Any],
     ) -> None:
         super().__init__(structure, seed)
-        self.shown, self.predrawn = shown, predrawn
         # predrawn releases are taken as they are: the run draws nothing for them
+        self.shown, self.predrawn = shown, predrawn
         self.transcript: list[Any] = []
         self._watcher: Callable[[Node, Run], None] | None = None
 
@@ -428,7 +428,7 @@ def pipeline(
     compared = len(bound_pairs)
     # a quick look at all, so that the draws of the audit go to a few; its own draws are not reused
     if compared > AUDITED_PAIRS:
-        # no more runs for the look than about half of those of one audited pair
+        # for all looks together about half of the runs of one audited pair; 8 to 40 for each
         runs = min(40, max(8, samples // (2 * compared)))
         distances = [
             _quick_distance(one, two, runs, seed, i) for i, (_, one, two) in enumerate(bound_pairs)
@@ -458,7 +458,7 @@ def _certified_claim(plan: Pipeline, delta: float | None) -> Claim:
     if delta is not None or (certificate.delta == 0 and certificate.epsilon < math.inf):
         return as_claim(certificate)
     curve = as_claim(Guarantee(plan.term))
-    # no point of the certificate is finite, so the claim is the curve at other deltas alone
+    # nothing finite is certified at the plan's delta: the claim is the curve at other deltas
     if math.isinf(certificate.epsilon):
         return evolve(curve, words="what is certified at each delta")
     certified = as_claim(certificate)

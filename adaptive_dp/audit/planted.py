@@ -521,7 +521,7 @@ def planted(
 def _count_canaries(canaries: Any, source: Source) -> int:
     """Return the number of canaries."""
     columns = {name: each for name, each in source.columns.items() if name != source.unit}
-    # size and unit apart: what counts is the number of rows
+    # without the unit's column and the declared size: it is rows that are counted
     return evolve(source, unit=None, size=None, columns=columns).bind(canaries).size()
 
 

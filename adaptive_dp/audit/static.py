@@ -170,7 +170,7 @@ def _foreign_code(structure: Structure) -> Iterator[Finding]:
 
 
 def _function_findings(node: Node, function: Function) -> Iterator[Finding]:
-    # registered functions are the library's, or were registered by name on purpose
+    # the library's own functions by public name
     if function.name in FUNCTIONS:
         return
     # a function that is only named, by a document, has nothing to look into
