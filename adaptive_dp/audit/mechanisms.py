@@ -153,11 +153,11 @@ def mechanism(
     if audited.free():
         names = ", ".join(sorted(audited.free()))
         raise DomainError(f"{type(audited).__name__} has free parameters: {names}; give numbers")
+    # a tuple is one pair, a list several; a list of two numbers is therefore no pair
     is_list = isinstance(values, Sequence) and not isinstance(values, tuple)
     pairs: list[Any] = list(values) if is_list else [values]
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2:
-            # a tuple is one pair, a list several; a list of two numbers is therefore no pair
             raise DomainError("values must be a tuple of two values, or a list of such tuples")
     is_known = type(audited) in INDEPENDENT
     is_independent = is_known if independent is None else independent
@@ -183,42 +183,39 @@ def mechanism(
 
 def _default_samples(tested_claim: Claim, is_independent: bool, width: int) -> int:
     if not is_independent:
+        # each run takes a call of its own, so samples are few
         return LOOPED_SAMPLES
     largest = max(epsilon for epsilon, _ in tested_claim.points)
+    # at a large epsilon wrong guesses have probability about e^-epsilon: samples grow with
+    # e^epsilon
     samples = min(MAX_SAMPLES, max(MIN_SAMPLES, 1000 * math.exp(min(largest, 20.0))))
+    # a run draws `width` numbers, so that wide values get fewer runs
     return max(LOOPED_SAMPLES, round(samples / max(1, width)))
 
 
-# each run takes a call of its own, so samples are few
-
-
-# at a large epsilon wrong guesses have probability about e^-epsilon: samples grow with e^epsilon
 def _declared_loss(audited: Mechanism, pairs: Sequence[Values]) -> PrivacyLoss:
-    # a run draws `width` numbers, so that wide values get fewer runs
     """Return the loss that the mechanism declares, at the largest distance of a pair."""
     if audited.norm == 0 or not all(_is_numeric(each) for pair in pairs for each in pair):
+        # distance 1 stands for one row: values that are not numbers have no distance
         return audited.loss(1)
     differences = [np.ravel(np.asarray(a, float) - np.asarray(b, float)) for a, b in pairs]
     distance = max(_norm(each, audited.norm) for each in differences)
     if audited.uses_span:
-        # distance 1 stands for one row: values that are not numbers have no distance
         span = max(float(each.max(initial=0.0) - each.min(initial=0.0)) for each in differences)
+        # the span is at least the distance, and both are rounded up: a claim may only be too weak
         return audited.loss(distance, up(max(span, distance), 4))  # type: ignore[call-arg]
+    # the step of the grid on which the values lie: 1 for integers, 0 for any reals
     integers = all(bool(np.all(np.asarray(e, float) % 1 == 0)) for pair in pairs for e in pair)
     return audited.cost(distance, max(len(each) for each in differences), 1.0 if integers else 0.0)
 
 
-# the span is at least the distance, and both are rounded up: a claim may only be too weak
-
-
-# the step of the grid on which the values lie: 1 for integers, 0 for any reals
 def _norm(difference: Any, norm: float) -> float:
     length = float(np.linalg.norm(difference, ord=norm)) if len(difference) else 0.0
+    # a norm that is a whole number is exact; any other is rounded up
     return length if length == round(length) else up(length, 4 + 2 * len(difference))
 
 
 def _is_numeric(value: Any) -> bool:
-    # a norm that is a whole number is exact; any other is rounded up
     return np.asarray(value).dtype.kind in "fiub"
 
 
@@ -226,19 +223,19 @@ def _neighbors(
     audited: Mechanism, first: Any, second: Any, given: tuple[Any, ...], is_independent: bool
 ) -> Neighbors:
     if _is_numeric(first) and _is_numeric(second) and np.shape(first) != np.shape(second):
+        # outcomes of different shapes would tell the two apart, whatever the noise
         raise DomainError(
             f"the values of a pair must have one shape, got {np.shape(first)} and "
             f"{np.shape(second)}; pad them"
         )
-    # outcomes of different shapes would tell the two apart, whatever the noise
     words = f"{_format_value(first)} against {_format_value(second)}"
+    # copies in one call are as many runs only where coordinates are independent
     make_sampler = _batch_sampler if is_independent else _loop_sampler
+    # a wrong call would raise in every run, and all outcomes would be alike
     if not is_independent:
         _check_runs(audited, first, second, given)
     return Neighbors(
-        # copies in one call are as many runs only where coordinates are independent
         words,
-        # a wrong call would raise in every run, and all outcomes would be alike
         make_sampler(audited, first, given),
         make_sampler(audited, second, given),
         log_ratio(audited, first, second),
@@ -254,13 +251,11 @@ def _batch_sampler(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sa
     array = np.asarray(value, dtype=np.float64)
 
     def sample(count: int, stream: Stream) -> Outcomes:
+        # the first axis counts runs; a copy, since a mechanism may write into its input
         copies = np.broadcast_to(array, (count, *array.shape)).copy()
         return np.asarray(audited.release(copies, stream, *given))
 
     return sample
-
-
-# the first axis counts runs; a copy, since a mechanism may write into its input
 
 
 def _loop_sampler(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sampler:
@@ -273,15 +268,18 @@ def _loop_sampler(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sam
             try:
                 outcomes.append(
                     audited.release(
-                        query_value.copy() if is_numeric else query_value, stream, *given
+                        # a copy for each run: a mechanism that changes its input must not see it
+                        # changed
+                        query_value.copy() if is_numeric else query_value,
+                        stream,
+                        *given,
                     )
                 )
+            # an error is an outcome that an observer sees, so it may tell the data sets apart
             except Exception as error:
-                # a copy for each run: a mechanism that changes its input must not see it changed
                 outcomes.append(_Raised(type(error).__name__))
         return _stack(outcomes)
 
-    # an error is an outcome that an observer sees, so it may tell the data sets apart
     return sample
 
 
@@ -300,13 +298,11 @@ def _stack(outcomes: list[Any]) -> Outcomes:
     shapes = {
         each.shape if isinstance(each, np.ndarray | np.generic) else None for each in outcomes
     }
+    # outcomes of several shapes, or not of numbers, stay a list
     if len(shapes) != 1 or None in shapes:
         return outcomes
     stacked = np.array(outcomes)
     return stacked if stacked.dtype.kind in "fiub" else outcomes
-
-
-# outcomes of several shapes, or not of numbers, stay a list
 
 
 def _check_runs(audited: Mechanism, first: Any, second: Any, given: tuple[Any, ...]) -> None:

@@ -96,7 +96,7 @@ def stream(seed: int | None, *place: int) -> Stream:
 
 def release_of(plan: Pipeline, query: Handle | None = None) -> tuple[Handle, Handle]:
     """Return the release of a query in a plan, and the query; by default the first release."""
-    # in the plan's order, so that by default it is the first one declared
+    # in the plan's order, of which the first is the default
     releases = [n.handle for n in plan.structure if isinstance(n.handle.operation, Release)]
     release = next(h for h in releases if query is None or h.inputs[0] is query)
     return release, release.inputs[0]

@@ -57,12 +57,10 @@ def _plan_constants(structure: Structure, source: Source) -> dict[str, list[Any]
             continue
         for name in _columns_read(node, lineage):
             if name in source.columns:
+                # names of columns are left out: they are no values of cells
                 constants = _constants(node, structure)
                 constants_of.setdefault(name, []).extend(
-                    # a name of a column is no value of a cell
-                    v
-                    for v in constants
-                    if v not in source.columns
+                    v for v in constants if v not in source.columns
                 )
     return constants_of
 
@@ -256,7 +254,6 @@ class DataPair:
 
     def _data(self, unit_rows: UnitRows) -> dict[str, Any]:
         source = self.source
-        # a tie is then decided neither by the first row nor by the last
         middle = len(self.others) // 2  # neither the first nor the last in the data
         rows = [*self.others[:middle], *unit_rows, *self.others[middle:]]
         columns: dict[str, Any] = {name: [row[name] for row in rows] for name in source.columns}
@@ -568,11 +565,11 @@ def _mutate(pair: DataPair, maker: _PairMaker, random_source: random.Random) -> 
             }
         elif change == "add" and not is_fixed:
             rows.append(maker.row(lambda _, values: random_source.choice(values)))
-        # a unit keeps its last row: without rows the two data sets would be equal
+        # a unit that is there keeps its last row
         elif change == "drop" and not is_fixed and len(rows) > (part != "others"):
             rows.pop(random_source.randrange(len(rows)))
         elif change == "double" and not is_fixed and len(rows) < 64:
-            # all others twice make counts tie; of the unit one row is repeated
+            # the others are doubled all at once; of the unit one row is repeated
             rows += rows if part == "others" else rows[:1]
         fields: dict[str, Any] = {part: tuple(rows)}
         pair = evolve(pair, **fields)

@@ -267,14 +267,14 @@ def _is_fixed(node: Node, base: Run) -> bool:
     Operations and functions that are not the library's may be random without declaring it.
     """
     operation = node.handle.operation
+    # inside a loop the value changes from round to round
     if node.loops or operation.random or isinstance(operation, Loop | Release):
-        # inside a loop the value changes from round to round
         return False
+    # it is bound or computed already, or is no private value
     if (
         node.handle.visibility == "released"
         or node.name in base.opened
         or node.name in base.secrets
-        # it is bound or computed already, or is no private value
     ):
         return False
     is_foreign = any(isinstance(each, Function) for each in operation.parameters().values())

@@ -341,7 +341,7 @@ class Planted:
 
     def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
         """Return the rows as a data set reads them."""
-        # read without the unit's column, so that each canary is a unit of its own
+        # read with no column as that of units, so that each canary is a unit of its own
         added = read_rows(_with_unit_ids(self.canaries, columns, unit), columns, None).take(
             self.included
         )

@@ -226,7 +226,7 @@ def _captured_data(call: Any, depth: int = 0) -> Iterator[str]:
                 values[name] = cell.cell_contents
             except ValueError:  # not filled yet
                 continue
-        # names that are loaded, not all globals of the module: those are often data of others
+        # names that the code loads, not all that its module holds
         for name in _global_names(call.__code__):
             if name in call.__globals__:
                 values[name] = call.__globals__[name]
@@ -430,7 +430,7 @@ def _claim_findings(epsilon: float, delta: float, paths: list[ReleasePath]) -> I
     sizes = [getattr(path.source, "size", None) for path in paths]
     # units are counted where their number is declared
     size = max((each for each in sizes if each is not None), default=None)
-    # delta times the number of units bounds how many may be published outright
+    # the expected number of units that a mechanism of this delta might publish outright
     if size is not None and delta * size > 0.1:
         yield Finding(
             "",

@@ -131,7 +131,6 @@ class GNMax(Mechanism):
     sigma: float = noise_parameter("sigma")
 
     def release(self, value: VoteCounts, stream: Stream) -> NDArray[np.float64]:
-        # equal sums after rounding are decided by position, a function of the noisy counts
         """Return the class of most votes after noise, the first of equals; shape (questions,)."""
         return noisy_argmax(value.counts, self.sigma, stream)
 
@@ -184,7 +183,7 @@ def changed_teachers(distance: float) -> int:
 
 def repeated_loss(loss: PrivacyLoss, questions: int) -> PrivacyLoss:
     """Return the loss of so many questions with the same loss each."""
-    # an infinite or zero loss needs no count of questions
+    # no teacher changes: no number of questions loses anything
     if loss.pure() == 0:
         return Pure(0.0)
     return loss if questions == 1 else Composite({loss: questions})

@@ -334,7 +334,7 @@ class BallotsSource(SourceOperation):
             If the array has another shape, or counts are negative, not integers, or do not sum to
             the number of teachers; the message holds no vote.
         """
-        # counts are as private as ballots; who votes for what is not needed
+        # counts are all that an aggregator reads of the ballots
         if isinstance(data, Mapping):
             return VoteCounts(self._counts(data.get("counts")), self.teachers)
         votes, shape = np.asarray(data), (self.teachers, self.questions)

@@ -32,7 +32,7 @@ from adaptive_dp.pate.ballots import class_positions
 
 # guards _USERS and _CLEANUP, which all threads of the process share
 _LOCK = threading.Lock()
-# reentrant: a model may be trained inside another's training
+# reentrant: `seeded` blocks may be nested in one thread
 _GENERATOR_LOCK = threading.RLock()
 # one entry for each thread inside `quiet`; _CLEANUP restores what the first of them changed
 _USERS: list[None] = []
@@ -85,7 +85,7 @@ def _silence(run: int) -> None:
     # logging has one level for the process, so the one before is put back
     _CLEANUP.callback(logging.disable, logging.root.manager.disable)
     logging.disable(logging.CRITICAL)
-    # a worker process: its outputs belong to nobody else, so they are closed for compiled code too
+    # in a worker process the output of compiled code can be dropped too
     if os.getpid() != run:
         _close_outputs()
     with contextlib.suppress(ImportError):  # it arrives with scikit-learn
@@ -224,7 +224,7 @@ def _instance_parameters(model: Any) -> dict[str, Any]:
 
 
 def _equal_values(a: Any, b: Any) -> bool:
-    # by text, since arrays and NaN do not compare as one bool
+    # by text: == is False for NaN, and no single bool for arrays
     return a is b or (type(a) is type(b) and repr(a) == repr(b))
 
 
@@ -292,7 +292,7 @@ def predictions(predict: Predict, points: Points) -> NDArray[Any]:
 
 def predicted_positions(votes: NDArray[Any], size: int, classes: int) -> NDArray[np.int64] | None:
     """Return predictions as positions of classes, or None where they cannot be."""
-    # a wrong shape or type is an error of the model, which must not show
+    # of another shape or type no class positions can be read
     if votes.shape != (size,) or votes.dtype.kind not in "biufUSO":
         return None
     try:

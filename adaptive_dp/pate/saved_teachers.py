@@ -107,7 +107,7 @@ class Folder:
                 raise DataError(
                     f"the folder {str(self.path)!r} cannot be written to ({error.strerror})"
                 ) from None
-        # read back: another process may have reserved the folder first
+        # read back also where it was just written: another process may have been as quick
         owner = owner_file.read_text("utf-8", "replace")
         if owner != dataset:
             raise DataError(
@@ -208,7 +208,7 @@ def saved(folder: str | os.PathLike[str]) -> Iterator[None]:
 def open_folder(path: Path) -> Folder:
     """Return the folder with its key; both are created if missing."""
     try:
-        # no permissions for others from the start
+        # where it is created here, others have no permissions from the start
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_owner(path, os.stat(path), "folder")
         key = path / "key"

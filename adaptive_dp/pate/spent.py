@@ -406,7 +406,7 @@ def _has_vote_bound(path: ReleasePath) -> bool:
 def _private_curve(path: ReleasePath, votes: Secret[Any]) -> Callable[[Any], Any]:
     domain: BallotsDomain = path.steps[-1].handle.domain
     votes_bound = votes_loss(path.mechanism, domain)
-    # votes are revealed only while the curve is computed, inside `_withhold_errors`
+    # votes are revealed only while the curve is computed
     return lambda orders: votes_bound.curve(with_two_classes(votes.reveal().counts), orders)
 
 

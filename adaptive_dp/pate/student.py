@@ -322,10 +322,9 @@ def student(
         open_handle("student: labels", labels),
     )
     function, parameters_of_model = describe_model(model)
+    # the points' own source tells how features are made; other points come without it
     source = next(
-        # the points' own source tells how features are made; other points come without it
-        (h.operation for h in ancestors(point_handle) if isinstance(h.operation, Points)),
-        None,
+        (h.operation for h in ancestors(point_handle) if isinstance(h.operation, Points)), None
     )
     operation = Learn(
         function,

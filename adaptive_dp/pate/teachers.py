@@ -95,7 +95,7 @@ class Points(PublicSource):
     def domain(self, inputs: Sequence[Any]) -> PointsDomain:
         """Return how many there are, of how many features."""
         if inputs:
-            # points are public: a data set, not a result
+            # points are bound from outside, so nothing comes before them
             raise DeclarationError("points have no inputs")
         examples = _examples(self.features, self.norm, self.columns)
         return PointsDomain(self.size, len(examples.scales()[0]))
@@ -212,7 +212,6 @@ class Ensemble:
 
     def counts(self, points: NDArray[np.float64]) -> VoteCounts:
         """Return how many teachers vote for each class on points of shape (m, p)."""
-        # several teachers in a task, since each task sends all points
         groups = [
             self.models[i : i + TEACHERS_PER_TASK]
             for i in range(0, len(self.models), TEACHERS_PER_TASK)
