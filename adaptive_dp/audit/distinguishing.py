@@ -372,7 +372,6 @@ def distinguish(
     event = best_learned.event
     epsilon = bounds.epsilon(guesses, event.delta, share, event.way)
     # the guesses' error is (1 - _BAND_PART) of what is allowed, the band's the rest: union bound
-    # by the seen rate of guesses: how strong this event was, for the verdict "underpowered"
     power = bounds.detectable_epsilon(guesses, event.epsilon, event.delta, share, event.way)
     verdict: Outcome = "consistent" if power <= 2 * event.epsilon + 1 else "underpowered"
     result = Audit(

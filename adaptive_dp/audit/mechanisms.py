@@ -202,7 +202,8 @@ def _declared_loss(audited: Mechanism, pairs: Sequence[Values]) -> PrivacyLoss:
     distance = max(_norm(each, audited.norm) for each in differences)
     if audited.uses_span:
         span = max(float(each.max(initial=0.0) - each.min(initial=0.0)) for each in differences)
-        # the span is at least the distance, and both are rounded up: a claim may only be too weak
+        # the span counts as at least the distance, and is rounded up: the claim may only be too
+        # weak
         return audited.loss(distance, up(max(span, distance), 4))  # type: ignore[call-arg]
     # the step of the grid on which the values lie: 1 for integers, 0 for any reals
     integers = all(bool(np.all(np.asarray(e, float) % 1 == 0)) for pair in pairs for e in pair)
@@ -264,15 +265,12 @@ def _loop_sampler(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sam
 
     def sample(count: int, stream: Stream) -> Outcomes:
         outcomes: list[Any] = []
+        # a copy for each run: a mechanism that changes its input must not see it changed
         for _ in range(count):
             try:
                 outcomes.append(
                     audited.release(
-                        # a copy for each run: a mechanism that changes its input must not see it
-                        # changed
-                        query_value.copy() if is_numeric else query_value,
-                        stream,
-                        *given,
+                        query_value.copy() if is_numeric else query_value, stream, *given
                     )
                 )
             # an error is an outcome that an observer sees, so it may tell the data sets apart

@@ -114,7 +114,6 @@ def spent_upper_bound(
     bound, logarithm = (float(v) for v in released)
     # the errors of rounding to the grids, and of S sigma, are added: the bound stays an upper one;
     # clipping at the public bounds makes neither number too small
-    # rounding errors on the grids are added before the quantile is taken
     bound, logarithm = bound + grid_step(0.0, worst), logarithm + lattice.step(beta * spread) + 1e-9
     upper = Sanitization(sigma, beta, spread).upper(bound, logarithm, failure)
     # the worst case holds on all data, so the smaller of the two holds with the same probability
