@@ -180,8 +180,8 @@ def detectable_epsilon(
 
     low, high = claimed, 100.0
     if low >= high or not exceeds_claim(high):
-        # by bisection: exceeds_claim(high) holds throughout
         return math.inf
+    # by bisection: exceeds_claim(high) holds throughout
     while high - low > 1e-4 * (1 + low):
         middle = (low + high) / 2
         low, high = (low, middle) if exceeds_claim(middle) else (middle, high)

@@ -630,6 +630,6 @@ def distances(counts: NDArray[Any]) -> NDArray[np.int64]:
     # the gap to a class without votes is the count itself
     if counts.shape[1] == 1:
         counts = np.column_stack([counts, np.zeros_like(counts)])
-    # ceil(gap / 2) - 1 in integers
     top_two = np.partition(counts.astype(np.int64), -2, axis=1)[:, -2:]
+    # ceil(gap / 2) - 1 in integers
     return np.asarray(np.maximum(0, (top_two[:, 1] - top_two[:, 0] + 1) // 2 - 1), dtype=np.int64)
